@@ -1,0 +1,74 @@
+# Helpers that every layer's CMakeLists.txt uses: one library and some tests per folder.
+include(GNUInstallDirs)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(KVASIR_CCACHE ccache)
+if(KVASIR_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${KVASIR_CCACHE})
+endif()
+
+# Strict: results must not depend on what the optimiser may contract. Every fused multiply-add in
+# Kvasir is written as one (docs/numerics.md).
+add_library(kvasir_options INTERFACE)
+target_compile_options(kvasir_options INTERFACE
+  $<BUILD_INTERFACE:-Wall;-Wextra;-Werror;-Wno-unknown-pragmas;-ffp-contract=off>)
+target_include_directories(kvasir_options INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+if(KVASIR_SANITIZE)
+  target_compile_options(kvasir_options INTERFACE
+    $<BUILD_INTERFACE:-fsanitize=${KVASIR_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>)
+  target_link_options(kvasir_options INTERFACE $<BUILD_INTERFACE:-fsanitize=${KVASIR_SANITIZE}>)
+endif()
+if(KVASIR_BUILD_FUZZERS)
+  target_compile_options(kvasir_options INTERFACE $<BUILD_INTERFACE:-fsanitize=fuzzer-no-link>)
+endif()
+set(KVASIR_LAYER_TARGETS kvasir_options)
+
+# kvasir_layer(base SOURCES a.cc ... DEPENDS tensor ... PRIVATE_LIBRARIES Foo::foo ...)
+# defines the static library kvasir_base, alias kvasir::base.
+function(kvasir_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_LIBRARIES" ${ARGN})
+  set(target kvasir_${name})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(kvasir::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_link_libraries(${target} PUBLIC kvasir_options)
+  foreach(dependency ${ARG_DEPENDS})
+    target_link_libraries(${target} PUBLIC kvasir_${dependency})
+  endforeach()
+  target_link_libraries(${target} PRIVATE ${ARG_PRIVATE_LIBRARIES})
+  set(KVASIR_LAYER_TARGETS ${KVASIR_LAYER_TARGETS} ${target} PARENT_SCOPE)
+  set_property(GLOBAL APPEND PROPERTY KVASIR_LAYERS ${target})
+endfunction()
+
+# kvasir_test(name SOURCES a_test.cc ... DEPENDS kv ... LIBRARIES ... [LABELS slow])
+# builds one GoogleTest program; ctest runs it as a whole.
+function(kvasir_test name)
+  if(NOT KVASIR_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;LABELS" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(${name} ${ARG_SOURCES})
+  foreach(dependency ${ARG_DEPENDS})
+    target_link_libraries(${name} PRIVATE kvasir_${dependency})
+  endforeach()
+  target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} kvasir_options GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    KVASIR_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KVASIR_SHARED_DATA="${KVASIR_SHARED_DATA}")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${ARG_LABELS}")
+endfunction()
+
+if(KVASIR_BUILD_TESTS)
+  enable_testing()
+endif()
+if(NOT KVASIR_SHARED_DATA AND EXISTS ${PROJECT_SOURCE_DIR}/../shared/traces)
+  get_filename_component(shared ${PROJECT_SOURCE_DIR}/../shared ABSOLUTE)
+  set(KVASIR_SHARED_DATA ${shared} CACHE PATH "Reference data" FORCE)
+endif()

@@ -1,0 +1,46 @@
+// Files: whole-file reads, atomic writes and read-only memory maps.
+// Deliberately not a file-system abstraction: no directory walking, no async.
+#ifndef KVASIR_BASE_FILE_H_
+#define KVASIR_BASE_FILE_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kvasir/base/result.h"
+
+namespace kvasir {
+
+// ERRORS: kNotFound, kIo; the message names the path.
+Result<std::string> ReadFile(const std::string& path);
+
+// Writes to a temporary file beside `path` and renames it: readers see all of it or nothing.
+// ERRORS: kIo; the message names the path. The temporary file is removed on failure.
+Status WriteFileAtomic(const std::string& path, std::string_view contents);
+
+bool FileExists(const std::string& path);
+bool DirectoryExists(const std::string& path);
+
+// A read-only private map of a whole file. Movable; unmaps on destruction.
+class MappedFile {
+ public:
+  // ERRORS: kNotFound, kIo; the message names the path. An empty file maps to an empty span.
+  static Result<MappedFile> Open(const std::string& path);
+
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_bytes_}; }
+
+ private:
+  MappedFile(const std::byte* data, size_t size_bytes) : data_(data), size_bytes_(size_bytes) {}
+
+  const std::byte* data_ = nullptr;
+  size_t size_bytes_ = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_BASE_FILE_H_

@@ -1,0 +1,132 @@
+#include "kvasir/base/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "kvasir/base/check.h"
+
+namespace kvasir {
+namespace {
+
+inline void CpuRelax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// How long a waiter spins before it sleeps. Ops inside one forward pass follow each other within
+// microseconds, so a short spin saves two system calls an op; 50 us is a few times the cost of
+// one futex wake-up, the classic competitive bound.
+constexpr std::chrono::microseconds kSpinTime{50};
+
+// Spins until `ready`, at most kSpinTime. Yields now and then, so that on a machine with more
+// runnable threads than cores the one that is waited for gets to run.
+template <typename Ready>
+bool SpinUntil(const Ready& ready) {
+  const auto end = std::chrono::steady_clock::now() + kSpinTime;
+  for (;;) {
+    for (int i = 0; i < 64; ++i) {
+      if (ready()) return true;
+      CpuRelax();
+    }
+    if (std::chrono::steady_clock::now() >= end) return false;
+    sched_yield();
+  }
+}
+
+}  // namespace
+
+struct ThreadPool::Shared {
+  std::mutex mutex;
+  std::condition_variable work_posted;
+  std::condition_variable work_done;
+  std::atomic<uint64_t> generation{0};  // one more for every Run
+  std::atomic<int> running{0};          // helpers still inside the current task
+  std::atomic<bool> stop{false};
+  std::optional<TaskRef> task;
+  std::vector<std::thread> helpers;
+
+  void HelperLoop(int thread) {
+    uint64_t seen = 0;
+    for (;;) {
+      const auto ready = [&] {
+        return generation.load(std::memory_order_acquire) != seen ||
+               stop.load(std::memory_order_acquire);
+      };
+      if (!SpinUntil(ready)) {
+        std::unique_lock lock(mutex);
+        work_posted.wait(lock, ready);
+      }
+      if (stop.load(std::memory_order_acquire)) return;
+      seen = generation.load(std::memory_order_acquire);
+      (*task)(thread);
+      if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        const std::lock_guard lock(mutex);
+        work_done.notify_one();
+      }
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : threads_(threads) {
+  KVASIR_CHECK(threads >= 1);
+  if (threads == 1) return;
+  shared_ = std::make_unique<Shared>();
+  for (int thread = 1; thread < threads; ++thread) {
+    shared_->helpers.emplace_back([this, thread] { shared_->HelperLoop(thread); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  if (shared_ == nullptr) return;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stop.store(true, std::memory_order_release);
+    shared_->work_posted.notify_all();
+  }
+  for (std::thread& helper : shared_->helpers) helper.join();
+}
+
+void ThreadPool::Run(TaskRef task) {
+  if (shared_ == nullptr) {
+    task(0);
+    return;
+  }
+  Shared& shared = *shared_;
+  shared.task.emplace(task);
+  shared.running.store(threads_ - 1, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(shared.mutex);
+    shared.generation.fetch_add(1, std::memory_order_release);
+    shared.work_posted.notify_all();
+  }
+  task(0);
+  const auto finished = [&] { return shared.running.load(std::memory_order_acquire) == 0; };
+  if (!SpinUntil(finished)) {
+    std::unique_lock lock(shared.mutex);
+    shared.work_done.wait(lock, finished);
+  }
+}
+
+int AvailableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    const int count = CPU_COUNT(&set);
+    if (count > 0) return count;
+  }
+  const unsigned hardware = std::thread::hardware_concurrency();
+  return hardware == 0 ? 1 : static_cast<int>(hardware);
+}
+
+}  // namespace kvasir
