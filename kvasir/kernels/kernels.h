@@ -1,0 +1,138 @@
+// The kernel table: every SIMD loop of the CPU backend, once per instruction set.
+// All pointers are raw, nothing allocates, nothing throws, everything is single-threaded: the
+// backend splits work. Deliberately knows neither sequences nor layers.
+//
+// Numerics (docs/numerics.md). Every table computes the same bits:
+//  - a dot product over inputs is one chain of fused multiply-adds in ascending order, lanes run
+//    over outputs (matmul), tokens of a block (scores) or value_dim (value sums);
+//  - reductions that cannot run over outputs use 16 virtual lanes (element i goes to lane i % 16,
+//    each lane in ascending order) and one fixed tree: lanes l and l+8, then l+4, l+2, l+1;
+//  - exp, tanh are polynomials of ours, from the same operations in the same order everywhere.
+#ifndef KVASIR_KERNELS_KERNELS_H_
+#define KVASIR_KERNELS_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/tensor/kv_layout.h"
+#include "kvasir/tensor/packed_matrix.h"
+
+namespace kvasir {
+
+enum class Isa { kScalar, kAvx2, kAvx512, kNeon };
+std::string_view IsaName(Isa isa);
+// ERRORS: kInvalidArgument, listing the names that exist.
+Result<Isa> IsaFromName(std::string_view name);
+
+// out[r][n] = bias[n] + sum over k of x[r][k] * W[n][k], for the outputs of panels
+// [panel_begin, panel_end). The bias is added last. Rows [0, rows).
+struct MatmulArgs {
+  const float* x = nullptr;  // [rows, inputs], float weight formats only
+  int64_t x_stride = 0;
+  // Quantized weight formats only: what quantize_rows made of x.
+  const int8_t* x_codes = nullptr;   // [rows, inputs]
+  const float* x_scales = nullptr;   // [rows, inputs/32]
+  const int32_t* x_sums = nullptr;   // [rows, inputs/32]: sum of a group's codes
+  int64_t rows = 0;
+  const PackedMatrix* weights = nullptr;
+  int64_t panel_begin = 0;
+  int64_t panel_end = 0;
+  const float* bias = nullptr;  // [outputs] or null
+  float* out = nullptr;         // [rows, outputs]; only this panel range is written
+  int64_t out_stride = 0;
+};
+
+// Query rows that share one KV head, for one block. Row-major state per query row.
+// scores and weights are [rows, 64].
+struct ScoreTileArgs {
+  const float* queries = nullptr;  // [rows, key_dim], already scaled
+  int64_t query_stride = 0;
+  int64_t rows = 0;
+  const std::byte* keys = nullptr;  // one head of a key plane: [key_dim][64]
+  int64_t key_dim = 0;
+  float* scores = nullptr;  // all 64 are written; those outside the visible range mean nothing
+};
+
+struct SoftmaxTileArgs {
+  float* scores = nullptr;  // in: scores; out: exp(score - max), 0 outside [begin, end)
+  int64_t rows = 0;
+  const int32_t* begin = nullptr;  // [rows] visible tokens of the block, 0 <= begin <= end <= 64
+  const int32_t* end = nullptr;    // [rows]
+  float softcap = 0;               // score = softcap * tanh(score / softcap) first; 0: off
+  // Running state of the online softmax (Milakov & Gimelshein 2018), [rows]:
+  float* max = nullptr;      // starts at -infinity
+  float* sum = nullptr;      // starts at 0
+  float* rescale = nullptr;  // out: what accumulate_tile multiplies the accumulator with
+  // A row with begin == end is left alone and its rescale is 1.
+};
+
+struct AccumulateTileArgs {
+  const float* weights = nullptr;  // [rows, 64], from softmax_tile
+  int64_t rows = 0;
+  const int32_t* begin = nullptr;  // as in SoftmaxTileArgs: rows of V outside are never read into
+  const int32_t* end = nullptr;    // a result, so they may hold anything
+  const float* rescale = nullptr;  // [rows]
+  const std::byte* values = nullptr;  // one head of a value plane: [64][value_dim]
+  int64_t value_dim = 0;
+  float* accumulator = nullptr;  // [rows, value_dim]: acc = acc * rescale, then fma(w[t], v[t], acc)
+  int64_t accumulator_stride = 0;
+};
+
+// `count` tokens' rows of one head into a plane, from token slot `slot` on (slot + count <= 64).
+struct EncodeArgs {
+  const float* rows = nullptr;  // row i at rows + i * row_stride, dim floats
+  int64_t row_stride = 0;
+  int64_t count = 0;
+  int64_t dim = 0;
+  int64_t slot = 0;
+  std::byte* plane = nullptr;  // one head of a key or value plane
+};
+
+struct KernelTable {
+  Isa isa;
+
+  // Indexed by WeightFormat.
+  void (*matmul[5])(const MatmulArgs&) noexcept;
+  // Per row and group of 32: scale = max|x| / 127, code = round-to-even(x / scale) (0 if scale is
+  // 0), sum of codes. A group holding a non-finite value gets a NaN scale, so the result is NaN.
+  void (*quantize_rows)(const float* x, int64_t x_stride, int64_t rows, int64_t inputs,
+                        int8_t* codes, float* scales, int32_t* sums) noexcept;
+
+  // Indexed by KvCodec::Kind.
+  void (*encode_keys[3])(const EncodeArgs&) noexcept;
+  void (*encode_values[3])(const EncodeArgs&) noexcept;
+  void (*score_tile[3])(const ScoreTileArgs&) noexcept;
+  void (*accumulate_tile[3])(const AccumulateTileArgs&) noexcept;
+  void (*softmax_tile)(const SoftmaxTileArgs&) noexcept;
+
+  // out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]; weight may be null (ones). In place allowed.
+  void (*rms_norm)(const float* x, const float* weight, float eps, int64_t count,
+                   float* out) noexcept;
+  // Half-split rotation of one head of 2 * pairs numbers, in place (pair i, i + pairs).
+  void (*rope)(float* x, const float* cos, const float* sin, int64_t pairs) noexcept;
+  // gate[i] = act(gate[i]) * up[i]
+  void (*silu_gate)(float* gate, const float* up, int64_t count) noexcept;
+  void (*gelu_tanh_gate)(float* gate, const float* up, int64_t count) noexcept;
+  void (*add)(float* accumulator, const float* x, int64_t count) noexcept;
+  void (*scale)(float* x, float factor, int64_t count) noexcept;
+  // x = cap * tanh(x / cap)
+  void (*softcap)(float* x, float cap, int64_t count) noexcept;
+  // In place: exp(x - max(x)) / sum. REQUIRES: count > 0.
+  void (*softmax)(float* x, int64_t count) noexcept;
+  // Index of the largest; the lowest index of equals; NaN counts as smallest; 0 if all are NaN.
+  int64_t (*argmax)(const float* x, int64_t count) noexcept;
+};
+
+// Tables that this CPU can run, the scalar reference first, the fastest last.
+std::vector<Isa> SupportedIsas();
+// The fastest of them.
+Isa BestIsa();
+// REQUIRES: one of SupportedIsas().
+const KernelTable& KernelsFor(Isa isa);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_KERNELS_KERNELS_H_

@@ -1,0 +1,84 @@
+#include "kvasir/tensor/packed_matrix.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kvasir/base/rng.h"
+
+namespace kvasir {
+namespace {
+
+std::vector<float> RandomWeights(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(UniformDouble(3, i) * 2 - 1);
+  }
+  return values;
+}
+
+TensorView View(const std::vector<float>& values, int64_t outputs, int64_t inputs) {
+  return {DType::kF32, {outputs, inputs}, reinterpret_cast<const std::byte*>(values.data())};
+}
+
+class PackedMatrixTest : public testing::TestWithParam<WeightFormat> {};
+
+TEST_P(PackedMatrixTest, RowsComeBackWithinTheFormatsPrecision) {
+  // Half a step of each format relative to the group's largest weight (below 1), plus the f16
+  // rounding of the scale (2^-11).
+  const float tolerance = GetParam() == WeightFormat::kF32    ? 0.0f
+                          : GetParam() == WeightFormat::kF16  ? 0x1.0p-12f
+                          : GetParam() == WeightFormat::kBf16 ? 0x1.0p-9f
+                          : GetParam() == WeightFormat::kQ8   ? 0.5f / 127 + 0x1.0p-11f
+                                                              : 0.5f / 7 + 0x1.0p-11f;
+  for (const auto& [outputs, inputs] : {std::pair{1, 32}, {16, 64}, {17, 96}, {40, 320}}) {
+    const auto weights = RandomWeights(outputs * inputs);
+    const auto matrix = PackedMatrix::Pack(View(weights, outputs, inputs), GetParam());
+    ASSERT_TRUE(matrix.ok()) << matrix.error().message;
+    std::vector<float> row(static_cast<size_t>(inputs));
+    for (int64_t output = 0; output < outputs; ++output) {
+      matrix->GetRow(output, row.data());
+      for (int64_t k = 0; k < inputs; ++k) {
+        ASSERT_NEAR(row[k], weights[output * inputs + k], tolerance) << output << " " << k;
+      }
+    }
+  }
+}
+
+TEST_P(PackedMatrixTest, ReencodingDecodedRowsChangesNothing) {
+  const auto weights = RandomWeights(20 * 64);
+  auto matrix = *PackedMatrix::Pack(View(weights, 20, 64), GetParam());
+  std::vector<float> row(64), again(64);
+  for (int64_t output = 0; output < 20; ++output) {
+    matrix.GetRow(output, row.data());
+    matrix.SetRow(output, row.data());
+    matrix.GetRow(output, again.data());
+    ASSERT_EQ(row, again);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, PackedMatrixTest,
+                         testing::Values(WeightFormat::kF32, WeightFormat::kF16,
+                                         WeightFormat::kBf16, WeightFormat::kQ8,
+                                         WeightFormat::kQ4),
+                         [](const auto& info) { return std::string(WeightFormatName(info.param)); });
+
+TEST(PackedMatrixTest, OddInputsCannotBeQuantized) {
+  const auto weights = RandomWeights(33);
+  const auto matrix = PackedMatrix::Pack(View(weights, 1, 33), WeightFormat::kQ8);
+  ASSERT_FALSE(matrix.ok());
+  EXPECT_EQ(matrix.error().message, "q8 needs a multiple of 32 inputs, not 33");
+}
+
+TEST(PackedMatrixTest, AllZeroGroupsStayZero) {
+  const std::vector<float> weights(64, 0.0f);
+  const auto matrix = *PackedMatrix::Pack(View(weights, 1, 64), WeightFormat::kQ4);
+  std::vector<float> row(64, 1.0f);
+  matrix.GetRow(0, row.data());
+  EXPECT_EQ(row, weights);
+}
+
+}  // namespace
+}  // namespace kvasir
