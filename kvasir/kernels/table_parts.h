@@ -1,0 +1,23 @@
+// How a kernel table is put together: each kernel file fills its own entries for one ISA.
+// Deliberately internal to kvasir/kernels; users see kernels.h.
+#ifndef KVASIR_KERNELS_TABLE_PARTS_H_
+#define KVASIR_KERNELS_TABLE_PARTS_H_
+
+#include "kvasir/kernels/kernels.h"
+
+namespace kvasir {
+
+// The oracle: plain loops and std::fma, no SIMD (scalar_*.cc).
+void FillScalarMatmul(KernelTable* table);
+void FillScalarAttention(KernelTable* table);
+void FillScalarElementwise(KernelTable* table);
+
+// Highway, compiled once per target. REQUIRES: isa is not kScalar and this build has it.
+void FillFloatMatmul(Isa isa, KernelTable* table);
+void FillQuantMatmul(Isa isa, KernelTable* table);
+void FillAttention(Isa isa, KernelTable* table);
+void FillElementwise(Isa isa, KernelTable* table);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_KERNELS_TABLE_PARTS_H_
