@@ -22,7 +22,7 @@ class Config:
     head_dim: int = 64
     window: int = 256
     pattern: int = 2  # layer i is full attention iff (i + 1) % pattern == 0
-    rope_theta: float = 100000.0
+    rope_theta: float = 1000000.0
     rope_local: float = 10000.0
     max_positions: int = 4096
     eps: float = 1e-6
@@ -167,6 +167,7 @@ class Gemma3(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.c = c
+        self.embed_scale = c.embed_scale()
         self.model = Body(c)
         for name, p in self.named_parameters():
             if p.ndim == 2:
@@ -180,7 +181,7 @@ class Gemma3(nn.Module):
         positions = torch.arange(past, past + tokens.shape[1], device=tokens.device)
         full = rope_table(positions, c.head_dim, c.rope_theta)
         local = rope_table(positions, c.head_dim, c.rope_local)
-        x = self.model.embed_tokens(tokens) * c.embed_scale()
+        x = self.model.embed_tokens(tokens) * self.embed_scale
         for i, layer in enumerate(self.model.layers):
             x = layer(x, full if c.is_full(i) else local, caches[i] if caches else None)
         return self.model.norm(x)
