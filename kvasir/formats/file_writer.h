@@ -1,0 +1,50 @@
+// FileWriter: a file that is written piece by piece and appears under its name only when complete.
+// Deliberately append-only, but for patching bytes already written (a count known at the end).
+#ifndef KVASIR_FORMATS_FILE_WRITER_H_
+#define KVASIR_FORMATS_FILE_WRITER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kvasir/base/result.h"
+
+namespace kvasir {
+
+// Movable. Destroyed without Commit, it leaves nothing behind.
+class FileWriter {
+ public:
+  // Opens a temporary file beside `path`. ERRORS: kIo, kNotFound; the message names the path.
+  static Result<FileWriter> Create(const std::string& path);
+
+  FileWriter(FileWriter&& other) noexcept;
+  FileWriter& operator=(FileWriter&& other) noexcept;
+  ~FileWriter();
+
+  // ERRORS: kIo.
+  Status Append(std::span<const std::byte> bytes);
+  // Replaces bytes written before. REQUIRES: offset + bytes.size() <= size_bytes(). ERRORS: kIo.
+  Status Patch(uint64_t offset, std::span<const std::byte> bytes);
+  // Flushes to disk and renames; nothing may be written afterwards. ERRORS: kIo.
+  Status Commit();
+
+  const std::string& path() const { return path_; }
+  uint64_t size_bytes() const { return written_bytes_ + buffer_.size(); }
+
+ private:
+  FileWriter(std::string path, std::string temporary, int fd);
+  Status Flush();
+  Status WriteAt(uint64_t offset, std::span<const std::byte> bytes);
+  void Abandon();
+
+  std::string path_;
+  std::string temporary_;  // empty once committed
+  int fd_ = -1;
+  std::string buffer_;  // gathers small pieces
+  uint64_t written_bytes_ = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_FORMATS_FILE_WRITER_H_

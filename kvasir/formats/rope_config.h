@@ -1,0 +1,48 @@
+// How rotary position embeddings are scaled, as a checkpoint's config.json says it.
+// Deliberately only the parameters: the frequencies are computed by the model layer.
+#ifndef KVASIR_FORMATS_ROPE_CONFIG_H_
+#define KVASIR_FORMATS_ROPE_CONFIG_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "kvasir/base/json.h"
+#include "kvasir/base/result.h"
+
+namespace kvasir {
+
+enum class RopeType { kDefault, kLinear, kLlama3, kYarn };
+// "default", "linear", "llama3", "yarn"
+std::string_view RopeTypeName(RopeType type);
+
+// With d = head_dim: inv_freq[i] = theta^(-2i/d), i < d/2, then changed by type. Element i pairs
+// with i + d/2 ("rotate half") in every supported family.
+struct RopeConfig {
+  double theta = 10000.0;
+  RopeType type = RopeType::kDefault;
+  double factor = 1.0;  // >= 1; linear: inv_freq / factor
+  // Context length before scaling, L0. Set for llama3 and yarn, else 0.
+  int64_t original_max_position_embeddings = 0;
+  // llama3 only: wavelengths below L0 / high are kept, above L0 / low divided by factor.
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  // yarn only (Peng et al. 2023, section 3.4): the ramp's ends, in rotations over L0.
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  // Multiplies cos and sin; already resolved from attention_factor, mscale or 0.1 ln(factor) + 1.
+  double attention_factor = 1.0;
+
+  // Reads one "rope_scaling" or "rope_parameters" object. `field` is what errors call it; null
+  // means no scaling. `theta` is used unless the object has a rope_theta of its own.
+  // `max_position_embeddings` is yarn's fallback for L0.
+  // ERRORS: kCorrupt; kUnsupported for other types. "dynamic" is refused for good: its frequencies
+  // depend on the length of the sequence, so cached keys would have to be computed anew.
+  static Result<RopeConfig> Parse(const Json& object, std::string_view field, double theta,
+                                  int64_t max_position_embeddings);
+
+  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_FORMATS_ROPE_CONFIG_H_
