@@ -1,0 +1,112 @@
+// Backend: the coarse operations a decoder is made of. One virtual call covers a whole step's rows
+// of one layer, so the cost of the call vanishes and a device can do as it likes inside.
+// Deliberately no graph, no autograd, no tensors that own memory: callers pass views.
+//
+// Every operation computes a row of its output from the same row of its input (and, for Attend,
+// from that row's visible cache rows) in one fixed order: the bits never depend on how many rows
+// there are, which threads ran, or what the neighbours hold (docs/numerics.md).
+#ifndef KVASIR_BACKEND_BACKEND_H_
+#define KVASIR_BACKEND_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "kvasir/base/result.h"
+#include "kvasir/base/token.h"
+#include "kvasir/tensor/float_rows.h"
+#include "kvasir/tensor/kv_blocks_view.h"
+#include "kvasir/tensor/kv_layout.h"
+#include "kvasir/tensor/packed_matrix.h"
+#include "kvasir/tensor/tensor_view.h"
+
+namespace kvasir {
+
+// Weights [outputs, inputs] in the form one backend wants them. Immutable.
+class WeightMatrix {
+ public:
+  virtual ~WeightMatrix() = default;
+  virtual int64_t outputs() const = 0;
+  virtual int64_t inputs() const = 0;
+  virtual WeightFormat format() const = 0;
+  virtual size_t bytes() const = 0;
+};
+
+// out = x * weights^T + bias
+struct MatmulJob {
+  const WeightMatrix* weights = nullptr;
+  const float* bias = nullptr;  // [outputs] or null
+  FloatRows out;                // [rows, outputs]
+};
+
+// The new tokens of one sequence in a step.
+struct KvRun {
+  KvBlocksView kv;        // the sequence's blocks of this layer, new rows included
+  int64_t first_row = 0;  // cache row of the run's first token
+  int64_t step_row = 0;   // row of the step's activations that holds it
+  int64_t rows = 0;       // tokens in the run
+};
+
+struct AttendArgs {
+  KvLayout layout;
+  int query_heads = 0;  // a multiple of layout.kv_heads; head h reads kv head h / (ratio)
+  float scale = 1;      // multiplies queries
+  float softcap = 0;    // on scores; 0: off
+  ConstFloatRows queries;                  // [rows, query_heads * key_dim]
+  std::span<const KvRun> runs;             // disjoint step rows
+  std::span<const VisibleRows> visible;    // [rows]: what each query may read; never empty
+  FloatRows out;                           // [rows, query_heads * value_dim]
+};
+
+enum class GateActivation { kSilu, kGeluTanh };
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // "cpu, avx512, 2 threads"
+  virtual std::string Describe() const = 0;
+  // Bytes the backend holds for itself between calls.
+  virtual size_t scratch_bytes() const = 0;
+
+  // Packs dense float weights of shape [outputs, inputs]; `format` says how they are stored.
+  // ERRORS: kInvalidArgument (inputs unsuitable for a quantized format), kResourceExhausted.
+  virtual Result<std::unique_ptr<const WeightMatrix>> Pack(const TensorView& weights,
+                                                           WeightFormat format) = 0;
+  // Pseudo-random weights, uniform in +-amplitude, a function of `seed` alone: for measuring real
+  // shapes without their files. ERRORS: as Pack.
+  virtual Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,
+                                                                 WeightFormat format,
+                                                                 float amplitude,
+                                                                 uint64_t seed) = 0;
+
+  // out[i] = table[tokens[i]] * scale. REQUIRES: 0 <= token < table.outputs().
+  virtual void Embed(const WeightMatrix& table, std::span<const Token> tokens, float scale,
+                     FloatRows out) = 0;
+  // Each row as heads of weight.size() numbers, each normalised by its root mean square, times
+  // weight. x and out may be the same.
+  virtual void RmsNorm(ConstFloatRows x, std::span<const float> weight, float eps,
+                       FloatRows out) = 0;
+  // All jobs read the same x [rows, inputs].
+  virtual void Matmul(ConstFloatRows x, std::span<const MatmulJob> jobs) = 0;
+  // Rotates each row's heads of head_dim numbers in place, half-split pairing. cos and sin are
+  // [rows, head_dim / 2].
+  virtual void Rope(FloatRows x, int64_t head_dim, ConstFloatRows cos, ConstFloatRows sin) = 0;
+  // Writes each run's keys [rows, kv_heads * key_dim] and values into its blocks.
+  virtual void EncodeKv(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows keys,
+                        ConstFloatRows values) = 0;
+  virtual void Attend(const AttendArgs& args) = 0;
+  // gate = activation(gate) * up
+  virtual void Gate(GateActivation activation, FloatRows gate, ConstFloatRows up) = 0;
+  virtual void Add(FloatRows accumulator, ConstFloatRows x) = 0;
+  // x = cap * tanh(x / cap)
+  virtual void Softcap(FloatRows x, float cap) = 0;
+  // Index of the largest number of each row, the lowest index of equals.
+  virtual void ArgMax(ConstFloatRows x, std::span<Token> out) = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_BACKEND_BACKEND_H_

@@ -1,0 +1,252 @@
+#include "kvasir/backend/cpu_backend.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kvasir/backend/cpu_attention.h"
+#include "kvasir/base/check.h"
+#include "kvasir/base/thread_pool.h"
+
+namespace kvasir {
+namespace {
+
+// Below this many numbers an elementwise operation is done before another thread has woken up.
+constexpr int64_t kForkThreshold = 1 << 15;
+// Panels are handed to threads in fours, the width of the kernels' register tile.
+constexpr int64_t kPanelTile = 4;
+constexpr int kMaxThreads = 1024;
+
+class CpuWeightMatrix final : public WeightMatrix {
+ public:
+  explicit CpuWeightMatrix(PackedMatrix matrix) : matrix_(std::move(matrix)) {}
+  int64_t outputs() const override { return matrix_.outputs(); }
+  int64_t inputs() const override { return matrix_.inputs(); }
+  WeightFormat format() const override { return matrix_.format(); }
+  size_t bytes() const override { return matrix_.bytes(); }
+  const PackedMatrix& matrix() const { return matrix_; }
+
+ private:
+  PackedMatrix matrix_;
+};
+
+const PackedMatrix& Packed(const WeightMatrix& weights) {
+  return static_cast<const CpuWeightMatrix&>(weights).matrix();
+}
+
+// splitmix64 (Steele, Lea, Flood 2014): one multiply chain per number keeps filling a billion
+// random weights in seconds.
+uint64_t Mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15ull;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const KernelTable& kernels, int threads)
+      : kernels_(kernels), pool_(threads), attention_(kernels, pool_) {}
+
+  std::string Describe() const override {
+    return "cpu, " + std::string(IsaName(kernels_.isa)) + ", " + std::to_string(pool_.threads()) +
+           (pool_.threads() == 1 ? " thread" : " threads");
+  }
+
+  size_t scratch_bytes() const override {
+    return codes_.capacity() + scales_.capacity() * sizeof(float) +
+           sums_.capacity() * sizeof(int32_t) + attention_.scratch_bytes();
+  }
+
+  Result<std::unique_ptr<const WeightMatrix>> Pack(const TensorView& weights,
+                                                   WeightFormat format) override {
+    KVASIR_CHECK(weights.shape.size() == 2 && IsFloatType(weights.dtype));
+    const int64_t inputs = weights.shape[1];
+    return Fill(weights.shape[0], inputs, format, [&](int64_t output, float* row) {
+      ReadFloats(weights, output * inputs, inputs, row);
+    });
+  }
+
+  Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,
+                                                         WeightFormat format, float amplitude,
+                                                         uint64_t seed) override {
+    return Fill(outputs, inputs, format, [&](int64_t output, float* row) {
+      const uint64_t base = Mix(seed) + static_cast<uint64_t>(output * inputs);
+      for (int64_t k = 0; k < inputs; ++k) {
+        const int32_t bits = static_cast<int32_t>(Mix(base + static_cast<uint64_t>(k)) >> 32);
+        row[k] = static_cast<float>(bits) * 0x1.0p-31f * amplitude;
+      }
+    });
+  }
+
+  void Embed(const WeightMatrix& table, std::span<const Token> tokens, float scale,
+             FloatRows out) override {
+    const PackedMatrix& matrix = Packed(table);
+    ForRows(static_cast<int64_t>(tokens.size()), matrix.inputs(), [&](int64_t i) {
+      const Token token = tokens[static_cast<size_t>(i)];
+      KVASIR_CHECK(token >= 0 && token < matrix.outputs());
+      matrix.GetRow(token, out.row(i));
+      kernels_.scale(out.row(i), scale, matrix.inputs());
+    });
+  }
+
+  void RmsNorm(ConstFloatRows x, std::span<const float> weight, float eps, FloatRows out) override {
+    const int64_t width = static_cast<int64_t>(weight.size());
+    KVASIR_CHECK(width > 0 && x.cols % width == 0);
+    ForRows(x.rows, x.cols, [&](int64_t i) {
+      for (int64_t begin = 0; begin < x.cols; begin += width) {
+        kernels_.rms_norm(x.row(i) + begin, weight.data(), eps, width, out.row(i) + begin);
+      }
+    });
+  }
+
+  void Matmul(ConstFloatRows x, std::span<const MatmulJob> jobs) override {
+    int64_t tiles = 0;
+    bool any_quantized = false;
+    for (const MatmulJob& job : jobs) {
+      KVASIR_CHECK(job.weights->inputs() == x.cols);
+      tiles += TilesOf(job);
+      any_quantized |= IsQuantized(job.weights->format());
+    }
+    if (any_quantized) QuantizeRows(x);
+    pool_.For(static_cast<size_t>(tiles), [&](size_t begin, size_t end) {
+      int64_t offset = 0;  // tiles of earlier jobs
+      for (const MatmulJob& job : jobs) {
+        const int64_t first = std::max<int64_t>(static_cast<int64_t>(begin) - offset, 0);
+        const int64_t last = std::min<int64_t>(static_cast<int64_t>(end) - offset, TilesOf(job));
+        if (first < last) MatmulTiles(x, job, first, last);
+        offset += TilesOf(job);
+      }
+    });
+  }
+
+  void Rope(FloatRows x, int64_t head_dim, ConstFloatRows cos, ConstFloatRows sin) override {
+    ForRows(x.rows, x.cols, [&](int64_t i) {
+      for (int64_t begin = 0; begin < x.cols; begin += head_dim) {
+        kernels_.rope(x.row(i) + begin, cos.row(i), sin.row(i), head_dim / 2);
+      }
+    });
+  }
+
+  void EncodeKv(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows keys,
+                ConstFloatRows values) override {
+    attention_.EncodeKv(layout, runs, keys, values);
+  }
+
+  void Attend(const AttendArgs& args) override { attention_.Attend(args); }
+
+  void Gate(GateActivation activation, FloatRows gate, ConstFloatRows up) override {
+    const auto kernel =
+        activation == GateActivation::kSilu ? kernels_.silu_gate : kernels_.gelu_tanh_gate;
+    ForRows(gate.rows, gate.cols, [&](int64_t i) { kernel(gate.row(i), up.row(i), gate.cols); });
+  }
+
+  void Add(FloatRows accumulator, ConstFloatRows x) override {
+    ForRows(x.rows, x.cols,
+            [&](int64_t i) { kernels_.add(accumulator.row(i), x.row(i), x.cols); });
+  }
+
+  void Softcap(FloatRows x, float cap) override {
+    ForRows(x.rows, x.cols, [&](int64_t i) { kernels_.softcap(x.row(i), cap, x.cols); });
+  }
+
+  void ArgMax(ConstFloatRows x, std::span<Token> out) override {
+    ForRows(x.rows, x.cols, [&](int64_t i) {
+      out[static_cast<size_t>(i)] = static_cast<Token>(kernels_.argmax(x.row(i), x.cols));
+    });
+  }
+
+ private:
+  // Runs body(row) for every row, on several threads when that pays.
+  template <typename Body>
+  void ForRows(int64_t rows, int64_t cols, const Body& body) {
+    const auto range = [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) body(static_cast<int64_t>(i));
+    };
+    if (rows * cols < kForkThreshold) {
+      range(0, static_cast<size_t>(rows));
+    } else {
+      pool_.For(static_cast<size_t>(rows), range);
+    }
+  }
+
+  // Builds a matrix from read_row(output, floats), panels spread over the threads.
+  template <typename ReadRow>
+  Result<std::unique_ptr<const WeightMatrix>> Fill(int64_t outputs, int64_t inputs,
+                                                   WeightFormat format, const ReadRow& read_row) {
+    KVASIR_TRY(PackedMatrix matrix, PackedMatrix::Allocate(outputs, inputs, format));
+    pool_.For(static_cast<size_t>(matrix.panels()), [&](size_t begin, size_t end) {
+      std::vector<float> row(static_cast<size_t>(inputs));
+      const int64_t last = std::min<int64_t>(static_cast<int64_t>(end) * kPanelOutputs, outputs);
+      for (int64_t output = static_cast<int64_t>(begin) * kPanelOutputs; output < last; ++output) {
+        read_row(output, row.data());
+        matrix.SetRow(output, row.data());
+      }
+    });
+    return std::unique_ptr<const WeightMatrix>(
+        std::make_unique<CpuWeightMatrix>(std::move(matrix)));
+  }
+
+  static int64_t TilesOf(const MatmulJob& job) {
+    return (Packed(*job.weights).panels() + kPanelTile - 1) / kPanelTile;
+  }
+
+  // Quantizes a step's activations once for all jobs that read them.
+  void QuantizeRows(ConstFloatRows x) {
+    const size_t groups = static_cast<size_t>(x.cols / kQuantGroup);
+    const size_t rows = static_cast<size_t>(x.rows);
+    codes_.resize(rows * static_cast<size_t>(x.cols));
+    scales_.resize(rows * groups);
+    sums_.resize(rows * groups);
+    ForRows(x.rows, x.cols, [&](int64_t i) {
+      kernels_.quantize_rows(x.row(i), x.stride, 1, x.cols, codes_.data() + i * x.cols,
+                             scales_.data() + i * static_cast<int64_t>(groups),
+                             sums_.data() + i * static_cast<int64_t>(groups));
+    });
+  }
+
+  void MatmulTiles(ConstFloatRows x, const MatmulJob& job, int64_t first, int64_t last) {
+    const PackedMatrix& matrix = Packed(*job.weights);
+    kernels_.matmul[static_cast<size_t>(matrix.format())](
+        {.x = x.data,
+         .x_stride = x.stride,
+         .x_codes = codes_.data(),
+         .x_scales = scales_.data(),
+         .x_sums = sums_.data(),
+         .rows = x.rows,
+         .weights = &matrix,
+         .panel_begin = first * kPanelTile,
+         .panel_end = std::min(last * kPanelTile, matrix.panels()),
+         .bias = job.bias,
+         .out = job.out.data,
+         .out_stride = job.out.stride});
+  }
+
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+  CpuAttention attention_;
+  // Quantized activations of the current Matmul call.
+  std::vector<int8_t> codes_;
+  std::vector<float> scales_;
+  std::vector<int32_t> sums_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> MakeCpuBackend(const CpuBackendOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return {ErrorCode::kInvalidArgument, "threads must be 0 (one per core) to " +
+                                             std::to_string(kMaxThreads) + ", not " +
+                                             std::to_string(options.threads)};
+  }
+  const std::vector<Isa> supported = SupportedIsas();
+  const Isa isa = options.isa.value_or(supported.back());
+  if (std::find(supported.begin(), supported.end(), isa) == supported.end()) {
+    return {ErrorCode::kUnsupported,
+            "this CPU cannot run the " + std::string(IsaName(isa)) + " kernels"};
+  }
+  const int threads = options.threads == 0 ? AvailableCores() : options.threads;
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(KernelsFor(isa), threads));
+}
+
+}  // namespace kvasir

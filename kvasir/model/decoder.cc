@@ -1,0 +1,311 @@
+#include "kvasir/model/decoder.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "kvasir/base/check.h"
+
+namespace kvasir {
+
+using Buffer = Workspace::Buffer;
+
+struct Decoder::Step {
+  std::span<const SequenceRun> runs;
+  std::vector<Token> tokens;         // [rows] of all runs, one after the other
+  std::vector<Position> positions;   // [rows]
+  std::vector<int64_t> logits_rows;  // rows that need logits
+  std::vector<ConstFloatRows> cos, sin;  // per rope
+
+  explicit Step(std::span<const SequenceRun> runs) : runs(runs) {
+    for (const SequenceRun& run : runs) {
+      const int64_t count = static_cast<int64_t>(run.tokens.size());
+      const Position first = run.sequence->position();
+      for (int64_t i = 0; i < count; ++i) {
+        if (i >= count - run.logits_rows) logits_rows.push_back(rows());
+        tokens.push_back(run.tokens[static_cast<size_t>(i)]);
+        positions.push_back(first + i);
+      }
+    }
+  }
+  int64_t rows() const { return static_cast<int64_t>(tokens.size()); }
+};
+
+Result<std::unique_ptr<const Model>> Decoder::Load(DecoderSpec spec, WeightSource& source,
+                                                   Backend& backend) {
+  auto decoder = std::unique_ptr<Decoder>(new Decoder(std::move(spec), backend));
+  const DecoderSpec& s = decoder->spec_;
+  KVASIR_TRY(decoder->embedding_, source.Matrix("embed_tokens.weight", s.vocab_size, s.hidden_size));
+  if (!s.ties_embeddings && source.Has("lm_head.weight")) {
+    KVASIR_TRY(decoder->head_, source.Matrix("lm_head.weight", s.vocab_size, s.hidden_size));
+  }
+  KVASIR_TRY(decoder->final_norm_, source.Vector("norm.weight", s.hidden_size, s.norm_offset));
+  decoder->layers_.resize(s.layers.size());
+  for (size_t i = 0; i < s.layers.size(); ++i) {
+    KVASIR_TRY_OK(decoder->LoadLayer(static_cast<int>(i), source, &decoder->layers_[i]));
+  }
+  return std::unique_ptr<const Model>(std::move(decoder));
+}
+
+// Reads the tensors of one layer by their names under "layers.N.".
+struct Decoder::LayerLoader {
+  WeightSource& source;
+  std::string prefix;
+  float norm_offset;
+
+  Status Norm(const char* name, int64_t size, std::vector<float>* out) {
+    KVASIR_TRY(*out, source.Vector(prefix + name + ".weight", size, norm_offset));
+    return {};
+  }
+  Status Matrix(const std::string& name, int64_t outputs, int64_t inputs, Linear* out) {
+    KVASIR_TRY(out->weights, source.Matrix(prefix + name + ".weight", outputs, inputs));
+    return {};
+  }
+  Status MatrixAndBias(const std::string& name, int64_t outputs, int64_t inputs, Linear* out) {
+    KVASIR_TRY_OK(Matrix(name, outputs, inputs, out));
+    KVASIR_TRY(out->bias, source.Vector(prefix + name + ".bias", outputs, 0));
+    return {};
+  }
+  Status Linear_(const std::string& name, int64_t outputs, int64_t inputs, bool has_bias,
+                 Linear* out) {
+    return has_bias ? MatrixAndBias(name, outputs, inputs, out)
+                    : Matrix(name, outputs, inputs, out);
+  }
+};
+
+Status Decoder::LoadLayer(int index, WeightSource& source, Layer* layer) const {
+  const DecoderSpec& s = spec_;
+  const int64_t query_size = int64_t{s.query_heads} * s.head_dim;
+  const int64_t kv_size = int64_t{s.kv_heads} * s.head_dim;
+  LayerLoader load{source, "layers." + std::to_string(index) + ".", s.norm_offset};
+
+  KVASIR_TRY_OK(load.Norm("input_layernorm", s.hidden_size, &layer->attention_norm));
+  if (s.norms == DecoderSpec::Norms::kSandwich) {
+    KVASIR_TRY_OK(
+        load.Norm("post_attention_layernorm", s.hidden_size, &layer->post_attention_norm));
+    KVASIR_TRY_OK(load.Norm("pre_feedforward_layernorm", s.hidden_size, &layer->mlp_norm));
+    KVASIR_TRY_OK(load.Norm("post_feedforward_layernorm", s.hidden_size, &layer->post_mlp_norm));
+  } else {
+    KVASIR_TRY_OK(load.Norm("post_attention_layernorm", s.hidden_size, &layer->mlp_norm));
+  }
+
+  const bool qkv_bias = s.has_qkv_bias;
+  KVASIR_TRY_OK(load.Linear_("self_attn.q_proj", query_size, s.hidden_size, qkv_bias,
+                             &layer->query));
+  const bool owns_kv = s.layers[static_cast<size_t>(index)].shares_kv < 0;
+  if (owns_kv) {
+    KVASIR_TRY_OK(load.Linear_("self_attn.k_proj", kv_size, s.hidden_size, qkv_bias, &layer->key));
+    KVASIR_TRY_OK(
+        load.Linear_("self_attn.v_proj", kv_size, s.hidden_size, qkv_bias, &layer->value));
+  }
+  KVASIR_TRY_OK(load.Linear_("self_attn.o_proj", s.hidden_size, query_size, s.has_output_bias,
+                             &layer->output));
+  if (s.has_qk_norm) {
+    KVASIR_TRY_OK(load.Norm("self_attn.q_norm", s.head_dim, &layer->query_norm));
+    if (owns_kv) KVASIR_TRY_OK(load.Norm("self_attn.k_norm", s.head_dim, &layer->key_norm));
+  }
+
+  const bool mlp_bias = s.has_mlp_bias;
+  KVASIR_TRY_OK(
+      load.Linear_("mlp.gate_proj", s.intermediate_size, s.hidden_size, mlp_bias, &layer->gate));
+  KVASIR_TRY_OK(
+      load.Linear_("mlp.up_proj", s.intermediate_size, s.hidden_size, mlp_bias, &layer->up));
+  return load.Linear_("mlp.down_proj", s.hidden_size, s.intermediate_size, mlp_bias, &layer->down);
+}
+
+template <typename Visit>
+void Decoder::ForEachLinear(const Visit& visit) const {
+  for (const Layer& layer : layers_) {
+    for (const Linear* linear : {&layer.query, &layer.key, &layer.value, &layer.output,
+                                 &layer.gate, &layer.up, &layer.down}) {
+      if (linear->weights != nullptr) visit(*linear);
+    }
+  }
+}
+
+size_t Decoder::weight_bytes() const {
+  size_t bytes = embedding_->bytes() + (head_ == nullptr ? 0 : head_->bytes());
+  ForEachLinear([&](const Linear& linear) { bytes += linear.weights->bytes(); });
+  return bytes;
+}
+
+int64_t Decoder::parameters() const {
+  const int64_t table = spec_.vocab_size * spec_.hidden_size;
+  int64_t count = head_ == nullptr ? table : 2 * table;
+  ForEachLinear([&](const Linear& linear) {
+    count += linear.weights->outputs() * linear.weights->inputs();
+  });
+  return count;
+}
+
+KvCacheSpec Decoder::CacheSpec(const KvStorage& storage) const {
+  KvCacheSpec spec;
+  for (const DecoderLayerSpec& layer : spec_.layers) {
+    spec.layers.push_back({.layout = {.kv_heads = spec_.kv_heads,
+                                      .key_dim = spec_.head_dim,
+                                      .value_dim = spec_.head_dim,
+                                      .key_codec = storage.keys,
+                                      .value_codec = storage.values},
+                           .retention = layer.retention,
+                           .shares_layer = layer.shares_kv});
+  }
+  return spec;
+}
+
+Status Decoder::CheckRuns(std::span<const SequenceRun> runs) const {
+  for (const SequenceRun& run : runs) {
+    const int64_t count = static_cast<int64_t>(run.tokens.size());
+    if (count == 0 || run.logits_rows < 0 || run.logits_rows > count) {
+      return {ErrorCode::kInvalidArgument,
+              "a run needs at least one token and at most one logits row per token, not " +
+                  std::to_string(count) + " tokens with " + std::to_string(run.logits_rows) +
+                  " logits rows"};
+    }
+    if (run.sequence->position() + count > spec_.context_tokens) {
+      return {ErrorCode::kInvalidArgument,
+              "the sequence would reach " + std::to_string(run.sequence->position() + count) +
+                  " tokens; the model's context is " + std::to_string(spec_.context_tokens)};
+    }
+    for (const Token token : run.tokens) {
+      if (token < 0 || token >= spec_.vocab_size) {
+        return {ErrorCode::kInvalidArgument, "token " + std::to_string(token) +
+                                                 " is outside the vocabulary of " +
+                                                 std::to_string(spec_.vocab_size)};
+      }
+    }
+  }
+  return {};
+}
+
+Result<ConstFloatRows> Decoder::Forward(std::span<const SequenceRun> runs,
+                                        Workspace& workspace) const {
+  KVASIR_TRY_OK(CheckRuns(runs));
+  for (const SequenceRun& run : runs) {
+    KVASIR_TRY_OK(run.sequence->Reserve(static_cast<int64_t>(run.tokens.size())));
+  }
+  Step step(runs);
+  for (size_t i = 0; i < spec_.ropes.size(); ++i) {
+    const int64_t pairs = spec_.head_dim / 2;
+    const FloatRows cos = workspace.Cos(static_cast<int>(i), step.rows(), pairs);
+    const FloatRows sin = workspace.Sin(static_cast<int>(i), step.rows(), pairs);
+    FillAngles(spec_.ropes[i], step.positions, cos, sin);
+    step.cos.push_back(cos);
+    step.sin.push_back(sin);
+  }
+  backend_.Embed(*embedding_, step.tokens, spec_.embedding_scale,
+                 workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size));
+  for (int i = 0; i < static_cast<int>(layers_.size()); ++i) RunLayer(i, step, workspace);
+  for (const SequenceRun& run : runs) {
+    run.sequence->Advance(static_cast<int64_t>(run.tokens.size()));
+  }
+  return Logits(step, workspace);
+}
+
+void Decoder::RunLayer(int index, const Step& step, Workspace& workspace) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const FloatRows hidden = workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size);
+  const FloatRows normed = workspace.Rows(Buffer::kNormed, step.rows(), spec_.hidden_size);
+  const FloatRows projected = workspace.Rows(Buffer::kProjected, step.rows(), spec_.hidden_size);
+  const auto add_residual = [&](const std::vector<float>& post_norm) {
+    if (!post_norm.empty()) backend_.RmsNorm(projected, post_norm, spec_.norm_eps, projected);
+    backend_.Add(hidden, projected);
+  };
+
+  backend_.RmsNorm(hidden, layer.attention_norm, spec_.norm_eps, normed);
+  Attention(index, step, workspace, normed, projected);
+  add_residual(layer.post_attention_norm);
+
+  backend_.RmsNorm(hidden, layer.mlp_norm, spec_.norm_eps, normed);
+  Mlp(layer, workspace, normed, projected);
+  add_residual(layer.post_mlp_norm);
+}
+
+void Decoder::Attention(int index, const Step& step, Workspace& workspace, ConstFloatRows normed,
+                        FloatRows projected) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const DecoderLayerSpec& layer_spec = spec_.layers[static_cast<size_t>(index)];
+  const int64_t rows = step.rows();
+  const int64_t query_size = int64_t{spec_.query_heads} * spec_.head_dim;
+  const int64_t kv_size = int64_t{spec_.kv_heads} * spec_.head_dim;
+  const FloatRows queries = workspace.Rows(Buffer::kQueries, rows, query_size);
+  const FloatRows keys = workspace.Rows(Buffer::kKeys, rows, kv_size);
+  const FloatRows values = workspace.Rows(Buffer::kValues, rows, kv_size);
+  const FloatRows attended = workspace.Rows(Buffer::kAttended, rows, query_size);
+  const auto job = [](const Linear& linear, FloatRows out) {
+    return MatmulJob{linear.weights.get(), linear.bias.empty() ? nullptr : linear.bias.data(), out};
+  };
+  const size_t rope = static_cast<size_t>(layer_spec.rope);
+  const auto position = [&](FloatRows x, const std::vector<float>& norm) {
+    if (spec_.has_qk_norm) backend_.RmsNorm(x, norm, spec_.norm_eps, x);
+    backend_.Rope(x, spec_.head_dim, step.cos[rope], step.sin[rope]);
+  };
+
+  AttendArgs args;
+  args.query_heads = spec_.query_heads;
+  args.scale = spec_.attention_scale;
+  args.softcap = spec_.attention_softcap;
+  args.queries = queries;
+  args.out = attended;
+  std::vector<KvRun> kv_runs;
+  std::vector<VisibleRows> visible;
+  for (const SequenceRun& run : step.runs) {
+    const KvSequence& sequence = *run.sequence;
+    args.layout = sequence.spec().layers[static_cast<size_t>(index)].layout;
+    const int64_t count = static_cast<int64_t>(run.tokens.size());
+    const int64_t first = sequence.position();
+    kv_runs.push_back({sequence.Blocks(index), first, static_cast<int64_t>(visible.size()), count});
+    for (int64_t i = 0; i < count; ++i) visible.push_back(sequence.Visible(index, first + i));
+  }
+  args.runs = kv_runs;
+  args.visible = visible;
+
+  if (layer_spec.shares_kv < 0) {
+    const MatmulJob jobs[] = {job(layer.query, queries), job(layer.key, keys),
+                              job(layer.value, values)};
+    backend_.Matmul(normed, jobs);
+    position(keys, layer.key_norm);
+    backend_.EncodeKv(args.layout, kv_runs, keys, values);
+  } else {
+    const MatmulJob jobs[] = {job(layer.query, queries)};
+    backend_.Matmul(normed, jobs);
+  }
+  position(queries, layer.query_norm);
+  backend_.Attend(args);
+  const MatmulJob output[] = {job(layer.output, projected)};
+  backend_.Matmul(attended, output);
+}
+
+void Decoder::Mlp(const Layer& layer, Workspace& workspace, ConstFloatRows normed,
+                  FloatRows projected) const {
+  const FloatRows gate = workspace.Rows(Buffer::kGate, normed.rows, spec_.intermediate_size);
+  const FloatRows up = workspace.Rows(Buffer::kUp, normed.rows, spec_.intermediate_size);
+  const auto bias = [](const Linear& linear) {
+    return linear.bias.empty() ? nullptr : linear.bias.data();
+  };
+  const MatmulJob in[] = {{layer.gate.weights.get(), bias(layer.gate), gate},
+                          {layer.up.weights.get(), bias(layer.up), up}};
+  backend_.Matmul(normed, in);
+  backend_.Gate(spec_.activation, gate, up);
+  const MatmulJob out[] = {{layer.down.weights.get(), bias(layer.down), projected}};
+  backend_.Matmul(gate, out);
+}
+
+ConstFloatRows Decoder::Logits(const Step& step, Workspace& workspace) const {
+  const int64_t count = static_cast<int64_t>(step.logits_rows.size());
+  const FloatRows logits = workspace.Rows(Buffer::kLogits, count, spec_.vocab_size);
+  if (count == 0) return logits;
+  const FloatRows hidden = workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size);
+  const FloatRows selected = workspace.Rows(Buffer::kSelected, count, spec_.hidden_size);
+  for (int64_t i = 0; i < count; ++i) {
+    std::copy_n(hidden.row(step.logits_rows[static_cast<size_t>(i)]), spec_.hidden_size,
+                selected.row(i));
+  }
+  backend_.RmsNorm(selected, final_norm_, spec_.norm_eps, selected);
+  const WeightMatrix& head = head_ == nullptr ? *embedding_ : *head_;
+  const MatmulJob jobs[] = {{&head, nullptr, logits}};
+  backend_.Matmul(selected, jobs);
+  if (spec_.final_softcap > 0) backend_.Softcap(logits, spec_.final_softcap);
+  return logits;
+}
+
+}  // namespace kvasir

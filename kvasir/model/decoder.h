@@ -1,0 +1,67 @@
+// Decoder: one forward pass for every family, driven by a DecoderSpec.
+// Deliberately the only place that knows the order of a layer's operations.
+#ifndef KVASIR_MODEL_DECODER_H_
+#define KVASIR_MODEL_DECODER_H_
+
+#include <memory>
+#include <vector>
+
+#include "kvasir/model/decoder_spec.h"
+#include "kvasir/model/model.h"
+#include "kvasir/model/weight_source.h"
+
+namespace kvasir {
+
+class Decoder final : public Model {
+ public:
+  // Reads all weights. `backend` must outlive the decoder. ERRORS: as WeightSource.
+  static Result<std::unique_ptr<const Model>> Load(DecoderSpec spec, WeightSource& source,
+                                                   Backend& backend);
+
+  int64_t vocab_size() const override { return spec_.vocab_size; }
+  int64_t context_tokens() const override { return spec_.context_tokens; }
+  size_t weight_bytes() const override;
+  int64_t parameters() const override;
+  KvCacheSpec CacheSpec(const KvStorage& storage) const override;
+  Result<ConstFloatRows> Forward(std::span<const SequenceRun> runs,
+                                 Workspace& workspace) const override;
+
+ private:
+  struct Linear {
+    std::unique_ptr<const WeightMatrix> weights;
+    std::vector<float> bias;  // empty: none
+  };
+  struct Layer {
+    std::vector<float> attention_norm, mlp_norm;
+    std::vector<float> post_attention_norm, post_mlp_norm;  // kSandwich only
+    std::vector<float> query_norm, key_norm;                // has_qk_norm only
+    Linear query, key, value, output;  // key and value are empty when KV is shared
+    Linear gate, up, down;
+  };
+  // One step: its runs laid out as consecutive rows.
+  struct Step;
+  struct LayerLoader;
+
+  Decoder(DecoderSpec spec, Backend& backend) : spec_(std::move(spec)), backend_(backend) {}
+  Status LoadLayer(int index, WeightSource& source, Layer* layer) const;
+  Status CheckRuns(std::span<const SequenceRun> runs) const;
+  void RunLayer(int index, const Step& step, Workspace& workspace) const;
+  void Attention(int index, const Step& step, Workspace& workspace, ConstFloatRows normed,
+                 FloatRows projected) const;
+  void Mlp(const Layer& layer, Workspace& workspace, ConstFloatRows normed,
+           FloatRows projected) const;
+  ConstFloatRows Logits(const Step& step, Workspace& workspace) const;
+  template <typename Visit>
+  void ForEachLinear(const Visit& visit) const;
+
+  DecoderSpec spec_;
+  Backend& backend_;
+  std::unique_ptr<const WeightMatrix> embedding_;
+  std::unique_ptr<const WeightMatrix> head_;  // null: tied to the embedding
+  std::vector<float> final_norm_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_DECODER_H_

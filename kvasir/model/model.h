@@ -1,0 +1,60 @@
+// Model: an immutable decoder and the step that runs it.
+// Deliberately without sampling, tokenizers or scheduling: tokens in, logits out, caches advanced.
+#ifndef KVASIR_MODEL_MODEL_H_
+#define KVASIR_MODEL_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/base/token.h"
+#include "kvasir/kv/kv_sequence.h"
+#include "kvasir/kv/kv_spec.h"
+#include "kvasir/model/workspace.h"
+#include "kvasir/tensor/float_rows.h"
+
+namespace kvasir {
+
+// The new tokens of one sequence. Decode is a run of 1, a prefill chunk a run of n with 0 or 1
+// logits rows, verifying k drafts a run of k + 1 with k + 1 logits rows.
+struct SequenceRun {
+  KvSequence* sequence = nullptr;
+  std::span<const Token> tokens;  // at positions [sequence->position(), + tokens.size())
+  int64_t logits_rows = 0;        // how many of the last tokens need logits
+};
+
+// How a model's cache is stored.
+struct KvStorage {
+  KvCodec keys;
+  KvCodec values;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  virtual int64_t vocab_size() const = 0;
+  // Largest position + 1 the model was made for.
+  virtual int64_t context_tokens() const = 0;
+  virtual size_t weight_bytes() const = 0;
+  virtual int64_t parameters() const = 0;
+  // One spec per decoder layer.
+  virtual KvCacheSpec CacheSpec(const KvStorage& storage) const = 0;
+
+  // Runs one step over all runs together, advances their sequences, and returns logits
+  // [sum of logits_rows, vocab_size] in run order; they live in `workspace` until the next step.
+  // The bits of a row depend on its own sequence only.
+  // ERRORS: kInvalidArgument (a token outside the vocabulary, an empty run, a position past the
+  // context), kResourceExhausted (the pool's budget). No sequence has moved then.
+  // THREADS: one call at a time per workspace and backend.
+  virtual Result<ConstFloatRows> Forward(std::span<const SequenceRun> runs,
+                                         Workspace& workspace) const = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_MODEL_H_

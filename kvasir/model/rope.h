@@ -1,0 +1,33 @@
+// Rotary position embedding: frequencies of a family, angles of a step.
+// Deliberately only the half-split pairing (i, i + head_dim/2) that Hugging Face checkpoints use.
+// Sources: Su et al., arXiv 2104.09864; llama3 scaling as published with Llama 3.1; YaRN, Peng et
+// al., arXiv 2309.00071.
+#ifndef KVASIR_MODEL_ROPE_H_
+#define KVASIR_MODEL_ROPE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kvasir/base/token.h"
+#include "kvasir/formats/model_config.h"
+#include "kvasir/tensor/float_rows.h"
+
+namespace kvasir {
+
+struct RopeSpec {
+  std::vector<float> inverse_frequencies;  // [head_dim / 2], radians per position
+  float attention_factor = 1;              // multiplies cos and sin (YaRN)
+};
+
+// Frequencies for `head_dim` (even) under a parsed rope description.
+RopeSpec MakeRope(const RopeConfig& config, int head_dim);
+
+// cos and sin of every position: [positions.size(), head_dim / 2]. The angle is the float product
+// of position and frequency, as the reference implementations compute it.
+void FillAngles(const RopeSpec& rope, std::span<const Position> positions, FloatRows cos,
+                FloatRows sin);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_ROPE_H_

@@ -1,0 +1,46 @@
+// WeightSource: where a decoder's tensors come from. One implementation reads a checkpoint, one
+// makes them up so that real shapes can be measured without their files.
+// Deliberately knows no family: names and shapes are asked for by the decoder.
+#ifndef KVASIR_MODEL_WEIGHT_SOURCE_H_
+#define KVASIR_MODEL_WEIGHT_SOURCE_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "kvasir/backend/backend.h"
+#include "kvasir/formats/checkpoint.h"
+
+namespace kvasir {
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+
+  // Names are without the checkpoint's prefix: "layers.0.self_attn.q_proj.weight".
+  virtual bool Has(const std::string& name) const = 0;
+  // ERRORS: kNotFound, kCorrupt (shape or type), naming the tensor.
+  virtual Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name,
+                                                             int64_t outputs, int64_t inputs) = 0;
+  // offset is added to every element (norms stored around 0).
+  virtual Result<std::vector<float>> Vector(const std::string& name, int64_t size,
+                                            float offset) = 0;
+  // Names in the source that nobody asked for, sorted.
+  virtual std::vector<std::string> Unused() const = 0;
+};
+
+// `format` unset: every matrix keeps the type it is stored in. Quantized formats apply to matrices
+// whose inputs are a multiple of 32; others stay as they are.
+std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint, Backend& backend,
+                                                    std::optional<WeightFormat> format);
+
+// Uniform weights scaled by 1/sqrt(inputs), so that activations neither vanish nor explode; norms
+// are ones. A function of the tensors' names.
+std::unique_ptr<WeightSource> MakeRandomWeights(Backend& backend, WeightFormat format);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_WEIGHT_SOURCE_H_

@@ -1,0 +1,64 @@
+// Workspace: the activations of one step, kept between steps so that decoding allocates nothing.
+// Deliberately dumb: named buffers that only ever grow to the largest step seen.
+#ifndef KVASIR_MODEL_WORKSPACE_H_
+#define KVASIR_MODEL_WORKSPACE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kvasir/tensor/float_rows.h"
+
+namespace kvasir {
+
+class Workspace {
+ public:
+  enum class Buffer {
+    kHidden,     // residual stream
+    kNormed,     // input of a block's matmuls
+    kProjected,  // output of a block, before the residual is added
+    kQueries,
+    kKeys,
+    kValues,
+    kAttended,
+    kGate,
+    kUp,
+    kSelected,  // hidden rows that need logits
+    kLogits,
+    kCount,
+  };
+
+  // A [rows, cols] view of the buffer, grown if needed; earlier contents are lost when it grows.
+  FloatRows Rows(Buffer buffer, int64_t rows, int64_t cols) {
+    return View(buffers_[static_cast<size_t>(buffer)], rows, cols);
+  }
+  // Angles of rope number `rope`.
+  FloatRows Cos(int rope, int64_t rows, int64_t pairs) { return Angles(2 * rope, rows, pairs); }
+  FloatRows Sin(int rope, int64_t rows, int64_t pairs) { return Angles(2 * rope + 1, rows, pairs); }
+
+  size_t bytes() const {
+    size_t floats = 0;
+    for (const auto& buffer : buffers_) floats += buffer.capacity();
+    for (const auto& buffer : angles_) floats += buffer.capacity();
+    return floats * sizeof(float);
+  }
+
+ private:
+  static FloatRows View(std::vector<float>& buffer, int64_t rows, int64_t cols) {
+    const size_t needed = static_cast<size_t>(rows * cols);
+    if (buffer.size() < needed) buffer.resize(needed);
+    return {buffer.data(), rows, cols, cols};
+  }
+  FloatRows Angles(int index, int64_t rows, int64_t pairs) {
+    if (angles_.size() <= static_cast<size_t>(index)) angles_.resize(static_cast<size_t>(index) + 1);
+    return View(angles_[static_cast<size_t>(index)], rows, pairs);
+  }
+
+  std::array<std::vector<float>, static_cast<size_t>(Buffer::kCount)> buffers_;
+  std::vector<std::vector<float>> angles_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_WORKSPACE_H_
