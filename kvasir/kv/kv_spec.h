@@ -1,0 +1,48 @@
+// What a model's cache looks like: layout and retention of every layer.
+// Deliberately a plain value without memory: KvSequence makes caches from it.
+#ifndef KVASIR_KV_KV_SPEC_H_
+#define KVASIR_KV_KV_SPEC_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/base/token.h"
+#include "kvasir/kv/retention_spec.h"
+#include "kvasir/tensor/kv_layout.h"
+
+namespace kvasir {
+
+struct KvLayerSpec {
+  KvLayout layout;
+  RetentionSpec retention;
+  // Index of an earlier layer whose rows this one reads (Gemma 4 and others); -1: its own.
+  int shares_layer = -1;
+
+  bool owns_rows() const { return shares_layer < 0; }
+  friend bool operator==(const KvLayerSpec&, const KvLayerSpec&) = default;
+};
+
+struct KvCacheSpec {
+  std::vector<KvLayerSpec> layers;
+
+  // Every layer alike, each with its own rows.
+  static KvCacheSpec Uniform(int layer_count, const KvLayerSpec& layer);
+
+  // Bytes one token adds, over all layers that own rows. Rows that a window drops still count:
+  // this is the cost while the token is held by every layer.
+  size_t TokenBytes() const;
+  // Bytes of the blocks a sequence holds at `position`, nothing shared, nothing reserved.
+  // REQUIRES: Validate().ok(), position >= 0.
+  size_t BytesAt(Position position) const;
+
+  // ERRORS: kInvalidArgument, naming the layer and field. A sharing layer must name an earlier
+  // layer that owns its rows, and have that layer's layout and retention.
+  Status Validate() const;
+
+  friend bool operator==(const KvCacheSpec&, const KvCacheSpec&) = default;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_KV_KV_SPEC_H_

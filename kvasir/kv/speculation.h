@@ -1,0 +1,54 @@
+// A transaction on sequences: append drafts, verify, keep a different length of each, or nothing.
+// Deliberately knows no drafter and no token: only positions.
+#ifndef KVASIR_KV_SPECULATION_H_
+#define KVASIR_KV_SPECULATION_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/kv/kv_sequence.h"
+
+namespace kvasir {
+
+// While it is open its sequences release no rows, so that going back is always possible. Every way
+// out but Commit rolls back: afterwards a sequence is as if nothing had been appended since Begin.
+class Speculation {
+ public:
+  // Opens on `sequences` at their current positions. They must stay where they are until this
+  // object is closed or destroyed. ERRORS: kFailedPrecondition if one of them is in an open
+  // speculation already, or is named twice; then none is opened.
+  static Result<Speculation> Begin(std::span<KvSequence* const> sequences);
+
+  Speculation(Speculation&& other) noexcept;
+  Speculation& operator=(Speculation&&) = delete;
+  ~Speculation();  // Rollback() if still open.
+
+  bool open() const { return open_; }
+  // Tokens appended to the i-th sequence since Begin. REQUIRES: open, i < number of sequences.
+  int64_t appended(size_t i) const;
+
+  // Keeps accepted[i] tokens beyond the start of the i-th sequence, drops the rest, closes.
+  // ERRORS: kInvalidArgument unless there is a count within [0, appended(i)] for every sequence:
+  // nothing is kept or dropped and the speculation stays open; kFailedPrecondition when closed.
+  Status Commit(std::span<const int64_t> accepted);
+  // Drops everything appended since Begin, and closes. No effect when closed.
+  void Rollback();
+
+ private:
+  struct Member {
+    KvSequence* sequence = nullptr;
+    Position start = 0;
+  };
+
+  Speculation() = default;
+  static void Close(const Member& member, Position position);
+
+  std::vector<Member> members_;
+  bool open_ = false;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_KV_SPECULATION_H_
