@@ -56,8 +56,8 @@ void Merge(const State& total, const State& partial, int64_t rows, int64_t value
   for (int64_t r = 0; r < rows; ++r) {
     if (partial.sum[r] == 0) continue;  // nothing visible in that partition
     const float max = std::max(total.max[r], partial.max[r]);
-    const float keep = total.sum[r] == 0 ? 0.0f : ScalarExp(total.max[r] - max);
-    const float take = ScalarExp(partial.max[r] - max);
+    const float keep = total.sum[r] == 0 ? 0.0f : scalar::Exp(total.max[r] - max);
+    const float take = scalar::Exp(partial.max[r] - max);
     total.max[r] = max;
     total.sum[r] = total.sum[r] * keep + partial.sum[r] * take;
     float* const out = total.accumulator + r * value_dim;

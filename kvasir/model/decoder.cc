@@ -12,6 +12,8 @@ using Buffer = Workspace::Buffer;
 
 struct Decoder::Step {
   std::span<const SequenceRun> runs;
+  std::vector<KvSequence*> sequences;  // [runs]
+  std::vector<int64_t> counts;         // [runs] new tokens
   std::vector<Token> tokens;         // [rows] of all runs, one after the other
   std::vector<Position> positions;   // [rows]
   std::vector<int64_t> logits_rows;  // rows that need logits
@@ -21,6 +23,8 @@ struct Decoder::Step {
     for (const SequenceRun& run : runs) {
       const int64_t count = static_cast<int64_t>(run.tokens.size());
       const Position first = run.sequence->position();
+      sequences.push_back(run.sequence);
+      counts.push_back(count);
       for (int64_t i = 0; i < count; ++i) {
         if (i >= count - run.logits_rows) logits_rows.push_back(rows());
         tokens.push_back(run.tokens[static_cast<size_t>(i)]);
@@ -153,7 +157,16 @@ KvCacheSpec Decoder::CacheSpec(const KvStorage& storage) const {
 }
 
 Status Decoder::CheckRuns(std::span<const SequenceRun> runs) const {
+  std::vector<const KvSequence*> seen;
   for (const SequenceRun& run : runs) {
+    if (std::find(seen.begin(), seen.end(), run.sequence) != seen.end()) {
+      return {ErrorCode::kInvalidArgument, "a sequence may have one run per step, not two"};
+    }
+    seen.push_back(run.sequence);
+    if (!(run.sequence->spec() == runs[0].sequence->spec())) {
+      return {ErrorCode::kInvalidArgument,
+              "all sequences of a step must store their caches alike"};
+    }
     const int64_t count = static_cast<int64_t>(run.tokens.size());
     if (count == 0 || run.logits_rows < 0 || run.logits_rows > count) {
       return {ErrorCode::kInvalidArgument,
@@ -180,10 +193,8 @@ Status Decoder::CheckRuns(std::span<const SequenceRun> runs) const {
 Result<ConstFloatRows> Decoder::Forward(std::span<const SequenceRun> runs,
                                         Workspace& workspace) const {
   KVASIR_TRY_OK(CheckRuns(runs));
-  for (const SequenceRun& run : runs) {
-    KVASIR_TRY_OK(run.sequence->Reserve(static_cast<int64_t>(run.tokens.size())));
-  }
   Step step(runs);
+  KVASIR_TRY_OK(KvSequence::ReserveAll(step.sequences, step.counts));
   for (size_t i = 0; i < spec_.ropes.size(); ++i) {
     const int64_t pairs = spec_.head_dim / 2;
     const FloatRows cos = workspace.Cos(static_cast<int>(i), step.rows(), pairs);

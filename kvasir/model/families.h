@@ -1,0 +1,33 @@
+// The decoder families: one small file each turns a config into a DecoderSpec.
+// Deliberately an explicit list (families.cc), not a registry that fills itself.
+#ifndef KVASIR_MODEL_FAMILIES_H_
+#define KVASIR_MODEL_FAMILIES_H_
+
+#include <string>
+#include <vector>
+
+#include "kvasir/formats/model_config.h"
+#include "kvasir/model/decoder_spec.h"
+
+namespace kvasir {
+
+// Llama 3.x, and Mistral as a Llama with a window (family_llama.cc).
+DecoderSpec LlamaSpec(const ModelConfig& config);
+// Qwen2, Qwen2.5 and Qwen3, dense (family_qwen.cc).
+DecoderSpec QwenSpec(const ModelConfig& config);
+// Gemma 3, text (family_gemma3.cc).
+DecoderSpec Gemma3Spec(const ModelConfig& config);
+
+// The spec of whichever family the config names.
+DecoderSpec MakeDecoderSpec(const ModelConfig& config);
+
+// What every family has in common: sizes, softcaps, and per layer its window and its rope.
+DecoderSpec CommonSpec(const ModelConfig& config);
+
+// True for tensors that checkpoints carry and no decoder reads: rotary tables, the k and v of a
+// layer that shares another's, parts of a multimodal wrapper. `name` is as in the checkpoint.
+bool IsKnownUnused(const DecoderSpec& spec, const std::string& name);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_FAMILIES_H_

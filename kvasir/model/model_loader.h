@@ -1,0 +1,39 @@
+// From a folder (or only its config.json) to a running model.
+// Deliberately not a download manager: the folder is there or it is not.
+#ifndef KVASIR_MODEL_MODEL_LOADER_H_
+#define KVASIR_MODEL_MODEL_LOADER_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kvasir/backend/backend.h"
+#include "kvasir/base/log.h"
+#include "kvasir/formats/model_config.h"
+#include "kvasir/model/model.h"
+
+namespace kvasir {
+
+struct LoadOptions {
+  // Unset: every matrix keeps the type it is stored in.
+  std::optional<WeightFormat> weight_format;
+  LogSink log;  // one warning that names tensors nobody knows
+};
+
+struct LoadedModel {
+  ModelConfig config;
+  std::unique_ptr<const Model> model;
+};
+
+// `folder` holds config.json and model.safetensors or its shards. `backend` must outlive the model.
+// ERRORS: kNotFound, kIo, kCorrupt, kUnsupported, naming file, field or tensor.
+Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
+                              const LoadOptions& options = {});
+
+// The shapes of `folder`/config.json with made-up weights. ERRORS: as LoadModel.
+Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
+                                    WeightFormat format);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_MODEL_LOADER_H_

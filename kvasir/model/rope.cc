@@ -1,0 +1,78 @@
+#include "kvasir/model/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "kvasir/model/trigonometry.h"
+
+namespace kvasir {
+namespace {
+
+double Llama3Scaled(double frequency, const RopeConfig& config) {
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  const double original = static_cast<double>(config.original_max_position_embeddings);
+  if (wavelength < original / config.high_freq_factor) return frequency;
+  if (wavelength > original / config.low_freq_factor) return frequency / config.factor;
+  const double smooth = (original / wavelength - config.low_freq_factor) /
+                        (config.high_freq_factor - config.low_freq_factor);
+  return frequency * ((1 - smooth) / config.factor + smooth);
+}
+
+// Dimension whose wavelength makes `rotations` turns over the original context (YaRN, eq. 17).
+double YarnDimension(double rotations, const RopeConfig& config, int head_dim) {
+  const double original = static_cast<double>(config.original_max_position_embeddings);
+  return head_dim * std::log(original / (2 * std::numbers::pi * rotations)) /
+         (2 * std::log(config.theta));
+}
+
+double YarnScaled(double frequency, int i, const RopeConfig& config, int head_dim) {
+  const double low = std::max(std::floor(YarnDimension(config.beta_fast, config, head_dim)), 0.0);
+  double high = std::min(std::ceil(YarnDimension(config.beta_slow, config, head_dim)),
+                         static_cast<double>(head_dim - 1));
+  if (low == high) high += 0.001;  // the reference's guard against a division by zero
+  const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
+  return frequency * (1 - ramp) + frequency / config.factor * ramp;
+}
+
+}  // namespace
+
+RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
+  RopeSpec rope;
+  rope.attention_factor = static_cast<float>(config.attention_factor);
+  for (int i = 0; i < head_dim / 2; ++i) {
+    double frequency = std::pow(config.theta, -2.0 * i / head_dim);
+    switch (config.type) {
+      case RopeType::kDefault:
+        break;
+      case RopeType::kLinear:
+        frequency /= config.factor;
+        break;
+      case RopeType::kLlama3:
+        frequency = Llama3Scaled(frequency, config);
+        break;
+      case RopeType::kYarn:
+        frequency = YarnScaled(frequency, i, config, head_dim);
+        break;
+    }
+    rope.inverse_frequencies.push_back(static_cast<float>(frequency));
+  }
+  return rope;
+}
+
+void FillAngles(const RopeSpec& rope, std::span<const Position> positions, FloatRows cos,
+                FloatRows sin) {
+  for (size_t row = 0; row < positions.size(); ++row) {
+    const float position = static_cast<float>(positions[row]);
+    float* const cos_row = cos.row(static_cast<int64_t>(row));
+    float* const sin_row = sin.row(static_cast<int64_t>(row));
+    for (size_t i = 0; i < rope.inverse_frequencies.size(); ++i) {
+      const float angle = position * rope.inverse_frequencies[i];
+      const SinCosResult result = SinCos(angle);
+      cos_row[i] = static_cast<float>(result.cos) * rope.attention_factor;
+      sin_row[i] = static_cast<float>(result.sin) * rope.attention_factor;
+    }
+  }
+}
+
+}  // namespace kvasir

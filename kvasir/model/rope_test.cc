@@ -1,0 +1,75 @@
+#include "kvasir/model/rope.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "kvasir/model/trigonometry.h"
+
+namespace kvasir {
+namespace {
+
+TEST(TrigonometryTest, AgreesWithTheLibraryToTheLastBits) {
+  std::mt19937_64 random(1);
+  for (const double range : {1.0, 100.0, 131072.0, 1.0e8}) {
+    std::uniform_real_distribution<double> draw(-range, range);
+    for (int i = 0; i < 20000; ++i) {
+      const double x = draw(random);
+      const SinCosResult result = SinCos(x);
+      // One and a half units in the last place of 1: two roundings of ours, one of the library.
+      ASSERT_NEAR(result.sin, std::sin(x), 3.4e-16) << x;
+      ASSERT_NEAR(result.cos, std::cos(x), 3.4e-16) << x;
+    }
+  }
+  EXPECT_EQ(SinCos(0).sin, 0);
+  EXPECT_EQ(SinCos(0).cos, 1);
+}
+
+TEST(RopeTest, DefaultAndLinear) {
+  RopeConfig config;
+  config.theta = 10000;
+  const RopeSpec rope = MakeRope(config, 4);
+  ASSERT_EQ(rope.inverse_frequencies.size(), 2u);
+  EXPECT_EQ(rope.inverse_frequencies[0], 1.0f);
+  EXPECT_EQ(rope.inverse_frequencies[1], 0.01f);
+  config.type = RopeType::kLinear;
+  config.factor = 8;
+  EXPECT_EQ(MakeRope(config, 4).inverse_frequencies[0], 0.125f);
+}
+
+TEST(RopeTest, Llama3KeepsShortAndDividesLongWavelengths) {
+  RopeConfig config;
+  config.theta = 500000;
+  config.type = RopeType::kLlama3;
+  config.factor = 32;
+  config.original_max_position_embeddings = 8192;
+  config.low_freq_factor = 1;
+  config.high_freq_factor = 4;
+  const RopeSpec scaled = MakeRope(config, 64);
+  config.type = RopeType::kDefault;
+  const RopeSpec plain = MakeRope(config, 64);
+  EXPECT_EQ(scaled.inverse_frequencies[0], plain.inverse_frequencies[0]);
+  EXPECT_EQ(scaled.inverse_frequencies[31], plain.inverse_frequencies[31] / 32);
+  bool has_blend = false;
+  for (size_t i = 0; i < 32; ++i) {
+    const float ratio = scaled.inverse_frequencies[i] / plain.inverse_frequencies[i];
+    has_blend |= ratio < 0.99f && ratio > 1.01f / 32;
+  }
+  EXPECT_TRUE(has_blend);
+}
+
+TEST(RopeTest, AnglesAreOnTheCircle) {
+  RopeConfig config;
+  const RopeSpec rope = MakeRope(config, 8);
+  const std::vector<Position> positions = {0, 1, 40959};
+  std::vector<float> cos(12), sin(12);
+  FillAngles(rope, positions, {cos.data(), 3, 4, 4}, {sin.data(), 3, 4, 4});
+  EXPECT_EQ(cos[0], 1.0f);
+  EXPECT_EQ(sin[0], 0.0f);
+  EXPECT_FLOAT_EQ(cos[4], std::cos(1.0f));
+  for (size_t i = 0; i < 12; ++i) EXPECT_NEAR(cos[i] * cos[i] + sin[i] * sin[i], 1, 1e-6);
+}
+
+}  // namespace
+}  // namespace kvasir
