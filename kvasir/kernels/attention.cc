@@ -1,0 +1,226 @@
+// Attention tiles in SIMD: encode rows, scores, online softmax, value sums of one block.
+// Deliberately knows one head of one block at a time; the backend walks blocks and heads.
+#include <cmath>
+#include <limits>
+
+#include "kvasir/base/check.h"
+#include "kvasir/kernels/highway_targets.h"
+#include "kvasir/kernels/table_parts.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kvasir/kernels/attention.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#if KVASIR_KERNEL_TARGET
+#include "kvasir/kernels/codec-inl.h"
+#include "kvasir/kernels/math-inl.h"
+#include "kvasir/kernels/row_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvasir::HWY_NAMESPACE {
+namespace {
+
+constexpr size_t kTokenVectors = kBlockTokens / kLanes;
+
+template <class Codec>
+void EncodeRow(const float* row, int64_t dim, typename Codec::Stored* out) {
+  constexpr int64_t kStep = kLanes;
+  int64_t d = 0;
+  for (; d + kStep <= dim; d += kStep) Codec::Encode(hn::LoadU(DF(), row + d), out + d);
+  if (d < dim) {
+    const size_t left = static_cast<size_t>(dim - d);
+    EncodePartial<Codec>(LoadPartial(row + d, left), out + d, left);
+  }
+}
+
+template <class Codec>
+void EncodeValues(const EncodeArgs& args) noexcept {
+  auto* plane = reinterpret_cast<typename Codec::Stored*>(args.plane);
+  for (int64_t i = 0; i < args.count; ++i) {
+    EncodeRow<Codec>(args.rows + i * args.row_stride, args.dim, plane + (args.slot + i) * args.dim);
+  }
+}
+
+template <class Codec>
+void EncodeKeys(const EncodeArgs& args) noexcept {
+  auto* plane = reinterpret_cast<typename Codec::Stored*>(args.plane);
+  constexpr int64_t kChunk = 64;
+  alignas(64) typename Codec::Stored encoded[kChunk];
+  for (int64_t i = 0; i < args.count; ++i) {
+    for (int64_t begin = 0; begin < args.dim; begin += kChunk) {
+      const int64_t count = HWY_MIN(kChunk, args.dim - begin);
+      EncodeRow<Codec>(args.rows + i * args.row_stride + begin, count, encoded);
+      typename Codec::Stored* out = plane + begin * kBlockTokens + args.slot + i;
+      for (int64_t d = 0; d < count; ++d) out[d * kBlockTokens] = encoded[d];
+    }
+  }
+}
+
+template <class Codec>
+void ScoreTile(const ScoreTileArgs& args) noexcept {
+  RowTile<Codec> tile;
+  tile.a_stride = args.query_stride;
+  tile.b = reinterpret_cast<const typename Codec::Stored*>(args.keys);
+  tile.columns = kBlockTokens;
+  tile.end = args.key_dim;
+  tile.out_stride = kBlockTokens;
+  for (int64_t row = 0; row < args.rows;) {
+    const int64_t rows = NextTileRows(args.rows - row);
+    tile.a = args.queries + row * args.query_stride;
+    tile.out = args.scores + row * kBlockTokens;
+    Multiply(tile, rows);
+    row += rows;
+  }
+}
+
+// Visible lanes of the vector whose first token is `first`.
+HWY_INLINE hn::Mask<DF> VisibleLanes(int32_t first, int32_t begin, int32_t end) {
+  const DF d;
+  const VF token = hn::Iota(d, static_cast<float>(first));
+  return hn::And(hn::Ge(token, hn::Set(d, static_cast<float>(begin))),
+                 hn::Lt(token, hn::Set(d, static_cast<float>(end))));
+}
+
+void SoftmaxRow(const SoftmaxTileArgs& args, int64_t row) {
+  const DF d;
+  float* scores = args.scores + row * kBlockTokens;
+  const VF lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const VF old_max = hn::Set(d, args.max[row]);
+  VF score[kTokenVectors];
+  VF largest = old_max;
+  for (size_t i = 0; i < kTokenVectors; ++i) {
+    score[i] = hn::LoadU(d, scores + i * kLanes);
+    if (args.softcap > 0) score[i] = Softcap(d, score[i], hn::Set(d, args.softcap));
+    const auto visible =
+        VisibleLanes(static_cast<int32_t>(i * kLanes), args.begin[row], args.end[row]);
+    score[i] = hn::IfThenElse(visible, score[i], lowest);
+    largest = MaxIgnoringNan(largest, score[i]);
+  }
+  // Adding zero leaves one sign of zero, whichever lane won.
+  const VF max = hn::Add(hn::MaxOfLanes(d, largest), hn::Zero(d));
+  const VF base = hn::IfThenZeroElse(hn::Eq(max, lowest), max);
+  VF lanes[kLaneVectors];
+  for (size_t i = 0; i < kTokenVectors; ++i) {
+    // An invisible score is -infinity here, so its weight is exactly 0 even where base is
+    // infinite and the subtraction gives a NaN for visible ones only.
+    const VF weight = Exp(d, hn::Sub(score[i], base));
+    hn::StoreU(weight, d, scores + i * kLanes);
+    lanes[i % kLaneVectors] = i < kLaneVectors ? weight : hn::Add(lanes[i % kLaneVectors], weight);
+  }
+  const VF rescale = Exp(d, hn::Sub(old_max, base));
+  const VF sum = hn::MulAdd(hn::Set(d, args.sum[row]), rescale, hn::Set(d, SumLanes(lanes)));
+  args.rescale[row] = hn::GetLane(rescale);
+  args.sum[row] = hn::GetLane(sum);
+  args.max[row] = hn::GetLane(max);
+}
+
+void SoftmaxTile(const SoftmaxTileArgs& args) noexcept {
+  for (int64_t row = 0; row < args.rows; ++row) {
+    if (args.begin[row] < args.end[row]) {
+      SoftmaxRow(args, row);
+    } else {
+      args.rescale[row] = 1.0f;
+    }
+  }
+}
+
+// Rows [row, row + rows), none of them empty.
+template <class Codec>
+void AccumulateRows(const AccumulateTileArgs& args, int64_t row, int64_t rows) {
+  // Tokens [begin, end) of one row or several, starting from accumulator * factors.
+  const auto accumulate = [&args](int64_t first, int64_t count, int64_t begin, int64_t end,
+                                  const float* factors) HWY_ATTR {
+    RowTile<Codec> tile;
+    tile.a = args.weights + first * kBlockTokens;
+    tile.a_stride = kBlockTokens;
+    tile.b = reinterpret_cast<const typename Codec::Stored*>(args.values);
+    tile.columns = args.value_dim;
+    tile.begin = begin;
+    tile.end = end;
+    tile.out = args.accumulator + first * args.accumulator_stride;
+    tile.out_stride = args.accumulator_stride;
+    tile.factors = factors;
+    Multiply(tile, count);
+  };
+  int64_t begin = 0;
+  int64_t end = kBlockTokens;
+  for (int64_t r = row; r < row + rows; ++r) {
+    begin = HWY_MAX(begin, static_cast<int64_t>(args.begin[r]));
+    end = HWY_MIN(end, static_cast<int64_t>(args.end[r]));
+  }
+  if (begin >= end) {
+    for (int64_t r = row; r < row + rows; ++r) {
+      accumulate(r, 1, args.begin[r], args.end[r], args.rescale + r);
+    }
+    return;
+  }
+  // Every row sees [begin, end); what a row sees before and after goes row by row.
+  float factors[kMaxTileRows];
+  for (int64_t r = 0; r < rows; ++r) {
+    const bool has_head = args.begin[row + r] < begin;
+    if (has_head) accumulate(row + r, 1, args.begin[row + r], begin, args.rescale + row + r);
+    factors[r] = has_head ? 1.0f : args.rescale[row + r];
+  }
+  accumulate(row, rows, begin, end, factors);
+  const float one = 1.0f;
+  for (int64_t r = row; r < row + rows; ++r) {
+    if (end < args.end[r]) accumulate(r, 1, end, args.end[r], &one);
+  }
+}
+
+template <class Codec>
+void AccumulateTile(const AccumulateTileArgs& args) noexcept {
+  for (int64_t row = 0; row < args.rows;) {
+    int64_t filled = 0;
+    while (row + filled < args.rows && args.begin[row + filled] < args.end[row + filled]) ++filled;
+    if (filled == 0) {
+      ++row;
+      continue;
+    }
+    const int64_t rows = NextTileRows(filled);
+    AccumulateRows<Codec>(args, row, rows);
+    row += rows;
+  }
+}
+
+template <class Codec>
+void FillCodec(KvCodec::Kind kind, KernelTable* table) {
+  const auto index = static_cast<size_t>(kind);
+  table->encode_keys[index] = EncodeKeys<Codec>;
+  table->encode_values[index] = EncodeValues<Codec>;
+  table->score_tile[index] = ScoreTile<Codec>;
+  table->accumulate_tile[index] = AccumulateTile<Codec>;
+}
+
+}  // namespace
+
+void FillAttention(KernelTable* table) {
+  FillCodec<F32Codec>(KvCodec::Kind::kF32, table);
+  FillCodec<F16Codec>(KvCodec::Kind::kF16, table);
+  FillCodec<Bf16Codec>(KvCodec::Kind::kBf16, table);
+  table->softmax_tile = SoftmaxTile;
+}
+
+}  // namespace kvasir::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // KVASIR_KERNEL_TARGET
+
+#if HWY_ONCE
+namespace kvasir {
+
+void FillAttention(Isa isa, KernelTable* table) {
+#if HWY_TARGETS & HWY_AVX3_DL
+  if (isa == Isa::kAvx512) return N_AVX3_DL::FillAttention(table);
+#endif
+#if HWY_TARGETS & HWY_AVX2
+  if (isa == Isa::kAvx2) return N_AVX2::FillAttention(table);
+#endif
+#if HWY_TARGETS & HWY_NEON
+  if (isa == Isa::kNeon) return N_NEON::FillAttention(table);
+#endif
+  KVASIR_CHECK(false);
+}
+
+}  // namespace kvasir
+#endif  // HWY_ONCE

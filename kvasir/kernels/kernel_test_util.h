@@ -1,0 +1,71 @@
+// What the kernel tests share: awkward random numbers and comparisons of bits.
+// Deliberately not a fixture: each test names the tables and shapes it walks.
+#ifndef KVASIR_KERNELS_KERNEL_TEST_UTIL_H_
+#define KVASIR_KERNELS_KERNEL_TEST_UTIL_H_
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kvasir/kernels/kernels.h"
+
+namespace kvasir::testing {
+
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+inline std::vector<float> RandomFloats(size_t count, uint32_t seed, float scale = 1.0f) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> out(count);
+  for (float& value : out) value = normal(random);
+  return out;
+}
+
+// Normal numbers with zeros of both signs, denormals and tiny and huge ones strewn in.
+inline std::vector<float> AwkwardFloats(size_t count, uint32_t seed) {
+  constexpr float kStrewn[] = {0.0f,     -0.0f,    0x1p-149f, -0x1p-140f, 0x1p-126f,
+                               0x1p-24f, 65504.0f, 65520.0f,  -1e30f,     3.0e38f};
+  std::mt19937 random(seed);
+  std::vector<float> out = RandomFloats(count, seed + 1);
+  for (float& value : out) {
+    if (random() % 5 == 0) value = kStrewn[random() % std::size(kStrewn)];
+  }
+  return out;
+}
+
+// The same bits. A NaN equals any NaN: which payload survives an operation on two of them is the
+// processor's choice, and no kernel looks at payloads.
+inline bool SameBits(float a, float b) {
+  if (std::isnan(a) && std::isnan(b)) return true;
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
+
+inline void ExpectSameBits(const std::vector<float>& expected, const std::vector<float>& actual,
+                           const std::string& what) {
+  ASSERT_EQ(expected.size(), actual.size()) << what;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_TRUE(SameBits(expected[i], actual[i]))
+        << what << ", element " << i << ": expected " << std::hexfloat << expected[i] << ", got "
+        << actual[i];
+  }
+}
+
+// The tables to compare with the scalar one, which is the first.
+inline std::vector<const KernelTable*> SimdTables() {
+  std::vector<const KernelTable*> tables;
+  for (Isa isa : SupportedIsas()) {
+    if (isa != Isa::kScalar) tables.push_back(&KernelsFor(isa));
+  }
+  return tables;
+}
+inline const KernelTable& Oracle() { return KernelsFor(Isa::kScalar); }
+
+}  // namespace kvasir::testing
+
+#endif  // KVASIR_KERNELS_KERNEL_TEST_UTIL_H_

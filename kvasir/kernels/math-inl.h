@@ -1,0 +1,143 @@
+// SIMD exp, tanh, softcap and 16-lane sums: the operations of scalar_math.h in the same order.
+// Included once per Highway target. Deliberately without a choice of accuracy.
+#if defined(KVASIR_KERNELS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_MATH_INL_H_
+#undef KVASIR_KERNELS_MATH_INL_H_
+#else
+#define KVASIR_KERNELS_MATH_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "kvasir/kernels/math_constants.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvasir::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Virtual lanes of a reduction, and the float vector of this target.
+inline constexpr size_t kVirtualLanes = 16;
+using DF = hn::CappedTag<float, kVirtualLanes>;
+using VF = hn::Vec<DF>;
+inline constexpr size_t kLanes = hn::MaxLanes(DF());
+// Vectors that make up the 16 virtual lanes.
+inline constexpr size_t kLaneVectors = kVirtualLanes / kLanes;
+
+// The smaller of x and the limit; a NaN x stays NaN, which hn::Min promises on no target.
+template <class V>
+HWY_INLINE V AtMost(V limit, V x) {
+  return hn::IfThenElse(hn::Gt(x, limit), limit, x);
+}
+template <class V>
+HWY_INLINE V AtLeast(V limit, V x) {
+  return hn::IfThenElse(hn::Lt(x, limit), limit, x);
+}
+// The larger of `max` and x, where a NaN x is passed over.
+template <class V>
+HWY_INLINE V MaxIgnoringNan(V max, V x) {
+  return hn::IfThenElse(hn::Gt(x, max), x, max);
+}
+
+// 2^n for integers n in [-126, 127], given as a float offset by kRoundMagic.
+template <class D, class VI>
+HWY_INLINE hn::Vec<D> PowerOfTwo(D d, VI n) {
+  const hn::RebindToSigned<D> di;
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
+}
+
+// The integer that adding kRoundMagic left in the low bits.
+template <class D, class V>
+HWY_INLINE auto RoundedInteger(D d, V shifted) {
+  const hn::RebindToSigned<D> di;
+  const auto magic = hn::BitCast(di, hn::Set(d, math::kRoundMagic));
+  return hn::Sub(hn::BitCast(di, shifted), magic);
+}
+
+// p * 2^n with one rounding, p in [0.5, 2).
+template <class D, class V>
+HWY_INLINE V ScaleByPower(D d, V p, V shifted) {
+#if HWY_TARGET == HWY_AVX3_DL
+  // Highway has no scalef, which rounds once as well and is one instruction instead of eight.
+  if constexpr (hn::MaxLanes(D()) == 16) {
+    return V{_mm512_scalef_ps(p.raw, hn::Sub(shifted, hn::Set(d, math::kRoundMagic)).raw)};
+  }
+#endif
+  const auto n = RoundedInteger(d, shifted);
+  const auto half = hn::ShiftRight<1>(n);
+  return hn::Mul(hn::Mul(p, PowerOfTwo(d, half)), PowerOfTwo(d, hn::Sub(n, half)));
+}
+
+// x - n ln 2, where shifted = n + kRoundMagic.
+template <class D, class V>
+HWY_INLINE V ReducedArgument(D d, V x, V shifted) {
+  const V n = hn::Sub(shifted, hn::Set(d, math::kRoundMagic));
+  const V r = hn::NegMulAdd(n, hn::Set(d, math::kLn2High), x);
+  return hn::NegMulAdd(n, hn::Set(d, math::kLn2Low), r);
+}
+
+// e^x; see scalar::Exp.
+template <class D, class V>
+HWY_INLINE V Exp(D d, V x) {
+  x = AtLeast(hn::Set(d, math::kExpMin), x);
+  x = AtMost(hn::Set(d, math::kExpMax), x);
+  const V shifted = hn::MulAdd(x, hn::Set(d, math::kLog2E), hn::Set(d, math::kRoundMagic));
+  const V r = ReducedArgument(d, x, shifted);
+  V p = hn::Set(d, math::kExpPoly[4]);
+  p = hn::MulAdd(p, r, hn::Set(d, math::kExpPoly[3]));
+  p = hn::MulAdd(p, r, hn::Set(d, math::kExpPoly[2]));
+  p = hn::MulAdd(p, r, hn::Set(d, math::kExpPoly[1]));
+  p = hn::MulAdd(p, r, hn::Set(d, math::kExpPoly[0]));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  return ScaleByPower(d, p, shifted);
+}
+
+// tanh(x); see scalar::Tanh.
+template <class D, class V>
+HWY_INLINE V Tanh(D d, V x) {
+  const V magnitude = hn::Abs(x);
+  const V y = AtMost(hn::Set(d, math::kTanhMax), hn::Add(magnitude, magnitude));
+  const V shifted = hn::MulAdd(y, hn::Set(d, math::kLog2E), hn::Set(d, math::kRoundMagic));
+  const V r = ReducedArgument(d, y, shifted);
+  V q = hn::Set(d, math::kExpm1Poly[5]);
+  q = hn::MulAdd(q, r, hn::Set(d, math::kExpm1Poly[4]));
+  q = hn::MulAdd(q, r, hn::Set(d, math::kExpm1Poly[3]));
+  q = hn::MulAdd(q, r, hn::Set(d, math::kExpm1Poly[2]));
+  q = hn::MulAdd(q, r, hn::Set(d, math::kExpm1Poly[1]));
+  q = hn::MulAdd(q, r, hn::Set(d, math::kExpm1Poly[0]));
+  const V small = hn::MulAdd(q, hn::Mul(r, r), r);
+  const V power = PowerOfTwo(d, RoundedInteger(d, shifted));
+  const V e = hn::MulAdd(small, power, hn::Sub(power, hn::Set(d, 1.0f)));
+  return hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, 2.0f))), x);
+}
+
+// cap * tanh(x / cap)
+template <class D, class V>
+HWY_INLINE V Softcap(D d, V x, V cap) {
+  return hn::Mul(cap, Tanh(d, hn::Div(x, cap)));
+}
+
+// Lanes l and l + width/2 are added until one is left.
+template <class D>
+HWY_INLINE float SumOfTree(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == 2) {
+    return hn::GetLane(v) + hn::ExtractLane(v, 1);
+  } else {
+    const hn::Half<D> half;
+    return SumOfTree(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+// The sum of 16 virtual lanes, lane i in vector i / kLanes.
+HWY_INLINE float SumLanes(VF lanes[kLaneVectors]) {
+  for (size_t width = kLaneVectors / 2; width > 0; width /= 2) {
+    for (size_t i = 0; i < width; ++i) lanes[i] = hn::Add(lanes[i], lanes[i + width]);
+  }
+  return SumOfTree(DF(), lanes[0]);
+}
+
+}  // namespace kvasir::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNELS_MATH_INL_H_
