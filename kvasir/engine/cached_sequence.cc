@@ -1,0 +1,109 @@
+#include "kvasir/engine/cached_sequence.h"
+
+#include <algorithm>
+
+#include "kvasir/base/check.h"
+
+namespace kvasir {
+namespace {
+
+// A restore point references the blocks of its last window only once the sequence has moved on,
+// so 32 of them cost a few windows' worth of blocks; more turns than that are rarely undone.
+constexpr size_t kMaxRestorePoints = 32;
+
+}  // namespace
+
+Result<CachedSequence> CachedSequence::Create(const Model* model, KvPool* pool,
+                                              std::shared_ptr<const KvCacheSpec> spec) {
+  KVASIR_TRY(KvSequence sequence, KvSequence::Create(pool, std::move(spec)));
+  return CachedSequence(model, std::move(sequence));
+}
+
+int64_t CachedSequence::Rewind(std::span<const Token> prompt) {
+  const auto [mine, theirs] =
+      std::mismatch(tokens_.begin(), tokens_.end(), prompt.begin(), prompt.end());
+  const int64_t common = mine - tokens_.begin();
+  const int64_t target = std::min<int64_t>(common, static_cast<int64_t>(prompt.size()) - 1);
+  if (!TrimTo(target) && !RestoreAtOrBefore(target)) {
+    const bool is_emptied = sequence_.Trim(sequence_.position()).ok();
+    KVASIR_CHECK(is_emptied);  // an empty state needs no row
+    tokens_.clear();
+  }
+  while (!restore_points_.empty() && restore_points_.back().end() > position()) {
+    restore_points_.pop_back();
+  }
+  return position();
+}
+
+bool CachedSequence::TrimTo(Position target) {
+  const int64_t surplus = sequence_.position() - std::max<Position>(target, 0);
+  if (surplus > sequence_.MaxTrim()) return false;
+  if (surplus > 0 && !sequence_.Trim(surplus).ok()) return false;
+  tokens_.resize(static_cast<size_t>(sequence_.position()));
+  return true;
+}
+
+bool CachedSequence::RestoreAtOrBefore(Position target) {
+  for (auto point = restore_points_.rbegin(); point != restore_points_.rend(); ++point) {
+    if (point->end() > target || point->end() == 0) continue;
+    auto restored = KvSequence::Restore(sequence_.pool(), *point);
+    if (!restored.ok()) continue;
+    sequence_ = *std::move(restored);
+    tokens_.resize(static_cast<size_t>(sequence_.position()));
+    return true;
+  }
+  return false;
+}
+
+Result<std::span<const float>> CachedSequence::Evaluate(std::span<const Token> tokens,
+                                                        Workspace& workspace,
+                                                        const EvaluateOptions& options) {
+  if (tokens.empty()) return {ErrorCode::kInvalidArgument, "there is no token to evaluate"};
+  const size_t chunk = static_cast<size_t>(std::max<int64_t>(options.chunk_tokens, 1));
+  for (size_t begin = 0;; begin += chunk) {
+    if (options.is_cancelled && options.is_cancelled()) {
+      return {ErrorCode::kCancelled, "cancelled by the caller"};
+    }
+    const std::span<const Token> part =
+        tokens.subspan(begin, std::min(chunk, tokens.size() - begin));
+    const bool is_last = begin + part.size() == tokens.size();
+    KVASIR_TRY(const ConstFloatRows logits, Step(part, is_last ? 1 : 0, workspace));
+    if (options.progress) {
+      options.progress(static_cast<int64_t>(begin + part.size()),
+                       static_cast<int64_t>(tokens.size()));
+    }
+    if (is_last) return std::span<const float>(logits.row(0), static_cast<size_t>(logits.cols));
+  }
+}
+
+Result<ConstFloatRows> CachedSequence::Step(std::span<const Token> tokens, int64_t logits_rows,
+                                            Workspace& workspace) {
+  const SequenceRun run = {&sequence_, tokens, logits_rows};
+  for (;;) {
+    auto logits = model_->Forward(std::span(&run, 1), workspace);
+    if (logits.ok()) {
+      tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+      return logits;
+    }
+    if (logits.error().code != ErrorCode::kResourceExhausted || restore_points_.empty()) {
+      return logits;
+    }
+    restore_points_.pop_front();
+  }
+}
+
+void CachedSequence::AddRestorePoint() {
+  if (position() == 0) return;
+  if (!restore_points_.empty() && restore_points_.back().end() == position()) return;
+  restore_points_.push_back(sequence_.Snapshot());
+  if (restore_points_.size() > kMaxRestorePoints) restore_points_.pop_front();
+}
+
+CachedSequence CachedSequence::Fork() const {
+  CachedSequence fork(model_, sequence_.Fork());
+  fork.tokens_ = tokens_;
+  fork.restore_points_ = restore_points_;
+  return fork;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,79 @@
+// CachedSequence: the tokens of one conversation with their cache, reused from turn to turn.
+// Deliberately one sequence for one caller: sharing between requests is the prefix tree's business.
+#ifndef KVASIR_ENGINE_CACHED_SEQUENCE_H_
+#define KVASIR_ENGINE_CACHED_SEQUENCE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/base/token.h"
+#include "kvasir/kv/kv_sequence.h"
+#include "kvasir/kv/kv_snapshot.h"
+#include "kvasir/model/model.h"
+
+namespace kvasir {
+
+struct EvaluateOptions {
+  // Tokens per forward pass. Results do not depend on it; scratch memory and the time until a
+  // cancellation is noticed do.
+  int64_t chunk_tokens = 512;
+  // Asked before every chunk; true ends with kCancelled, keeping the chunks already done.
+  std::function<bool()> is_cancelled;
+  // Called after every chunk with tokens done and tokens in all.
+  std::function<void(int64_t done, int64_t total)> progress;
+};
+
+class CachedSequence {
+ public:
+  // An empty one. Model and pool must outlive it. ERRORS: as KvSequence::Create.
+  static Result<CachedSequence> Create(const Model* model, KvPool* pool,
+                                       std::shared_ptr<const KvCacheSpec> spec);
+
+  // Tokens whose rows the cache holds, all of them.
+  const std::vector<Token>& tokens() const { return tokens_; }
+  Position position() const { return sequence_.position(); }
+  const KvSequence& sequence() const { return sequence_; }
+
+  // Goes back to the longest state that is a prefix of `prompt` and shorter than it (the last token
+  // is always evaluated, for its logits). Trims where every layer still holds what the earlier
+  // state needs; otherwise returns to a restore point; otherwise to the empty sequence.
+  // Returns the tokens kept. Copies no row.
+  int64_t Rewind(std::span<const Token> prompt);
+
+  // Appends `tokens` and returns the logits of the last one, which live in `workspace`.
+  // When the pool is full, restore points are given up before it fails.
+  // ERRORS: as Model::Forward; kCancelled; kInvalidArgument for no tokens. The sequence then ends
+  // after the last chunk that was done.
+  Result<std::span<const float>> Evaluate(std::span<const Token> tokens, Workspace& workspace,
+                                          const EvaluateOptions& options = {});
+
+  // Remembers the current position as one that Rewind can return to: references, not copies.
+  void AddRestorePoint();
+
+  // An independent copy: shares every block.
+  CachedSequence Fork() const;
+
+ private:
+  CachedSequence(const Model* model, KvSequence sequence)
+      : model_(model), sequence_(std::move(sequence)) {}
+
+  Result<ConstFloatRows> Step(std::span<const Token> tokens, int64_t logits_rows,
+                              Workspace& workspace);
+  bool TrimTo(Position target);
+  bool RestoreAtOrBefore(Position target);
+
+  const Model* model_;
+  KvSequence sequence_;
+  std::vector<Token> tokens_;
+  std::deque<KvSnapshot> restore_points_;  // ascending end(); each starts at 0
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_CACHED_SEQUENCE_H_

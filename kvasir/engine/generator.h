@@ -1,0 +1,90 @@
+// Generator: one prompt in, streamed text out, over one CachedSequence.
+// Deliberately one request at a time; continuous batching is another class with the same request.
+#ifndef KVASIR_ENGINE_GENERATOR_H_
+#define KVASIR_ENGINE_GENERATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/engine/cached_sequence.h"
+#include "kvasir/engine/model_bundle.h"
+#include "kvasir/sampling/sampler.h"
+
+namespace kvasir {
+
+enum class FinishReason {
+  kStop,       // an end token or a stop string
+  kLength,     // max_tokens, or the context is full
+  kCancelled,  // the caller asked
+};
+// "stop", "length", "cancelled"
+std::string_view FinishReasonName(FinishReason reason);
+
+struct GenerationRequest {
+  std::vector<Token> prompt;  // not empty
+  int64_t max_tokens = 256;   // new tokens at most; clamped to what the context leaves
+  SamplingOptions sampling;
+  std::vector<std::string> stop_strings;  // not part of the answer
+  bool ignore_stop_tokens = false;        // go on past end tokens
+  int64_t chunk_tokens = 512;             // prefill; results do not depend on it
+};
+
+struct GenerationCallbacks {
+  // Whole UTF-8 characters of the answer as they become certain.
+  std::function<void(std::string_view text)> on_text;
+  std::function<void(Token token)> on_token;
+  std::function<void(int64_t done, int64_t total)> on_prefill;
+  // Asked before every forward pass.
+  std::function<bool()> is_cancelled;
+};
+
+struct GenerationStats {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;     // of the prompt, not evaluated again
+  int64_t generated_tokens = 0;  // end token included
+  double prefill_ms = 0;
+  double decode_ms = 0;  // from the first generated token to the last
+  size_t kv_bytes = 0;   // blocks referenced at the end
+
+  double prefill_tokens_per_second() const;
+  double decode_tokens_per_second() const;
+};
+
+struct GenerationResult {
+  std::vector<Token> tokens;  // generated, without the end token
+  std::string text;
+  FinishReason finish = FinishReason::kStop;
+  std::string stop_string;  // the one that was found, or empty
+  GenerationStats stats;
+};
+
+class Generator {
+ public:
+  // The bundle must outlive it.
+  explicit Generator(ModelBundle* bundle) : bundle_(bundle) {}
+
+  // Reuses what `sequence` holds of the prompt. Afterwards the sequence holds the prompt and all
+  // generated tokens but the last. Without a tokenizer text stays empty.
+  // ERRORS: kInvalidArgument (sampling options, empty or too long prompt), kResourceExhausted.
+  // Cancellation is no error: the result says so.
+  Result<GenerationResult> Generate(const GenerationRequest& request, CachedSequence& sequence,
+                                    const GenerationCallbacks& callbacks = {});
+
+ private:
+  struct Output;
+
+  Result<std::vector<float>> Prefill(const GenerationRequest& request, CachedSequence& sequence,
+                                     const GenerationCallbacks& callbacks, GenerationStats* stats);
+  bool IsStopToken(Token token) const;
+
+  ModelBundle* bundle_;
+  Workspace workspace_;
+  Sampler sampler_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_GENERATOR_H_

@@ -1,0 +1,80 @@
+// ModelBundle: all that one model folder gives: weights, tokenizer, chat template, stop tokens, and
+// the backend and cache pool they run on.
+// Deliberately without requests: it is loaded once and shared.
+#ifndef KVASIR_ENGINE_MODEL_BUNDLE_H_
+#define KVASIR_ENGINE_MODEL_BUNDLE_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kvasir/backend/cpu_backend.h"
+#include "kvasir/base/log.h"
+#include "kvasir/chat/chat_template.h"
+#include "kvasir/engine/cached_sequence.h"
+#include "kvasir/kv/kv_pool.h"
+#include "kvasir/model/model_loader.h"
+#include "kvasir/tokenizer/tokenizer.h"
+
+namespace kvasir {
+
+struct BundleOptions {
+  CpuBackendOptions backend;
+  std::optional<WeightFormat> weight_format;  // unset: as stored
+  KvStorage kv;                               // default f16
+  // Upper bound of the cache pool. 0: half of the memory that is available when loading.
+  size_t kv_budget_bytes = 0;
+  // Only config.json is read, weights are made up; there is no tokenizer then.
+  bool random_weights = false;
+  LogSink log;
+};
+
+class ModelBundle {
+ public:
+  // ERRORS: kNotFound, kIo, kCorrupt, kUnsupported, kResourceExhausted, naming file and field.
+  // A folder without tokenizer.json or chat template loads; tokenizer() and chat() are null then.
+  static Result<std::unique_ptr<ModelBundle>> Load(const std::string& folder,
+                                                   const BundleOptions& options);
+
+  const std::string& folder() const { return folder_; }
+  // Last component of the folder: what /v1/models calls it.
+  std::string name() const;
+  const Model& model() const { return *loaded_.model; }
+  const ModelConfig& config() const { return loaded_.config; }
+  Backend& backend() const { return *backend_; }
+  KvPool& pool() { return *pool_; }
+  const std::shared_ptr<const KvCacheSpec>& cache_spec() const { return spec_; }
+  const Tokenizer* tokenizer() const { return tokenizer_.get(); }
+  const ChatTemplate* chat() const { return chat_.get(); }
+  // Tokens that end an answer.
+  const std::vector<Token>& stop_tokens() const { return stop_tokens_; }
+  // The model's ids that have text; larger logits are padding and must not be sampled.
+  int64_t sampleable_tokens() const;
+
+  // The messages (an array of {role, content}) as a prompt's tokens, ready for an answer.
+  // `extra` holds further template variables (an object or null). ERRORS: kFailedPrecondition
+  // without tokenizer or template; kInvalidArgument from the template.
+  Result<std::vector<Token>> ChatTokens(const Json& messages, const Json& extra = {}) const;
+
+  Result<CachedSequence> NewSequence();
+
+ private:
+  ModelBundle() = default;
+  Status LoadText(const std::string& folder);
+
+  std::string folder_;
+  std::unique_ptr<Backend> backend_;
+  LoadedModel loaded_;
+  std::shared_ptr<const KvCacheSpec> spec_;
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<const Tokenizer> tokenizer_;
+  std::unique_ptr<const ChatTemplate> chat_;
+  Json special_tokens_;  // template variables: bos_token, ...
+  std::vector<Token> stop_tokens_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_MODEL_BUNDLE_H_

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Makes tiny random checkpoints and records what Hugging Face transformers computes with them.
+
+Each folder holds config.json, model.safetensors and golden.json in the format of
+testdata/models/README.md. Everything is computed in float32 with eager attention; bf16 weights are
+widened first, which is exact. Versions and seed are recorded in each golden.
+
+Usage: make_model_goldens.py OUT_FOLDER [NAME...]     (needs torch, transformers, safetensors)
+"""
+import json
+import pathlib
+import sys
+
+import safetensors.torch
+import torch
+import transformers
+
+PROMPT_TOKENS = 48
+GREEDY_TOKENS = 32
+VOCAB = 256
+
+
+def llama3_rope():
+    return transformers.LlamaConfig(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=1, head_dim=16, max_position_embeddings=4096,
+        rms_norm_eps=1e-5, rope_theta=500000.0, tie_word_embeddings=True,
+        rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                      "high_freq_factor": 4.0, "original_max_position_embeddings": 64})
+
+
+def qwen2():
+    return transformers.Qwen2Config(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=4096,
+        rope_theta=1000000.0, tie_word_embeddings=True)
+
+
+def gemma3():
+    return transformers.Gemma3TextConfig(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=6,
+        num_attention_heads=4, num_key_value_heads=1, head_dim=32, max_position_embeddings=4096,
+        query_pre_attn_scalar=20, sliding_window=12, rope_theta=1000000.0,
+        rope_local_base_freq=10000.0)
+
+
+CASES = {
+    # name: (config, model class, stored type, largest shard or None, seed)
+    "transformers_llama3_rope_bf16": (llama3_rope, transformers.LlamaForCausalLM, torch.bfloat16,
+                                      None, 11),
+    "transformers_qwen2_f16": (qwen2, transformers.Qwen2ForCausalLM, torch.float16, None, 12),
+    "transformers_gemma3_sharded_bf16": (gemma3, transformers.Gemma3ForCausalLM, torch.bfloat16,
+                                         "100KB", 13),
+}
+
+
+def randomize(model, generator):
+    """Weights large enough that logits spread (standard deviation about 2) and norms matter."""
+    for name, tensor in model.named_parameters():
+        with torch.no_grad():
+            if tensor.dim() == 1:
+                tensor.add_(torch.randn(tensor.shape, generator=generator) * 0.2)
+            else:
+                tensor.copy_(torch.randn(tensor.shape, generator=generator) * tensor.shape[1] ** -0.5)
+            if "embed_tokens" in name:
+                tensor.mul_(2.0)
+
+
+def record(name, folder):
+    make_config, model_class, stored, shard, seed = CASES[name]
+    generator = torch.Generator().manual_seed(seed)
+    config = make_config()
+    config._attn_implementation = "eager"
+    model = model_class(config).eval()
+    randomize(model, generator)
+    model = model.to(stored)
+    model.save_pretrained(folder, safe_serialization=True,
+                          **({"max_shard_size": shard} if shard else {}))
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    model = model.to(torch.float32)
+
+    tokens = torch.randint(0, VOCAB, (PROMPT_TOKENS,), generator=generator).tolist()
+    with torch.no_grad():
+        logits = model(torch.tensor([tokens])).logits[0]
+        greedy, gaps = [], []
+        row = logits[-1]
+        for _ in range(GREEDY_TOKENS):
+            top = torch.topk(row, 2)
+            greedy.append(int(top.indices[0]))
+            gaps.append(round(float(top.values[0] - top.values[1]), 5))
+            row = model(torch.tensor([tokens + greedy])).logits[0, -1]
+    golden = {
+        "format": "kvasir-model-golden/1",
+        "name": name,
+        "source": f"transformers {transformers.__version__}, torch {torch.__version__} (CPU)",
+        "compute": "float32, eager attention, whole sequence without a cache",
+        "seed": seed,
+        "tokens": tokens,
+        "logits": {"dtype": "f32", "shape": list(logits.shape), "decimals": 5,
+                   "data": [round(float(x), 5) for x in logits.flatten()]},
+        "greedy": {"tokens": greedy, "top2_gap": gaps},
+        "logits_after_greedy": [round(float(x), 5) for x in row],
+        "tolerance": 1e-4,
+        "logit_std": round(float(logits.std()), 3),
+    }
+    (folder / "golden.json").write_text(json.dumps(golden, separators=(",", ":")))
+    print(f"{name}: std {golden['logit_std']}, smallest greedy gap {min(gaps)}")
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    for name in sys.argv[2:] or CASES:
+        folder = out / name
+        folder.mkdir(parents=True, exist_ok=True)
+        record(name, folder)
+
+
+if __name__ == "__main__":
+    main()
