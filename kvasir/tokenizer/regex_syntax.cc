@@ -1,0 +1,377 @@
+#include "kvasir/tokenizer/regex_syntax.h"
+
+#include <array>
+#include <vector>
+
+namespace kvasir {
+namespace {
+
+// The property White_Space; PCRE2's own \s has U+180E as well.
+constexpr std::string_view kSpaceRanges =
+    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"
+    "\\x{3000}";
+constexpr std::string_view kWordClasses = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+
+struct PosixProperty {
+  std::string_view name;
+  std::string_view members;  // for the inside of a class
+};
+constexpr std::array<PosixProperty, 10> kPosixProperties = {{
+    {"Alnum", "\\p{Alphabetic}\\p{Nd}"},
+    {"Alpha", "\\p{Alphabetic}"},
+    {"Blank", "\\p{Zs}\\t"},
+    {"Cntrl", "\\p{Cc}"},
+    {"Digit", "\\p{Nd}"},
+    {"Lower", "\\p{Lowercase}"},
+    {"Punct", "\\p{P}$+<=>^`|~"},
+    {"Space", kSpaceRanges},
+    {"Upper", "\\p{Uppercase}"},
+    {"Word", kWordClasses},
+}};
+
+Error Unsupported(std::string reason) { return {ErrorCode::kUnsupported, std::move(reason)}; }
+
+class Translator {
+ public:
+  explicit Translator(std::string_view pattern) : pattern_(pattern) {}
+
+  Result<std::string> Run() {
+    while (!AtEnd()) KVASIR_TRY_OK(TranslateNext());
+    return std::move(out_);
+  }
+
+ private:
+  // What a class is made of: members for one pair of brackets, and how it is negated.
+  struct ClassBody {
+    std::string members;
+    bool negated = false;
+    // The class as a matcher of one character, when brackets alone cannot say it.
+    std::string expression;
+    bool is_plain() const { return expression.empty(); }
+    std::string ToExpression() const {
+      if (!is_plain()) return expression;
+      return (negated ? "[^" : "[") + members + "]";
+    }
+  };
+
+  bool AtEnd() const { return position_ >= pattern_.size(); }
+  char Peek(size_t ahead = 0) const {
+    return position_ + ahead < pattern_.size() ? pattern_[position_ + ahead] : '\0';
+  }
+  bool StartsWith(std::string_view text) const {
+    return pattern_.substr(position_).starts_with(text);
+  }
+  void Atom(std::string_view text) {
+    atom_begin_ = out_.size();
+    out_ += text;
+  }
+
+  Status TranslateNext() {
+    switch (Peek()) {
+      case '\\':
+        return TranslateEscape();
+      case '[': {
+        KVASIR_TRY(const ClassBody body, ParseClass(0));
+        Atom(body.ToExpression());
+        return {};
+      }
+      case '(':
+        return OpenGroup();
+      case ')':
+        if (!group_begins_.empty()) {
+          atom_begin_ = group_begins_.back();
+          group_begins_.pop_back();
+        }
+        out_ += pattern_[position_++];
+        return {};
+      case '{':
+        return TranslateRepetition();
+      case '*':
+      case '+':
+      case '?':
+        out_ += pattern_[position_++];
+        return {};
+      default:
+        return CopyCharacter();
+    }
+  }
+
+  Status CopyCharacter() {
+    atom_begin_ = out_.size();
+    out_ += pattern_[position_++];
+    while (!AtEnd() && (static_cast<unsigned char>(Peek()) & 0xC0) == 0x80) {
+      out_ += pattern_[position_++];
+    }
+    return {};
+  }
+
+  Status OpenGroup() {
+    group_begins_.push_back(out_.size());
+    out_ += pattern_[position_++];
+    if (Peek() == '*') return Unsupported("(*...) verbs are not part of the syntax");
+    if (Peek() != '?') return {};
+    if (Peek(1) == '#') return SkipComment();
+    if (Peek(1) == 'C' || Peek(1) == 'R' || Peek(1) == 'P' || Peek(1) == '&') {
+      return Unsupported("(?C), (?R), (?P) and (?&) groups are not part of the syntax");
+    }
+    out_ += pattern_[position_++];
+    // Option letters up to ':' or ')'; look-around and names begin with other characters.
+    while (!AtEnd() && ((Peek() >= 'a' && Peek() <= 'z') || Peek() == '-')) {
+      if (Peek() == 's') return Unsupported("option s is not part of the syntax");
+      out_ += Peek() == 'm' ? 's' : Peek();
+      ++position_;
+    }
+    // (?i) acts on the enclosing group and is closed at once; ')' is copied by the main loop.
+    return {};
+  }
+
+  Status SkipComment() {
+    group_begins_.pop_back();
+    out_.pop_back();
+    const size_t end = pattern_.find(')', position_);
+    if (end == std::string_view::npos) return Unsupported("a (?#...) comment does not end");
+    position_ = end + 1;
+    return {};
+  }
+
+  Status TranslateRepetition() {
+    const size_t end = pattern_.find('}', position_);
+    std::string_view bounds;
+    if (end != std::string_view::npos) bounds = pattern_.substr(position_ + 1, end - position_ - 1);
+    if (bounds.empty() || bounds == "," ||
+        bounds.find_first_not_of("0123456789,") != std::string_view::npos) {
+      out_ += "\\{";
+      atom_begin_ = out_.size() - 2;
+      ++position_;
+      return {};
+    }
+    out_ += bounds.front() == ',' ? "{0" : "{";
+    out_ += bounds;
+    out_ += '}';
+    position_ = end + 1;
+    if (Peek() == '+') {
+      out_.insert(atom_begin_, "(?:");
+      out_ += ")+";
+      ++position_;
+    }
+    return {};
+  }
+
+  Status TranslateEscape() {
+    const char escaped = Peek(1);
+    switch (escaped) {
+      case 's':
+        return Replace(2, "[" + std::string(kSpaceRanges) + "]");
+      case 'S':
+        return Replace(2, "[^" + std::string(kSpaceRanges) + "]");
+      case 'w':
+        return Replace(2, "[" + std::string(kWordClasses) + "]");
+      case 'W':
+        return Replace(2, "[^" + std::string(kWordClasses) + "]");
+      case 'h':
+        return Replace(2, "[0-9a-fA-F]");
+      case 'H':
+        return Replace(2, "[^0-9a-fA-F]");
+      case 'p':
+      case 'P':
+        if (const Property property = FindPosixProperty(); !property.members.empty()) {
+          return Replace(property.size_bytes,
+                         (property.negated ? "[^" : "[") + std::string(property.members) + "]");
+        }
+        return CopyEscape();
+      case 'K':
+      case 'C':
+      case 'Q':
+        return Unsupported(std::string("\\") + escaped + " is not supported");
+      default:
+        return CopyEscape();
+    }
+  }
+
+  Status Replace(size_t size_bytes, std::string_view text) {
+    position_ += size_bytes;
+    Atom(text);
+    return {};
+  }
+
+  // Copies \X, or \p{...} and \x{...} whole so that their braces are no repetition.
+  Status CopyEscape() {
+    atom_begin_ = out_.size();
+    out_ += CopiedEscape();
+    return {};
+  }
+
+  std::string_view CopiedEscape() {
+    size_t size = 2;
+    const char escaped = Peek(1);
+    if ((escaped == 'p' || escaped == 'P' || escaped == 'x') && Peek(2) == '{') {
+      const size_t end = pattern_.find('}', position_);
+      if (end != std::string_view::npos) size = end + 1 - position_;
+    }
+    while (position_ + size < pattern_.size() &&
+           (static_cast<unsigned char>(pattern_[position_ + size]) & 0xC0) == 0x80) {
+      ++size;
+    }
+    const std::string_view copied = pattern_.substr(position_, size);
+    position_ += copied.size();
+    return copied;
+  }
+
+  struct Property {
+    std::string_view members;
+    bool negated = false;
+    size_t size_bytes = 0;
+  };
+  // At \p or \P: the POSIX-named property written here, or one without members.
+  Property FindPosixProperty() const {
+    if (Peek(2) != '{') return {};
+    const size_t end = pattern_.find('}', position_);
+    if (end == std::string_view::npos) return {};
+    std::string_view name = pattern_.substr(position_ + 3, end - position_ - 3);
+    bool negated = Peek(1) == 'P';
+    if (name.starts_with('^')) {
+      negated = !negated;
+      name.remove_prefix(1);
+    }
+    for (const PosixProperty& property : kPosixProperties) {
+      if (property.name == name) return {property.members, negated, end + 1 - position_};
+    }
+    return {};
+  }
+
+  Result<ClassBody> ParseClass(int depth) {
+    constexpr int kMaxClassDepth = 20;
+    if (depth > kMaxClassDepth) return Unsupported("classes are nested too deep");
+    ++position_;  // '['
+    ClassBody body;
+    if (Peek() == '^') {
+      body.negated = true;
+      ++position_;
+    }
+    std::vector<ClassBody> operands;  // of &&
+    ClassBody current;
+    bool first = true;
+    while (!AtEnd() && (Peek() != ']' || first)) {
+      if (StartsWith("&&")) {
+        position_ += 2;
+        operands.push_back(std::move(current));
+        current = {};
+      } else {
+        KVASIR_TRY_OK(ParseClassMember(depth, &current));
+      }
+      first = false;
+    }
+    if (AtEnd()) return Unsupported("a character class does not end");
+    ++position_;  // ']'
+    if (operands.empty()) return Negate(std::move(current), body.negated);
+    operands.push_back(std::move(current));
+    return Intersect(operands, body.negated);
+  }
+
+  Status ParseClassMember(int depth, ClassBody* current) {
+    if (StartsWith("[:")) {
+      const size_t end = pattern_.find(":]", position_);
+      if (end != std::string_view::npos) {
+        current->members += pattern_.substr(position_, end + 2 - position_);
+        position_ = end + 2;
+        return {};
+      }
+    }
+    if (Peek() == '[') {
+      KVASIR_TRY(ClassBody nested, ParseClass(depth + 1));
+      return Join(std::move(nested), current);
+    }
+    if (Peek() != '\\') {
+      current->members += pattern_[position_++];
+      return {};
+    }
+    return ParseClassEscape(current);
+  }
+
+  Status ParseClassEscape(ClassBody* current) {
+    switch (Peek(1)) {
+      case 's':
+        return AddMembers(current, kSpaceRanges);
+      case 'S':
+        return AddMembers(current, "\\P{White_Space}");
+      case 'w':
+        return AddMembers(current, kWordClasses);
+      case 'h':
+        return AddMembers(current, "0-9a-fA-F");
+      case 'W':
+      case 'H':
+        return Unsupported("\\W and \\H inside a character class are not supported");
+      default:
+        break;
+    }
+    if (Peek(1) == 'p' || Peek(1) == 'P') {
+      const Property property = FindPosixProperty();
+      if (!property.members.empty()) {
+        if (property.negated) return Unsupported("a negated POSIX property inside a class");
+        current->members += property.members;
+        position_ += property.size_bytes;
+        return {};
+      }
+    }
+    current->members += CopiedEscape();
+    return {};
+  }
+
+  Status AddMembers(ClassBody* current, std::string_view members) {
+    current->members += members;
+    position_ += 2;
+    return {};
+  }
+
+  // The union of what stands in `current` already and a nested class.
+  static Status Join(ClassBody nested, ClassBody* current) {
+    if (nested.is_plain() && !nested.negated) {
+      current->members += nested.members;
+      return {};
+    }
+    if (current->is_plain() && current->members.empty()) {
+      *current = std::move(nested);
+      return {};
+    }
+    return Unsupported("the union of a class and a negated nested class");
+  }
+
+  static ClassBody Negate(ClassBody body, bool negated) {
+    if (!negated) return body;
+    if (body.is_plain()) {
+      body.negated = !body.negated;
+      return body;
+    }
+    body.expression = "(?:(?!" + body.expression + ")(?s:.))";
+    return body;
+  }
+
+  static Result<ClassBody> Intersect(const std::vector<ClassBody>& operands, bool negated) {
+    ClassBody body;
+    body.expression = "(?:";
+    for (const ClassBody& operand : operands) {
+      if (operand.is_plain() && operand.members.empty()) return Unsupported("an empty side of &&");
+      if (&operand == &operands.back()) {
+        body.expression += operand.ToExpression() + ")";
+      } else {
+        body.expression += "(?=" + operand.ToExpression() + ")";
+      }
+    }
+    return Negate(std::move(body), negated);
+  }
+
+  std::string_view pattern_;
+  size_t position_ = 0;
+  std::string out_;
+  // Where the last complete atom begins in out_: what a following repetition repeats.
+  size_t atom_begin_ = 0;
+  std::vector<size_t> group_begins_;
+};
+
+}  // namespace
+
+Result<std::string> TranslateRegexSyntax(std::string_view pattern) {
+  return Translator(pattern).Run();
+}
+
+}  // namespace kvasir

@@ -1,0 +1,26 @@
+// From the regex syntax of tokenizer.json (Oniguruma, Ruby flavour) to the one of PCRE2.
+// Deliberately not a parser of regular expressions: it rewrites the few constructs that differ and
+// leaves the rest, and all error checking, to the compiler behind it.
+#ifndef KVASIR_TOKENIZER_REGEX_SYNTAX_H_
+#define KVASIR_TOKENIZER_REGEX_SYNTAX_H_
+
+#include <string>
+#include <string_view>
+
+#include "kvasir/base/result.h"
+
+namespace kvasir {
+
+// Rewrites, to Oniguruma's meaning under Unicode:
+//   \s \S \w \W \h \H      also inside classes, but \W and \H only outside
+//   \p{Alnum} \p{Alpha} \p{Space} \p{Word} and the other POSIX names, also negated
+//   [a[b-c]] [a&&[^b]]     nested classes and intersections
+//   x{,n}                  {0,n}
+//   x{n,m}+                greedy repetition of a repetition (PCRE2 would read possessive)
+//   (?m: (?m) \Z           "dot matches newline" is m in Ruby, s in PCRE2
+// ERRORS: kUnsupported where Oniguruma's meaning cannot be expressed.
+Result<std::string> TranslateRegexSyntax(std::string_view pattern);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_TOKENIZER_REGEX_SYNTAX_H_
