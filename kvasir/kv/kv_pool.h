@@ -64,8 +64,8 @@ class KvPool {
   KvPoolStats Stats() const;
 
   // Makes sure that all of `demands` (one per size at most) can be taken; adds slabs where needed
-  // and gives back empty ones of other sizes when only that makes room. All or nothing: after an
-  // error no slab was added.
+  // and gives back empty ones when only that makes room. When the budget refuses, nothing has
+  // changed; when the system refuses memory, slabs added before stay, free.
   // ERRORS: kResourceExhausted, with the bytes wanted, the budget and what is in use.
   Status EnsureFree(std::span<const Demand> demands);
 
@@ -82,9 +82,15 @@ class KvPool {
  private:
   KvSizeClass& ClassOf(size_t block_bytes);
   const KvSizeClass* FindClass(size_t block_bytes) const;
-  int64_t FreeIn(const Demand& demand) const;
+  // Bytes of new blocks that `demands` need; SIZE_MAX if that is more than the budget.
+  size_t MissingBytes(std::span<const Demand> demands) const;
+  // Brings reserved_bytes() + missing_bytes within the budget by giving back empty slabs, as far
+  // as `demands` do not count on their blocks.
   Status MakeRoom(std::span<const Demand> demands, size_t missing_bytes);
-  Status Grow(KvSizeClass& size_class, int64_t wanted_free, size_t spare_bytes);
+  // Adds slabs until wanted_free blocks are free. What a slab holds beyond the need comes out of
+  // *spare_bytes.
+  Status Grow(KvSizeClass& size_class, int64_t wanted_free, size_t* spare_bytes);
+  Error OverBudget(size_t missing_bytes, std::span<const Demand> demands) const;
 
   size_t budget_bytes_;
   size_t max_slab_bytes_;

@@ -33,7 +33,8 @@ class Speculation {
   // ERRORS: kInvalidArgument unless there is a count within [0, appended(i)] for every sequence:
   // nothing is kept or dropped and the speculation stays open; kFailedPrecondition when closed.
   Status Commit(std::span<const int64_t> accepted);
-  // Drops everything appended since Begin, and closes. No effect when closed.
+  // Drops everything appended since Begin, reservations included, and closes. No effect when
+  // closed.
   void Rollback();
 
  private:

@@ -1,0 +1,29 @@
+// Retention `chunk`: a query sees the rows of its own chunk up to itself; chunk i is the positions
+// [i * size, (i + 1) * size). Llama 4's local layers.
+// Deliberately unrelated to prefill chunks, which are a matter of scheduling.
+#include "kvasir/kv/retention_kinds.h"
+
+namespace kvasir {
+namespace {
+
+class ChunkRetention final : public Retention {
+ public:
+  explicit ChunkRetention(int64_t size) : size_(size) {}
+
+  VisibleRows Visible(Position query) const override { return {0, FirstNeeded(query), query + 1}; }
+  Position FirstNeeded(Position next) const override { return next / size_ * size_; }
+  Position EarliestState(Position first_held) const override {
+    return (first_held + size_ - 1) / size_ * size_;
+  }
+
+ private:
+  int64_t size_;  // tokens, at least 1
+};
+
+}  // namespace
+
+std::unique_ptr<const Retention> MakeChunkRetention(int64_t size_tokens) {
+  return std::make_unique<ChunkRetention>(size_tokens);
+}
+
+}  // namespace kvasir
