@@ -41,8 +41,8 @@ class SafetensorsWriter {
 
  private:
   SafetensorsWriter(FileWriter file, std::vector<TensorDeclaration> tensors);
-  // Steps past tensors that are complete, empty ones included.
-  void SkipComplete();
+  // Makes current_ the next tensor that has bytes, from current_ on.
+  void EnterTensor();
 
   FileWriter file_;
   std::vector<TensorDeclaration> tensors_;

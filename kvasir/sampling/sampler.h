@@ -4,6 +4,7 @@
 #ifndef KVASIR_SAMPLING_SAMPLER_H_
 #define KVASIR_SAMPLING_SAMPLER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -43,10 +44,10 @@ class Sampler {
   std::span<const float> Process(std::span<const float> logits, const SamplingOptions& options,
                                  const TokenHistory& history);
   void ApplyPenalties(const SamplingOptions& options, const TokenHistory& history);
-  // Fill candidates_, ascending by id, weights not yet set / set.
-  void SelectTopK(std::span<const float> logits, int64_t k);
-  void Weigh(std::span<const float> logits, float max_logit, double temperature);
-  void WeighSelected(float max_logit, double temperature);
+  // Fill candidates_, ascending by id; NaN never enters.
+  void SelectTopK(std::span<const float> logits, size_t k);
+  void SelectAbove(std::span<const float> logits, double cutoff);
+  void Weigh(float max_logit, double temperature);
   void CutTopP(double top_p);
   void CutMinP(double min_p);
   Token Draw(double uniform) const;

@@ -28,8 +28,8 @@ struct SamplingOptions {
   // Subtracted once per occurrence in the output. 0: off
   double frequency_penalty = 0.0;  // [-100, 100]
   // Subtracted if the token occurs in the output. 0: off
-  double presence_penalty = 0.0;      // [-100, 100]
-  std::vector<TokenBias> logit_bias;  // empty: off
+  double presence_penalty = 0.0;           // [-100, 100]
+  std::vector<TokenBias> logit_bias = {};  // empty: off
 
   // ERRORS: kInvalidArgument, naming the field and its range.
   Status Validate(int64_t vocab_size) const;
