@@ -1,0 +1,211 @@
+#include "kvasir/backend/cpu_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace kvasir {
+namespace {
+
+std::unique_ptr<Backend> Make(int threads, std::optional<Isa> isa = {}) {
+  auto backend = MakeCpuBackend({.threads = threads, .isa = isa});
+  KVASIR_CHECK(backend.ok());
+  return *std::move(backend);
+}
+
+std::vector<float> Random(size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> draw;
+  std::vector<float> values(count);
+  for (float& value : values) value = draw(random);
+  return values;
+}
+
+FloatRows View(std::vector<float>& values, int64_t cols) {
+  return {values.data(), static_cast<int64_t>(values.size()) / cols, cols, cols};
+}
+
+TEST(CpuBackendTest, OptionsAreChecked) {
+  EXPECT_EQ(MakeCpuBackend({.threads = -1, .isa = {}}).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(MakeCpuBackend({.threads = 5000, .isa = {}}).error().code,
+            ErrorCode::kInvalidArgument);
+  EXPECT_NE(Make(2)->Describe().find("2 threads"), std::string::npos);
+}
+
+TEST(CpuBackendTest, MatmulJobsShareTheirInput) {
+  const auto backend = Make(3);
+  auto x = Random(7 * 64, 1);
+  const auto w1 = Random(50 * 64, 2);
+  const auto w2 = Random(9 * 64, 3);
+  const auto bias = Random(9, 4);
+  const auto pack = [&](const std::vector<float>& w, int64_t outputs) {
+    return *backend->Pack({DType::kF32, {outputs, 64}, reinterpret_cast<const std::byte*>(w.data())},
+                          WeightFormat::kF32);
+  };
+  const auto packed1 = pack(w1, 50);
+  const auto packed2 = pack(w2, 9);
+  std::vector<float> out1(7 * 50), out2(7 * 9);
+  const MatmulJob jobs[] = {{packed1.get(), nullptr, View(out1, 50)},
+                            {packed2.get(), bias.data(), View(out2, 9)}};
+  backend->Matmul(View(x, 64), jobs);
+  for (int64_t r = 0; r < 7; ++r) {
+    for (int64_t n = 0; n < 50; ++n) {
+      float sum = 0;
+      for (int64_t k = 0; k < 64; ++k) sum = std::fma(x[r * 64 + k], w1[n * 64 + k], sum);
+      ASSERT_EQ(out1[r * 50 + n], sum);
+    }
+    for (int64_t n = 0; n < 9; ++n) {
+      float sum = 0;
+      for (int64_t k = 0; k < 64; ++k) sum = std::fma(x[r * 64 + k], w2[n * 64 + k], sum);
+      ASSERT_EQ(out2[r * 9 + n], sum + bias[n]);
+    }
+  }
+}
+
+// A cache of two sequences' blocks, and queries at the end of each.
+struct AttentionCase {
+  KvLayout layout;
+  int query_heads = 4;
+  int64_t rows_before = 0;  // cache rows before the step's
+  int64_t new_rows = 1;
+  int64_t window = 0;  // 0: all
+  int64_t head_rows = 0;
+};
+
+struct AttentionRun {
+  std::vector<float> out;
+  std::vector<double> wanted;
+};
+
+AttentionRun RunAttention(const AttentionCase& c, Backend& backend) {
+  const int64_t total = c.rows_before + c.new_rows;
+  const KvLayout& layout = c.layout;
+  auto keys = Random(static_cast<size_t>(total * layout.kv_heads * layout.key_dim), 1);
+  auto values = Random(static_cast<size_t>(total * layout.kv_heads * layout.value_dim), 2);
+  auto queries = Random(static_cast<size_t>(c.new_rows * c.query_heads * layout.key_dim), 3);
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<std::byte*> blocks;
+  for (int64_t row = 0; row < total; row += kBlockTokens) {
+    // 0xFF bytes are NaN in every float type: stale rows must not leak into results.
+    memory.emplace_back(layout.BlockBytes(), std::byte{0xFF});
+    blocks.push_back(memory.back().data());
+  }
+  const KvRun fill = {{blocks, 0}, 0, 0, total};
+  backend.EncodeKv(layout, std::span(&fill, 1), View(keys, layout.kv_heads * layout.key_dim),
+                   View(values, layout.kv_heads * layout.value_dim));
+
+  AttentionRun run;
+  run.out.resize(static_cast<size_t>(c.new_rows * c.query_heads * layout.value_dim));
+  const KvRun step = {{blocks, 0}, c.rows_before, 0, c.new_rows};
+  std::vector<VisibleRows> visible;
+  for (int64_t i = 0; i < c.new_rows; ++i) {
+    const int64_t end = c.rows_before + i + 1;
+    const int64_t begin = c.window == 0 ? 0 : std::max<int64_t>(0, end - c.window);
+    const int64_t head_end = std::min(c.head_rows, begin);
+    visible.push_back({head_end, begin, end});
+  }
+  AttendArgs args;
+  args.layout = layout;
+  args.query_heads = c.query_heads;
+  args.scale = 0.3f;
+  args.queries = View(queries, c.query_heads * layout.key_dim);
+  args.runs = std::span(&step, 1);
+  args.visible = visible;
+  args.out = View(run.out, c.query_heads * layout.value_dim);
+  backend.Attend(args);
+
+  const int64_t group = c.query_heads / layout.kv_heads;
+  for (int64_t i = 0; i < c.new_rows; ++i) {
+    for (int64_t h = 0; h < c.query_heads; ++h) {
+      const float* q = &queries[(i * c.query_heads + h) * layout.key_dim];
+      std::vector<double> weights(static_cast<size_t>(total), 0);
+      double max = -1e300, sum = 0;
+      const auto sees = [&](int64_t j) {
+        const VisibleRows& v = visible[static_cast<size_t>(i)];
+        return j < v.head_end || (j >= v.begin && j < v.end);
+      };
+      for (int64_t j = 0; j < total; ++j) {
+        const float* k = &keys[(j * layout.kv_heads + h / group) * layout.key_dim];
+        for (int64_t d = 0; d < layout.key_dim; ++d) weights[j] += 0.3 * q[d] * k[d];
+        if (sees(j)) max = std::max(max, weights[j]);
+      }
+      for (int64_t j = 0; j < total; ++j) {
+        weights[j] = sees(j) ? std::exp(weights[j] - max) : 0;
+        sum += weights[j];
+      }
+      for (int64_t d = 0; d < layout.value_dim; ++d) {
+        double value = 0;
+        for (int64_t j = 0; j < total; ++j) {
+          value += weights[j] / sum * values[(j * layout.kv_heads + h / group) * layout.value_dim + d];
+        }
+        run.wanted.push_back(value);
+      }
+    }
+  }
+  return run;
+}
+
+std::vector<AttentionCase> AttentionCases() {
+  const KvCodec f32 = {KvCodec::Kind::kF32};
+  const KvLayout small = {2, 32, 48, f32, f32};
+  const KvLayout one_head = {1, 64, 64, f32, f32};
+  return {{small, 4, 0, 1},         {small, 4, 63, 1},           {small, 8, 64, 130},
+          {small, 2, 1000, 60},     {small, 4, 500, 9, 100},     {small, 4, 500, 9, 100, 4},
+          {one_head, 4, 5000, 1},   {one_head, 4, 3000, 2, 1500}, {one_head, 1, 2047, 2},
+          {one_head, 4, 90, 3, 5, 70}};
+}
+
+TEST(CpuBackendTest, AttentionMatchesADoubleReference) {
+  const auto backend = Make(2);
+  for (const AttentionCase& c : AttentionCases()) {
+    const AttentionRun run = RunAttention(c, *backend);
+    double worst = 0;
+    for (size_t i = 0; i < run.out.size(); ++i) {
+      worst = std::max(worst, std::fabs(run.out[i] - run.wanted[i]));
+    }
+    // Scores carry about sqrt(64) roundings of 2^-24 relative, values as many again.
+    EXPECT_LT(worst, 5e-6) << c.rows_before << "+" << c.new_rows << " window " << c.window;
+  }
+}
+
+TEST(CpuBackendTest, AttentionBitsDoNotDependOnThreadsOrIsa) {
+  for (const AttentionCase& c : AttentionCases()) {
+    const std::vector<float> wanted = RunAttention(c, *Make(1)).out;
+    for (const Isa isa : SupportedIsas()) {
+      for (const int threads : {1, 2, 7}) {
+        const auto out = RunAttention(c, *Make(threads, isa)).out;
+        EXPECT_EQ(std::memcmp(out.data(), wanted.data(), wanted.size() * sizeof(float)), 0)
+            << IsaName(isa) << " with " << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST(CpuBackendTest, HalfPrecisionCachesStayClose) {
+  for (const auto kind : {KvCodec::Kind::kF16, KvCodec::Kind::kBf16}) {
+    const KvCodec codec = {kind};
+    const AttentionRun run = RunAttention({{2, 32, 32, codec, codec}, 4, 300, 5}, *Make(1));
+    for (size_t i = 0; i < run.out.size(); ++i) {
+      // bf16 keeps 8 bits: scores of size 2 move by 2^-8, and so do values.
+      ASSERT_NEAR(run.out[i], run.wanted[i], 0.02);
+    }
+  }
+}
+
+TEST(CpuBackendTest, RandomWeightsAreAFunctionOfTheSeed) {
+  const auto one = Make(1);
+  const auto two = Make(2);
+  const auto a = *one->PackRandom(40, 64, WeightFormat::kQ8, 0.5f, 9);
+  const auto b = *two->PackRandom(40, 64, WeightFormat::kQ8, 0.5f, 9);
+  std::vector<float> x(64), y(64);
+  const Token token = 37;
+  one->Embed(*a, std::span(&token, 1), 1, View(x, 64));
+  two->Embed(*b, std::span(&token, 1), 1, View(y, 64));
+  EXPECT_EQ(x, y);
+}
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,228 @@
+// Promise 1, on whole models: the bits of a token's logits depend on its own sequence only.
+// Every test compares bits, none has a tolerance.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <tuple>
+
+#include "kvasir/kv/kv_batch.h"
+#include "kvasir/kv/speculation.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+using Logits = std::vector<float>;
+
+bool SameBits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+struct Case {
+  const char* folder;
+  const char* weights;  // WeightFormat name, or "" as stored
+  const char* codec;
+};
+
+std::string CaseName(const testing::TestParamInfo<Case>& info) {
+  return std::string(info.param.folder) + "_" +
+         (*info.param.weights == '\0' ? "stored" : info.param.weights) + "_" + info.param.codec;
+}
+
+class InvarianceTest : public testing::TestWithParam<Case> {
+ protected:
+  static TinyModelOptions Options() {
+    TinyModelOptions options;
+    options.folder = GetParam().folder;
+    if (*GetParam().weights != '\0') {
+      options.weights = ValueOrDie(WeightFormatFromName(GetParam().weights));
+    }
+    options.codec = ValueOrDie(KvCodec::FromName(GetParam().codec));
+    return options;
+  }
+  static std::vector<Token> Prompt(TinyModel& tiny, int64_t count, uint64_t seed = 1) {
+    return RandomTokens(count, tiny.model().vocab_size(), seed);
+  }
+  static std::span<const float> Row(const TinyModel& tiny, const Logits& logits, int64_t row) {
+    const size_t vocab = static_cast<size_t>(tiny.model().vocab_size());
+    return std::span(logits).subspan(static_cast<size_t>(row) * vocab, vocab);
+  }
+};
+
+TEST_P(InvarianceTest, WholeChunkedAndTokenByToken) {
+  TinyModel tiny(Options());
+  // Crosses the windows, several blocks and the first partition border (1,024 rows).
+  const auto prompt = Prompt(tiny, 1100);
+  KvSequence whole = tiny.NewSequence();
+  const Logits wanted = tiny.Feed(whole, prompt);
+  for (const std::vector<int64_t>& chunks :
+       {std::vector<int64_t>{1}, {64}, {7, 1, 121, 1, 63, 512}, {1023, 2, 1}}) {
+    KvSequence sequence = tiny.NewSequence();
+    EXPECT_TRUE(SameBits(tiny.Feed(sequence, prompt, chunks), wanted)) << "chunks " << chunks[0];
+  }
+}
+
+TEST_P(InvarianceTest, ThreadsAndInstructionSets) {
+  TinyModelOptions options = Options();
+  TinyModel reference(options);
+  const auto prompt = Prompt(reference, 1090);
+  KvSequence sequence = reference.NewSequence();
+  const Logits wanted = reference.Feed(sequence, prompt, {1050, 1});
+  for (const Isa isa : SupportedIsas()) {
+    for (const int threads : {1, 2, 5}) {
+      // The scalar oracle is slow and has no threads of its own: once is enough.
+      if (isa == Isa::kScalar && threads != 2) continue;
+      options.isa = isa;
+      options.threads = threads;
+      TinyModel tiny(options);
+      KvSequence other = tiny.NewSequence();
+      EXPECT_TRUE(SameBits(tiny.Feed(other, prompt, {1050, 1}), wanted))
+          << IsaName(isa) << ", " << threads << " threads";
+    }
+  }
+}
+
+TEST_P(InvarianceTest, AnyBatchEqualsAlone) {
+  TinyModel tiny(Options());
+  constexpr int kSequences = 5;
+  std::vector<std::vector<Token>> prompts;
+  std::vector<Logits> alone;
+  for (int i = 0; i < kSequences; ++i) {
+    prompts.push_back(Prompt(tiny, 40 + 37 * i, static_cast<uint64_t>(i)));
+    KvSequence sequence = tiny.NewSequence();
+    alone.push_back(tiny.Feed(sequence, prompts.back()));
+  }
+  // Every step mixes decode, prefill chunks and absent sequences at random.
+  std::mt19937 random(7);
+  std::vector<KvSequence> sequences;
+  for (int i = 0; i < kSequences; ++i) sequences.push_back(tiny.NewSequence());
+  std::vector<Logits> batched(kSequences);
+  for (;;) {
+    std::vector<SequenceRun> runs;
+    std::vector<int> members;
+    bool is_done = true;
+    for (int i = 0; i < kSequences; ++i) {
+      const int64_t rest = static_cast<int64_t>(prompts[i].size()) - sequences[i].position();
+      if (rest == 0) continue;
+      is_done = false;
+      if (random() % 3 == 0) continue;
+      const int64_t count = std::min<int64_t>(rest, random() % 2 == 0 ? 1 : 1 + random() % 40);
+      runs.push_back({&sequences[i],
+                      std::span(prompts[i]).subspan(static_cast<size_t>(sequences[i].position()),
+                                                    static_cast<size_t>(count)),
+                      count});
+      members.push_back(i);
+    }
+    if (is_done) break;
+    if (runs.empty()) continue;
+    std::vector<int64_t> counts;
+    for (const SequenceRun& run : runs) counts.push_back(run.logits_rows);
+    const ConstFloatRows rows = ValueOrDie(tiny.model().Forward(runs, tiny.workspace()));
+    int64_t row = 0;
+    for (size_t m = 0; m < members.size(); ++m) {
+      for (int64_t i = 0; i < counts[m]; ++i, ++row) {
+        Logits& out = batched[static_cast<size_t>(members[m])];
+        out.insert(out.end(), rows.row(row), rows.row(row) + rows.cols);
+      }
+    }
+  }
+  for (size_t i = 0; i < kSequences; ++i) EXPECT_TRUE(SameBits(batched[i], alone[i])) << i;
+}
+
+TEST_P(InvarianceTest, ForkEqualsOriginal) {
+  TinyModel tiny(Options());
+  const auto prompt = Prompt(tiny, 150);
+  const auto left = Prompt(tiny, 70, 2);
+  const auto right = Prompt(tiny, 70, 3);
+  KvSequence a = tiny.NewSequence();
+  tiny.Feed(a, prompt);
+  KvSequence b = a.Fork();
+  // The two continue with different tokens, in turns: neither may see the other's rows.
+  Logits from_a, from_b;
+  for (size_t i = 0; i < left.size(); ++i) {
+    const Logits x = tiny.Feed(a, {left[i]});
+    const Logits y = tiny.Feed(b, {right[i]});
+    from_a.insert(from_a.end(), x.begin(), x.end());
+    from_b.insert(from_b.end(), y.begin(), y.end());
+  }
+  for (const auto& [tokens, logits] : {std::pair(left, from_a), std::pair(right, from_b)}) {
+    KvSequence fresh = tiny.NewSequence();
+    tiny.Feed(fresh, prompt);
+    EXPECT_TRUE(SameBits(tiny.Feed(fresh, tokens), logits));
+  }
+}
+
+TEST_P(InvarianceTest, TrimmedAndContinuedEqualsNeverAppended) {
+  TinyModel tiny(Options());
+  const auto prompt = Prompt(tiny, 130);
+  const auto junk = Prompt(tiny, 11, 2);
+  const auto rest = Prompt(tiny, 80, 3);
+  KvSequence fresh = tiny.NewSequence();
+  tiny.Feed(fresh, prompt);
+  const Logits wanted = tiny.Feed(fresh, rest);
+  KvSequence trimmed = tiny.NewSequence();
+  tiny.Feed(trimmed, prompt);
+  tiny.Feed(trimmed, junk);
+  ASSERT_EQ(ValueOrDie(trimmed.Trim(11)), 11);
+  EXPECT_TRUE(SameBits(tiny.Feed(trimmed, rest), wanted));
+}
+
+TEST_P(InvarianceTest, SnapshotRestoredEqualsStraightOn) {
+  TinyModel tiny(Options());
+  const auto prompt = Prompt(tiny, 333);
+  const auto rest = Prompt(tiny, 90, 3);
+  KvSequence straight = tiny.NewSequence();
+  tiny.Feed(straight, prompt);
+  const KvSnapshot snapshot = straight.Snapshot();
+  const Logits wanted = tiny.Feed(straight, rest);  // goes on past the snapshot
+  KvSequence restored = ValueOrDie(KvSequence::Restore(&tiny.pool(), snapshot));
+  EXPECT_TRUE(SameBits(tiny.Feed(restored, rest), wanted));
+  // Split anywhere and merged again, it is the same snapshot.
+  auto halves = ValueOrDie(snapshot.Split(200));
+  const KvSnapshot merged = ValueOrDie(KvSnapshot::Merge(halves.first, halves.second));
+  KvSequence again = ValueOrDie(KvSequence::Restore(&tiny.pool(), merged));
+  EXPECT_TRUE(SameBits(tiny.Feed(again, rest), wanted));
+}
+
+TEST_P(InvarianceTest, VerifiedDraftsEqualDecodedTokens) {
+  TinyModel tiny(Options());
+  const auto prompt = Prompt(tiny, 100);
+  const auto truth = Prompt(tiny, 60, 2);
+  KvSequence plain = tiny.NewSequence();
+  tiny.Feed(plain, prompt);
+  const Logits wanted = tiny.Feed(plain, truth, {1});
+  // Rounds of 5 drafts of which a varying number is right; wrong ones must leave no trace.
+  KvSequence sequence = tiny.NewSequence();
+  tiny.Feed(sequence, prompt);
+  Logits verified;
+  std::mt19937 random(3);
+  size_t done = 0;
+  while (done < truth.size()) {
+    const size_t right = std::min<size_t>(random() % 6, truth.size() - done);
+    std::vector<Token> drafts(truth.begin() + static_cast<int64_t>(done),
+                              truth.begin() + static_cast<int64_t>(done + right));
+    while (drafts.size() < 5) drafts.push_back(static_cast<Token>(random() % 256));
+    KvSequence* member = &sequence;
+    Speculation round = ValueOrDie(Speculation::Begin(std::span(&member, 1)));
+    const Logits logits = tiny.Feed(sequence, drafts);
+    const int64_t accepted = static_cast<int64_t>(right);
+    OrDie(round.Commit(std::span(&accepted, 1)));
+    verified.insert(verified.end(), logits.begin(),
+                    logits.begin() + accepted * tiny.model().vocab_size());
+    done += right;
+  }
+  EXPECT_TRUE(SameBits(verified, wanted));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, InvarianceTest,
+    testing::Values(Case{"public_llama_f32", "", "f32"}, Case{"public_llama_f32", "q8", "f16"},
+                    Case{"public_qwen3_f32", "q4", "bf16"}, Case{"public_gemma3_f32", "", "f16"},
+                    Case{"transformers_gemma3_sharded_bf16", "q8", "f32"},
+                    Case{"transformers_qwen2_f16", "", "f16"},
+                    Case{"transformers_llama3_rope_bf16", "", "bf16"}),
+    CaseName);
+
+}  // namespace
+}  // namespace kvasir
