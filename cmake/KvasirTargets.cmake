@@ -16,7 +16,7 @@ endif()
 # Kvasir is written as one (docs/numerics.md).
 add_library(kvasir_options INTERFACE)
 target_compile_options(kvasir_options INTERFACE
-  $<BUILD_INTERFACE:-Wall;-Wextra;-Werror;-Wno-unknown-pragmas;-ffp-contract=off>)
+  $<BUILD_INTERFACE:-Wall;-Wextra;-Werror;-Wno-unknown-pragmas;-Wno-missing-field-initializers;-ffp-contract=off>)
 target_include_directories(kvasir_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 if(KVASIR_SANITIZE)

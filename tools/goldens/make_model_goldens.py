@@ -7,6 +7,7 @@ widened first, which is exact. Versions and seed are recorded in each golden.
 
 Usage: make_model_goldens.py OUT_FOLDER [NAME...]     (needs torch, transformers, safetensors)
 """
+import copy
 import json
 import pathlib
 import sys
@@ -73,11 +74,13 @@ def record(name, folder):
     config._attn_implementation = "eager"
     model = model_class(config).eval()
     randomize(model, generator)
-    model = model.to(stored)
-    model.save_pretrained(folder, safe_serialization=True,
-                          **({"max_shard_size": shard} if shard else {}))
+    # Only parameters are rounded: casting the whole module would round its rotary tables too.
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.copy_(tensor.to(stored).float())
+    copy.deepcopy(model).to(stored).save_pretrained(
+        folder, safe_serialization=True, **({"max_shard_size": shard} if shard else {}))
     (folder / "generation_config.json").unlink(missing_ok=True)
-    model = model.to(torch.float32)
 
     tokens = torch.randint(0, VOCAB, (PROMPT_TOKENS,), generator=generator).tolist()
     with torch.no_grad():
