@@ -1,0 +1,186 @@
+// Matmul with f32, f16 and bf16 weights: a register tile of rows x outputs, lanes over outputs.
+// Deliberately never splits a sum: each output is one chain of fused multiply-adds (kernels.h).
+#include "kvasir/kernels/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kvasir/kernels/float_matmul.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kvasir/kernels/table_parts.h"
+
+#if KVASIR_KERNEL_TARGET
+
+#include "kvasir/kernels/matmul_tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+struct F32Weights {
+  using Element = float;
+  static HWY_INLINE FloatVec Load(const float* from) { return hn::Load(FloatTag(), from); }
+};
+
+struct F16Weights {
+  using Element = hwy::float16_t;
+  static HWY_INLINE FloatVec Load(const hwy::float16_t* from) {
+    return hn::PromoteTo(FloatTag(), hn::Load(hn::Rebind<hwy::float16_t, FloatTag>(), from));
+  }
+};
+
+struct Bf16Weights {
+  using Element = hwy::bfloat16_t;
+  static HWY_INLINE FloatVec Load(const hwy::bfloat16_t* from) {
+    return hn::PromoteTo(FloatTag(), hn::Load(hn::Rebind<hwy::bfloat16_t, FloatTag>(), from));
+  }
+};
+
+template <class Element>
+struct FloatBlock {
+  const float* x = nullptr;  // [rows, inputs of the block]
+  int64_t x_stride = 0;
+  const Element* weights = nullptr;  // first panel, first input
+  int64_t panel_stride = 0;          // elements from a panel to the next
+  int64_t inputs = 0;
+};
+
+template <class Weights>
+struct FloatTile {
+  using Element = typename Weights::Element;
+
+  // 6 rows x 64 outputs are 24 of 32 registers with AVX-512, 6 x 16 are 24 with NEON; with the 16
+  // registers of AVX2, 6 x 16 outputs are 12.
+  static constexpr int kTileRows = 6;
+  static constexpr int kAccumulators = HWY_TARGET == HWY_AVX2 ? 12 : 24;
+  static constexpr int MaxPanels(int64_t rows) {
+    const int64_t fit = kAccumulators / (rows * kVecsPerPanel);
+    return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadWeights(const Element* from, int64_t panel_stride, FloatVec (&w)[C],
+                                     std::index_sequence<I...>) {
+    ((w[I] = Weights::Load(from + static_cast<int64_t>(I / kVecsPerPanel) * panel_stride +
+                           (I % kVecsPerPanel) * kLanes)),
+     ...);
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void MulAddRow(FloatVec x, const FloatVec (&w)[C], FloatVec (&acc)[C],
+                                   std::index_sequence<I...>) {
+    ((acc[I] = hn::MulAdd(x, w[I], acc[I])), ...);
+  }
+
+  template <int R, int C, size_t... I>
+  static HWY_INLINE void MulAddRows(const float* x, int64_t x_stride, const FloatVec (&w)[C],
+                                    FloatVec (&acc)[R][C], std::index_sequence<I...>) {
+    (MulAddRow(hn::Set(FloatTag(), x[static_cast<int64_t>(I) * x_stride]), w, acc[I],
+               std::make_index_sequence<C>()),
+     ...);
+  }
+
+  template <int R, int P>
+  static HWY_NOINLINE void Run(const FloatBlock<Element>& block, const TileOutput& output) {
+    constexpr int C = P * kVecsPerPanel;
+    constexpr auto kRowIndices = std::make_index_sequence<R>();
+    FloatVec acc[R][C];
+    LoadTile(output, acc, kRowIndices);
+    const Element* weights = block.weights;
+    for (int64_t k = 0; k < block.inputs; ++k) {
+      FloatVec w[C];
+      LoadWeights(weights, block.panel_stride, w, std::make_index_sequence<C>());
+      MulAddRows(block.x + k, block.x_stride, w, acc, kRowIndices);
+      weights += kPanelOutputs;
+    }
+    StoreTile(output, acc, kRowIndices);
+  }
+};
+
+// 16 KiB of floats: with the rows of a tile it stays in a first-level cache of 32 KiB.
+inline constexpr int kBlockFloats = 4096;
+
+template <class Weights>
+struct FloatKernel {
+  using Tile = FloatTile<Weights>;
+  using Element = typename Weights::Element;
+  static constexpr int kTileRows = Tile::kTileRows;
+  static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
+  static int64_t Units(const MatmulArgs& args) { return args.weights->inputs(); }
+  static int64_t BlockUnits(int panels) { return kBlockFloats / (panels * kPanelOutputs); }
+
+  class Block {
+   public:
+    // Halves that many row tiles reuse are widened once.
+    Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count,
+          bool is_reused)
+        : args_(args), panels_(panels), begin_(begin), is_wide_(is_reused && sizeof(Element) == 2) {
+      narrow_ = {
+          args.x, args.x_stride,
+          reinterpret_cast<const Element*>(args.weights->panel(panel)) + begin * kPanelOutputs,
+          args.weights->inputs() * kPanelOutputs, count};
+      if (is_wide_) Widen();
+    }
+
+    void Run(int64_t row, int64_t rows, const TileOutput& output) const {
+      const float* const x = args_.x + row * args_.x_stride + begin_;
+      if (is_wide_) {
+        const int64_t stride = narrow_.inputs * kPanelOutputs;
+        const FloatBlock<float> block = {x, args_.x_stride, wide_, stride, narrow_.inputs};
+        return CallTile<FloatTile<F32Weights>>(rows, panels_, block, output);
+      }
+      FloatBlock<Element> block = narrow_;
+      block.x = x;
+      CallTile<Tile>(rows, panels_, block, output);
+    }
+
+   private:
+    void Widen() {
+      const int64_t floats = narrow_.inputs * kPanelOutputs;
+      for (int p = 0; p < panels_; ++p) {
+        for (int64_t i = 0; i < floats; i += kLanes) {
+          hn::Store(Weights::Load(narrow_.weights + p * narrow_.panel_stride + i), FloatTag(),
+                    wide_ + p * floats + i);
+        }
+      }
+    }
+
+    const MatmulArgs& args_;
+    const int panels_;
+    const int64_t begin_;
+    const bool is_wide_;
+    FloatBlock<Element> narrow_;
+    alignas(64) float wide_[kBlockFloats];
+  };
+};
+
+void FillFloat(KernelTable* table) {
+  table->matmul[static_cast<int>(WeightFormat::kF32)] = RunMatmul<FloatKernel<F32Weights>>;
+  table->matmul[static_cast<int>(WeightFormat::kF16)] = RunMatmul<FloatKernel<F16Weights>>;
+  table->matmul[static_cast<int>(WeightFormat::kBf16)] = RunMatmul<FloatKernel<Bf16Weights>>;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNEL_TARGET
+
+#if HWY_ONCE
+namespace kvasir {
+
+void FillFloatMatmul(Isa isa, KernelTable* table) {
+#if HWY_TARGETS & HWY_AVX2
+  if (isa == Isa::kAvx2) N_AVX2::FillFloat(table);
+#endif
+#if HWY_TARGETS & HWY_AVX3_DL
+  if (isa == Isa::kAvx512) N_AVX3_DL::FillFloat(table);
+#endif
+#if HWY_TARGETS & HWY_NEON
+  if (isa == Isa::kNeon) N_NEON::FillFloat(table);
+#endif
+}
+
+}  // namespace kvasir
+#endif  // HWY_ONCE

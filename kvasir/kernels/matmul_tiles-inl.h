@@ -1,0 +1,182 @@
+// How every SIMD matmul walks its outputs: groups of panels, blocks of inputs that stay in the
+// first-level cache, tiles of rows whose accumulators stay in registers.
+// Deliberately without arithmetic: a Kernel brings the tile, this file only cuts the work. Cutting
+// never changes bits: an accumulator that rests in `out` between two blocks keeps its value.
+#if defined(KVASIR_KERNELS_MATMUL_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_MATMUL_TILES_INL_H_
+#undef KVASIR_KERNELS_MATMUL_TILES_INL_H_
+#else
+#define KVASIR_KERNELS_MATMUL_TILES_INL_H_
+#endif
+
+#include <algorithm>
+#include <utility>
+
+#include "hwy/highway.h"
+#include "kvasir/kernels/kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::CappedTag<float, kPanelOutputs>;
+using FloatVec = hn::Vec<FloatTag>;
+inline constexpr int kLanes = HWY_MIN(HWY_LANES(float), kPanelOutputs);
+inline constexpr int kVecsPerPanel = kPanelOutputs / kLanes;
+
+// Where a tile leaves its sums.
+struct TileOutput {
+  float* out = nullptr;  // first row and output of the tile
+  int64_t stride = 0;
+  const float* bias = nullptr;  // set with the last block of inputs
+  bool resume = false;          // go on from the sums in `out` instead of from zero
+};
+
+// Loops over registers are unrolled by fold expressions, so that arrays of vectors are registers
+// at every optimisation level.
+template <int C, size_t... I>
+HWY_INLINE void LoadRow(const TileOutput& to, const float* out, FloatVec (&acc)[C],
+                        std::index_sequence<I...>) {
+  const FloatTag d;
+  ((acc[I] = to.resume ? hn::LoadU(d, out + I * kLanes) : hn::Zero(d)), ...);
+}
+
+template <int R, int C, size_t... I>
+HWY_INLINE void LoadTile(const TileOutput& to, FloatVec (&acc)[R][C], std::index_sequence<I...>) {
+  (LoadRow(to, to.out + I * to.stride, acc[I], std::make_index_sequence<C>()), ...);
+}
+
+template <int C, size_t... I>
+HWY_INLINE void StoreRow(const TileOutput& to, float* out, FloatVec (&acc)[C],
+                         std::index_sequence<I...>) {
+  const FloatTag d;
+  if (to.bias != nullptr) {
+    ((acc[I] = hn::Add(acc[I], hn::LoadU(d, to.bias + I * kLanes))), ...);
+  }
+  (hn::StoreU(acc[I], d, out + I * kLanes), ...);
+}
+
+template <int R, int C, size_t... I>
+HWY_INLINE void StoreTile(const TileOutput& to, FloatVec (&acc)[R][C], std::index_sequence<I...>) {
+  (StoreRow(to, to.out + I * to.stride, acc[I], std::make_index_sequence<C>()), ...);
+}
+
+// Rows [row_begin, row_end) of some panels. `output` is where row_begin's first output goes.
+struct PanelSpan {
+  int64_t row_begin = 0;
+  int64_t row_end = 0;
+  int64_t panel = 0;
+  int panels = 0;
+  TileOutput output;
+};
+
+// A Kernel has
+//   kTileRows                       most rows of a tile
+//   MaxPanels(rows)                 most panels of a tile of `rows` rows: 1, 2 or 4
+//   Units(args)                     inputs, counted in steps that cannot be cut
+//   BlockUnits(panels)              steps of a block of weights that many row tiles reuse
+//   Block(args, panel, panels, begin, count, is_reused), then
+//   block.Run(row, rows, output)    one tile
+template <class Kernel>
+void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
+  const int64_t rows = span.row_end - span.row_begin;
+  const int64_t tiles = (rows + Kernel::kTileRows - 1) / Kernel::kTileRows;
+  const int64_t units = Kernel::Units(args);
+  const int64_t block = tiles == 1 ? units : Kernel::BlockUnits(span.panels);
+  int64_t begin = 0;
+  do {
+    const int64_t count = std::min(block, units - begin);
+    const typename Kernel::Block weights(args, span.panel, span.panels, begin, count, tiles > 1);
+    TileOutput output = span.output;
+    output.resume = begin > 0;
+    if (begin + count < units) output.bias = nullptr;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      // Tiles of equal height: 7 rows are 4 and 3, not 6 and 1.
+      const int64_t row = rows * tile / tiles;
+      const int64_t tile_rows = rows * (tile + 1) / tiles - row;
+      output.out = span.output.out + row * output.stride;
+      weights.Run(span.row_begin + row, tile_rows, output);
+    }
+    begin += count;
+  } while (begin < units);
+}
+
+// The last panel of a matrix whose outputs are no multiple of 16, through a tile of its own.
+template <class Kernel>
+void RunPartialPanel(const MatmulArgs& args, int64_t panel) {
+  const int64_t first = panel * kPanelOutputs;
+  const int64_t valid = args.weights->outputs() - first;
+  float bias[kPanelOutputs] = {};
+  if (args.bias != nullptr) std::copy_n(args.bias + first, valid, bias);
+  float tile[Kernel::kTileRows * kPanelOutputs];
+  for (int64_t row = 0; row < args.rows; row += Kernel::kTileRows) {
+    const int64_t row_end = std::min<int64_t>(row + Kernel::kTileRows, args.rows);
+    RunPanels<Kernel>(
+        args, {row, row_end, panel, 1, {tile, kPanelOutputs, args.bias ? bias : nullptr, false}});
+    for (int64_t r = row; r < row_end; ++r) {
+      std::copy_n(tile + (r - row) * kPanelOutputs, valid, args.out + r * args.out_stride + first);
+    }
+  }
+}
+
+template <class Kernel>
+void RunMatmul(const MatmulArgs& args) noexcept {
+  if (args.rows == 0) return;
+  const int64_t full_end = std::min(args.panel_end, args.weights->outputs() / kPanelOutputs);
+  const int64_t tiles = (args.rows + Kernel::kTileRows - 1) / Kernel::kTileRows;
+  const int most = Kernel::MaxPanels((args.rows + tiles - 1) / tiles);
+  int64_t panel = args.panel_begin;
+  while (panel < full_end) {
+    int panels = most;
+    while (panels > full_end - panel) panels /= 2;
+    const int64_t first = panel * kPanelOutputs;
+    RunPanels<Kernel>(args, {0,
+                             args.rows,
+                             panel,
+                             panels,
+                             {args.out + first, args.out_stride,
+                              args.bias != nullptr ? args.bias + first : nullptr, false}});
+    panel += panels;
+  }
+  if (panel < args.panel_end) RunPartialPanel<Kernel>(args, panel);
+}
+
+// Calls Tile::Run<rows, panels>(arguments...) for a tile shape known only at run time.
+template <class Tile, int kPanels, class... Args>
+HWY_INLINE void CallForRows(int64_t rows, const Args&... arguments) {
+  static_assert(Tile::kTileRows <= 6);
+  switch (rows) {
+#define KVASIR_TILE_CASE(R)                                                             \
+  case R:                                                                               \
+    if constexpr (R <= Tile::kTileRows) {                                               \
+      return Tile::template Run<R, HWY_MIN(kPanels, Tile::MaxPanels(R))>(arguments...); \
+    }                                                                                   \
+    return;
+    KVASIR_TILE_CASE(1)
+    KVASIR_TILE_CASE(2)
+    KVASIR_TILE_CASE(3)
+    KVASIR_TILE_CASE(4)
+    KVASIR_TILE_CASE(5)
+    KVASIR_TILE_CASE(6)
+#undef KVASIR_TILE_CASE
+    default:
+      return;
+  }
+}
+
+template <class Tile, class... Args>
+HWY_INLINE void CallTile(int64_t rows, int panels, const Args&... arguments) {
+  if (panels == 4) return CallForRows<Tile, 4>(rows, arguments...);
+  if (panels == 2) return CallForRows<Tile, 2>(rows, arguments...);
+  return CallForRows<Tile, 1>(rows, arguments...);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNELS_MATMUL_TILES_INL_H_

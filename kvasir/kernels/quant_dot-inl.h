@@ -1,0 +1,146 @@
+// The integer dot products of the quantized matmuls, with what each instruction set offers.
+// Deliberately only sums of one group: they are exact, so every way to compute them is the same.
+//
+// A Dot (Q8Dot, Q4Dot) has
+//   Sum                       the running sums of kLanes outputs
+//   Start(x_sum)              a Sum before the first product; x_sum is the sum of the x codes
+//   Weights, Prepare(raw)     codes of kLanes outputs x 4 inputs, made ready for many rows
+//   Add(sum, weights, x)      adds the 4 products per output; x repeats the same 4 codes
+//   Finish(sum, x_sum)        sums of (code - zero) * x
+#if defined(KVASIR_KERNELS_QUANT_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_QUANT_DOT_INL_H_
+#undef KVASIR_KERNELS_QUANT_DOT_INL_H_
+#else
+#define KVASIR_KERNELS_QUANT_DOT_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "kvasir/kernels/matmul_tiles-inl.h"
+
+// Highway's name for AVX-512 with VNNI leaves out the VNNI it detects.
+#if HWY_TARGET == HWY_AVX3_DL
+#define KVASIR_BEFORE_QUANT() \
+  HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni") static_assert(true, "")
+#else
+#define KVASIR_BEFORE_QUANT() HWY_BEFORE_NAMESPACE()
+#endif
+
+KVASIR_BEFORE_QUANT();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+using IntTag = hn::RebindToSigned<FloatTag>;
+using IntVec = hn::Vec<IntTag>;
+using ByteTag = hn::Repartition<uint8_t, IntTag>;
+using ByteVec = hn::Vec<ByteTag>;
+
+#if HWY_TARGET == HWY_AVX3_DL
+
+// u8 x s8 with the unsigned weight code; the zero point enters through x_sum.
+template <int kZero>
+struct VnniDot {
+  using Sum = IntVec;
+  using Weights = ByteVec;
+  static HWY_INLINE Sum Start(const int32_t* x_sum) {
+    return hn::Sub(hn::Zero(IntTag()),
+                   hn::ShiftLeft < kZero == 128 ? 7 : 3 > (hn::Set(IntTag(), *x_sum)));
+  }
+  static HWY_INLINE Weights Prepare(ByteVec raw) { return raw; }
+  static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
+    return IntVec{_mm512_dpbusd_epi32(sum.raw, w.raw, x.raw)};
+  }
+  static HWY_INLINE IntVec Finish(Sum sum, const int32_t*) { return sum; }
+};
+using Q8Dot = VnniDot<128>;
+using Q4Dot = VnniDot<8>;
+
+#elif HWY_TARGET == HWY_AVX2
+
+// The signed weight is code - 128; |weight| * (x with the weight's sign) never saturates 16 bits,
+// as the x codes stay within +-127: 2 * 128 * 127 = 32512.
+struct Q8Dot {
+  using Sum = IntVec;
+  struct Weights {
+    ByteVec magnitude;
+    ByteVec value;
+  };
+  static HWY_INLINE Sum Start(const int32_t*) { return hn::Zero(IntTag()); }
+  static HWY_INLINE Weights Prepare(ByteVec raw) {
+    const ByteVec value = hn::Xor(raw, hn::Set(ByteTag(), 0x80));
+    return {ByteVec{_mm256_abs_epi8(value.raw)}, value};
+  }
+  static HWY_INLINE Sum Add(Sum sum, const Weights& w, IntVec x) {
+    const __m256i pairs =
+        _mm256_maddubs_epi16(w.magnitude.raw, _mm256_sign_epi8(x.raw, w.value.raw));
+    return hn::Add(sum, IntVec{_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))});
+  }
+  static HWY_INLINE IntVec Finish(Sum sum, const int32_t*) { return sum; }
+};
+
+// All 8 pairs of a group fit 16 bits: 8 * 2 * 15 * 127 = 30480.
+struct Q4Dot {
+  using Sum = __m256i;
+  using Weights = ByteVec;
+  static HWY_INLINE Sum Start(const int32_t*) { return _mm256_setzero_si256(); }
+  static HWY_INLINE Weights Prepare(ByteVec raw) { return raw; }
+  static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w.raw, x.raw));
+  }
+  static HWY_INLINE IntVec Finish(Sum sum, const int32_t* x_sum) {
+    return hn::Sub(IntVec{_mm256_madd_epi16(sum, _mm256_set1_epi16(1))},
+                   hn::ShiftLeft<3>(hn::Set(IntTag(), *x_sum)));
+  }
+};
+
+#else  // NEON without the optional dot product instructions
+
+// Signed weights; two products per 16-bit lane, then widened: 2 * 128 * 127 = 32512 fits.
+struct Q8Dot {
+  struct Sum {
+    int32x4_t low;  // two partial sums of outputs 0 and 1
+    int32x4_t high;
+  };
+  using Weights = int8x16_t;
+  static HWY_INLINE Sum Start(const int32_t*) { return {vdupq_n_s32(0), vdupq_n_s32(0)}; }
+  static HWY_INLINE Weights Prepare(ByteVec raw) {
+    return vreinterpretq_s8_u8(veorq_u8(raw.raw, vdupq_n_u8(0x80)));
+  }
+  static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
+    const int8x16_t codes = vreinterpretq_s8_s32(x.raw);
+    return {vpadalq_s16(sum.low, vmull_s8(vget_low_s8(w), vget_low_s8(codes))),
+            vpadalq_s16(sum.high, vmull_high_s8(w, codes))};
+  }
+  static HWY_INLINE IntVec Finish(Sum sum, const int32_t*) {
+    return IntVec{vpaddq_s32(sum.low, sum.high)};
+  }
+};
+
+// All 8 products of a 16-bit lane fit: 8 * 15 * 127 = 15240.
+struct Q4Dot {
+  struct Sum {
+    int16x8_t low;  // four partial sums of outputs 0 and 1
+    int16x8_t high;
+  };
+  using Weights = int8x16_t;
+  static HWY_INLINE Sum Start(const int32_t*) { return {vdupq_n_s16(0), vdupq_n_s16(0)}; }
+  static HWY_INLINE Weights Prepare(ByteVec raw) { return vreinterpretq_s8_u8(raw.raw); }
+  static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
+    const int8x16_t codes = vreinterpretq_s8_s32(x.raw);
+    return {vmlal_s8(sum.low, vget_low_s8(w), vget_low_s8(codes)),
+            vmlal_high_s8(sum.high, w, codes)};
+  }
+  static HWY_INLINE IntVec Finish(Sum sum, const int32_t* x_sum) {
+    return hn::Sub(IntVec{vpaddq_s32(vpaddlq_s16(sum.low), vpaddlq_s16(sum.high))},
+                   hn::ShiftLeft<3>(hn::Set(IntTag(), *x_sum)));
+  }
+};
+
+#endif
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNELS_QUANT_DOT_INL_H_

@@ -1,0 +1,306 @@
+// Matmul with q8 and q4 weights on activations quantized per row and group of 32.
+// Deliberately never sums floats across lanes: integer sums are exact, and the groups of an output
+// form one chain of fused multiply-adds (kernels.h).
+#include "kvasir/kernels/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kvasir/kernels/quant_matmul.cc"
+#include <cstring>
+#include <limits>
+
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kvasir/kernels/table_parts.h"
+
+#if KVASIR_KERNEL_TARGET
+
+#include "kvasir/kernels/quant_dot-inl.h"
+
+KVASIR_BEFORE_QUANT();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+inline constexpr int kVecBytes = kLanes * 4;  // kLanes outputs x 4 inputs of codes
+
+struct QuantBlock {
+  const int8_t* x_codes = nullptr;  // [rows, inputs], at the block's first group
+  const float* x_scales = nullptr;  // [rows, inputs/32], likewise
+  const int32_t* x_sums = nullptr;
+  int64_t row_groups = 0;            // inputs/32 of a whole row
+  const uint8_t* weights = nullptr;  // codes of the first panel, at the block's first group
+  const hwy::float16_t* w_scales = nullptr;
+  int64_t panel_bytes = 0;
+  int64_t groups = 0;  // of the block
+};
+
+// kCodesPerByte is 1 (q8) or 2 (q4).
+template <class Dot, int kCodesPerByte>
+struct QuantTile {
+  using Sum = typename Dot::Sum;
+  using Weights = typename Dot::Weights;
+
+  static constexpr int kGroupBytes = kQuantGroup * kPanelOutputs / kCodesPerByte;
+  // Loads of a group: each brings 4 inputs (low codes) or 4 and 4 more (high codes).
+  static constexpr int kSteps = kGroupBytes / 64;
+
+  // Integer sums and float sums of a tile share the registers: 2 x 12 of 32 with AVX-512. NEON
+  // needs two registers per integer sum. With the 16 registers of AVX2 the float sums of 4 rows
+  // rest in memory during a group.
+  static constexpr int kTileRows = HWY_TARGET == HWY_AVX3_DL ? 6 : HWY_TARGET == HWY_AVX2 ? 4 : 2;
+  static constexpr int MaxPanels(int64_t rows) {
+    if (HWY_TARGET != HWY_AVX3_DL) return 1;
+    return rows <= 3 ? 4 : 2;
+  }
+
+  static HWY_INLINE IntVec FourCodes(const int8_t* codes) {
+    int32_t four;
+    std::memcpy(&four, codes, sizeof(four));
+    return hn::Set(IntTag(), four);
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void AddRow(IntVec x, const Weights (&w)[C], Sum (&sums)[C],
+                                std::index_sequence<I...>) {
+    ((sums[I] = Dot::Add(sums[I], w[I], x)), ...);
+  }
+
+  template <int R, int C, size_t... I>
+  static HWY_INLINE void AddRows(const int8_t* x, int64_t x_stride, const Weights (&w)[C],
+                                 Sum (&sums)[R][C], std::index_sequence<I...>) {
+    (AddRow(FourCodes(x + static_cast<int64_t>(I) * x_stride), w, sums[I],
+            std::make_index_sequence<C>()),
+     ...);
+  }
+
+  // Unaligned: a panel with an odd number of groups leaves the next one at half a cache line.
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadCodes(const uint8_t* from, int64_t panel_bytes, ByteVec (&raw)[C],
+                                   std::index_sequence<I...>) {
+    ((raw[I] = hn::LoadU(ByteTag(), from + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes +
+                                        (I % kVecsPerPanel) * kVecBytes)),
+     ...);
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadScales(const hwy::float16_t* from, int64_t panel_bytes,
+                                    FloatVec (&scales)[C], std::index_sequence<I...>) {
+    const hn::Rebind<hwy::float16_t, FloatTag> half;
+    ((scales[I] = hn::PromoteTo(
+          FloatTag(),
+          hn::Load(half, from + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes / 2 +
+                             (I % kVecsPerPanel) * kLanes))),
+     ...);
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void Prepare(const ByteVec (&raw)[C], Weights (&w)[C],
+                                 std::index_sequence<I...>) {
+    ((w[I] = Dot::Prepare(raw[I])), ...);
+  }
+  template <int C, size_t... I>
+  static HWY_INLINE void PrepareLow(const ByteVec (&raw)[C], Weights (&w)[C],
+                                    std::index_sequence<I...>) {
+    ((w[I] = Dot::Prepare(hn::And(raw[I], hn::Set(ByteTag(), 0x0F)))), ...);
+  }
+  template <int C, size_t... I>
+  static HWY_INLINE void PrepareHigh(const ByteVec (&raw)[C], Weights (&w)[C],
+                                     std::index_sequence<I...>) {
+    const hn::Repartition<uint16_t, ByteTag> wide;  // x86 shifts no bytes
+    ((w[I] =
+          Dot::Prepare(hn::And(hn::BitCast(ByteTag(), hn::ShiftRight<4>(hn::BitCast(wide, raw[I]))),
+                               hn::Set(ByteTag(), 0x0F)))),
+     ...);
+  }
+
+  template <int R, int C>
+  static HWY_INLINE void AddStep(const ByteVec (&raw)[C], const int8_t* x, int64_t x_stride,
+                                 Sum (&sums)[R][C]) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    constexpr auto kRows = std::make_index_sequence<R>();
+    Weights w[C];
+    if constexpr (kCodesPerByte == 1) {
+      Prepare(raw, w, kColumns);
+      AddRows(x, x_stride, w, sums, kRows);
+    } else {
+      PrepareLow(raw, w, kColumns);
+      AddRows(x, x_stride, w, sums, kRows);
+      PrepareHigh(raw, w, kColumns);
+      AddRows(x + kQuantGroup / 2, x_stride, w, sums, kRows);
+    }
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void StartRow(Sum start, Sum (&sums)[C], std::index_sequence<I...>) {
+    ((sums[I] = start), ...);
+  }
+  template <int R, int C, size_t... I>
+  static HWY_INLINE void StartRows(const int32_t* x_sums, int64_t stride, Sum (&sums)[R][C],
+                                   std::index_sequence<I...>) {
+    (StartRow(Dot::Start(x_sums + static_cast<int64_t>(I) * stride), sums[I],
+              std::make_index_sequence<C>()),
+     ...);
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void FinishRow(const Sum (&sums)[C], const int32_t* x_sum, float x_scale,
+                                   const FloatVec (&w_scales)[C], FloatVec (&acc)[C],
+                                   std::index_sequence<I...>) {
+    const FloatTag d;
+    const FloatVec scale = hn::Set(d, x_scale);
+    ((acc[I] = hn::MulAdd(hn::ConvertTo(d, Dot::Finish(sums[I], x_sum)),
+                          hn::Mul(scale, w_scales[I]), acc[I])),
+     ...);
+  }
+  template <int R, int C, size_t... I>
+  static HWY_INLINE void FinishRows(const Sum (&sums)[R][C], const int32_t* x_sums,
+                                    const float* x_scales, int64_t stride,
+                                    const FloatVec (&w_scales)[C], FloatVec (&acc)[R][C],
+                                    std::index_sequence<I...>) {
+    (FinishRow(sums[I], x_sums + static_cast<int64_t>(I) * stride,
+               x_scales[static_cast<int64_t>(I) * stride], w_scales, acc[I],
+               std::make_index_sequence<C>()),
+     ...);
+  }
+
+  template <int R, int P>
+  static HWY_NOINLINE void Run(const QuantBlock& block, const TileOutput& output) {
+    constexpr int C = P * kVecsPerPanel;
+    constexpr auto kRows = std::make_index_sequence<R>();
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    const int64_t x_stride = block.row_groups * kQuantGroup;
+    FloatVec acc[R][C];
+    LoadTile(output, acc, kRows);
+    for (int64_t g = 0; g < block.groups; ++g) {
+      const uint8_t* const weights = block.weights + g * kGroupBytes;
+      const int8_t* const x = block.x_codes + g * kQuantGroup;
+      Sum sums[R][C];
+      StartRows(block.x_sums + g, block.row_groups, sums, kRows);
+      for (int step = 0; step < kSteps; ++step) {
+        ByteVec raw[C];
+        LoadCodes(weights + step * 64, block.panel_bytes, raw, kColumns);
+        AddStep(raw, x + step * 4, x_stride, sums);
+      }
+      FloatVec w_scales[C];
+      LoadScales(block.w_scales + g * kPanelOutputs, block.panel_bytes, w_scales, kColumns);
+      FinishRows(sums, block.x_sums + g, block.x_scales + g, block.row_groups, w_scales, acc,
+                 kRows);
+    }
+    StoreTile(output, acc, kRows);
+  }
+};
+
+// 16 KiB of codes: with the rows of a tile it stays in a first-level cache of 32 KiB.
+inline constexpr int kBlockBytes = 16384;
+
+template <class Tile>
+struct QuantKernel {
+  static constexpr int kTileRows = Tile::kTileRows;
+  static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
+  static int64_t Units(const MatmulArgs& args) { return args.weights->inputs() / kQuantGroup; }
+  static int64_t BlockUnits(int panels) { return kBlockBytes / (panels * Tile::kGroupBytes); }
+
+  class Block {
+   public:
+    Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count,
+          bool /*is_reused*/)
+        : args_(args), panels_(panels), begin_(begin) {
+      const std::byte* const first = args.weights->panel(panel);
+      block_.row_groups = args.weights->inputs() / kQuantGroup;
+      block_.weights = reinterpret_cast<const uint8_t*>(first) + begin * Tile::kGroupBytes;
+      block_.w_scales =
+          reinterpret_cast<const hwy::float16_t*>(first + args.weights->scales_offset_bytes()) +
+          begin * kPanelOutputs;
+      block_.panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
+      block_.groups = count;
+    }
+
+    void Run(int64_t row, int64_t rows, const TileOutput& output) const {
+      const int64_t group = row * block_.row_groups + begin_;
+      QuantBlock block = block_;
+      block.x_codes = args_.x_codes + group * kQuantGroup;
+      block.x_scales = args_.x_scales + group;
+      block.x_sums = args_.x_sums + group;
+      CallTile<Tile>(rows, panels_, block, output);
+    }
+
+   private:
+    const MatmulArgs& args_;
+    const int panels_;
+    const int64_t begin_;
+    QuantBlock block_;
+  };
+};
+
+// Returns the scale.
+HWY_INLINE float QuantizeGroup(const float* x, int8_t* codes, int32_t* sum) {
+  const FloatTag d;
+  const IntTag di;
+  const hn::Rebind<int8_t, FloatTag> bytes;
+  // As integers, magnitudes order like numbers and every non-finite one is above every finite one.
+  IntVec magnitudes = hn::Zero(di);
+  for (int i = 0; i < kQuantGroup; i += kLanes) {
+    magnitudes = hn::Max(magnitudes, hn::BitCast(di, hn::Abs(hn::LoadU(d, x + i))));
+  }
+  const int32_t bits = hn::GetLane(hn::MaxOfLanes(di, magnitudes));
+  float largest;
+  std::memcpy(&largest, &bits, sizeof(largest));
+  const float scale = largest / 127.0f;
+  if (bits >= 0x7F800000 || !(scale > 0)) {
+    std::memset(codes, 0, kQuantGroup);
+    *sum = 0;
+    return bits >= 0x7F800000 ? std::numeric_limits<float>::quiet_NaN() : scale;
+  }
+  IntVec sums = hn::Zero(di);
+  for (int i = 0; i < kQuantGroup; i += kLanes) {
+    const IntVec rounded = hn::NearestInt(hn::Div(hn::LoadU(d, x + i), hn::Set(d, scale)));
+    // The clamp matters only where the scale is denormal and so coarsely rounded.
+    const IntVec clamped = hn::Min(hn::Max(rounded, hn::Set(di, -127)), hn::Set(di, 127));
+    sums = hn::Add(sums, clamped);
+    hn::StoreU(hn::DemoteTo(bytes, clamped), bytes, codes + i);
+  }
+  *sum = hn::GetLane(hn::SumOfLanes(di, sums));
+  return scale;
+}
+
+void QuantizeRows(const float* x, int64_t x_stride, int64_t rows, int64_t inputs, int8_t* codes,
+                  float* scales, int32_t* sums) noexcept {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t k = 0; k < inputs; k += kQuantGroup) {
+      const int64_t group = (row * inputs + k) / kQuantGroup;
+      scales[group] =
+          QuantizeGroup(x + row * x_stride + k, codes + group * kQuantGroup, &sums[group]);
+    }
+  }
+}
+
+void FillQuant(KernelTable* table) {
+  table->matmul[static_cast<int>(WeightFormat::kQ8)] = RunMatmul<QuantKernel<QuantTile<Q8Dot, 1>>>;
+  table->matmul[static_cast<int>(WeightFormat::kQ4)] = RunMatmul<QuantKernel<QuantTile<Q4Dot, 2>>>;
+  table->quantize_rows = QuantizeRows;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNEL_TARGET
+
+#if HWY_ONCE
+namespace kvasir {
+
+void FillQuantMatmul(Isa isa, KernelTable* table) {
+#if HWY_TARGETS & HWY_AVX2
+  if (isa == Isa::kAvx2) N_AVX2::FillQuant(table);
+#endif
+#if HWY_TARGETS & HWY_AVX3_DL
+  if (isa == Isa::kAvx512) N_AVX3_DL::FillQuant(table);
+#endif
+#if HWY_TARGETS & HWY_NEON
+  if (isa == Isa::kNeon) N_NEON::FillQuant(table);
+#endif
+}
+
+}  // namespace kvasir
+#endif  // HWY_ONCE
