@@ -135,6 +135,7 @@ Result<std::vector<int64_t>> ReadIntegers(const Json& entry, std::string_view fi
 Result<SafetensorsEntry> ParseEntry(std::string_view text) {
   if (text.size() > kMaxEntryBytes) return Corrupt("its header entry is longer than 16 KiB");
   KVASIR_TRY(const Json json, Json::Parse(text));
+  if (!json.is_object()) return Corrupt("its header entry must be an object");
   SafetensorsEntry entry;
   KVASIR_TRY(const std::string dtype, json.GetString("dtype"));
   KVASIR_TRY(entry.dtype, DTypeFromSafetensors(dtype));

@@ -1,0 +1,100 @@
+// RoPE parameters in the forms that checkpoints write them.
+// Deliberately no frequencies: those are the model layer's.
+#include "kvasir/formats/rope_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+namespace kvasir {
+namespace {
+
+Result<RopeConfig> ParseText(const std::string& text) {
+  return RopeConfig::Parse(*Json::Parse(text), "rope_scaling", 5e5, 32768);
+}
+
+void ExpectError(const std::string& text, ErrorCode code, const std::string& part) {
+  const auto rope = ParseText(text);
+  ASSERT_FALSE(rope.ok()) << text;
+  EXPECT_EQ(rope.error().code, code) << rope.error().message;
+  EXPECT_NE(rope.error().message.find("rope_scaling"), std::string::npos) << rope.error().message;
+  EXPECT_NE(rope.error().message.find(part), std::string::npos) << rope.error().message;
+}
+
+TEST(RopeConfig, NoScaling) {
+  for (const char* text : {"null", "{}", R"({"rope_type":"default"})"}) {
+    const auto rope = ParseText(text);
+    ASSERT_TRUE(rope.ok()) << text;
+    EXPECT_EQ(rope->theta, 5e5);
+    EXPECT_EQ(rope->type, RopeType::kDefault);
+    EXPECT_EQ(rope->factor, 1.0);
+  }
+  EXPECT_EQ(ParseText(R"({"rope_type":"default","rope_theta":1e6})")->theta, 1e6);
+}
+
+TEST(RopeConfig, LinearUnderItsOldAndNewName) {
+  for (const char* key : {"type", "rope_type"}) {
+    const auto rope = ParseText("{\"" + std::string(key) + "\":\"linear\",\"factor\":8}");
+    ASSERT_TRUE(rope.ok());
+    EXPECT_EQ(rope->type, RopeType::kLinear);
+    EXPECT_EQ(rope->factor, 8.0);
+  }
+}
+
+TEST(RopeConfig, Llama3) {
+  const auto rope = ParseText(
+      R"({"rope_type":"llama3","factor":32.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
+      R"("original_max_position_embeddings":8192})");
+  ASSERT_TRUE(rope.ok()) << rope.error().message;
+  EXPECT_EQ(rope->type, RopeType::kLlama3);
+  EXPECT_EQ(rope->factor, 32.0);
+  EXPECT_EQ(rope->low_freq_factor, 1.0);
+  EXPECT_EQ(rope->high_freq_factor, 4.0);
+  EXPECT_EQ(rope->original_max_position_embeddings, 8192);
+  ExpectError(R"({"rope_type":"llama3","factor":8})", ErrorCode::kCorrupt,
+              "original_max_position_embeddings");
+  ExpectError(R"({"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4})",
+              ErrorCode::kCorrupt, "high_freq_factor");
+}
+
+TEST(RopeConfig, YarnResolvesItsAttentionFactor) {
+  const auto plain = ParseText(R"({"type":"yarn","factor":4.0})");
+  ASSERT_TRUE(plain.ok()) << plain.error().message;
+  EXPECT_EQ(plain->original_max_position_embeddings, 32768);
+  EXPECT_EQ(plain->beta_fast, 32.0);
+  EXPECT_EQ(plain->beta_slow, 1.0);
+  EXPECT_DOUBLE_EQ(plain->attention_factor, 0.1 * std::log(4.0) + 1.0);
+  EXPECT_EQ(ParseText(R"({"type":"yarn","factor":4.0,"attention_factor":1.5})")->attention_factor,
+            1.5);
+  EXPECT_DOUBLE_EQ(ParseText(R"({"type":"yarn","factor":4.0,"mscale":1.0,"mscale_all_dim":0.5})")
+                       ->attention_factor,
+                   (0.1 * std::log(4.0) + 1.0) / (0.05 * std::log(4.0) + 1.0));
+  ExpectError(R"({"type":"yarn","factor":4.0,"truncate":false})", ErrorCode::kUnsupported,
+              "truncate");
+}
+
+TEST(RopeConfig, RefusesOtherTypesByName) {
+  for (const char* type : {"dynamic", "longrope", "proportional", "su", "ntk"}) {
+    ExpectError("{\"rope_type\":\"" + std::string(type) + "\",\"factor\":2}",
+                ErrorCode::kUnsupported, type);
+  }
+  ExpectError(R"({"rope_type":"default","partial_rotary_factor":0.5})", ErrorCode::kUnsupported,
+              "partial_rotary_factor");
+}
+
+TEST(RopeConfig, RefusesNonsense) {
+  ExpectError("[]", ErrorCode::kCorrupt, "object");
+  ExpectError("3", ErrorCode::kCorrupt, "object");
+  ExpectError(R"({"factor":2})", ErrorCode::kCorrupt, "rope_type");
+  ExpectError(R"({"rope_type":3})", ErrorCode::kCorrupt, "rope_type");
+  ExpectError(R"({"rope_type":"linear"})", ErrorCode::kCorrupt, "factor");
+  ExpectError(R"({"rope_type":"linear","factor":0.5})", ErrorCode::kCorrupt, "factor");
+  ExpectError(R"({"rope_type":"linear","factor":"2"})", ErrorCode::kCorrupt, "factor");
+  ExpectError(R"({"rope_type":"linear","factor":1e300})", ErrorCode::kCorrupt, "factor");
+  ExpectError(R"({"rope_theta":0})", ErrorCode::kCorrupt, "rope_theta");
+  ExpectError(R"({"rope_theta":-1})", ErrorCode::kCorrupt, "rope_theta");
+}
+
+}  // namespace
+}  // namespace kvasir
