@@ -221,11 +221,12 @@ class CleanText final : public Normalizer {
  public:
   void Apply(TracedText* text) const override {
     RewriteCharacters(text, [](char32_t code, std::string* replacement) {
-      if (IsWhitespace(code)) {
-        replacement->push_back(' ');
-        return true;
-      }
-      return code == 0 || code == 0xFFFD || IsOther(code);
+      // Control characters go first: only these three of them count as blanks.
+      const bool blank_control = code == '\t' || code == '\n' || code == '\r';
+      if (!blank_control && (code == 0 || code == 0xFFFD || IsControl(code))) return true;
+      if (!IsWhitespace(code)) return false;
+      replacement->push_back(' ');
+      return true;
     });
   }
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 
 #include "kvasir/tokenizer/regex_syntax.h"
@@ -85,7 +86,8 @@ void Regex::Scanner::FindAll(std::string_view text, std::vector<TextSpan>* match
   pcre2_set_match_limit(state_->context, static_cast<uint32_t>(steps));
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   size_t position = 0;
-  bool after_match = false;
+  // As in the reference: an empty match may not stand where the last match ended.
+  std::optional<size_t> last_end;
   while (position <= text.size()) {
     int found = pcre2_match(code_->code, subject, text.size(), position, PCRE2_NO_UTF_CHECK,
                             state_->data, state_->context);
@@ -97,14 +99,14 @@ void Regex::Scanner::FindAll(std::string_view text, std::vector<TextSpan>* match
     const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(state_->data);
     const TextSpan match{bounds[0], bounds[1]};
     if (match.begin < position || match.end < match.begin) return;
-    if (match.begin == match.end && after_match && match.begin == position) {
+    if (match.begin == match.end && match.end == last_end) {
       if (position == text.size()) return;
       position += DecodeUtf8(text, position).size_bytes;
       continue;
     }
     matches->push_back(match);
     position = match.end;
-    after_match = true;
+    last_end = match.end;
   }
 }
 

@@ -1,35 +1,22 @@
 #include "kvasir/tokenizer/regex_syntax.h"
 
-#include <array>
 #include <vector>
+
+#include "kvasir/tokenizer/regex_property.h"
 
 namespace kvasir {
 namespace {
 
-// The property White_Space; PCRE2's own \s has U+180E as well.
-constexpr std::string_view kSpaceRanges =
-    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"
-    "\\x{3000}";
-constexpr std::string_view kWordClasses = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
-
-struct PosixProperty {
-  std::string_view name;
-  std::string_view members;  // for the inside of a class
-};
-constexpr std::array<PosixProperty, 10> kPosixProperties = {{
-    {"Alnum", "\\p{Alphabetic}\\p{Nd}"},
-    {"Alpha", "\\p{Alphabetic}"},
-    {"Blank", "\\p{Zs}\\t"},
-    {"Cntrl", "\\p{Cc}"},
-    {"Digit", "\\p{Nd}"},
-    {"Lower", "\\p{Lowercase}"},
-    {"Punct", "\\p{P}$+<=>^`|~"},
-    {"Space", kSpaceRanges},
-    {"Upper", "\\p{Uppercase}"},
-    {"Word", kWordClasses},
-}};
-
 Error Unsupported(std::string reason) { return {ErrorCode::kUnsupported, std::move(reason)}; }
+
+constexpr std::string_view kNegatedUnion =
+    "a class cannot hold a negated class beside other members";
+
+std::string WordMembers() { return std::string(kRegexWordMembers).append(kRegexOddWordMembers); }
+
+std::string Bracketed(std::string_view open, std::string_view members) {
+  return std::string(open).append(members).append("]");
+}
 
 class Translator {
  public:
@@ -50,7 +37,7 @@ class Translator {
     bool is_plain() const { return expression.empty(); }
     std::string ToExpression() const {
       if (!is_plain()) return expression;
-      return (negated ? "[^" : "[") + members + "]";
+      return Bracketed(negated ? "[^" : "[", members);
     }
   };
 
@@ -161,24 +148,31 @@ class Translator {
     const char escaped = Peek(1);
     switch (escaped) {
       case 's':
-        return Replace(2, "[" + std::string(kSpaceRanges) + "]");
+        return Replace(2, Bracketed("[", kRegexSpaceMembers));
       case 'S':
-        return Replace(2, "[^" + std::string(kSpaceRanges) + "]");
+        return Replace(2, Bracketed("[^", kRegexSpaceMembers));
       case 'w':
-        return Replace(2, "[" + std::string(kWordClasses) + "]");
+        return Replace(2, Bracketed("[", WordMembers()));
       case 'W':
-        return Replace(2, "[^" + std::string(kWordClasses) + "]");
+        return Replace(2, Bracketed("[^", WordMembers()));
       case 'h':
         return Replace(2, "[0-9a-fA-F]");
       case 'H':
         return Replace(2, "[^0-9a-fA-F]");
+      case 'b':
+        return Replace(2, WordBoundary("(?<=", "(?!", "(?<!", "(?="));
+      case 'B':
+        return Replace(2, WordBoundary("(?<=", "(?=", "(?<!", "(?!"));
       case 'p':
       case 'P':
-        if (const Property property = FindPosixProperty(); !property.members.empty()) {
-          return Replace(property.size_bytes,
-                         (property.negated ? "[^" : "[") + std::string(property.members) + "]");
-        }
-        return CopyEscape();
+        if (Peek(2) != '{') return CopyEscape();
+        return TranslateProperty();
+      case 'v':
+        return Replace(2, "\\x0B");
+      case 'O':
+        return Replace(2, "(?s:.)");
+      case 'u':
+        return TranslateCodePoint();
       case 'K':
       case 'C':
       case 'Q':
@@ -186,6 +180,16 @@ class Translator {
       default:
         return CopyEscape();
     }
+  }
+
+  // "Word before and after as the first pair says, or as the second", by Oniguruma's idea of words.
+  static std::string WordBoundary(std::string_view before, std::string_view after,
+                                  std::string_view or_before, std::string_view or_after) {
+    const std::string word = Bracketed("[", WordMembers()) + ")";
+    std::string boundary = "(?:";
+    boundary.append(before).append(word).append(after).append(word);
+    boundary.append("|").append(or_before).append(word).append(or_after).append(word);
+    return boundary + ")";
   }
 
   Status Replace(size_t size_bytes, std::string_view text) {
@@ -217,26 +221,36 @@ class Translator {
     return copied;
   }
 
-  struct Property {
-    std::string_view members;
-    bool negated = false;
-    size_t size_bytes = 0;
-  };
-  // At \p or \P: the POSIX-named property written here, or one without members.
-  Property FindPosixProperty() const {
-    if (Peek(2) != '{') return {};
+  // At \p{...} or \P{...}: takes it, and says what it means.
+  Result<RegexProperty> TakeProperty() {
     const size_t end = pattern_.find('}', position_);
-    if (end == std::string_view::npos) return {};
+    if (end == std::string_view::npos) return Unsupported("\\p{ does not end");
     std::string_view name = pattern_.substr(position_ + 3, end - position_ - 3);
     bool negated = Peek(1) == 'P';
     if (name.starts_with('^')) {
       negated = !negated;
       name.remove_prefix(1);
     }
-    for (const PosixProperty& property : kPosixProperties) {
-      if (property.name == name) return {property.members, negated, end + 1 - position_};
-    }
+    position_ = end + 1;
+    KVASIR_TRY(RegexProperty property, FindRegexProperty(name));
+    if (negated) property = property.Negated();
+    return property;
+  }
+
+  Status TranslateProperty() {
+    KVASIR_TRY(const RegexProperty property, TakeProperty());
+    Atom(Bracketed(property.negated ? "[^" : "[", property.members));
     return {};
+  }
+
+  // \u0041; PCRE2 has \x{0041} only.
+  Status TranslateCodePoint() {
+    const std::string_view digits = pattern_.substr(position_ + 2, 4);
+    if (digits.size() < 4 ||
+        digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos) {
+      return Unsupported("\\u needs four hexadecimal digits");
+    }
+    return Replace(6, std::string("\\x{").append(digits).append("}"));
   }
 
   Result<ClassBody> ParseClass(int depth) {
@@ -271,19 +285,14 @@ class Translator {
   Status ParseClassMember(int depth, ClassBody* current) {
     if (StartsWith("[:")) {
       const size_t end = pattern_.find(":]", position_);
-      if (end != std::string_view::npos) {
-        current->members += pattern_.substr(position_, end + 2 - position_);
-        position_ = end + 2;
-        return {};
-      }
+      if (end != std::string_view::npos) return TakePosixBracket(end, current);
     }
     if (Peek() == '[') {
       KVASIR_TRY(ClassBody nested, ParseClass(depth + 1));
       return Join(std::move(nested), current);
     }
     if (Peek() != '\\') {
-      current->members += pattern_[position_++];
-      return {};
+      return Append(pattern_.substr(position_++, 1), current);
     }
     return ParseClassEscape(current);
   }
@@ -291,49 +300,73 @@ class Translator {
   Status ParseClassEscape(ClassBody* current) {
     switch (Peek(1)) {
       case 's':
-        return AddMembers(current, kSpaceRanges);
+        return AddMembers(current, kRegexSpaceMembers);
       case 'S':
         return AddMembers(current, "\\P{White_Space}");
       case 'w':
-        return AddMembers(current, kWordClasses);
+        return AddMembers(current, kRegexWordMembers);
       case 'h':
         return AddMembers(current, "0-9a-fA-F");
+      case 'v':
+        return AddMembers(current, "\\x0B");
+      case 'u':
+        return AddCodePoint(current);
       case 'W':
       case 'H':
         return Unsupported("\\W and \\H inside a character class are not supported");
       default:
         break;
     }
-    if (Peek(1) == 'p' || Peek(1) == 'P') {
-      const Property property = FindPosixProperty();
-      if (!property.members.empty()) {
-        if (property.negated) return Unsupported("a negated POSIX property inside a class");
-        current->members += property.members;
-        position_ += property.size_bytes;
-        return {};
-      }
+    if ((Peek(1) == 'p' || Peek(1) == 'P') && Peek(2) == '{') {
+      KVASIR_TRY(const RegexProperty property, TakeProperty());
+      return AddProperty(property, current);
     }
-    current->members += CopiedEscape();
-    return {};
+    return Append(CopiedEscape(), current);
+  }
+
+  // [:punct:] or [:^punct:] inside a class, which ends at `end`.
+  Status TakePosixBracket(size_t end, ClassBody* current) {
+    std::string_view name = pattern_.substr(position_ + 2, end - position_ - 2);
+    const bool negated = name.starts_with('^');
+    if (negated) name.remove_prefix(1);
+    position_ = end + 2;
+    KVASIR_TRY(RegexProperty property, FindPosixBracket(name));
+    if (negated) property = property.Negated();
+    return AddProperty(property, current);
+  }
+
+  static Status AddProperty(const RegexProperty& property, ClassBody* current) {
+    if (!property.negated) return Append(property.members, current);
+    return Join({property.members, true, ""}, current);
+  }
+
+  Status AddCodePoint(ClassBody* current) {
+    const size_t atom_begin = out_.size();
+    KVASIR_TRY_OK(TranslateCodePoint());
+    const std::string member = out_.substr(atom_begin);
+    out_.resize(atom_begin);
+    return Append(member, current);
   }
 
   Status AddMembers(ClassBody* current, std::string_view members) {
-    current->members += members;
     position_ += 2;
+    return Append(members, current);
+  }
+
+  static Status Append(std::string_view members, ClassBody* current) {
+    if (current->negated || !current->is_plain()) return Unsupported(std::string(kNegatedUnion));
+    current->members += members;
     return {};
   }
 
   // The union of what stands in `current` already and a nested class.
   static Status Join(ClassBody nested, ClassBody* current) {
-    if (nested.is_plain() && !nested.negated) {
-      current->members += nested.members;
-      return {};
-    }
+    if (nested.is_plain() && !nested.negated) return Append(nested.members, current);
     if (current->is_plain() && current->members.empty()) {
       *current = std::move(nested);
       return {};
     }
-    return Unsupported("the union of a class and a negated nested class");
+    return Unsupported(std::string(kNegatedUnion));
   }
 
   static ClassBody Negate(ClassBody body, bool negated) {

@@ -12,12 +12,13 @@
 namespace kvasir {
 
 // Rewrites, to Oniguruma's meaning under Unicode:
-//   \s \S \w \W \h \H      also inside classes, but \W and \H only outside
-//   \p{Alnum} \p{Alpha} \p{Space} \p{Word} and the other POSIX names, also negated
+//   \s \S \w \W \h \H \v \O \uXXXX   also inside classes, but \W and \H only outside
+//   \b \B                  by the same idea of a word as \w
+//   \p{...} [:...:]        see regex_property.h
 //   [a[b-c]] [a&&[^b]]     nested classes and intersections
 //   x{,n}                  {0,n}
 //   x{n,m}+                greedy repetition of a repetition (PCRE2 would read possessive)
-//   (?m: (?m) \Z           "dot matches newline" is m in Ruby, s in PCRE2
+//   (?m: (?m)              "dot matches newline" is m in Ruby, s in PCRE2
 // ERRORS: kUnsupported where Oniguruma's meaning cannot be expressed.
 Result<std::string> TranslateRegexSyntax(std::string_view pattern);
 

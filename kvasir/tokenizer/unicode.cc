@@ -102,10 +102,8 @@ bool IsMark(char32_t code) {
 
 bool IsNonspacingMark(char32_t code) { return Category(code) == UTF8PROC_CATEGORY_MN; }
 
-bool IsOther(char32_t code) {
-  const utf8proc_category_t category = Category(code);
-  return category == UTF8PROC_CATEGORY_CN ||
-         IsOneOf(category, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO);
+bool IsControl(char32_t code) {
+  return IsOneOf(Category(code), UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO);
 }
 
 void AppendLowercase(char32_t code, std::string* text) {

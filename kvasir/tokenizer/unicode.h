@@ -20,8 +20,8 @@ bool IsWordCharacter(char32_t code);
 bool IsMark(char32_t code);
 // General category Mn.
 bool IsNonspacingMark(char32_t code);
-// General categories C*: control, format, unassigned, private use.
-bool IsOther(char32_t code);
+// General categories Cc, Cf, Co: control, format, private use.
+bool IsControl(char32_t code);
 
 // The full lower-case mapping without context (no final sigma). Valid UTF-8 in and out.
 void AppendLowercase(char32_t code, std::string* text);
