@@ -1,0 +1,115 @@
+// Speed of the matmul kernels on one thread, per instruction set, weight format and rows.
+// Deliberately measures the kernels alone: threads and cutting of panels are the backend's.
+//
+// GB/s counts the weights once per call; GOP/s counts two operations per weight and row.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kvasir/kernels/kernels.h"
+
+namespace kvasir {
+namespace {
+
+struct Shape {
+  int64_t outputs;
+  int64_t inputs;
+};
+
+// Values only have to be finite and not all the same.
+std::vector<float> Ramp(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(static_cast<int>(i * 7919 % 2001) - 1000) / 1000;
+  }
+  return values;
+}
+
+void RunMatmul(benchmark::State& state, Isa isa, WeightFormat format, Shape shape) {
+  const KernelTable& table = KernelsFor(isa);
+  const int64_t rows = state.range(0);
+  Result<PackedMatrix> weights = PackedMatrix::Allocate(shape.outputs, shape.inputs, format);
+  if (!weights.ok()) return state.SkipWithError("out of memory");
+  const std::vector<float> row = Ramp(shape.inputs);
+  for (int64_t n = 0; n < shape.outputs; ++n) weights->SetRow(n, row.data());
+  const std::vector<float> x = Ramp(rows * shape.inputs);
+  std::vector<float> out(static_cast<size_t>(rows * shape.outputs));
+  std::vector<int8_t> codes(static_cast<size_t>(rows * shape.inputs));
+  std::vector<float> scales(static_cast<size_t>(rows * shape.inputs / kQuantGroup));
+  std::vector<int32_t> sums(scales.size());
+  table.quantize_rows(x.data(), shape.inputs, rows, shape.inputs, codes.data(), scales.data(),
+                      sums.data());
+  MatmulArgs args;
+  args.x = x.data();
+  args.x_stride = shape.inputs;
+  args.x_codes = codes.data();
+  args.x_scales = scales.data();
+  args.x_sums = sums.data();
+  args.rows = rows;
+  args.weights = &*weights;
+  args.panel_end = weights->panels();
+  args.out = out.data();
+  args.out_stride = shape.outputs;
+  for (auto _ : state) {
+    table.matmul[static_cast<int>(format)](args);
+    benchmark::ClobberMemory();
+  }
+  const double calls = static_cast<double>(state.iterations());
+  state.counters["GB/s"] = benchmark::Counter(static_cast<double>(weights->bytes()) * calls / 1e9,
+                                              benchmark::Counter::kIsRate);
+  const double operations = 2.0 * static_cast<double>(rows * shape.outputs * shape.inputs);
+  state.counters["GOP/s"] =
+      benchmark::Counter(operations * calls / 1e9, benchmark::Counter::kIsRate);
+}
+
+void RunQuantizeRows(benchmark::State& state, Isa isa) {
+  const KernelTable& table = KernelsFor(isa);
+  const int64_t inputs = 4096;
+  const std::vector<float> x = Ramp(inputs);
+  std::vector<int8_t> codes(inputs);
+  std::vector<float> scales(inputs / kQuantGroup);
+  std::vector<int32_t> sums(inputs / kQuantGroup);
+  for (auto _ : state) {
+    table.quantize_rows(x.data(), inputs, 1, inputs, codes.data(), scales.data(), sums.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * inputs * 4);
+}
+
+void RegisterAll() {
+  // Larger than the caches, so that one row measures memory.
+  constexpr Shape kLarge = {14336, 4096};
+  constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16,
+                                       WeightFormat::kQ8, WeightFormat::kQ4};
+  for (Isa isa : SupportedIsas()) {
+    if (isa == Isa::kScalar) continue;
+    const std::string isa_name(IsaName(isa));
+    for (WeightFormat format : kFormats) {
+      const std::string name = "matmul/" + isa_name + "/" + std::string(WeightFormatName(format));
+      benchmark::RegisterBenchmark(name.c_str(), RunMatmul, isa, format, kLarge)
+          ->ArgName("rows")
+          ->Arg(1)
+          ->Arg(2)
+          ->Arg(4)
+          ->Arg(8)
+          ->Arg(16)
+          ->Arg(64)
+          ->Arg(512)
+          ->Unit(benchmark::kMillisecond);
+    }
+    benchmark::RegisterBenchmark(("quantize_rows/" + isa_name).c_str(), RunQuantizeRows, isa);
+  }
+}
+
+}  // namespace
+}  // namespace kvasir
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  kvasir::RegisterAll();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
