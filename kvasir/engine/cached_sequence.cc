@@ -23,7 +23,10 @@ int64_t CachedSequence::Rewind(std::span<const Token> prompt) {
   const auto [mine, theirs] =
       std::mismatch(tokens_.begin(), tokens_.end(), prompt.begin(), prompt.end());
   const int64_t common = mine - tokens_.begin();
-  const int64_t target = std::min<int64_t>(common, static_cast<int64_t>(prompt.size()) - 1);
+  return RewindTo(std::min<int64_t>(common, static_cast<int64_t>(prompt.size()) - 1));
+}
+
+Position CachedSequence::RewindTo(Position target) {
   if (!TrimTo(target) && !RestoreAtOrBefore(target)) {
     const bool is_emptied = sequence_.Trim(sequence_.position()).ok();
     KVASIR_CHECK(is_emptied);  // an empty state needs no row

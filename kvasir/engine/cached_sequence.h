@@ -45,6 +45,8 @@ class CachedSequence {
   // state needs; otherwise returns to a restore point; otherwise to the empty sequence.
   // Returns the tokens kept. Copies no row.
   int64_t Rewind(std::span<const Token> prompt);
+  // The same for the latest state at or before `target`. Returns the position reached.
+  Position RewindTo(Position target);
 
   // Appends `tokens` and returns the logits of the last one, which live in `workspace`.
   // When the pool is full, restore points are given up before it fails.

@@ -1,0 +1,122 @@
+// kvasir generate: one prompt, one answer.
+#include <cstdio>
+
+#include "kvasir/base/file.h"
+#include "kvasir/cli/commands.h"
+#include "kvasir/cli/model_flags.h"
+#include "kvasir/cli/output.h"
+
+namespace kvasir {
+namespace {
+
+class GenerateCommand final : public Command {
+ public:
+  std::string name() const override { return "generate"; }
+  std::string help() const override { return "answer one prompt, streamed to standard output"; }
+
+  void Declare(Flags& flags) override {
+    model_.Declare(flags);
+    sampling_.Declare(flags);
+    flags.Add("-p,--prompt", &prompt_, "prompt text");
+    flags.Add("-f,--prompt-file", &prompt_file_, "file that holds the prompt text");
+    flags.Add("-n,--max-tokens", &max_tokens_, "new tokens at most");
+    flags.Add("--chat", &is_chat_, "the prompt is a user's message: apply the chat template");
+    flags.Add("--system", &system_, "system message; implies --chat");
+    flags.Add("--stop", &stops_, "end the answer before this text; may be repeated");
+    flags.Add("--ignore-eos", &ignores_eos_, "go on past end tokens");
+    flags.Add("--chunk", &chunk_tokens_, "prompt tokens per forward pass; results do not change");
+    flags.Add("--json", &is_json_, "print one JSON object instead of streaming");
+  }
+
+  Status Run() override {
+    KVASIR_TRY(const std::string prompt, Prompt());
+    KVASIR_TRY(const auto bundle, model_.Load());
+    if (bundle->tokenizer() == nullptr) {
+      return {ErrorCode::kFailedPrecondition,
+              bundle->folder() + " has no tokenizer.json; 'kvasir logits' takes token ids"};
+    }
+    GenerationRequest request;
+    KVASIR_TRY(request.prompt, Tokens(*bundle, prompt));
+    request.max_tokens = max_tokens_;
+    request.sampling = sampling_.Resolve(bundle->config().generation);
+    request.stop_strings = stops_;
+    request.ignore_stop_tokens = ignores_eos_;
+    request.chunk_tokens = chunk_tokens_;
+
+    InstallInterruptHandler();
+    Status printed;
+    GenerationCallbacks callbacks;
+    callbacks.on_prefill = ShowPrefillProgress;
+    callbacks.is_cancelled = [&] { return Interrupted() || !printed.ok(); };
+    if (!is_json_) {
+      callbacks.on_text = [&](std::string_view text) {
+        if (printed.ok()) printed = Print(text);
+      };
+    }
+    KVASIR_TRY(CachedSequence sequence, bundle->NewSequence());
+    KVASIR_TRY(const GenerationResult result,
+               Generator(bundle.get()).Generate(request, sequence, callbacks));
+    KVASIR_TRY_OK(printed);
+    if (is_json_) {
+      KVASIR_TRY_OK(PrintJson(ToJson(result)));
+    } else {
+      KVASIR_TRY_OK(Print("\n"));
+      std::fprintf(stderr, "%s\n", StatsLine(result.stats).c_str());
+    }
+    if (result.finish == FinishReason::kCancelled) return {ErrorCode::kCancelled, "interrupted"};
+    return {};
+  }
+
+ private:
+  Result<std::string> Prompt() const {
+    if (prompt_.empty() == prompt_file_.empty()) {
+      return {ErrorCode::kInvalidArgument, "give the prompt with -p TEXT or with -f FILE"};
+    }
+    if (max_tokens_ < 0 || chunk_tokens_ < 1) {
+      return {ErrorCode::kInvalidArgument, "--max-tokens must be 0 or more, --chunk 1 or more"};
+    }
+    return prompt_file_.empty() ? Result<std::string>(prompt_) : ReadFile(prompt_file_);
+  }
+
+  Result<std::vector<Token>> Tokens(const ModelBundle& bundle, const std::string& prompt) const {
+    if (!is_chat_ && system_.empty()) {
+      // What the user types is text; "<eos>" in it is not an end token.
+      return bundle.tokenizer()->Encode(prompt, {.add_special = true, .parse_special = false});
+    }
+    Json messages = Json::Array();
+    const auto add = [&](const char* role, const std::string& content) {
+      messages.Append(Json::Object{{"role", role}, {"content", content}});
+    };
+    if (!system_.empty()) add("system", system_);
+    add("user", prompt);
+    return bundle.ChatTokens(messages);
+  }
+
+  static Json ToJson(const GenerationResult& result) {
+    Json json;
+    json.Set("text", result.text);
+    Json::Array tokens(result.tokens.begin(), result.tokens.end());
+    json.Set("tokens", std::move(tokens));
+    json.Set("finish_reason", FinishReasonName(result.finish));
+    json.Set("stats", StatsJson(result.stats));
+    return json;
+  }
+
+  ModelFlags model_;
+  SamplingFlags sampling_;
+  std::string prompt_;
+  std::string prompt_file_;
+  std::string system_;
+  std::vector<std::string> stops_;
+  int64_t max_tokens_ = 256;
+  int64_t chunk_tokens_ = 512;
+  bool is_chat_ = false;
+  bool ignores_eos_ = false;
+  bool is_json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeGenerateCommand() { return std::make_unique<GenerateCommand>(); }
+
+}  // namespace kvasir

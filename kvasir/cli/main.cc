@@ -1,0 +1,18 @@
+// The program: a list of verbs.
+#include <vector>
+
+#include "kvasir/cli/commands.h"
+
+int main(int argc, char** argv) {
+  std::vector<std::unique_ptr<kvasir::Command>> commands;
+  commands.push_back(kvasir::MakeGenerateCommand());
+  commands.push_back(kvasir::MakeChatCommand());
+  commands.push_back(kvasir::MakeServeCommand());
+  commands.push_back(kvasir::MakeLogitsCommand());
+  commands.push_back(kvasir::MakeTokenizeCommand());
+  commands.push_back(kvasir::MakeInspectCommand());
+  commands.push_back(kvasir::MakeBenchCommand());
+  commands.push_back(kvasir::MakeReplayCommand());
+  commands.push_back(kvasir::MakeDemoCommand());
+  return kvasir::RunCommandLine(commands, argc, argv);
+}
