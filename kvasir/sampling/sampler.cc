@@ -24,6 +24,9 @@ constexpr size_t kChunk = 256;
 // Selection buffers at least this many, so that small k do not select over and over.
 constexpr size_t kMinSelection = 1024;
 
+// Of the histogram over e^0 to e^-29: a stretch of 151,936 logits is then some hundred of them.
+constexpr size_t kBins = 1024;
+
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 // Rounds e in [0, 1] to a weight. Adding 2^52 leaves the integer in the mantissa.
@@ -65,7 +68,9 @@ Token Sampler::Sample(std::span<const float> logits, const SamplingOptions& opti
     SelectAbove(logits, max_logit - kNegligible * options.temperature);
   }
   Weigh(max_logit, options.temperature);
-  if (options.top_p < 1.0) CutTopP(options.top_p);
+  if (options.top_p < 1.0) {
+    CutTopP(options.top_p, max_logit, options.temperature);
+  }
   if (options.min_p > 0.0) CutMinP(options.min_p);
   return Draw(UniformDouble(options.seed, static_cast<uint64_t>(position)));
 }
@@ -138,11 +143,15 @@ void Sampler::SelectTopK(std::span<const float> logits, size_t k) {
 }
 
 void Sampler::SelectAbove(std::span<const float> logits, double cutoff) {
-  candidates_.clear();
+  // Written unconditionally, counted conditionally: which logits pass is not predictable.
+  candidates_.resize(logits.size());
+  size_t count = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
+    candidates_[count] = {logits[i], static_cast<Token>(i), 0};
     // False for NaN. The negligible ones stay out early: most of a peaked distribution.
-    if (logits[i] >= cutoff) candidates_.push_back({logits[i], static_cast<Token>(i), 0});
+    count += logits[i] >= cutoff ? 1 : 0;
   }
+  candidates_.resize(count);
 }
 
 void Sampler::Weigh(float max_logit, double temperature) {
@@ -158,13 +167,38 @@ void Sampler::Weigh(float max_logit, double temperature) {
   }
 }
 
-void Sampler::CutTopP(double top_p) {
+void Sampler::CutTopP(double top_p, float max_logit, double temperature) {
+  // A histogram of mass over the logits finds the stretch that holds the boundary; only that
+  // stretch is then searched. Integer sums make the result that of sorting everything.
+  // Bounded, so that 0 times it is never NaN however low the temperature.
+  const double bins_per_logit =
+      std::min(kBins / (kNegligible * temperature), std::numeric_limits<double>::max());
+  const auto bin_of = [&](const Candidate& candidate) {
+    const double bin = (static_cast<double>(max_logit) - candidate.logit) * bins_per_logit;
+    return bin < kBins - 1 ? static_cast<size_t>(bin) : kBins - 1;
+  };
+  std::array<uint64_t, kBins> masses = {};
   uint64_t total = 0;
-  for (const Candidate& candidate : candidates_) total += candidate.weight;
+  for (const Candidate& candidate : candidates_) {
+    masses[bin_of(candidate)] += candidate.weight;
+    total += candidate.weight;
+  }
   const auto wanted =
       std::min(total, static_cast<uint64_t>(std::ceil(top_p * static_cast<double>(total))));
-  // Halving: the boundary lies in [low, high), everything before low is kept. Linear on average.
-  scratch_ = candidates_;
+  size_t boundary_bin = 0;
+  uint64_t kept = 0;
+  while (kept + masses[boundary_bin] < wanted) kept += masses[boundary_bin++];
+
+  scratch_.clear();
+  for (const Candidate& candidate : candidates_) {
+    if (bin_of(candidate) == boundary_bin) scratch_.push_back(candidate);
+  }
+  const Candidate last = LastKept(wanted - kept);
+  std::erase_if(candidates_, [&](const Candidate& other) { return Likelier(last, other); });
+}
+
+Sampler::Candidate Sampler::LastKept(uint64_t wanted) {
+  // Halving: the answer lies in [low, high), everything before low is kept. Linear on average.
   size_t low = 0;
   size_t high = scratch_.size();
   uint64_t kept = 0;
@@ -182,8 +216,7 @@ void Sampler::CutTopP(double top_p) {
       low = middle;
     }
   }
-  const Candidate last = scratch_[low];
-  std::erase_if(candidates_, [&](const Candidate& other) { return Likelier(last, other); });
+  return scratch_[low];
 }
 
 void Sampler::CutMinP(double min_p) {

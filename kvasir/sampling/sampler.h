@@ -48,7 +48,9 @@ class Sampler {
   void SelectTopK(std::span<const float> logits, size_t k);
   void SelectAbove(std::span<const float> logits, double cutoff);
   void Weigh(float max_logit, double temperature);
-  void CutTopP(double top_p);
+  void CutTopP(double top_p, float max_logit, double temperature);
+  // The least likely of the fewest, likeliest candidates of scratch_ that weigh `wanted` together.
+  Candidate LastKept(uint64_t wanted);
   void CutMinP(double min_p);
   Token Draw(double uniform) const;
 

@@ -174,6 +174,32 @@ TEST(Sampler, SelectionOfLargeVocabulariesAgreesWithSorting) {
   }
 }
 
+// The boundary of top_p by histogram and halving, against a full sort: exactly the same set.
+TEST(Sampler, TopPOfLargeVocabulariesAgreesWithSorting) {
+  Sampler sampler;
+  for (const double temperature : {0.1, 1.0, 30.0}) {
+    for (const double top_p : {0.02, 0.5, 0.97}) {
+      std::vector<float> logits(3000);
+      for (size_t i = 0; i < logits.size(); ++i) {
+        logits[i] = std::round(static_cast<float>(UniformDouble(6, i) * 500.0)) / 50.0f;
+      }
+      const SamplingOptions options = {.temperature = temperature, .top_p = top_p, .seed = 5};
+      const std::vector<double> expected = NaiveDistribution(logits, options);
+      const auto kept = std::count_if(expected.begin(), expected.end(),
+                                      [](double probability) { return probability > 0.0; });
+      std::set<Token> seen;
+      for (Position position = 0; position < 3000; ++position) {
+        const Token token = sampler.Sample(logits, options, position);
+        ASSERT_GT(expected[static_cast<size_t>(token)], 0.0);
+        seen.insert(token);
+      }
+      if (kept < 100) {
+        EXPECT_EQ(static_cast<ptrdiff_t>(seen.size()), kept);
+      }
+    }
+  }
+}
+
 TEST(Sampler, FiltersThatCutNothingChangeNothing) {
   const std::vector<float> logits = RandomLogits(5000, 11, 10.0);
   Sampler sampler;
@@ -226,11 +252,12 @@ TEST(Sampler, ExtremeTemperatures) {
   Sampler sampler;
   for (Position p = 0; p < 50; ++p) {
     EXPECT_EQ(sampler.Sample(logits, {.temperature = 5e-324, .seed = 1}, p), 2);
+    EXPECT_EQ(sampler.Sample(logits, {.temperature = 5e-324, .top_p = 0.5, .seed = 1}, p), 2);
     EXPECT_EQ(sampler.Sample(logits, {.temperature = 1.0, .seed = 1}, p), 2);
   }
   std::set<Token> seen;
   for (Position p = 0; p < 200; ++p) {
-    seen.insert(sampler.Sample(logits, {.temperature = 1e308, .seed = 1}, p));
+    seen.insert(sampler.Sample(logits, {.temperature = 1e308, .top_p = 0.999, .seed = 1}, p));
   }
   EXPECT_EQ(seen.size(), 4u);
 }
