@@ -58,6 +58,12 @@ void EncodeKeys(const EncodeArgs& args) noexcept {
 }
 
 template <class Codec>
+const typename Codec::Stored* PlaneOr(const std::byte* plane,
+                                      const typename Codec::Stored* otherwise) {
+  return plane == nullptr ? otherwise : reinterpret_cast<const typename Codec::Stored*>(plane);
+}
+
+template <class Codec>
 void ScoreTile(const ScoreTileArgs& args) noexcept {
   RowTile<Codec> tile;
   tile.a_stride = args.query_stride;
@@ -67,6 +73,8 @@ void ScoreTile(const ScoreTileArgs& args) noexcept {
   tile.out_stride = kBlockTokens;
   for (int64_t row = 0; row < args.rows;) {
     const int64_t rows = NextTileRows(args.rows - row);
+    // Only the first tile fetches: its prefetches cover everything.
+    tile.next = row == 0 ? PlaneOr<Codec>(args.next, tile.b) : tile.b;
     tile.a = args.queries + row * args.query_stride;
     tile.out = args.scores + row * kBlockTokens;
     Multiply(tile, rows);
@@ -102,13 +110,12 @@ void SoftmaxRow(const SoftmaxTileArgs& args, int64_t row) {
   const VF base = hn::IfThenZeroElse(hn::Eq(max, lowest), max);
   VF lanes[kLaneVectors];
   for (size_t i = 0; i < kTokenVectors; ++i) {
-    // An invisible score is -infinity here, so its weight is exactly 0 even where base is
-    // infinite and the subtraction gives a NaN for visible ones only.
-    const VF weight = Exp(d, hn::Sub(score[i], base));
+    // An invisible score is -infinity here, which makes its weight exactly 0.
+    const VF weight = ExpOfNonPositive(d, hn::Sub(score[i], base));
     hn::StoreU(weight, d, scores + i * kLanes);
     lanes[i % kLaneVectors] = i < kLaneVectors ? weight : hn::Add(lanes[i % kLaneVectors], weight);
   }
-  const VF rescale = Exp(d, hn::Sub(old_max, base));
+  const VF rescale = ExpOfNonPositive(d, hn::Sub(old_max, base));
   const VF sum = hn::MulAdd(hn::Set(d, args.sum[row]), rescale, hn::Set(d, SumLanes(lanes)));
   args.rescale[row] = hn::GetLane(rescale);
   args.sum[row] = hn::GetLane(sum);
@@ -135,6 +142,7 @@ void AccumulateRows(const AccumulateTileArgs& args, int64_t row, int64_t rows) {
     tile.a = args.weights + first * kBlockTokens;
     tile.a_stride = kBlockTokens;
     tile.b = reinterpret_cast<const typename Codec::Stored*>(args.values);
+    tile.next = first == 0 ? PlaneOr<Codec>(args.next, tile.b) : tile.b;
     tile.columns = args.value_dim;
     tile.begin = begin;
     tile.end = end;

@@ -54,6 +54,9 @@ struct ScoreTileArgs {
   const std::byte* keys = nullptr;  // one head of a key plane: [key_dim][64]
   int64_t key_dim = 0;
   float* scores = nullptr;  // all 64 are written; those outside the visible range mean nothing
+  // What is read after `keys`, such as the block's values: fetched into the cache meanwhile, or
+  // null. A hint of the same size as `keys`; it may point anywhere and never changes a result.
+  const std::byte* next = nullptr;
 };
 
 struct SoftmaxTileArgs {
@@ -79,6 +82,7 @@ struct AccumulateTileArgs {
   int64_t value_dim = 0;
   float* accumulator = nullptr;  // [rows, value_dim]: acc = acc * rescale, then fma(w[t], v[t], acc)
   int64_t accumulator_stride = 0;
+  const std::byte* next = nullptr;  // as in ScoreTileArgs, such as the keys of the next block
 };
 
 // `count` tokens' rows of one head into a plane, from token slot `slot` on (slot + count <= 64).

@@ -24,19 +24,33 @@ inline constexpr size_t kLanes = hn::MaxLanes(DF());
 // Vectors that make up the 16 virtual lanes.
 inline constexpr size_t kLaneVectors = kVirtualLanes / kLanes;
 
-// The smaller of x and the limit; a NaN x stays NaN, which hn::Min promises on no target.
+// The smaller of x and the limit; a NaN x stays NaN. On x86 minps and maxps return the second
+// operand if either is NaN or both are equal, so the order of operands below is the meaning;
+// elsewhere hn::Min and hn::Max would drop the NaN.
 template <class V>
 HWY_INLINE V AtMost(V limit, V x) {
+#if HWY_ARCH_X86
+  return hn::Min(limit, x);
+#else
   return hn::IfThenElse(hn::Gt(x, limit), limit, x);
+#endif
 }
 template <class V>
 HWY_INLINE V AtLeast(V limit, V x) {
+#if HWY_ARCH_X86
+  return hn::Max(limit, x);
+#else
   return hn::IfThenElse(hn::Lt(x, limit), limit, x);
+#endif
 }
 // The larger of `max` and x, where a NaN x is passed over.
 template <class V>
 HWY_INLINE V MaxIgnoringNan(V max, V x) {
+#if HWY_ARCH_X86
+  return hn::Max(x, max);
+#else
   return hn::IfThenElse(hn::Gt(x, max), x, max);
+#endif
 }
 
 // 2^n for integers n in [-126, 127], given as a float offset by kRoundMagic.
@@ -76,11 +90,10 @@ HWY_INLINE V ReducedArgument(D d, V x, V shifted) {
   return hn::NegMulAdd(n, hn::Set(d, math::kLn2Low), r);
 }
 
-// e^x; see scalar::Exp.
+// e^x for x <= 0 or NaN; see scalar::Exp.
 template <class D, class V>
-HWY_INLINE V Exp(D d, V x) {
+HWY_INLINE V ExpOfNonPositive(D d, V x) {
   x = AtLeast(hn::Set(d, math::kExpMin), x);
-  x = AtMost(hn::Set(d, math::kExpMax), x);
   const V shifted = hn::MulAdd(x, hn::Set(d, math::kLog2E), hn::Set(d, math::kRoundMagic));
   const V r = ReducedArgument(d, x, shifted);
   V p = hn::Set(d, math::kExpPoly[4]);
@@ -91,6 +104,12 @@ HWY_INLINE V Exp(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   return ScaleByPower(d, p, shifted);
+}
+
+// e^x. Limiting x from above is all that is left to do for positive arguments.
+template <class D, class V>
+HWY_INLINE V Exp(D d, V x) {
+  return ExpOfNonPositive(d, AtMost(hn::Set(d, math::kExpMax), x));
 }
 
 // tanh(x); see scalar::Tanh.

@@ -1,0 +1,256 @@
+// Attention and elementwise kernels on one thread, per instruction set.
+// Deliberately without a backend or threads: figures of the loops themselves.
+// GB/s counts the cache or row bytes read, FLOP/s two per multiply-add of scores and value sums.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "benchmark/benchmark.h"
+#include "kvasir/kernels/kernels.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int64_t kDim = 128;
+
+std::vector<float> RandomFloats(size_t count) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0.0f, 0.3f);
+  std::vector<float> out(count);
+  for (float& value : out) value = normal(random);
+  return out;
+}
+
+// Blocks of one KV head in a shuffled order, as a pool hands them out.
+class Blocks {
+ public:
+  Blocks(const KernelTable& table, KvCodec codec, int64_t count)
+      : kind_(static_cast<size_t>(codec.kind)),
+        plane_bytes_(codec.RowBytes(kDim) * kBlockTokens),
+        memory_(2 * plane_bytes_ * static_cast<size_t>(count) + 64) {
+    const std::vector<float> rows = RandomFloats(kDim * kBlockTokens);
+    const auto misaligned = reinterpret_cast<uintptr_t>(memory_.data()) % 64;
+    for (int64_t i = 0; i < count; ++i) {
+      std::byte* const block =
+          memory_.data() + (64 - misaligned) + static_cast<size_t>(i) * 2 * plane_bytes_;
+      EncodeArgs encode = {rows.data(), kDim, kBlockTokens, kDim, 0, block};
+      table.encode_keys[kind_](encode);
+      encode.plane = block + plane_bytes_;
+      table.encode_values[kind_](encode);
+      order_.push_back(block);
+    }
+    std::shuffle(order_.begin(), order_.end(), std::mt19937(2));
+  }
+
+  size_t kind() const { return kind_; }
+  size_t block_bytes() const { return 2 * plane_bytes_; }
+  const std::vector<std::byte*>& order() const { return order_; }
+  const std::byte* values(const std::byte* block) const { return block + plane_bytes_; }
+
+ private:
+  size_t kind_;
+  size_t plane_bytes_;
+  std::vector<std::byte> memory_;
+  std::vector<std::byte*> order_;
+};
+
+struct Queries {
+  explicit Queries(int64_t rows)
+      : rows(rows),
+        queries(RandomFloats(static_cast<size_t>(rows * kDim))),
+        scores(static_cast<size_t>(rows * kBlockTokens), 0.01f),
+        accumulator(static_cast<size_t>(rows * kDim)),
+        begin(static_cast<size_t>(rows), 0),
+        end(static_cast<size_t>(rows), kBlockTokens),
+        max(static_cast<size_t>(rows), -std::numeric_limits<float>::infinity()),
+        sum(static_cast<size_t>(rows)),
+        rescale(static_cast<size_t>(rows), 1.0f) {}
+
+  int64_t rows;
+  std::vector<float> queries;
+  std::vector<float> scores;
+  std::vector<float> accumulator;
+  std::vector<int32_t> begin;
+  std::vector<int32_t> end;
+  std::vector<float> max;
+  std::vector<float> sum;
+  std::vector<float> rescale;
+
+  void Score(const KernelTable& table, size_t kind, const std::byte* keys,
+             const std::byte* next = nullptr) {
+    table.score_tile[kind]({queries.data(), kDim, rows, keys, kDim, scores.data(), next});
+  }
+  void Softmax(const KernelTable& table) {
+    table.softmax_tile({scores.data(), rows, begin.data(), end.data(), 0.0f, max.data(), sum.data(),
+                        rescale.data()});
+  }
+  void Accumulate(const KernelTable& table, size_t kind, const std::byte* values,
+                  const std::byte* next = nullptr) {
+    table.accumulate_tile[kind]({scores.data(), rows, begin.data(), end.data(), rescale.data(),
+                                 values, kDim, accumulator.data(), kDim, next});
+  }
+};
+
+void SetRates(benchmark::State& state, double bytes, double flops) {
+  using Counter = benchmark::Counter;
+  const auto rate = Counter::kIsIterationInvariantRate;
+  if (bytes > 0) state.counters["B/s"] = Counter(bytes, rate);
+  if (flops > 0) state.counters["FLOP/s"] = Counter(flops, rate);
+}
+
+double TileFlops(int64_t rows) { return 2.0 * kDim * kBlockTokens * static_cast<double>(rows); }
+
+void BenchScore(benchmark::State& state, Isa isa, KvCodec codec) {
+  const KernelTable& table = KernelsFor(isa);
+  const Blocks blocks(table, codec, 1);
+  Queries queries(state.range(0));
+  for (auto _ : state) {
+    queries.Score(table, blocks.kind(), blocks.order()[0]);
+    benchmark::DoNotOptimize(queries.scores.data());
+  }
+  SetRates(state, static_cast<double>(blocks.block_bytes()) / 2, TileFlops(queries.rows));
+}
+
+void BenchSoftmax(benchmark::State& state, Isa isa, KvCodec) {
+  const KernelTable& table = KernelsFor(isa);
+  Queries queries(state.range(0));
+  for (auto _ : state) {
+    queries.Softmax(table);
+    benchmark::DoNotOptimize(queries.scores.data());
+  }
+  SetRates(state, static_cast<double>(queries.rows) * kBlockTokens * 4, 0);
+}
+
+void BenchAccumulate(benchmark::State& state, Isa isa, KvCodec codec) {
+  const KernelTable& table = KernelsFor(isa);
+  const Blocks blocks(table, codec, 1);
+  Queries queries(state.range(0));
+  for (auto _ : state) {
+    queries.Accumulate(table, blocks.kind(), blocks.values(blocks.order()[0]));
+    benchmark::DoNotOptimize(queries.accumulator.data());
+  }
+  SetRates(state, static_cast<double>(blocks.block_bytes()) / 2, TileFlops(queries.rows));
+}
+
+// All three over many blocks: 4096 of them are 128 MiB of halves, far more than a cache.
+void BenchWalk(benchmark::State& state, Isa isa, KvCodec codec) {
+  const KernelTable& table = KernelsFor(isa);
+  const Blocks blocks(table, codec, state.range(1));
+  Queries queries(state.range(0));
+  for (auto _ : state) {
+    for (size_t i = 0; i < blocks.order().size(); ++i) {
+      const std::byte* block = blocks.order()[i];
+      const std::byte* next = blocks.order()[(i + 1) % blocks.order().size()];
+      queries.Score(table, blocks.kind(), block, blocks.values(block));
+      queries.Softmax(table);
+      queries.Accumulate(table, blocks.kind(), blocks.values(block), next);
+    }
+    benchmark::DoNotOptimize(queries.accumulator.data());
+  }
+  const auto count = static_cast<double>(blocks.order().size());
+  SetRates(state, count * static_cast<double>(blocks.block_bytes()),
+           count * 2 * TileFlops(queries.rows));
+}
+
+void BenchEncode(benchmark::State& state, Isa isa, KvCodec codec) {
+  const KernelTable& table = KernelsFor(isa);
+  const Blocks blocks(table, codec, 1);
+  const std::vector<float> rows = RandomFloats(static_cast<size_t>(state.range(0)) * kDim);
+  const EncodeArgs args = {rows.data(), kDim, state.range(0), kDim, 0, blocks.order()[0]};
+  for (auto _ : state) {
+    table.encode_keys[blocks.kind()](args);
+    benchmark::DoNotOptimize(args.plane);
+  }
+  SetRates(state, static_cast<double>(rows.size() * sizeof(float)), 0);
+}
+
+using RowKernel = void (*)(const KernelTable&, float* x, float* y, int64_t count);
+
+void BenchRow(benchmark::State& state, Isa isa, RowKernel kernel) {
+  std::vector<float> x = RandomFloats(static_cast<size_t>(state.range(0)));
+  std::vector<float> y = RandomFloats(static_cast<size_t>(state.range(0)));
+  for (auto _ : state) {
+    kernel(KernelsFor(isa), x.data(), y.data(), state.range(0));
+    benchmark::DoNotOptimize(x.data());
+  }
+  SetRates(state, static_cast<double>(x.size() * sizeof(float)), 0);
+}
+
+void RegisterRows(Isa isa) {
+  struct Row {
+    const char* name;
+    RowKernel kernel;
+    int64_t count;
+  };
+  const Row rows[] = {
+      {"rms_norm",
+       [](const KernelTable& t, float* x, float* y, int64_t n) { t.rms_norm(x, y, 1e-6f, n, x); },
+       4096},
+      {"silu_gate",
+       [](const KernelTable& t, float* x, float* y, int64_t n) { t.silu_gate(x, y, n); }, 8192},
+      {"gelu_tanh_gate",
+       [](const KernelTable& t, float* x, float* y, int64_t n) { t.gelu_tanh_gate(x, y, n); },
+       8192},
+      {"rope",
+       [](const KernelTable& t, float* x, float* y, int64_t n) { t.rope(x, y, y + n / 2, n / 2); },
+       128},
+      {"softmax", [](const KernelTable& t, float* x, float*, int64_t n) { t.softmax(x, n); },
+       151936},
+      {"argmax",
+       [](const KernelTable& t, float* x, float*, int64_t n) {
+         benchmark::DoNotOptimize(t.argmax(x, n));
+       },
+       151936},
+  };
+  for (const Row& row : rows) {
+    benchmark::RegisterBenchmark(
+        (std::string(row.name) + "/" + std::string(IsaName(isa))).c_str(),
+        [isa, kernel = row.kernel](benchmark::State& state) { BenchRow(state, isa, kernel); })
+        ->Arg(row.count);
+  }
+}
+
+using TileBenchmark = void (*)(benchmark::State&, Isa, KvCodec);
+
+benchmark::internal::Benchmark* Register(const char* name, TileBenchmark body, Isa isa,
+                                         KvCodec codec) {
+  const std::string full =
+      std::string(name) + "/" + std::string(IsaName(isa)) + "/" + std::string(codec.name());
+  return benchmark::RegisterBenchmark(full.c_str(),
+                                      [=](benchmark::State& state) { body(state, isa, codec); });
+}
+
+void RegisterAll() {
+  for (Isa isa : SupportedIsas()) {
+    if (isa == Isa::kScalar) continue;  // the oracle's speed is nobody's concern
+    for (KvCodec::Kind kind : {KvCodec::Kind::kF16, KvCodec::Kind::kBf16, KvCodec::Kind::kF32}) {
+      const KvCodec codec = {kind};
+      for (int64_t rows : {1, 2, 4, 7, 8, 16, 64}) {
+        Register("score_tile", BenchScore, isa, codec)->Arg(rows);
+        Register("accumulate_tile", BenchAccumulate, isa, codec)->Arg(rows);
+        Register("walk", BenchWalk, isa, codec)->Args({rows, 4096});
+        Register("walk", BenchWalk, isa, codec)->Args({rows, 8});
+      }
+      Register("encode_keys", BenchEncode, isa, codec)->Arg(1);
+      Register("encode_keys", BenchEncode, isa, codec)->Arg(kBlockTokens);
+    }
+    for (int64_t rows : {1, 8, 64}) {
+      Register("softmax_tile", BenchSoftmax, isa, KvCodec{})->Arg(rows);
+    }
+    RegisterRows(isa);
+  }
+}
+
+}  // namespace
+}  // namespace kvasir
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  kvasir::RegisterAll();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
