@@ -147,7 +147,7 @@ std::vector<AddedTokens::Part> AddedTokens::Cut(const TracedText& text, Stage st
     size_t end = position + token->normalized.size();
     position = end;
     if (token->is_single_word && !IsBetweenNonWords(bytes, begin, end)) continue;
-    if (token->strips_left) begin = SpacesBegin(bytes, begin, text_begin);
+    if (token->strips_left) begin = std::max(SpacesBegin(bytes, begin, text_begin), text_begin);
     if (token->strips_right) {
       if (end < spaces_begin || end > spaces_end) {
         spaces_begin = end;
@@ -156,7 +156,8 @@ std::vector<AddedTokens::Part> AddedTokens::Cut(const TracedText& text, Stage st
       end = spaces_end;
     }
     if (text_begin < begin) parts.push_back({text_begin, begin, nullptr});
-    parts.push_back({begin, end, token});
+    // The token before may have swallowed all of this one, which then disappears.
+    if (begin < end) parts.push_back({begin, end, token});
     text_begin = end;
   }
   if (text_begin < bytes.size()) parts.push_back({text_begin, bytes.size(), nullptr});
