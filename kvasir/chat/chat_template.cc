@@ -1,0 +1,71 @@
+// The public face of the template engine.
+// Deliberately thin: parse, define the variables, run, cut into segments.
+#include "kvasir/chat/chat_template.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kvasir/chat/builtins.h"
+#include "kvasir/chat/interpreter.h"
+#include "kvasir/chat/parser.h"
+
+namespace kvasir {
+
+using chat::Interpreter;
+using chat::Origin;
+using chat::Text;
+using chat::Value;
+
+struct ChatTemplate::Tree {
+  chat::Body body;
+};
+
+ChatTemplate::ChatTemplate(std::string name, std::unique_ptr<const Tree> tree)
+    : name_(std::move(name)), tree_(std::move(tree)) {}
+
+ChatTemplate::~ChatTemplate() = default;
+
+Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view source,
+                                                                std::string name) {
+  auto body = chat::ParseTemplate(source);
+  if (!body.ok()) return Error{body.error().code, name + ":" + body.error().message};
+  auto tree = std::make_unique<Tree>();
+  tree->body = std::move(body).value();
+  return std::unique_ptr<const ChatTemplate>(new ChatTemplate(std::move(name), std::move(tree)));
+}
+
+Result<TextSegments> ChatTemplate::Render(const Json& variables,
+                                          const RenderOptions& options) const {
+  if (!variables.is_object()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 name_ + ": the variables of a chat template must be an object, not " +
+                     std::string(variables.type_name())};
+  }
+  Interpreter interpreter(options.limits);
+  chat::DefineBuiltins(&interpreter, options.local_seconds);
+  const auto& trusted = options.trusted_variables;
+  for (const auto& [name, json] : variables.as_object()) {
+    const bool is_trusted = std::find(trusted.begin(), trusted.end(), name) != trusted.end();
+    auto value = interpreter.FromJson(json, is_trusted ? Origin::kTemplate : Origin::kInput);
+    if (!value.ok()) return WithContext(value.error(), name_ + ": variable '" + name + "'");
+    interpreter.Define(name, std::move(value).value());
+  }
+  auto text = interpreter.Run(tree_->body);
+  if (!text.ok()) return Error{text.error().code, name_ + ":" + text.error().message};
+  TextSegments segments;
+  size_t begin = 0;
+  for (const Text::Run& run : text->runs()) {
+    segments.push_back(
+        {text->bytes().substr(begin, run.end_bytes - begin), run.origin == Origin::kTemplate});
+    begin = run.end_bytes;
+  }
+  return segments;
+}
+
+std::string Concatenate(const TextSegments& segments) {
+  std::string text;
+  for (const TextSegment& segment : segments) text += segment.text;
+  return text;
+}
+
+}  // namespace kvasir
