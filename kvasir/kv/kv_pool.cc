@@ -47,31 +47,30 @@ KvPoolStats KvPool::Stats() const {
 }
 
 Status KvPool::EnsureFree(std::span<const Demand> demands) {
-  const size_t missing_bytes = MissingBytes(demands);
-  if (missing_bytes == 0) return {};
-  KVASIR_TRY_OK(MakeRoom(demands, missing_bytes));
-  size_t spare_bytes = budget_bytes_ - reserved_bytes_ - missing_bytes;
+  const std::optional<size_t> missing_bytes = MissingBytes(demands);
+  if (missing_bytes == size_t{0}) return {};
+  if (!missing_bytes || !MakeRoom(demands, *missing_bytes)) return OverBudget(demands);
+  size_t spare_bytes = budget_bytes_ - reserved_bytes_ - *missing_bytes;
   for (const Demand& demand : demands) {
     KVASIR_TRY_OK(Grow(ClassOf(demand.block_bytes), demand.count, &spare_bytes));
   }
   return {};
 }
 
-size_t KvPool::MissingBytes(std::span<const Demand> demands) const {
+std::optional<size_t> KvPool::MissingBytes(std::span<const Demand> demands) const {
   size_t missing_bytes = 0;
   for (const Demand& demand : demands) {
     const int64_t missing = demand.count - FreeBlocks(demand.block_bytes);
     if (missing <= 0) continue;
     const size_t left = (budget_bytes_ - missing_bytes) / demand.block_bytes;
-    if (static_cast<size_t>(missing) > left) return SIZE_MAX;
+    if (static_cast<size_t>(missing) > left) return std::nullopt;
     missing_bytes += static_cast<size_t>(missing) * demand.block_bytes;
   }
   return missing_bytes;
 }
 
-Status KvPool::MakeRoom(std::span<const Demand> demands, size_t missing_bytes) {
-  if (missing_bytes <= budget_bytes_ - reserved_bytes_) return {};
-  if (missing_bytes > budget_bytes_) return OverBudget(missing_bytes, demands);
+bool KvPool::MakeRoom(std::span<const Demand> demands, size_t missing_bytes) {
+  if (missing_bytes <= budget_bytes_ - reserved_bytes_) return true;
   const auto demanded = [&](size_t block_bytes) {
     for (const Demand& demand : demands) {
       if (demand.block_bytes == block_bytes) return demand.count;
@@ -83,7 +82,7 @@ Status KvPool::MakeRoom(std::span<const Demand> demands, size_t missing_bytes) {
   for (const auto& size_class : classes_) {
     releasable_bytes += size_class->EmptySlabBytes(demanded(size_class->block_bytes()));
   }
-  if (releasable_bytes < excess_bytes) return OverBudget(missing_bytes, demands);
+  if (releasable_bytes < excess_bytes) return false;
   size_t released_bytes = 0;
   for (const auto& size_class : classes_) {
     if (released_bytes >= excess_bytes) break;
@@ -91,7 +90,7 @@ Status KvPool::MakeRoom(std::span<const Demand> demands, size_t missing_bytes) {
                                                     excess_bytes - released_bytes);
   }
   reserved_bytes_ -= released_bytes;
-  return {};
+  return true;
 }
 
 Status KvPool::Grow(KvSizeClass& size_class, int64_t wanted_free, size_t* spare_bytes) {
@@ -110,20 +109,17 @@ Status KvPool::Grow(KvSizeClass& size_class, int64_t wanted_free, size_t* spare_
   return {};
 }
 
-Error KvPool::OverBudget(size_t missing_bytes, std::span<const Demand> demands) const {
+Error KvPool::OverBudget(std::span<const Demand> demands) const {
   std::string wanted;
   for (const Demand& demand : demands) {
     if (!wanted.empty()) wanted += " and ";
-    wanted += std::to_string(demand.count) + " blocks of " + std::to_string(demand.block_bytes);
-  }
-  if (missing_bytes != SIZE_MAX) {
-    wanted += " bytes (" + std::to_string(missing_bytes) + " more than are free in slabs)";
-  } else {
-    wanted += " bytes";
+    wanted += std::to_string(demand.count) + " blocks of " + std::to_string(demand.block_bytes) +
+              " bytes (" + std::to_string(FreeBlocks(demand.block_bytes)) + " free)";
   }
   return {ErrorCode::kResourceExhausted,
-          "KV pool: " + wanted + " do not fit into the budget of " + std::to_string(budget_bytes_) +
-              " bytes, of which " + std::to_string(reserved_bytes_) + " are in slabs and " +
+          "KV pool: " + wanted + " are wanted and do not fit into the budget of " +
+              std::to_string(budget_bytes_) + " bytes, of which " +
+              std::to_string(reserved_bytes_) + " are in slabs and " +
               std::to_string(used_bytes()) +
               " in use; end sequences, drop snapshots or raise the budget"};
 }

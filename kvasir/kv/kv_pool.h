@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -82,15 +83,15 @@ class KvPool {
  private:
   KvSizeClass& ClassOf(size_t block_bytes);
   const KvSizeClass* FindClass(size_t block_bytes) const;
-  // Bytes of new blocks that `demands` need; SIZE_MAX if that is more than the budget.
-  size_t MissingBytes(std::span<const Demand> demands) const;
+  // Bytes of new blocks that `demands` need; none if that is more than the whole budget.
+  std::optional<size_t> MissingBytes(std::span<const Demand> demands) const;
   // Brings reserved_bytes() + missing_bytes within the budget by giving back empty slabs, as far
-  // as `demands` do not count on their blocks.
-  Status MakeRoom(std::span<const Demand> demands, size_t missing_bytes);
+  // as `demands` do not count on their blocks. Gives back nothing if that is not enough.
+  bool MakeRoom(std::span<const Demand> demands, size_t missing_bytes);
   // Adds slabs until wanted_free blocks are free. What a slab holds beyond the need comes out of
   // *spare_bytes.
   Status Grow(KvSizeClass& size_class, int64_t wanted_free, size_t* spare_bytes);
-  Error OverBudget(size_t missing_bytes, std::span<const Demand> demands) const;
+  Error OverBudget(std::span<const Demand> demands) const;
 
   size_t budget_bytes_;
   size_t max_slab_bytes_;

@@ -1,0 +1,109 @@
+#include "kvasir/kv/retention.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+namespace kvasir {
+namespace {
+
+// A retention and, independently of it, the rule from its definition: may `query` see `row`?
+struct Case {
+  std::string name;
+  std::function<bool(Position query, Position row)> sees;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+Case Window(int64_t size) {
+  return {"window:" + std::to_string(size),
+          [size](Position query, Position row) { return row <= query && row > query - size; }};
+}
+Case Chunk(int64_t size) {
+  return {"chunk:" + std::to_string(size), [size](Position query, Position row) {
+            return row <= query && row / size == query / size;
+          }};
+}
+
+class RetentionConformance : public testing::TestWithParam<Case> {
+ protected:
+  static constexpr Position kEnd = 300;
+
+  std::unique_ptr<const Retention> Make() const {
+    return *Retention::Make(*RetentionSpec::FromName(GetParam().name));
+  }
+};
+
+TEST_P(RetentionConformance, VisibleRowsAreThoseOfTheDefinition) {
+  const auto retention = Make();
+  for (Position query = 0; query < kEnd; ++query) {
+    const VisibleRows visible = retention->Visible(query);
+    ASSERT_TRUE(0 <= visible.head_end && visible.head_end <= visible.begin &&
+                visible.begin <= visible.end);
+    for (Position row = 0; row < kEnd; ++row) {
+      const bool in_range = row < visible.head_end || (row >= visible.begin && row < visible.end);
+      ASSERT_EQ(in_range, GetParam().sees(query, row)) << query << " " << row;
+    }
+  }
+}
+
+TEST_P(RetentionConformance, RowsBelowFirstNeededAreNeverSeenAgainAndItIsTight) {
+  const auto retention = Make();
+  for (Position next = 0; next < kEnd; ++next) {
+    const Position first = retention->FirstNeeded(next);
+    ASSERT_LE(first, next);
+    ASSERT_GE(retention->FirstNeeded(next + 1), first);
+    for (Position query = next; query < kEnd; ++query) {
+      for (Position row = 0; row < first; ++row) {
+        ASSERT_FALSE(GetParam().sees(query, row)) << next << " " << query << " " << row;
+      }
+    }
+    ASSERT_TRUE(GetParam().sees(next, first));
+  }
+}
+
+TEST_P(RetentionConformance, EarliestStateIsTheLowestThatNeedsNothingBelow) {
+  const auto retention = Make();
+  for (Position first_held = 0; first_held < kEnd; ++first_held) {
+    Position earliest = 0;
+    while (earliest < 4 * kEnd && retention->FirstNeeded(earliest) < first_held) ++earliest;
+    const Position claimed = retention->EarliestState(first_held);
+    if (earliest < 4 * kEnd) {
+      ASSERT_EQ(claimed, earliest) << first_held;
+    } else {
+      ASSERT_GE(claimed, 4 * kEnd) << first_held;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, RetentionConformance,
+    testing::Values(Case{"all", [](Position query, Position row) { return row <= query; }},
+                    Window(1), Window(2), Window(63), Window(64), Window(65), Window(200),
+                    Window(1000), Chunk(1), Chunk(3), Chunk(64), Chunk(100), Chunk(1000)));
+
+TEST(RetentionSpecTest, NamesComeBack) {
+  for (const char* name : {"all", "window:1", "window:4096", "chunk:8192"}) {
+    const auto spec = RetentionSpec::FromName(name);
+    ASSERT_TRUE(spec.ok());
+    EXPECT_EQ(spec->name(), name);
+  }
+  EXPECT_EQ(*RetentionSpec::FromName("window:7"), RetentionSpec::Window(7));
+}
+
+TEST(RetentionSpecTest, RefusesWhatMeansNothing) {
+  for (const char* name :
+       {"", "al", "all:3", "window", "window:", "window:0", "window:-1", "window:12x", "window: 3",
+        "chunk:0", "chunk:99999999999999999999", "window:1099511627777", "sinks:4"}) {
+    const auto spec = RetentionSpec::FromName(name);
+    ASSERT_FALSE(spec.ok()) << name;
+    EXPECT_EQ(spec.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(spec.error().message.find("window:TOKENS"), std::string::npos);
+  }
+  EXPECT_FALSE(Retention::Make(RetentionSpec::Window(0)).ok());
+  EXPECT_FALSE(Retention::Make({RetentionSpec::Kind::kAll, 5}).ok());
+}
+
+}  // namespace
+}  // namespace kvasir
