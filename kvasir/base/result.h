@@ -110,9 +110,10 @@ Error WithContext(const Error& error, std::string_view context);
   declaration = std::move(temporary).value()
 
 // KVASIR_TRY_OK(DoIt());  returns DoIt()'s error from this function.
-#define KVASIR_TRY_OK(expression)                             \
-  do {                                                        \
-    if (auto kvasir_status = (expression); !kvasir_status.ok()) return kvasir_status.error(); \
+#define KVASIR_TRY_OK(expression)                               \
+  do {                                                          \
+    auto&& kvasir_status = (expression);                        \
+    if (!kvasir_status.ok()) return kvasir_status.error();      \
   } while (false)
 
 }  // namespace kvasir

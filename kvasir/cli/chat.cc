@@ -77,7 +77,7 @@ class ChatCommand final : public Command {
       const std::optional<std::string> line = ReadLine();
       if (!line || *line == "/quit") break;
       if (line->empty()) continue;
-      const Status status = line->front() == '/' ? RunSlash(*line) : Answer(*line);
+      Status status = line->front() == '/' ? RunSlash(*line) : Answer(*line);
       if (!status.ok()) {
         if (status.error().code == ErrorCode::kIo) return status;
         std::fprintf(stderr, "%s\n", status.error().message.c_str());

@@ -12,7 +12,7 @@
 
 #include "kvasir/backend/cpu_backend.h"
 #include "kvasir/base/log.h"
-#include "kvasir/chat/chat_template.h"
+#include "kvasir/chat/template_loader.h"
 #include "kvasir/engine/cached_sequence.h"
 #include "kvasir/kv/kv_pool.h"
 #include "kvasir/model/model_loader.h"
@@ -47,10 +47,10 @@ class ModelBundle {
   KvPool& pool() { return *pool_; }
   const std::shared_ptr<const KvCacheSpec>& cache_spec() const { return spec_; }
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
-  const ChatTemplate* chat() const { return chat_.get(); }
+  const ChatTemplateSet* chat() const { return chat_ ? &*chat_ : nullptr; }
   // Tokens that end an answer.
   const std::vector<Token>& stop_tokens() const { return stop_tokens_; }
-  // The model's ids that have text; larger logits are padding and must not be sampled.
+  // Logits that may be sampled: those of ids the tokenizer knows. Models pad their vocabulary.
   int64_t sampleable_tokens() const;
 
   // The messages (an array of {role, content}) as a prompt's tokens, ready for an answer.
@@ -70,8 +70,7 @@ class ModelBundle {
   std::shared_ptr<const KvCacheSpec> spec_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<const Tokenizer> tokenizer_;
-  std::unique_ptr<const ChatTemplate> chat_;
-  Json special_tokens_;  // template variables: bos_token, ...
+  std::optional<const ChatTemplateSet> chat_;
   std::vector<Token> stop_tokens_;
 };
 

@@ -1,0 +1,255 @@
+// kvasir bench: prefill and decode speed of a model, beside what the machine allows.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+
+#include "kvasir/base/system_info.h"
+#include "kvasir/base/thread_pool.h"
+#include "kvasir/cli/bandwidth.h"
+#include "kvasir/cli/commands.h"
+#include "kvasir/cli/model_flags.h"
+#include "kvasir/cli/output.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int64_t kFillChunk = 512;
+
+double Seconds(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Some token of the vocabulary, never the same twice in a row.
+Token AnyToken(int64_t i, int64_t vocab_size) {
+  return static_cast<Token>((i * 7919 + 13) % vocab_size);
+}
+
+// A sequence of `depth` tokens with made-up rows: attention costs the same as after a real
+// prefill, and a deep cache takes seconds to make instead of minutes.
+Result<KvSequence> FilledSequence(ModelBundle& bundle, int64_t depth) {
+  KVASIR_TRY(KvSequence sequence, KvSequence::Create(&bundle.pool(), bundle.cache_spec()));
+  std::vector<float> noise;
+  while (sequence.position() < depth) {
+    const int64_t count = std::min(kFillChunk, depth - sequence.position());
+    KVASIR_TRY_OK(sequence.Reserve(count));
+    for (size_t i = 0; i < sequence.spec().layers.size(); ++i) {
+      const KvLayerSpec& layer = sequence.spec().layers[i];
+      if (!layer.owns_rows()) continue;
+      const int64_t key_cols = int64_t{layer.layout.kv_heads} * layer.layout.key_dim;
+      const int64_t value_cols = int64_t{layer.layout.kv_heads} * layer.layout.value_dim;
+      const size_t needed = static_cast<size_t>(count * std::max(key_cols, value_cols));
+      while (noise.size() < needed) {
+        noise.push_back(static_cast<float>(noise.size() * 2654435761u % 1024) / 512 - 1);
+      }
+      const KvRun run = {sequence.Blocks(static_cast<int>(i)), sequence.position(), 0, count};
+      bundle.backend().EncodeKv(layer.layout, std::span(&run, 1),
+                                ConstFloatRows(noise.data(), count, key_cols, key_cols),
+                                ConstFloatRows(noise.data(), count, value_cols, value_cols));
+    }
+    sequence.Advance(count);
+  }
+  return sequence;
+}
+
+// Bytes of cache that one token's attention reads at the sequence's position.
+size_t KvBytesRead(const KvSequence& sequence) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < sequence.spec().layers.size(); ++i) {
+    const VisibleRows visible = sequence.Visible(static_cast<int>(i), sequence.position());
+    bytes += static_cast<size_t>(visible.count()) * sequence.spec().layers[i].layout.TokenBytes();
+  }
+  return bytes;
+}
+
+struct Figure {
+  std::string test;  // "pp512" or "tg128"
+  int64_t depth = 0;
+  int64_t batch = 1;
+  std::vector<double> tokens_per_second;  // one per repetition
+  double bytes_per_token_step = 0;        // decode: bytes one step must read; prefill: 0
+  size_t kv_bytes = 0;
+
+  double best() const {
+    return *std::max_element(tokens_per_second.begin(), tokens_per_second.end());
+  }
+};
+
+class BenchCommand final : public Command {
+ public:
+  std::string name() const override { return "bench"; }
+  std::string help() const override { return "measure prefill and decode speed"; }
+
+  void Declare(Flags& flags) override {
+    model_.Declare(flags);
+    flags.Add("--pp", &prefill_tokens_, "prompt tokens to prefill, e.g. 512,2048; 0: none");
+    flags.Add("--tg", &decode_tokens_, "tokens to decode, e.g. 128; 0: none");
+    flags.Add("--depth", &depths_, "tokens in the cache before, e.g. 0,4096");
+    flags.Add("--batch", &batches_, "sequences decoded together, e.g. 1,4,8");
+    flags.Add("--chunk", &chunk_tokens_, "prompt tokens per forward pass");
+    flags.Add("-r,--repeat", &repetitions_, "repetitions of each figure; the best is reported");
+    flags.Add("--json", &is_json_, "one JSON object per figure instead of a table");
+  }
+
+  Status Run() override {
+    KVASIR_TRY_OK(CheckFlags());
+    KVASIR_TRY(bundle_, model_.Load());
+    const int threads = model_.threads == 0 ? AvailableCores() : static_cast<int>(model_.threads);
+    if (!is_json_) {
+      KVASIR_TRY_OK(Print("test     depth batch     tok/s      ms/step    GB/s  of read bandwidth"
+                          "      KV\n"));
+    }
+    for (const int64_t depth : depths_) {
+      for (const int64_t tokens : prefill_tokens_) {
+        if (tokens == 0) continue;
+        KVASIR_TRY(const Figure figure, MeasurePrefill(tokens, depth));
+        KVASIR_TRY_OK(Report(figure, MeasureReadBandwidth(threads)));
+      }
+      for (const int64_t batch : batches_) {
+        for (const int64_t tokens : decode_tokens_) {
+          if (tokens == 0) continue;
+          KVASIR_TRY(const Figure figure, MeasureDecode(tokens, depth, batch));
+          KVASIR_TRY_OK(Report(figure, MeasureReadBandwidth(threads)));
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  Status CheckFlags() const {
+    for (const auto* list : {&prefill_tokens_, &decode_tokens_, &depths_}) {
+      for (const int64_t value : *list) {
+        if (value < 0) return {ErrorCode::kInvalidArgument, "token counts must be 0 or more"};
+      }
+    }
+    for (const int64_t batch : batches_) {
+      if (batch < 1) return {ErrorCode::kInvalidArgument, "--batch must be 1 or more"};
+    }
+    if (repetitions_ < 1 || chunk_tokens_ < 1) {
+      return {ErrorCode::kInvalidArgument, "--repeat and --chunk must be 1 or more"};
+    }
+    return {};
+  }
+
+  Result<Figure> MeasurePrefill(int64_t tokens, int64_t depth) {
+    Figure figure{.test = "pp" + std::to_string(tokens), .depth = depth};
+    KVASIR_TRY(const KvSequence base, FilledSequence(*bundle_, depth));
+    std::vector<Token> prompt;
+    for (int64_t i = 0; i < tokens; ++i) prompt.push_back(AnyToken(i, bundle_->model().vocab_size()));
+    for (int64_t r = 0; r < repetitions_; ++r) {
+      KvSequence sequence = base.Fork();
+      Status status;
+      const double seconds = Seconds([&] { status = Prefill(sequence, prompt); });
+      KVASIR_TRY_OK(status);
+      figure.tokens_per_second.push_back(static_cast<double>(tokens) / seconds);
+      figure.kv_bytes = sequence.nbytes();
+    }
+    return figure;
+  }
+
+  Status Prefill(KvSequence& sequence, std::span<const Token> prompt) {
+    while (!prompt.empty()) {
+      const auto part = prompt.first(std::min<size_t>(prompt.size(), chunk_tokens_));
+      prompt = prompt.subspan(part.size());
+      const SequenceRun run = {&sequence, part, prompt.empty() ? 1 : 0};
+      KVASIR_TRY_OK(bundle_->model().Forward(std::span(&run, 1), workspace_));
+    }
+    return {};
+  }
+
+  Result<Figure> MeasureDecode(int64_t tokens, int64_t depth, int64_t batch) {
+    Figure figure{.test = "tg" + std::to_string(tokens), .depth = depth, .batch = batch};
+    std::vector<KvSequence> base;
+    for (int64_t i = 0; i < batch; ++i) {
+      KVASIR_TRY(KvSequence sequence, FilledSequence(*bundle_, depth));
+      base.push_back(std::move(sequence));
+    }
+    for (int64_t r = 0; r < repetitions_; ++r) {
+      std::vector<KvSequence> sequences;
+      for (const KvSequence& sequence : base) sequences.push_back(sequence.Fork());
+      // The copy of shared tail blocks belongs to the forks, not to decoding: one step before.
+      KVASIR_TRY_OK(DecodeStep(sequences, -1));
+      double kv_read = 0;
+      Status status;
+      const double seconds = Seconds([&] {
+        for (int64_t i = 0; i < tokens && status.ok(); ++i) status = DecodeStep(sequences, i);
+      });
+      KVASIR_TRY_OK(status);
+      figure.kv_bytes = 0;
+      for (const KvSequence& sequence : sequences) {
+        kv_read += static_cast<double>(KvBytesRead(sequence));
+        figure.kv_bytes += sequence.nbytes();
+      }
+      figure.tokens_per_second.push_back(static_cast<double>(tokens * batch) / seconds);
+      figure.bytes_per_token_step =
+          static_cast<double>(bundle_->model().weight_bytes()) + kv_read;
+    }
+    return figure;
+  }
+
+  Status DecodeStep(std::vector<KvSequence>& sequences, int64_t i) {
+    std::vector<Token> tokens;
+    std::vector<SequenceRun> runs;
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      tokens.push_back(AnyToken(i + 1 + static_cast<int64_t>(s), bundle_->model().vocab_size()));
+    }
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      runs.push_back({&sequences[s], std::span(tokens).subspan(s, 1), 1});
+    }
+    KVASIR_TRY_OK(bundle_->model().Forward(runs, workspace_));
+    return {};
+  }
+
+  Status Report(const Figure& figure, double bandwidth) const {
+    const double best = figure.best();
+    const double steps_per_second = best / static_cast<double>(figure.batch);
+    const double bytes_per_second = figure.bytes_per_token_step * steps_per_second;
+    if (is_json_) {
+      Json json;
+      json.Set("model", bundle_->name());
+      json.Set("backend", bundle_->backend().Describe());
+      json.Set("weights", model_.weights);
+      json.Set("kv_dtype", model_.kv_dtype);
+      json.Set("test", figure.test);
+      json.Set("depth", figure.depth);
+      json.Set("batch", figure.batch);
+      json.Set("tokens_per_second", best);
+      json.Set("tokens_per_second_all",
+               Json::Array(figure.tokens_per_second.begin(), figure.tokens_per_second.end()));
+      json.Set("gb_per_second", bytes_per_second / 1e9);
+      json.Set("read_gb_per_second", bandwidth / 1e9);
+      json.Set("weight_bytes", static_cast<uint64_t>(bundle_->model().weight_bytes()));
+      json.Set("kv_bytes", static_cast<uint64_t>(figure.kv_bytes));
+      json.Set("peak_rss_bytes", static_cast<uint64_t>(PeakResidentBytes()));
+      return PrintJson(json);
+    }
+    char line[200];
+    std::snprintf(line, sizeof(line), "%-8s %5lld %5lld %9.1f %12.2f %7.1f %11.0f %% of %.1f %8s\n",
+                  figure.test.c_str(), static_cast<long long>(figure.depth),
+                  static_cast<long long>(figure.batch), best, 1000 / steps_per_second,
+                  bytes_per_second / 1e9, bandwidth > 0 ? 100 * bytes_per_second / bandwidth : 0,
+                  bandwidth / 1e9, FormatBytes(figure.kv_bytes).c_str());
+    return Print(line);
+  }
+
+  ModelFlags model_;
+  std::vector<int64_t> prefill_tokens_ = {512};
+  std::vector<int64_t> decode_tokens_ = {128};
+  std::vector<int64_t> depths_ = {0};
+  std::vector<int64_t> batches_ = {1};
+  int64_t chunk_tokens_ = 512;
+  int64_t repetitions_ = 3;
+  bool is_json_ = false;
+
+  std::unique_ptr<ModelBundle> bundle_;
+  Workspace workspace_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeBenchCommand() { return std::make_unique<BenchCommand>(); }
+
+}  // namespace kvasir

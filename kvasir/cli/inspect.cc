@@ -1,0 +1,138 @@
+// kvasir inspect: what a model folder holds and what it needs, without loading it.
+#include <cstdio>
+#include <map>
+
+#include "kvasir/base/file.h"
+#include "kvasir/cli/commands.h"
+#include "kvasir/cli/model_flags.h"
+#include "kvasir/cli/output.h"
+#include "kvasir/formats/checkpoint.h"
+
+namespace kvasir {
+namespace {
+
+// The cache's shape, as the decoder would ask for it.
+KvCacheSpec CacheSpecOf(const ModelConfig& config, KvCodec codec) {
+  KvCacheSpec spec;
+  for (const LayerKind kind : config.layer_kinds) {
+    spec.layers.push_back(
+        {.layout = {config.num_key_value_heads, config.head_dim, config.head_dim, codec, codec},
+         .retention = kind == LayerKind::kSliding ? RetentionSpec::Window(config.sliding_window)
+                                                  : RetentionSpec::All()});
+  }
+  return spec;
+}
+
+class InspectCommand final : public Command {
+ public:
+  std::string name() const override { return "inspect"; }
+  std::string help() const override { return "say what a model folder holds and needs"; }
+
+  void Declare(Flags& flags) override {
+    flags.Add("model", &model_.model, "model folder; default: the bundled model");
+    flags.Add("--context", &context_, "tokens to compute memory for; 0: the model's context");
+    flags.Add("--tensors", &lists_tensors_, "list every tensor");
+    flags.Add("--json", &is_json_, "print one JSON object");
+  }
+
+  Status Run() override {
+    KVASIR_TRY(const std::string folder, model_.Folder());
+    KVASIR_TRY(const ModelConfig config, ModelConfig::Load(folder));
+    if (context_ < 0 || context_ > config.max_position_embeddings) {
+      return {ErrorCode::kInvalidArgument,
+              "--context must be at most the model's " +
+                  std::to_string(config.max_position_embeddings)};
+    }
+    // Weights may be absent: a config alone can be measured with --random-weights.
+    const auto checkpoint = Checkpoint::Open(folder);
+    if (!checkpoint.ok() && checkpoint.error().code != ErrorCode::kNotFound) {
+      return checkpoint.error();
+    }
+    Json report = Describe(folder, config);
+    if (checkpoint.ok()) AddTensors(*checkpoint, &report);
+    report.Set("tokenizer", FileExists(folder + "/tokenizer.json"));
+    return is_json_ ? PrintJson(report) : PrintText(report);
+  }
+
+ private:
+  Json Describe(const std::string& folder, const ModelConfig& config) const {
+    const int64_t context = context_ == 0 ? config.max_position_embeddings : context_;
+    int64_t window_layers = 0;
+    for (const LayerKind kind : config.layer_kinds) window_layers += kind == LayerKind::kSliding;
+    Json report;
+    report.Set("folder", folder);
+    report.Set("architecture", config.architecture);
+    report.Set("family", ModelFamilyName(config.family));
+    report.Set("parameters", config.ParameterCount());
+    report.Set("layers", config.num_hidden_layers);
+    report.Set("window_layers", window_layers);
+    report.Set("window_tokens", config.sliding_window);
+    report.Set("hidden_size", config.hidden_size);
+    report.Set("query_heads", config.num_attention_heads);
+    report.Set("kv_heads", config.num_key_value_heads);
+    report.Set("head_dim", config.head_dim);
+    report.Set("vocab_size", config.vocab_size);
+    report.Set("context_tokens", config.max_position_embeddings);
+    Json cache;
+    for (const auto kind : {KvCodec::Kind::kF32, KvCodec::Kind::kF16, KvCodec::Kind::kBf16}) {
+      const KvCacheSpec spec = CacheSpecOf(config, {kind});
+      Json entry;
+      entry.Set("bytes_per_token", static_cast<uint64_t>(spec.TokenBytes()));
+      entry.Set("bytes_at_context", static_cast<uint64_t>(spec.BytesAt(context)));
+      cache.Set(KvCodec{kind}.name(), std::move(entry));
+    }
+    report.Set("kv_context_tokens", context);
+    report.Set("kv_cache", std::move(cache));
+    return report;
+  }
+
+  void AddTensors(const Checkpoint& checkpoint, Json* report) const {
+    std::map<std::string, int64_t> types;
+    Json tensors = Json::Array();
+    for (const std::string& name : checkpoint.names()) {
+      const TensorView& tensor = *checkpoint.Find(name);
+      ++types[std::string(DTypeName(tensor.dtype))];
+      if (lists_tensors_) {
+        tensors.Append(name + " " + std::string(DTypeName(tensor.dtype)) + " " +
+                       ShapeString(tensor.shape));
+      }
+    }
+    Json counts = Json::Object();
+    for (const auto& [type, count] : types) counts.Set(type, count);
+    report->Set("weight_files", static_cast<uint64_t>(checkpoint.files().size()));
+    report->Set("weight_bytes", checkpoint.total_bytes());
+    report->Set("tensor_types", std::move(counts));
+    if (lists_tensors_) report->Set("tensors", std::move(tensors));
+  }
+
+  static Status PrintText(const Json& report) {
+    std::string out;
+    for (const auto& [key, value] : report.as_object()) {
+      if (key == "kv_cache") {
+        for (const auto& [codec, entry] : value.as_object()) {
+          out += "kv cache " + codec + ": " +
+                 FormatBytes(static_cast<size_t>(entry.Find("bytes_per_token")->as_int())) +
+                 " a token, " +
+                 FormatBytes(static_cast<size_t>(entry.Find("bytes_at_context")->as_int())) +
+                 " at the context above\n";
+        }
+      } else if (value.is_array()) {
+        for (const Json& line : value.as_array()) out += "  " + line.as_string() + "\n";
+      } else {
+        out += key + ": " + (value.is_string() ? value.as_string() : value.Dump()) + "\n";
+      }
+    }
+    return Print(out);
+  }
+
+  ModelFlags model_;
+  int64_t context_ = 0;
+  bool lists_tensors_ = false;
+  bool is_json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeInspectCommand() { return std::make_unique<InspectCommand>(); }
+
+}  // namespace kvasir

@@ -1,0 +1,109 @@
+#include "kvasir/engine/model_bundle.h"
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "kvasir/base/system_info.h"
+
+namespace kvasir {
+namespace {
+
+// When the system does not say how much memory is available.
+constexpr size_t kFallbackBudgetBytes = size_t{1} << 30;
+
+size_t BudgetBytes(size_t wanted) {
+  if (wanted > 0) return wanted;
+  const size_t available = AvailableMemoryBytes();
+  return available > 0 ? available / 2 : kFallbackBudgetBytes;
+}
+
+int64_t LocalSeconds() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  localtime_r(&now, &local);
+  return static_cast<int64_t>(now) + local.tm_gmtoff;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder,
+                                                       const BundleOptions& options) {
+  auto bundle = std::unique_ptr<ModelBundle>(new ModelBundle());
+  bundle->folder_ = folder;
+  KVASIR_TRY(bundle->backend_, MakeCpuBackend(options.backend));
+  if (options.random_weights) {
+    KVASIR_TRY(bundle->loaded_,
+               MakeRandomModel(folder, *bundle->backend_,
+                               options.weight_format.value_or(WeightFormat::kBf16)));
+  } else {
+    KVASIR_TRY(bundle->loaded_,
+               LoadModel(folder, *bundle->backend_,
+                         {.weight_format = options.weight_format, .log = options.log}));
+    KVASIR_TRY_OK(bundle->LoadText(folder));
+  }
+  bundle->spec_ = std::make_shared<const KvCacheSpec>(bundle->model().CacheSpec(options.kv));
+  KVASIR_TRY_OK(bundle->spec_->Validate());
+  bundle->pool_ =
+      std::make_unique<KvPool>(KvPoolOptions{.budget_bytes = BudgetBytes(options.kv_budget_bytes)});
+  return bundle;
+}
+
+// Tokenizer and template are optional: token ids need neither.
+Status ModelBundle::LoadText(const std::string& folder) {
+  stop_tokens_ = loaded_.config.eos_token_ids;
+  auto tokenizer = Tokenizer::FromFile(folder + "/tokenizer.json");
+  if (!tokenizer.ok()) {
+    return tokenizer.error().code == ErrorCode::kNotFound ? Status() : tokenizer.status();
+  }
+  tokenizer_ = *std::move(tokenizer);
+  auto chat = ChatTemplateSet::Load(folder);
+  if (!chat.ok()) {
+    return chat.error().code == ErrorCode::kNotFound ? Status() : chat.status();
+  }
+  chat_.emplace(*std::move(chat));
+  const Json* eos = chat_->special_tokens().Find("eos_token");
+  if (eos != nullptr && eos->is_string()) {
+    const std::optional<Token> id = tokenizer_->TokenToId(eos->as_string());
+    if (id && std::find(stop_tokens_.begin(), stop_tokens_.end(), *id) == stop_tokens_.end()) {
+      stop_tokens_.push_back(*id);
+    }
+  }
+  return {};
+}
+
+std::string ModelBundle::name() const {
+  std::filesystem::path path = std::filesystem::path(folder_).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // a trailing slash
+  return path.filename().string();
+}
+
+int64_t ModelBundle::sampleable_tokens() const {
+  const int64_t logits = model().vocab_size();
+  return tokenizer_ == nullptr ? logits : std::min(logits, tokenizer_->vocab_size());
+}
+
+Result<std::vector<Token>> ModelBundle::ChatTokens(const Json& messages, const Json& extra) const {
+  if (tokenizer_ == nullptr || !chat_) {
+    return {ErrorCode::kFailedPrecondition,
+            folder_ + " has no " + (tokenizer_ == nullptr ? "tokenizer.json" : "chat template") +
+                "; chatting needs both"};
+  }
+  Json variables = Json::Object{{"messages", messages},
+                                {"tools", nullptr},
+                                {"add_generation_prompt", true}};
+  if (extra.is_object()) {
+    for (const auto& [key, value] : extra.as_object()) variables.Set(key, value);
+  }
+  RenderOptions options;
+  options.local_seconds = LocalSeconds();
+  KVASIR_TRY(const TextSegments segments, chat_->Render(variables, options));
+  return tokenizer_->EncodeSegments(segments, {.add_special = false, .parse_special = true});
+}
+
+Result<CachedSequence> ModelBundle::NewSequence() {
+  return CachedSequence::Create(&model(), pool_.get(), spec_);
+}
+
+}  // namespace kvasir
