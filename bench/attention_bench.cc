@@ -170,10 +170,14 @@ void BenchEncode(benchmark::State& state, Isa isa, KvCodec codec) {
 using RowKernel = void (*)(const KernelTable&, float* x, float* y, int64_t count);
 
 void BenchRow(benchmark::State& state, Isa isa, RowKernel kernel) {
-  std::vector<float> x = RandomFloats(static_cast<size_t>(state.range(0)));
-  std::vector<float> y = RandomFloats(static_cast<size_t>(state.range(0)));
+  const std::vector<float> original = RandomFloats(static_cast<size_t>(state.range(0)));
+  const KernelTable& table = KernelsFor(isa);
+  std::vector<float> x = original;
+  std::vector<float> y = original;
   for (auto _ : state) {
-    kernel(KernelsFor(isa), x.data(), y.data(), state.range(0));
+    // In place again and again, the numbers would decay into slow denormals.
+    std::copy(original.begin(), original.end(), x.begin());
+    kernel(table, x.data(), y.data(), state.range(0));
     benchmark::DoNotOptimize(x.data());
   }
   SetRates(state, static_cast<double>(x.size() * sizeof(float)), 0);

@@ -69,6 +69,7 @@ void ScoreTile(const ScoreTileArgs& args) noexcept {
   tile.a_stride = args.query_stride;
   tile.b = reinterpret_cast<const typename Codec::Stored*>(args.keys);
   tile.columns = kBlockTokens;
+  tile.b_rows = args.key_dim;
   tile.end = args.key_dim;
   tile.out_stride = kBlockTokens;
   for (int64_t row = 0; row < args.rows;) {
@@ -144,6 +145,7 @@ void AccumulateRows(const AccumulateTileArgs& args, int64_t row, int64_t rows) {
     tile.b = reinterpret_cast<const typename Codec::Stored*>(args.values);
     tile.next = first == 0 ? PlaneOr<Codec>(args.next, tile.b) : tile.b;
     tile.columns = args.value_dim;
+    tile.b_rows = kBlockTokens;
     tile.begin = begin;
     tile.end = end;
     tile.out = args.accumulator + first * args.accumulator_stride;

@@ -38,9 +38,9 @@ HWY_INLINE void Transform(float* x, const float* y, int64_t count, Function func
   }
 }
 
-// lanes[i % 16] = accumulate(lane, x[i]) in ascending order; `neutral` stands behind the last.
+// lanes[i % 16] = accumulate(lane, x[i]) in ascending order; zeros stand behind the last element.
 template <class Accumulate>
-HWY_INLINE void Reduce(const float* x, int64_t count, float neutral, VF lanes[kLaneVectors],
+HWY_INLINE void Reduce(const float* x, int64_t count, VF lanes[kLaneVectors],
                        Accumulate accumulate) {
   const DF d;
   constexpr int64_t kBlock = kVirtualLanes;
@@ -52,7 +52,7 @@ HWY_INLINE void Reduce(const float* x, int64_t count, float neutral, VF lanes[kL
   }
   if (i == count) return;
   alignas(64) float rest[kVirtualLanes];
-  for (int64_t k = 0; k < kBlock; ++k) rest[k] = i + k < count ? x[i + k] : neutral;
+  for (int64_t k = 0; k < kBlock; ++k) rest[k] = i + k < count ? x[i + k] : 0.0f;
   for (size_t v = 0; v < kLaneVectors; ++v) {
     lanes[v] = accumulate(lanes[v], hn::Load(d, rest + v * kLanes));
   }
@@ -62,7 +62,7 @@ void RmsNorm(const float* x, const float* weight, float eps, int64_t count, floa
   const DF d;
   VF lanes[kLaneVectors];
   for (VF& lane : lanes) lane = hn::Zero(d);
-  Reduce(x, count, 0.0f, lanes, [](VF lane, VF v) HWY_ATTR { return hn::MulAdd(v, v, lane); });
+  Reduce(x, count, lanes, [](VF lane, VF v) HWY_ATTR { return hn::MulAdd(v, v, lane); });
   const float mean = SumLanes(lanes) / static_cast<float>(count);
   const float inverse = 1.0f / std::sqrt(mean + eps);
   const VF factor = hn::Set(d, inverse);
@@ -141,20 +141,30 @@ void SoftcapAll(float* x, float cap, int64_t count) noexcept {
 float LargestOf(const float* x, int64_t count) {
   const DF d;
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
-  VF lanes[kLaneVectors];
-  for (VF& lane : lanes) lane = hn::Set(d, kLowest);
-  Reduce(x, count, kLowest, lanes, [](VF lane, VF v) HWY_ATTR { return MaxIgnoringNan(lane, v); });
-  for (size_t v = 1; v < kLaneVectors; ++v) lanes[0] = MaxIgnoringNan(lanes[0], lanes[v]);
-  return hn::GetLane(hn::MaxOfLanes(d, lanes[0]));
+  // The order of comparisons is free, unlike that of sums: four vectors hide the latency.
+  constexpr size_t kChains = 4;
+  VF largest[kChains];
+  for (VF& chain : largest) chain = hn::Set(d, kLowest);
+  int64_t i = 0;
+  for (; i + static_cast<int64_t>(kChains) * kStep <= count; i += kChains * kStep) {
+    for (size_t c = 0; c < kChains; ++c) {
+      largest[c] = MaxIgnoringNan(largest[c], hn::LoadU(d, x + i + c * kLanes));
+    }
+  }
+  for (size_t c = 1; c < kChains; ++c) largest[0] = MaxIgnoringNan(largest[0], largest[c]);
+  float best = hn::GetLane(hn::MaxOfLanes(d, largest[0]));
+  for (; i < count; ++i) best = x[i] > best ? x[i] : best;
+  return best;
 }
 
 void Softmax(float* x, int64_t count) noexcept {
   const DF d;
   const VF max = hn::Set(d, LargestOf(x, count));
-  Transform(x, nullptr, count, [max](VF v, VF) HWY_ATTR { return Exp(DF(), hn::Sub(v, max)); });
+  Transform(x, nullptr, count,
+            [max](VF v, VF) HWY_ATTR { return ExpOfNonPositive(DF(), hn::Sub(v, max)); });
   VF lanes[kLaneVectors];
   for (VF& lane : lanes) lane = hn::Zero(d);
-  Reduce(x, count, 0.0f, lanes, [](VF lane, VF v) HWY_ATTR { return hn::Add(lane, v); });
+  Reduce(x, count, lanes, [](VF lane, VF v) HWY_ATTR { return hn::Add(lane, v); });
   const VF sum = hn::Set(d, SumLanes(lanes));
   Transform(x, nullptr, count, [sum](VF v, VF) HWY_ATTR { return hn::Div(v, sum); });
 }

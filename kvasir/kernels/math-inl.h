@@ -139,7 +139,7 @@ HWY_INLINE V Softcap(D d, V x, V cap) {
 
 // Lanes l and l + width/2 are added until one is left.
 template <class D>
-HWY_INLINE float SumOfTree(D d, hn::Vec<D> v) {
+HWY_INLINE float SumOfTree(D, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) == 2) {
     return hn::GetLane(v) + hn::ExtractLane(v, 1);
   } else {

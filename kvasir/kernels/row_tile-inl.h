@@ -23,7 +23,8 @@ struct RowTile {
   int64_t a_stride = 0;
   const typename Codec::Stored* b = nullptr;  // row i at b + i * columns
   int64_t columns = 0;
-  int64_t begin = 0;  // of i
+  int64_t b_rows = 0;  // that exist; reading behind the last of them is forbidden
+  int64_t begin = 0;   // of i
   int64_t end = 0;
   float* out = nullptr;  // [rows, columns]
   int64_t out_stride = 0;
@@ -100,8 +101,12 @@ HWY_INLINE void MultiplyPartial(const RowTile<Codec>& tile, int64_t column) {
     acc[r] = tile.factors == nullptr ? hn::Zero(d)
                                      : hn::Mul(LoadPartial(out, left), hn::Set(d, tile.factors[r]));
   }
+  // A whole vector runs into the next row of b, whose lanes are dropped; the last rows have none.
+  const int64_t room = tile.b_rows * tile.columns - column - static_cast<int64_t>(kLanes);
+  const int64_t whole_end = room < 0 ? 0 : room / tile.columns + 1;
   for (int64_t i = tile.begin; i < tile.end; ++i) {
-    const VF decoded = DecodePartial<Codec>(tile.b + i * tile.columns + column, left);
+    const typename Codec::Stored* b = tile.b + i * tile.columns + column;
+    const VF decoded = i < whole_end ? Codec::Decode(b) : DecodePartial<Codec>(b, left);
     for (size_t r = 0; r < kRows; ++r) {
       acc[r] = hn::MulAdd(hn::Set(d, tile.a[r * tile.a_stride + i]), decoded, acc[r]);
     }
