@@ -85,7 +85,8 @@ Result<AddedTokens> AddedTokens::FromJson(const Json* json, const Vocabulary& vo
     if (token.ok() && !token->content.empty()) {
       token->id = vocabulary.Find(token->content).value_or(token->id);
       if (token->is_normalized) {
-        TracedText text{token->content, {}, 1};
+        TracedText text;
+        text.bytes = token->content;
         normalizer.Apply(&text);
         token->normalized = std::move(text.bytes);
       }

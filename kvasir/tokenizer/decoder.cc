@@ -44,7 +44,12 @@ std::string ReplaceMatches(const std::vector<TextSpan>& matches, std::string_vie
   std::string replaced;
   size_t kept = 0;
   for (const TextSpan& match : matches) {
-    if (replaced.size() + content.size() > limit_bytes) break;
+    const size_t rest_bytes = text.size() - match.end;
+    const size_t before_bytes = match.begin - kept;
+    if (content.size() > match.end - match.begin &&
+        replaced.size() + before_bytes + content.size() + rest_bytes > limit_bytes) {
+      break;
+    }
     replaced += text.substr(kept, match.begin - kept);
     replaced += content;
     kept = match.end;

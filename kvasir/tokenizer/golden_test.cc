@@ -209,7 +209,8 @@ TEST(NormalizerGoldenTest, NormalizesTheSame) {
     kinds[kind] = std::move(*made);
   }
   for (const Json& line : ReadLines("normalize.jsonl")) {
-    TracedText text{Text(line, "text"), {}, 1};
+    TracedText text;
+    text.bytes = Text(line, "text");
     kinds.at(Text(line, "kind"))->Apply(&text);
     EXPECT_EQ(text.bytes, Text(line, "normalized"))
         << Text(line, "kind") << " of " << line.Find("text")->Dump();

@@ -36,6 +36,9 @@ void SplitPieces(PieceList* list, const Cut& cut) {
   list->pieces = std::move(pieces);
 }
 
+// No rewriting makes more bytes of one: a blank may become a mark of four, a byte two.
+constexpr size_t kMaxPieceGrowth = 4;
+
 // Rewrites the text of every piece by `rewrite(piece, view, &text)`, which appends to `text`.
 template <typename Rewrite>
 void RewritePieces(PieceList* list, const Rewrite& rewrite) {
@@ -43,7 +46,7 @@ void RewritePieces(PieceList* list, const Rewrite& rewrite) {
   text.reserve(list->text.size() + list->text.size() / 2);
   for (Piece& piece : list->pieces) {
     const size_t begin = text.size();
-    if (begin < list->max_text_bytes) {
+    if (begin + kMaxPieceGrowth * (piece.end - piece.begin + 1) <= list->max_text_bytes) {
       rewrite(piece, list->View(piece), &text);
     } else {
       text += list->View(piece);
@@ -335,7 +338,7 @@ PreTokenizerPtr MakeBert() {
   return std::make_unique<Sequence>(std::move(parts));
 }
 
-constexpr size_t kMaxGrowth = 16;
+constexpr size_t kMaxGrowth = 32;
 constexpr size_t kGrowthSlackBytes = 1024;
 
 }  // namespace

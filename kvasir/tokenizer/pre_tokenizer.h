@@ -30,7 +30,7 @@ struct PieceList {
 
   std::string text;
   std::vector<Piece> pieces;
-  // Steps stop adding to the text beyond this: 16 times the whole and 1 KiB. A byte-level step
+  // Steps stop adding to the text beyond this: 32 times the whole and 1 KiB. A byte-level step
   // doubles the text, so only a file made to exhaust memory gets there.
   size_t max_text_bytes;
 

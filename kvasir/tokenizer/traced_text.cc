@@ -18,7 +18,7 @@ bool TracedText::IsTrusted(size_t begin, size_t end) const {
 }
 
 TracedText TracedText::Slice(size_t begin, size_t end) const {
-  TracedText slice{bytes.substr(begin, end - begin), {}, uniform};
+  TracedText slice{bytes.substr(begin, end - begin), {}, uniform, max_bytes};
   if (!trusted.empty()) {
     slice.trusted.assign(trusted.begin() + static_cast<ptrdiff_t>(begin),
                          trusted.begin() + static_cast<ptrdiff_t>(end));
@@ -26,8 +26,9 @@ TracedText TracedText::Slice(size_t begin, size_t end) const {
   return slice;
 }
 
-TextRewriter::TextRewriter(const TracedText& source)
-    : source_(source), limit_bytes_(source.bytes.size() * kMaxGrowth + kGrowthSlackBytes) {
+TextRewriter::TextRewriter(const TracedText& source) : source_(source) {
+  result_.max_bytes = source.max_bytes != 0 ? source.max_bytes
+                                            : source.bytes.size() * kMaxGrowth + kGrowthSlackBytes;
   result_.uniform = source.uniform;
   result_.bytes.reserve(source.bytes.size());
   result_.trusted.reserve(source.trusted.size());
@@ -42,7 +43,11 @@ void TextRewriter::Keep(size_t begin, size_t end) {
 }
 
 void TextRewriter::Replace(size_t begin, size_t end, std::string_view content) {
-  if (result_.bytes.size() + content.size() > limit_bytes_) return Keep(begin, end);
+  const size_t rest_bytes = source_.bytes.size() - end;
+  if (content.size() > end - begin &&
+      result_.bytes.size() + content.size() + rest_bytes > result_.max_bytes) {
+    return Keep(begin, end);
+  }
   result_.bytes += content;
   if (source_.trusted.empty()) return;
   if (begin == end) {

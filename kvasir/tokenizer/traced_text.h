@@ -16,6 +16,9 @@ struct TracedText {
   // One flag per byte, 1 where the byte comes from a trusted segment. Empty: all as `uniform`.
   std::vector<uint8_t> trusted;
   uint8_t uniform = 1;
+  // Rewriting stops adding bytes beyond this. 0: set by the first rewriter, to 64 times the text
+  // and 1 KiB, which only a file made to exhaust memory exceeds.
+  size_t max_bytes = 0;
 
   bool IsTrusted(size_t begin, size_t end) const;
   TracedText Slice(size_t begin, size_t end) const;
@@ -31,14 +34,12 @@ class TextRewriter {
   void Keep(size_t begin, size_t end);
   // Puts `content` in the place of source bytes [begin, end); it is trusted if they all are. An
   // insertion (begin == end) is as trusted as the byte after it, or else the byte before it.
-  // Once the result exceeds 64 times the source and 1 KiB (only a file made to exhaust memory gets
-  // there) the source bytes are copied instead.
+  // Where the result would exceed max_bytes the source bytes are copied instead.
   void Replace(size_t begin, size_t end, std::string_view content);
   TracedText Finish() { return std::move(result_); }
 
  private:
   const TracedText& source_;
-  const size_t limit_bytes_;
   TracedText result_;
 };
 
