@@ -43,6 +43,7 @@ struct FloatBlock {
   const Element* weights = nullptr;  // first panel, first input
   int64_t panel_stride = 0;          // elements from a panel to the next
   int64_t inputs = 0;
+  WeightPrefetch prefetch;
 };
 
 template <class Weights>
@@ -80,20 +81,30 @@ struct FloatTile {
      ...);
   }
 
-  template <int R, int P>
-  static HWY_NOINLINE void Run(const FloatBlock<Element>& block, const TileOutput& output) {
-    constexpr int C = P * kVecsPerPanel;
-    constexpr auto kRowIndices = std::make_index_sequence<R>();
-    FloatVec acc[R][C];
-    LoadTile(output, acc, kRowIndices);
+  template <int P, bool kPrefetch, int R, int C>
+  static HWY_INLINE void Accumulate(const FloatBlock<Element>& block, FloatVec (&acc)[R][C]) {
+    const WeightPrefetch prefetch = block.prefetch;
     const Element* weights = block.weights;
     for (int64_t k = 0; k < block.inputs; ++k) {
+      if constexpr (kPrefetch) PrefetchPanels(prefetch, k, std::make_index_sequence<P>());
       FloatVec w[C];
       LoadWeights(weights, block.panel_stride, w, std::make_index_sequence<C>());
-      MulAddRows(block.x + k, block.x_stride, w, acc, kRowIndices);
+      MulAddRows(block.x + k, block.x_stride, w, acc, std::make_index_sequence<R>());
       weights += kPanelOutputs;
     }
-    StoreTile(output, acc, kRowIndices);
+  }
+
+  template <int R, int P>
+  static HWY_NOINLINE void Run(const FloatBlock<Element>& block, const TileOutput& output) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    FloatVec acc[R][P * kVecsPerPanel];
+    LoadTile(output, acc, kRows);
+    if (block.prefetch.from != nullptr) {
+      Accumulate<P, true>(block, acc);
+    } else {
+      Accumulate<P, false>(block, acc);
+    }
+    StoreTile(output, acc, kRows);
   }
 };
 
@@ -105,6 +116,8 @@ struct FloatKernel {
   using Tile = FloatTile<Weights>;
   using Element = typename Weights::Element;
   static constexpr int kTileRows = Tile::kTileRows;
+  static constexpr int64_t kUnitBytes = sizeof(Element) * kPanelOutputs;
+  static constexpr int64_t kUnitSteps = 1;
   static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
   static int64_t Units(const MatmulArgs& args) { return args.weights->inputs(); }
   static int64_t BlockUnits(int panels) { return kBlockFloats / (panels * kPanelOutputs); }
@@ -116,21 +129,27 @@ struct FloatKernel {
           bool is_reused)
         : args_(args), panels_(panels), begin_(begin), is_wide_(is_reused && sizeof(Element) == 2) {
       narrow_ = {
-          args.x, args.x_stride,
+          args.x,
+          args.x_stride,
           reinterpret_cast<const Element*>(args.weights->panel(panel)) + begin * kPanelOutputs,
-          args.weights->inputs() * kPanelOutputs, count};
+          args.weights->inputs() * kPanelOutputs,
+          count,
+          {}};
       if (is_wide_) Widen();
     }
 
-    void Run(int64_t row, int64_t rows, const TileOutput& output) const {
+    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch,
+             const TileOutput& output) const {
       const float* const x = args_.x + row * args_.x_stride + begin_;
       if (is_wide_) {
         const int64_t stride = narrow_.inputs * kPanelOutputs;
-        const FloatBlock<float> block = {x, args_.x_stride, wide_, stride, narrow_.inputs};
+        const FloatBlock<float> block = {x,      args_.x_stride, wide_,
+                                         stride, narrow_.inputs, prefetch};
         return CallTile<FloatTile<F32Weights>>(rows, panels_, block, output);
       }
       FloatBlock<Element> block = narrow_;
       block.x = x;
+      block.prefetch = prefetch;
       CallTile<Tile>(rows, panels_, block, output);
     }
 

@@ -64,6 +64,21 @@ HWY_INLINE void StoreTile(const TileOutput& to, FloatVec (&acc)[R][C], std::inde
   (StoreRow(to, to.out + I * to.stride, acc[I], std::make_index_sequence<C>()), ...);
 }
 
+// Weights to come, fetched into the second-level cache while a row tile computes: step i of the
+// tile touches from + i * step of every panel. Null: nothing to fetch.
+struct WeightPrefetch {
+  const std::byte* from = nullptr;
+  int64_t panel_stride = 0;
+  int64_t step = 0;
+};
+
+template <size_t... I>
+HWY_INLINE void PrefetchPanels(const WeightPrefetch& next, int64_t i, std::index_sequence<I...>) {
+  (__builtin_prefetch(next.from + static_cast<int64_t>(I) * next.panel_stride + i * next.step, 0,
+                      2),
+   ...);
+}
+
 // Rows [row_begin, row_end) of some panels. `output` is where row_begin's first output goes.
 struct PanelSpan {
   int64_t row_begin = 0;
@@ -73,13 +88,40 @@ struct PanelSpan {
   TileOutput output;
 };
 
+// How far ahead a single row tile fetches in each panel, which it reads from end to end: 4 panels x
+// 1 KiB are what 40 GB/s deliver in a memory latency of 100 ns. Measured on Zen 5: 10 % above the
+// hardware's own prefetching; twice the distance gains nothing.
+inline constexpr int64_t kAheadBytes = 1024;
+
+// The first row tiles of a block share out the fetching of the next; more of them would touch
+// every line more often than it helps.
+inline constexpr int64_t kFetchingTiles = 4;
+
+// What row tile `tile` of `tiles` fetches while it computes on units [begin, begin + count).
+template <class Kernel>
+WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_t begin,
+                           int64_t count, int64_t tile, int64_t tiles) {
+  const int64_t shares = std::min(tiles, kFetchingTiles);
+  const int64_t panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
+  const int64_t step_bytes = Kernel::kUnitBytes / Kernel::kUnitSteps;
+  if (tiles == 1) return {args.weights->panel(span.panel) + kAheadBytes, panel_bytes, step_bytes};
+  if (tile >= shares) return {};
+  const std::byte* next = args.weights->panel(span.panel) + (begin + count) * Kernel::kUnitBytes;
+  if (begin + count == Kernel::Units(args)) {
+    if (span.panel + 2 * span.panels > args.weights->panels()) return {};
+    next = args.weights->panel(span.panel + span.panels);
+  }
+  return {next + count * Kernel::kUnitBytes * tile / shares, panel_bytes, step_bytes / shares};
+}
+
 // A Kernel has
 //   kTileRows                       most rows of a tile
 //   MaxPanels(rows)                 most panels of a tile of `rows` rows: 1, 2 or 4
 //   Units(args)                     inputs, counted in steps that cannot be cut
-//   BlockUnits(panels)              steps of a block of weights that many row tiles reuse
+//   BlockUnits(panels)              units of a block of weights that many row tiles reuse
+//   kUnitBytes, kUnitSteps          bytes of a unit in one panel, prefetch steps in its loop
 //   Block(args, panel, panels, begin, count, is_reused), then
-//   block.Run(row, rows, output)    one tile
+//   block.Run(row, rows, prefetch, output)    one tile
 template <class Kernel>
 void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
   const int64_t rows = span.row_end - span.row_begin;
@@ -98,7 +140,8 @@ void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
       const int64_t row = rows * tile / tiles;
       const int64_t tile_rows = rows * (tile + 1) / tiles - row;
       output.out = span.output.out + row * output.stride;
-      weights.Run(span.row_begin + row, tile_rows, output);
+      weights.Run(span.row_begin + row, tile_rows,
+                  NextWeights<Kernel>(args, span, begin, count, tile, tiles), output);
     }
     begin += count;
   } while (begin < units);

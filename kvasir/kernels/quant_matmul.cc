@@ -32,6 +32,7 @@ struct QuantBlock {
   const hwy::float16_t* w_scales = nullptr;
   int64_t panel_bytes = 0;
   int64_t groups = 0;  // of the block
+  WeightPrefetch prefetch;
 };
 
 // kCodesPerByte is 1 (q8) or 2 (q4).
@@ -163,20 +164,21 @@ struct QuantTile {
      ...);
   }
 
-  template <int R, int P>
-  static HWY_NOINLINE void Run(const QuantBlock& block, const TileOutput& output) {
-    constexpr int C = P * kVecsPerPanel;
+  template <int P, bool kPrefetch, int R, int C>
+  static HWY_INLINE void Accumulate(const QuantBlock& block, FloatVec (&acc)[R][C]) {
     constexpr auto kRows = std::make_index_sequence<R>();
     constexpr auto kColumns = std::make_index_sequence<C>();
     const int64_t x_stride = block.row_groups * kQuantGroup;
-    FloatVec acc[R][C];
-    LoadTile(output, acc, kRows);
+    const WeightPrefetch prefetch = block.prefetch;
     for (int64_t g = 0; g < block.groups; ++g) {
       const uint8_t* const weights = block.weights + g * kGroupBytes;
       const int8_t* const x = block.x_codes + g * kQuantGroup;
       Sum sums[R][C];
       StartRows(block.x_sums + g, block.row_groups, sums, kRows);
       for (int step = 0; step < kSteps; ++step) {
+        if constexpr (kPrefetch) {
+          PrefetchPanels(prefetch, g * kSteps + step, std::make_index_sequence<P>());
+        }
         ByteVec raw[C];
         LoadCodes(weights + step * 64, block.panel_bytes, raw, kColumns);
         AddStep(raw, x + step * 4, x_stride, sums);
@@ -185,6 +187,18 @@ struct QuantTile {
       LoadScales(block.w_scales + g * kPanelOutputs, block.panel_bytes, w_scales, kColumns);
       FinishRows(sums, block.x_sums + g, block.x_scales + g, block.row_groups, w_scales, acc,
                  kRows);
+    }
+  }
+
+  template <int R, int P>
+  static HWY_NOINLINE void Run(const QuantBlock& block, const TileOutput& output) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    FloatVec acc[R][P * kVecsPerPanel];
+    LoadTile(output, acc, kRows);
+    if (block.prefetch.from != nullptr) {
+      Accumulate<P, true>(block, acc);
+    } else {
+      Accumulate<P, false>(block, acc);
     }
     StoreTile(output, acc, kRows);
   }
@@ -196,6 +210,8 @@ inline constexpr int kBlockBytes = 16384;
 template <class Tile>
 struct QuantKernel {
   static constexpr int kTileRows = Tile::kTileRows;
+  static constexpr int64_t kUnitBytes = Tile::kGroupBytes;
+  static constexpr int64_t kUnitSteps = Tile::kSteps;
   static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
   static int64_t Units(const MatmulArgs& args) { return args.weights->inputs() / kQuantGroup; }
   static int64_t BlockUnits(int panels) { return kBlockBytes / (panels * Tile::kGroupBytes); }
@@ -215,12 +231,14 @@ struct QuantKernel {
       block_.groups = count;
     }
 
-    void Run(int64_t row, int64_t rows, const TileOutput& output) const {
+    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch,
+             const TileOutput& output) const {
       const int64_t group = row * block_.row_groups + begin_;
       QuantBlock block = block_;
       block.x_codes = args_.x_codes + group * kQuantGroup;
       block.x_scales = args_.x_scales + group;
       block.x_sums = args_.x_sums + group;
+      block.prefetch = prefetch;
       CallTile<Tile>(rows, panels_, block, output);
     }
 
