@@ -9,7 +9,7 @@ import json
 import random
 import zlib
 
-from words import *
+from words import *  # noqa: F403
 
 HELD_OUT_SHARE = 8
 
@@ -294,7 +294,7 @@ class Gen:
     def lookup_episode(self, tokens, kind=None):
         """A haystack of about `tokens` tokens, then as many questions as the caller cares to use."""
         r, p = self.r, self.pick
-        kind = kind or p(("passkey", "kv", "kv", "kv", "said", "facts", "json", "mixed"))
+        kind = kind or p(("passkey", "kv", "kv", "kv", "said", "facts", "json", "json", "mixed"))
         if kind == "kv":
             lines, questions = self.key_values(max(2, tokens // 12))
             body = p(("\n", "\n", ", ")).join(lines)
@@ -345,7 +345,7 @@ class Gen:
 
     def copy(self, tokens=None):
         text = self.unique(lambda: self.random_text(tokens or self.r.randint(3, 40)))
-        return [(self.pick(("Repeat exactly: ", "Copy this text: ", "Repeat after me: ", "Copy this text:\n")) + text, text)]
+        return [(self.pick(("Repeat exactly: ", "Copy this text: ", "Repeat after me: ", "Say: ", "Copy this text:\n")) + text, text)]
 
     def count(self):
         r, p = self.r, self.pick
@@ -364,7 +364,9 @@ class Gen:
         r, p = self.r, self.pick
         word = p(OBJECTS + ANIMALS + FOODS + PLACES + JOBS)
         items = r.sample(OBJECTS + ANIMALS + FOODS, r.randint(2, 6))
-        kind = r.randrange(25)
+        kind = r.randrange(28)
+        if kind > 24:
+            kind = 6 if kind == 27 else 2
         if kind == 0:
             group, members = p((("colours", COLOURS), ("animals", ANIMALS), ("names", NAMES), ("foods", FOODS),
                                 ("cities", CITIES), ("jobs", JOBS), ("months", MONTHS)))
@@ -386,10 +388,10 @@ class Gen:
             q = p(("Sort these numbers: ", "Put these numbers in order: ")) if up else "Sort these numbers from high to low: "
             return q + ", ".join(map(str, numbers)), ", ".join(map(str, sorted(numbers, reverse=not up)))
         if kind == 6:
-            x, y = r.randint(0, 20), r.randint(0, 20)
+            x, y = r.randint(0, 12), r.randint(0, 12)
             return p((f"What is {x} + {y}?", f"Add {x} and {y}.", f"{x} + {y} =")), str(x + y)
         if kind == 7:
-            x, y = sorted((r.randint(0, 20), r.randint(0, 20)), reverse=True)
+            x, y = sorted((r.randint(0, 12), r.randint(0, 12)), reverse=True)
             return p((f"What is {x} - {y}?", f"{x} - {y} =")), str(x - y)
         if kind == 8:
             which = p(("first", "last"))
@@ -439,6 +441,39 @@ class Gen:
         n = r.randint(3, 12)
         return f"Count from 1 to {n}.", ", ".join(map(str, range(1, n + 1)))
 
+    def memory_episode(self, tokens):
+        """The user tells things about themselves, talks of something else, then asks for them."""
+        r, p = self.r, self.pick
+        name = self.name()
+        about = {"name": (f"My name is {name}.", f"Nice to meet you, {name}.", ("What is my name?", "Who am I?"), f"Your name is {name}.")}
+        city, colour, other, pet, thing, number = p(CITIES), p(COLOURS), p(COLOURS), p(ANIMALS), p(OBJECTS), self.digits(2, 6)
+        about["city"] = (f"I live in {city}.", f"OK, you live in {city}.", ("Where do I live?",), f"You live in {city}.")
+        about["colour"] = (f"My favourite colour is {colour}.", "OK, I will remember that.", ("What is my favourite colour?",),
+                           f"Your favourite colour is {colour}.")
+        about["pet"] = (f"I have {a(pet)}.", f"{cap(a(pet))} is a good friend.", ("Which animal do I have?",), f"You have {a(pet)}.")
+        about["number"] = (f"Remember the number {number}.", f"OK, I will remember {number}.",
+                           ("Which number did I tell you?", "What was the number?"), f"The number is {number}.")
+        about["thing"] = (f"I lost my {other} {thing}.", f"I am sorry about your {thing}.", ("What did I lose?",), f"You lost your {other} {thing}.")
+        chosen = r.sample(list(about), r.randint(1, 4))
+        turns, total = [], 0
+        for key in chosen:
+            if turns and r.random() < .4 and turns[-1][1].startswith(("OK", "Nice")):
+                turns[-1] = (turns[-1][0] + " " + about[key][0], turns[-1][1])
+            else:
+                turns.append(about[key][:2])
+        while total < tokens:
+            q, answer = self.instruction()
+            if q in ("What is your name?",):
+                continue
+            total += approx_tokens(q) + approx_tokens(answer) + 9
+            turns.append((q, answer))
+        r.shuffle(chosen)
+        turns += [(p(about[key][2]), about[key][3]) for key in chosen]
+        if r.random() < .3:  # all in one message
+            key = p(chosen)
+            turns.append((f"{about[key][0]} {p(about[key][2])}", about[key][3]))
+        return turns
+
     def short_episode(self):
         kind = self.r.random()
         if kind < .25:
@@ -447,6 +482,19 @@ class Gen:
             return self.count()
         turn = self.instruction()
         return [turn]
+
+    def casual(self, question):
+        """Sometimes the way people type: "please", a small first letter, no full stop. Never touches what is to be copied."""
+        r = self.r.random()
+        if r > .15 or "\n" in question:
+            return question
+        verb = question.split(" ")[0]
+        if verb in ("List", "Name", "Spell", "Write", "Reverse", "Sort", "Tell", "Give", "Count", "Add", "Describe", "Look",
+                    "Repeat", "Copy") and r < .06:
+            return "Please " + question[0].lower() + question[1:]
+        if r < .1 and question[-1] in "?." and ":" not in question and len(question) > 12:
+            question = question[:-1]
+        return question[0].lower() + question[1:] if r > .04 else question
 
     # -- rows ----------------------------------------------------------------------------------------------------------
     def chat(self, tokens, short_share=.3):
@@ -458,7 +506,9 @@ class Gen:
         short_only = r.random() < short_share
         while total < tokens:
             left = tokens - total
-            if short_only or left < 80 or (not one and r.random() < .15):
+            if left > 80 and r.random() < .1:
+                episode = self.memory_episode(r.uniform(0, .5) * min(left, 600))
+            elif short_only or left < 80 or (not one and r.random() < .15):
                 episode = self.short_episode()
             else:
                 size = int(left * r.uniform(.45, .8 if left < 1500 else .95)) if one else min(left, int(60 * 2 ** r.uniform(0, 4)))
@@ -467,6 +517,7 @@ class Gen:
                     episode = episode[:r.randint(2, 12)]
                 one = one and left < 1500  # long rows go on with short material once the questions are used up
             for q, answer in episode:
+                q = self.casual(q)
                 turns.append((q, answer))
                 total += approx_tokens(q) + approx_tokens(answer) + 9
                 if total >= tokens * 1.1 + 20:

@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from data import LONG_TASKS, SHORT_TASKS, Encoder, item
+from data import LONG_TASKS, SHORT_TASKS, Encoder, a, item
 from model import Config, Gemma3
+from words import OBJECTS
 
 LENGTHS = (512, 1024, 2048, 4096)
 
@@ -78,9 +79,29 @@ def evaluate(model, tokenizer, items, lengths, tasks, show=0):
     return table
 
 
+@torch.no_grad()
+def agreement(model, draft, tokenizer, items):
+    """How often the draft's argmax is the model's next greedy token, per task."""
+    encoder, table = Encoder(tokenizer), []
+    plan = [("passkey", 1024), ("kv", 1024), ("said", 1024), ("json", 1024), ("copy", 0), ("count", 0), ("instruction", 0), ("story", 0)]
+    for task, length in plan:
+        same = total = 0
+        for seed in range(items):
+            prompt = f"Write a short story about {a(OBJECTS[seed])}." if task == "story" else item(task, length, seed)["prompt"]
+            text, _ = generate(model, encoder, prompt)
+            tokens, answer = encoder.encode([(prompt, text)])
+            guess = draft(torch.tensor([tokens]))[0, :-1].argmax(-1).tolist()
+            hits = [g == t for g, t, f in zip(guess, tokens[1:], answer[1:]) if f]
+            same, total = same + sum(hits), total + len(hits)
+        table.append({"task": task, "tokens": length, "items": items, "answer_tokens": total, "agreement": same / total})
+        print(f"agreement {task:12} {length or 'natural':>8} {same / total:7.1%} of {total} answer tokens", flush=True)
+    return table
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model")
+    parser.add_argument("--draft", help="folder of a draft model: print how often it agrees with --model instead")
     parser.add_argument("--state")
     parser.add_argument("--preset", default="cpu-small")
     parser.add_argument("--tokenizer")
@@ -94,6 +115,11 @@ def main():
     args = parser.parse_args()
     model, tokenizer = load_folder(args.model) if args.model else load_state(args.state, args.preset, args.tokenizer)
     model = model.to(args.device).eval()
+    if args.draft:
+        table = agreement(model, load_folder(args.draft)[0].eval(), tokenizer, args.items)
+        if args.json:
+            pathlib.Path(args.json).write_text(json.dumps({"format": "kvasir-demo-agreement/1", "table": table}, indent=1) + "\n")
+        return
     for prompt in args.ask:
         print(repr(prompt), "->", repr(generate(model, Encoder(tokenizer), prompt, 120)[0]))
     if args.ask:

@@ -54,7 +54,7 @@ def golden(folder, c, name):
     hf, own = transformers_model(folder, c), load_folder(folder)[0].eval()
     reference = hf(torch.tensor([tokens])).logits[0]
     difference = float((reference - own(torch.tensor([tokens]))[0]).abs().max())
-    positions = [0, 1, 63, 64, 255, 256, 257, len(tokens) - 1]
+    positions = [0, 63, 64, 256, 257, len(tokens) - 1]
     positions = sorted({p for p in positions if p < len(tokens)})
     ids, made, gaps, cache = list(tokens), [], [], None
     for _ in range(32):

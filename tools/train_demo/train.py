@@ -33,6 +33,8 @@ PRESETS = {
 }
 LANGUAGE_SHARE = 0.12  # of the tokens that are not answers, how many are in the loss
 
+SHARPNESS_LR = 6.0  # learning rate of the q_norm and k_norm gains, as a multiple of adam_lr
+
 
 class Muon(torch.optim.Optimizer):
     """Momentum, then the nearest orthogonal matrix by five Newton-Schulz steps (Jordan et al. 2024)."""
@@ -105,9 +107,12 @@ def main():
     model = Gemma3(preset["config"]).to(device)
     encoder = Encoder(Tokenizer.from_file(args.tokenizer))
     matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
-    others = [p for n, p in model.named_parameters() if p.ndim < 2 or "embed" in n]
+    # The gains of q_norm and k_norm bound how sharp attention can be; long contexts need them to grow quickly.
+    sharpness = [p for n, p in model.named_parameters() if "q_norm" in n or "k_norm" in n]
+    others = [p for n, p in model.named_parameters() if (p.ndim < 2 or "embed" in n) and "q_norm" not in n and "k_norm" not in n]
     muon = Muon(matrices, preset["muon_lr"])
-    adam = torch.optim.AdamW(others, lr=preset["adam_lr"], betas=(0.9, 0.95), weight_decay=0.0)
+    adam = torch.optim.AdamW([dict(params=others, scale=1.0), dict(params=sharpness, scale=SHARPNESS_LR)], lr=preset["adam_lr"],
+                             betas=(0.9, 0.95), weight_decay=0.0)
     ema = {n: p.detach().clone() for n, p in model.named_parameters()}
     first = 0
     if (out / "state.pt").exists():
@@ -133,11 +138,11 @@ def main():
         losses = F.cross_entropy(logits.float(), tokens[:, 1:][chosen], reduction="none")
         loss = losses.mean()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(others, 1.0)
+        torch.nn.utils.clip_grad_norm_(others + sharpness, 1.0)
         factor = schedule(step, total, decay=preset["decay"])
         for optimizer, lr in ((muon, preset["muon_lr"]), (adam, preset["adam_lr"])):
             for group in optimizer.param_groups:
-                group["lr"] = lr * factor
+                group["lr"] = lr * factor * group.get("scale", 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         keep = min(args.ema, (step + 1) / (step + 10))
