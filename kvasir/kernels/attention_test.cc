@@ -127,6 +127,39 @@ TEST(ScoreTile, TablesHaveTheOraclesBits) {
   }
 }
 
+TEST(AttentionKernels, TheNextPlaneIsOnlyAHint) {
+  constexpr int64_t kDim = 96;
+  constexpr int64_t kTileRows = 9;
+  const std::vector<float> cache = RandomFloats(kDim * kBlockTokens, 41);
+  const std::vector<float> queries = RandomFloats(kDim * kTileRows, 42);
+  const std::vector<float> weights = RandomFloats(kTileRows * kBlockTokens, 43);
+  const std::vector<float> rescale = RandomFloats(kTileRows, 44);
+  const std::vector<int32_t> begin(kTileRows, 3);
+  const std::vector<int32_t> end(kTileRows, 61);
+  for (KvCodec::Kind kind : kKinds) {
+    const std::vector<std::byte> keys = KeyPlane(kind, cache, kDim);
+    const std::vector<std::byte> values = ValuePlane(kind, cache, kDim);
+    for (const KernelTable* table : SimdTables()) {
+      const auto run = [&](const std::byte* next) {
+        std::vector<float> scores(kTileRows * kBlockTokens);
+        std::vector<float> sums(kTileRows * kDim, 1.0f);
+        table->score_tile[Index(kind)](
+            {queries.data(), kDim, kTileRows, keys.data(), kDim, scores.data(), next});
+        table->accumulate_tile[Index(kind)]({weights.data(), kTileRows, begin.data(), end.data(),
+                                             rescale.data(), values.data(), kDim, sums.data(), kDim,
+                                             next});
+        scores.insert(scores.end(), sums.begin(), sums.end());
+        return scores;
+      };
+      const std::vector<float> without = run(nullptr);
+      ExpectSameBits(without, run(values.data()), Where(table->isa, kind, kDim, kTileRows));
+      // One byte is less than a plane: what lies behind it is fetched, never used.
+      const std::byte one_byte = {};
+      ExpectSameBits(without, run(&one_byte), Where(table->isa, kind, kDim, kTileRows));
+    }
+  }
+}
+
 TEST(ScoreTile, OracleIsADotProduct) {
   constexpr int64_t kDim = 128;
   const std::vector<float> rows = RandomFloats(kDim * kBlockTokens, 1);
