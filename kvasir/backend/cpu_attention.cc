@@ -162,12 +162,20 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
     }
     const KvBlocksView& kv = tile.run->kv;
     const std::byte* const data = kv.blocks[static_cast<size_t>(block - kv.first_block)];
+    const std::byte* const values =
+        data + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes();
+    const std::byte* next_keys = nullptr;
+    if ((block + 1) * kBlockTokens < rows_of_partition.end) {
+      next_keys = kv.blocks[static_cast<size_t>(block + 1 - kv.first_block)] +
+                  tile.kv_head * layout.KeyHeadBytes();
+    }
     kernels.score_tile[key_kind]({.queries = scratch.queries.data(),
                                   .query_stride = layout.key_dim,
                                   .rows = rows,
                                   .keys = data + tile.kv_head * layout.KeyHeadBytes(),
                                   .key_dim = layout.key_dim,
-                                  .scores = scratch.scores.data()});
+                                  .scores = scratch.scores.data(),
+                                  .next = values});
     kernels.softmax_tile({.scores = scratch.scores.data(),
                           .rows = rows,
                           .begin = scratch.begin.data(),
@@ -182,10 +190,11 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
          .begin = scratch.begin.data(),
          .end = scratch.end.data(),
          .rescale = scratch.rescale.data(),
-         .values = data + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes(),
+         .values = values,
          .value_dim = layout.value_dim,
          .accumulator = state.accumulator,
-         .accumulator_stride = layout.value_dim});
+         .accumulator_stride = layout.value_dim,
+         .next = next_keys});
   }
 }
 
