@@ -76,6 +76,20 @@ TEST(RegexTest, PosixPropertiesAreKnown) {
   EXPECT_EQ(Matches("[\\p{Upper}x]+", "aABx"), (Strings{"ABx"}));
 }
 
+// Where Oniguruma has its own idea of a class; each case was seen in the reference.
+TEST(RegexTest, PeculiaritiesOfOniguruma) {
+  EXPECT_EQ(Matches("\\w+", "a\xC2\xBD"), (Strings{"a\xC2\xBD"}));  // one half is a word to \w
+  EXPECT_EQ(Matches("[\\w]+", "a\xC2\xBD"), (Strings{"a"}));        // but not inside a class
+  EXPECT_EQ(Matches("[[:punct:]]+", "\xE2\x82\xAC!"), (Strings{"\xE2\x82\xAC!"}));
+  EXPECT_EQ(Matches("\\p{Punct}+", "\xE2\x82\xAC!"), (Strings{"!"}));
+  // Scripts do not include what several scripts share: U+3001 is no Han.
+  EXPECT_EQ(Matches("\\p{Han}+", "\xE6\xBC\xA2\xE3\x80\x81"), (Strings{"\xE6\xBC\xA2"}));
+  // A mark belongs to a word, so there is no boundary in front of it.
+  EXPECT_EQ(Matches("e\\b.", "e\xCC\x81"), Strings());
+  EXPECT_EQ(Matches("\\p{Letter}\\v?", "a\n"), (Strings{"a"}));
+  EXPECT_EQ(Matches("[\\u0061-c]+", "abcd"), (Strings{"abc"}));
+}
+
 TEST(RegexTest, EmptyMatchesDoNotFollowAMatch) {
   Result<Regex> regex = Regex::Compile("a*");
   ASSERT_TRUE(regex.ok());

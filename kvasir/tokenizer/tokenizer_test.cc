@@ -235,6 +235,24 @@ std::string ErrorOf(const std::function<void(Json*)>& change) {
   return tokenizer.ok() ? "no error" : tokenizer.error().message;
 }
 
+// As in the reference: white space swallowed by one token is still searched, and a token that
+// strips to the left has nothing left of itself where the token before has swallowed it.
+TEST(TokenizerTest, AddedTokensSwallowBlanks) {
+  Json json = ByteLevelTokenizerJson();
+  json.Set("added_tokens", Parsed(R"([
+      {"id": 258, "content": "<a>", "rstrip": true, "normalized": false},
+      {"id": 259, "content": " b", "normalized": false},
+      {"id": 260, "content": "\n", "lstrip": true, "normalized": false},
+      {"id": 261, "content": "word", "single_word": true, "normalized": false}])"));
+  const auto tokenizer = Make(json);
+  EXPECT_EQ(tokenizer->Encode("<a> bc"), (Tokens{258, 259, 'c'}));
+  EXPECT_EQ(tokenizer->Encode("c  \n"), (Tokens{'c', 260}));
+  EXPECT_EQ(tokenizer->Encode("<a> \n"), (Tokens{258}));
+  EXPECT_EQ(tokenizer->Encode("word-"), (Tokens{261, '-'}));
+  EXPECT_EQ(tokenizer->Encode("words").front(), 'w');
+  EXPECT_EQ(tokenizer->Encode("\xC3\xA9word").back(), 'd');
+}
+
 TEST(TokenizerTest, ErrorsNameTheThing) {
   const auto set = [](std::string_view component, std::string_view value) {
     return [component, value](Json* json) { json->Set(component, Parsed(value)); };
