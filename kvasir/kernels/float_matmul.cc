@@ -141,6 +141,7 @@ struct FloatKernel {
     void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch,
              const TileOutput& output) const {
       const float* const x = args_.x + row * args_.x_stride + begin_;
+      PrefetchRows(row + rows, std::min(row + 2 * rows, args_.rows));
       if (is_wide_) {
         const int64_t stride = narrow_.inputs * kPanelOutputs;
         const FloatBlock<float> block = {x,      args_.x_stride, wide_,
@@ -154,6 +155,15 @@ struct FloatKernel {
     }
 
    private:
+    // The inputs of the next tile: rows lie too far apart for the hardware to foresee them.
+    void PrefetchRows(int64_t row, int64_t row_end) const {
+      if (narrow_.inputs > kBlockFloats / kPanelOutputs) return;  // a single tile
+      for (; row < row_end; ++row) {
+        const float* const x = args_.x + row * args_.x_stride + begin_;
+        for (int64_t k = 0; k < narrow_.inputs; k += 64 / sizeof(float)) __builtin_prefetch(x + k);
+      }
+    }
+
     void Widen() {
       const int64_t floats = narrow_.inputs * kPanelOutputs;
       for (int p = 0; p < panels_; ++p) {

@@ -45,13 +45,14 @@ struct QuantTile {
   // Loads of a group: each brings 4 inputs (low codes) or 4 and 4 more (high codes).
   static constexpr int kSteps = kGroupBytes / 64;
 
-  // Integer sums and float sums of a tile share the registers: 2 x 12 of 32 with AVX-512. NEON
-  // needs two registers per integer sum. With the 16 registers of AVX2 the float sums of 4 rows
-  // rest in memory during a group.
+  // Integer sums and float sums of a tile share the registers: 2 x 12 of 32 with AVX-512. Few rows
+  // are bound by memory and want four panels' streams, even where float sums then rest in memory
+  // during a group, as they do with the 16 registers of AVX2. NEON needs two registers per
+  // integer sum.
   static constexpr int kTileRows = HWY_TARGET == HWY_AVX3_DL ? 6 : HWY_TARGET == HWY_AVX2 ? 4 : 2;
   static constexpr int MaxPanels(int64_t rows) {
     if (HWY_TARGET != HWY_AVX3_DL) return 1;
-    return rows <= 3 ? 4 : 2;
+    return rows <= 4 ? 4 : 2;
   }
 
   static HWY_INLINE IntVec FourCodes(const int8_t* codes) {
@@ -115,10 +116,12 @@ struct QuantTile {
   }
 
   template <int R, int C>
-  static HWY_INLINE void AddStep(const ByteVec (&raw)[C], const int8_t* x, int64_t x_stride,
-                                 Sum (&sums)[R][C]) {
+  static HWY_INLINE void AddStep(const uint8_t* weights, int64_t panel_bytes, const int8_t* x,
+                                 int64_t x_stride, Sum (&sums)[R][C]) {
     constexpr auto kColumns = std::make_index_sequence<C>();
     constexpr auto kRows = std::make_index_sequence<R>();
+    ByteVec raw[C];
+    LoadCodes(weights, panel_bytes, raw, kColumns);
     Weights w[C];
     if constexpr (kCodesPerByte == 1) {
       Prepare(raw, w, kColumns);
@@ -164,29 +167,44 @@ struct QuantTile {
      ...);
   }
 
+  // Where a group begins.
+  struct Group {
+    const uint8_t* weights = nullptr;
+    int64_t panel_bytes = 0;
+    const int8_t* x = nullptr;
+    int64_t x_stride = 0;
+  };
+
+  // Unrolled: as a loop GCC 12 copies every sum twice per step, which costs as much as the sums.
+  template <int R, int C, size_t... kStep>
+  static HWY_INLINE void AddSteps(const Group& group, Sum (&sums)[R][C],
+                                  std::index_sequence<kStep...>) {
+    (AddStep(group.weights + kStep * 64, group.panel_bytes, group.x + kStep * 4, group.x_stride,
+             sums),
+     ...);
+  }
+
   template <int P, bool kPrefetch, int R, int C>
   static HWY_INLINE void Accumulate(const QuantBlock& block, FloatVec (&acc)[R][C]) {
     constexpr auto kRows = std::make_index_sequence<R>();
-    constexpr auto kColumns = std::make_index_sequence<C>();
-    const int64_t x_stride = block.row_groups * kQuantGroup;
     const WeightPrefetch prefetch = block.prefetch;
+    Group group = {block.weights, block.panel_bytes, block.x_codes, block.row_groups * kQuantGroup};
     for (int64_t g = 0; g < block.groups; ++g) {
-      const uint8_t* const weights = block.weights + g * kGroupBytes;
-      const int8_t* const x = block.x_codes + g * kQuantGroup;
+      if constexpr (kPrefetch) {
+        for (int64_t i = g * kSteps; i < (g + 1) * kSteps; ++i) {
+          PrefetchPanels(prefetch, i, std::make_index_sequence<P>());
+        }
+      }
       Sum sums[R][C];
       StartRows(block.x_sums + g, block.row_groups, sums, kRows);
-      for (int step = 0; step < kSteps; ++step) {
-        if constexpr (kPrefetch) {
-          PrefetchPanels(prefetch, g * kSteps + step, std::make_index_sequence<P>());
-        }
-        ByteVec raw[C];
-        LoadCodes(weights + step * 64, block.panel_bytes, raw, kColumns);
-        AddStep(raw, x + step * 4, x_stride, sums);
-      }
+      AddSteps(group, sums, std::make_index_sequence<kSteps>());
       FloatVec w_scales[C];
-      LoadScales(block.w_scales + g * kPanelOutputs, block.panel_bytes, w_scales, kColumns);
+      LoadScales(block.w_scales + g * kPanelOutputs, block.panel_bytes, w_scales,
+                 std::make_index_sequence<C>());
       FinishRows(sums, block.x_sums + g, block.x_scales + g, block.row_groups, w_scales, acc,
                  kRows);
+      group.weights += kGroupBytes;
+      group.x += kQuantGroup;
     }
   }
 
