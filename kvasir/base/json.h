@@ -25,6 +25,12 @@ class Json {
   using Object = std::vector<Member>;
 
   Json() = default;  // null
+  // Out of line: a variant this rich costs every includer code and compile time otherwise.
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
   Json(std::nullptr_t) {}
   Json(bool value) : value_(value) {}
   Json(int value) : value_(static_cast<int64_t>(value)) {}
