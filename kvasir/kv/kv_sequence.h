@@ -54,8 +54,8 @@ class KvSequence {
 
   // Makes the rows [position, position + tokens) of every layer writable: takes blocks, and copies
   // a partly filled last block that others reference (at most one per layer). All layers or none;
-  // after an error everything is as before. Adding to an earlier reservation is not needed:
-  // the last one counts, and a smaller one keeps what is reserved.
+  // after an error everything is as before. Counted from position, not from an earlier
+  // reservation, which a smaller one does not shrink.
   // ERRORS: kResourceExhausted from KvPool::EnsureFree; kInvalidArgument for tokens < 0 or beyond
   // kMaxPosition.
   Status Reserve(int64_t tokens);
