@@ -1,5 +1,5 @@
 // DecoderSpec: everything that distinguishes one decoder family from another, as data.
-// A family file turns a config into one of these; decoder.cc runs any of them.
+// A family file turns a config into one of these; decoder_model.cc runs any of them.
 // Deliberately no tensors here, and no names of models.
 #ifndef KVASIR_MODEL_DECODER_SPEC_H_
 #define KVASIR_MODEL_DECODER_SPEC_H_

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kvasir/formats/checkpoint.h"
-#include "kvasir/model/decoder.h"
+#include "kvasir/model/decoder_model.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/weight_source.h"
 
@@ -33,7 +33,7 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
   const DecoderSpec spec = MakeDecoderSpec(config);
   const auto source = MakeCheckpointWeights(checkpoint, backend, options.weight_format);
-  auto model = Decoder::Load(spec, *source, backend);
+  auto model = DecoderModel::Load(spec, *source, backend);
   if (!model.ok()) return WithContext(model.error(), folder);
   WarnOfUnknown(spec, *source, options.log);
   return LoadedModel{std::move(config), *std::move(model)};
@@ -43,7 +43,7 @@ Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
                                     WeightFormat format) {
   KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
   const auto source = MakeRandomWeights(backend, format);
-  KVASIR_TRY(auto model, Decoder::Load(MakeDecoderSpec(config), *source, backend));
+  KVASIR_TRY(auto model, DecoderModel::Load(MakeDecoderSpec(config), *source, backend));
   return LoadedModel{std::move(config), std::move(model)};
 }
 

@@ -1,7 +1,7 @@
-// Decoder: one forward pass for every family, driven by a DecoderSpec.
+// DecoderModel: one forward pass for every family, driven by a DecoderSpec.
 // Deliberately the only place that knows the order of a layer's operations.
-#ifndef KVASIR_MODEL_DECODER_H_
-#define KVASIR_MODEL_DECODER_H_
+#ifndef KVASIR_MODEL_DECODER_MODEL_H_
+#define KVASIR_MODEL_DECODER_MODEL_H_
 
 #include <memory>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace kvasir {
 
-class Decoder final : public Model {
+class DecoderModel final : public Model {
  public:
   // Reads all weights. `backend` must outlive the decoder. ERRORS: as WeightSource.
   static Result<std::unique_ptr<const Model>> Load(DecoderSpec spec, WeightSource& source,
@@ -42,7 +42,7 @@ class Decoder final : public Model {
   struct Step;
   struct LayerLoader;
 
-  Decoder(DecoderSpec spec, Backend& backend) : spec_(std::move(spec)), backend_(backend) {}
+  DecoderModel(DecoderSpec spec, Backend& backend) : spec_(std::move(spec)), backend_(backend) {}
   Status LoadLayer(int index, WeightSource& source, Layer* layer) const;
   Status CheckRuns(std::span<const SequenceRun> runs) const;
   void RunLayer(int index, const Step& step, Workspace& workspace) const;
@@ -64,4 +64,4 @@ class Decoder final : public Model {
 
 }  // namespace kvasir
 
-#endif  // KVASIR_MODEL_DECODER_H_
+#endif  // KVASIR_MODEL_DECODER_MODEL_H_

@@ -1,4 +1,4 @@
-#include "kvasir/model/decoder.h"
+#include "kvasir/model/decoder_model.h"
 
 #include <algorithm>
 #include <string>
@@ -10,7 +10,7 @@ namespace kvasir {
 
 using Buffer = Workspace::Buffer;
 
-struct Decoder::Step {
+struct DecoderModel::Step {
   std::span<const SequenceRun> runs;
   std::vector<KvSequence*> sequences;  // [runs]
   std::vector<int64_t> counts;         // [runs] new tokens
@@ -35,9 +35,9 @@ struct Decoder::Step {
   int64_t rows() const { return static_cast<int64_t>(tokens.size()); }
 };
 
-Result<std::unique_ptr<const Model>> Decoder::Load(DecoderSpec spec, WeightSource& source,
+Result<std::unique_ptr<const Model>> DecoderModel::Load(DecoderSpec spec, WeightSource& source,
                                                    Backend& backend) {
-  auto decoder = std::unique_ptr<Decoder>(new Decoder(std::move(spec), backend));
+  auto decoder = std::unique_ptr<DecoderModel>(new DecoderModel(std::move(spec), backend));
   const DecoderSpec& s = decoder->spec_;
   KVASIR_TRY(decoder->embedding_, source.Matrix("embed_tokens.weight", s.vocab_size, s.hidden_size));
   if (!s.ties_embeddings && source.Has("lm_head.weight")) {
@@ -52,7 +52,7 @@ Result<std::unique_ptr<const Model>> Decoder::Load(DecoderSpec spec, WeightSourc
 }
 
 // Reads the tensors of one layer by their names under "layers.N.".
-struct Decoder::LayerLoader {
+struct DecoderModel::LayerLoader {
   WeightSource& source;
   std::string prefix;
   float norm_offset;
@@ -77,7 +77,7 @@ struct Decoder::LayerLoader {
   }
 };
 
-Status Decoder::LoadLayer(int index, WeightSource& source, Layer* layer) const {
+Status DecoderModel::LoadLayer(int index, WeightSource& source, Layer* layer) const {
   const DecoderSpec& s = spec_;
   const int64_t query_size = int64_t{s.query_heads} * s.head_dim;
   const int64_t kv_size = int64_t{s.kv_heads} * s.head_dim;
@@ -118,7 +118,7 @@ Status Decoder::LoadLayer(int index, WeightSource& source, Layer* layer) const {
 }
 
 template <typename Visit>
-void Decoder::ForEachLinear(const Visit& visit) const {
+void DecoderModel::ForEachLinear(const Visit& visit) const {
   for (const Layer& layer : layers_) {
     for (const Linear* linear : {&layer.query, &layer.key, &layer.value, &layer.output,
                                  &layer.gate, &layer.up, &layer.down}) {
@@ -127,13 +127,13 @@ void Decoder::ForEachLinear(const Visit& visit) const {
   }
 }
 
-size_t Decoder::weight_bytes() const {
+size_t DecoderModel::weight_bytes() const {
   size_t bytes = embedding_->bytes() + (head_ == nullptr ? 0 : head_->bytes());
   ForEachLinear([&](const Linear& linear) { bytes += linear.weights->bytes(); });
   return bytes;
 }
 
-int64_t Decoder::parameters() const {
+int64_t DecoderModel::parameters() const {
   const int64_t table = spec_.vocab_size * spec_.hidden_size;
   int64_t count = head_ == nullptr ? table : 2 * table;
   ForEachLinear([&](const Linear& linear) {
@@ -142,7 +142,7 @@ int64_t Decoder::parameters() const {
   return count;
 }
 
-KvCacheSpec Decoder::CacheSpec(const KvStorage& storage) const {
+KvCacheSpec DecoderModel::CacheSpec(const KvStorage& storage) const {
   KvCacheSpec spec;
   for (const DecoderLayerSpec& layer : spec_.layers) {
     spec.layers.push_back({.layout = {.kv_heads = spec_.kv_heads,
@@ -156,7 +156,7 @@ KvCacheSpec Decoder::CacheSpec(const KvStorage& storage) const {
   return spec;
 }
 
-Status Decoder::CheckRuns(std::span<const SequenceRun> runs) const {
+Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {
   std::vector<const KvSequence*> seen;
   for (const SequenceRun& run : runs) {
     if (std::find(seen.begin(), seen.end(), run.sequence) != seen.end()) {
@@ -190,7 +190,7 @@ Status Decoder::CheckRuns(std::span<const SequenceRun> runs) const {
   return {};
 }
 
-Result<ConstFloatRows> Decoder::Forward(std::span<const SequenceRun> runs,
+Result<ConstFloatRows> DecoderModel::Forward(std::span<const SequenceRun> runs,
                                         Workspace& workspace) const {
   KVASIR_TRY_OK(CheckRuns(runs));
   Step step(runs);
@@ -212,7 +212,7 @@ Result<ConstFloatRows> Decoder::Forward(std::span<const SequenceRun> runs,
   return Logits(step, workspace);
 }
 
-void Decoder::RunLayer(int index, const Step& step, Workspace& workspace) const {
+void DecoderModel::RunLayer(int index, const Step& step, Workspace& workspace) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   const FloatRows hidden = workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size);
   const FloatRows normed = workspace.Rows(Buffer::kNormed, step.rows(), spec_.hidden_size);
@@ -231,7 +231,7 @@ void Decoder::RunLayer(int index, const Step& step, Workspace& workspace) const 
   add_residual(layer.post_mlp_norm);
 }
 
-void Decoder::Attention(int index, const Step& step, Workspace& workspace, ConstFloatRows normed,
+void DecoderModel::Attention(int index, const Step& step, Workspace& workspace, ConstFloatRows normed,
                         FloatRows projected) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   const DecoderLayerSpec& layer_spec = spec_.layers[static_cast<size_t>(index)];
@@ -286,7 +286,7 @@ void Decoder::Attention(int index, const Step& step, Workspace& workspace, Const
   backend_.Matmul(attended, output);
 }
 
-void Decoder::Mlp(const Layer& layer, Workspace& workspace, ConstFloatRows normed,
+void DecoderModel::Mlp(const Layer& layer, Workspace& workspace, ConstFloatRows normed,
                   FloatRows projected) const {
   const FloatRows gate = workspace.Rows(Buffer::kGate, normed.rows, spec_.intermediate_size);
   const FloatRows up = workspace.Rows(Buffer::kUp, normed.rows, spec_.intermediate_size);
@@ -301,7 +301,7 @@ void Decoder::Mlp(const Layer& layer, Workspace& workspace, ConstFloatRows norme
   backend_.Matmul(gate, out);
 }
 
-ConstFloatRows Decoder::Logits(const Step& step, Workspace& workspace) const {
+ConstFloatRows DecoderModel::Logits(const Step& step, Workspace& workspace) const {
   const int64_t count = static_cast<int64_t>(step.logits_rows.size());
   const FloatRows logits = workspace.Rows(Buffer::kLogits, count, spec_.vocab_size);
   if (count == 0) return logits;
