@@ -1,0 +1,67 @@
+#include "kvasir/server/api_error.h"
+
+#include <utility>
+
+namespace kvasir {
+namespace {
+
+int StatusOf(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kCorrupt:
+    case ErrorCode::kUnsupported:
+      return 400;
+    case ErrorCode::kNotFound:
+      return 404;
+    case ErrorCode::kResourceExhausted:
+    case ErrorCode::kCancelled:
+      return 503;
+    case ErrorCode::kFailedPrecondition:
+    case ErrorCode::kIo:
+      return 500;
+  }
+  return 500;
+}
+
+std::string_view TypeOf(int status) {
+  switch (status) {
+    case 404:
+      return "not_found_error";
+    case 500:
+      return "server_error";
+    case 503:
+      return "unavailable_error";
+  }
+  return "invalid_request_error";
+}
+
+std::string ParamOf(std::string_view message) {
+  constexpr std::string_view kField = "field '";
+  if (!message.starts_with(kField)) return {};
+  message.remove_prefix(kField.size());
+  const size_t end = message.find('\'');
+  return end == std::string_view::npos ? std::string() : std::string(message.substr(0, end));
+}
+
+Json StringOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+}  // namespace
+
+ApiError ToApiError(const Error& error) {
+  return {StatusOf(error.code), error.message, ParamOf(error.message), ""};
+}
+
+Json ErrorJson(const ApiError& error) {
+  return Json::Object{{"error", Json::Object{{"message", error.message},
+                                             {"type", TypeOf(error.status)},
+                                             {"param", StringOrNull(error.param)},
+                                             {"code", StringOrNull(error.code)}}}};
+}
+
+HttpResponse ErrorResponse(const ApiError& error) {
+  HttpResponse response{.status = error.status, .body = ErrorJson(error).Dump()};
+  if (error.status == 503) response.headers.push_back({"Retry-After", "1"});
+  return response;
+}
+
+}  // namespace kvasir

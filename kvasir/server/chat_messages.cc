@@ -1,0 +1,92 @@
+#include "kvasir/server/chat_messages.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace kvasir {
+namespace {
+
+constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
+                                                    "assistant", "tool",      "function"};
+
+Error FieldError(ErrorCode code, const std::string& field, std::string_view rest) {
+  return {code, "field '" + field + "' " + std::string(rest)};
+}
+
+Error WrongType(const std::string& field, std::string_view wanted, const Json& found) {
+  return FieldError(ErrorCode::kCorrupt, field,
+                    "must be " + std::string(wanted) + ", not " + std::string(found.type_name()));
+}
+
+// Appends the text of one content part.
+Status AppendPart(const Json& part, const std::string& field, std::string* text) {
+  if (!part.is_object()) return WrongType(field, "an object", part);
+  const Json* type = part.Find("type");
+  if (type == nullptr || !type->is_string()) {
+    return FieldError(ErrorCode::kCorrupt, field + ".type", "must be a string");
+  }
+  const std::string& kind = type->as_string();
+  if (kind != "text" && kind != "refusal") {
+    return FieldError(ErrorCode::kUnsupported, field + ".type",
+                      "must be \"text\": this server reads no images, audio or files");
+  }
+  const Json* value = part.Find(kind);
+  if (value == nullptr || !value->is_string()) {
+    return FieldError(ErrorCode::kCorrupt, field + "." + kind, "must be a string");
+  }
+  *text += value->as_string();
+  return {};
+}
+
+// The text of a message's content. An assistant that only called tools may have none.
+Result<std::string> ContentText(const Json* content, const std::string& field,
+                                const std::string& role) {
+  if (content == nullptr || content->is_null()) {
+    if (role == "assistant") return std::string();
+    return FieldError(ErrorCode::kCorrupt, field, "is missing; give a string");
+  }
+  if (content->is_string()) return content->as_string();
+  if (!content->is_array()) return WrongType(field, "a string or an array of parts", *content);
+  std::string text;
+  for (size_t i = 0; i < content->as_array().size(); ++i) {
+    KVASIR_TRY_OK(
+        AppendPart(content->as_array()[i], field + "[" + std::to_string(i) + "]", &text));
+  }
+  return text;
+}
+
+Status NormalizeMessage(const std::string& field, Json* message) {
+  if (!message->is_object()) return WrongType(field, "an object", *message);
+  const Json* role = message->Find("role");
+  if (role == nullptr || !role->is_string()) {
+    return FieldError(ErrorCode::kCorrupt, field + ".role", "must be a string");
+  }
+  const std::string name = role->as_string();
+  if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end()) {
+    return FieldError(ErrorCode::kInvalidArgument, field + ".role",
+                      "must be system, developer, user, assistant, tool or function");
+  }
+  KVASIR_TRY(std::string text, ContentText(message->Find("content"), field + ".content", name));
+  message->Set("content", std::move(text));
+  if (name == "developer") message->Set("role", "system");
+  return {};
+}
+
+}  // namespace
+
+Result<Json> NormalizeMessages(Json messages) {
+  if (!messages.is_array()) return WrongType("messages", "an array", messages);
+  if (messages.as_array().empty()) {
+    return FieldError(ErrorCode::kInvalidArgument, "messages", "must hold at least one message");
+  }
+  for (size_t i = 0; i < messages.as_array().size(); ++i) {
+    KVASIR_TRY_OK(
+        NormalizeMessage("messages[" + std::to_string(i) + "]", &messages.as_array()[i]));
+  }
+  return messages;
+}
+
+}  // namespace kvasir

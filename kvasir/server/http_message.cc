@@ -1,0 +1,84 @@
+#include "kvasir/server/http_message.h"
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+
+namespace kvasir {
+namespace {
+
+// "Sat, 21 Nov 2026 01:02:03 GMT" (RFC 9110, 5.6.7). Names are ours: strftime follows the locale.
+std::string HttpDate(std::time_t seconds) {
+  static constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  static constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                            "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  std::tm time{};
+  gmtime_r(&seconds, &time);
+  std::array<char, 64> text;
+  std::snprintf(text.data(), text.size(), "%s, %02d %s %04d %02d:%02d:%02d GMT",
+                kDays[time.tm_wday], time.tm_mday, kMonths[time.tm_mon], time.tm_year + 1900,
+                time.tm_hour, time.tm_min, time.tm_sec);
+  return text.data();
+}
+
+void AppendHeader(std::string_view name, std::string_view value, std::string* head) {
+  head->append(name).append(": ").append(value).append("\r\n");
+}
+
+}  // namespace
+
+std::string_view HttpReason(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 204:
+      return "No Content";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 413:
+      return "Content Too Large";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 500:
+      return "Internal Server Error";
+    case 503:
+      return "Service Unavailable";
+  }
+  return "";
+}
+
+std::string FormatHead(const HttpResponse& response, std::optional<size_t> body_bytes,
+                       const HttpForm& form) {
+  std::string head = "HTTP/1.1 " + std::to_string(response.status) + " ";
+  head.append(HttpReason(response.status)).append("\r\n");
+  AppendHeader("Date", HttpDate(std::time(nullptr)), &head);
+  AppendHeader("Server", "kvasir", &head);
+  if (!response.content_type.empty()) AppendHeader("Content-Type", response.content_type, &head);
+  for (const HttpHeader& header : response.headers) {
+    AppendHeader(header.name, header.value, &head);
+  }
+  // A 204 has no body, and no header that speaks of one (RFC 9110, 8.6).
+  if (response.status != 204) {
+    if (body_bytes) {
+      AppendHeader("Content-Length", std::to_string(*body_bytes), &head);
+    } else if (form.is_http_1_1) {
+      AppendHeader("Transfer-Encoding", "chunked", &head);
+    }
+  }
+  AppendHeader("Connection", form.keeps_alive ? "keep-alive" : "close", &head);
+  return head + "\r\n";
+}
+
+std::string FormatChunk(std::string_view data) {
+  std::array<char, 24> size;
+  std::snprintf(size.data(), size.size(), "%zx\r\n", data.size());
+  std::string chunk = size.data();
+  chunk.reserve(chunk.size() + data.size() + 2);
+  return chunk.append(data).append("\r\n");
+}
+
+}  // namespace kvasir

@@ -1,0 +1,46 @@
+// HttpReply: the right to answer one request, once, from any thread.
+// Deliberately no second chance: whoever drops it unanswered answers 500.
+#ifndef KVASIR_SERVER_HTTP_REPLY_H_
+#define KVASIR_SERVER_HTTP_REPLY_H_
+
+#include <memory>
+#include <string_view>
+
+#include "kvasir/server/http_exchange.h"
+#include "kvasir/server/http_message.h"
+
+namespace kvasir {
+
+// THREADS: one at a time; may outlive the server, whose end the client's end is.
+class HttpReply {
+ public:
+  HttpReply(std::shared_ptr<HttpExchange> exchange, HttpForm form);
+  HttpReply(HttpReply&& other) noexcept = default;
+  HttpReply& operator=(HttpReply&& other) = delete;
+  ~HttpReply();
+
+  // The whole answer. REQUIRES: nothing was sent or started.
+  void Send(const HttpResponse& response);
+
+  // Begins an answer of unknown length; `head` has no body. REQUIRES: nothing was sent or started.
+  // This and Write wait while the client reads too slowly; both are false once it is gone.
+  bool StartStream(const HttpResponse& head);
+  bool Write(std::string_view data);
+  void Finish();
+
+  bool is_started() const { return state_ != State::kOpen; }
+  // The client can no longer get an answer: its connection broke or the server closed it. A client
+  // that only closed its sending side is still there.
+  bool is_client_gone() const { return exchange_->is_closed(); }
+
+ private:
+  enum class State { kOpen, kStreaming, kDone };
+
+  std::shared_ptr<HttpExchange> exchange_;  // null once moved from
+  HttpForm form_;
+  State state_ = State::kOpen;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_HTTP_REPLY_H_

@@ -1,0 +1,64 @@
+// Server: a model behind OpenAI's HTTP API: /health, /v1/models, /v1/chat/completions.
+// Deliberately one answer at a time so far; docs/server.md says what clients can rely on.
+#ifndef KVASIR_SERVER_SERVER_H_
+#define KVASIR_SERVER_SERVER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kvasir/base/log.h"
+#include "kvasir/base/result.h"
+#include "kvasir/engine/model_bundle.h"
+
+namespace kvasir {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";  // this machine only; 0.0.0.0: everybody
+  uint16_t port = 8080;            // 0: any free one
+  std::string model_name;          // in answers; empty: the bundle's
+  int64_t max_header_bytes = 64 << 10;
+  int64_t max_body_bytes = 16 << 20;
+  int64_t max_connections = 256;
+  int64_t max_waiting_requests = 64;    // beyond the one being answered; more get 503
+  int64_t max_unsent_bytes = 256 << 10;  // per connection, beyond which an answer waits
+  int send_buffer_bytes = 0;             // the system's, per connection; 0: as it decides
+  int64_t chunk_tokens = 512;            // of a prompt per forward pass; no influence on results
+  std::chrono::milliseconds idle_timeout{75'000};   // between requests, header included
+  std::chrono::milliseconds body_timeout{120'000};  // for a request's body
+  std::chrono::milliseconds write_timeout{30'000};  // without the client taking a byte
+  std::chrono::milliseconds ping_interval{5'000};   // silence after which a stream shows life
+  std::chrono::milliseconds stop_grace{5'000};      // for the running answer when stopping
+  LogSink log;
+};
+
+class Server {
+ public:
+  // Listens and serves. The bundle must outlive the server, which has its cache pool for itself.
+  // ERRORS: kFailedPrecondition (no tokenizer or chat template), kIo (host and port),
+  // kInvalidArgument (options), kResourceExhausted.
+  static Result<std::unique_ptr<Server>> Start(ModelBundle* bundle, const ServerOptions& options);
+  // As Stop.
+  ~Server();
+
+  // The port that it listens on.
+  uint16_t port() const;
+
+  // No new requests; those that wait get 503; the running answer may end within `stop_grace` and
+  // is then cancelled; connections close. Returns when all this is done. Idempotent.
+  // THREADS: any, but not a signal handler.
+  void Stop();
+  // Returns once Stop has been called, by whomever, and is done.
+  void Wait();
+
+ private:
+  class Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_SERVER_H_
