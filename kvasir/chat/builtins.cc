@@ -123,6 +123,7 @@ Status FillDict(Runtime& runtime, const CallArguments& arguments, const Set& set
       if (parts.size() != 2 || !Dict::IsHashable(parts[0])) {
         return TemplateError("dict() wants pairs of a key and a value");
       }
+      KVASIR_TRY_OK(runtime.Step());
       set(parts[0], parts[1]);
     }
   }
@@ -142,7 +143,7 @@ Result<Value> MakeDict(Runtime& runtime, const CallArguments& arguments) {
 Result<Value> MakeNamespace(Runtime& runtime, const CallArguments& arguments) {
   const auto space = std::make_shared<NamespaceObject>();
   KVASIR_TRY_OK(FillDict(runtime, arguments, [&](const Value& key, const Value& value) {
-    if (key.is_string()) space->Set(key.bytes(), value);
+    if (key.is_string() && space->Set(key.bytes(), value)) runtime.Charge(128);  // a hash node
   }));
   return runtime.Adopt(space);
 }

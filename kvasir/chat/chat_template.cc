@@ -16,6 +16,9 @@ using chat::Origin;
 using chat::Text;
 using chat::Value;
 
+// The largest published template has about 20 KB; a syntax tree takes up to 200 times its source.
+constexpr size_t kMaxSourceBytes = size_t{512} << 10;
+
 struct ChatTemplate::Tree {
   chat::Body body;
 };
@@ -27,6 +30,11 @@ ChatTemplate::~ChatTemplate() = default;
 
 Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view source,
                                                                 std::string name) {
+  if (source.size() > kMaxSourceBytes) {
+    return Error{ErrorCode::kResourceExhausted, name + ": a chat template of more than " +
+                                                    std::to_string(kMaxSourceBytes) +
+                                                    " bytes is refused"};
+  }
   auto body = chat::ParseTemplate(source);
   if (!body.ok()) return Error{body.error().code, name + ":" + body.error().message};
   auto tree = std::make_unique<Tree>();

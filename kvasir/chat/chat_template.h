@@ -35,7 +35,7 @@ struct RenderOptions {
 class ChatTemplate {
  public:
   // `name` stands in messages: a path or model name.
-  // ERRORS: kCorrupt, kUnsupported: "name:line: what is wrong".
+  // ERRORS: kCorrupt, kUnsupported: "name:line: what is wrong"; kResourceExhausted above 512 KiB.
   static Result<std::unique_ptr<const ChatTemplate>> Parse(std::string_view source,
                                                            std::string name);
 

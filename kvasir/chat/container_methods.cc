@@ -43,12 +43,14 @@ Result<Value> CopyOf(Runtime&, const Value& self, const CallArguments& arguments
   return self;  // nothing can change either of the two
 }
 
-Result<Value> DictGet(Runtime&, const Value& self, const CallArguments& arguments) {
+Result<Value> DictGet(Runtime& runtime, const Value& self, const CallArguments& arguments) {
   KVASIR_TRY(const Bound bound, Bound::Bind("get", arguments, {"key", "default"}, 1));
   if (!Dict::IsHashable(*bound.Get(0)) && !bound.Get(0)->is_undefined()) {
     return TemplateError("unhashable type: '" + std::string(TypeName(*bound.Get(0))) + "'");
   }
-  const Value* value = self.dict().Find(*bound.Get(0));
+  const Value& key = *bound.Get(0);
+  KVASIR_TRY_OK(runtime.StepBytes(key.is_string() ? key.bytes().size() : 0));
+  const Value* value = self.dict().Find(key);
   if (value != nullptr) return *value;
   return bound.Get(1) == nullptr ? Value::None() : *bound.Get(1);
 }

@@ -73,7 +73,9 @@ Result<Value> Interpreter::EvalOperation(const Expr& expr, const ScopePtr& scope
 }
 
 Result<Value> Interpreter::EvalName(const Expr& expr, const ScopePtr& scope) {
-  const Value* value = scope->Find(expr.name);
+  int64_t visited = 0;
+  const Value* value = scope->Find(expr.name, &visited);
+  KVASIR_TRY_OK(Step(visited / 8));
   if (value != nullptr) return *value;
   return Value::Undefined("'" + expr.name + "' is undefined");
 }
@@ -96,6 +98,7 @@ Result<Value> Interpreter::EvalDict(const Expr& expr, const ScopePtr& scope) {
     if (!Dict::IsHashable(key)) {
       return TemplateError("a " + std::string(TypeName(key)) + " cannot be the key of a dict");
     }
+    KVASIR_TRY_OK(StepBytes(key.is_string() ? key.bytes().size() : 0));
     dict.Set(key, std::move(value));
   }
   return DictValue(std::move(dict));

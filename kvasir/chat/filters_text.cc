@@ -219,16 +219,21 @@ Result<Value> StripTags(Runtime& runtime, const Value& input, const CallArgument
   KVASIR_TRY_OK(Bound::Bind("striptags", arguments, {}, 0).status());
   KVASIR_TRY(const Text text, Str(runtime, input));
   Text kept;
+  // What was looked for once in vain is not there later either.
+  bool has_close[2] = {true, true};
   for (size_t at = 0; at < text.size();) {
     const bool is_comment = text.bytes().compare(at, 4, "<!--") == 0;
     const std::string_view close = is_comment ? "-->" : ">";
-    const size_t end = text.bytes()[at] == '<' ? text.bytes().find(close, at) : std::string::npos;
+    size_t end = std::string::npos;
+    if (text.bytes()[at] == '<' && has_close[is_comment]) {
+      end = text.bytes().find(close, at);
+      has_close[is_comment] = end != std::string::npos;
+    }
     if (end != std::string::npos) {
       at = end + close.size();
     } else {
       kept.AppendRange(text, at, at + 1);
       ++at;
-      KVASIR_TRY_OK(runtime.Step());  // an unclosed '<' searches to the end each time
     }
   }
   CallArguments none;

@@ -48,7 +48,7 @@ Result<Text> PadNumber(Runtime& runtime, const std::string& sign, const std::str
     result.Append(padded);
     return result;
   }
-  const Align where = align == '<' ? Align::kLeft : align == '^' ? Align::kCenter : Align::kRight;
+  const Align where = align == '<' ? Align::kLeft : align == '^' ? Align::kMiddle : Align::kRight;
   return Pad(runtime, Text(sign + digits, origin), spec.width, where, fill);
 }
 
@@ -115,7 +115,7 @@ Result<Text> FormatText(Runtime& runtime, const Text& text, const FormatSpec& sp
   if (spec.precision >= 0)
     cut = text.Substr(0, ByteOffsetOfCodePoint(text.bytes(), spec.precision));
   const Align where = spec.align == '>'   ? Align::kRight
-                      : spec.align == '^' ? Align::kCenter
+                      : spec.align == '^' ? Align::kMiddle
                                           : Align::kLeft;
   return Pad(runtime, cut, spec.width, where, Text(spec.fill, cut.origin()));
 }

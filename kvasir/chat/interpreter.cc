@@ -13,6 +13,12 @@
 #include "kvasir/chat/template_tests.h"
 
 namespace kvasir::chat {
+namespace {
+
+// What one variable costs that is kept until the end: name, value and a hash node.
+constexpr int64_t kVariableBytes = 128;
+
+}  // namespace
 
 Interpreter::Interpreter(const ChatTemplateLimits& limits)
     : Runtime(limits),
@@ -158,13 +164,14 @@ Status Interpreter::ExecIterations(const Stmt& stmt, const ScopePtr& scope,
   for (;;) {
     KVASIR_TRY(const bool more, loop->Advance());
     if (!more) break;
-    visited = true;
     KVASIR_TRY_OK(Step());
     const ScopePtr inner = std::make_shared<Scope>(scope);
     inner->Set("loop", Value::Of(std::shared_ptr<Object>(loop)));
     KVASIR_TRY_OK(Assign(stmt.target, loop->current(), inner));
     KVASIR_TRY(const Flow flow, ExecBody(stmt.body, inner));
     if (flow == Flow::kBreak) break;
+    // As in the reference, an iteration that break or continue left early does not count for else.
+    visited = visited || flow == Flow::kNext;
   }
   if (!visited) KVASIR_TRY_OK(ExecScoped(stmt.else_body, scope).status());
   return Status();
@@ -224,16 +231,24 @@ Status Interpreter::ExecWith(const Stmt& stmt, const ScopePtr& scope) {
 }
 
 Value Interpreter::MakeMacro(const MacroSpec& macro, const ScopePtr& scope) {
+  if (!scope->is_kept()) {
+    scope->MarkKept();
+    Charge(static_cast<int64_t>(scope->size()) * kVariableBytes);
+  }
   return Adopt(std::make_shared<MacroObject>(this, &macro, scope));
 }
 
 Status Interpreter::Assign(const Target& target, const Value& value, const ScopePtr& scope) {
   if (target.kind == Target::Kind::kName) {
+    const size_t size_before = scope->size();
     scope->Set(target.name, value);
-    return Status();
+    if (scope->is_kept() && scope->size() > size_before) Charge(kVariableBytes);
+    return Step(static_cast<int64_t>(size_before / 8));
   }
   if (target.kind == Target::Kind::kAttribute) {
-    const Value* holder = scope->Find(target.name);
+    int64_t visited = 0;
+    const Value* holder = scope->Find(target.name, &visited);
+    KVASIR_TRY_OK(Step(visited / 8));
     auto* space = holder != nullptr && holder->is_object()
                       ? dynamic_cast<NamespaceObject*>(&holder->object())
                       : nullptr;
@@ -241,7 +256,7 @@ Status Interpreter::Assign(const Target& target, const Value& value, const Scope
       return TemplateError("cannot set '" + target.name + "." + target.attribute + "': '" +
                            target.name + "' is no namespace");
     }
-    space->Set(target.attribute, value);
+    if (space->Set(target.attribute, value)) Charge(kVariableBytes);
     return Status();
   }
   KVASIR_TRY(const auto items, Iterate(*this, value));

@@ -33,8 +33,9 @@ Result<Text> Replace(Runtime& runtime, const Text& text, const Text& from, const
                      int64_t count);
 // Lines as str.splitlines() cuts them, without their ends.
 std::vector<Text> SplitLines(const Text& text);
-// Padded with blanks to `width` code points.
-enum class Align { kLeft, kRight, kCenter };
+// Padded with `fill` to `width` code points.
+// kCenter puts the odd blank where str.center() does, kMiddle where format() does.
+enum class Align { kLeft, kRight, kCenter, kMiddle };
 Result<Text> Pad(Runtime& runtime, const Text& text, int64_t width, Align align, const Text& fill);
 
 enum class LetterCase { kUpper, kLower, kCapitalize, kTitle, kSwap, kFold };

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "kvasir/chat/object.h"
 #include "kvasir/chat/runtime.h"
@@ -16,28 +16,22 @@ namespace kvasir::chat {
 
 class NamespaceObject : public Object {
  public:
-  void Set(std::string_view name, Value value) {
-    for (auto& [key, old] : attributes_) {
-      if (key == name) {
-        old = std::move(value);
-        return;
-      }
-    }
-    attributes_.emplace_back(name, std::move(value));
+  // Whether the attribute is new.
+  bool Set(const std::string& name, Value value) {
+    return attributes_.insert_or_assign(name, std::move(value)).second;
   }
 
   std::string_view type_name() const override { return "Namespace"; }
   std::string Repr() const override { return "<Namespace>"; }
   Result<std::optional<Value>> GetAttribute(Runtime&, std::string_view name) override {
-    for (const auto& [key, value] : attributes_) {
-      if (key == name) return std::optional<Value>(value);
-    }
-    return std::optional<Value>();
+    const auto found = attributes_.find(std::string(name));
+    if (found == attributes_.end()) return std::optional<Value>();
+    return std::optional<Value>(found->second);
   }
   void Clear() override { attributes_.clear(); }
 
  private:
-  std::vector<std::pair<std::string, Value>> attributes_;
+  std::unordered_map<std::string, Value> attributes_;
 };
 
 }  // namespace kvasir::chat

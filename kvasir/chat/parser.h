@@ -76,7 +76,7 @@ class Parser {
   Result<ExprPtr> ParseTuple(ParseFunction item, TupleEnd end);
   bool AtTupleEnd(TupleEnd end) const;
   // A filter or test must exist, unless only a branch that may not run names it.
-  Status CheckKnown(const char* what, bool known, const std::string& name) const;
+  void CheckKnown(const char* what, bool known, const std::string& name);
 
   // ---- statements
   Result<Body> ParseBody(std::vector<const char*> end_names);
@@ -105,6 +105,9 @@ class Parser {
   int loop_depth_ = 0;  // loops around the current place, within the current macro
   int soft_depth_ = 0;  // conditions around the current place
   std::vector<MacroSpec*> open_macros_;
+  // Names that do not exist. Collected, because only the end of `a if b` tells that `a` is a
+  // branch.
+  std::vector<Error> unknown_names_;
 };
 
 class Parser::Level {

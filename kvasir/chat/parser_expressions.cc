@@ -99,9 +99,9 @@ Result<ExprPtr> Parser::Finish(Expr expr) const {
   return ExprPtr(std::make_unique<const Expr>(std::move(expr)));
 }
 
-Status Parser::CheckKnown(const char* what, bool known, const std::string& name) const {
-  if (known || soft_depth_ > 0) return Status();
-  return Fail("there is no " + std::string(what) + " named '" + name + "'");
+void Parser::CheckKnown(const char* what, bool known, const std::string& name) {
+  if (known || soft_depth_ > 0) return;
+  unknown_names_.push_back(Fail("there is no " + std::string(what) + " named '" + name + "'"));
 }
 
 Result<ExprPtr> Parser::ParseExpression() {
@@ -110,8 +110,11 @@ Result<ExprPtr> Parser::ParseExpression() {
     return Fail("more than " + std::to_string(kMaxNesting) + " levels are nested");
   }
   const int line = current().line;
+  const size_t unknown_before = unknown_names_.size();
   KVASIR_TRY(ExprPtr value, ParseOr());
   while (SkipName("if")) {
+    unknown_names_.erase(unknown_names_.begin() + static_cast<std::ptrdiff_t>(unknown_before),
+                         unknown_names_.end());
     const Level soft(&soft_depth_);
     Expr expr = Make(ExprKind::kConditional, line);
     KVASIR_TRY(ExprPtr condition, ParseOr());
@@ -468,7 +471,7 @@ Result<CallSpec> Parser::ParseCallSpec() {
 Result<ExprPtr> Parser::ParseFilter(ExprPtr operand) {
   Expr expr = Make(ExprKind::kFilter, current().line);
   KVASIR_TRY(expr.name, TakeName());
-  KVASIR_TRY_OK(CheckKnown("filter", FindFilter(expr.name) != nullptr, expr.name));
+  CheckKnown("filter", FindFilter(expr.name) != nullptr, expr.name);
   if (current().IsOperator("(")) {
     KVASIR_TRY(expr.call, ParseCallSpec());
   }
@@ -481,7 +484,7 @@ Result<ExprPtr> Parser::ParseTest(ExprPtr operand) {
   Skip();
   const bool negated = SkipName("not");
   KVASIR_TRY(expr.name, TakeName());
-  KVASIR_TRY_OK(CheckKnown("test", FindTest(expr.name) != nullptr, expr.name));
+  CheckKnown("test", FindTest(expr.name) != nullptr, expr.name);
   expr.operands.push_back(std::move(operand));
   const Token& token = current();
   const bool begins_argument = token.kind == TokenKind::kName || token.kind == TokenKind::kString ||

@@ -31,7 +31,11 @@ Result<Body> ParseTemplate(std::string_view source) {
   return Parser(std::move(tokens)).Run();
 }
 
-Result<Body> Parser::Run() { return ParseBody({}); }
+Result<Body> Parser::Run() {
+  KVASIR_TRY(Body body, ParseBody({}));
+  if (!unknown_names_.empty()) return unknown_names_.front();
+  return body;
+}
 
 // Ends at one of the names, which stays current, or at the end of the template if there are none.
 Result<Body> Parser::ParseBody(std::vector<const char*> end_names) {

@@ -125,6 +125,8 @@ Result<Value> GetAttribute(Runtime& runtime, const Value& object, std::string_vi
 
 Result<Value> GetItem(Runtime& runtime, const Value& object, const Value& key) {
   if (object.is_undefined()) return TemplateError(object.undefined_message());
+  if (object.is_string()) KVASIR_TRY_OK(runtime.StepBytes(object.bytes().size()));
+  if (key.is_string()) KVASIR_TRY_OK(runtime.StepBytes(key.bytes().size()));
   if (auto item = FindItem(runtime, object, key)) return *std::move(item);
   if (key.is_string()) {
     KVASIR_TRY(auto attribute, FindAttribute(runtime, object, key.bytes()));

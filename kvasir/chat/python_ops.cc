@@ -129,6 +129,7 @@ Result<bool> Compare(Runtime& runtime, Order order, const Value& a, const Value&
   if (b.is_undefined()) return TemplateError(b.undefined_message());
   if (a.is_number() && b.is_number()) return Holds(order, CompareNumbers(a, b));
   if (a.is_string() && b.is_string()) {
+    KVASIR_TRY_OK(runtime.StepBytes(std::min(a.bytes().size(), b.bytes().size())));
     // UTF-8 sorts by bytes as by code points.
     const int comparison = a.bytes().compare(b.bytes());
     return Holds(order, comparison < 0 ? -1 : comparison > 0 ? 1 : 0);
@@ -156,21 +157,25 @@ Result<bool> Contains(Runtime& runtime, const Value& container, const Value& ite
       return TemplateError("'in <string>' requires string as left operand, not " +
                            TypeNameString(item));
     }
-    KVASIR_TRY_OK(runtime.StepBytes(container.bytes().size()));
+    KVASIR_TRY_OK(runtime.StepSearch(container.bytes().size(), item.bytes().size()));
     return container.bytes().find(item.bytes()) != std::string::npos;
   }
   if (container.is_dict()) {
     if (!Dict::IsHashable(item) && (item.is_dict() || item.is_sequence())) {
       return TemplateError("unhashable type: '" + TypeNameString(item) + "'");
     }
+    KVASIR_TRY_OK(runtime.StepBytes(item.is_string() ? item.bytes().size() : 0));
     return container.dict().Find(item) != nullptr;
   }
   if (!IsIterable(container)) {
     return TemplateError("argument of type '" + TypeNameString(container) + "' is not iterable");
   }
-  KVASIR_TRY(const auto items, Iterate(runtime, container));
-  for (const Value& candidate : items) {
-    KVASIR_TRY(const bool equal, Equal(runtime, candidate, item));
+  if (!container.is_sequence()) return false;  // undefined
+  const Sequence& sequence = container.sequence();
+  for (size_t i = sequence.consumed; i < sequence.items.size(); ++i) {
+    // An iterator is used up as far as the search went.
+    if (sequence.kind == SequenceKind::kIterator) sequence.consumed = i + 1;
+    KVASIR_TRY(const bool equal, Equal(runtime, sequence.items[i], item));
     if (equal) return true;
   }
   return false;

@@ -69,6 +69,7 @@ Value Runtime::String(Text text) {
   const auto bytes = static_cast<int64_t>(text.size() + text.runs().size() * sizeof(Text::Run)) +
                      kObjectOverheadBytes;
   Charge(bytes);
+  steps_ += static_cast<int64_t>(text.size() / 64);
   return Value::String(
       std::shared_ptr<const Text>(new Text(std::move(text)), [this, bytes](const Text* gone) {
         delete gone;
@@ -84,6 +85,7 @@ Value Runtime::Make(SequenceKind kind, std::vector<Value> items) {
   if (over_depth_) return Value::None();
   const auto bytes = static_cast<int64_t>(items.capacity() * sizeof(Value)) + kObjectOverheadBytes;
   Charge(bytes);
+  steps_ += static_cast<int64_t>(items.size() / 8);
   auto* sequence = new Sequence{kind, std::move(items), depth};
   return Value::Of(std::shared_ptr<const Sequence>(sequence, [this, bytes](const Sequence* gone) {
     delete gone;
@@ -98,6 +100,7 @@ Value Runtime::DictValue(Dict dict) {
   const auto bytes =
       static_cast<int64_t>(dict.size() * (2 * sizeof(Value) + 64)) + kObjectOverheadBytes;
   Charge(bytes);
+  steps_ += static_cast<int64_t>(dict.size() / 8);
   auto* shared = new Dict(std::move(dict));
   return Value::Of(std::shared_ptr<const Dict>(shared, [this, bytes](const Dict* gone) {
     delete gone;

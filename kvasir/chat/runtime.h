@@ -37,13 +37,20 @@ class Runtime {
   Status Step(int64_t count = 1);
   // Pays for work that is linear in `bytes`.
   Status StepBytes(size_t bytes) { return Step(1 + static_cast<int64_t>(bytes / 64)); }
+  // Pays for looking for a pattern in a text: a hostile pair costs up to text * pattern
+  // comparisons.
+  Status StepSearch(size_t text_bytes, size_t pattern_bytes) {
+    const auto factor = static_cast<int64_t>(pattern_bytes < 256 ? 1 : pattern_bytes / 64);
+    return Step(1 + static_cast<int64_t>(text_bytes / 64) * factor);
+  }
   // ERRORS: kResourceExhausted when a string of this size must not be made. Ask before making one
   // that is larger than its inputs.
   Status CheckStringSize(size_t bytes) const;
   // Likewise a list.
   Status CheckItemCount(size_t count) const;
 
-  // Makers never fail: passing a limit is remembered and reported by the next Step().
+  // Makers pay for what they make and never fail: passing a limit is remembered and reported by the
+  // next Step().
   Value String(Text text);
   Value String(std::string_view bytes, Origin origin) { return String(Text(bytes, origin)); }
   Value List(std::vector<Value> items) { return Make(SequenceKind::kList, std::move(items)); }

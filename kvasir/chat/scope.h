@@ -3,6 +3,7 @@
 #ifndef KVASIR_CHAT_SCOPE_H_
 #define KVASIR_CHAT_SCOPE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,12 @@ class Scope {
  public:
   explicit Scope(ScopePtr parent) : parent_(std::move(parent)) {}
 
+  // The number of variables of this scope alone.
+  size_t size() const { return variables_.size(); }
+  // A macro keeps this scope: it lives until the end of the rendering.
+  void MarkKept() { is_kept_ = true; }
+  bool is_kept() const { return is_kept_; }
+
   // REQUIRES: the characters of `name` outlive the scope (they are the template's).
   void Set(std::string_view name, Value value) {
     for (auto& [key, old] : variables_) {
@@ -31,8 +38,10 @@ class Scope {
   }
 
   // The value here or in the nearest scope around, or nullptr.
-  const Value* Find(std::string_view name) const {
+  // *visited grows by the variables that were compared: what the look-up costs.
+  const Value* Find(std::string_view name, int64_t* visited) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent_.get()) {
+      *visited += static_cast<int64_t>(scope->variables_.size());
       for (const auto& [key, value] : scope->variables_) {
         if (key == name) return &value;
       }
@@ -46,6 +55,7 @@ class Scope {
  private:
   std::vector<std::pair<std::string_view, Value>> variables_;
   ScopePtr parent_;
+  bool is_kept_ = false;
 };
 
 }  // namespace kvasir::chat

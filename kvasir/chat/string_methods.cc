@@ -121,7 +121,7 @@ Result<Value> FindMethod(Runtime& runtime, const Text& self, const CallArguments
   KVASIR_TRY(const Bound bound, Bound::Bind("find", arguments, {"sub", "start", "end"}, 1));
   KVASIR_TRY(const Text part, bound.TextOr(0, Text()));
   KVASIR_TRY(const ByteRange range, SelectRange(self, bound.Get(1), bound.Get(2)));
-  KVASIR_TRY_OK(runtime.StepBytes(self.size()));
+  KVASIR_TRY_OK(runtime.StepSearch(self.size(), part.size()));
   size_t found = std::string::npos;
   if (range.valid) {
     const std::string_view text = std::string_view(self.bytes()).substr(0, range.end);
@@ -139,7 +139,7 @@ Result<Value> Count(Runtime& runtime, const Text& self, const CallArguments& arg
   KVASIR_TRY(const Bound bound, Bound::Bind("count", arguments, {"sub", "start", "end"}, 1));
   KVASIR_TRY(const Text part, bound.TextOr(0, Text()));
   KVASIR_TRY(const ByteRange range, SelectRange(self, bound.Get(1), bound.Get(2)));
-  KVASIR_TRY_OK(runtime.StepBytes(self.size()));
+  KVASIR_TRY_OK(runtime.StepSearch(self.size(), part.size()));
   if (!range.valid) return Value::Int(0);
   const std::string_view text =
       std::string_view(self.bytes()).substr(range.begin, range.end - range.begin);

@@ -91,6 +91,7 @@ Result<Value> Split(Runtime& runtime, const Text& self, const CallArguments& arg
   } else {
     KVASIR_TRY(const Text separator, bound.TextOr(0, Text()));
     if (separator.empty()) return TemplateError("empty separator");
+    KVASIR_TRY_OK(runtime.StepSearch(self.size(), separator.size()));
     ranges = split(self.bytes(), separator.bytes(), most);
   }
   KVASIR_TRY_OK(runtime.Step(static_cast<int64_t>(ranges.size())));
@@ -157,6 +158,7 @@ Result<Value> SplitLinesMethod(Runtime& runtime, const Text& self, const CallArg
 Result<Value> PartitionFromLeft(Runtime& runtime, const Text& self,
                                 const CallArguments& arguments) {
   KVASIR_TRY(const Text separator, BindSeparator(arguments));
+  KVASIR_TRY_OK(runtime.StepSearch(self.size(), separator.size()));
   return Partition(runtime, self, self.bytes().find(separator.bytes()), separator.size(),
                    Ends::kLeft);
 }
@@ -164,6 +166,7 @@ Result<Value> PartitionFromLeft(Runtime& runtime, const Text& self,
 Result<Value> PartitionFromRight(Runtime& runtime, const Text& self,
                                  const CallArguments& arguments) {
   KVASIR_TRY(const Text separator, BindSeparator(arguments));
+  KVASIR_TRY_OK(runtime.StepSearch(self.size(), separator.size()));
   return Partition(runtime, self, self.bytes().rfind(separator.bytes()), separator.size(),
                    Ends::kRight);
 }

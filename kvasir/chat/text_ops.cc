@@ -98,6 +98,7 @@ Result<Text> Replace(Runtime& runtime, const Text& text, const Text& from, const
                      int64_t count) {
   Text result = text.Substr(0, 0);
   const std::string& bytes = text.bytes();
+  KVASIR_TRY_OK(runtime.StepSearch(text.size(), from.size()));
   size_t at = 0;
   while (count != 0) {
     size_t found = at;
@@ -144,6 +145,7 @@ Result<Text> Pad(Runtime& runtime, const Text& text, int64_t width, Align align,
   KVASIR_TRY_OK(runtime.StepBytes(static_cast<size_t>(missing) * 8));
   int64_t left = align == Align::kRight ? missing : 0;
   // Where CPython's str.center puts the odd blank.
+  if (align == Align::kMiddle) left = missing / 2;
   if (align == Align::kCenter) left = missing / 2 + (missing & width & 1);
   Text result = text.Substr(0, 0);
   for (int64_t i = 0; i < left; ++i) result.Append(fill);
