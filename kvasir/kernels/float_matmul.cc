@@ -108,8 +108,8 @@ struct FloatTile {
   }
 };
 
-// 16 KiB of floats: with the rows of a tile it stays in a first-level cache of 32 KiB.
-inline constexpr int kBlockFloats = 4096;
+// With the rows of a tile it stays in a first-level cache of 32 KiB.
+inline constexpr int64_t kBlockBytes = 16384;
 
 template <class Weights>
 struct FloatKernel {
@@ -120,36 +120,24 @@ struct FloatKernel {
   static constexpr int64_t kUnitSteps = 1;
   static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
   static int64_t Units(const MatmulArgs& args) { return args.weights->inputs(); }
-  static int64_t BlockUnits(int panels) { return kBlockFloats / (panels * kPanelOutputs); }
+  static int64_t BlockUnits(int panels) { return kBlockBytes / (panels * kUnitBytes); }
 
   class Block {
    public:
-    // Halves that many row tiles reuse are widened once.
-    Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count,
-          bool is_reused)
-        : args_(args), panels_(panels), begin_(begin), is_wide_(is_reused && sizeof(Element) == 2) {
-      narrow_ = {
-          args.x,
-          args.x_stride,
-          reinterpret_cast<const Element*>(args.weights->panel(panel)) + begin * kPanelOutputs,
-          args.weights->inputs() * kPanelOutputs,
-          count,
-          {}};
-      if (is_wide_) Widen();
+    Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count)
+        : args_(args), panels_(panels), begin_(begin) {
+      block_.x_stride = args.x_stride;
+      block_.weights =
+          reinterpret_cast<const Element*>(args.weights->panel(panel)) + begin * kPanelOutputs;
+      block_.panel_stride = args.weights->inputs() * kPanelOutputs;
+      block_.inputs = count;
     }
 
     void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch,
              const TileOutput& output) const {
-      const float* const x = args_.x + row * args_.x_stride + begin_;
       PrefetchRows(row + rows, std::min(row + 2 * rows, args_.rows));
-      if (is_wide_) {
-        const int64_t stride = narrow_.inputs * kPanelOutputs;
-        const FloatBlock<float> block = {x,      args_.x_stride, wide_,
-                                         stride, narrow_.inputs, prefetch};
-        return CallTile<FloatTile<F32Weights>>(rows, panels_, block, output);
-      }
-      FloatBlock<Element> block = narrow_;
-      block.x = x;
+      FloatBlock<Element> block = block_;
+      block.x = args_.x + row * args_.x_stride + begin_;
       block.prefetch = prefetch;
       CallTile<Tile>(rows, panels_, block, output);
     }
@@ -157,29 +145,16 @@ struct FloatKernel {
    private:
     // The inputs of the next tile: rows lie too far apart for the hardware to foresee them.
     void PrefetchRows(int64_t row, int64_t row_end) const {
-      if (narrow_.inputs > kBlockFloats / kPanelOutputs) return;  // a single tile
       for (; row < row_end; ++row) {
         const float* const x = args_.x + row * args_.x_stride + begin_;
-        for (int64_t k = 0; k < narrow_.inputs; k += 64 / sizeof(float)) __builtin_prefetch(x + k);
-      }
-    }
-
-    void Widen() {
-      const int64_t floats = narrow_.inputs * kPanelOutputs;
-      for (int p = 0; p < panels_; ++p) {
-        for (int64_t i = 0; i < floats; i += kLanes) {
-          hn::Store(Weights::Load(narrow_.weights + p * narrow_.panel_stride + i), FloatTag(),
-                    wide_ + p * floats + i);
-        }
+        for (int64_t k = 0; k < block_.inputs; k += 64 / sizeof(float)) __builtin_prefetch(x + k);
       }
     }
 
     const MatmulArgs& args_;
     const int panels_;
     const int64_t begin_;
-    const bool is_wide_;
-    FloatBlock<Element> narrow_;
-    alignas(64) float wide_[kBlockFloats];
+    FloatBlock<Element> block_;
   };
 };
 

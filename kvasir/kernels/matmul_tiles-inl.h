@@ -120,7 +120,7 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
 //   Units(args)                     inputs, counted in steps that cannot be cut
 //   BlockUnits(panels)              units of a block of weights that many row tiles reuse
 //   kUnitBytes, kUnitSteps          bytes of a unit in one panel, prefetch steps in its loop
-//   Block(args, panel, panels, begin, count, is_reused), then
+//   Block(args, panel, panels, begin, count), then
 //   block.Run(row, rows, prefetch, output)    one tile
 template <class Kernel>
 void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
@@ -131,7 +131,7 @@ void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
   int64_t begin = 0;
   do {
     const int64_t count = std::min(block, units - begin);
-    const typename Kernel::Block weights(args, span.panel, span.panels, begin, count, tiles > 1);
+    const typename Kernel::Block weights(args, span.panel, span.panels, begin, count);
     TileOutput output = span.output;
     output.resume = begin > 0;
     if (begin + count < units) output.bias = nullptr;

@@ -223,7 +223,7 @@ struct QuantTile {
 };
 
 // 16 KiB of codes: with the rows of a tile it stays in a first-level cache of 32 KiB.
-inline constexpr int kBlockBytes = 16384;
+inline constexpr int64_t kBlockBytes = 16384;
 
 template <class Tile>
 struct QuantKernel {
@@ -236,8 +236,7 @@ struct QuantKernel {
 
   class Block {
    public:
-    Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count,
-          bool /*is_reused*/)
+    Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count)
         : args_(args), panels_(panels), begin_(begin) {
       const std::byte* const first = args.weights->panel(panel);
       block_.row_groups = args.weights->inputs() / kQuantGroup;
