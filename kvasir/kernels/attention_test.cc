@@ -13,9 +13,11 @@ namespace {
 
 using testing::AwkwardFloats;
 using testing::ExpectSameBits;
+using testing::HashBits;
 using testing::kInfinity;
 using testing::kNan;
 using testing::Oracle;
+using testing::PortableFloats;
 using testing::RandomFloats;
 using testing::SameBits;
 using testing::SimdTables;
@@ -498,6 +500,25 @@ std::vector<double> Walk::Naive(float softcap) const {
     for (int64_t d = 0; d < value_dim; ++d) out[r * value_dim + d] /= sum;
   }
   return out;
+}
+
+TEST(AttentionKernels, BitsAreTheSameOnEveryMachine) {
+  Walk walk;
+  walk.queries = PortableFloats(walk.queries.size(), 1);
+  for (float& query : walk.queries) query *= 0.125f;
+  walk.keys = PortableFloats(walk.keys.size(), 2);
+  walk.values = PortableFloats(walk.values.size(), 3);
+  for (Isa isa : SupportedIsas()) {
+    std::vector<float> all;
+    for (KvCodec::Kind kind : kKinds) {
+      for (float softcap : {0.0f, 20.0f}) {
+        const std::vector<float> out = walk.Run(KernelsFor(isa), kind, softcap);
+        all.insert(all.end(), out.begin(), out.end());
+      }
+    }
+    // Written by the oracle on x86-64; a change here changes every model's output.
+    EXPECT_EQ(HashBits(all), 0xD84280B50C48AAA5u) << IsaName(isa);
+  }
 }
 
 TEST(AttentionKernels, AWalkOverBlocksIsSoftmaxAttention) {

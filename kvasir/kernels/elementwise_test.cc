@@ -13,9 +13,11 @@ namespace {
 
 using testing::AwkwardFloats;
 using testing::ExpectSameBits;
+using testing::HashBits;
 using testing::kInfinity;
 using testing::kNan;
 using testing::Oracle;
+using testing::PortableFloats;
 using testing::RandomFloats;
 using testing::SimdTables;
 
@@ -188,6 +190,29 @@ TEST(Elementwise, OracleIsCloseToDoublePrecision) {
     const double softmax_exact = std::exp(v) / exponentials;
     // The rounding of x - max, up to 2^-21 here, is the relative error of its exponential.
     EXPECT_NEAR(softmax[i], softmax_exact, softmax_exact * 30 * 0x1p-24);
+  }
+}
+
+TEST(Elementwise, BitsAreTheSameOnEveryMachine) {
+  constexpr int64_t kCount = 1003;
+  const std::vector<float> x = PortableFloats(kCount, 1);
+  const std::vector<float> y = PortableFloats(kCount, 2);
+  for (Isa isa : SupportedIsas()) {
+    const KernelTable& table = KernelsFor(isa);
+    std::vector<float> all;
+    const auto run = [&](auto&& kernel) {
+      std::vector<float> v = x;
+      kernel(v.data());
+      all.insert(all.end(), v.begin(), v.end());
+    };
+    run([&](float* v) { table.rms_norm(v, y.data(), 1e-6f, kCount, v); });
+    run([&](float* v) { table.silu_gate(v, y.data(), kCount); });
+    run([&](float* v) { table.gelu_tanh_gate(v, y.data(), kCount); });
+    run([&](float* v) { table.rope(v, y.data(), y.data() + 500, 500); });
+    run([&](float* v) { table.softcap(v, 3.0f, kCount); });
+    run([&](float* v) { table.softmax(v, kCount); });
+    // Written by the oracle on x86-64; a change here changes every model's output.
+    EXPECT_EQ(HashBits(all), 0xF42116BF6D68C147u) << IsaName(isa);
   }
 }
 

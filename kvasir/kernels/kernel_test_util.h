@@ -56,6 +56,24 @@ inline void ExpectSameBits(const std::vector<float>& expected, const std::vector
   }
 }
 
+// Numbers in [-4, 4) from integer arithmetic alone: the same bits on every machine.
+inline std::vector<float> PortableFloats(size_t count, uint32_t seed) {
+  std::vector<float> out(count);
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t mixed = (static_cast<uint32_t>(i) + seed * 7919u) * 2654435761u;
+    out[i] = static_cast<float>(mixed >> 16) / 8192.0f - 4.0f;
+  }
+  return out;
+}
+
+// FNV-1a over the bits, to pin results to a constant.
+inline uint64_t HashBits(const std::vector<float>& values, uint64_t hash = 0xCBF29CE484222325u) {
+  for (float value : values) {
+    hash = (hash ^ std::bit_cast<uint32_t>(value)) * 0x100000001B3u;
+  }
+  return hash;
+}
+
 // The tables to compare with the scalar one, which is the first.
 inline std::vector<const KernelTable*> SimdTables() {
   std::vector<const KernelTable*> tables;
