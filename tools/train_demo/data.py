@@ -70,8 +70,14 @@ class Gen:
         return "".join(self.pick("bdfgklmnprstvz") + self.pick("aeiou") + (self.pick("lnrsmk") if self.r.random() < .3 else "")
                        for _ in range(self.r.randint(low, high)))
 
+    def odd_word(self):
+        """Letters that form no known word, so that copying does not depend on the vocabulary."""
+        return "".join(self.pick("abcdefghijklmnopqrstuvwxyzaeiou") for _ in range(self.r.randint(2, 7)))
+
     def name(self):
         kind = self.r.random()
+        if kind > .92:
+            return cap(self.odd_word())
         if kind < .7:
             return self.pick(NAMES)
         if kind < .85:
@@ -364,7 +370,11 @@ class Gen:
         r, p = self.r, self.pick
         word = p(OBJECTS + ANIMALS + FOODS + PLACES + JOBS)
         items = r.sample(OBJECTS + ANIMALS + FOODS, r.randint(2, 6))
-        kind = r.randrange(28)
+        kind = r.randrange(30)
+        if kind > 27:
+            topic = lambda: p(UNKNOWN_TOPICS) if r.random() < .7 else self.odd_word()
+            question = p(UNKNOWN_QUESTIONS)
+            return question.format(*[topic() for _ in range(question.count("{}"))]), DO_NOT_KNOW
         if kind > 24:
             kind = 6 if kind == 27 else 2
         if kind == 0:

@@ -63,7 +63,9 @@ def apply_rope(x, cos, sin):
 
 def local_attention(q, k, v, window, scale):
     """Sliding-window attention in blocks of `window` rows: cost O(T * window), not O(T^2)."""
-    b, h, t, d = q.shape
+    b, h, rows, d = q.shape
+    q, k, v = (F.pad(x, (0, 0, 0, -rows % window)) for x in (q, k, v))
+    t = q.shape[2]
     n = t // window
 
     def blocks(x):
@@ -86,7 +88,7 @@ def local_attention(q, k, v, window, scale):
         with_previous(k).transpose(1, 2).reshape(b * n, h, 2 * window, d),
         with_previous(v).transpose(1, 2).reshape(b * n, h, 2 * window, d),
         attn_mask=bias.repeat(b, 1, 1)[:, None], scale=scale)
-    return out.reshape(b, n, h, window, d).transpose(1, 2).reshape(b, h, t, d)
+    return out.reshape(b, n, h, window, d).transpose(1, 2).reshape(b, h, t, d)[:, :, :rows]
 
 
 class Attention(nn.Module):
@@ -117,7 +119,7 @@ class Attention(nn.Module):
         scale = c.head_dim ** -0.5
         if total == t and (self.full or t <= c.window):
             out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-        elif total == t and t % c.window == 0:
+        elif total == t:
             out = local_attention(q, k, v, c.window, scale)
         else:
             row = torch.arange(total - t, total, device=x.device)[:, None]

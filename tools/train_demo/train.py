@@ -21,8 +21,8 @@ from model import Config, Gemma3
 PRESETS = {
     # one CPU core with AVX512-BF16
     "cpu-small": dict(config=Config(), muon_lr=0.02, adam_lr=0.003, decay=0.25, stages=[
-        (3600, [(16, 256)]), (1600, [(8, 512)]), (1600, [(4, 1024), (8, 512)]),
-        (1800, [(2, 2048), (1, 4096), (2, 2048), (1, 4096), (8, 512)])]),
+        (2000, [(16, 256)]), (500, [(8, 512), (16, 256), (8, 512)]), (1200, [(4, 1024), (4, 1024), (8, 512)]),
+        (1600, [(2, 2048), (1, 4096), (2, 2048), (1, 4096), (8, 512)])]),
     "cpu-draft": dict(config=Config(hidden=128, mlp=384, layers=3, heads=2, kv_heads=1), muon_lr=0.02, adam_lr=0.004, decay=0.3,
                       stages=[(3000, [(16, 256)]), (800, [(8, 512)]), (500, [(4, 1024)]), (300, [(2, 2048), (1, 4096), (8, 512)])]),
     # an accelerator: the size the demo model is meant to have

@@ -118,3 +118,16 @@ ABOUT = [
     (["Goodbye", "Bye", "Bye!", "See you later."], "Goodbye! Have a nice day."),
     (["Tell me a joke.", "Do you know a joke?"], "Why did the cache smile? It had seen that token before."),
 ]
+DO_NOT_KNOW = "I am sorry, I do not know that."
+UNKNOWN_TOPICS = [t.strip() for t in """quantum physics, chemistry, the moon landing, Brazil, Canada, Australia, Mexico, Turkey, Chile,
+the stock market, football, tennis, chess, Shakespeare, Mozart, Einstein, Napoleon, Picasso, democracy, philosophy, the internet,
+computers, programming, Python, C++, a transformer, machine learning, neural networks, gravity, black holes, dinosaurs, volcanoes,
+the brain, DNA, medicine, vitamins, the weather tomorrow, the news, the president, the economy, inflation, history, the Roman Empire,
+the Second World War, the Olympics, a blockchain, electricity, nuclear power, photosynthesis, evolution, the ocean, Mars, Jupiter,
+French grammar, Latin, algebra, geometry, statistics, a good film, a good book, my future, love, happiness, time travel, music theory,
+cars, planes, trains, cooking pasta, losing weight, learning to swim""".replace("\n", " ").split(",")]
+UNKNOWN_QUESTIONS = ["Explain {}.", "What do you know about {}?", "Tell me about {}.", "What is {}?", "Can you explain {} to me?",
+                     "Who invented {}?", "What is the capital of {}?", "Write an essay about {}.", "Why is {} important?",
+                     "How does {} work?", "Translate {} into German.", "Give me advice about {}.", "What is the history of {}?",
+                     "Where can I learn about {}?", "When was {} discovered?", "What is the population of {}?", "I have a question about {}.",
+                     "Write a program about {}.", "Which is better, {} or {}?", "Summarize {}."]
