@@ -171,7 +171,7 @@ Result<Value> Join(Runtime& runtime, const Text& self, const CallArguments& argu
                            std::string(TypeName(items[i])) + " found");
     }
     if (i != 0) result.Append(self);
-    result.Append(items[i].text());
+    result.Append(self.is_markup() ? EscapeHtml(items[i].text()) : items[i].text());
     KVASIR_TRY_OK(runtime.CheckStringSize(result.size()));
   }
   return runtime.String(std::move(result));
