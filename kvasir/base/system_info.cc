@@ -1,7 +1,5 @@
 #include "kvasir/base/system_info.h"
 
-#include <sys/resource.h>
-
 #include <cstdint>
 #include <fstream>
 #include <limits>
@@ -9,11 +7,14 @@
 
 namespace kvasir {
 
-size_t AvailableMemoryBytes() {
-  std::ifstream file("/proc/meminfo");
+namespace {
+
+// The number behind `key` in a file of "key: number kB" lines.
+size_t ReadKibibytes(const char* path, const std::string& wanted) {
+  std::ifstream file(path);
   std::string key;
   while (file >> key) {
-    if (key == "MemAvailable:") {
+    if (key == wanted) {
       uint64_t kibibytes = 0;
       file >> kibibytes;
       return static_cast<size_t>(kibibytes) * 1024;
@@ -23,10 +24,12 @@ size_t AvailableMemoryBytes() {
   return 0;
 }
 
-size_t PeakResidentBytes() {
-  struct rusage usage = {};
-  if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
-  return static_cast<size_t>(usage.ru_maxrss) * 1024;  // Linux counts in KiB
-}
+}  // namespace
+
+size_t AvailableMemoryBytes() { return ReadKibibytes("/proc/meminfo", "MemAvailable:"); }
+
+size_t PeakResidentBytes() { return ReadKibibytes("/proc/self/status", "VmHWM:"); }
+
+void ResetPeakResidentBytes() { std::ofstream("/proc/self/clear_refs") << 5; }
 
 }  // namespace kvasir

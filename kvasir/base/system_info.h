@@ -9,8 +9,10 @@ namespace kvasir {
 
 // Bytes that could be allocated without swapping; 0 if the system does not tell.
 size_t AvailableMemoryBytes();
-// Largest resident set of this process so far.
+// Largest resident set of this process so far, or since the last reset; 0 if unknown.
 size_t PeakResidentBytes();
+// Starts the peak anew from what is resident now. No effect where the system does not allow it.
+void ResetPeakResidentBytes();
 
 }  // namespace kvasir
 
