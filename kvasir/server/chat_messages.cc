@@ -52,8 +52,7 @@ Result<std::string> ContentText(const Json* content, const std::string& field,
   if (!content->is_array()) return WrongType(field, "a string or an array of parts", *content);
   std::string text;
   for (size_t i = 0; i < content->as_array().size(); ++i) {
-    KVASIR_TRY_OK(
-        AppendPart(content->as_array()[i], field + "[" + std::to_string(i) + "]", &text));
+    KVASIR_TRY_OK(AppendPart(content->as_array()[i], field + "[" + std::to_string(i) + "]", &text));
   }
   return text;
 }
@@ -83,8 +82,7 @@ Result<Json> NormalizeMessages(Json messages) {
     return FieldError(ErrorCode::kInvalidArgument, "messages", "must hold at least one message");
   }
   for (size_t i = 0; i < messages.as_array().size(); ++i) {
-    KVASIR_TRY_OK(
-        NormalizeMessage("messages[" + std::to_string(i) + "]", &messages.as_array()[i]));
+    KVASIR_TRY_OK(NormalizeMessage("messages[" + std::to_string(i) + "]", &messages.as_array()[i]));
   }
   return messages;
 }

@@ -58,8 +58,7 @@ constexpr std::array kUnsupported = {
     UnsupportedField{"tool_choice",
                      [](const Json& v) { return IsString(v, "none") || IsString(v, "auto"); },
                      "is not supported by this server yet; leave it out"},
-    UnsupportedField{"functions", IsEmptyArray,
-                     "is not supported by this server; leave it out"},
+    UnsupportedField{"functions", IsEmptyArray, "is not supported by this server; leave it out"},
     UnsupportedField{"function_call",
                      [](const Json& v) { return IsString(v, "none") || IsString(v, "auto"); },
                      "is not supported by this server; leave it out"},
@@ -114,24 +113,22 @@ Result<std::vector<TokenBias>> ParseLogitBias(const Json& value) {
 }
 
 Result<SamplingOptions> ParseSampling(const Json& body, const ChatDefaults& defaults) {
-  const GenerationConfig& recommended = defaults.generation;
-  SamplingOptions options;
-  const double temperature =
-      recommended.do_sample == false ? 0.0 : recommended.temperature.value_or(1.0);
-  KVASIR_TRY(options.temperature, body.GetDoubleOr("temperature", temperature));
-  KVASIR_TRY(options.top_p, body.GetDoubleOr("top_p", recommended.top_p.value_or(1.0)));
+  SamplingOptions options = defaults.sampling;
+  KVASIR_TRY(options.temperature, body.GetDoubleOr("temperature", options.temperature));
+  KVASIR_TRY(options.top_p, body.GetDoubleOr("top_p", options.top_p));
   // OpenAI's range includes 0, which leaves the likeliest token.
   if (options.top_p == 0.0) options.top_p = std::numeric_limits<double>::min();
-  KVASIR_TRY(options.top_k, body.GetIntOr("top_k", recommended.top_k.value_or(0)));
+  KVASIR_TRY(options.top_k, body.GetIntOr("top_k", options.top_k));
   // Off, as other servers write it.
   if (options.top_k == -1) options.top_k = 0;
-  KVASIR_TRY(options.min_p, body.GetDoubleOr("min_p", recommended.min_p.value_or(0.0)));
+  KVASIR_TRY(options.min_p, body.GetDoubleOr("min_p", options.min_p));
   const std::string_view repetition =
       FindSet(body, "repetition_penalty") != nullptr ? "repetition_penalty" : "repeat_penalty";
-  KVASIR_TRY(options.repetition_penalty,
-             body.GetDoubleOr(repetition, recommended.repetition_penalty.value_or(1.0)));
-  KVASIR_TRY(options.frequency_penalty, body.GetDoubleOr("frequency_penalty", 0.0));
-  KVASIR_TRY(options.presence_penalty, body.GetDoubleOr("presence_penalty", 0.0));
+  KVASIR_TRY(options.repetition_penalty, body.GetDoubleOr(repetition, options.repetition_penalty));
+  KVASIR_TRY(options.frequency_penalty,
+             body.GetDoubleOr("frequency_penalty", options.frequency_penalty));
+  KVASIR_TRY(options.presence_penalty,
+             body.GetDoubleOr("presence_penalty", options.presence_penalty));
   if (const Json* bias = FindSet(body, "logit_bias")) {
     KVASIR_TRY(options.logit_bias, ParseLogitBias(*bias));
   }
@@ -193,8 +190,9 @@ Result<bool> ParseIncludeUsage(const Json& body) {
 // Variables that the server or the model's files set: a request's text in their place would be
 // taken for the template's own.
 constexpr std::array<std::string_view, 12> kReservedVariables = {
-    "messages",  "tools",     "documents", "add_generation_prompt", "bos_token",  "eos_token",
-    "pad_token", "unk_token", "sep_token", "cls_token",             "mask_token", "functions"};
+    "messages",  "tools",     "documents",  "add_generation_prompt",
+    "bos_token", "eos_token", "pad_token",  "unk_token",
+    "sep_token", "cls_token", "mask_token", "functions"};
 
 Result<Json> ParseTemplateVariables(const Json& body) {
   constexpr std::string_view kField = "chat_template_kwargs";

@@ -10,23 +10,23 @@
 
 #include "kvasir/base/json.h"
 #include "kvasir/base/result.h"
-#include "kvasir/formats/generation_config.h"
 #include "kvasir/sampling/sampling_options.h"
 
 namespace kvasir {
 
 // What holds where a request says nothing, and what bounds it.
 struct ChatDefaults {
-  GenerationConfig generation;  // where this says nothing either: temperature 1, filters off
-  int64_t vocab_size = 0;       // tokens that logit_bias may name
+  // OpenAI's own: sampling from the whole distribution.
+  SamplingOptions sampling = {.temperature = 1.0};
+  int64_t vocab_size = 0;  // tokens that logit_bias may name
 };
 
 struct ChatRequest {
   // Objects {role, content, ...} as the template reads them: content is a string, the role
   // "developer" has become "system", other members are as they came. Not empty.
   Json messages;
-  Json template_variables;  // chat_template_kwargs: an object, or null
-  std::string model;        // empty: not given
+  Json template_variables;   // chat_template_kwargs: an object, or null
+  std::string model;         // empty: not given
   SamplingOptions sampling;  // valid; the seed is not set here
   std::optional<uint64_t> seed;
   std::optional<int64_t> max_tokens;  // at least 1; absent: as many as the context holds

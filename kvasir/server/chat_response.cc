@@ -41,22 +41,21 @@ Json UsageJson(const GenerationStats& stats) {
 
 Json TimingsJson(const GenerationStats& stats) {
   const int64_t evaluated = stats.prompt_tokens - stats.cached_tokens;
-  return Json::Object{
-      {"cache_n", stats.cached_tokens},
-      {"prompt_n", evaluated},
-      {"prompt_ms", stats.prefill_ms},
-      {"prompt_per_token_ms", PerToken(stats.prefill_ms, evaluated)},
-      {"prompt_per_second", stats.prefill_tokens_per_second()},
-      {"predicted_n", stats.generated_tokens},
-      {"predicted_ms", stats.decode_ms},
-      {"predicted_per_token_ms", PerToken(stats.decode_ms, stats.generated_tokens)},
-      {"predicted_per_second", stats.decode_tokens_per_second()}};
+  return Json::Object{{"cache_n", stats.cached_tokens},
+                      {"prompt_n", evaluated},
+                      {"prompt_ms", stats.prefill_ms},
+                      {"prompt_per_token_ms", PerToken(stats.prefill_ms, evaluated)},
+                      {"prompt_per_second", stats.prefill_tokens_per_second()},
+                      {"predicted_n", stats.generated_tokens},
+                      {"predicted_ms", stats.decode_ms},
+                      {"predicted_per_token_ms", PerToken(stats.decode_ms, stats.generated_tokens)},
+                      {"predicted_per_second", stats.decode_tokens_per_second()}};
 }
 
 Json CompletionJson(const AnswerHead& head, const GenerationResult& result) {
   Json completion = Envelope(head, "chat.completion");
-  Json message = Json::Object{
-      {"role", "assistant"}, {"content", result.text}, {"refusal", nullptr}};
+  Json message =
+      Json::Object{{"role", "assistant"}, {"content", result.text}, {"refusal", nullptr}};
   Json choice = Json::Object{{"index", 0},
                              {"message", std::move(message)},
                              {"logprobs", nullptr},

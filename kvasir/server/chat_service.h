@@ -24,7 +24,7 @@ namespace kvasir {
 
 struct ChatServiceOptions {
   std::string model_name;
-  int64_t max_waiting = 64;  // requests beyond the one that is being answered
+  int64_t max_waiting = 64;                        // requests beyond the one that is being answered
   std::chrono::milliseconds ping_interval{5'000};  // AnswerOptions
   int64_t chunk_tokens = 512;  // of a prompt per forward pass, between two looks at the client
   LogSink log;

@@ -9,9 +9,8 @@ HttpExchange::HttpExchange(size_t max_unsent_bytes, std::function<void()> wake)
 
 bool HttpExchange::Append(std::string_view bytes) {
   std::unique_lock lock(mutex_);
-  room_.wait(lock, [&] {
-    return is_closed() || pending_.size() + taken_bytes_ < max_unsent_bytes_;
-  });
+  room_.wait(lock,
+             [&] { return is_closed() || pending_.size() + taken_bytes_ < max_unsent_bytes_; });
   if (is_closed()) return false;
   pending_ += bytes;
   if (wake_ && !std::exchange(is_wake_due_, true)) wake_();

@@ -47,7 +47,7 @@ class HttpExchange {
   std::condition_variable room_;
   std::function<void()> wake_;
   std::string pending_;
-  size_t taken_bytes_ = 0;  // taken and not yet sent
+  size_t taken_bytes_ = 0;    // taken and not yet sent
   bool is_wake_due_ = false;  // woken, and Take has not come yet
   bool is_ended_ = false;
   bool keeps_alive_ = true;

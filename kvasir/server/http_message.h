@@ -30,8 +30,8 @@ struct HttpResponse {
 
 // What the request decides about the form of its response.
 struct HttpForm {
-  bool is_http_1_1 = true;   // may be chunked, and may be told 100 Continue
-  bool keeps_alive = true;   // another request may follow on the connection
+  bool is_http_1_1 = true;    // may be chunked, and may be told 100 Continue
+  bool keeps_alive = true;    // another request may follow on the connection
   bool is_head_only = false;  // a HEAD request: headers as for GET, no body
 };
 

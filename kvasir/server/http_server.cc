@@ -70,10 +70,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     buffer_.max_size(static_cast<size_t>(options.max_header_bytes) + (64 << 10));
     is_idle_ = true;
     stream_.expires_after(options.idle_timeout);
-    http::async_read_header(stream_, buffer_, *parser_,
-                            [self = shared_from_this()](error_code error, size_t) {
-                              self->OnHeader(error);
-                            });
+    http::async_read_header(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](error_code error, size_t) { self->OnHeader(error); });
   }
 
   // The server stops: idle connections end now, others behind their answer.
@@ -123,14 +122,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void OnReadError(error_code error) {
     if (error == http::error::body_limit) {
-      return Refuse(413, "the body is larger than " +
-                             std::to_string(hub_->options.max_body_bytes) + " bytes");
+      return Refuse(413, "the body is larger than " + std::to_string(hub_->options.max_body_bytes) +
+                             " bytes");
     }
     if (error == http::error::header_limit || error == http::error::buffer_overflow) {
       return Refuse(431, "the header is larger than " +
                              std::to_string(hub_->options.max_header_bytes) + " bytes");
     }
-    const bool is_malformed = error.category() == make_error_code(http::error::bad_method).category();
+    const bool is_malformed =
+        error.category() == make_error_code(http::error::bad_method).category();
     if (is_malformed && error != http::error::end_of_stream) {
       return Refuse(400, "the request is no valid HTTP: " + error.message());
     }
@@ -159,8 +159,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
         if (const auto self = weak.lock()) self->Pump();
       });
     };
-    exchange_ = std::make_shared<HttpExchange>(
-        static_cast<size_t>(hub_->options.max_unsent_bytes), wake);
+    exchange_ =
+        std::make_shared<HttpExchange>(static_cast<size_t>(hub_->options.max_unsent_bytes), wake);
     return HttpReply(exchange_, form);
   }
 
@@ -188,17 +188,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // A broken connection announces itself here while an answer is being made.
   void WatchErrors() {
     if (std::exchange(is_watching_errors_, true)) return;
-    stream_.socket().async_wait(
-        tcp::socket::wait_error, [self = shared_from_this()](error_code error) {
-          self->is_watching_errors_ = false;
-          if (error || self->is_closed_) return;
-          int broken = 0;
-          socklen_t size = sizeof(broken);
-          ::getsockopt(self->stream_.socket().native_handle(), SOL_SOCKET, SO_ERROR, &broken,
-                       &size);
-          // Urgent data wakes this too, and is none of our business.
-          if (broken != 0) self->Close();
-        });
+    stream_.socket().async_wait(tcp::socket::wait_error, [self = shared_from_this()](
+                                                             error_code error) {
+      self->is_watching_errors_ = false;
+      if (error || self->is_closed_) return;
+      int broken = 0;
+      socklen_t size = sizeof(broken);
+      ::getsockopt(self->stream_.socket().native_handle(), SOL_SOCKET, SO_ERROR, &broken, &size);
+      // Urgent data wakes this too, and is none of our business.
+      if (broken != 0) self->Close();
+    });
   }
 
   // Input while an answer is being made is either the next request, which has to wait in the
@@ -210,8 +209,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
           self->is_watching_input_ = false;
           if (error || self->is_closed_ || !self->exchange_) return;
           char byte = 0;
-          const ssize_t got = ::recv(self->stream_.socket().native_handle(), &byte, 1,
-                                     MSG_PEEK | MSG_DONTWAIT);
+          const ssize_t got =
+              ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
           if (got == 0) return self->ProbeClient();
           if (got < 0 && (errno == EAGAIN || errno == EINTR)) return self->WatchInput();
           if (got < 0) self->Close();
@@ -249,17 +248,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void WriteSome() {
     stream_.expires_after(hub_->options.write_timeout);
-    stream_.async_write_some(
-        asio::buffer(writing_.data() + written_, writing_.size() - written_),
-        [self = shared_from_this()](error_code error, size_t bytes) {
-          if (self->is_closed_) return;
-          if (error) return self->Close();
-          self->written_ += bytes;
-          if (self->is_counted_) self->exchange_->Sent(bytes);
-          if (self->written_ < self->writing_.size()) return self->WriteSome();
-          self->is_writing_ = false;
-          self->Pump();
-        });
+    stream_.async_write_some(asio::buffer(writing_.data() + written_, writing_.size() - written_),
+                             [self = shared_from_this()](error_code error, size_t bytes) {
+                               if (self->is_closed_) return;
+                               if (error) return self->Close();
+                               self->written_ += bytes;
+                               if (self->is_counted_) self->exchange_->Sent(bytes);
+                               if (self->written_ < self->writing_.size()) return self->WriteSome();
+                               self->is_writing_ = false;
+                               self->Pump();
+                             });
   }
 
   void EndAnswer(bool keeps_alive) {
@@ -396,8 +394,8 @@ class HttpServer::Impl {
       socket.set_option(asio::socket_base::send_buffer_size(hub_.options.send_buffer_bytes),
                         ignored);
     }
-    const auto connection = std::make_shared<Connection>(std::move(socket), &hub_,
-                                                         hub_.connections.size() >= limit);
+    const auto connection =
+        std::make_shared<Connection>(std::move(socket), &hub_, hub_.connections.size() >= limit);
     hub_.connections.emplace(connection.get(), connection);
     connection->ReadRequest();
   }

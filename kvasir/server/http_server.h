@@ -19,8 +19,8 @@
 namespace kvasir {
 
 struct HttpServerOptions {
-  std::string host = "127.0.0.1";  // an address or a name that resolves to one
-  uint16_t port = 8080;            // 0: any free one
+  std::string host = "127.0.0.1";       // an address or a name that resolves to one
+  uint16_t port = 8080;                 // 0: any free one
   int64_t max_header_bytes = 64 << 10;  // more is 431
   int64_t max_body_bytes = 16 << 20;    // more is 413
   int64_t max_connections = 256;        // requests on further ones get 503

@@ -55,13 +55,28 @@ HttpResponse NotFound(std::string_view path) {
 }
 
 HttpResponse WrongMethod(const Route& route, std::string_view method) {
-  HttpResponse response = ErrorResponse({405,
-                                         std::string(route.path) + " does not take " +
-                                             Quoted(method) + "; it takes " +
-                                             std::string(route.methods),
-                                         "", "method_not_allowed"});
+  HttpResponse response =
+      ErrorResponse({405,
+                     std::string(route.path) + " does not take " + Quoted(method) + "; it takes " +
+                         std::string(route.methods),
+                     "", "method_not_allowed"});
   response.headers.push_back({"Allow", std::string(route.methods)});
   return response;
+}
+
+// What generation_config.json recommends, over OpenAI's defaults.
+ChatDefaults DefaultsOf(const ModelBundle& bundle) {
+  const auto& recommended = bundle.config().generation;
+  ChatDefaults defaults;
+  defaults.vocab_size = bundle.sampleable_tokens();
+  SamplingOptions& sampling = defaults.sampling;
+  sampling.temperature =
+      recommended.do_sample.value_or(true) ? recommended.temperature.value_or(1.0) : 0.0;
+  sampling.top_k = recommended.top_k.value_or(0);
+  sampling.top_p = recommended.top_p.value_or(1.0);
+  sampling.min_p = recommended.min_p.value_or(0.0);
+  sampling.repetition_penalty = recommended.repetition_penalty.value_or(1.0);
+  return defaults;
 }
 
 HttpServerOptions HttpOptions(const ServerOptions& options) {
@@ -87,10 +102,9 @@ HttpServerOptions HttpOptions(const ServerOptions& options) {
 
 class Server::Impl {
  public:
-  Impl(ModelBundle* bundle, const ServerOptions& options) : bundle_(bundle), options_(options) {
+  Impl(ModelBundle* bundle, const ServerOptions& options)
+      : bundle_(bundle), options_(options), defaults_(DefaultsOf(*bundle)) {
     if (options_.model_name.empty()) options_.model_name = bundle->name();
-    defaults_.generation = bundle->config().generation;
-    defaults_.vocab_size = bundle->sampleable_tokens();
     const Model& model = bundle->model();
     models_ = ModelsJson(options_.model_name, std::time(nullptr), model.context_tokens(),
                          model.vocab_size(), model.parameters(), model.weight_bytes())
@@ -105,10 +119,10 @@ class Server::Impl {
     chat.chunk_tokens = options_.chunk_tokens;
     chat.log = options_.log;
     KVASIR_TRY(chat_, ChatService::Start(bundle_, std::move(chat)));
-    KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_), [this](HttpRequest request,
-                                                                      HttpReply reply) {
-                 Serve(std::move(request), std::move(reply));
-               }));
+    KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_),
+                                        [this](HttpRequest request, HttpReply reply) {
+                                          Serve(std::move(request), std::move(reply));
+                                        }));
     return {};
   }
 
@@ -168,7 +182,7 @@ class Server::Impl {
 
   ModelBundle* const bundle_;
   ServerOptions options_;
-  ChatDefaults defaults_;
+  const ChatDefaults defaults_;
   std::string models_;  // the body of /v1/models
   std::unique_ptr<ChatService> chat_;
   std::unique_ptr<HttpServer> http_;  // calls into chat_, so it goes first

@@ -1,0 +1,142 @@
+// ParseChatRequest on requests as clients send them: fixtures/chat_requests.json, written after the
+// published descriptions of OpenAI's API and of llama.cpp's and mlx-lm's servers.
+#include "kvasir/server/chat_request.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "kvasir/server/api_error.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int64_t kVocabulary = 256;
+const ChatDefaults kDefaults = {.vocab_size = kVocabulary};
+
+Json Fixtures() {
+  auto json = Json::ParseFile(std::string(KVASIR_SOURCE_DIR) +
+                              "/kvasir/server/fixtures/chat_requests.json");
+  EXPECT_TRUE(json.ok()) << json.error().message;
+  return json.ok() ? *std::move(json) : Json(Json::Array());
+}
+
+Json Parsed(const std::string& text) {
+  auto json = Json::Parse(text);
+  EXPECT_TRUE(json.ok()) << text;
+  return json.ok() ? *std::move(json) : Json();
+}
+
+// The request again as JSON, under the names that fixtures use.
+Json Describe(const ChatRequest& request) {
+  const SamplingOptions& sampling = request.sampling;
+  Json::Array stops(request.stop_strings.begin(), request.stop_strings.end());
+  Json::Array biases;
+  for (const TokenBias& bias : sampling.logit_bias) {
+    biases.push_back(Json::Array{bias.token, static_cast<double>(bias.bias)});
+  }
+  return Json::Object{{"model", request.model},
+                      {"temperature", sampling.temperature},
+                      {"top_p", sampling.top_p},
+                      {"top_k", sampling.top_k},
+                      {"min_p", sampling.min_p},
+                      {"repetition_penalty", sampling.repetition_penalty},
+                      {"presence_penalty", sampling.presence_penalty},
+                      {"frequency_penalty", sampling.frequency_penalty},
+                      {"logit_bias", std::move(biases)},
+                      {"seed", request.seed ? Json(*request.seed) : Json()},
+                      {"max_tokens", request.max_tokens ? Json(*request.max_tokens) : Json()},
+                      {"stop", std::move(stops)},
+                      {"ignore_eos", request.ignore_stop_tokens},
+                      {"stream", request.is_stream},
+                      {"include_usage", request.includes_usage}};
+}
+
+TEST(ChatRequest, Fixtures) {
+  const Json fixtures = Fixtures();
+  ASSERT_FALSE(fixtures.as_array().empty());
+  for (const Json& fixture : fixtures.as_array()) {
+    SCOPED_TRACE(fixture.Find("name")->as_string());
+    const auto request = ParseChatRequest(*fixture.Find("body"), kDefaults);
+    if (const Json* error = fixture.Find("error")) {
+      ASSERT_FALSE(request.ok());
+      const ApiError answer = ToApiError(request.error());
+      EXPECT_EQ(answer.status, 400);
+      const Json body = *ErrorJson(answer).Find("error");
+      EXPECT_EQ(body.Find("type")->as_string(), "invalid_request_error");
+      for (const auto& [name, value] : error->as_object()) {
+        EXPECT_EQ(body.Find(name)->Dump(), value.Dump()) << request.error().message;
+      }
+      continue;
+    }
+    ASSERT_TRUE(request.ok()) << request.error().message;
+    EXPECT_EQ(request->messages.Dump(), fixture.Find("messages")->Dump());
+    const Json described = Describe(*request);
+    for (const auto& [name, value] : fixture.Find("expect")->as_object()) {
+      ASSERT_NE(described.Find(name), nullptr) << name;
+      EXPECT_EQ(described.Find(name)->Dump(), value.Dump()) << name;
+    }
+  }
+}
+
+TEST(ChatRequest, DefaultsHoldWhereTheRequestIsSilent) {
+  ChatDefaults defaults;
+  defaults.vocab_size = kVocabulary;
+  defaults.sampling = {
+      .temperature = 0.6, .top_k = 20, .top_p = 0.95, .min_p = 0.1, .repetition_penalty = 1.05};
+  const Json plain = Parsed(R"({"messages": [{"role": "user", "content": "a"}]})");
+  auto request = ParseChatRequest(plain, defaults);
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->sampling.temperature, 0.6);
+  EXPECT_EQ(request->sampling.top_p, 0.95);
+  EXPECT_EQ(request->sampling.top_k, 20);
+  EXPECT_EQ(request->sampling.min_p, 0.1);
+  EXPECT_EQ(request->sampling.repetition_penalty, 1.05);
+
+  Json explicit_values = plain;
+  explicit_values.Set("temperature", 2);
+  explicit_values.Set("top_k", 0);
+  explicit_values.Set("top_p", 1);
+  request = ParseChatRequest(explicit_values, defaults);
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->sampling.temperature, 2);
+  EXPECT_EQ(request->sampling.top_p, 1);
+  EXPECT_EQ(request->sampling.top_k, 0);
+}
+
+TEST(ChatRequest, TemplateVariablesArePassedOn) {
+  const auto request = ParseChatRequest(Parsed(R"({"messages": [{"role": "user", "content": "a"}],
+                 "chat_template_kwargs": {"enable_thinking": false}})"),
+                                        kDefaults);
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->template_variables.Dump(), R"({"enable_thinking":false})");
+}
+
+TEST(ChatRequest, LongStringsAreRefusedByName) {
+  Json body = Parsed(R"({"messages": [{"role": "user", "content": "a"}]})");
+  body.Set("stop", std::string(kMaxStopStringBytes + 1, 'x'));
+  EXPECT_EQ(ToApiError(ParseChatRequest(body, kDefaults).error()).param, "stop");
+  body.Set("stop", std::string(kMaxStopStringBytes, 'x'));
+  EXPECT_TRUE(ParseChatRequest(body, kDefaults).ok());
+  body.Set("model", std::string(257, 'x'));
+  EXPECT_EQ(ToApiError(ParseChatRequest(body, kDefaults).error()).param, "model");
+}
+
+TEST(ApiError, StatusesAndTypes) {
+  const auto status = [](ErrorCode code) { return ToApiError({code, "x"}).status; };
+  EXPECT_EQ(status(ErrorCode::kInvalidArgument), 400);
+  EXPECT_EQ(status(ErrorCode::kCorrupt), 400);
+  EXPECT_EQ(status(ErrorCode::kUnsupported), 400);
+  EXPECT_EQ(status(ErrorCode::kNotFound), 404);
+  EXPECT_EQ(status(ErrorCode::kResourceExhausted), 503);
+  EXPECT_EQ(status(ErrorCode::kIo), 500);
+  const HttpResponse busy = ErrorResponse({503, "busy", "", ""});
+  ASSERT_EQ(busy.headers.size(), 1u);
+  EXPECT_EQ(busy.headers[0].name, "Retry-After");
+  EXPECT_EQ(busy.body,
+            R"({"error":{"message":"busy","type":"unavailable_error","param":null,"code":null}})");
+}
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,436 @@
+// HttpServer over real sockets on the loopback, with a handler that does what each test wants.
+#include "kvasir/server/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "kvasir/server/test_client.h"
+
+namespace kvasir {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Hands every request to the test's own thread.
+struct Arrival {
+  HttpRequest request;
+  HttpReply reply;
+};
+
+class Inbox {
+ public:
+  void Put(HttpRequest request, HttpReply reply) {
+    const std::lock_guard lock(mutex_);
+    arrivals_.push_back(std::make_unique<Arrival>(Arrival{std::move(request), std::move(reply)}));
+    arrived_.notify_one();
+  }
+  // Null after a minute.
+  std::unique_ptr<Arrival> Take() {
+    std::unique_lock lock(mutex_);
+    if (!arrived_.wait_for(lock, seconds(60), [this] { return !arrivals_.empty(); })) return {};
+    auto arrival = std::move(arrivals_.front());
+    arrivals_.erase(arrivals_.begin());
+    return arrival;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<std::unique_ptr<Arrival>> arrivals_;
+};
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void Start(HttpServerOptions options = {}) {
+    options.port = 0;
+    options.error_body = [](int status, std::string_view message) {
+      return std::to_string(status) + " " + std::string(message);
+    };
+    auto server =
+        HttpServer::Start(std::move(options), [this](HttpRequest request, HttpReply reply) {
+          if (request.path == "/echo") {
+            return reply.Send({.body = request.method + " " + request.body});
+          }
+          inbox_.Put(std::move(request), std::move(reply));
+        });
+    ASSERT_TRUE(server.ok()) << server.error().message;
+    server_ = *std::move(server);
+  }
+  void TearDown() override {
+    if (server_) server_->Stop(seconds(0));
+  }
+  uint16_t port() const { return server_->port(); }
+
+  // Waits until the reply knows that its client has gone: an append then fails. Bounded by the
+  // write timeout of the server, not by a sleep here.
+  static bool BecomesGone(HttpReply& reply) {
+    if (!reply.is_started()) (void)reply.StartStream({});
+    const std::string piece(64 << 10, 'x');
+    for (int64_t i = 0; i < 100'000; ++i) {
+      if (!reply.Write(piece)) return true;
+    }
+    return false;
+  }
+
+  Inbox inbox_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, AnswersAndKeepsTheConnection) {
+  Start();
+  TestClient client(port());
+  for (const std::string body : {"one", "two"}) {
+    ASSERT_TRUE(client.SendRequest("POST", "/echo?query=1", body));
+    const WireResponse response = client.Read();
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(response.body, "POST " + body);
+    EXPECT_EQ(response.Header("Connection"), "keep-alive");
+    EXPECT_EQ(response.Header("Content-Type"), "application/json");
+  }
+}
+
+TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
+  Start();
+  TestClient client(port());
+  std::string burst;
+  for (const char* body : {"a", "b", "c"}) {
+    burst += "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n" + std::string(body);
+  }
+  // The first waits for us, so that the rest is there while an answer is being made.
+  ASSERT_TRUE(client.Send("GET /wait HTTP/1.1\r\nHost: x\r\n\r\n" + burst));
+  auto first = inbox_.Take();
+  ASSERT_NE(first, nullptr);
+  first->reply.Send({.body = "first"});
+  EXPECT_EQ(client.Read().body, "first");
+  EXPECT_EQ(client.Read().body, "POST a");
+  EXPECT_EQ(client.Read().body, "POST b");
+  EXPECT_EQ(client.Read().body, "POST c");
+}
+
+TEST_F(HttpServerTest, ConnectionCloseAndHttp10EndTheConnection) {
+  Start();
+  for (const char* request : {"GET /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+                              "GET /echo HTTP/1.0\r\n\r\n"}) {
+    TestClient client(port());
+    ASSERT_TRUE(client.Send(request));
+    const WireResponse response = client.Read();
+    EXPECT_EQ(response.body, "GET ");
+    EXPECT_EQ(response.Header("Connection"), "close");
+    EXPECT_TRUE(client.ReadsEnd());
+  }
+}
+
+TEST_F(HttpServerTest, ProxyFormOfTheTarget) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(client.Send("GET http://host:1/echo?x HTTP/1.1\r\nHost: host\r\n\r\n"));
+  EXPECT_EQ(client.Read().body, "GET ");
+}
+
+TEST_F(HttpServerTest, HeadHasTheLengthAndNoBody) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(client.SendRequest("HEAD", "/echo"));
+  EXPECT_EQ(client.Read(true).Header("Content-Length"), "5");
+  ASSERT_TRUE(client.SendRequest("GET", "/echo"));
+  EXPECT_EQ(client.Read().body, "GET ");
+}
+
+TEST_F(HttpServerTest, StreamsAreChunkedAndTheConnectionGoesOn) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(client.SendRequest("GET", "/stream"));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  ASSERT_TRUE(arrival->reply.StartStream({.content_type = "text/event-stream"}));
+  ASSERT_TRUE(arrival->reply.Write("one"));
+  // Seen before the stream ends: nothing is held back.
+  ASSERT_TRUE(client.ReadUntil("one"));
+  ASSERT_TRUE(arrival->reply.Write(""));
+  ASSERT_TRUE(arrival->reply.Write("two"));
+  arrival->reply.Finish();
+  const WireResponse response = client.Read();
+  EXPECT_EQ(response.body, "onetwo");
+  EXPECT_TRUE(response.is_complete);
+  ASSERT_TRUE(client.SendRequest("GET", "/echo"));
+  EXPECT_EQ(client.Read().body, "GET ");
+}
+
+TEST_F(HttpServerTest, AStreamForHttp10EndsWithTheConnection) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(client.Send("GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  ASSERT_TRUE(arrival->reply.StartStream({}));
+  ASSERT_TRUE(arrival->reply.Write("text"));
+  arrival->reply.Finish();
+  const WireResponse response = client.Read();
+  EXPECT_EQ(response.Header("Transfer-Encoding"), "");
+  EXPECT_EQ(response.body, "text");
+}
+
+TEST_F(HttpServerTest, AnAbandonedReplyIs500AndAnAbandonedStreamIsIncomplete) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(client.SendRequest("GET", "/drop"));
+  ASSERT_NE(inbox_.Take(), nullptr);
+  EXPECT_EQ(client.Read().status, 500);
+  ASSERT_TRUE(client.SendRequest("GET", "/drop"));
+  {
+    auto arrival = inbox_.Take();
+    ASSERT_NE(arrival, nullptr);
+    ASSERT_TRUE(arrival->reply.StartStream({}));
+    ASSERT_TRUE(arrival->reply.Write("half"));
+  }
+  const WireResponse response = client.Read();
+  EXPECT_EQ(response.body, "half");
+  EXPECT_FALSE(response.is_complete);
+}
+
+TEST_F(HttpServerTest, MalformedRequestsAre400) {
+  Start();
+  for (const char* bytes :
+       {"nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET /\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "GET /echo HTTP/1.1\r\nno colon\r\n\r\n", "\x16\x03\x01\x02\x01\x01\xfc\x03\r\n\r\n"}) {
+    TestClient client(port());
+    ASSERT_TRUE(client.Send(bytes));
+    client.HalfClose();
+    const WireResponse response = client.Read();
+    EXPECT_EQ(response.status, 400) << bytes;
+    EXPECT_EQ(response.body.substr(0, 4), "400 ") << bytes;
+    EXPECT_TRUE(client.ReadsEnd()) << bytes;
+  }
+}
+
+TEST_F(HttpServerTest, LimitsOfHeaderAndBody) {
+  HttpServerOptions options;
+  options.max_header_bytes = 1024;
+  options.max_body_bytes = 100;
+  Start(options);
+  EXPECT_EQ(Exchange(port(), "GET", "/echo?" + std::string(2000, 'x')).status, 431);
+  EXPECT_EQ(Exchange(port(), "GET", "/echo?" + std::string(1 << 20, 'x')).status, 431);
+  EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(100, 'x')).status, 200);
+  EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(101, 'x')).status, 413);
+  // Larger than any buffer on the way: the answer still arrives.
+  EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(8 << 20, 'x')).status, 413);
+
+  TestClient chunked(port());
+  ASSERT_TRUE(chunked.Send(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "40\r\n" +
+      std::string(0x40, 'x') + "\r\n" + "40\r\n" + std::string(0x40, 'x') + "\r\n0\r\n\r\n"));
+  EXPECT_EQ(chunked.Read().status, 413);
+}
+
+TEST_F(HttpServerTest, ChunkedRequestBodies) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(
+      client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                  "3\r\nabc\r\n2;extension=1\r\nde\r\n0\r\n\r\n"));
+  EXPECT_EQ(client.Read().body, "POST abcde");
+}
+
+TEST_F(HttpServerTest, ExpectContinueIsAnsweredBeforeTheBody) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(client.Send(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"));
+  ASSERT_TRUE(client.ReadUntil("100 Continue"));
+  ASSERT_TRUE(client.Send("body"));
+  EXPECT_EQ(client.Read().body, "POST body");
+  EXPECT_EQ(client.interim_responses(), 1);
+}
+
+TEST_F(HttpServerTest, AHalfClosedClientGetsItsAnswer) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(client.SendRequest("GET", "/wait"));
+  client.HalfClose();
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  // The probe has arrived, so the server has seen the half-close, and yet goes on.
+  ASSERT_TRUE(client.ReadUntil("100 Continue\r\n\r\n"));
+  EXPECT_FALSE(arrival->reply.is_client_gone());
+  arrival->reply.Send({.body = "here"});
+  EXPECT_EQ(client.Read().body, "here");
+  EXPECT_EQ(client.interim_responses(), 1);
+  EXPECT_TRUE(client.ReadsEnd());
+}
+
+TEST_F(HttpServerTest, AClosedClientIsNoticedWithoutSendingAnAnswer) {
+  Start();
+  for (const bool is_reset : {false, true}) {
+    auto client = std::make_unique<TestClient>(port());
+    ASSERT_TRUE(client->SendRequest("GET", "/wait"));
+    auto arrival = inbox_.Take();
+    ASSERT_NE(arrival, nullptr);
+    is_reset ? client->Reset() : client->Close();
+    // Nothing of the answer exists yet; only the server's own probe can find out. A yield, not a
+    // sleep: what is waited for is another thread's work.
+    const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+    while (!arrival->reply.is_client_gone() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    EXPECT_TRUE(arrival->reply.is_client_gone()) << is_reset;
+  }
+}
+
+TEST_F(HttpServerTest, AClosedClientOfAStreamIsNoticed) {
+  Start();
+  for (const bool is_reset : {false, true}) {
+    auto client = std::make_unique<TestClient>(port());
+    ASSERT_TRUE(client->SendRequest("GET", "/stream"));
+    auto arrival = inbox_.Take();
+    ASSERT_NE(arrival, nullptr);
+    ASSERT_TRUE(arrival->reply.StartStream({}));
+    ASSERT_TRUE(arrival->reply.Write("begin"));
+    ASSERT_TRUE(client->ReadUntil("begin"));
+    is_reset ? client->Reset() : client->Close();
+    EXPECT_TRUE(BecomesGone(arrival->reply)) << is_reset;
+  }
+}
+
+TEST_F(HttpServerTest, AClientThatDoesNotReadHoldsBackTheProducerAndIsCutOff) {
+  HttpServerOptions options;
+  options.max_unsent_bytes = 64 << 10;
+  options.send_buffer_bytes = 16 << 10;
+  options.write_timeout = milliseconds(200);
+  Start(options);
+  TestClient client(port(), 4096);
+  ASSERT_TRUE(client.SendRequest("GET", "/stream"));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  ASSERT_TRUE(arrival->reply.StartStream({}));
+  const std::string piece(16 << 10, 'x');
+  int64_t accepted = 0;
+  while (accepted < 100'000'000 && arrival->reply.Write(piece)) accepted += 16 << 10;
+  // Far less than was offered: our buffer, the two system buffers (which the system may round up
+  // generously), and nothing else.
+  EXPECT_LT(accepted, 4'000'000);
+}
+
+TEST_F(HttpServerTest, ASlowReaderGetsEverything) {
+  HttpServerOptions options;
+  options.max_unsent_bytes = 4096;
+  options.send_buffer_bytes = 4096;
+  Start(options);
+  TestClient client(port(), 4096);
+  ASSERT_TRUE(client.SendRequest("GET", "/stream"));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  auto read = std::async(std::launch::async, [&] { return client.Read(); });
+  std::string sent;
+  ASSERT_TRUE(arrival->reply.StartStream({}));
+  for (int i = 0; i < 5000; ++i) {
+    const std::string piece = std::to_string(i) + ",";
+    ASSERT_TRUE(arrival->reply.Write(piece));
+    sent += piece;
+  }
+  arrival->reply.Finish();
+  EXPECT_EQ(read.get().body, sent);
+}
+
+TEST_F(HttpServerTest, ConnectionsBeyondTheLimitAreToldSo) {
+  HttpServerOptions options;
+  options.max_connections = 2;
+  Start(options);
+  TestClient a(port());
+  TestClient b(port());
+  // Answered, so accepted.
+  for (TestClient* client : {&a, &b}) {
+    ASSERT_TRUE(client->SendRequest("GET", "/echo"));
+    ASSERT_EQ(client->Read().status, 200);
+  }
+  const WireResponse refused = Exchange(port(), "GET", "/echo");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.Header("Retry-After"), "1");
+  ASSERT_TRUE(a.SendRequest("GET", "/echo"));
+  EXPECT_EQ(a.Read().status, 200);
+}
+
+TEST_F(HttpServerTest, SilentClientsAreDisconnected) {
+  HttpServerOptions options;
+  options.idle_timeout = milliseconds(50);
+  options.body_timeout = milliseconds(50);
+  Start(options);
+  TestClient silent(port());
+  EXPECT_TRUE(silent.ReadsEnd());
+  TestClient partial(port());
+  ASSERT_TRUE(partial.Send("POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"));
+  EXPECT_TRUE(partial.ReadsEnd());
+}
+
+TEST_F(HttpServerTest, StopEndsIdleConnectionsAndRunningAnswers) {
+  Start();
+  TestClient idle(port());
+  ASSERT_TRUE(idle.SendRequest("GET", "/echo"));
+  ASSERT_EQ(idle.Read().status, 200);
+  TestClient waiting(port());
+  ASSERT_TRUE(waiting.SendRequest("GET", "/wait"));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  server_->StopAccepting();
+  EXPECT_TRUE(idle.ReadsEnd());
+  arrival->reply.Send({.body = "last"});
+  EXPECT_EQ(waiting.Read().body, "last");
+  EXPECT_TRUE(waiting.ReadsEnd());
+  server_->Stop(seconds(60));
+}
+
+TEST_F(HttpServerTest, StopClosesWhoIsNeverAnswered) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(client.SendRequest("GET", "/wait"));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  server_->Stop(milliseconds(0));
+  EXPECT_TRUE(arrival->reply.is_client_gone());
+  EXPECT_TRUE(client.ReadsEnd());
+  server_.reset();
+  // The reply outlives the server.
+  arrival->reply.Send({.body = "too late"});
+}
+
+TEST(HttpServerStart, SaysWhatIsWrong) {
+  const auto ignore = [](HttpRequest, HttpReply) {};
+  HttpServerOptions options;
+  options.host = "no such host!";
+  auto server = HttpServer::Start(options, ignore);
+  ASSERT_FALSE(server.ok());
+  EXPECT_EQ(server.error().code, ErrorCode::kIo);
+  EXPECT_NE(server.error().message.find("no such host!"), std::string::npos);
+
+  options = {};
+  options.port = 0;
+  auto first = HttpServer::Start(options, ignore);
+  ASSERT_TRUE(first.ok());
+  options.port = (*first)->port();
+  auto second = HttpServer::Start(options, ignore);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kIo);
+
+  options.max_header_bytes = 1;
+  EXPECT_EQ(HttpServer::Start(options, ignore).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(HttpMessage, ChunksAndHeads) {
+  EXPECT_EQ(FormatChunk("0123456789abcdefX"), "11\r\n0123456789abcdefX\r\n");
+  const std::string head = FormatHead({.status = 204, .content_type = ""}, 0, {});
+  EXPECT_EQ(head.find("HTTP/1.1 204 No Content\r\n"), 0u);
+  EXPECT_EQ(head.find("Content-"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvasir

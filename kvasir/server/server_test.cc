@@ -1,0 +1,578 @@
+// The whole server over real sockets, with a tiny model behind it.
+#include "kvasir/server/server.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kvasir/server/test_client.h"
+#include "kvasir/server/test_model.h"
+
+namespace kvasir {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kChat = "/v1/chat/completions";
+
+Json Parsed(const std::string& text) {
+  auto json = Json::Parse(text);
+  EXPECT_TRUE(json.ok()) << text;
+  return json.ok() ? *std::move(json) : Json();
+}
+
+// The value at a path of keys and indices, e.g. At(body, {"choices", "0", "delta"}); null if none.
+Json At(const Json& json, const std::vector<std::string>& path) {
+  const Json* value = &json;
+  for (const std::string& key : path) {
+    if (value->is_array()) {
+      const size_t index = std::stoul(key);
+      if (index >= value->as_array().size()) return {};
+      value = &value->as_array()[index];
+    } else {
+      value = value->Find(key);
+      if (value == nullptr) return {};
+    }
+  }
+  return *value;
+}
+
+Json Message(const char* role, std::string content) {
+  return Json::Object{{"role", role}, {"content", std::move(content)}};
+}
+
+// The answers of random weights are bytes of all kinds; a bias makes them the letter 'a', which
+// survives the way through text and back into tokens.
+Json LetterRequest(Json messages, int64_t max_tokens) {
+  return Json::Object{{"messages", std::move(messages)},
+                      {"max_tokens", max_tokens},
+                      {"temperature", 0},
+                      {"logit_bias", Json::Object{{"97", 100}}}};
+}
+
+// The events of a stream: JSON, or the text behind "data: " where it is none.
+std::vector<std::string> Events(const std::string& body) {
+  std::vector<std::string> events;
+  size_t at = 0;
+  while (at < body.size()) {
+    const size_t end = body.find("\n\n", at);
+    if (end == std::string::npos) {
+      ADD_FAILURE() << "half an event: " << body.substr(at);
+      break;
+    }
+    const std::string line = body.substr(at, end - at);
+    if (line.starts_with("data: ")) events.push_back(line.substr(6));
+    at = end + 2;
+  }
+  return events;
+}
+
+// Log lines, to wait for what shows nowhere else.
+class LogWatch {
+ public:
+  LogSink Sink() {
+    return [this](LogLevel, std::string_view line) {
+      const std::lock_guard lock(mutex_);
+      lines_.emplace_back(line);
+      added_.notify_all();
+    };
+  }
+  // The first line that contains `text`; empty after a minute.
+  std::string WaitFor(const std::string& text) {
+    std::unique_lock lock(mutex_);
+    std::string found;
+    added_.wait_for(lock, std::chrono::seconds(60), [&] {
+      for (const std::string& line : lines_) {
+        if (line.find(text) != std::string::npos) found = line;
+      }
+      return !found.empty();
+    });
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::vector<std::string> lines_;
+};
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void Start(ServerOptions options = {}, size_t kv_budget_bytes = 64 << 20) {
+    auto bundle = LoadTestModel(kv_budget_bytes);
+    ASSERT_TRUE(bundle.ok()) << bundle.error().message;
+    bundle_ = *std::move(bundle);
+    options.port = 0;
+    options.model_name = "tiny";
+    options.log = log_.Sink();
+    auto server = Server::Start(bundle_.get(), options);
+    ASSERT_TRUE(server.ok()) << server.error().message;
+    server_ = *std::move(server);
+  }
+  WireResponse Chat(const Json& request) {
+    return Exchange(server_->port(), "POST", kChat, request.Dump());
+  }
+  // Expects an error of OpenAI's shape and returns what is inside.
+  Json ErrorOf(const WireResponse& response, int status) {
+    EXPECT_EQ(response.status, status) << response.body;
+    return At(Parsed(response.body), {"error"});
+  }
+
+  LogWatch log_;
+  std::unique_ptr<ModelBundle> bundle_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, HealthAndModels) {
+  Start();
+  const uint16_t port = server_->port();
+  for (const char* path : {"/health", "/v1/health"}) {
+    const WireResponse response = Exchange(port, "GET", path);
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(response.body, R"({"status":"ok"})");
+  }
+  for (const char* path : {"/models", "/v1/models"}) {
+    const Json models = Parsed(Exchange(port, "GET", path).body);
+    EXPECT_EQ(At(models, {"data", "0", "id"}), Json("tiny"));
+    EXPECT_EQ(At(models, {"data", "0", "max_model_len"}), Json(4096));
+  }
+  EXPECT_EQ(Exchange(port, "HEAD", "/health").status, 200);
+}
+
+TEST_F(ServerTest, UnknownPathsAndWrongMethods) {
+  Start();
+  const uint16_t port = server_->port();
+  EXPECT_EQ(At(ErrorOf(Exchange(port, "GET", "/v2/none"), 404), {"code"}), Json("not_found"));
+  const WireResponse get = Exchange(port, "GET", kChat);
+  EXPECT_EQ(At(ErrorOf(get, 405), {"type"}), Json("invalid_request_error"));
+  EXPECT_EQ(get.Header("Allow"), "POST, OPTIONS");
+  ErrorOf(Exchange(port, "POST", "/health", "{}"), 405);
+  const WireResponse options = Exchange(port, "OPTIONS", kChat);
+  EXPECT_EQ(options.status, 204);
+  EXPECT_EQ(options.Header("Allow"), "POST, OPTIONS");
+}
+
+TEST_F(ServerTest, AnswersWhole) {
+  Start();
+  for (const char* path : {kChat, "/chat/completions"}) {
+    const WireResponse response =
+        Exchange(server_->port(), "POST", path,
+                 LetterRequest(Json::Array{Message("user", "Hello")}, 5).Dump());
+    ASSERT_EQ(response.status, 200) << response.body;
+    const Json body = Parsed(response.body);
+    EXPECT_EQ(At(body, {"object"}), Json("chat.completion"));
+    EXPECT_EQ(At(body, {"model"}), Json("tiny"));
+    EXPECT_EQ(At(body, {"id"}).as_string().substr(0, 9), "chatcmpl-");
+    EXPECT_EQ(At(body, {"choices", "0", "message", "content"}), Json("aaaaa"));
+    EXPECT_EQ(At(body, {"choices", "0", "message", "role"}), Json("assistant"));
+    EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), Json("length"));
+    // One token per byte of "<user>Hello\n<assistant>".
+    EXPECT_EQ(At(body, {"usage", "prompt_tokens"}), Json(23));
+    EXPECT_EQ(At(body, {"usage", "completion_tokens"}), Json(5));
+    EXPECT_EQ(At(body, {"usage", "total_tokens"}), Json(28));
+    EXPECT_EQ(At(body, {"timings", "predicted_n"}), Json(5));
+  }
+}
+
+TEST_F(ServerTest, AnswersAsAStream) {
+  Start();
+  Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 3);
+  request.Set("stream", true);
+  request.Set("model", "echoed");
+  const WireResponse response = Chat(request);
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.Header("Content-Type"), "text/event-stream; charset=utf-8");
+  EXPECT_EQ(response.Header("Cache-Control"), "no-cache");
+  const std::vector<std::string> events = Events(response.body);
+  ASSERT_EQ(events.size(), 6u) << response.body;
+  EXPECT_EQ(events.back(), "[DONE]");
+  EXPECT_EQ(At(Parsed(events[0]), {"choices", "0", "delta"}).Dump(),
+            R"({"role":"assistant","content":""})");
+  const Json id = At(Parsed(events[0]), {"id"});
+  for (int i = 1; i <= 3; ++i) {
+    const Json chunk = Parsed(events[i]);
+    EXPECT_EQ(At(chunk, {"choices", "0", "delta"}).Dump(), R"({"content":"a"})");
+    EXPECT_EQ(At(chunk, {"model"}), Json("echoed"));
+    EXPECT_EQ(At(chunk, {"id"}), id);
+    EXPECT_EQ(chunk.Find("usage"), nullptr);
+  }
+  const Json last = Parsed(events[4]);
+  EXPECT_EQ(At(last, {"choices", "0", "finish_reason"}), Json("length"));
+  EXPECT_EQ(At(last, {"choices", "0", "delta"}).Dump(), "{}");
+  EXPECT_EQ(At(last, {"timings", "predicted_n"}), Json(3));
+}
+
+TEST_F(ServerTest, StreamsEndWithUsageWhenAsked) {
+  Start();
+  Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 2);
+  request.Set("stream", true);
+  request.Set("stream_options", Json::Object{{"include_usage", true}});
+  const std::vector<std::string> events = Events(Chat(request).body);
+  ASSERT_EQ(events.size(), 6u);
+  for (int i = 0; i < 4; ++i) {
+    const Json chunk = Parsed(events[i]);
+    ASSERT_NE(chunk.Find("usage"), nullptr);
+    EXPECT_TRUE(chunk.Find("usage")->is_null());
+  }
+  const Json usage = Parsed(events[4]);
+  EXPECT_EQ(At(usage, {"choices"}).Dump(), "[]");
+  EXPECT_EQ(At(usage, {"usage", "completion_tokens"}), Json(2));
+  EXPECT_EQ(events[5], "[DONE]");
+}
+
+TEST_F(ServerTest, TheStreamSaysWhatTheWholeAnswerSays) {
+  Start();
+  Json request = Json::Object{{"messages", Json::Array{Message("user", "noise")}},
+                              {"max_tokens", 60},
+                              {"seed", 7},
+                              {"ignore_eos", true}};
+  const Json whole = Parsed(Chat(request).body);
+  request.Set("stream", true);
+  std::string streamed;
+  for (const std::string& event : Events(Chat(request).body)) {
+    if (event == "[DONE]") continue;
+    const Json text = At(Parsed(event), {"choices", "0", "delta", "content"});
+    if (text.is_string()) streamed += text.as_string();
+  }
+  EXPECT_EQ(Json(streamed), At(whole, {"choices", "0", "message", "content"}));
+  EXPECT_FALSE(streamed.empty());
+}
+
+TEST_F(ServerTest, TheNextTurnReadsNothingAgain) {
+  Start();
+  Json messages = Json::Array{Message("user", "Hello")};
+  const Json first = Parsed(Chat(LetterRequest(messages, 8)).body);
+  EXPECT_EQ(At(first, {"usage", "prompt_tokens_details", "cached_tokens"}), Json(0));
+  messages.Append(At(first, {"choices", "0", "message"}));
+  messages.Append(Message("user", "More"));
+  const Json second = Parsed(Chat(LetterRequest(messages, 8)).body);
+  // Everything up to the last generated token, whose row was never needed.
+  const int64_t known = 23 + 8 - 1;
+  EXPECT_EQ(At(second, {"usage", "prompt_tokens_details", "cached_tokens"}), Json(known));
+  EXPECT_EQ(At(second, {"timings", "cache_n"}), Json(known));
+  // "<user>Hello\n<assistant>aaaaaaaa\n<user>More\n<assistant>"
+  EXPECT_EQ(At(second, {"usage", "prompt_tokens"}), Json(54));
+  EXPECT_EQ(At(second, {"timings", "prompt_n"}), Json(54 - known));
+
+  // Another conversation takes the sequence, and leaves no trace: the first answer comes again.
+  const Json other = Parsed(Chat(LetterRequest(Json::Array{Message("system", "X")}, 4)).body);
+  EXPECT_EQ(At(other, {"usage", "prompt_tokens_details", "cached_tokens"}), Json(1));
+  const Json again = Parsed(Chat(LetterRequest(messages, 8)).body);
+  EXPECT_EQ(At(again, {"choices"}), At(second, {"choices"}));
+}
+
+TEST_F(ServerTest, SeedsDecideTheAnswer) {
+  Start();
+  Json request = Json::Object{{"messages", Json::Array{Message("user", "Hello")}},
+                              {"max_tokens", 40},
+                              {"ignore_eos", true},
+                              {"seed", 5}};
+  const auto content = [&] { return At(Parsed(Chat(request).body), {"choices"}); };
+  const Json first = content();
+  EXPECT_EQ(content(), first);
+  request.Set("seed", 6);
+  EXPECT_NE(content().Dump(), first.Dump());
+  // Without a seed each request has its own: equal answers of 40 tokens would be a miracle.
+  request.Set("seed", nullptr);
+  const Json random = content();
+  EXPECT_NE(content().Dump(), random.Dump());
+}
+
+TEST_F(ServerTest, StopStringsEndTheAnswerUnseen) {
+  Start();
+  Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 50);
+  request.Set("stop", "aaaa");
+  const Json body = Parsed(Chat(request).body);
+  EXPECT_EQ(At(body, {"choices", "0", "message", "content"}), Json(""));
+  EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), Json("stop"));
+  EXPECT_EQ(At(body, {"usage", "completion_tokens"}), Json(4));
+  request.Set("stream", true);
+  const std::vector<std::string> events = Events(Chat(request).body);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(At(Parsed(events[1]), {"choices", "0", "finish_reason"}), Json("stop"));
+}
+
+TEST_F(ServerTest, EndTokensEndTheAnswer) {
+  Start();
+  Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 50);
+  request.Set("logit_bias", Json::Object{{"2", 100}});
+  for (const bool is_stream : {false, true}) {
+    request.Set("stream", is_stream);
+    const WireResponse response = Chat(request);
+    EXPECT_NE(response.body.find(R"("finish_reason":"stop")"), std::string::npos) << response.body;
+  }
+}
+
+TEST_F(ServerTest, TemplateVariablesReachTheTemplate) {
+  Start();
+  Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 1);
+  request.Set("chat_template_kwargs", Json::Object{{"note", "12345678"}});
+  EXPECT_EQ(At(Parsed(Chat(request).body), {"usage", "prompt_tokens"}), Json(33));
+}
+
+TEST_F(ServerTest, WrongRequestsAreErrorsThatNameTheField) {
+  Start();
+  const uint16_t port = server_->port();
+  for (const char* body : {"", "{", "[1,", "nul", "\"\\ud800\"", "{\"messages\": [}"}) {
+    const Json error = ErrorOf(Exchange(port, "POST", kChat, body), 400);
+    EXPECT_EQ(At(error, {"type"}), Json("invalid_request_error"));
+    EXPECT_TRUE(At(error, {"param"}).is_null());
+  }
+  Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 1);
+  request.Set("temperature", "hot");
+  EXPECT_EQ(At(ErrorOf(Chat(request), 400), {"param"}), Json("temperature"));
+  request.Set("stream", true);
+  EXPECT_EQ(At(ErrorOf(Chat(request), 400), {"param"}), Json("temperature"));
+
+  const Json refused = ErrorOf(Chat(LetterRequest(Json::Array{Message("user", "refuse")}, 1)), 400);
+  EXPECT_EQ(At(refused, {"param"}), Json("messages"));
+  EXPECT_NE(At(refused, {"message"}).as_string().find("this I do not say"), std::string::npos);
+  // Nothing of all this did any harm.
+  EXPECT_EQ(Chat(LetterRequest(Json::Array{Message("user", "Hello")}, 1)).status, 200);
+}
+
+TEST_F(ServerTest, PromptsLongerThanTheContext) {
+  Start();
+  Json request = LetterRequest(Json::Array{Message("user", std::string(4096, 'x'))}, 1);
+  for (const bool is_stream : {false, true}) {
+    request.Set("stream", is_stream);
+    const Json error = ErrorOf(Chat(request), 400);
+    EXPECT_EQ(At(error, {"code"}), Json("context_length_exceeded"));
+    EXPECT_EQ(At(error, {"param"}), Json("messages"));
+  }
+}
+
+TEST_F(ServerTest, TheContextEndsTheAnswer) {
+  Start();
+  // 4094 tokens of prompt leave room for two.
+  Json request = LetterRequest(Json::Array{Message("user", std::string(4094 - 18, 'x'))}, 1000);
+  const Json body = Parsed(Chat(request).body);
+  EXPECT_EQ(At(body, {"usage", "prompt_tokens"}), Json(4094));
+  EXPECT_EQ(At(body, {"usage", "completion_tokens"}), Json(2));
+  EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), Json("length"));
+}
+
+TEST_F(ServerTest, AFullCacheIs503AndPasses) {
+  // 4 layers, 2 heads of 16, K and V in f16: 512 bytes per token, so 512 tokens.
+  Start({}, 256 << 10);
+  Json request = LetterRequest(Json::Array{Message("user", std::string(3000, 'x'))}, 1);
+  for (const bool is_stream : {false, true}) {
+    request.Set("stream", is_stream);
+    const WireResponse full = Chat(request);
+    EXPECT_EQ(At(ErrorOf(full, 503), {"type"}), Json("unavailable_error"));
+    EXPECT_EQ(full.Header("Retry-After"), "1");
+  }
+  EXPECT_EQ(Chat(LetterRequest(Json::Array{Message("user", "Hello")}, 1)).status, 200);
+}
+
+TEST_F(ServerTest, AnErrorInTheMiddleOfAStreamIsAnEvent) {
+  Start({}, 256 << 10);
+  Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 4000);
+  request.Set("stream", true);
+  const WireResponse response = Chat(request);
+  EXPECT_EQ(response.status, 200);
+  EXPECT_TRUE(response.is_complete);
+  const std::vector<std::string> events = Events(response.body);
+  ASSERT_GT(events.size(), 2u);
+  EXPECT_EQ(At(Parsed(events.back()), {"error", "type"}), Json("unavailable_error"));
+}
+
+TEST_F(ServerTest, LongPromptsShowLife) {
+  ServerOptions options;
+  options.ping_interval = milliseconds(0);
+  options.chunk_tokens = 100;
+  Start(options);
+  Json request = LetterRequest(Json::Array{Message("user", std::string(300, 'x'))}, 1);
+  request.Set("stream", true);
+  const WireResponse response = Chat(request);
+  EXPECT_NE(response.body.find(": prompt 100/318\n\n"), std::string::npos) << response.body;
+  EXPECT_NE(response.body.find(": prompt 318/318\n\n"), std::string::npos);
+  EXPECT_EQ(Events(response.body).back(), "[DONE]");
+}
+
+TEST_F(ServerTest, BodiesBeyondTheLimitAre413) {
+  ServerOptions options;
+  options.max_body_bytes = 1000;
+  Start(options);
+  ErrorOf(Exchange(server_->port(), "POST", kChat, std::string(1001, ' ')), 413);
+  EXPECT_EQ(Chat(LetterRequest(Json::Array{Message("user", "Hello")}, 1)).status, 200);
+}
+
+// A stream that cannot end by itself: far more events than all buffers on the way hold, and a
+// client that does not read them.
+class StuckStream {
+ public:
+  static ServerOptions Options() {
+    ServerOptions options;
+    options.max_unsent_bytes = 4096;
+    options.send_buffer_bytes = 4096;
+    return options;
+  }
+  explicit StuckStream(uint16_t port) : client_(port, 4096) {
+    Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 4000);
+    request.Set("stream", true);
+    EXPECT_TRUE(client_.SendRequest("POST", kChat, request.Dump()));
+    // The answer has begun, so the engine is busy with it.
+    EXPECT_TRUE(client_.ReadUntil(R"("content":"a")"));
+  }
+  TestClient& client() { return client_; }
+
+ private:
+  TestClient client_;
+};
+
+TEST_F(ServerTest, AClientThatGoesAwayInTheMiddleIsCancelled) {
+  Start(StuckStream::Options());
+  for (const bool is_reset : {false, true}) {
+    StuckStream stuck(server_->port());
+    is_reset ? stuck.client().Reset() : stuck.client().Close();
+    const Json next = Parsed(Chat(LetterRequest(Json::Array{Message("user", "Hello")}, 2)).body);
+    EXPECT_EQ(At(next, {"choices", "0", "message", "content"}), Json("aa"));
+  }
+  EXPECT_NE(log_.WaitFor("the client is gone"), "");
+}
+
+// Asks and waits until the server has either refused or taken the request: what it sends a client
+// that closed its sending side shows that it has been taken. True when taken.
+bool Enqueue(TestClient& client) {
+  const std::string body = LetterRequest(Json::Array{Message("user", "Hello")}, 1).Dump();
+  EXPECT_TRUE(client.SendRequest("POST", kChat, body));
+  client.HalfClose();
+  EXPECT_TRUE(client.ReadUntil("\r\n\r\n"));
+  return client.received().starts_with("HTTP/1.1 100 ");
+}
+
+TEST_F(ServerTest, AWaitingClientThatGoesAwayMakesRoom) {
+  ServerOptions options = StuckStream::Options();
+  options.max_waiting_requests = 1;
+  Start(options);
+  StuckStream stuck(server_->port());
+  auto waiting = std::make_unique<TestClient>(server_->port());
+  ASSERT_TRUE(Enqueue(*waiting));
+  TestClient refused(server_->port());
+  ASSERT_FALSE(Enqueue(refused));
+  waiting->Reset();
+  // The reset and the next request come on different connections, so the server may see the latter
+  // first; but it sees the former soon.
+  std::unique_ptr<TestClient> next;
+  bool is_taken = false;
+  for (int i = 0; i < 10'000 && !is_taken; ++i) {
+    next = std::make_unique<TestClient>(server_->port());
+    is_taken = Enqueue(*next);
+  }
+  ASSERT_TRUE(is_taken);
+  stuck.client().Reset();
+  EXPECT_EQ(next->Read().status, 200);
+}
+
+TEST_F(ServerTest, AHalfClosedClientIsServed) {
+  Start();
+  for (const bool is_stream : {false, true}) {
+    TestClient client(server_->port());
+    Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 200);
+    request.Set("stream", is_stream);
+    ASSERT_TRUE(client.SendRequest("POST", kChat, request.Dump()));
+    client.HalfClose();
+    const WireResponse response = client.Read();
+    EXPECT_EQ(response.status, 200);
+    EXPECT_NE(response.body.find(R"("finish_reason":"length")"), std::string::npos);
+  }
+}
+
+TEST_F(ServerTest, TwoClientsAtOnceGetTheirOwnAnswers) {
+  Start();
+  const auto ask = [&](const char* token) {
+    Json request = LetterRequest(Json::Array{Message("user", token)}, 20);
+    request.Set("logit_bias", Json::Object{{token, 100}});
+    return At(Parsed(Chat(request).body), {"choices", "0", "message", "content"});
+  };
+  std::vector<std::future<Json>> answers;
+  for (int i = 0; i < 4; ++i) {
+    answers.push_back(std::async(std::launch::async, ask, i % 2 == 0 ? "98" : "99"));
+  }
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(answers[i].get(), Json(std::string(20, i % 2 == 0 ? 'b' : 'c')));
+  }
+}
+
+TEST_F(ServerTest, AFullInboxIs503) {
+  ServerOptions options = StuckStream::Options();
+  options.max_waiting_requests = 0;
+  Start(options);
+  {
+    StuckStream stuck(server_->port());
+    const WireResponse busy = Chat(LetterRequest(Json::Array{Message("user", "Hello")}, 1));
+    EXPECT_EQ(At(ErrorOf(busy, 503), {"type"}), Json("unavailable_error"));
+    EXPECT_EQ(busy.Header("Retry-After"), "1");
+    // Everything else is still answered.
+    EXPECT_EQ(Exchange(server_->port(), "GET", "/health").status, 200);
+    EXPECT_EQ(ErrorOf(Exchange(server_->port(), "POST", kChat, "{"), 400).is_object(), true);
+  }
+}
+
+TEST_F(ServerTest, StopLetsTheRunningAnswerEnd) {
+  ServerOptions options;
+  options.stop_grace = std::chrono::minutes(1);
+  Start(options);
+  TestClient client(server_->port());
+  Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 500);
+  request.Set("stream", true);
+  ASSERT_TRUE(client.SendRequest("POST", kChat, request.Dump()));
+  ASSERT_TRUE(client.ReadUntil(R"("content":"a")"));
+  auto stopped = std::async(std::launch::async, [&] { server_->Stop(); });
+  EXPECT_EQ(Events(client.Read().body).back(), "[DONE]");
+  stopped.get();
+  server_->Wait();
+  TestClient late(server_->port());
+  late.SendRequest("GET", "/health");
+  EXPECT_EQ(late.Read().status, 0);
+}
+
+TEST_F(ServerTest, StopWithoutGraceCancelsWithAnErrorEvent) {
+  ServerOptions options;
+  options.stop_grace = milliseconds(0);
+  Start(options);
+  TestClient client(server_->port());
+  Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 4000);
+  request.Set("stream", true);
+  ASSERT_TRUE(client.SendRequest("POST", kChat, request.Dump()));
+  ASSERT_TRUE(client.ReadUntil(R"("content":"a")"));
+  auto stopped = std::async(std::launch::async, [&] { server_->Stop(); });
+  const std::vector<std::string> events = Events(client.Read().body);
+  ASSERT_FALSE(events.empty());
+  // The answer may have ended by itself in the moment before.
+  if (events.back() != "[DONE]") {
+    EXPECT_EQ(At(Parsed(events.back()), {"error", "type"}), Json("unavailable_error"));
+  }
+  stopped.get();
+}
+
+TEST_F(ServerTest, StopDoesNotWaitForAClientThatDoesNotRead) {
+  ServerOptions options = StuckStream::Options();
+  options.stop_grace = milliseconds(0);
+  Start(options);
+  StuckStream stuck(server_->port());
+  server_->Stop();
+  server_->Stop();
+}
+
+TEST(ServerStart, NeedsAModelThatCanChat) {
+  BundleOptions options;
+  options.backend.threads = 1;
+  options.kv_budget_bytes = 1 << 20;
+  auto bundle = ModelBundle::Load(
+      std::string(KVASIR_SOURCE_DIR) + "/testdata/models/public_llama_f32", options);
+  ASSERT_TRUE(bundle.ok()) << bundle.error().message;
+  auto server = Server::Start(bundle->get(), {.port = 0});
+  ASSERT_FALSE(server.ok());
+  EXPECT_EQ(server.error().code, ErrorCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,65 @@
+#include "kvasir/server/test_model.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "kvasir/base/file.h"
+#include "kvasir/tokenizer/byte_alphabet.h"
+#include "kvasir/tokenizer/utf8.h"
+
+namespace kvasir {
+namespace {
+
+constexpr std::string_view kTemplate = R"({%- for message in messages -%}
+{%- if message.content == "refuse" %}{{ raise_exception("this I do not say") }}{% endif -%}
+<{{ message.role }}>{{ message.content }}
+{% endfor %}{% if note %}({{ note }}){% endif %}<assistant>)";
+
+Json TokenizerJson() {
+  Json::Object vocabulary;
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string text;
+    AppendUtf8(CharacterOfByte(static_cast<uint8_t>(byte)), &text);
+    vocabulary.emplace_back(text, byte);
+  }
+  Json model =
+      Json::Object{{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", Json::Array()}};
+  Json split =
+      Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  return Json::Object{{"version", "1.0"},          {"added_tokens", Json::Array()},
+                      {"normalizer", nullptr},     {"pre_tokenizer", std::move(split)},
+                      {"post_processor", nullptr}, {"decoder", Json::Object{{"type", "ByteLevel"}}},
+                      {"model", std::move(model)}};
+}
+
+}  // namespace
+
+Status WriteTestModel(const std::string& folder) {
+  const std::string source = std::string(KVASIR_SOURCE_DIR) + "/testdata/models/public_llama_f32/";
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    KVASIR_TRY(const std::string contents, ReadFile(source + name));
+    KVASIR_TRY_OK(WriteFileAtomic(folder + "/" + name, contents));
+  }
+  KVASIR_TRY_OK(WriteFileAtomic(folder + "/tokenizer.json", TokenizerJson().Dump()));
+  KVASIR_TRY_OK(WriteFileAtomic(folder + "/tokenizer_config.json", "{}"));
+  return WriteFileAtomic(folder + "/chat_template.jinja", kTemplate);
+}
+
+Result<std::unique_ptr<ModelBundle>> LoadTestModel(size_t kv_budget_bytes) {
+  std::string folder = testing::TempDir() + "kvasir-server-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) return {ErrorCode::kIo, "cannot make " + folder};
+  const Status written = WriteTestModel(folder);
+  BundleOptions options;
+  options.backend.threads = 1;
+  options.kv_budget_bytes = kv_budget_bytes;
+  auto bundle = written.ok() ? ModelBundle::Load(folder, options)
+                             : Result<std::unique_ptr<ModelBundle>>(written.error());
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  return bundle;
+}
+
+}  // namespace kvasir
