@@ -1,5 +1,6 @@
 # Helpers that every layer's CMakeLists.txt uses: one library and some tests per folder.
 include(GNUInstallDirs)
+include(KvasirDependencies)
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -15,6 +16,8 @@ endif()
 # Strict: results must not depend on what the optimiser may contract. Every fused multiply-add in
 # Kvasir is written as one (docs/numerics.md).
 add_library(kvasir_options INTERFACE)
+set_target_properties(kvasir_options PROPERTIES EXPORT_NAME options)
+target_compile_features(kvasir_options INTERFACE cxx_std_20)
 target_compile_options(kvasir_options INTERFACE
   $<BUILD_INTERFACE:-Wall;-Wextra;-Werror;-Wno-unknown-pragmas;-Wno-missing-field-initializers;-ffp-contract=off>)
 target_include_directories(kvasir_options INTERFACE
@@ -27,10 +30,10 @@ endif()
 if(KVASIR_BUILD_FUZZERS)
   target_compile_options(kvasir_options INTERFACE $<BUILD_INTERFACE:-fsanitize=fuzzer-no-link>)
 endif()
-set(KVASIR_LAYER_TARGETS kvasir_options)
 
-# kvasir_layer(base SOURCES a.cc ... DEPENDS tensor ... PRIVATE_LIBRARIES Foo::foo ...)
-# defines the static library kvasir_base, alias kvasir::base.
+# kvasir_layer(base SOURCES a.cc ... DEPENDS tensor ... PRIVATE_LIBRARIES Kvasir::hwy ...)
+# defines the static library kvasir_base, alias kvasir::base. Private libraries come from
+# KvasirDependencies.cmake; one that is only headers goes in as $<BUILD_INTERFACE:...>.
 function(kvasir_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_LIBRARIES" ${ARGN})
   set(target kvasir_${name})
@@ -42,7 +45,6 @@ function(kvasir_layer name)
     target_link_libraries(${target} PUBLIC kvasir_${dependency})
   endforeach()
   target_link_libraries(${target} PRIVATE ${ARG_PRIVATE_LIBRARIES})
-  set(KVASIR_LAYER_TARGETS ${KVASIR_LAYER_TARGETS} ${target} PARENT_SCOPE)
   set_property(GLOBAL APPEND PROPERTY KVASIR_LAYERS ${target})
 endfunction()
 
