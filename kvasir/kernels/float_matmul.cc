@@ -108,9 +108,6 @@ struct FloatTile {
   }
 };
 
-// With the rows of a tile it stays in a first-level cache of 32 KiB.
-inline constexpr int64_t kBlockBytes = 16384;
-
 template <class Weights>
 struct FloatKernel {
   using Tile = FloatTile<Weights>;

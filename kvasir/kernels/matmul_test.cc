@@ -163,7 +163,7 @@ TEST_P(MatmulTest, NoInputsGiveTheBias) {
 
 // The bits of a row do not depend on how many rows go with it.
 TEST_P(MatmulTest, RowsAreIndependent) {
-  const int64_t inputs = 1024 + 96;
+  const int64_t inputs = 2048 + 96;  // several blocks of inputs in every format
   const int64_t outputs = 147;
   const int64_t all_rows = 512;
   const PackedMatrix weights =

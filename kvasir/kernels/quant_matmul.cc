@@ -222,9 +222,6 @@ struct QuantTile {
   }
 };
 
-// 16 KiB of codes: with the rows of a tile it stays in a first-level cache of 32 KiB.
-inline constexpr int64_t kBlockBytes = 16384;
-
 template <class Tile>
 struct QuantKernel {
   static constexpr int kTileRows = Tile::kTileRows;
