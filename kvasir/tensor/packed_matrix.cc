@@ -87,7 +87,7 @@ Result<PackedMatrix> PackedMatrix::Allocate(int64_t outputs, int64_t inputs, Wei
   matrix.panel_bytes_ = PanelBytes(inputs, format);
   KVASIR_TRY(matrix.data_, AlignedBuffer::Allocate(static_cast<size_t>(matrix.panels()) *
                                                    matrix.panel_bytes_));
-  if (IsQuantized(format)) {
+  if (IsQuantized(format) && inputs > 0) {
     const int zero = RangeOf(format).zero;
     const int fill = format == WeightFormat::kQ8 ? zero : zero | (zero << 4);
     for (int64_t p = 0; p < matrix.panels(); ++p) {
