@@ -52,6 +52,7 @@ struct Hub {
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
   asio::steady_timer drain{io};
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;
+  uint64_t claimed_bytes = 0;  // of bodies, by all connections
   bool is_stopping = false;
 };
 
@@ -83,6 +84,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Close() {
     if (is_closed_) return;
     is_closed_ = true;
+    ReleaseBody();
     if (exchange_) exchange_->Close();
     exchange_.reset();
     error_code ignored;
@@ -98,6 +100,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (is_closed_) return;
     if (error) return OnReadError(error);
     is_idle_ = false;
+    if (!ClaimBody()) {
+      return Refuse(503, "the server holds as many requests as it may; try again later",
+                    {{"Retry-After", "1"}});
+    }
     // The whole body must have come in this time.
     stream_.expires_after(hub_->options.body_timeout);
     if (beast::iequals(parser_->get()[http::field::expect], "100-continue") &&
@@ -111,6 +117,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     ReadBody();
   }
+
+  // Sets the body's memory aside; a chunked body may become as large as any.
+  bool ClaimBody() {
+    const uint64_t limit = static_cast<uint64_t>(hub_->options.max_body_bytes);
+    const uint64_t bytes =
+        parser_->chunked() ? limit : std::min(parser_->content_length().value_or(0), limit);
+    const uint64_t total = static_cast<uint64_t>(hub_->options.max_total_body_bytes);
+    if (hub_->claimed_bytes + bytes > total) return false;
+    hub_->claimed_bytes += bytes;
+    claimed_bytes_ = bytes;
+    return true;
+  }
+  void ReleaseBody() { hub_->claimed_bytes -= std::exchange(claimed_bytes_, 0); }
 
   void ReadBody() {
     http::async_read(stream_, buffer_, *parser_,
@@ -138,9 +157,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   // Answers without asking the handler; what the client still sends is not a request.
-  void Refuse(int status, const std::string& message) {
+  void Refuse(int status, const std::string& message, std::vector<HttpHeader> headers = {}) {
     HttpReply reply = OpenReply({.is_http_1_1 = true, .keeps_alive = false});
-    SendError(std::move(reply), status, message, {});
+    SendError(std::move(reply), status, message, std::move(headers));
   }
 
   void SendError(HttpReply reply, int status, const std::string& message,
@@ -261,6 +280,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void EndAnswer(bool keeps_alive) {
+    ReleaseBody();
     exchange_->Close();
     exchange_.reset();
     if (hub_->is_stopping) return Close();
@@ -290,6 +310,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   HttpForm form_;
   std::string writing_;
   size_t written_ = 0;
+  uint64_t claimed_bytes_ = 0;
   std::array<char, 16384> discarded_;
   bool is_counted_ = false;
   bool is_writing_ = false;
@@ -309,6 +330,8 @@ Status ValidateOptions(const HttpServerOptions& options) {
   KVASIR_TRY_OK(require(options.max_header_bytes >= 256 && options.max_header_bytes <= 16 << 20,
                         "max_header_bytes", "256 to 16777216"));
   KVASIR_TRY_OK(require(options.max_body_bytes >= 0, "max_body_bytes", "0 or more"));
+  KVASIR_TRY_OK(require(options.max_total_body_bytes >= options.max_body_bytes,
+                        "max_total_body_bytes", "max_body_bytes or more"));
   KVASIR_TRY_OK(require(options.max_connections >= 1, "max_connections", "1 or more"));
   KVASIR_TRY_OK(require(options.max_unsent_bytes >= 1, "max_unsent_bytes", "1 or more"));
   return require(options.send_buffer_bytes >= 0, "send_buffer_bytes", "0 or more");

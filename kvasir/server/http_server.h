@@ -24,6 +24,9 @@ struct HttpServerOptions {
   int64_t max_header_bytes = 64 << 10;  // more is 431
   int64_t max_body_bytes = 16 << 20;    // more is 413
   int64_t max_connections = 256;        // requests on further ones get 503
+  // Bodies of all requests that are being read or answered. A request that would go beyond gets
+  // 503.
+  int64_t max_total_body_bytes = 128 << 20;
   // Unsent bytes of one response beyond which its producer waits.
   int64_t max_unsent_bytes = 256 << 10;
   // The system's send buffer per connection. 0: as the system decides (it may grow to megabytes).

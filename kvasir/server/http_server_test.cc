@@ -233,6 +233,27 @@ TEST_F(HttpServerTest, LimitsOfHeaderAndBody) {
   EXPECT_EQ(chunked.Read().status, 413);
 }
 
+TEST_F(HttpServerTest, LimitOfAllBodiesTogether) {
+  HttpServerOptions options;
+  options.max_body_bytes = 100;
+  options.max_total_body_bytes = 100;
+  Start(options);
+  TestClient first(port());
+  ASSERT_TRUE(first.SendRequest("POST", "/wait", std::string(60, 'x')));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  const WireResponse refused = Exchange(port(), "POST", "/echo", std::string(60, 'x'));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.Header("Retry-After"), "1");
+  EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(40, 'x')).status, 200);
+  arrival->reply.Send({.body = "done"});
+  EXPECT_EQ(first.Read().body, "done");
+  // Its bytes are free again, on the same connection too.
+  ASSERT_TRUE(first.SendRequest("POST", "/echo", std::string(60, 'x')));
+  EXPECT_EQ(first.Read().status, 200);
+  EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(100, 'x')).status, 200);
+}
+
 TEST_F(HttpServerTest, ChunkedRequestBodies) {
   Start();
   TestClient client(port());

@@ -85,6 +85,7 @@ HttpServerOptions HttpOptions(const ServerOptions& options) {
   http.port = options.port;
   http.max_header_bytes = options.max_header_bytes;
   http.max_body_bytes = options.max_body_bytes;
+  http.max_total_body_bytes = options.max_total_body_bytes;
   http.max_connections = options.max_connections;
   http.max_unsent_bytes = options.max_unsent_bytes;
   http.send_buffer_bytes = options.send_buffer_bytes;

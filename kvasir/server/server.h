@@ -20,6 +20,7 @@ struct ServerOptions {
   std::string model_name;          // in answers; empty: the bundle's
   int64_t max_header_bytes = 64 << 10;
   int64_t max_body_bytes = 16 << 20;
+  int64_t max_total_body_bytes = 128 << 20;  // of all requests that wait or are being answered
   int64_t max_connections = 256;
   int64_t max_waiting_requests = 64;     // beyond the one being answered; more get 503
   int64_t max_unsent_bytes = 256 << 10;  // per connection, beyond which an answer waits
