@@ -15,8 +15,8 @@ constexpr size_t kMaxRestorePoints = 32;
 
 Result<CachedSequence> CachedSequence::Create(const Model* model, KvPool* pool,
                                               std::shared_ptr<const KvCacheSpec> spec) {
-  KVASIR_TRY(KvSequence sequence, KvSequence::Create(pool, std::move(spec)));
-  return CachedSequence(model, std::move(sequence));
+  KVASIR_TRY(KvSequence sequence, KvSequence::Create(pool, spec));
+  return CachedSequence(model, std::move(spec), std::move(sequence));
 }
 
 int64_t CachedSequence::Rewind(std::span<const Token> prompt) {
@@ -28,8 +28,9 @@ int64_t CachedSequence::Rewind(std::span<const Token> prompt) {
 
 Position CachedSequence::RewindTo(Position target) {
   if (!TrimTo(target) && !RestoreAtOrBefore(target)) {
-    const bool is_emptied = sequence_.Trim(sequence_.position()).ok();
-    KVASIR_CHECK(is_emptied);  // an empty state needs no row
+    auto empty = KvSequence::Create(sequence_.pool(), spec_);
+    KVASIR_CHECK(empty.ok());  // the same spec was accepted before
+    sequence_ = *std::move(empty);
     tokens_.clear();
   }
   while (!restore_points_.empty() && restore_points_.back().end() > position()) {
@@ -103,7 +104,7 @@ void CachedSequence::AddRestorePoint() {
 }
 
 CachedSequence CachedSequence::Fork() const {
-  CachedSequence fork(model_, sequence_.Fork());
+  CachedSequence fork(model_, spec_, sequence_.Fork());
   fork.tokens_ = tokens_;
   fork.restore_points_ = restore_points_;
   return fork;

@@ -62,8 +62,8 @@ class CachedSequence {
   CachedSequence Fork() const;
 
  private:
-  CachedSequence(const Model* model, KvSequence sequence)
-      : model_(model), sequence_(std::move(sequence)) {}
+  CachedSequence(const Model* model, std::shared_ptr<const KvCacheSpec> spec, KvSequence sequence)
+      : model_(model), spec_(std::move(spec)), sequence_(std::move(sequence)) {}
 
   Result<ConstFloatRows> Step(std::span<const Token> tokens, int64_t logits_rows,
                               Workspace& workspace);
@@ -71,6 +71,7 @@ class CachedSequence {
   bool RestoreAtOrBefore(Position target);
 
   const Model* model_;
+  std::shared_ptr<const KvCacheSpec> spec_;
   KvSequence sequence_;
   std::vector<Token> tokens_;
   std::deque<KvSnapshot> restore_points_;  // ascending end(); each starts at 0
