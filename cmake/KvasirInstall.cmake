@@ -14,6 +14,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/kvasir DESTINATION ${CMAKE_INSTALL_INCLU
         PATTERN "*-inl.h" EXCLUDE
         PATTERN "*_test_util.h" EXCLUDE
         PATTERN "test_*.h" EXCLUDE
+        PATTERN "fixtures" EXCLUDE
         PATTERN "cli" EXCLUDE
         PATTERN "testdata" EXCLUDE)
 # The program looks for models in ../share/kvasir/models. Test items and goldens stay behind.

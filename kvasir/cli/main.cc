@@ -1,9 +1,12 @@
 // The program: a list of verbs.
+#include <csignal>
 #include <vector>
 
 #include "kvasir/cli/commands.h"
 
 int main(int argc, char** argv) {
+  // A reader that goes away is an error of the write (exit code 7), not the end of the program.
+  std::signal(SIGPIPE, SIG_IGN);
   std::vector<std::unique_ptr<kvasir::Command>> commands;
   commands.push_back(kvasir::MakeGenerateCommand());
   commands.push_back(kvasir::MakeChatCommand());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kvasir/base/system_info.h"
 #include "kvasir/formats/checkpoint.h"
 #include "kvasir/model/decoder_model.h"
 #include "kvasir/model/families.h"
@@ -25,6 +26,22 @@ void WarnOfUnknown(const DecoderSpec& spec, const WeightSource& source, const Lo
   Log(log, LogLevel::kWarning, line);
 }
 
+// Weights of a checkpoint are bounded by its files; made-up ones only by what the config says.
+Status CheckMemoryForWeights(const ModelConfig& config, WeightFormat format) {
+  const size_t available = AvailableMemoryBytes();
+  const auto parameters = static_cast<uint64_t>(config.ParameterCount());
+  // At least: scales and padding come on top.
+  const uint64_t needed = format == WeightFormat::kF32  ? parameters * 4
+                          : format == WeightFormat::kQ8 ? parameters
+                          : format == WeightFormat::kQ4 ? parameters / 2
+                                                        : parameters * 2;
+  if (available == 0 || needed <= available) return {};
+  return {ErrorCode::kResourceExhausted,
+          "the configuration's weights take " + std::to_string(needed >> 20) +
+              " MiB of memory as " + std::string(WeightFormatName(format)) + " and " +
+              std::to_string(available >> 20) + " MiB are available"};
+}
+
 }  // namespace
 
 Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
@@ -42,6 +59,7 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
                                     WeightFormat format) {
   KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
+  KVASIR_TRY_OK(CheckMemoryForWeights(config, format));
   const auto source = MakeRandomWeights(backend, format);
   KVASIR_TRY(auto model, DecoderModel::Load(MakeDecoderSpec(config), *source, backend));
   return LoadedModel{std::move(config), std::move(model)};

@@ -1,0 +1,150 @@
+// What the program says to bad input: the exit code of its kind, and a message that names the thing.
+// Deliberately one table of command lines, and folders that are broken on purpose.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "kvasir/base/file.h"
+#include "kvasir/formats/test_files.h"
+#include "tests/support/program.h"
+
+namespace kvasir {
+namespace {
+
+std::string Source(const std::string& path) { return std::string(KVASIR_SOURCE_DIR) + "/" + path; }
+std::string Demo() { return Source("models/kvasir-demo"); }
+std::string Tiny(const std::string& file = "") {
+  return Source("testdata/models/public_llama_f32") + (file.empty() ? "" : "/" + file);
+}
+
+void ExpectError(const std::vector<std::string>& args, int exit_code, const std::string& named) {
+  std::string line;
+  for (const std::string& arg : args) line += arg + " ";
+  const ProgramResult result = RunProgram(args);
+  EXPECT_EQ(result.exit_code, exit_code) << line << "\n" << result.err;
+  EXPECT_EQ(result.signal, 0) << line;
+  EXPECT_NE(result.err.find(named), std::string::npos) << line << "\n" << result.err;
+  EXPECT_EQ(result.out, "") << line;  // results only
+}
+
+TEST(CliErrorsTest, WrongFlags) {
+  ExpectError({}, 2, "subcommand");
+  ExpectError({"fly"}, 2, "subcommand");
+  ExpectError({"generate", "--fly"}, 2, "--fly");
+  ExpectError({"generate", "-m", Demo()}, 2, "-p TEXT");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "-n", "many"}, 2, "many");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "-n", "-1"}, 2, "--max-tokens");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--threads", "-1"}, 2, "--threads");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--isa", "sse"}, 2, "sse");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--kv-dtype", "q3"}, 2, "q3");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--weights", "q3"}, 2, "q3");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-p", "7"}, 2, "top_p");
+  ExpectError({"logits", "-m", Tiny(), "--out", "x.npy", "--tokens", "1 x"}, 2, "'x'");
+  ExpectError({"bench", "-m", Tiny(), "--depth", "-1"}, 2, "token counts");
+  ExpectError({"serve", "-m", Demo(), "--port", "70000"}, 2, "--port");
+}
+
+TEST(CliErrorsTest, MissingThings) {
+  ScratchFolder scratch;
+  ExpectError({"generate", "-m", scratch.path(), "-p", "x"}, 3, "config.json");
+  ExpectError({"generate", "-m", Demo(), "-f", scratch.File("none.txt")}, 3, "none.txt");
+  scratch.Write("config.json", *ReadFile(Tiny("config.json")));
+  ExpectError({"logits", "-m", scratch.path(), "--tokens", "1", "--out", scratch.File("x.npy")}, 3,
+              "model.safetensors");
+  ExpectError({"generate", "-m", Tiny(), "-p", "x"}, 1, "tokenizer.json");
+}
+
+// A folder with the tiny model's config and these weights.
+void ExpectWeightsError(const std::string& weights, int exit_code, const std::string& named) {
+  ScratchFolder scratch;
+  scratch.Write("config.json", *ReadFile(Tiny("config.json")));
+  scratch.Write("model.safetensors", weights);
+  ExpectError({"logits", "-m", scratch.path(), "--tokens", "1", "--out", scratch.File("x.npy")},
+              exit_code, named);
+}
+
+TEST(CliErrorsTest, CorruptWeights) {
+  const std::string whole = *ReadFile(Tiny("model.safetensors"));
+  ExpectWeightsError("", 4, "model.safetensors");
+  ExpectWeightsError(whole.substr(0, 1000), 4, "model.safetensors");
+  ExpectWeightsError(whole.substr(0, whole.size() - 1), 4, "model.safetensors");
+  ExpectWeightsError(std::string(8, '\xff') + whole.substr(8), 4, "model.safetensors");
+  // One tensor misspelt: the error names the one that is missing now.
+  std::string misspelt = whole;
+  const std::string name = "model.norm.weight";
+  misspelt.replace(misspelt.find(name), name.size(), "model.norm.weighs");
+  ExpectWeightsError(misspelt, 3, name);
+}
+
+// A folder with the tiny model's weights and a config in which `from` is replaced.
+void ExpectConfigError(const std::string& from, const std::string& to, int exit_code,
+                       const std::string& named) {
+  std::string config = *ReadFile(Tiny("config.json"));
+  const size_t at = config.find(from);
+  ASSERT_NE(at, std::string::npos) << from;
+  config.replace(at, from.size(), to);
+  ScratchFolder scratch;
+  scratch.Write("config.json", config);
+  scratch.Write("model.safetensors", *ReadFile(Tiny("model.safetensors")));
+  ExpectError({"logits", "-m", scratch.path(), "--tokens", "1", "--out", scratch.File("x.npy")},
+              exit_code, named);
+}
+
+TEST(CliErrorsTest, ConfigsThatCannotBe) {
+  ExpectConfigError("LlamaForCausalLM", "WhaleForCausalLM", 5, "WhaleForCausalLM");
+  ExpectConfigError("\"hidden_size\": 64", "\"hidden_size\": 1000000000000", 4, "hidden_size");
+  ExpectConfigError("\"hidden_size\": 64", "\"hidden_size\": \"wide\"", 4, "hidden_size");
+  ExpectConfigError("\"num_hidden_layers\": 4", "\"num_hidden_layers\": -4", 4,
+                    "num_hidden_layers");
+  ExpectConfigError("\"intermediate_size\": 96", "\"intermediate_size\": 97", 4, "mlp");
+  ExpectConfigError("{", "", 4, "config.json");
+}
+
+TEST(CliErrorsTest, AConfigTooLargeForThisMachineIsNotAllocated) {
+  ScratchFolder scratch;
+  // Each size is legal; together they ask for more memory than any machine has.
+  scratch.Write("config.json", R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+    "hidden_size": 65536, "intermediate_size": 262144, "num_hidden_layers": 500, "head_dim": 128,
+    "num_attention_heads": 512, "num_key_value_heads": 512, "vocab_size": 1000000,
+    "rms_norm_eps": 1e-5, "max_position_embeddings": 4096})");
+  ExpectError({"bench", "-m", scratch.path(), "--random-weights", "--pp", "1", "--tg", "0"}, 6,
+              "memory");
+}
+
+TEST(CliErrorsTest, APoolTooSmallForOneBlock) {
+  ScratchFolder scratch;
+  // 64 positions of 64 heads of 256 are 8 MiB of f32 keys and values.
+  scratch.Write("config.json", R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1, "head_dim": 256,
+    "num_attention_heads": 64, "num_key_value_heads": 64, "vocab_size": 256,
+    "rms_norm_eps": 1e-5, "max_position_embeddings": 4096})");
+  ExpectError({"logits", "-m", scratch.path(), "--random-weights", "--kv-dtype", "f32",
+               "--kv-budget", "1", "--tokens", "1", "--out", scratch.File("x.npy")},
+              6, "budget");
+}
+
+TEST(CliErrorsTest, PromptsAndTokensOutsideTheModel) {
+  ScratchFolder scratch;
+  std::string text;
+  for (int i = 0; i < 6000; ++i) text += "word ";
+  const std::string prompt = scratch.Write("prompt.txt", text);
+  ExpectError({"generate", "-m", Demo(), "-f", prompt}, 2, "context is 4096");
+  ExpectError({"logits", "-m", Tiny(), "--tokens", "1 999", "--out", scratch.File("x.npy")}, 2,
+              "999");
+  // Nothing half-written stays behind.
+  EXPECT_EQ(scratch.FileCount(), 1u);
+}
+
+TEST(CliErrorsTest, TracesThatAreNone) {
+  ScratchFolder scratch;
+  for (const char* text : {"", "[]", "{\"spec\": 1}", "{\"spec\": {}, \"ops\": []}"}) {
+    const std::string file = scratch.Write("trace.json", text);
+    const ProgramResult result = RunProgram({"replay", file});
+    EXPECT_EQ(result.exit_code, 1) << text;
+    EXPECT_NE(result.out.find("FAILS"), std::string::npos) << result.out;
+  }
+}
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,326 @@
+// Every verb of the program, run as a shell would run it.
+// Deliberately not the server: its own tests speak HTTP to it. Bad input: cli_errors_test.cc.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "kvasir/base/file.h"
+#include "kvasir/base/json.h"
+#include "kvasir/formats/npy.h"
+#include "kvasir/formats/test_files.h"
+#include "tests/support/program.h"
+
+namespace kvasir {
+namespace {
+
+std::string Source(const std::string& path) { return std::string(KVASIR_SOURCE_DIR) + "/" + path; }
+
+// The bundled model: named, because the built program may lie outside the source tree.
+const std::string& Demo() {
+  static const std::string* const kFolder = new std::string(Source("models/kvasir-demo"));
+  return *kFolder;
+}
+std::string Tiny() { return Source("testdata/models/public_llama_f32"); }
+
+bool Contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+Json ParseOrDie(const std::string& text) {
+  auto json = Json::Parse(text);
+  KVASIR_CHECK(json.ok());
+  return *std::move(json);
+}
+
+std::vector<Json> JsonLines(const std::string& text) {
+  std::vector<Json> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    lines.push_back(ParseOrDie(text.substr(begin, end - begin)));
+    begin = end == std::string::npos ? text.size() : end + 1;
+  }
+  return lines;
+}
+
+class HelpTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(HelpTest, SaysWhatTheVerbDoes) {
+  const ProgramResult result = RunProgram({GetParam(), "--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(Contains(result.out, "Usage: kvasir " + GetParam())) << result.out;
+  EXPECT_TRUE(Contains(result.out, "Exit codes"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Verbs, HelpTest,
+                         testing::Values("generate", "chat", "serve", "logits", "tokenize",
+                                         "inspect", "bench", "replay", "demo"));
+
+TEST(CliTest, VersionIsAVersion) {
+  const ProgramResult result = RunProgram({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '.'), 2) << result.out;
+}
+
+// --- logits
+
+std::string GoldenTokens(const Json& golden) {
+  std::string text;
+  for (const Json& token : golden.Find("tokens")->as_array()) {
+    text += std::to_string(token.as_int()) + " ";
+  }
+  return text;
+}
+
+TEST(LogitsTest, AreThoseOfTheRecording) {
+  const Json golden = ParseOrDie(*ReadFile(Tiny() + "/golden.json"));
+  ScratchFolder scratch;
+  const ProgramResult result =
+      RunProgram({"logits", "-m", Tiny(), "--kv-dtype", "f32", "--tokens", GoldenTokens(golden),
+                  "--out", scratch.File("logits.npy"), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto matrix = ReadNpy(scratch.File("logits.npy"));
+  ASSERT_TRUE(matrix.ok()) << matrix.error().message;
+  ASSERT_EQ(matrix->rows, 48);
+  ASSERT_EQ(matrix->cols, 256);
+  const Json summary = ParseOrDie(result.out);
+  EXPECT_EQ(*summary.GetInt("rows"), 48);
+  EXPECT_EQ(*summary.GetInt("cols"), 256);
+
+  const Json::Array& wanted = golden.Find("logits")->Find("data")->as_array();
+  ASSERT_EQ(matrix->values.size(), wanted.size());
+  double worst = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    worst = std::max(worst, std::fabs(matrix->values[i] - wanted[i].as_double()));
+  }
+  EXPECT_LE(worst, *golden.GetDouble("tolerance"));  // the recording says how exact it is
+}
+
+TEST(LogitsTest, BytesDoNotDependOnChunksThreadsOrInstructionSet) {
+  const std::string tokens = GoldenTokens(ParseOrDie(*ReadFile(Tiny() + "/golden.json")));
+  ScratchFolder scratch;
+  const auto bytes = [&](std::vector<std::string> more) {
+    std::vector<std::string> args = {"logits", "-m", Tiny(), "--tokens", tokens,
+                                     "--out",  scratch.File("x.npy")};
+    args.insert(args.end(), more.begin(), more.end());
+    const ProgramResult result = RunProgram(args);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return *ReadFile(scratch.File("x.npy"));
+  };
+  const std::string whole = bytes({});
+  EXPECT_EQ(bytes({"--chunk", "1"}), whole);
+  EXPECT_EQ(bytes({"--chunk", "7", "--threads", "3"}), whole);
+  for (const std::string isa : {"scalar", "avx2", "avx512", "neon"}) {
+    const ProgramResult probe =
+        RunProgram({"logits", "-m", Tiny(), "--tokens", "1", "--out", scratch.File("probe.npy"),
+                    "--isa", isa});
+    if (probe.exit_code == 5) continue;  // not on this CPU
+    EXPECT_EQ(bytes({"--isa", isa}), whole) << isa;
+  }
+}
+
+// --- generate
+
+std::vector<std::string> GenerateArgs(std::vector<std::string> more) {
+  std::vector<std::string> args = {"generate", "-m", Demo(), "--json", "-n", "24",
+                                   "-p", "Once there was a small house near the river."};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+Json GenerateJson(std::vector<std::string> more) {
+  const ProgramResult result = RunProgram(GenerateArgs(std::move(more)));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return ParseOrDie(result.out);
+}
+
+TEST(GenerateTest, SameSeedSameAnswerHoweverItIsComputed) {
+  const std::vector<std::string> sampled = {"--temp", "1.5", "--seed", "7", "--ignore-eos"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), sampled.begin(), sampled.end());
+    return GenerateJson(std::move(more));
+  };
+  const Json first = with({});
+  ASSERT_EQ(first.Find("tokens")->as_array().size(), 24u);
+  EXPECT_EQ(*first.GetString("finish_reason"), "length");
+  EXPECT_EQ(*with({}).Find("tokens"), *first.Find("tokens"));
+  EXPECT_EQ(*with({"--threads", "3", "--chunk", "2"}).Find("tokens"), *first.Find("tokens"));
+  EXPECT_EQ(*with({"--isa", "scalar"}).Find("tokens"), *first.Find("tokens"));
+  // At this temperature, 24 equal tokens under another seed would be a seed that nobody reads.
+  EXPECT_FALSE(*GenerateJson({"--temp", "1.5", "--seed", "8", "--ignore-eos"}).Find("tokens") ==
+               *first.Find("tokens"));
+}
+
+TEST(GenerateTest, StreamsTheTextThatJsonHolds) {
+  std::vector<std::string> args = GenerateArgs({"--temp", "0"});
+  const Json json = GenerateJson({"--temp", "0"});
+  args.erase(std::find(args.begin(), args.end(), "--json"));
+  const ProgramResult streamed = RunProgram(args);
+  EXPECT_EQ(streamed.exit_code, 0);
+  EXPECT_EQ(streamed.out, *json.GetString("text") + "\n");
+  EXPECT_TRUE(Contains(streamed.err, "tokens/s")) << streamed.err;
+}
+
+TEST(GenerateTest, CtrlCStopsItWithTheShellsCode) {
+  Program program({"generate", "-m", Demo(), "-p", "Tell me a story.", "--temp", "2", "-n",
+                   "4000", "--ignore-eos"});
+  // The answer has begun, so the handler is in place; 4,000 tokens take far longer than a signal.
+  ASSERT_TRUE(program.WaitForOutput("e"));
+  program.Signal(SIGINT);
+  const ProgramResult result = program.Finish();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_FALSE(result.out.empty());
+}
+
+TEST(GenerateTest, AReaderThatGoesAwayIsAnOutputError) {
+  Program program({"generate", "-m", Demo(), "-p", "Tell me a story.", "--temp", "2", "-n",
+                   "4000", "--ignore-eos"});
+  ASSERT_TRUE(program.WaitForOutput("e"));
+  program.CloseOutput();
+  const ProgramResult result = program.Finish();
+  EXPECT_EQ(result.exit_code, 7) << result.err;
+  EXPECT_TRUE(Contains(result.err, "standard output")) << result.err;
+}
+
+// --- chat
+
+TEST(ChatTest, CommandsForkUndoAndSwitch) {
+  Program program({"chat", "-m", Demo(), "-n", "16", "--temp", "0"});
+  program.Write(
+      "Hello.\n/stats\n/fork\nWhat can you do?\n/undo\n/undo\n/undo\n/switch 0\n/switch 9\n"
+      "/nonsense\n/quit\n");
+  const ProgramResult result = program.Finish();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 3) << result.out;
+  for (const char* wanted :
+       {"branch 0 of 1", "branch 1 of 2", "to 0 tokens", "there is no turn to undo", "branch 0, ",
+        "branches are numbered 0 to 1", "unknown command /nonsense"}) {
+    EXPECT_TRUE(Contains(result.err, wanted)) << wanted << " is not in\n" << result.err;
+  }
+}
+
+TEST(ChatTest, CtrlCStopsTheAnswerAndNotTheProgram) {
+  Program program({"chat", "-m", Demo(), "-n", "4000", "--temp", "3"});
+  program.Write("Tell me a story.\n");
+  ASSERT_TRUE(program.WaitForOutput("e"));
+  program.Signal(SIGINT);
+  ASSERT_TRUE(program.WaitForOutput("\n"));
+  program.Write("/stats\n");
+  ASSERT_TRUE(program.WaitForError("position"));
+  const ProgramResult result = program.Finish();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST(DemoTest, SecondQuestionFindsTheFirstInTheCache) {
+  const ProgramResult result = RunProgram({"demo", "-m", Demo(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<Json> turns = JsonLines(result.out);
+  ASSERT_EQ(turns.size(), 2u);
+  EXPECT_EQ(*turns[0].Find("stats")->GetInt("cached_tokens"), 0);
+  EXPECT_GT(*turns[1].Find("stats")->GetInt("cached_tokens"),
+            *turns[0].Find("stats")->GetInt("prompt_tokens") / 2);
+}
+
+// --- tokenize, inspect
+
+TEST(TokenizeTest, TextComesBack) {
+  const std::string text = "A house, 42 trees and \u00fcber <eos>";
+  const ProgramResult result =
+      RunProgram({"tokenize", "-m", Demo(), "--no-special", "--json", "-p", text});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = ParseOrDie(result.out);
+  EXPECT_EQ(*json.GetString("text"), text);
+  EXPECT_EQ(json.Find("tokens")->as_array().size(), json.Find("pieces")->as_array().size());
+}
+
+TEST(InspectTest, CountsCacheBytes) {
+  const ProgramResult result = RunProgram({"inspect", Tiny(), "--json", "--tensors"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = ParseOrDie(result.out);
+  // 4 layers, 2 heads of 16 for keys and for values, 4 bytes each.
+  EXPECT_EQ(*json.Find("kv_cache")->Find("f32")->GetInt("bytes_per_token"), 4 * 2 * 16 * 2 * 4);
+  EXPECT_EQ(*json.GetString("family"), "llama");
+  EXPECT_FALSE(json.Find("tensors")->as_array().empty());
+}
+
+// --- bench
+
+TEST(BenchTest, OneJsonLineAFigureFromAConfigAlone) {
+  ScratchFolder scratch;
+  scratch.Write("config.json", *ReadFile(Tiny() + "/config.json"));
+  const ProgramResult result =
+      RunProgram({"bench", "-m", scratch.path(), "--random-weights", "--pp", "8", "--tg", "2",
+                  "--depth", "64", "--batch", "1,2", "-r", "1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<Json> figures = JsonLines(result.out);
+  ASSERT_EQ(figures.size(), 3u);  // one prefill, two batches
+  EXPECT_EQ(*figures[0].GetString("test"), "pp8");
+  EXPECT_EQ(*figures[2].GetString("test"), "tg2");
+  EXPECT_EQ(*figures[2].GetInt("batch"), 2);
+  for (const Json& figure : figures) {
+    EXPECT_EQ(*figure.GetInt("depth"), 64);
+    for (const char* field : {"tokens_per_second", "read_gb_per_second"}) {
+      EXPECT_GT(figure.GetDoubleOr(field, 0).value(), 0) << field;
+    }
+    EXPECT_GT(*figure.GetInt("kv_bytes"), 0);
+    EXPECT_GT(*figure.GetInt("peak_rss_bytes"), 0);
+    EXPECT_NE(figure.Find("gb_per_second"), nullptr);
+  }
+}
+
+// --- replay
+
+std::vector<std::string> Traces(bool possible) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(Source("testdata/traces"))) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".json") continue;
+    const bool is_later =
+        name.starts_with("affine") || name.starts_with("budget") || name.starts_with("keep");
+    if (is_later != possible) files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+TEST(ReplayTest, TracesOfWhatExistsHold) {
+  std::vector<std::string> args = Traces(true);
+  ASSERT_EQ(args.size(), 28u);
+  args.insert(args.begin(), {"replay", "--json"});
+  const ProgramResult result = RunProgram(args);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const Json& line : JsonLines(result.out)) {
+    EXPECT_EQ(*line.GetString("outcome"), "holds") << line.Dump();
+  }
+}
+
+TEST(ReplayTest, TheOthersAreNamedAsNotYet) {
+  std::vector<std::string> args = Traces(false);
+  ASSERT_EQ(args.size(), 18u);
+  args.insert(args.begin(), {"replay", "--json"});
+  const ProgramResult result = RunProgram(args);
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  for (const Json& line : JsonLines(result.out)) {
+    EXPECT_EQ(*line.GetString("outcome"), "not yet") << line.Dump();
+    EXPECT_FALSE(line.GetString("message")->empty());
+  }
+}
+
+TEST(ReplayTest, AChangedNumberIsFound) {
+  std::string text = *ReadFile(Source("testdata/traces/all_basic_0.json"));
+  const size_t out = text.find("\"out\"");
+  const size_t digit = text.find_first_of("123456789", text.find("\"data\"", out));
+  ASSERT_NE(digit, std::string::npos);
+  text[digit] = text[digit] == '9' ? '1' : static_cast<char>(text[digit] + 1);
+  ScratchFolder scratch;
+  const ProgramResult result = RunProgram({"replay", scratch.Write("tampered.json", text)});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_TRUE(Contains(result.out, "FAILS")) << result.out;
+}
+
+}  // namespace
+}  // namespace kvasir
