@@ -1,0 +1,183 @@
+// The documents keep their word: their C++ is code of the repository, their links lead somewhere,
+// and the commands they show exit as they say.
+// Deliberately not a test of what commands print: answers change with the bundled model.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace kvasir {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = KVASIR_SOURCE_DIR;
+
+std::vector<std::string> Lines(const fs::path& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file.good()) << path;
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+// Without leading blanks, so that indentation does not matter.
+std::string Unindented(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    text += line.substr(std::min(line.find_first_not_of(' '), line.size())) + "\n";
+  }
+  return text;
+}
+
+// Files under `folders` whose names end in one of `extensions`.
+std::vector<fs::path> Files(const std::vector<std::string>& folders,
+                            const std::set<std::string>& extensions) {
+  std::vector<fs::path> files;
+  for (const std::string& folder : folders) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+      if (extensions.count(entry.path().extension().string()) != 0) files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<fs::path> Documents() {
+  std::vector<fs::path> documents = Files({"docs", "kvasir"}, {".md"});
+  for (const char* name : {"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}) {
+    documents.push_back(kRoot / name);
+  }
+  return documents;
+}
+
+// The fenced blocks of a document that begin with ```<language>.
+std::vector<std::vector<std::string>> Blocks(const fs::path& document,
+                                             const std::string& language) {
+  std::vector<std::vector<std::string>> blocks;
+  bool is_inside = false;
+  bool is_wanted = false;
+  for (const std::string& line : Lines(document)) {
+    if (line.starts_with("```")) {
+      is_wanted = !is_inside && line == "```" + language;
+      is_inside = !is_inside;
+      if (is_wanted) blocks.emplace_back();
+    } else if (is_inside && is_wanted) {
+      blocks.back().push_back(line);
+    }
+  }
+  return blocks;
+}
+
+// Each run of lines in a ```cpp block stands in one source file; an empty line separates runs.
+TEST(DocsTest, CppIsCodeOfTheRepository) {
+  std::vector<std::string> sources;
+  for (const fs::path& path : Files({"kvasir", "examples", "tests"}, {".h", ".cc"})) {
+    sources.push_back(Unindented(Lines(path)));
+  }
+  const auto is_in_a_source = [&](const std::string& run) {
+    return std::any_of(sources.begin(), sources.end(), [&](const std::string& source) {
+      return source.find(run) != std::string::npos;
+    });
+  };
+  int runs = 0;
+  for (const char* name : {"README.md", "docs/architecture.md", "docs/how-to/add-a-model-family.md",
+                           "docs/how-to/add-a-kv-codec.md", "docs/how-to/add-a-retention.md",
+                           "docs/how-to/add-a-kernel.md"}) {
+    for (std::vector<std::string> block : Blocks(kRoot / name, "cpp")) {
+      block.push_back("");
+      std::vector<std::string> run;
+      for (const std::string& line : block) {
+        if (!line.empty()) {
+          run.push_back(line);
+          continue;
+        }
+        if (run.empty()) continue;
+        EXPECT_TRUE(is_in_a_source(Unindented(run))) << name << ":\n" << Unindented(run);
+        run.clear();
+        ++runs;
+      }
+    }
+  }
+  EXPECT_GT(runs, 0);
+}
+
+TEST(DocsTest, LinksLeadSomewhere) {
+  for (const fs::path& document : Documents()) {
+    bool is_code = false;
+    for (const std::string& line : Lines(document)) {
+      if (line.starts_with("```")) is_code = !is_code;
+      if (is_code) continue;
+      for (size_t at = line.find("]("); at != std::string::npos; at = line.find("](", at + 2)) {
+        std::string target = line.substr(at + 2, line.find(')', at) - at - 2);
+        target = target.substr(0, target.find('#'));
+        if (target.empty() || target.find("://") != std::string::npos) continue;
+        EXPECT_TRUE(fs::exists(document.parent_path() / target)) << document << ": " << target;
+      }
+    }
+  }
+}
+
+// A folder laid out as an installation: the program under bin, the repository's data beside it.
+class Installation {
+ public:
+  Installation() {
+    std::string name = (fs::temp_directory_path() / "kvasir_docs_XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) return;
+    folder_ = name;
+    fs::create_directory(folder_ / "bin");
+    fs::copy_file(KVASIR_PROGRAM, folder_ / "bin" / "kvasir");
+    for (const char* data : {"models", "testdata"}) {
+      fs::create_directory_symlink(kRoot / data, folder_ / data);
+    }
+  }
+  ~Installation() {
+    std::error_code error;
+    fs::remove_all(folder_, error);
+  }
+  bool is_made() const { return !folder_.empty(); }
+
+  // The exit code of a shell line run in the folder.
+  int Run(const std::string& command) const {
+    const std::string line = "cd '" + folder_.string() + "' && PATH=\"$PWD/bin:$PATH\" && (" +
+                             command + "\n) >output 2>&1 </dev/null";
+    const int status = std::system(line.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  std::string Output() const { return Unindented(Lines(folder_ / "output")); }
+
+ private:
+  fs::path folder_;
+};
+
+// Lines "$ kvasir ..." of ```console blocks; "# exit N" at the end says which exit code is right.
+TEST(DocsTest, CommandsExitAsTheySay) {
+  const Installation installation;
+  ASSERT_TRUE(installation.is_made());
+  int commands = 0;
+  for (const char* name : {"README.md", "docs/cli.md"}) {
+    for (const auto& block : Blocks(kRoot / name, "console")) {
+      for (const std::string& line : block) {
+        if (!line.starts_with("$ ")) continue;
+        const std::string mark = "# exit ";
+        const size_t at = line.find(mark);
+        const int wanted = at == std::string::npos ? 0 : std::atoi(line.c_str() + at + mark.size());
+        EXPECT_EQ(installation.Run(line.substr(2)), wanted) << name << ": " << line << "\n"
+                                                            << installation.Output();
+        ++commands;
+      }
+    }
+  }
+  EXPECT_GT(commands, 0);
+}
+
+}  // namespace
+}  // namespace kvasir
