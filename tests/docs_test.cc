@@ -1,6 +1,6 @@
-// The documents keep their word: their C++ is code of the repository, their links lead somewhere,
-// and the commands they show exit as they say.
-// Deliberately not a test of what commands print: answers change with the bundled model.
+// The documents keep their word: their C++ and CMake is code of the repository, their links lead
+// somewhere, and the commands they show exit as they say. Deliberately not a test of what commands
+// print: answers change with the bundled model.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,10 +77,26 @@ std::vector<std::vector<std::string>> Blocks(const fs::path& document,
   return blocks;
 }
 
-// Each run of lines in a ```cpp block stands in one source file; an empty line separates runs.
-TEST(DocsTest, CppIsCodeOfTheRepository) {
+// The lines of a block between empty ones, each group as one text.
+std::vector<std::string> Runs(std::vector<std::string> block) {
+  block.push_back("");
+  std::vector<std::string> runs;
+  std::vector<std::string> run;
+  for (const std::string& line : block) {
+    if (!line.empty()) {
+      run.push_back(line);
+    } else if (!run.empty()) {
+      runs.push_back(Unindented(run));
+      run.clear();
+    }
+  }
+  return runs;
+}
+
+// Each run of lines of a ```cpp or ```cmake block stands in one source file.
+TEST(DocsTest, CodeIsCodeOfTheRepository) {
   std::vector<std::string> sources;
-  for (const fs::path& path : Files({"kvasir", "examples", "tests"}, {".h", ".cc"})) {
+  for (const fs::path& path : Files({"kvasir", "examples", "tests"}, {".h", ".cc", ".txt"})) {
     sources.push_back(Unindented(Lines(path)));
   }
   const auto is_in_a_source = [&](const std::string& run) {
@@ -88,22 +104,17 @@ TEST(DocsTest, CppIsCodeOfTheRepository) {
       return source.find(run) != std::string::npos;
     });
   };
+  std::vector<fs::path> documents = Files({"docs/how-to"}, {".md"});
+  documents.push_back(kRoot / "README.md");
+  documents.push_back(kRoot / "docs/architecture.md");
   int runs = 0;
-  for (const char* name : {"README.md", "docs/architecture.md", "docs/how-to/add-a-model-family.md",
-                           "docs/how-to/add-a-kv-codec.md", "docs/how-to/add-a-retention.md",
-                           "docs/how-to/add-a-kernel.md"}) {
-    for (std::vector<std::string> block : Blocks(kRoot / name, "cpp")) {
-      block.push_back("");
-      std::vector<std::string> run;
-      for (const std::string& line : block) {
-        if (!line.empty()) {
-          run.push_back(line);
-          continue;
+  for (const fs::path& document : documents) {
+    for (const char* language : {"cpp", "cmake"}) {
+      for (const auto& block : Blocks(document, language)) {
+        for (const std::string& run : Runs(block)) {
+          EXPECT_TRUE(is_in_a_source(run)) << document << ":\n" << run;
+          ++runs;
         }
-        if (run.empty()) continue;
-        EXPECT_TRUE(is_in_a_source(Unindented(run))) << name << ":\n" << Unindented(run);
-        run.clear();
-        ++runs;
       }
     }
   }
