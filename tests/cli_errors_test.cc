@@ -138,7 +138,14 @@ TEST(CliErrorsTest, PromptsAndTokensOutsideTheModel) {
 
 TEST(CliErrorsTest, TracesThatAreNone) {
   ScratchFolder scratch;
-  for (const char* text : {"", "[]", "{\"spec\": 1}", "{\"spec\": {}, \"ops\": []}"}) {
+  const std::string head = R"({"format": "kvasir-trace/1", "spec": {"kv_heads": 1, "q_heads": 1,
+    "head_dim": 4, "scale": 1, "keys": {"codec": "f32"}, "values": {"codec": "f32"},
+    "retention": {"kind": "all"}}, "ops": [)";
+  const std::string tail = R"(, "expect": {}}]})";
+  for (const std::string& text :
+       {std::string(), std::string("[]"), std::string("{\"format\": 1}"),
+        head + R"({"op": "filter", "keep": [])" + tail, head + R"({"op": "merge", "ids": [])" + tail,
+        head + R"({"op": "fork", "from": "a", "to": "b")" + tail}) {
     const std::string file = scratch.Write("trace.json", text);
     const ProgramResult result = RunProgram({"replay", file});
     EXPECT_EQ(result.exit_code, 1) << text;

@@ -1,5 +1,7 @@
 #include "kvasir/cli/trace.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,6 +20,8 @@ namespace kvasir {
 namespace {
 
 constexpr size_t kPoolBytes = size_t{1} << 30;
+// Keeps the arithmetic of generated tensors within 64 bits.
+constexpr int64_t kMaxGenerated = int64_t{1} << 32;
 
 // A trace tensor in float32.
 struct Tensor {
@@ -60,6 +64,9 @@ Result<Tensor> ReadTensor(const Json& json) {
     KVASIR_TRY(const int64_t salt, json.GetInt("salt"));
     KVASIR_TRY(const int64_t position, json.GetInt("pos"));
     if (tensor.shape.size() != 3) return Malformed("a generated tensor has 3 dimensions");
+    if (salt < 0 || salt > kMaxGenerated || position < 0 || position > kMaxGenerated) {
+      return Malformed("'salt' and 'pos' must be small and not negative");
+    }
     for (int64_t i = 0; i < tensor.shape[0]; ++i) {
       for (int64_t h = 0; h < tensor.shape[1]; ++h) {
         for (int64_t d = 0; d < tensor.shape[2]; ++d) {
@@ -250,7 +257,8 @@ class Replayer {
       KVASIR_TRY(const Tensor keys, ReadTensor(*keys_json));
       KVASIR_TRY(const Tensor values, ReadTensor(*values_json));
       KVASIR_TRY(const int64_t count, rows.GetInt("n"));
-      if (count < 0 || static_cast<int64_t>(keys.data.size()) != count * KeyCols() ||
+      const auto elements = static_cast<int64_t>(keys.data.size());
+      if (count < 0 || count > elements || elements != count * KeyCols() ||
           static_cast<int64_t>(values.data.size()) != count * ValueCols()) {
         return Malformed("keys and values of '" + name + "' do not fit n");
       }
@@ -392,7 +400,8 @@ class Replayer {
     if (const Json* json = op.Find("dropped"); json != nullptr) {
       KVASIR_TRY(dropped, Strings(*json));
     }
-    const std::string& any = keep.empty() ? dropped.at(0) : keep[0];
+    if (keep.empty() && dropped.empty()) return Malformed("filter names no sequence");
+    const std::string& any = keep.empty() ? dropped[0] : keep[0];
     KVASIR_TRY(KvBatch* const batch, BatchOf(any));
     std::vector<SequenceId> ids;
     for (const std::string& name : keep) ids.push_back(IdOf(name));
@@ -405,12 +414,14 @@ class Replayer {
   // Brings the sequences into one batch, in the trace's order.
   Status MergeOrExtend(const Json& op, bool is_extend) {
     KVASIR_TRY(const Json* ids_json, Member(op, "ids"));
-    KVASIR_TRY(auto names, Strings(*ids_json));
+    KVASIR_TRY(const auto names, Strings(*ids_json));
+    if (names.empty()) return Malformed("merge and extend name no sequence");
     if (is_extend) {
       KVASIR_TRY(const Json* with_json, Member(op, "with"));
       KVASIR_TRY(const auto with, Strings(*with_json));
-      KVASIR_TRY(KvBatch* const into, BatchOf(names.at(0)));
-      KVASIR_TRY(KvBatch* const from, BatchOf(with.at(0)));
+      if (with.empty()) return Malformed("extend names no sequence to add");
+      KVASIR_TRY(KvBatch* const into, BatchOf(names[0]));
+      KVASIR_TRY(KvBatch* const from, BatchOf(with[0]));
       if (into != from) KVASIR_TRY_OK(into->Extend(std::move(*from)));
       DropEmptyBatches();
       return {};
@@ -445,7 +456,9 @@ class Replayer {
     const Position first = sequence.Visible(0, sequence.position()).begin;
     const Position end = sequence.position();
     const KvRows rows = sequence.ReadRows(0, first, end);
-    const std::string path = scratch_folder_ + "/kvasir-replay.safetensors";
+    // Several programs may replay side by side.
+    const std::string path =
+        scratch_folder_ + "/kvasir-replay-" + std::to_string(getpid()) + ".safetensors";
     const std::pair<const char*, const std::vector<float>*> parts[] = {{"keys", &rows.keys},
                                                                        {"values", &rows.values}};
     std::vector<TensorDeclaration> declarations;
@@ -544,9 +557,11 @@ class Replayer {
     }
     for (size_t i = 0; i < wanted.data.size(); ++i) {
       const Json& row = rows->as_array()[i / static_cast<size_t>(cols)];
-      const size_t at = static_cast<size_t>(row.is_int() ? row.as_int() * cols : -1) +
-                        i % static_cast<size_t>(cols);
-      if (at >= held.size()) return Malformed("'sample' names a row that is not there");
+      const auto held_rows = static_cast<int64_t>(held.size()) / cols;
+      if (!row.is_int() || row.as_int() < 0 || row.as_int() >= held_rows) {
+        return Malformed("'sample' names a row that is not there");
+      }
+      const size_t at = static_cast<size_t>(row.as_int() * cols) + i % static_cast<size_t>(cols);
       if (held[at] != wanted.data[i]) Fail("sequence '" + name + "': sampled " + key + " differ");
     }
     return CompareSum(name, key, state, held);
