@@ -74,7 +74,7 @@ class LogitsCommand final : public Command {
   ModelFlags model_;
   std::string tokens_;
   std::string out_;
-  int64_t chunk_tokens_ = 512;
+  int64_t chunk_tokens_ = 128;  // a row of logits is large: 0.6 MB at a vocabulary of 152k
   bool is_json_ = false;
 };
 

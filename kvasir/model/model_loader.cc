@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kvasir/base/system_info.h"
+#include "kvasir/base/system_info.h"
 #include "kvasir/formats/checkpoint.h"
 #include "kvasir/model/decoder_model.h"
 #include "kvasir/model/families.h"
@@ -42,6 +43,20 @@ Status CheckMemoryForWeights(const ModelConfig& config, WeightFormat format) {
               std::to_string(available >> 20) + " MiB are available"};
 }
 
+// Weights of a checkpoint are bounded by the size of its files; made-up ones only by this.
+Status CheckFits(const ModelConfig& config, WeightFormat format) {
+  const double bytes_per_weight = format == WeightFormat::kF32  ? 4
+                                  : format == WeightFormat::kQ8 ? 34.0 / 32
+                                  : format == WeightFormat::kQ4 ? 18.0 / 32
+                                                                : 2;
+  const double needed = static_cast<double>(config.ParameterCount()) * bytes_per_weight;
+  const size_t available = AvailableMemoryBytes();
+  if (available == 0 || needed <= static_cast<double>(available)) return {};
+  return {ErrorCode::kResourceExhausted,
+          "the weights need " + std::to_string(static_cast<int64_t>(needed / 1e6)) + " MB and " +
+              std::to_string(available / 1000000) + " MB of memory are available"};
+}
+
 }  // namespace
 
 Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
@@ -50,10 +65,9 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
   const DecoderSpec spec = MakeDecoderSpec(config);
   const auto source = MakeCheckpointWeights(checkpoint, backend, options.weight_format);
-  auto model = DecoderModel::Load(spec, *source, backend);
-  if (!model.ok()) return WithContext(model.error(), folder);
+  KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
   WarnOfUnknown(spec, *source, options.log);
-  return LoadedModel{std::move(config), *std::move(model)};
+  return LoadedModel{std::move(config), std::move(model)};
 }
 
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,

@@ -30,7 +30,8 @@ struct LoadedModel {
 Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
                               const LoadOptions& options = {});
 
-// The shapes of `folder`/config.json with made-up weights. ERRORS: as LoadModel.
+// The shapes of `folder`/config.json with made-up weights. ERRORS: as LoadModel, and
+// kResourceExhausted when they would not fit the available memory.
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
                                     WeightFormat format);
 

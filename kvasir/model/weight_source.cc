@@ -35,7 +35,9 @@ class CheckpointWeights final : public WeightSource {
     WeightFormat format = format_.value_or(FormatOf(tensor.dtype));
     if (IsQuantized(format) && inputs % kQuantGroup != 0) format = FormatOf(tensor.dtype);
     auto packed = backend_.Pack(tensor, format);
-    if (!packed.ok()) return WithContext(packed.error(), "tensor '" + FullName(name) + "'");
+    if (!packed.ok()) {
+      return WithContext(packed.error(), checkpoint_.path() + ": tensor '" + FullName(name) + "'");
+    }
     return packed;
   }
 
