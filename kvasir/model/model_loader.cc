@@ -74,6 +74,7 @@ Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
                                     WeightFormat format) {
   KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
   KVASIR_TRY_OK(CheckMemoryForWeights(config, format));
+  KVASIR_TRY_OK(CheckFits(config, format));
   const auto source = MakeRandomWeights(backend, format);
   KVASIR_TRY(auto model, DecoderModel::Load(MakeDecoderSpec(config), *source, backend));
   return LoadedModel{std::move(config), std::move(model)};
