@@ -23,8 +23,9 @@ std::unique_ptr<kvasir::Backend> MakeBackend() {
 
 // For the files of save_load; several fuzzers may run side by side.
 std::string MakeScratchFolder() {
-  const std::string folder = (std::filesystem::temp_directory_path() / "kvasir-trace-fuzz-").string() +
-                             std::to_string(getpid());
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / "kvasir-trace-fuzz-").string() +
+      std::to_string(getpid());
   std::filesystem::create_directories(folder);
   return folder;
 }

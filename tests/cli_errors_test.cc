@@ -1,5 +1,5 @@
-// What the program says to bad input: the exit code of its kind, and a message that names the thing.
-// Deliberately one table of command lines, and folders that are broken on purpose.
+// What the program says to bad input: the exit code of its kind, and a message that names the
+// thing. Deliberately one table of command lines, and folders that are broken on purpose.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -142,10 +142,10 @@ TEST(CliErrorsTest, TracesThatAreNone) {
     "head_dim": 4, "scale": 1, "keys": {"codec": "f32"}, "values": {"codec": "f32"},
     "retention": {"kind": "all"}}, "ops": [)";
   const std::string tail = R"(, "expect": {}}]})";
-  for (const std::string& text :
-       {std::string(), std::string("[]"), std::string("{\"format\": 1}"),
-        head + R"({"op": "filter", "keep": [])" + tail, head + R"({"op": "merge", "ids": [])" + tail,
-        head + R"({"op": "fork", "from": "a", "to": "b")" + tail}) {
+  for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"format\": 1}"),
+                                  head + R"({"op": "filter", "keep": [])" + tail,
+                                  head + R"({"op": "merge", "ids": [])" + tail,
+                                  head + R"({"op": "fork", "from": "a", "to": "b")" + tail}) {
     const std::string file = scratch.Write("trace.json", text);
     const ProgramResult result = RunProgram({"replay", file});
     EXPECT_EQ(result.exit_code, 1) << text;

@@ -104,8 +104,8 @@ TEST(LogitsTest, BytesDoNotDependOnChunksThreadsOrInstructionSet) {
   const std::string tokens = GoldenTokens(ParseOrDie(*ReadFile(Tiny() + "/golden.json")));
   ScratchFolder scratch;
   const auto bytes = [&](std::vector<std::string> more) {
-    std::vector<std::string> args = {"logits", "-m", Tiny(), "--tokens", tokens,
-                                     "--out",  scratch.File("x.npy")};
+    std::vector<std::string> args = {
+        "logits", "-m", Tiny(), "--tokens", tokens, "--out", scratch.File("x.npy")};
     args.insert(args.end(), more.begin(), more.end());
     const ProgramResult result = RunProgram(args);
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -115,9 +115,8 @@ TEST(LogitsTest, BytesDoNotDependOnChunksThreadsOrInstructionSet) {
   EXPECT_EQ(bytes({"--chunk", "1"}), whole);
   EXPECT_EQ(bytes({"--chunk", "7", "--threads", "3"}), whole);
   for (const std::string isa : {"scalar", "avx2", "avx512", "neon"}) {
-    const ProgramResult probe =
-        RunProgram({"logits", "-m", Tiny(), "--tokens", "1", "--out", scratch.File("probe.npy"),
-                    "--isa", isa});
+    const ProgramResult probe = RunProgram({"logits", "-m", Tiny(), "--tokens", "1", "--out",
+                                            scratch.File("probe.npy"), "--isa", isa});
     if (probe.exit_code == 5) continue;  // not on this CPU
     EXPECT_EQ(bytes({"--isa", isa}), whole) << isa;
   }
@@ -126,8 +125,9 @@ TEST(LogitsTest, BytesDoNotDependOnChunksThreadsOrInstructionSet) {
 // --- generate
 
 std::vector<std::string> GenerateArgs(std::vector<std::string> more) {
-  std::vector<std::string> args = {"generate", "-m", Demo(), "--json", "-n", "24",
-                                   "-p", "Once there was a small house near the river."};
+  std::vector<std::string> args = {
+      "generate", "-m", Demo(), "--json",
+      "-n",       "24", "-p",   "Once there was a small house near the river."};
   args.insert(args.end(), more.begin(), more.end());
   return args;
 }
@@ -166,8 +166,8 @@ TEST(GenerateTest, StreamsTheTextThatJsonHolds) {
 }
 
 TEST(GenerateTest, CtrlCStopsItWithTheShellsCode) {
-  Program program({"generate", "-m", Demo(), "-p", "Tell me a story.", "--temp", "2", "-n",
-                   "4000", "--ignore-eos"});
+  Program program({"generate", "-m", Demo(), "-p", "Tell me a story.", "--temp", "2", "-n", "4000",
+                   "--ignore-eos"});
   // The answer has begun, so the handler is in place; 4,000 tokens take far longer than a signal.
   ASSERT_TRUE(program.WaitForOutput("e"));
   program.Signal(SIGINT);
@@ -177,8 +177,8 @@ TEST(GenerateTest, CtrlCStopsItWithTheShellsCode) {
 }
 
 TEST(GenerateTest, AReaderThatGoesAwayIsAnOutputError) {
-  Program program({"generate", "-m", Demo(), "-p", "Tell me a story.", "--temp", "2", "-n",
-                   "4000", "--ignore-eos"});
+  Program program({"generate", "-m", Demo(), "-p", "Tell me a story.", "--temp", "2", "-n", "4000",
+                   "--ignore-eos"});
   ASSERT_TRUE(program.WaitForOutput("e"));
   program.CloseOutput();
   const ProgramResult result = program.Finish();
