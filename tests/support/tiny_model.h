@@ -32,7 +32,7 @@ inline void OrDie(const Status& status) {
 }
 
 struct TinyModelOptions {
-  std::string folder;  // under testdata/models
+  std::string folder;  // under testdata/models, or a path from the repository's root
   int threads = 1;
   std::optional<Isa> isa;
   std::optional<WeightFormat> weights;
@@ -52,7 +52,8 @@ class TinyModel {
         pool_(std::make_unique<KvPool>(KvPoolOptions{.budget_bytes = options.budget_bytes})) {}
 
   static std::string Folder(const std::string& name) {
-    return std::string(KVASIR_SOURCE_DIR) + "/testdata/models/" + name;
+    const bool is_path = name.find('/') != std::string::npos;
+    return std::string(KVASIR_SOURCE_DIR) + (is_path ? "/" : "/testdata/models/") + name;
   }
 
   const Model& model() const { return *loaded_.model; }
