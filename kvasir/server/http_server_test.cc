@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "kvasir/base/rng.h"
 #include "kvasir/server/test_client.h"
 
 namespace kvasir {
@@ -54,7 +55,7 @@ class HttpServerTest : public ::testing::Test {
     };
     auto server =
         HttpServer::Start(std::move(options), [this](HttpRequest request, HttpReply reply) {
-          if (request.path == "/echo") {
+          if (answers_all_ || request.path == "/echo") {
             return reply.Send({.body = request.method + " " + request.body});
           }
           inbox_.Put(std::move(request), std::move(reply));
@@ -78,6 +79,7 @@ class HttpServerTest : public ::testing::Test {
     return false;
   }
 
+  bool answers_all_ = false;  // set before Start: what other paths ask is answered too
   Inbox inbox_;
   std::unique_ptr<HttpServer> server_;
 };
@@ -211,6 +213,40 @@ TEST_F(HttpServerTest, MalformedRequestsAre400) {
     EXPECT_EQ(response.body.substr(0, 4), "400 ") << bytes;
     EXPECT_TRUE(client.ReadsEnd()) << bytes;
   }
+}
+
+// Every connection ends by itself, whatever was sent, and the server is there afterwards.
+TEST_F(HttpServerTest, DamagedRequestsEndTheirConnectionOnly) {
+  answers_all_ = true;
+  Start();
+  const std::string valid =
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+      "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nde\r\n0\r\n\r\n"
+      "GET /echo?x=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::string damaged = valid;
+    const uint64_t damages = 1 + Philox4x32(seed, 0)[0] % 4;
+    for (uint64_t i = 1; i <= damages; ++i) {
+      const auto random = Philox4x32(seed, i);
+      const size_t at = random[0] % damaged.size();
+      switch (random[1] % 3) {
+        case 0:
+          damaged[at] = static_cast<char>(random[2]);
+          break;
+        case 1:
+          damaged.erase(at, random[2] % 20);
+          break;
+        default:
+          damaged.insert(at, 1 + random[2] % 5, static_cast<char>(random[3]));
+      }
+    }
+    TestClient client(port());
+    (void)client.Send(damaged);
+    client.HalfClose();
+    EXPECT_TRUE(client.ReadToEnd());
+  }
+  EXPECT_EQ(Exchange(port(), "GET", "/echo").status, 200);
 }
 
 TEST_F(HttpServerTest, LimitsOfHeaderAndBody) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -84,6 +85,16 @@ bool TestClient::ReadUntil(std::string_view text) {
     if (!Receive()) return false;
   }
   return true;
+}
+
+bool TestClient::ReadToEnd() {
+  std::array<char, 4096> bytes;
+  for (;;) {
+    const ssize_t got = ::recv(socket_, bytes.data(), bytes.size(), 0);
+    // A reset ends the connection just as well.
+    if (got <= 0) return got == 0 || errno == ECONNRESET;
+    received_.append(bytes.data(), static_cast<size_t>(got));
+  }
 }
 
 bool TestClient::ReadsEnd() {

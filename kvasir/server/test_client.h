@@ -3,6 +3,7 @@
 #ifndef KVASIR_SERVER_TEST_CLIENT_H_
 #define KVASIR_SERVER_TEST_CLIENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ class TestClient {
   WireResponse Read(bool is_head = false);
   // Reads until all bytes received since the last Read contain `text`.
   bool ReadUntil(std::string_view text);
+  // Takes everything until the server ends the connection; false if it does not.
+  bool ReadToEnd();
   // True if the server ends the connection without sending anything more.
   bool ReadsEnd();
 
