@@ -12,7 +12,8 @@ using namespace kvasir;  // NOLINT: an example
 
 namespace {
 
-constexpr const char* kText = "The pass key is 48213. Remember it. ";
+constexpr const char* kText =
+    "Lucia whispered: \"We need three plates.\" The pass key is 48213. Remember it. ";
 
 Status Ask(ModelBundle& bundle, CachedSequence& sequence, const std::string& question) {
   const Json messages = Json::Array{Json::Object{{"role", "user"}, {"content", question}}};
@@ -37,7 +38,7 @@ Status Run(const std::string& folder) {
   KVASIR_TRY_OK(Ask(*bundle, sequence, std::string(kText) + "What is the pass key?"));
 
   CachedSequence fork = sequence.Fork();  // shares every block, copies nothing
-  KVASIR_TRY_OK(Ask(*bundle, fork, std::string(kText) + "Repeat the pass key."));
+  KVASIR_TRY_OK(Ask(*bundle, fork, std::string(kText) + "What did Lucia say?"));
   return {};
 }
 
