@@ -27,7 +27,7 @@ int64_t CachedSequence::Rewind(std::span<const Token> prompt) {
 }
 
 Position CachedSequence::RewindTo(Position target) {
-  if (!TrimTo(target) && !RestoreAtOrBefore(target)) {
+  if (!TrimTo(target) && !RestoreNear(target)) {
     auto empty = KvSequence::Create(sequence_.pool(), spec_);
     KVASIR_CHECK(empty.ok());  // the same spec was accepted before
     sequence_ = *std::move(empty);
@@ -47,11 +47,14 @@ bool CachedSequence::TrimTo(Position target) {
   return true;
 }
 
-bool CachedSequence::RestoreAtOrBefore(Position target) {
+// Newest first. A point a little behind `target` serves too: it holds whole blocks, so a window
+// layer can usually give back some tokens from there (asking for an answer again needs one).
+bool CachedSequence::RestoreNear(Position target) {
   for (auto point = restore_points_.rbegin(); point != restore_points_.rend(); ++point) {
-    if (point->end() > target || point->end() == 0) continue;
     auto restored = KvSequence::Restore(sequence_.pool(), *point);
     if (!restored.ok()) continue;
+    const int64_t surplus = std::max<int64_t>(point->end() - target, 0);
+    if (surplus > restored->MaxTrim() || !restored->Trim(surplus).ok()) continue;
     sequence_ = *std::move(restored);
     tokens_.resize(static_cast<size_t>(sequence_.position()));
     return true;

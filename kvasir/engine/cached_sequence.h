@@ -68,7 +68,7 @@ class CachedSequence {
   Result<ConstFloatRows> Step(std::span<const Token> tokens, int64_t logits_rows,
                               Workspace& workspace);
   bool TrimTo(Position target);
-  bool RestoreAtOrBefore(Position target);
+  bool RestoreNear(Position target);
 
   const Model* model_;
   std::shared_ptr<const KvCacheSpec> spec_;

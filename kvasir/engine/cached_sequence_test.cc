@@ -55,6 +55,16 @@ TEST_P(CachedSequenceTest, IdenticalPromptEvaluatesOneToken) {
   EXPECT_EQ(Evaluate(sequence, std::span(prompt).subspan(149)), wanted);
 }
 
+TEST_P(CachedSequenceTest, AskingAgainAfterALongAnswerEvaluatesOneToken) {
+  CachedSequence sequence = New();
+  const auto prompt = RandomTokens(150, 256, 4);
+  const auto wanted = Evaluate(sequence, prompt);
+  sequence.AddRestorePoint();
+  Evaluate(sequence, RandomTokens(200, 256, 5));  // far past every window
+  ASSERT_EQ(sequence.Rewind(prompt), 149);
+  EXPECT_EQ(Evaluate(sequence, std::span(prompt).subspan(149)), wanted);
+}
+
 TEST_P(CachedSequenceTest, DivergenceWithoutARestorePointIsStillRight) {
   CachedSequence sequence = New();
   auto prompt = RandomTokens(300, 256, 5);
