@@ -9,11 +9,12 @@
 namespace kvasir {
 namespace {
 
-// Look-ups in the context: what the bundled model was trained to do, and what a cache is for.
+// Look-ups in the context, in words the bundled model knows: what it was trained to do, and what a
+// cache is for.
 constexpr const char* kQuestions[] = {
-    "Here are some notes. Mira said: \"The train leaves at nine.\" Tom said: \"I like green tea.\" "
-    "The pass key is 48213. Remember it. What is the pass key?",
-    "What did Mira say?",
+    "Lucia whispered: \"We need three plates.\" Freya answered: \"I lost my silver letter.\" The pass "
+    "key is 48213. Remember it. What is the pass key?",
+    "What did Freya say?",
 };
 
 class DemoCommand final : public Command {

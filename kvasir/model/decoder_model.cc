@@ -40,6 +40,8 @@ Result<std::unique_ptr<const Model>> DecoderModel::Load(DecoderSpec spec, Weight
   auto decoder = std::unique_ptr<DecoderModel>(new DecoderModel(std::move(spec), backend));
   const DecoderSpec& s = decoder->spec_;
   KVASIR_TRY(decoder->embedding_, source.Matrix("embed_tokens.weight", s.vocab_size, s.hidden_size));
+  // Configs leave tie_word_embeddings out and readers disagree about what that means; whether the
+  // checkpoint has a head does not lie.
   if (!s.ties_embeddings && source.Has("lm_head.weight")) {
     KVASIR_TRY(decoder->head_, source.Matrix("lm_head.weight", s.vocab_size, s.hidden_size));
   }
