@@ -66,11 +66,11 @@ Status Measure(const GrowthOptions& options) {
   std::sort(steps.begin(), steps.end());
   const KvPoolStats stats = pool.Stats();
   std::printf(
-      "%d layers x %lld tokens: total %.0f ms, step median %.3f ms, 99.9 %% %.3f ms, worst %.3f ms; "
+      "%d layers x %lld tokens: total %.0f ms, step median %.3f ms, 99.9 %% %.3f ms, worst %.3f "
+      "ms; "
       "cache %.0f MiB, peak resident %.2f x, reserved %.2f x, copied %llu bytes\n",
       options.layers, static_cast<long long>(options.tokens), total_ms, steps[steps.size() / 2],
-      steps[steps.size() * 999 / 1000], steps.back(),
-      static_cast<double>(cache_bytes) / (1 << 20),
+      steps[steps.size() * 999 / 1000], steps.back(), static_cast<double>(cache_bytes) / (1 << 20),
       static_cast<double>(resident) / static_cast<double>(cache_bytes),
       static_cast<double>(stats.reserved_bytes) / static_cast<double>(cache_bytes),
       static_cast<unsigned long long>(stats.copied_bytes));

@@ -67,7 +67,9 @@ function(kvasir_test name)
   target_compile_definitions(${name} PRIVATE
     KVASIR_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KVASIR_SHARED_DATA="${KVASIR_SHARED_DATA}")
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${ARG_LABELS}")
+  # Many times what the slowest takes; under sanitizers it takes ten times as long.
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT $<IF:$<BOOL:${KVASIR_SANITIZE}>,1500,300> LABELS "${ARG_LABELS}")
 endfunction()
 
 if(KVASIR_BUILD_TESTS)

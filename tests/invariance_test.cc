@@ -108,10 +108,11 @@ TEST_P(InvarianceTest, AnyBatchEqualsAlone) {
       is_done = false;
       if (random() % 3 == 0) continue;
       const int64_t count = std::min<int64_t>(rest, random() % 2 == 0 ? 1 : 1 + random() % 40);
-      runs.push_back({&sequences[i],
-                      std::span(prompts[i]).subspan(static_cast<size_t>(sequences[i].position()),
-                                                    static_cast<size_t>(count)),
-                      count});
+      runs.push_back(
+          {&sequences[i],
+           std::span(prompts[i])
+               .subspan(static_cast<size_t>(sequences[i].position()), static_cast<size_t>(count)),
+           count});
       members.push_back(i);
     }
     if (is_done) break;
@@ -221,14 +222,15 @@ TEST_P(InvarianceTest, VerifiedDraftsEqualDecodedTokens) {
   EXPECT_TRUE(SameBits(verified, wanted));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, InvarianceTest,
-    testing::Values(Case{"public_llama_f32", "", "f32"}, Case{"public_llama_f32", "q8", "f16"},
-                    Case{"public_qwen3_f32", "q4", "bf16"}, Case{"public_gemma3_f32", "", "f16"},
-                    Case{"transformers_gemma3_sharded_bf16", "q8", "f32"},
-                    Case{"transformers_qwen2_f16", "", "f16"},
-                    Case{"transformers_llama3_rope_bf16", "", "bf16"}),
-    CaseName);
+INSTANTIATE_TEST_SUITE_P(Models, InvarianceTest,
+                         testing::Values(Case{"public_llama_f32", "", "f32"},
+                                         Case{"public_llama_f32", "q8", "f16"},
+                                         Case{"public_qwen3_f32", "q4", "bf16"},
+                                         Case{"public_gemma3_f32", "", "f16"},
+                                         Case{"transformers_gemma3_sharded_bf16", "q8", "f32"},
+                                         Case{"transformers_qwen2_f16", "", "f16"},
+                                         Case{"transformers_llama3_rope_bf16", "", "bf16"}),
+                         CaseName);
 
 }  // namespace
 }  // namespace kvasir

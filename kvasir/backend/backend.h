@@ -51,13 +51,13 @@ struct KvRun {
 
 struct AttendArgs {
   KvLayout layout;
-  int query_heads = 0;  // a multiple of layout.kv_heads; head h reads kv head h / (ratio)
-  float scale = 1;      // multiplies queries
-  float softcap = 0;    // on scores; 0: off
-  ConstFloatRows queries;                  // [rows, query_heads * key_dim]
-  std::span<const KvRun> runs;             // disjoint step rows
-  std::span<const VisibleRows> visible;    // [rows]: what each query may read; never empty
-  FloatRows out;                           // [rows, query_heads * value_dim]
+  int query_heads = 0;          // a multiple of layout.kv_heads; head h reads kv head h / (ratio)
+  float scale = 1;              // multiplies queries
+  float softcap = 0;            // on scores; 0: off
+  ConstFloatRows queries;       // [rows, query_heads * key_dim]
+  std::span<const KvRun> runs;  // disjoint step rows
+  std::span<const VisibleRows> visible;  // [rows]: what each query may read; never empty
+  FloatRows out;                         // [rows, query_heads * value_dim]
 };
 
 enum class GateActivation { kSilu, kGeluTanh };

@@ -129,8 +129,7 @@ template <typename Tile>
 RowRange UnionRange(const AttendArgs& args, const Tile& tile, Segment segment) {
   RowRange all = {std::numeric_limits<int64_t>::max(), 0};
   for (int64_t token = 0; token < tile.tokens; ++token) {
-    const RowRange one =
-        RangeOf(VisibleOf(args, *tile.run, tile.token_begin + token), segment);
+    const RowRange one = RangeOf(VisibleOf(args, *tile.run, tile.token_begin + token), segment);
     if (one.begin >= one.end) continue;
     all.begin = std::min(all.begin, one.begin);
     all.end = std::max(all.end, one.end);
@@ -153,8 +152,7 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
        block * kBlockTokens < rows_of_partition.end; ++block) {
     const int64_t first = block * kBlockTokens;
     for (int64_t token = 0; token < tile.tokens; ++token) {
-      const RowRange range =
-          RangeOf(VisibleOf(args, *tile.run, tile.token_begin + token), segment);
+      const RowRange range = RangeOf(VisibleOf(args, *tile.run, tile.token_begin + token), segment);
       const int64_t begin = std::clamp<int64_t>(range.begin - first, 0, kBlockTokens);
       const int64_t end = std::clamp<int64_t>(range.end - first, begin, kBlockTokens);
       std::fill_n(&scratch.begin[token * group], group, static_cast<int32_t>(begin));
@@ -184,17 +182,16 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
                           .max = state.max,
                           .sum = state.sum,
                           .rescale = scratch.rescale.data()});
-    kernels.accumulate_tile[value_kind](
-        {.weights = scratch.scores.data(),
-         .rows = rows,
-         .begin = scratch.begin.data(),
-         .end = scratch.end.data(),
-         .rescale = scratch.rescale.data(),
-         .values = values,
-         .value_dim = layout.value_dim,
-         .accumulator = state.accumulator,
-         .accumulator_stride = layout.value_dim,
-         .next = next_keys});
+    kernels.accumulate_tile[value_kind]({.weights = scratch.scores.data(),
+                                         .rows = rows,
+                                         .begin = scratch.begin.data(),
+                                         .end = scratch.end.data(),
+                                         .rescale = scratch.rescale.data(),
+                                         .values = values,
+                                         .value_dim = layout.value_dim,
+                                         .accumulator = state.accumulator,
+                                         .accumulator_stride = layout.value_dim,
+                                         .next = next_keys});
   }
 }
 

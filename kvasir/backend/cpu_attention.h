@@ -39,8 +39,8 @@ class CpuAttention {
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
-  std::vector<Scratch> scratch_;   // one per thread
-  std::vector<float> partials_;    // AttendSplit: one state per tile row and partition
+  std::vector<Scratch> scratch_;  // one per thread
+  std::vector<float> partials_;   // AttendSplit: one state per tile row and partition
 };
 
 }  // namespace kvasir

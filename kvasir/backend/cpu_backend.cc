@@ -142,8 +142,7 @@ class CpuBackend final : public Backend {
   }
 
   void Add(FloatRows accumulator, ConstFloatRows x) override {
-    ForRows(x.rows, x.cols,
-            [&](int64_t i) { kernels_.add(accumulator.row(i), x.row(i), x.cols); });
+    ForRows(x.rows, x.cols, [&](int64_t i) { kernels_.add(accumulator.row(i), x.row(i), x.cols); });
   }
 
   void Softcap(FloatRows x, float cap) override {

@@ -30,8 +30,7 @@ FloatRows View(std::vector<float>& values, int64_t cols) {
 
 TEST(CpuBackendTest, OptionsAreChecked) {
   EXPECT_EQ(MakeCpuBackend({.threads = -1, .isa = {}}).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(MakeCpuBackend({.threads = 5000, .isa = {}}).error().code,
-            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(MakeCpuBackend({.threads = 5000, .isa = {}}).error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(Make(2)->Describe().find("2 threads"), std::string::npos);
 }
 
@@ -42,8 +41,9 @@ TEST(CpuBackendTest, MatmulJobsShareTheirInput) {
   const auto w2 = Random(9 * 64, 3);
   const auto bias = Random(9, 4);
   const auto pack = [&](const std::vector<float>& w, int64_t outputs) {
-    return *backend->Pack({DType::kF32, {outputs, 64}, reinterpret_cast<const std::byte*>(w.data())},
-                          WeightFormat::kF32);
+    return *backend->Pack(
+        {DType::kF32, {outputs, 64}, reinterpret_cast<const std::byte*>(w.data())},
+        WeightFormat::kF32);
   };
   const auto packed1 = pack(w1, 50);
   const auto packed2 = pack(w2, 9);
@@ -139,7 +139,8 @@ AttentionRun RunAttention(const AttentionCase& c, Backend& backend) {
       for (int64_t d = 0; d < layout.value_dim; ++d) {
         double value = 0;
         for (int64_t j = 0; j < total; ++j) {
-          value += weights[j] / sum * values[(j * layout.kv_heads + h / group) * layout.value_dim + d];
+          value +=
+              weights[j] / sum * values[(j * layout.kv_heads + h / group) * layout.value_dim + d];
         }
         run.wanted.push_back(value);
       }
@@ -152,10 +153,11 @@ std::vector<AttentionCase> AttentionCases() {
   const KvCodec f32 = {KvCodec::Kind::kF32};
   const KvLayout small = {2, 32, 48, f32, f32};
   const KvLayout one_head = {1, 64, 64, f32, f32};
-  return {{small, 4, 0, 1},         {small, 4, 63, 1},           {small, 8, 64, 130},
-          {small, 2, 1000, 60},     {small, 4, 500, 9, 100},     {small, 4, 500, 9, 100, 4},
-          {one_head, 4, 5000, 1},   {one_head, 4, 3000, 2, 1500}, {one_head, 1, 2047, 2},
-          {one_head, 4, 90, 3, 5, 70}};
+  return {{small, 4, 0, 1},        {small, 4, 63, 1},
+          {small, 8, 64, 130},     {small, 2, 1000, 60},
+          {small, 4, 500, 9, 100}, {small, 4, 500, 9, 100, 4},
+          {one_head, 4, 5000, 1},  {one_head, 4, 3000, 2, 1500},
+          {one_head, 1, 2047, 2},  {one_head, 4, 90, 3, 5, 70}};
 }
 
 TEST(CpuBackendTest, AttentionMatchesADoubleReference) {

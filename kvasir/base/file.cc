@@ -75,8 +75,7 @@ Status WriteFileAtomic(const std::string& path, std::string_view contents) {
   const std::string temporary = path + ".tmp." + std::to_string(getpid());
   Status status;
   {
-    const Descriptor fd(
-        open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    const Descriptor fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (fd.get() < 0) return SystemError(path, "create");
     status = WriteAll(path, fd.get(), contents);
     if (status.ok() && fsync(fd.get()) != 0) status = SystemError(path, "flush");
@@ -109,8 +108,8 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {
-}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);

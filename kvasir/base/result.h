@@ -16,14 +16,14 @@ namespace kvasir {
 // One value per way a caller can react. The CLI maps each to an exit code, the server to an HTTP
 // status; both tables live with their users.
 enum class ErrorCode {
-  kInvalidArgument,    // the caller asked for something that cannot be: fix the call
-  kNotFound,           // a file, tensor, key or route does not exist
-  kCorrupt,            // a file or message exists and is malformed
-  kUnsupported,        // well-formed, but this build cannot do it
-  kResourceExhausted,  // a byte budget, queue or limit is full
+  kInvalidArgument,     // the caller asked for something that cannot be: fix the call
+  kNotFound,            // a file, tensor, key or route does not exist
+  kCorrupt,             // a file or message exists and is malformed
+  kUnsupported,         // well-formed, but this build cannot do it
+  kResourceExhausted,   // a byte budget, queue or limit is full
   kFailedPrecondition,  // the object's state does not allow it (e.g. a trim past a window)
-  kIo,                 // the operating system refused
-  kCancelled,          // somebody asked us to stop
+  kIo,                  // the operating system refused
+  kCancelled,           // somebody asked us to stop
 };
 
 // "invalid argument", "not found", ...
@@ -110,10 +110,10 @@ Error WithContext(const Error& error, std::string_view context);
   declaration = std::move(temporary).value()
 
 // KVASIR_TRY_OK(DoIt());  returns DoIt()'s error from this function.
-#define KVASIR_TRY_OK(expression)                               \
-  do {                                                          \
-    auto&& kvasir_status = (expression);                        \
-    if (!kvasir_status.ok()) return kvasir_status.error();      \
+#define KVASIR_TRY_OK(expression)                          \
+  do {                                                     \
+    auto&& kvasir_status = (expression);                   \
+    if (!kvasir_status.ok()) return kvasir_status.error(); \
   } while (false)
 
 }  // namespace kvasir

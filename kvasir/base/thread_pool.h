@@ -15,9 +15,8 @@ class TaskRef {
  public:
   template <typename F>
   TaskRef(const F& function)  // NOLINT: implicit by design, callers pass lambdas
-      : object_(&function), call_([](const void* object, int thread) {
-          (*static_cast<const F*>(object))(thread);
-        }) {}
+      : object_(&function),
+        call_([](const void* object, int thread) { (*static_cast<const F*>(object))(thread); }) {}
   void operator()(int thread) const { call_(object_, thread); }
 
  private:

@@ -99,7 +99,8 @@ class BenchCommand final : public Command {
     KVASIR_TRY(bundle_, model_.Load());
     const int threads = model_.threads == 0 ? AvailableCores() : static_cast<int>(model_.threads);
     if (!is_json_) {
-      KVASIR_TRY_OK(Print("test      depth batch   tokens/s  read, of read bandwidth      KV bytes\n"));
+      KVASIR_TRY_OK(
+          Print("test      depth batch   tokens/s  read, of read bandwidth      KV bytes\n"));
     }
     for (const int64_t depth : depths_) {
       for (const int64_t tokens : prefill_tokens_) {
@@ -146,7 +147,8 @@ class BenchCommand final : public Command {
     Figure figure{.test = "pp" + std::to_string(tokens), .depth = depth};
     KVASIR_TRY(const KvSequence base, FilledSequence(*bundle_, depth));
     std::vector<Token> prompt;
-    for (int64_t i = 0; i < tokens; ++i) prompt.push_back(AnyToken(i, bundle_->model().vocab_size()));
+    for (int64_t i = 0; i < tokens; ++i)
+      prompt.push_back(AnyToken(i, bundle_->model().vocab_size()));
     for (int64_t r = 0; r < repetitions_; ++r) {
       KvSequence sequence = base.Fork();
       Status status;
@@ -192,8 +194,7 @@ class BenchCommand final : public Command {
         figure.kv_bytes += sequence.nbytes();
       }
       figure.tokens_per_second.push_back(static_cast<double>(tokens * batch) / seconds);
-      figure.bytes_per_token_step =
-          static_cast<double>(bundle_->model().weight_bytes()) + kv_read;
+      figure.bytes_per_token_step = static_cast<double>(bundle_->model().weight_bytes()) + kv_read;
     }
     return figure;
   }
@@ -241,10 +242,9 @@ class BenchCommand final : public Command {
                     100 * bytes_per_second / bandwidth, bandwidth / 1e9);
     }
     char line[200];
-    std::snprintf(line, sizeof(line), "%-8s %6lld %5lld %10.1f  %-28s %10s\n",
-                  figure.test.c_str(), static_cast<long long>(figure.depth),
-                  static_cast<long long>(figure.batch), best, share,
-                  FormatBytes(figure.kv_bytes).c_str());
+    std::snprintf(line, sizeof(line), "%-8s %6lld %5lld %10.1f  %-28s %10s\n", figure.test.c_str(),
+                  static_cast<long long>(figure.depth), static_cast<long long>(figure.batch), best,
+                  share, FormatBytes(figure.kv_bytes).c_str());
     return Print(line);
   }
 

@@ -90,8 +90,7 @@ class ChatCommand final : public Command {
   Branch& branch() { return branches_[current_]; }
 
   void AddMessage(const char* role, std::string content) {
-    branch().messages.push_back(
-        Json::Object{{"role", role}, {"content", std::move(content)}});
+    branch().messages.push_back(Json::Object{{"role", role}, {"content", std::move(content)}});
   }
 
   Status RunSlash(const std::string& line) {
@@ -116,8 +115,9 @@ class ChatCommand final : public Command {
 
   void ShowStats() {
     const KvPoolStats pool = bundle_->pool().Stats();
-    std::fprintf(stderr, "%s\nposition %lld of %lld | branch %zu of %zu | pool %s used, %s reserved"
-                         " of %s\n",
+    std::fprintf(stderr,
+                 "%s\nposition %lld of %lld | branch %zu of %zu | pool %s used, %s reserved"
+                 " of %s\n",
                  StatsLine(stats_).c_str(), static_cast<long long>(branch().sequence.position()),
                  static_cast<long long>(bundle_->model().context_tokens()), current_,
                  branches_.size(), FormatBytes(pool.used_bytes).c_str(),

@@ -12,7 +12,8 @@ namespace {
 // Look-ups in the context, in words the bundled model knows: what it was trained to do, and what a
 // cache is for.
 constexpr const char* kQuestions[] = {
-    "Lucia whispered: \"We need three plates.\" Freya answered: \"I lost my silver letter.\" The pass "
+    "Lucia whispered: \"We need three plates.\" Freya answered: \"I lost my silver letter.\" The "
+    "pass "
     "key is 48213. Remember it. What is the pass key?",
     "What did Freya say?",
 };

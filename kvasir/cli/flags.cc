@@ -75,8 +75,9 @@ int RunCommandLine(const std::vector<std::unique_ptr<Command>>& commands, int ar
   CLI::App app("Kvasir: an inference engine in which the KV cache is the product", "kvasir");
   app.set_version_flag("--version", std::string(KVASIR_VERSION));
   app.require_subcommand(1);
-  app.footer("Exit codes: 0 ok, 1 a comparison failed, 2 usage, 3 not found, 4 corrupt file,\n"
-             "5 unsupported, 6 out of memory budget, 7 input/output, 130 cancelled.");
+  app.footer(
+      "Exit codes: 0 ok, 1 a comparison failed, 2 usage, 3 not found, 4 corrupt file,\n"
+      "5 unsupported, 6 out of memory budget, 7 input/output, 130 cancelled.");
   for (const auto& command : commands) {
     CLI::App* const verb = app.add_subcommand(command->name(), command->help());
     Cli11Flags flags(verb);

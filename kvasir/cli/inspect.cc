@@ -39,9 +39,8 @@ class InspectCommand final : public Command {
     KVASIR_TRY(const std::string folder, model_.Folder());
     KVASIR_TRY(const ModelConfig config, ModelConfig::Load(folder));
     if (context_ < 0 || context_ > config.max_position_embeddings) {
-      return {ErrorCode::kInvalidArgument,
-              "--context must be at most the model's " +
-                  std::to_string(config.max_position_embeddings)};
+      return {ErrorCode::kInvalidArgument, "--context must be at most the model's " +
+                                               std::to_string(config.max_position_embeddings)};
     }
     // Weights may be absent: a config alone can be measured with --random-weights.
     const auto checkpoint = Checkpoint::Open(folder);

@@ -81,8 +81,8 @@ Result<std::unique_ptr<ModelBundle>> ModelFlags::Load() const {
   KVASIR_TRY(const std::string folder, Folder());
   KVASIR_TRY(auto bundle, ModelBundle::Load(folder, options));
   const Model& loaded = bundle->model();
-  std::fprintf(stderr, "%s: %.1f M parameters, %.1f MB, context %lld, %s\n",
-               bundle->name().c_str(), static_cast<double>(loaded.parameters()) / 1e6,
+  std::fprintf(stderr, "%s: %.1f M parameters, %.1f MB, context %lld, %s\n", bundle->name().c_str(),
+               static_cast<double>(loaded.parameters()) / 1e6,
                static_cast<double>(loaded.weight_bytes()) / 1e6,
                static_cast<long long>(loaded.context_tokens()),
                bundle->backend().Describe().c_str());
@@ -101,9 +101,9 @@ void SamplingFlags::Declare(Flags& flags) {
 SamplingOptions SamplingFlags::Resolve(const GenerationConfig& recommended) const {
   SamplingOptions options;
   const bool recommends_sampling = recommended.do_sample.value_or(true);
-  options.temperature =
-      temperature >= 0 ? temperature
-                       : (recommends_sampling ? recommended.temperature.value_or(0) : 0);
+  options.temperature = temperature >= 0
+                            ? temperature
+                            : (recommends_sampling ? recommended.temperature.value_or(0) : 0);
   options.top_k = top_k >= 0 ? top_k : recommended.top_k.value_or(0);
   options.top_p = top_p >= 0 ? top_p : recommended.top_p.value_or(1);
   options.min_p = min_p >= 0 ? min_p : recommended.min_p.value_or(0);

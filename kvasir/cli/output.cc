@@ -20,8 +20,7 @@ void OnInterrupt(int) {
 }  // namespace
 
 Status Print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
-      std::fflush(stdout) != 0) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     return {ErrorCode::kIo, std::string("cannot write to standard output: ") + strerror(errno)};
   }
   return {};
@@ -42,13 +41,13 @@ std::string FormatBytes(size_t bytes) {
 
 std::string StatsLine(const GenerationStats& stats) {
   char text[256];
-  std::snprintf(text, sizeof(text),
-                "prompt %lld tokens (%lld from cache) at %.0f tokens/s | answer %lld tokens at %.1f "
-                "tokens/s | KV cache %s",
-                static_cast<long long>(stats.prompt_tokens),
-                static_cast<long long>(stats.cached_tokens), stats.prefill_tokens_per_second(),
-                static_cast<long long>(stats.generated_tokens), stats.decode_tokens_per_second(),
-                FormatBytes(stats.kv_bytes).c_str());
+  std::snprintf(
+      text, sizeof(text),
+      "prompt %lld tokens (%lld from cache) at %.0f tokens/s | answer %lld tokens at %.1f "
+      "tokens/s | KV cache %s",
+      static_cast<long long>(stats.prompt_tokens), static_cast<long long>(stats.cached_tokens),
+      stats.prefill_tokens_per_second(), static_cast<long long>(stats.generated_tokens),
+      stats.decode_tokens_per_second(), FormatBytes(stats.kv_bytes).c_str());
   return text;
 }
 

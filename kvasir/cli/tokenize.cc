@@ -15,7 +15,8 @@ class TokenizeCommand final : public Command {
   std::string help() const override { return "print the tokens of a text"; }
 
   void Declare(Flags& flags) override {
-    flags.Add("-m,--model", &model_.model, "model folder or tokenizer.json; default: bundled model");
+    flags.Add("-m,--model", &model_.model,
+              "model folder or tokenizer.json; default: bundled model");
     flags.Add("-p,--prompt", &text_, "text");
     flags.Add("-f,--prompt-file", &file_, "file that holds the text");
     flags.Add("--no-special", &without_special_, "do not add BOS or EOS");

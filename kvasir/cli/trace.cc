@@ -140,8 +140,11 @@ class Replayer {
     query_heads_ = static_cast<int>(query_heads);
     scale_ = static_cast<float>(scale);
     KvLayerSpec layer;
-    layer.layout = {static_cast<int>(kv_heads), static_cast<int>(head_dim),
-                    static_cast<int>(value_dim), {}, {}};
+    layer.layout = {static_cast<int>(kv_heads),
+                    static_cast<int>(head_dim),
+                    static_cast<int>(value_dim),
+                    {},
+                    {}};
     KVASIR_TRY_OK(ReadCodec(spec, "keys", &layer.layout.key_codec));
     KVASIR_TRY_OK(ReadCodec(spec, "values", &layer.layout.value_codec));
     KVASIR_TRY_OK(ReadRetention(spec, &layer.retention));
@@ -315,13 +318,13 @@ class Replayer {
     } else {
       for (int64_t i = 0; i < run.rows; ++i) rows.push_back(i);
     }
-    if (static_cast<int64_t>(wanted.data.size()) !=
-        static_cast<int64_t>(rows.size()) * out_cols) {
+    if (static_cast<int64_t>(wanted.data.size()) != static_cast<int64_t>(rows.size()) * out_cols) {
       return Malformed("attention of '" + name + "' does not fit n");
     }
     for (size_t i = 0; i < wanted.data.size(); ++i) {
       const int64_t row = rows[i / static_cast<size_t>(out_cols)];
-      const float actual = out[static_cast<size_t>(row * out_cols) + i % static_cast<size_t>(out_cols)];
+      const float actual =
+          out[static_cast<size_t>(row * out_cols) + i % static_cast<size_t>(out_cols)];
       // Negated so that NaN fails.
       if (!(std::fabs(actual - wanted.data[i]) <= tolerance_)) {
         Fail("sequence '" + name + "': attention of query " + std::to_string(row) + " is " +
@@ -349,7 +352,8 @@ class Replayer {
         continue;
       }
       std::vector<int64_t> counts;
-      for (const SequenceId id : batch->ids()) counts.push_back(id == IdOf(name) ? count.as_int() : 0);
+      for (const SequenceId id : batch->ids())
+        counts.push_back(id == IdOf(name) ? count.as_int() : 0);
       KVASIR_TRY(const auto reports, batch->TrimEach(counts));
       for (const TrimReport& report : reports) {
         if (report.id == IdOf(name)) KVASIR_TRY_OK(CompareTrim(name, report, expect));
@@ -526,9 +530,8 @@ class Replayer {
                           Position end) {
     const Json* ranges = state.Find("row_positions");
     if (ranges == nullptr) return {};
-    const Json wanted = begin == end
-                            ? Json(Json::Array())
-                            : Json(Json::Array{Json(Json::Array{Json(begin), Json(end)})});
+    const Json wanted = begin == end ? Json(Json::Array())
+                                     : Json(Json::Array{Json(Json::Array{Json(begin), Json(end)})});
     if (!(*ranges == wanted)) {
       Fail("sequence '" + name + "': rows are at " + wanted.Dump() + ", expected " +
            ranges->Dump());

@@ -91,8 +91,7 @@ Result<std::vector<float>> Generator::Prefill(const GenerationRequest& request,
   const Stopwatch watch;
   stats->prompt_tokens = static_cast<int64_t>(request.prompt.size());
   stats->cached_tokens = sequence.Rewind(request.prompt);
-  const auto fresh =
-      std::span(request.prompt).subspan(static_cast<size_t>(stats->cached_tokens));
+  const auto fresh = std::span(request.prompt).subspan(static_cast<size_t>(stats->cached_tokens));
   EvaluateOptions options;
   options.chunk_tokens = request.chunk_tokens;
   options.is_cancelled = callbacks.is_cancelled;

@@ -35,7 +35,8 @@ class GeneratorTest : public testing::Test {
     for (int i = 0; i < 60; ++i) text += "item " + std::to_string(i * 37 % 100) + ", ";
     return Chat(text);
   }
-  GenerationResult Run(const GenerationRequest& request, const GenerationCallbacks& callbacks = {}) {
+  GenerationResult Run(const GenerationRequest& request,
+                       const GenerationCallbacks& callbacks = {}) {
     CachedSequence sequence = ValueOrDie(bundle_->NewSequence());
     return ValueOrDie(generator_.Generate(request, sequence, callbacks));
   }

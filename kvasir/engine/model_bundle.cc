@@ -90,9 +90,8 @@ Result<std::vector<Token>> ModelBundle::ChatTokens(const Json& messages, const J
             folder_ + " has no " + (tokenizer_ == nullptr ? "tokenizer.json" : "chat template") +
                 "; chatting needs both"};
   }
-  Json variables = Json::Object{{"messages", messages},
-                                {"tools", nullptr},
-                                {"add_generation_prompt", true}};
+  Json variables =
+      Json::Object{{"messages", messages}, {"tools", nullptr}, {"add_generation_prompt", true}};
   if (extra.is_object()) {
     for (const auto& [key, value] : extra.as_object()) variables.Set(key, value);
   }

@@ -59,8 +59,8 @@ Result<Isa> IsaFromName(std::string_view name) {
   for (Isa isa : kAllIsas) {
     if (IsaName(isa) == name) return isa;
   }
-  return {ErrorCode::kInvalidArgument,
-          "instruction set '" + std::string(name) + "' is unknown; use scalar, avx2, avx512 or neon"};
+  return {ErrorCode::kInvalidArgument, "instruction set '" + std::string(name) +
+                                           "' is unknown; use scalar, avx2, avx512 or neon"};
 }
 
 std::vector<Isa> SupportedIsas() {
@@ -74,9 +74,8 @@ std::vector<Isa> SupportedIsas() {
 Isa BestIsa() { return SupportedIsas().back(); }
 
 const KernelTable& KernelsFor(Isa isa) {
-  static const std::array<KernelTable, 4> tables = {
-      MakeTable(Isa::kScalar), MakeTable(Isa::kNeon), MakeTable(Isa::kAvx2),
-      MakeTable(Isa::kAvx512)};
+  static const std::array<KernelTable, 4> tables = {MakeTable(Isa::kScalar), MakeTable(Isa::kNeon),
+                                                    MakeTable(Isa::kAvx2), MakeTable(Isa::kAvx512)};
   KVASIR_CHECK(IsSupported(isa));
   for (const KernelTable& table : tables) {
     if (table.isa == isa) return table;

@@ -33,9 +33,9 @@ struct MatmulArgs {
   const float* x = nullptr;  // [rows, inputs], float weight formats only
   int64_t x_stride = 0;
   // Quantized weight formats only: what quantize_rows made of x.
-  const int8_t* x_codes = nullptr;   // [rows, inputs]
-  const float* x_scales = nullptr;   // [rows, inputs/32]
-  const int32_t* x_sums = nullptr;   // [rows, inputs/32]: sum of a group's codes
+  const int8_t* x_codes = nullptr;  // [rows, inputs]
+  const float* x_scales = nullptr;  // [rows, inputs/32]
+  const int32_t* x_sums = nullptr;  // [rows, inputs/32]: sum of a group's codes
   int64_t rows = 0;
   const PackedMatrix* weights = nullptr;
   int64_t panel_begin = 0;
@@ -80,7 +80,8 @@ struct AccumulateTileArgs {
   const float* rescale = nullptr;  // [rows]
   const std::byte* values = nullptr;  // one head of a value plane: [64][value_dim]
   int64_t value_dim = 0;
-  float* accumulator = nullptr;  // [rows, value_dim]: acc = acc * rescale, then fma(w[t], v[t], acc)
+  float* accumulator =
+      nullptr;  // [rows, value_dim]: acc = acc * rescale, then fma(w[t], v[t], acc)
   int64_t accumulator_stride = 0;
   const std::byte* next = nullptr;  // as in ScoreTileArgs, such as the keys of the next block
 };

@@ -12,11 +12,11 @@ using Buffer = Workspace::Buffer;
 
 struct DecoderModel::Step {
   std::span<const SequenceRun> runs;
-  std::vector<KvSequence*> sequences;  // [runs]
-  std::vector<int64_t> counts;         // [runs] new tokens
-  std::vector<Token> tokens;         // [rows] of all runs, one after the other
-  std::vector<Position> positions;   // [rows]
-  std::vector<int64_t> logits_rows;  // rows that need logits
+  std::vector<KvSequence*> sequences;    // [runs]
+  std::vector<int64_t> counts;           // [runs] new tokens
+  std::vector<Token> tokens;             // [rows] of all runs, one after the other
+  std::vector<Position> positions;       // [rows]
+  std::vector<int64_t> logits_rows;      // rows that need logits
   std::vector<ConstFloatRows> cos, sin;  // per rope
 
   explicit Step(std::span<const SequenceRun> runs) : runs(runs) {
@@ -36,10 +36,11 @@ struct DecoderModel::Step {
 };
 
 Result<std::unique_ptr<const Model>> DecoderModel::Load(DecoderSpec spec, WeightSource& source,
-                                                   Backend& backend) {
+                                                        Backend& backend) {
   auto decoder = std::unique_ptr<DecoderModel>(new DecoderModel(std::move(spec), backend));
   const DecoderSpec& s = decoder->spec_;
-  KVASIR_TRY(decoder->embedding_, source.Matrix("embed_tokens.weight", s.vocab_size, s.hidden_size));
+  KVASIR_TRY(decoder->embedding_,
+             source.Matrix("embed_tokens.weight", s.vocab_size, s.hidden_size));
   // Configs leave tie_word_embeddings out and readers disagree about what that means; whether the
   // checkpoint has a head does not lie.
   if (!s.ties_embeddings && source.Has("lm_head.weight")) {
@@ -96,8 +97,8 @@ Status DecoderModel::LoadLayer(int index, WeightSource& source, Layer* layer) co
   }
 
   const bool qkv_bias = s.has_qkv_bias;
-  KVASIR_TRY_OK(load.Linear_("self_attn.q_proj", query_size, s.hidden_size, qkv_bias,
-                             &layer->query));
+  KVASIR_TRY_OK(
+      load.Linear_("self_attn.q_proj", query_size, s.hidden_size, qkv_bias, &layer->query));
   const bool owns_kv = s.layers[static_cast<size_t>(index)].shares_kv < 0;
   if (owns_kv) {
     KVASIR_TRY_OK(load.Linear_("self_attn.k_proj", kv_size, s.hidden_size, qkv_bias, &layer->key));
@@ -122,8 +123,8 @@ Status DecoderModel::LoadLayer(int index, WeightSource& source, Layer* layer) co
 template <typename Visit>
 void DecoderModel::ForEachLinear(const Visit& visit) const {
   for (const Layer& layer : layers_) {
-    for (const Linear* linear : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                 &layer.gate, &layer.up, &layer.down}) {
+    for (const Linear* linear : {&layer.query, &layer.key, &layer.value, &layer.output, &layer.gate,
+                                 &layer.up, &layer.down}) {
       if (linear->weights != nullptr) visit(*linear);
     }
   }
@@ -138,9 +139,8 @@ size_t DecoderModel::weight_bytes() const {
 int64_t DecoderModel::parameters() const {
   const int64_t table = spec_.vocab_size * spec_.hidden_size;
   int64_t count = head_ == nullptr ? table : 2 * table;
-  ForEachLinear([&](const Linear& linear) {
-    count += linear.weights->outputs() * linear.weights->inputs();
-  });
+  ForEachLinear(
+      [&](const Linear& linear) { count += linear.weights->outputs() * linear.weights->inputs(); });
   return count;
 }
 
@@ -166,8 +166,7 @@ Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {
     }
     seen.push_back(run.sequence);
     if (!(run.sequence->spec() == runs[0].sequence->spec())) {
-      return {ErrorCode::kInvalidArgument,
-              "all sequences of a step must store their caches alike"};
+      return {ErrorCode::kInvalidArgument, "all sequences of a step must store their caches alike"};
     }
     const int64_t count = static_cast<int64_t>(run.tokens.size());
     if (count == 0 || run.logits_rows < 0 || run.logits_rows > count) {
@@ -193,7 +192,7 @@ Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {
 }
 
 Result<ConstFloatRows> DecoderModel::Forward(std::span<const SequenceRun> runs,
-                                        Workspace& workspace) const {
+                                             Workspace& workspace) const {
   KVASIR_TRY_OK(CheckRuns(runs));
   Step step(runs);
   KVASIR_TRY_OK(KvSequence::ReserveAll(step.sequences, step.counts));
@@ -233,8 +232,8 @@ void DecoderModel::RunLayer(int index, const Step& step, Workspace& workspace) c
   add_residual(layer.post_mlp_norm);
 }
 
-void DecoderModel::Attention(int index, const Step& step, Workspace& workspace, ConstFloatRows normed,
-                        FloatRows projected) const {
+void DecoderModel::Attention(int index, const Step& step, Workspace& workspace,
+                             ConstFloatRows normed, FloatRows projected) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   const DecoderLayerSpec& layer_spec = spec_.layers[static_cast<size_t>(index)];
   const int64_t rows = step.rows();
@@ -289,7 +288,7 @@ void DecoderModel::Attention(int index, const Step& step, Workspace& workspace, 
 }
 
 void DecoderModel::Mlp(const Layer& layer, Workspace& workspace, ConstFloatRows normed,
-                  FloatRows projected) const {
+                       FloatRows projected) const {
   const FloatRows gate = workspace.Rows(Buffer::kGate, normed.rows, spec_.intermediate_size);
   const FloatRows up = workspace.Rows(Buffer::kUp, normed.rows, spec_.intermediate_size);
   const auto bias = [](const Linear& linear) {

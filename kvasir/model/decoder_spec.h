@@ -46,7 +46,7 @@ struct DecoderSpec {
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // on o_proj
   bool has_mlp_bias = false;
-  bool has_qk_norm = false;  // per-head RMS norm of queries and keys before RoPE
+  bool has_qk_norm = false;      // per-head RMS norm of queries and keys before RoPE
   bool ties_embeddings = false;  // logits use the embedding table
   GateActivation activation = GateActivation::kSilu;
 

@@ -25,8 +25,8 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
   spec.has_mlp_bias = config.mlp_bias;
   spec.has_qk_norm = config.has_qk_norm();
   spec.ties_embeddings = config.tie_word_embeddings;
-  spec.activation = config.activation == Activation::kSilu ? GateActivation::kSilu
-                                                           : GateActivation::kGeluTanh;
+  spec.activation =
+      config.activation == Activation::kSilu ? GateActivation::kSilu : GateActivation::kGeluTanh;
   // Rope 0 serves full layers, rope 1 sliding ones where the family tells them apart.
   spec.ropes.push_back(MakeRope(config.rope_full, config.head_dim));
   const bool has_own_sliding_rope = !(config.rope_sliding == config.rope_full);

@@ -66,13 +66,14 @@ TEST_P(GoldenTest, LogitsAndGreedyTokensMatch) {
   const size_t vocab = static_cast<size_t>(tiny.model().vocab_size());
   KvSequence sequence = tiny.NewSequence();
   const std::vector<float> logits = tiny.Feed(sequence, prompt);
-  ExpectClose(RecordedRows(golden, logits, vocab),
-              golden.Find("logits")->Find("data")->as_array(), tolerance);
+  ExpectClose(RecordedRows(golden, logits, vocab), golden.Find("logits")->Find("data")->as_array(),
+              tolerance);
 
   const std::vector<Token> greedy = Tokens(*golden.Find("greedy")->Find("tokens"));
   std::vector<float> last(logits.end() - static_cast<int64_t>(vocab), logits.end());
   for (size_t i = 0; i < greedy.size(); ++i) {
-    const Token best = static_cast<Token>(std::max_element(last.begin(), last.end()) - last.begin());
+    const Token best =
+        static_cast<Token>(std::max_element(last.begin(), last.end()) - last.begin());
     ASSERT_EQ(best, greedy[i]) << "greedy token " << i;
     last = tiny.Feed(sequence, {best});
   }

@@ -41,8 +41,7 @@ class CheckpointWeights final : public WeightSource {
     return packed;
   }
 
-  Result<std::vector<float>> Vector(const std::string& name, int64_t size,
-                                    float offset) override {
+  Result<std::vector<float>> Vector(const std::string& name, int64_t size, float offset) override {
     KVASIR_TRY(const TensorView tensor, Take(name, {size}));
     std::vector<float> values(static_cast<size_t>(size));
     ReadFloats(tensor, 0, size, values.data());

@@ -51,7 +51,8 @@ class Workspace {
     return {buffer.data(), rows, cols, cols};
   }
   FloatRows Angles(int index, int64_t rows, int64_t pairs) {
-    if (angles_.size() <= static_cast<size_t>(index)) angles_.resize(static_cast<size_t>(index) + 1);
+    if (angles_.size() <= static_cast<size_t>(index))
+      angles_.resize(static_cast<size_t>(index) + 1);
     return View(angles_[static_cast<size_t>(index)], rows, pairs);
   }
 

@@ -11,8 +11,8 @@
 namespace kvasir {
 namespace {
 
-constexpr WeightFormat kAllFormats[] = {WeightFormat::kF32, WeightFormat::kF16,
-                                        WeightFormat::kBf16, WeightFormat::kQ8, WeightFormat::kQ4};
+constexpr WeightFormat kAllFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16,
+                                        WeightFormat::kQ8, WeightFormat::kQ4};
 
 size_t CodeBytesPerGroup(WeightFormat format) {
   return format == WeightFormat::kQ8 ? kQuantGroup * kPanelOutputs
@@ -65,8 +65,8 @@ Result<WeightFormat> WeightFormatFromName(std::string_view name) {
   for (WeightFormat format : kAllFormats) {
     if (WeightFormatName(format) == name) return format;
   }
-  return {ErrorCode::kInvalidArgument, "weight format '" + std::string(name) +
-                                           "' is unknown; use f32, f16, bf16, q8 or q4"};
+  return {ErrorCode::kInvalidArgument,
+          "weight format '" + std::string(name) + "' is unknown; use f32, f16, bf16, q8 or q4"};
 }
 
 bool IsQuantized(WeightFormat format) {
@@ -76,17 +76,17 @@ bool IsQuantized(WeightFormat format) {
 Result<PackedMatrix> PackedMatrix::Allocate(int64_t outputs, int64_t inputs, WeightFormat format) {
   KVASIR_CHECK(outputs >= 0 && inputs >= 0);
   if (IsQuantized(format) && inputs % kQuantGroup != 0) {
-    return {ErrorCode::kInvalidArgument,
-            std::string(WeightFormatName(format)) + " needs a multiple of " +
-                std::to_string(kQuantGroup) + " inputs, not " + std::to_string(inputs)};
+    return {ErrorCode::kInvalidArgument, std::string(WeightFormatName(format)) +
+                                             " needs a multiple of " + std::to_string(kQuantGroup) +
+                                             " inputs, not " + std::to_string(inputs)};
   }
   PackedMatrix matrix;
   matrix.outputs_ = outputs;
   matrix.inputs_ = inputs;
   matrix.format_ = format;
   matrix.panel_bytes_ = PanelBytes(inputs, format);
-  KVASIR_TRY(matrix.data_, AlignedBuffer::Allocate(static_cast<size_t>(matrix.panels()) *
-                                                   matrix.panel_bytes_));
+  KVASIR_TRY(matrix.data_,
+             AlignedBuffer::Allocate(static_cast<size_t>(matrix.panels()) * matrix.panel_bytes_));
   if (IsQuantized(format) && inputs > 0) {
     const int zero = RangeOf(format).zero;
     const int fill = format == WeightFormat::kQ8 ? zero : zero | (zero << 4);

@@ -61,9 +61,10 @@ TEST_P(PackedMatrixTest, ReencodingDecodedRowsChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, PackedMatrixTest,
                          testing::Values(WeightFormat::kF32, WeightFormat::kF16,
-                                         WeightFormat::kBf16, WeightFormat::kQ8,
-                                         WeightFormat::kQ4),
-                         [](const auto& info) { return std::string(WeightFormatName(info.param)); });
+                                         WeightFormat::kBf16, WeightFormat::kQ8, WeightFormat::kQ4),
+                         [](const auto& info) {
+                           return std::string(WeightFormatName(info.param));
+                         });
 
 TEST(PackedMatrixTest, OddInputsCannotBeQuantized) {
   const auto weights = RandomWeights(33);

@@ -31,7 +31,8 @@ std::string ShapeString(const std::vector<int64_t>& shape);
 // True for f32, f16 and bf16: what ReadFloats understands.
 bool IsFloatType(DType dtype);
 
-// Widens elements [begin, begin + count) into `out`. REQUIRES: IsFloatType, range inside the tensor.
+// Widens elements [begin, begin + count) into `out`. REQUIRES: IsFloatType, range inside the
+// tensor.
 void ReadFloats(const TensorView& tensor, int64_t begin, int64_t count, float* out);
 
 }  // namespace kvasir

@@ -43,8 +43,7 @@ struct TinyModelOptions {
 class TinyModel {
  public:
   explicit TinyModel(const TinyModelOptions& options)
-      : backend_(ValueOrDie(
-            MakeCpuBackend({.threads = options.threads, .isa = options.isa}))),
+      : backend_(ValueOrDie(MakeCpuBackend({.threads = options.threads, .isa = options.isa}))),
         loaded_(ValueOrDie(LoadModel(Folder(options.folder), *backend_,
                                      {.weight_format = options.weights, .log = {}}))),
         spec_(std::make_shared<const KvCacheSpec>(
@@ -74,7 +73,8 @@ class TinyModel {
       const size_t count = std::min<size_t>(static_cast<size_t>(chunk), tokens.size() - begin);
       const SequenceRun run = {&sequence, std::span(tokens).subspan(begin, count),
                                static_cast<int64_t>(count)};
-      const ConstFloatRows rows = ValueOrDie(loaded_.model->Forward(std::span(&run, 1), workspace_));
+      const ConstFloatRows rows =
+          ValueOrDie(loaded_.model->Forward(std::span(&run, 1), workspace_));
       for (int64_t row = 0; row < rows.rows; ++row) {
         logits.insert(logits.end(), rows.row(row), rows.row(row) + rows.cols);
       }
