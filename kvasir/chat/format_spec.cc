@@ -17,9 +17,10 @@ namespace {
 constexpr int64_t kMaxPrecision = 1000;
 
 std::string Digits(uint64_t value, unsigned base, bool upper) {
+  const char* const alphabet = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   do {
-    digits.insert(digits.begin(), (upper ? "0123456789ABCDEF" : "0123456789abcdef")[value % base]);
+    digits.insert(digits.begin(), alphabet[value % base]);
     value /= base;
   } while (value != 0);
   return digits;
