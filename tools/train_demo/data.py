@@ -486,10 +486,15 @@ class Gen:
 
     def short_episode(self):
         kind = self.r.random()
-        if kind < .25:
+        if kind < .2:
             return self.copy()
-        if kind < .4:
+        if kind < .42:
             return self.count()
+        if kind < .52:
+            x, y = self.r.randint(0, 12), self.r.randint(0, 12)
+            if self.r.random() < .5:
+                return [(self.pick((f"What is {x} + {y}?", f"Add {x} and {y}.", f"{x} + {y} =")), str(x + y))]
+            return [(self.pick((f"What is {max(x, y)} - {min(x, y)}?", f"{max(x, y)} - {min(x, y)} =")), str(abs(x - y)))]
         turn = self.instruction()
         return [turn]
 
@@ -568,7 +573,7 @@ class Encoder:
 
     def row(self, gen, length):
         """One training row: length + 1 tokens (inputs and shifted targets)."""
-        tokens, answer = self.encode(gen.chat(length + 1))
+        tokens, answer = self.encode(gen.chat(length + 1, short_share=.5 if length <= 512 else .3))
         while len(tokens) < length + 1:
             more, flags = self.encode([t for _ in range(8) for t in gen.short_episode()])
             tokens, answer = tokens + more[1:], answer + flags[1:]

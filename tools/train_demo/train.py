@@ -22,13 +22,13 @@ PRESETS = {
     # one CPU core with AVX512-BF16
     "cpu-small": dict(config=Config(), muon_lr=0.02, adam_lr=0.003, decay=0.25, stages=[
         (2000, [(16, 256)]), (500, [(8, 512), (16, 256), (8, 512)]), (1200, [(4, 1024), (4, 1024), (8, 512)]),
-        (1600, [(2, 2048), (1, 4096), (2, 2048), (1, 4096), (8, 512)])]),
-    "cpu-draft": dict(config=Config(hidden=128, mlp=384, layers=3, heads=2, kv_heads=1), muon_lr=0.02, adam_lr=0.004, decay=0.3,
-                      stages=[(3000, [(16, 256)]), (800, [(8, 512)]), (500, [(4, 1024)]), (300, [(2, 2048), (1, 4096), (8, 512)])]),
+        (1400, [(2, 2048), (1, 4096), (2, 2048), (1, 4096), (8, 512)]), (500, [(16, 256), (8, 512), (16, 256), (1, 4096), (2, 2048)])]),
+    "cpu-draft": dict(config=Config(hidden=128, mlp=384, layers=3, heads=2, kv_heads=1, pattern=3), muon_lr=0.02, adam_lr=0.004, decay=0.3,
+                      stages=[(3000, [(16, 256)]), (800, [(8, 512)]), (1400, [(4, 1024), (8, 512), (4, 1024), (2, 2048), (16, 256)])]),
     # an accelerator: the size the demo model is meant to have
     "gpu": dict(config=Config(hidden=384, mlp=1024, layers=6, heads=6, kv_heads=2), muon_lr=0.02, adam_lr=0.003, decay=0.3, stages=[
         (4000, [(256, 256)]), (2000, [(128, 512)]), (1500, [(64, 1024)]), (2500, [(32, 2048), (16, 4096), (128, 512)])]),
-    "gpu-draft": dict(config=Config(hidden=128, mlp=384, layers=4, heads=2, kv_heads=1), muon_lr=0.02, adam_lr=0.004, decay=0.3, stages=[
+    "gpu-draft": dict(config=Config(hidden=128, mlp=384, layers=3, heads=2, kv_heads=1, pattern=3), muon_lr=0.02, adam_lr=0.004, decay=0.3, stages=[
         (4000, [(256, 256)]), (1500, [(128, 512)]), (1000, [(64, 1024)]), (1500, [(32, 2048), (16, 4096), (128, 512)])]),
 }
 LANGUAGE_SHARE = 0.12  # of the tokens that are not answers, how many are in the loss
