@@ -68,8 +68,11 @@ function(kvasir_test name)
     KVASIR_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KVASIR_SHARED_DATA="${KVASIR_SHARED_DATA}")
   add_test(NAME ${name} COMMAND ${name})
   # Many times what the slowest takes; under sanitizers it takes ten times as long.
-  set_tests_properties(${name} PROPERTIES
-    TIMEOUT $<IF:$<BOOL:${KVASIR_SANITIZE}>,1500,300> LABELS "${ARG_LABELS}")
+  set(timeout_s 300)
+  if(KVASIR_SANITIZE)
+    set(timeout_s 1500)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout_s} LABELS "${ARG_LABELS}")
 endfunction()
 
 if(KVASIR_BUILD_TESTS)
