@@ -241,7 +241,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // begins there is one thing that every HTTP/1.1 client has to ignore: an interim response (RFC
   // 9110, 15.2). Once it has begun its own bytes serve.
   void ProbeClient() {
-    if (has_sent_ || is_writing_ || !form_.is_http_1_1) return;
+    Pump();  // an answer that is ready needs no probe before it
+    if (has_sent_ || is_writing_ || is_closed_ || !exchange_ || !form_.is_http_1_1) return;
     Write(std::string(kContinue), 0);
   }
 
