@@ -1,0 +1,88 @@
+#include "kvasir/model/model_loader.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/safetensors_writer.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+// A copy of a tiny checkpoint with some tensors left out, renamed or added.
+class ModelLoaderTest : public testing::Test {
+ protected:
+  ModelLoaderTest()
+      : source_(ValueOrDie(Checkpoint::Open(TinyModel::Folder("public_llama_f32")))),
+        folder_(testing::TempDir() + "/kvasir_loader_" +
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    for (const std::string& name : source_.names()) tensors_[name] = *source_.Find(name);
+    std::filesystem::create_directories(folder_);
+    std::filesystem::copy_file(TinyModel::Folder("public_llama_f32") + "/config.json",
+                               folder_ + "/config.json",
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+
+  Result<LoadedModel> Load() {
+    std::vector<TensorDeclaration> declarations;
+    for (const auto& [name, tensor] : tensors_) {
+      declarations.push_back({name, tensor.dtype, tensor.shape});
+    }
+    auto writer =
+        ValueOrDie(SafetensorsWriter::Create(folder_ + "/model.safetensors", declarations));
+    for (const auto& [name, tensor] : tensors_) {
+      const size_t bytes = static_cast<size_t>(tensor.elements()) * DTypeBytes(tensor.dtype);
+      OrDie(writer.Append(name, {tensor.data, bytes}));
+    }
+    OrDie(writer.Finish());
+    LoadOptions options;
+    options.log = [this](LogLevel, std::string_view line) { log_ += line; };
+    return LoadModel(folder_, *backend_, options);
+  }
+
+  Checkpoint source_;
+  std::map<std::string, TensorView> tensors_;
+  std::string folder_;
+  std::string log_;
+  std::unique_ptr<Backend> backend_ = ValueOrDie(MakeCpuBackend({.threads = 1}));
+};
+
+TEST_F(ModelLoaderTest, UnknownTensorsAreNamedAndKnownUselessOnesIgnored) {
+  const TensorView some = tensors_.at("model.norm.weight");
+  tensors_["model.layers.0.self_attn.rotary_emb.inv_freq"] = some;
+  tensors_["model.surprise.weight"] = some;
+  ASSERT_TRUE(Load().ok());
+  EXPECT_NE(log_.find("model.surprise.weight"), std::string::npos) << log_;
+  EXPECT_EQ(log_.find("rotary_emb"), std::string::npos) << log_;
+}
+
+TEST_F(ModelLoaderTest, MissingTensorsAreErrorsThatNameThem) {
+  tensors_.erase("model.layers.2.mlp.up_proj.weight");
+  const auto loaded = Load();
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().code, ErrorCode::kNotFound);
+  EXPECT_NE(loaded.error().message.find("model.layers.2.mlp.up_proj.weight"), std::string::npos);
+}
+
+TEST_F(ModelLoaderTest, MisshapenTensorsAreErrorsThatNameBothShapes) {
+  tensors_["model.layers.1.self_attn.k_proj.weight"] = tensors_.at("model.norm.weight");
+  const auto loaded = Load();
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().code, ErrorCode::kCorrupt);
+  EXPECT_NE(loaded.error().message.find("[64]"), std::string::npos) << loaded.error().message;
+  EXPECT_NE(loaded.error().message.find("[32, 64]"), std::string::npos) << loaded.error().message;
+}
+
+TEST_F(ModelLoaderTest, MadeUpWeightsNeedOnlyTheConfig) {
+  std::filesystem::remove(folder_ + "/model.safetensors");
+  EXPECT_FALSE(LoadModel(folder_, *backend_).ok());
+  const auto random = MakeRandomModel(folder_, *backend_, WeightFormat::kQ8);
+  ASSERT_TRUE(random.ok()) << random.error().message;
+  EXPECT_EQ(random->model->vocab_size(), 256);
+}
+
+}  // namespace
+}  // namespace kvasir
