@@ -29,7 +29,7 @@ class Blocks {
  public:
   Blocks(const KernelTable& table, KvCodec codec, int64_t count)
       : kind_(static_cast<size_t>(codec.kind)),
-        plane_bytes_(codec.RowBytes(kDim) * kBlockTokens),
+        plane_bytes_(codec.HeadBytes(kDim)),
         memory_(2 * plane_bytes_ * static_cast<size_t>(count) + 64) {
     const std::vector<float> rows = RandomFloats(kDim * kBlockTokens);
     const auto misaligned = reinterpret_cast<uintptr_t>(memory_.data()) % 64;
@@ -37,9 +37,9 @@ class Blocks {
       std::byte* const block =
           memory_.data() + (64 - misaligned) + static_cast<size_t>(i) * 2 * plane_bytes_;
       EncodeArgs encode = {rows.data(), kDim, kBlockTokens, kDim, 0, block};
-      table.encode_keys[kind_](encode);
+      table.kv[kind_].encode_keys(encode);
       encode.plane = block + plane_bytes_;
-      table.encode_values[kind_](encode);
+      table.kv[kind_].encode_values(encode);
       order_.push_back(block);
     }
     std::shuffle(order_.begin(), order_.end(), std::mt19937(2));
@@ -81,7 +81,7 @@ struct Queries {
 
   void Score(const KernelTable& table, size_t kind, const std::byte* keys,
              const std::byte* next = nullptr) {
-    table.score_tile[kind]({queries.data(), kDim, rows, keys, kDim, scores.data(), next});
+    table.kv[kind].score_tile({queries.data(), kDim, rows, keys, kDim, scores.data(), next});
   }
   void Softmax(const KernelTable& table) {
     table.softmax_tile({scores.data(), rows, begin.data(), end.data(), 0.0f, max.data(), sum.data(),
@@ -89,7 +89,7 @@ struct Queries {
   }
   void Accumulate(const KernelTable& table, size_t kind, const std::byte* values,
                   const std::byte* next = nullptr) {
-    table.accumulate_tile[kind]({scores.data(), rows, begin.data(), end.data(), rescale.data(),
+    table.kv[kind].accumulate_tile({scores.data(), rows, begin.data(), end.data(), rescale.data(),
                                  values, kDim, accumulator.data(), kDim, next});
   }
 };
@@ -161,7 +161,7 @@ void BenchEncode(benchmark::State& state, Isa isa, KvCodec codec) {
   const std::vector<float> rows = RandomFloats(static_cast<size_t>(state.range(0)) * kDim);
   const EncodeArgs args = {rows.data(), kDim, state.range(0), kDim, 0, blocks.order()[0]};
   for (auto _ : state) {
-    table.encode_keys[blocks.kind()](args);
+    table.kv[blocks.kind()].encode_keys(args);
     benchmark::DoNotOptimize(args.plane);
   }
   SetRates(state, static_cast<double>(rows.size() * sizeof(float)), 0);

@@ -47,10 +47,13 @@ struct KvRun {
   int64_t first_row = 0;  // cache row of the run's first token
   int64_t step_row = 0;   // row of the step's activations that holds it
   int64_t rows = 0;       // tokens in the run
+  // Blocks that hold the last rows once more, in layout.RecentBlock(), from the first row on that
+  // a query of the run reads there; empty unless layout.dense_recent > 0.
+  KvBlocksView recent = {};
 };
 
 struct AttendArgs {
-  KvLayout layout;
+  KvLayout layout;  // of every run's cache
   int query_heads = 0;          // a multiple of layout.kv_heads; head h reads kv head h / (ratio)
   float scale = 1;              // multiplies queries
   float softcap = 0;            // on scores; 0: off
@@ -94,9 +97,13 @@ class Backend {
   // Rotates each row's heads of head_dim numbers in place, half-split pairing. cos and sin are
   // [rows, head_dim / 2].
   virtual void Rope(FloatRows x, int64_t head_dim, ConstFloatRows cos, ConstFloatRows sin) = 0;
-  // Writes each run's keys [rows, kv_heads * key_dim] and values into its blocks.
+  // Writes each run's keys [rows, kv_heads * key_dim] and values into its blocks: all of the main
+  // ones, of the recent ones those held. Keeps key norms if the layout has them.
   virtual void EncodeKv(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows keys,
                         ConstFloatRows values) = 0;
+  // Writes the queries [rows, layout.query_floats] of rows in the observed block, if any are.
+  virtual void RecordQueries(const KvLayout& layout, std::span<const KvRun> runs,
+                             ConstFloatRows queries) = 0;
   virtual void Attend(const AttendArgs& args) = 0;
   // gate = activation(gate) * up
   virtual void Gate(GateActivation activation, FloatRows gate, ConstFloatRows up) = 0;

@@ -142,12 +142,10 @@ template <typename Tile, typename Scratch>
 void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const Tile& tile,
                      Segment segment, RowRange rows_of_partition, Scratch& scratch,
                      const State& state) {
-  const KvLayout& layout = args.layout;
+  const KvBlockLayout layout = args.layout.BlockAt(0);
   const int64_t group = GroupOf(args);
   const int64_t rows = tile.tokens * group;
   state.Reset(rows, layout.value_dim);
-  const size_t key_kind = static_cast<size_t>(layout.key_codec.kind);
-  const size_t value_kind = static_cast<size_t>(layout.value_codec.kind);
   for (int64_t block = rows_of_partition.begin / kBlockTokens;
        block * kBlockTokens < rows_of_partition.end; ++block) {
     const int64_t first = block * kBlockTokens;
@@ -167,7 +165,7 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
       next_keys = kv.blocks[static_cast<size_t>(block + 1 - kv.first_block)] +
                   tile.kv_head * layout.KeyHeadBytes();
     }
-    kernels.score_tile[key_kind]({.queries = scratch.queries.data(),
+    kernels.ForCodec(layout.key_codec).score_tile({.queries = scratch.queries.data(),
                                   .query_stride = layout.key_dim,
                                   .rows = rows,
                                   .keys = data + tile.kv_head * layout.KeyHeadBytes(),
@@ -182,7 +180,7 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
                           .max = state.max,
                           .sum = state.sum,
                           .rescale = scratch.rescale.data()});
-    kernels.accumulate_tile[value_kind]({.weights = scratch.scores.data(),
+    kernels.ForCodec(layout.value_codec).accumulate_tile({.weights = scratch.scores.data(),
                                          .rows = rows,
                                          .begin = scratch.begin.data(),
                                          .end = scratch.end.data(),
@@ -322,8 +320,23 @@ void CpuAttention::Attend(const AttendArgs& args) {
   });
 }
 
-void CpuAttention::EncodeKv(const KvLayout& layout, std::span<const KvRun> runs,
+void CpuAttention::RecordQueries(const KvLayout& layout, std::span<const KvRun> runs,
+                                 ConstFloatRows queries) {
+  const int64_t begin = layout.observed_block * kBlockTokens;
+  const size_t offset = layout.BlockAt(layout.observed_block).QueriesOffset();
+  for (const KvRun& run : runs) {
+    const int64_t end = std::min(run.first_row + run.rows, begin + kBlockTokens);
+    for (int64_t row = std::max(run.first_row, begin); row < end; ++row) {
+      auto* const recorded = reinterpret_cast<float*>(run.kv.block_of(row) + offset);
+      std::copy_n(queries.row(run.step_row + row - run.first_row), layout.query_floats,
+                  recorded + (row - begin) * layout.query_floats);
+    }
+  }
+}
+
+void CpuAttention::EncodeKv(const KvLayout& cache_layout, std::span<const KvRun> runs,
                             ConstFloatRows keys, ConstFloatRows values) {
+  const KvBlockLayout layout = cache_layout.BlockAt(0);
   const auto encode_heads = [&](const KvRun& run, int64_t head_begin, int64_t head_end) {
     for (int64_t row = 0; row < run.rows;) {
       const int64_t cache_row = run.first_row + row;
@@ -332,14 +345,14 @@ void CpuAttention::EncodeKv(const KvLayout& layout, std::span<const KvRun> runs,
       std::byte* const block =
           run.kv.blocks[static_cast<size_t>(cache_row / kBlockTokens - run.kv.first_block)];
       for (int64_t head = head_begin; head < head_end; ++head) {
-        kernels_.encode_keys[static_cast<size_t>(layout.key_codec.kind)](
+        kernels_.ForCodec(layout.key_codec).encode_keys(
             {.rows = keys.row(run.step_row + row) + head * layout.key_dim,
              .row_stride = keys.stride,
              .count = count,
              .dim = layout.key_dim,
              .slot = slot,
              .plane = block + head * layout.KeyHeadBytes()});
-        kernels_.encode_values[static_cast<size_t>(layout.value_codec.kind)](
+        kernels_.ForCodec(layout.value_codec).encode_values(
             {.rows = values.row(run.step_row + row) + head * layout.value_dim,
              .row_stride = values.stride,
              .count = count,

@@ -27,6 +27,7 @@ class CpuAttention {
   void Attend(const AttendArgs& args);
   void EncodeKv(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows keys,
                 ConstFloatRows values);
+  void RecordQueries(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows queries);
   size_t scratch_bytes() const;
 
  private:

@@ -133,6 +133,11 @@ class CpuBackend final : public Backend {
     attention_.EncodeKv(layout, runs, keys, values);
   }
 
+  void RecordQueries(const KvLayout& layout, std::span<const KvRun> runs,
+                     ConstFloatRows queries) override {
+    attention_.RecordQueries(layout, runs, queries);
+  }
+
   void Attend(const AttendArgs& args) override { attention_.Attend(args); }
 
   void Gate(GateActivation activation, FloatRows gate, ConstFloatRows up) override {

@@ -90,7 +90,7 @@ AttentionRun RunAttention(const AttentionCase& c, Backend& backend) {
   std::vector<std::byte*> blocks;
   for (int64_t row = 0; row < total; row += kBlockTokens) {
     // 0xFF bytes are NaN in every float type: stale rows must not leak into results.
-    memory.emplace_back(layout.BlockBytes(), std::byte{0xFF});
+    memory.emplace_back(layout.BlockBytes(0), std::byte{0xFF});
     blocks.push_back(memory.back().data());
   }
   const KvRun fill = {{blocks, 0}, 0, 0, total};

@@ -113,7 +113,7 @@ TEST(CachedSequenceBudgetTest, RestorePointsGiveWayBeforeAFailure) {
   options.folder = "public_qwen3_f32";
   TinyModel measure(options);
   KvSequence probe = measure.NewSequence();
-  const size_t block_bytes = probe.spec().layers[0].layout.BlockBytes();
+  const size_t block_bytes = probe.spec().layers[0].layout.BlockBytes(0);
   // Room for 6 blocks of each of the 4 layers.
   options.budget_bytes = block_bytes * 4 * 6;
   TinyModel tiny(options);

@@ -197,10 +197,10 @@ void AccumulateTile(const AccumulateTileArgs& args) noexcept {
 template <class Codec>
 void FillCodec(KvCodec::Kind kind, KernelTable* table) {
   const auto index = static_cast<size_t>(kind);
-  table->encode_keys[index] = EncodeKeys<Codec>;
-  table->encode_values[index] = EncodeValues<Codec>;
-  table->score_tile[index] = ScoreTile<Codec>;
-  table->accumulate_tile[index] = AccumulateTile<Codec>;
+  table->kv[index].encode_keys = EncodeKeys<Codec>;
+  table->kv[index].encode_values = EncodeValues<Codec>;
+  table->kv[index].score_tile = ScoreTile<Codec>;
+  table->kv[index].accumulate_tile = AccumulateTile<Codec>;
 }
 
 }  // namespace

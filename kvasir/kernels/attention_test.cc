@@ -29,20 +29,20 @@ constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 31, 64};
 size_t Index(KvCodec::Kind kind) { return static_cast<size_t>(kind); }
 
 size_t PlaneBytes(KvCodec::Kind kind, int64_t dim) {
-  return KvCodec{kind}.RowBytes(dim) * kBlockTokens;
+  return KvCodec{kind}.HeadBytes(dim);
 }
 
 // A plane exactly as large as it may be, so that sanitizers see a byte too many.
 std::vector<std::byte> KeyPlane(KvCodec::Kind kind, const std::vector<float>& rows, int64_t dim) {
   std::vector<std::byte> plane(PlaneBytes(kind, dim));
   EncodeArgs args = {rows.data(), dim, kBlockTokens, dim, 0, plane.data()};
-  Oracle().encode_keys[Index(kind)](args);
+  Oracle().kv[Index(kind)].encode_keys(args);
   return plane;
 }
 std::vector<std::byte> ValuePlane(KvCodec::Kind kind, const std::vector<float>& rows, int64_t dim) {
   std::vector<std::byte> plane(PlaneBytes(kind, dim));
   EncodeArgs args = {rows.data(), dim, kBlockTokens, dim, 0, plane.data()};
-  Oracle().encode_values[Index(kind)](args);
+  Oracle().kv[Index(kind)].encode_values(args);
   return plane;
 }
 
@@ -64,9 +64,9 @@ TEST(EncodeKernels, TablesWriteTheOraclesBytesAndNothingElse) {
             std::vector<std::byte> expected(PlaneBytes(kind, dim), std::byte{0x5A});
             std::vector<std::byte> actual = expected;
             EncodeArgs args = {rows.data(), stride, count, dim, slot, expected.data()};
-            (keys ? Oracle().encode_keys : Oracle().encode_values)[Index(kind)](args);
+            (keys ? Oracle().kv[Index(kind)].encode_keys : Oracle().kv[Index(kind)].encode_values)(args);
             args.plane = actual.data();
-            (keys ? table->encode_keys : table->encode_values)[Index(kind)](args);
+            (keys ? table->kv[Index(kind)].encode_keys : table->kv[Index(kind)].encode_values)(args);
             EXPECT_EQ(expected, actual) << Where(table->isa, kind, dim, count);
           }
         }
@@ -90,7 +90,7 @@ TEST(EncodeKernels, SimdConversionsMatchDtype) {
     for (Isa isa : SupportedIsas()) {
       std::vector<uint16_t> stored(rows.size());
       EncodeArgs args = {rows.data(), dim, 1, dim, 0, reinterpret_cast<std::byte*>(stored.data())};
-      KernelsFor(isa).encode_values[Index(kind)](args);
+      KernelsFor(isa).kv[Index(kind)].encode_values(args);
       for (size_t i = 0; i < rows.size(); ++i) {
         const uint16_t expected =
             kind == KvCodec::Kind::kF16 ? FloatToF16(rows[i]) : FloatToBf16(rows[i]);
@@ -105,7 +105,7 @@ std::vector<float> Scores(const KernelTable& table, KvCodec::Kind kind,
                           int64_t query_stride, int64_t rows, int64_t dim) {
   std::vector<float> scores(static_cast<size_t>(rows * kBlockTokens), kNan);
   ScoreTileArgs args = {queries, query_stride, rows, keys.data(), dim, scores.data()};
-  table.score_tile[Index(kind)](args);
+  table.kv[Index(kind)].score_tile(args);
   return scores;
 }
 
@@ -145,9 +145,9 @@ TEST(AttentionKernels, TheNextPlaneIsOnlyAHint) {
       const auto run = [&](const std::byte* next) {
         std::vector<float> scores(kTileRows * kBlockTokens);
         std::vector<float> sums(kTileRows * kDim, 1.0f);
-        table->score_tile[Index(kind)](
+        table->kv[Index(kind)].score_tile(
             {queries.data(), kDim, kTileRows, keys.data(), kDim, scores.data(), next});
-        table->accumulate_tile[Index(kind)]({weights.data(), kTileRows, begin.data(), end.data(),
+        table->kv[Index(kind)].accumulate_tile({weights.data(), kTileRows, begin.data(), end.data(),
                                              rescale.data(), values.data(), kDim, sums.data(), kDim,
                                              next});
         scores.insert(scores.end(), sums.begin(), sums.end());
@@ -343,7 +343,7 @@ struct AccumulateCase {
                          const std::vector<std::byte>& values, int64_t first = 0,
                          int64_t count = -1) const {
     std::vector<float> out = accumulator;
-    table.accumulate_tile[Index(kind)]({weights.data() + first * kBlockTokens,
+    table.kv[Index(kind)].accumulate_tile({weights.data() + first * kBlockTokens,
                                         count < 0 ? rows : count, begin.data() + first,
                                         end.data() + first, rescale.data() + first, values.data(),
                                         dim, out.data() + first * (dim + 1), dim + 1});
@@ -463,9 +463,9 @@ std::vector<float> Walk::Run(const KernelTable& table, KvCodec::Kind kind, float
     const int64_t first = block * kBlockTokens;
     std::vector<std::byte> key_plane(PlaneBytes(kind, key_dim));
     std::vector<std::byte> value_plane(PlaneBytes(kind, value_dim));
-    table.encode_keys[Index(kind)](
+    table.kv[Index(kind)].encode_keys(
         {keys.data() + first * key_dim, key_dim, kBlockTokens, key_dim, 0, key_plane.data()});
-    table.encode_values[Index(kind)]({values.data() + first * value_dim, value_dim, kBlockTokens,
+    table.kv[Index(kind)].encode_values({values.data() + first * value_dim, value_dim, kBlockTokens,
                                       value_dim, 0, value_plane.data()});
     for (int64_t r = 0; r < rows; ++r) {
       state.begin[r] = static_cast<int32_t>(std::clamp<int64_t>(window_begin[r] - first, 0, 64));
@@ -473,7 +473,7 @@ std::vector<float> Walk::Run(const KernelTable& table, KvCodec::Kind kind, float
     }
     state.scores = Scores(table, kind, key_plane, queries.data(), key_dim, rows, key_dim);
     state.Run(table, softcap);
-    table.accumulate_tile[Index(kind)]({state.scores.data(), rows, state.begin.data(),
+    table.kv[Index(kind)].accumulate_tile({state.scores.data(), rows, state.begin.data(),
                                         state.end.data(), state.rescale.data(), value_plane.data(),
                                         value_dim, out.data(), value_dim});
   }

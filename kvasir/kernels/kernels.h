@@ -51,12 +51,13 @@ struct ScoreTileArgs {
   const float* queries = nullptr;  // [rows, key_dim], already scaled
   int64_t query_stride = 0;
   int64_t rows = 0;
-  const std::byte* keys = nullptr;  // one head of a key plane: [key_dim][64]
+  const std::byte* keys = nullptr;  // one head of a key plane
   int64_t key_dim = 0;
   float* scores = nullptr;  // all 64 are written; those outside the visible range mean nothing
   // What is read after `keys`, such as the block's values: fetched into the cache meanwhile, or
   // null. A hint of the same size as `keys`; it may point anywhere and never changes a result.
   const std::byte* next = nullptr;
+  KvCodec codec;
 };
 
 struct SoftmaxTileArgs {
@@ -78,12 +79,13 @@ struct AccumulateTileArgs {
   const int32_t* begin = nullptr;  // as in SoftmaxTileArgs: rows of V outside are never read into
   const int32_t* end = nullptr;    // a result, so they may hold anything
   const float* rescale = nullptr;  // [rows]
-  const std::byte* values = nullptr;  // one head of a value plane: [64][value_dim]
+  const std::byte* values = nullptr;  // one head of a value plane
   int64_t value_dim = 0;
   float* accumulator =
       nullptr;  // [rows, value_dim]: acc = acc * rescale, then fma(w[t], v[t], acc)
   int64_t accumulator_stride = 0;
   const std::byte* next = nullptr;  // as in ScoreTileArgs, such as the keys of the next block
+  KvCodec codec;
 };
 
 // `count` tokens' rows of one head into a plane, from token slot `slot` on (slot + count <= 64).
@@ -94,7 +96,36 @@ struct EncodeArgs {
   int64_t dim = 0;
   int64_t slot = 0;
   std::byte* plane = nullptr;  // one head of a key or value plane
+  KvCodec codec;
 };
+
+// The kernels of one cache format. Those of a packed format serve every group size and scale type.
+//
+// Keys, packed: with q the queries (rotated if the codec rotates), per group g of dims in ascending
+// order: part = chain over the group's dims of fma(q[d], level(code), part) from 0, then
+//   affine: score = fma(scale[g][t], part, score), then score = fma(bias[g][t], qsum[g], score),
+//           qsum[g] = the chain of sums of q over the group; level(code) = code
+//   turbo:  one group of all dims; score = norm[t] * part; level(code) = the codebook's
+// Values, packed, into acc * rescale, per visible token in ascending order:
+//   affine: acc[d] = fma(w[t] * scale[g][t], code, acc[d]) and per group, from 0,
+//           shift[g] = fma(w[t], bias[g][t], shift[g]); after the block acc[d] += shift[g]
+//   turbo:  acc[d] = fma(w[t] * norm[t], level(code), acc[d])
+// The accumulator of a codec that rotates holds rotated sums: the caller rotates them back.
+struct KvCodecKernels {
+  void (*encode_keys)(const EncodeArgs&) noexcept;
+  void (*encode_values)(const EncodeArgs&) noexcept;
+  void (*score_tile)(const ScoreTileArgs&) noexcept;
+  void (*accumulate_tile)(const AccumulateTileArgs&) noexcept;
+};
+
+// f32, f16, bf16, affine 2 3 4 5 6 8, turbo 2 3 4.
+inline constexpr size_t kKvFormats = 12;
+// Index of a codec's kernels. REQUIRES: is_dense() or is_packed().
+inline size_t KvFormatIndex(const KvCodec& codec) {
+  if (codec.is_dense()) return static_cast<size_t>(codec.kind);
+  const size_t bits = codec.bits;
+  return codec.kind == KvCodec::Kind::kAffine ? 3 + (bits == 8 ? 5 : bits - 2) : 9 + bits - 2;
+}
 
 struct KernelTable {
   Isa isa;
@@ -106,16 +137,18 @@ struct KernelTable {
   void (*quantize_rows)(const float* x, int64_t x_stride, int64_t rows, int64_t inputs,
                         int8_t* codes, float* scales, int32_t* sums) noexcept;
 
-  // Indexed by KvCodec::Kind.
-  void (*encode_keys[3])(const EncodeArgs&) noexcept;
-  void (*encode_values[3])(const EncodeArgs&) noexcept;
-  void (*score_tile[3])(const ScoreTileArgs&) noexcept;
-  void (*accumulate_tile[3])(const AccumulateTileArgs&) noexcept;
+  KvCodecKernels kv[kKvFormats];  // by KvFormatIndex
+  const KvCodecKernels& ForCodec(const KvCodec& codec) const { return kv[KvFormatIndex(codec)]; }
   void (*softmax_tile)(const SoftmaxTileArgs&) noexcept;
 
   // out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]; weight may be null (ones). In place allowed.
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t count,
                    float* out) noexcept;
+  // rotation.h's Rotate and RotateBack of `rows` vectors of dim floats, in place.
+  void (*rotate)(float* x, int64_t stride, int64_t rows, int64_t dim) noexcept;
+  void (*rotate_back)(float* x, int64_t stride, int64_t rows, int64_t dim) noexcept;
+  // sqrt(sum of x^2), over 16 virtual lanes.
+  float (*norm)(const float* x, int64_t count) noexcept;
   // Half-split rotation of one head of 2 * pairs numbers, in place (pair i, i + pairs).
   void (*rope)(float* x, const float* cos, const float* sin, int64_t pairs) noexcept;
   // gate[i] = act(gate[i]) * up[i]

@@ -131,10 +131,10 @@ void AccumulateTile(const AccumulateTileArgs& args) noexcept {
 template <KvCodec::Kind kKind>
 void FillCodec(KernelTable* table) {
   constexpr auto kIndex = static_cast<size_t>(kKind);
-  table->encode_keys[kIndex] = EncodeKeys<kKind>;
-  table->encode_values[kIndex] = EncodeValues<kKind>;
-  table->score_tile[kIndex] = ScoreTile<kKind>;
-  table->accumulate_tile[kIndex] = AccumulateTile<kKind>;
+  table->kv[kIndex].encode_keys = EncodeKeys<kKind>;
+  table->kv[kIndex].encode_values = EncodeValues<kKind>;
+  table->kv[kIndex].score_tile = ScoreTile<kKind>;
+  table->kv[kIndex].accumulate_tile = AccumulateTile<kKind>;
 }
 
 }  // namespace

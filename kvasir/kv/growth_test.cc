@@ -31,7 +31,7 @@ int64_t CapacityFor(int64_t tokens) {
 TEST(GrowthTest, CapacityDoublesAndNothingIsCopied) {
   KvPool pool(Budget(kAmpleBytes));
   const auto spec = Spec({WideLayer()});
-  const size_t block_bytes = spec->layers[0].layout.BlockBytes();
+  const size_t block_bytes = spec->layers[0].layout.BlockBytes(0);
   auto sequence = Must(KvSequence::Create(&pool, spec));
   EXPECT_EQ(sequence.capacity_tokens(), 0);
   EXPECT_EQ(sequence.nbytes(), 0u);
@@ -114,7 +114,7 @@ TEST(GrowthTest, AddressesNeverChange) {
 TEST(GrowthTest, SingleAppendsStayFlat) {
   KvPool pool(Budget(kAmpleBytes));
   auto sequence = Must(KvSequence::Create(&pool, Spec({WideLayer()})));
-  const size_t block_bytes = sequence.spec().layers[0].layout.BlockBytes();
+  const size_t block_bytes = sequence.spec().layers[0].layout.BlockBytes(0);
   for (int64_t tokens = 0; tokens < 32768; ++tokens) {
     const size_t before = pool.used_bytes();
     Grow(sequence, 1);
@@ -140,7 +140,7 @@ TEST(GrowthTest, LayersOfOneSizeShareTheSeries) {
 TEST(GrowthTest, AWindowStopsGrowing) {
   KvPool pool(Budget(kAmpleBytes));
   auto sequence = Must(KvSequence::Create(&pool, Spec({Layer(RetentionSpec::Window(500))})));
-  const size_t block_bytes = sequence.spec().layers[0].layout.BlockBytes();
+  const size_t block_bytes = sequence.spec().layers[0].layout.BlockBytes(0);
   Grow(sequence, 700);
   const uint64_t growth_events = pool.Stats().growth_events;
   for (int i = 0; i < 5000; ++i) {

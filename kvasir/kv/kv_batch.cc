@@ -143,7 +143,7 @@ size_t KvBatch::nbytes() const {
       if (!layers[i].owns_rows()) continue;
       const KvLayer& layer = entry.sequence->layer_blocks(static_cast<int>(i));
       for (int64_t block = layer.first_block(); block < layer.end_block(); ++block) {
-        if (seen.insert(layer.block(block).get()).second) bytes += layers[i].layout.BlockBytes();
+        if (seen.insert(layer.block(block).get()).second) bytes += layers[i].layout.BlockBytes(0);
       }
     }
   }

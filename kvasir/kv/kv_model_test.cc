@@ -35,6 +35,8 @@ Position FirstSeen(const RetentionSpec& retention, Position next) {
       return next < retention.size ? 0 : next + 1 - retention.size;
     case RetentionSpec::Kind::kChunk:
       return next - next % retention.size;
+    case RetentionSpec::Kind::kBudget:
+      return 0;
   }
   return 0;
 }
@@ -64,10 +66,10 @@ class Machine {
  public:
   Machine(std::shared_ptr<const KvCacheSpec> spec, size_t budget_bytes, uint32_t seed)
       : pool_(Budget(budget_bytes)), spec_(std::move(spec)), random_(seed) {
-    const size_t block_bytes = spec_->layers[0].layout.BlockBytes();
+    const size_t block_bytes = spec_->layers[0].layout.BlockBytes(0);
     one_block_size_ = std::all_of(
         spec_->layers.begin(), spec_->layers.end(),
-        [&](const KvLayerSpec& layer) { return layer.layout.BlockBytes() == block_bytes; });
+        [&](const KvLayerSpec& layer) { return layer.layout.BlockBytes(0) == block_bytes; });
   }
 
   void Run() {
@@ -174,7 +176,7 @@ class Machine {
   // Whether a refusal of `needed_bytes` is right; known exactly while there is one block size.
   void CheckRefusal(const Status& status, size_t needed_bytes, size_t used_bytes) {
     if (one_block_size_) {
-      const size_t block_bytes = spec_->layers[0].layout.BlockBytes();
+      const size_t block_bytes = spec_->layers[0].layout.BlockBytes(0);
       const size_t room = pool_.budget_bytes() / block_bytes * block_bytes;
       ASSERT_EQ(status.ok(), used_bytes + needed_bytes <= room);
     } else if (used_bytes + needed_bytes > pool_.budget_bytes()) {
@@ -422,7 +424,7 @@ class Machine {
       ASSERT_EQ(status.error().code, ErrorCode::kResourceExhausted);
       ASSERT_EQ(pool_.used_bytes(), used);
       if (one_block_size_) {
-        ASSERT_GT(used + at_most + spec_->layers[0].layout.BlockBytes(), pool_.budget_bytes());
+        ASSERT_GT(used + at_most + spec_->layers[0].layout.BlockBytes(0), pool_.budget_bytes());
       }
     }
     for (size_t i = 0; i < runs.size() && status.ok(); ++i) {
@@ -507,7 +509,7 @@ class Machine {
     for (size_t i = 0; i < spec_->layers.size(); ++i) {
       if (!spec_->layers[i].owns_rows()) continue;
       const auto layer = static_cast<int>(i);
-      const size_t block_bytes = spec_->layers[i].layout.BlockBytes();
+      const size_t block_bytes = spec_->layers[i].layout.BlockBytes(0);
       for (const KvSequence* sequence : batch_.sequences()) {
         add(sequence->layer_blocks(layer), block_bytes);
       }
@@ -569,7 +571,7 @@ TEST_P(KvModelTest, BehavesAsTheNaiveModel) {
     first = static_cast<uint32_t>(std::strtoul(only, nullptr, 10));
     end = first + 1;
   }
-  const size_t budget = GetParam().budget_blocks * GetParam().layers[0].layout.BlockBytes();
+  const size_t budget = GetParam().budget_blocks * GetParam().layers[0].layout.BlockBytes(0);
   for (uint32_t seed = first; seed < end; ++seed) {
     SCOPED_TRACE("KVASIR_KV_SEED=" + std::to_string(seed));
     Machine(Spec(GetParam().layers), budget, seed).Run();

@@ -21,7 +21,7 @@ Result<std::shared_ptr<const KvPlan>> KvPlan::Make(KvPool* pool,
     }
     KVASIR_TRY(auto retention, Retention::Make(layer.retention));
     plan->store_of_.push_back(plan->stores_.size());
-    plan->stores_.push_back({static_cast<int>(i), layer.layout.BlockBytes(), std::move(retention)});
+    plan->stores_.push_back({static_cast<int>(i), layer.layout.BlockBytes(0), std::move(retention)});
   }
   return std::shared_ptr<const KvPlan>(std::move(plan));
 }

@@ -269,7 +269,7 @@ void KvSequence::WriteRows(int layer, Position first_row, const KvRows& rows) {
   const KvBlocksView blocks = Blocks(layer);
   for (int64_t i = 0; i < count; ++i) {
     const Position row = first_row + i;
-    EncodeRow(layout, blocks.block_of(row), row % kBlockTokens,
+    EncodeRow(layout.BlockAt(row / kBlockTokens), blocks.block_of(row), row % kBlockTokens,
               std::span(rows.keys).subspan(i * key_size, key_size),
               std::span(rows.values).subspan(i * value_size, value_size));
   }
@@ -287,9 +287,9 @@ KvRows KvSequence::ReadRows(int layer, Position begin, Position end) const {
   for (Position row = begin; row < end; ++row) {
     const auto i = static_cast<size_t>(row - begin);
     const std::byte* block = blocks.block_of(row);
-    DecodeKey(layout, block, row % kBlockTokens,
+    DecodeKey(layout.BlockAt(row / kBlockTokens), block, row % kBlockTokens,
               std::span(rows.keys).subspan(i * key_size, key_size));
-    DecodeValue(layout, block, row % kBlockTokens,
+    DecodeValue(layout.BlockAt(row / kBlockTokens), block, row % kBlockTokens,
                 std::span(rows.values).subspan(i * value_size, value_size));
   }
   return rows;

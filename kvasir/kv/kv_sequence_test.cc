@@ -111,8 +111,8 @@ TEST(KvSequenceBudgetTest, AReservationNeverHalfApplies) {
   const KvLayerSpec narrow = Layer(RetentionSpec::All(), F16(), F16());
   KvLayerSpec wide = narrow;
   wide.layout.kv_heads = 10;
-  const size_t narrow_bytes = narrow.layout.BlockBytes();
-  const size_t wide_bytes = wide.layout.BlockBytes();
+  const size_t narrow_bytes = narrow.layout.BlockBytes(0);
+  const size_t wide_bytes = wide.layout.BlockBytes(0);
   KvPool pool(Budget(3 * narrow_bytes + 2 * wide_bytes));
   auto sequence = Must(KvSequence::Create(&pool, Spec({narrow, wide})));
   MustOk(Append(sequence, Tokens(0, 100)));
@@ -146,7 +146,7 @@ TEST_F(KvSequenceTest, AForkSharesEverythingAndCopiesOneTailBlockOnWrite) {
   EXPECT_EQ(fork.nbytes(), original.nbytes());
 
   MustOk(Append(fork, Tokens(500, 40)));
-  const size_t block_bytes = fork.spec().layers[0].layout.BlockBytes();
+  const size_t block_bytes = fork.spec().layers[0].layout.BlockBytes(0);
   EXPECT_EQ(copied_bytes(), 2 * block_bytes);  // one tail per layer
   MustOk(Append(original, Tokens(100, 40)));
   EXPECT_EQ(copied_bytes(), 2 * block_bytes);  // the original's tail is its own again
@@ -283,7 +283,7 @@ TEST_F(KvSequenceTest, EmptyAtAChunkBorderGoesOn) {
 
 TEST(KvSequenceBudgetTest, SeveralSequencesReserveAllOrNone) {
   const KvLayerSpec layer = Layer(RetentionSpec::All());
-  KvPool pool(Budget(6 * layer.layout.BlockBytes()));
+  KvPool pool(Budget(6 * layer.layout.BlockBytes(0)));
   const auto spec = Spec({layer});
   auto a = Must(KvSequence::Create(&pool, spec));
   auto b = Must(KvSequence::Create(&pool, spec));
@@ -300,7 +300,7 @@ TEST(KvSequenceBudgetTest, SeveralSequencesReserveAllOrNone) {
 
 TEST(KvSequenceBudgetTest, SharedTailsOfOneStepAreCountedExactly) {
   const KvLayerSpec layer = Layer(RetentionSpec::All());
-  const size_t block_bytes = layer.layout.BlockBytes();
+  const size_t block_bytes = layer.layout.BlockBytes(0);
   for (const bool somebody_else_holds_it : {false, true}) {
     const size_t copies = somebody_else_holds_it ? 3 : 2;
     for (const size_t room : {copies - 1, copies}) {

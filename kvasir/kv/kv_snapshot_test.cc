@@ -190,7 +190,7 @@ TEST_F(KvSnapshotTest, ARestorePointOfAWindowCostsItsLastRows) {
   const KvSnapshot point = sequence.Snapshot();
   EXPECT_LE(point.layer(0).block_count(), 3);
   MustOk(Append(sequence, Tokens(10000, 5000)));
-  EXPECT_LE(point.nbytes_exclusive(), 3 * sequence.spec().layers[0].layout.BlockBytes());
+  EXPECT_LE(point.nbytes_exclusive(), 3 * sequence.spec().layers[0].layout.BlockBytes(0));
   ExpectHolds(Restore(point), Tokens(0, 10000));
 }
 

@@ -8,17 +8,8 @@
 namespace kvasir {
 namespace {
 
-// Any real model is orders of magnitude below; the product of all fields stays below 2^42 bytes.
-constexpr int kMaxDimension = 1 << 16;
-
 Error Invalid(size_t layer, const std::string& what) {
   return {ErrorCode::kInvalidArgument, "KV cache layer " + std::to_string(layer) + ": " + what};
-}
-
-Status ValidateDimension(size_t layer, const char* field, int value) {
-  if (value >= 1 && value <= kMaxDimension) return {};
-  return Invalid(layer, std::string(field) + " is " + std::to_string(value) +
-                            ", it must be from 1 to " + std::to_string(kMaxDimension));
 }
 
 }  // namespace
@@ -43,7 +34,7 @@ size_t KvCacheSpec::BytesAt(Position position) const {
     KVASIR_CHECK(retention.ok());
     const int64_t first_block = retention.value()->FirstNeeded(position) / kBlockTokens;
     const int64_t end_block = (position + kBlockTokens - 1) / kBlockTokens;
-    bytes += static_cast<size_t>(end_block - first_block) * layer.layout.BlockBytes();
+    bytes += static_cast<size_t>(end_block - first_block) * layer.layout.BlockBytes(0);
   }
   return bytes;
 }
@@ -54,9 +45,9 @@ Status KvCacheSpec::Validate() const {
   }
   for (size_t i = 0; i < layers.size(); ++i) {
     const KvLayerSpec& layer = layers[i];
-    KVASIR_TRY_OK(ValidateDimension(i, "kv_heads", layer.layout.kv_heads));
-    KVASIR_TRY_OK(ValidateDimension(i, "key_dim", layer.layout.key_dim));
-    KVASIR_TRY_OK(ValidateDimension(i, "value_dim", layer.layout.value_dim));
+    if (const Status status = layer.layout.Validate(); !status.ok()) {
+      return Invalid(i, status.error().message);
+    }
     if (const Status status = layer.retention.Validate(); !status.ok()) {
       return Invalid(i, status.error().message);
     }

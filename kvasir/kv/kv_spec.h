@@ -18,8 +18,17 @@ struct KvLayerSpec {
   RetentionSpec retention;
   // Index of an earlier layer whose rows this one reads (Gemma 4 and others); -1: its own.
   int shares_layer = -1;
+  // Bytes of a recurrent layer's state (convolution tail, delta state). Such a layer has no rows:
+  // layout and retention stay as default. 0: an attention layer.
+  size_t state_bytes = 0;
+  // Inverse frequencies of the rotary embedding, [key_dim / 2], half-split pairing: pair i turns by
+  // position * inv_freq[i]. Needed for the score expected-attention and for from-value keys.
+  std::vector<float> inv_freq;
+  // Weights of the key norm, [key_dim]: keys are RoPE(key_norm * value). For from-value keys only.
+  std::vector<float> key_norm;
 
-  bool owns_rows() const { return shares_layer < 0; }
+  bool is_recurrent() const { return state_bytes > 0; }
+  bool owns_rows() const { return shares_layer < 0 && !is_recurrent(); }
   friend bool operator==(const KvLayerSpec&, const KvLayerSpec&) = default;
 };
 

@@ -27,6 +27,8 @@ std::string RetentionSpec::name() const {
       return std::string(kWindowPrefix) + std::to_string(size);
     case Kind::kChunk:
       return std::string(kChunkPrefix) + std::to_string(size);
+    case Kind::kBudget:
+      return "budget:" + std::to_string(size);
   }
   return "";
 }

@@ -30,16 +30,16 @@ float Load(KvCodec codec, const std::byte* plane, int64_t index) {
 }
 
 // Elements from the start of a plane: [kv_heads][key_dim][64] and [kv_heads][64][value_dim].
-int64_t KeyIndex(const KvLayout& layout, int64_t head, int64_t dim, int64_t slot) {
+int64_t KeyIndex(const KvBlockLayout& layout, int64_t head, int64_t dim, int64_t slot) {
   return (head * layout.key_dim + dim) * kBlockTokens + slot;
 }
-int64_t ValueIndex(const KvLayout& layout, int64_t head, int64_t dim, int64_t slot) {
+int64_t ValueIndex(const KvBlockLayout& layout, int64_t head, int64_t dim, int64_t slot) {
   return (head * kBlockTokens + slot) * layout.value_dim + dim;
 }
 
 }  // namespace
 
-void EncodeRow(const KvLayout& layout, std::byte* block, int64_t slot, std::span<const float> key,
+void EncodeRow(const KvBlockLayout& layout, std::byte* block, int64_t slot, std::span<const float> key,
                std::span<const float> value) {
   KVASIR_CHECK(key.size() == static_cast<size_t>(layout.kv_heads) * layout.key_dim);
   KVASIR_CHECK(value.size() == static_cast<size_t>(layout.kv_heads) * layout.value_dim);
@@ -56,7 +56,7 @@ void EncodeRow(const KvLayout& layout, std::byte* block, int64_t slot, std::span
   }
 }
 
-void DecodeKey(const KvLayout& layout, const std::byte* block, int64_t slot, std::span<float> key) {
+void DecodeKey(const KvBlockLayout& layout, const std::byte* block, int64_t slot, std::span<float> key) {
   KVASIR_CHECK(key.size() == static_cast<size_t>(layout.kv_heads) * layout.key_dim);
   float* out = key.data();
   for (int head = 0; head < layout.kv_heads; ++head) {
@@ -66,7 +66,7 @@ void DecodeKey(const KvLayout& layout, const std::byte* block, int64_t slot, std
   }
 }
 
-void DecodeValue(const KvLayout& layout, const std::byte* block, int64_t slot,
+void DecodeValue(const KvBlockLayout& layout, const std::byte* block, int64_t slot,
                  std::span<float> value) {
   KVASIR_CHECK(value.size() == static_cast<size_t>(layout.kv_heads) * layout.value_dim);
   const std::byte* value_plane = block + layout.KeyPlaneBytes();

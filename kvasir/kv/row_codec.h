@@ -16,10 +16,10 @@ namespace kvasir {
 // key is [kv_heads, key_dim], value is [kv_heads, value_dim], row-major.
 
 // Rounds to nearest even (dtype.h).
-void EncodeRow(const KvLayout& layout, std::byte* block, int64_t slot, std::span<const float> key,
+void EncodeRow(const KvBlockLayout& layout, std::byte* block, int64_t slot, std::span<const float> key,
                std::span<const float> value);
-void DecodeKey(const KvLayout& layout, const std::byte* block, int64_t slot, std::span<float> key);
-void DecodeValue(const KvLayout& layout, const std::byte* block, int64_t slot,
+void DecodeKey(const KvBlockLayout& layout, const std::byte* block, int64_t slot, std::span<float> key);
+void DecodeValue(const KvBlockLayout& layout, const std::byte* block, int64_t slot,
                  std::span<float> value);
 
 }  // namespace kvasir

@@ -16,7 +16,7 @@ namespace {
 using namespace kv_testing;
 
 TEST(RowCodecTest, ElementsLieWhereTheLayoutSays) {
-  const KvLayout layout = {
+  const KvBlockLayout layout = {
       .kv_heads = 2, .key_dim = 3, .value_dim = 5, .key_codec = F32(), .value_codec = F16()};
   std::vector<std::byte> block(layout.BlockBytes());
   std::vector<float> key(6), value(10);
@@ -47,7 +47,7 @@ TEST_P(RowCodecTest, RoundsAsItsTypeAndTouchesNoOtherSlot) {
     if (codec == Bf16()) return Bf16ToFloat(FloatToBf16(x));
     return x;
   };
-  const KvLayout layout = {
+  const KvBlockLayout layout = {
       .kv_heads = 1, .key_dim = 4, .value_dim = 4, .key_codec = keys, .value_codec = values};
   const std::vector<float> row = {0.1f, -3.14159265f, 65519.0f, 1e-7f};
   const std::vector<float> other = {1, 2, 3, 4};
@@ -68,7 +68,7 @@ TEST_P(RowCodecTest, RoundsAsItsTypeAndTouchesNoOtherSlot) {
 }
 
 TEST_P(RowCodecTest, KeepsInfinityAndNan) {
-  const KvLayout layout = {.kv_heads = 1,
+  const KvBlockLayout layout = {.kv_heads = 1,
                            .key_dim = 2,
                            .value_dim = 2,
                            .key_codec = *KvCodec::FromName(std::get<0>(GetParam())),

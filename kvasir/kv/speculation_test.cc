@@ -171,7 +171,7 @@ TEST_F(SpeculationTest, OnASharedTailNothingIsLost) {
 
 TEST(SpeculationBudgetTest, AFullPoolInTheMiddleRollsBackCleanly) {
   const KvLayerSpec layer = Layer(RetentionSpec::All());
-  KvPool pool(Budget(3 * layer.layout.BlockBytes()));
+  KvPool pool(Budget(3 * layer.layout.BlockBytes(0)));
   auto sequence = Must(KvSequence::Create(&pool, Spec({layer})));
   MustOk(Append(sequence, Tokens(0, 120)));
   KvSequence* const member = &sequence;
@@ -181,7 +181,7 @@ TEST(SpeculationBudgetTest, AFullPoolInTheMiddleRollsBackCleanly) {
     EXPECT_FALSE(Append(sequence, Tokens(520, 100)).ok());
   }
   ExpectHolds(sequence, Tokens(0, 120));
-  EXPECT_EQ(pool.used_bytes(), 2 * layer.layout.BlockBytes());
+  EXPECT_EQ(pool.used_bytes(), 2 * layer.layout.BlockBytes(0));
 }
 
 TEST_F(SpeculationTest, LeavingWhileOpenIsOurMistake) {

@@ -1,62 +1,93 @@
-// How one block of a KV cache lies in memory: 64 consecutive rows of one layer.
+// How the cache of one layer lies in memory: in blocks of 64 consecutive rows.
 // Deliberately only arithmetic on sizes; who owns a block and what it means is kvasir/kv.
 //
-//   block  = key plane, then value plane
-//   key plane   [kv_heads][key_dim][64 tokens]     token-minor: scores run over tokens
-//   value plane [kv_heads][64 tokens][value_dim]   token-major: sums run over value_dim
+//   block   = key plane, value plane, then what else rows carry
+//   planes    [kv_heads] heads, each as its codec lays out 64 rows (kv_codec.h)
+//   norms     f32 [64]: per row the sum over kv_heads of the key's L2 norm      (if key_norms)
+//   queries   f32 [64][query_floats]: the queries of the tokens of these rows   (if any)
 #ifndef KVASIR_TENSOR_KV_LAYOUT_H_
 #define KVASIR_TENSOR_KV_LAYOUT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
 
-#include "kvasir/base/result.h"
+#include "kvasir/tensor/kv_codec.h"
 
 namespace kvasir {
 
-// One attention tile: 64 scores are four AVX-512 vectors, and 64 rows of 128 halves (16 KiB) fit
-// the first-level cache twice over.
-inline constexpr int kBlockTokens = 64;
-
-// How a row (one head of one token) is stored. A value: codecs with parameters add fields.
-struct KvCodec {
-  enum class Kind { kF32, kF16, kBf16 };
-  Kind kind = Kind::kF16;
-
-  // Bytes of `dim` elements of one token and head. Every codec stores whole bytes per row.
-  size_t RowBytes(int64_t dim) const { return static_cast<size_t>(dim) * ElementBytes(); }
-  size_t ElementBytes() const { return kind == Kind::kF32 ? 4 : 2; }
-  // "f32", "f16" or "bf16"
-  std::string_view name() const;
-  // ERRORS: kInvalidArgument, listing the names that exist.
-  static Result<KvCodec> FromName(std::string_view name);
-
-  friend bool operator==(const KvCodec&, const KvCodec&) = default;
-};
-
-// Shape and storage of one layer's cache.
-struct KvLayout {
+// What the rows of one block share.
+struct KvBlockLayout {
   int kv_heads = 0;
   int key_dim = 0;    // head_dim of keys (and queries)
   int value_dim = 0;  // head_dim of values
   KvCodec key_codec;
   KvCodec value_codec;
+  bool key_norms = false;
+  int query_floats = 0;
 
-  size_t KeyHeadBytes() const { return key_codec.RowBytes(key_dim) * kBlockTokens; }
-  size_t ValueHeadBytes() const { return value_codec.RowBytes(value_dim) * kBlockTokens; }
+  size_t KeyHeadBytes() const { return key_codec.HeadBytes(key_dim); }
+  size_t ValueHeadBytes() const { return value_codec.HeadBytes(value_dim); }
   size_t KeyPlaneBytes() const { return KeyHeadBytes() * static_cast<size_t>(kv_heads); }
   size_t ValuePlaneBytes() const { return ValueHeadBytes() * static_cast<size_t>(kv_heads); }
-  size_t BlockBytes() const { return KeyPlaneBytes() + ValuePlaneBytes(); }
-  // Bytes one token adds to this layer.
-  size_t TokenBytes() const { return BlockBytes() / kBlockTokens; }
+  // Where the norms and the queries begin.
+  size_t NormsOffset() const { return KeyPlaneBytes() + ValuePlaneBytes(); }
+  size_t QueriesOffset() const {
+    return NormsOffset() + (key_norms ? sizeof(float) * kBlockTokens : 0);
+  }
+  size_t BlockBytes() const {
+    return QueriesOffset() + sizeof(float) * kBlockTokens * static_cast<size_t>(query_floats);
+  }
+
+  friend bool operator==(const KvBlockLayout&, const KvBlockLayout&) = default;
+};
+
+// Shape and storage of one layer's cache. The layout of a block is a function of its index alone,
+// so it is the same whoever wrote the block, alone or in a batch.
+struct KvLayout {
+  int kv_heads = 0;
+  int key_dim = 0;
+  int value_dim = 0;
+  // How rows from dense_start on are stored.
+  KvCodec key_codec;
+  KvCodec value_codec;
+
+  // Rows below dense_start are stored in dense_codec. A multiple of 64. (MLX's quantized_kv_start;
+  // MLX converts those rows too once the sequence reaches the start, here they stay.)
+  int64_t dense_start = 0;
+  // The last rows are stored in dense_codec as well, and queries read them from there: those from
+  // RecentBegin on. A multiple of 64; 0: off.
+  int64_t dense_recent = 0;
+  KvCodec dense_codec;
+
+  // Per-row extras, for retentions that rank rows (kv/row_scores.h).
+  bool key_norms = false;
+  // Queries of one token, in floats, that the block observed_block carries; no other block does.
+  int query_floats = 0;
+  int64_t observed_block = -1;
+
+  // REQUIRES: block >= 0.
+  KvBlockLayout BlockAt(int64_t block) const;
+  size_t BlockBytes(int64_t block) const { return BlockAt(block).BlockBytes(); }
+  // Layout of the blocks that hold the recent rows once more.
+  KvBlockLayout RecentBlock() const;
+  // First row that the query of row `row` reads from the recent copies: at least dense_recent
+  // rows, its own included, from a block border on. REQUIRES: dense_recent > 0, row >= 0.
+  int64_t RecentBegin(int64_t row) const {
+    return std::max<int64_t>(0, (row + 1 - dense_recent) / kBlockTokens * kBlockTokens);
+  }
+  // Bytes one token adds to this layer in the long run: those of the packed rows.
+  size_t TokenBytes() const;
+  // OK if every codec can store its rows and the positions are whole blocks.
+  // ERRORS: kInvalidArgument, naming the field.
+  Status Validate() const;
 
   friend bool operator==(const KvLayout&, const KvLayout&) = default;
 };
 
 // What a query may attend to, in row numbers: [0, head_end) and [begin, end).
-// REQUIRES: 0 <= head_end <= begin <= end. Without kept head rows head_end is 0.
+// REQUIRES: 0 <= head_end <= begin <= end; end is the query's own row + 1. Without kept head rows
+// head_end is 0.
 struct VisibleRows {
   int64_t head_end = 0;
   int64_t begin = 0;
