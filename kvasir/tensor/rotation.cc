@@ -57,7 +57,7 @@ constexpr auto kMatrices = MakeMatrices();
 
 constexpr RotationSigns MakeSigns() {
   RotationSigns signs = {};
-  uint64_t state = 0x4B76617369720000u;
+  uint64_t state = 0x4B76617369720897u;
   for (auto& round : signs) {
     for (size_t i = 0; i < round.size(); i += 64) {
       state += 0x9E3779B97F4A7C15u;

@@ -30,7 +30,9 @@ RotationShape RotationShapeOf(int64_t dim);
 
 // Element i of round r is negated where [r][i] is 0x80000000 (to be XORed), kept where it is 0.
 // The same for every dim. Bit i % 64 of the 8 r + i / 64 th number of splitmix64 (Steele, Lea &
-// Flood 2014) from state 0x4B76617369720000 ("Kvasir").
+// Flood 2014) from state 0x4B76617369720897: "Kvasir" and 2199, the best of 3000 numbers tried. In
+// few dims signs matter: their average one-hot vector of 64 elements had 1.34 times a random one's
+// turbo4 error with number 0; with this one all head sizes that models use are within 3.1 %.
 using RotationSigns = std::array<std::array<uint32_t, kMaxRotationDim>, kRotationRounds>;
 extern const RotationSigns kRotationSigns;
 
