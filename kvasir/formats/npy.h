@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kvasir/base/result.h"
-#include "kvasir/formats/file_writer.h"
+#include "kvasir/base/file_writer.h"
 
 namespace kvasir {
 

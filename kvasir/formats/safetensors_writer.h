@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kvasir/base/result.h"
-#include "kvasir/formats/file_writer.h"
+#include "kvasir/base/file_writer.h"
 #include "kvasir/tensor/dtype.h"
 
 namespace kvasir {

@@ -1,7 +1,7 @@
 // FileWriter: a file that is written piece by piece and appears under its name only when complete.
 // Deliberately append-only, but for patching bytes already written (a count known at the end).
-#ifndef KVASIR_FORMATS_FILE_WRITER_H_
-#define KVASIR_FORMATS_FILE_WRITER_H_
+#ifndef KVASIR_BASE_FILE_WRITER_H_
+#define KVASIR_BASE_FILE_WRITER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -47,4 +47,4 @@ class FileWriter {
 
 }  // namespace kvasir
 
-#endif  // KVASIR_FORMATS_FILE_WRITER_H_
+#endif  // KVASIR_BASE_FILE_WRITER_H_

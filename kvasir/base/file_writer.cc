@@ -1,4 +1,4 @@
-#include "kvasir/formats/file_writer.h"
+#include "kvasir/base/file_writer.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
