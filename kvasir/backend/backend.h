@@ -53,7 +53,7 @@ struct KvRun {
 };
 
 struct AttendArgs {
-  KvLayout layout;  // of every run's cache
+  KvLayout layout;              // of every run's cache
   int query_heads = 0;          // a multiple of layout.kv_heads; head h reads kv head h / (ratio)
   float scale = 1;              // multiplies queries
   float softcap = 0;            // on scores; 0: off

@@ -15,21 +15,42 @@ namespace {
 // that scores and accumulators (64 x 64 and 64 x 128 floats) stay in the second-level cache.
 constexpr int64_t kTileRows = 64;
 
-// Below this many numbers an operation is done before another thread would have woken up.
-constexpr int64_t kForkThreshold = 1 << 15;
+// A contiguous part of what a query may see, in the order in which they are merged: the kept head
+// rows and the main range as stored, then of both what is read from the recent copies.
+enum class Segment { kHead, kMain, kRecentHead, kRecent };
+constexpr Segment kSegments[] = {Segment::kHead, Segment::kMain, Segment::kRecentHead,
+                                 Segment::kRecent};
 
-// A contiguous part of what a query may see: the kept head rows, or the main range.
-enum class Segment { kHead, kMain };
+bool IsRecent(Segment segment) { return segment >= Segment::kRecentHead; }
 
 struct RowRange {
   int64_t begin;
   int64_t end;
 };
 
-RowRange RangeOf(const VisibleRows& visible, Segment segment) {
-  if (segment == Segment::kHead) return {0, visible.head_end};
-  return {visible.begin, visible.end};
+// Empty ranges may have end < begin.
+RowRange RangeOf(const KvLayout& layout, const VisibleRows& visible, Segment segment) {
+  const int64_t recent = layout.dense_recent > 0 ? layout.RecentBegin(visible.end - 1)
+                                                 : std::numeric_limits<int64_t>::max();
+  switch (segment) {
+    case Segment::kHead:
+      return {0, std::min(visible.head_end, recent)};
+    case Segment::kMain:
+      return {visible.begin, std::min(visible.end, recent)};
+    case Segment::kRecentHead:
+      return {recent, visible.head_end};
+    case Segment::kRecent:
+      return {std::max(visible.begin, recent), visible.end};
+  }
+  return {0, 0};
 }
+
+// Rows of one segment in blocks of one layout, whose softmax starts from an empty state.
+struct Partition {
+  Segment segment;
+  RowRange rows;
+  KvBlockLayout layout;
+};
 
 // Running softmax of `rows` queries: [rows] max, [rows] sum, [rows, value_dim] accumulator.
 struct State {
@@ -66,6 +87,41 @@ void Merge(const State& total, const State& partial, int64_t rows, int64_t value
   }
 }
 
+// The sum of a tile's partitions. Those whose values are stored rotated are summed apart, rotated
+// back once per row and merged last, whatever their place among the others.
+struct Totals {
+  State plain;
+  State rotated;
+  int64_t rows;
+  int64_t value_dim;
+  bool rotates;
+
+  static size_t Floats(int64_t rows, const KvLayout& layout) {
+    return State::Floats(rows, layout.value_dim) * (layout.value_codec.rotates() ? 2 : 1);
+  }
+  static Totals At(float* memory, int64_t rows, const KvLayout& layout) {
+    Totals totals = {State::At(memory, rows), {}, rows, layout.value_dim, false};
+    totals.rotates = layout.value_codec.rotates();
+    totals.plain.Reset(rows, layout.value_dim);
+    if (totals.rotates) {
+      totals.rotated = State::At(memory + State::Floats(rows, layout.value_dim), rows);
+      totals.rotated.Reset(rows, layout.value_dim);
+    }
+    return totals;
+  }
+  void Add(const KvBlockLayout& layout, const State& partial) const {
+    Merge(layout.value_codec.rotates() ? rotated : plain, partial, rows, value_dim);
+  }
+  // REQUIRES: called once, after the last Add.
+  const State& Finish(const KernelTable& kernels) const {
+    if (rotates) {
+      kernels.rotate_back(rotated.accumulator, value_dim, rows, value_dim);
+      Merge(plain, rotated, rows, value_dim);
+    }
+    return plain;
+  }
+};
+
 }  // namespace
 
 // Queries of some tokens of one run that share a KV head: row i of the tile is token
@@ -79,9 +135,10 @@ struct CpuAttention::Tile {
 
 struct CpuAttention::Scratch {
   std::vector<float> queries;  // [rows, key_dim]
+  std::vector<float> rotated;  // [rows, key_dim]: the queries rotated, if some keys are
   std::vector<float> scores;   // [rows, 64]
   std::vector<float> rescale;  // [rows]
-  std::vector<float> total;    // State
+  std::vector<float> totals;   // Totals
   std::vector<float> partial;  // State
   std::vector<int32_t> begin;  // [rows]
   std::vector<int32_t> end;    // [rows]
@@ -89,16 +146,17 @@ struct CpuAttention::Scratch {
   void Resize(int64_t rows, const KvLayout& layout) {
     const size_t count = static_cast<size_t>(rows);
     queries.resize(count * static_cast<size_t>(layout.key_dim));
+    if (layout.key_codec.rotates()) rotated.resize(queries.size());
     scores.resize(count * kBlockTokens);
     rescale.resize(count);
-    total.resize(State::Floats(rows, layout.value_dim));
+    totals.resize(Totals::Floats(rows, layout));
     partial.resize(State::Floats(rows, layout.value_dim));
     begin.resize(count);
     end.resize(count);
   }
   size_t bytes() const {
-    return (queries.capacity() + scores.capacity() + rescale.capacity() + total.capacity() +
-            partial.capacity() + begin.capacity() + end.capacity()) *
+    return (queries.capacity() + rotated.capacity() + scores.capacity() + rescale.capacity() +
+            totals.capacity() + partial.capacity() + begin.capacity() + end.capacity()) *
            sizeof(float);
   }
 };
@@ -111,17 +169,26 @@ const VisibleRows& VisibleOf(const AttendArgs& args, const KvRun& run, int64_t t
   return args.visible[static_cast<size_t>(run.step_row + token)];
 }
 
-// Copies the tile's queries side by side and scales them.
-template <typename Tile>
-void LoadQueries(const AttendArgs& args, const Tile& tile, float* queries) {
+// Copies the tile's queries side by side and scales them; once more rotated if keys need it.
+template <typename Tile, typename Scratch>
+void LoadQueries(const KernelTable& kernels, const AttendArgs& args, const Tile& tile,
+                 Scratch& scratch) {
   const int64_t group = GroupOf(args);
   const int64_t dim = args.layout.key_dim;
   for (int64_t token = 0; token < tile.tokens; ++token) {
     const float* row = args.queries.row(tile.run->step_row + tile.token_begin + token) +
                        tile.kv_head * group * dim;
-    float* out = queries + token * group * dim;
+    float* out = scratch.queries.data() + token * group * dim;
     for (int64_t i = 0; i < group * dim; ++i) out[i] = row[i] * args.scale;
   }
+  if (!args.layout.key_codec.rotates()) return;
+  std::copy_n(scratch.queries.data(), tile.tokens * group * dim, scratch.rotated.data());
+  kernels.rotate(scratch.rotated.data(), dim, tile.tokens * group, dim);
+}
+
+template <typename Tile>
+RowRange RangeOf(const AttendArgs& args, const Tile& tile, int64_t token, Segment segment) {
+  return RangeOf(args.layout, VisibleOf(args, *tile.run, tile.token_begin + token), segment);
 }
 
 // The rows that at least one query of the tile sees in `segment`.
@@ -129,7 +196,7 @@ template <typename Tile>
 RowRange UnionRange(const AttendArgs& args, const Tile& tile, Segment segment) {
   RowRange all = {std::numeric_limits<int64_t>::max(), 0};
   for (int64_t token = 0; token < tile.tokens; ++token) {
-    const RowRange one = RangeOf(VisibleOf(args, *tile.run, tile.token_begin + token), segment);
+    const RowRange one = RangeOf(args, tile, token, segment);
     if (one.begin >= one.end) continue;
     all.begin = std::min(all.begin, one.begin);
     all.end = std::max(all.end, one.end);
@@ -137,41 +204,67 @@ RowRange UnionRange(const AttendArgs& args, const Tile& tile, Segment segment) {
   return all.begin < all.end ? all : RowRange{0, 0};
 }
 
-// One partition of one segment, from an empty state.
+// Calls body(partition) for every partition that the tile sees, in merge order.
+template <typename Tile, typename Body>
+void ForEachPartition(const AttendArgs& args, const Tile& tile, const Body& body) {
+  const KvLayout& layout = args.layout;
+  for (const Segment segment : kSegments) {
+    const RowRange all = UnionRange(args, tile, segment);
+    for (int64_t begin = all.begin; begin < all.end;) {
+      int64_t end = std::min(all.end, (begin / kPartitionRows + 1) * kPartitionRows);
+      if (!IsRecent(segment) && begin < layout.dense_start) end = std::min(end, layout.dense_start);
+      body(Partition{
+          segment,
+          {begin, end},
+          IsRecent(segment) ? layout.RecentBlock() : layout.BlockAt(begin / kBlockTokens)});
+      begin = end;
+    }
+  }
+}
+
+// Which rows of the block each query of the tile sees.
+template <typename Tile, typename Scratch>
+void LoadVisible(const AttendArgs& args, const Tile& tile, Segment segment, int64_t block,
+                 Scratch& scratch) {
+  const int64_t group = GroupOf(args);
+  const int64_t first = block * kBlockTokens;
+  for (int64_t token = 0; token < tile.tokens; ++token) {
+    const RowRange range = RangeOf(args, tile, token, segment);
+    const int64_t begin = std::clamp<int64_t>(range.begin - first, 0, kBlockTokens);
+    const int64_t end = std::clamp<int64_t>(range.end - first, begin, kBlockTokens);
+    std::fill_n(&scratch.begin[token * group], group, static_cast<int32_t>(begin));
+    std::fill_n(&scratch.end[token * group], group, static_cast<int32_t>(end));
+  }
+}
+
+// One partition, from an empty state.
 template <typename Tile, typename Scratch>
 void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const Tile& tile,
-                     Segment segment, RowRange rows_of_partition, Scratch& scratch,
-                     const State& state) {
-  const KvBlockLayout layout = args.layout.BlockAt(0);
-  const int64_t group = GroupOf(args);
-  const int64_t rows = tile.tokens * group;
+                     const Partition& partition, Scratch& scratch, const State& state) {
+  const KvBlockLayout& layout = partition.layout;
+  const int64_t rows = tile.tokens * GroupOf(args);
+  const KvBlocksView& kv = IsRecent(partition.segment) ? tile.run->recent : tile.run->kv;
+  const float* const queries =
+      (layout.key_codec.rotates() ? scratch.rotated : scratch.queries).data();
   state.Reset(rows, layout.value_dim);
-  for (int64_t block = rows_of_partition.begin / kBlockTokens;
-       block * kBlockTokens < rows_of_partition.end; ++block) {
-    const int64_t first = block * kBlockTokens;
-    for (int64_t token = 0; token < tile.tokens; ++token) {
-      const RowRange range = RangeOf(VisibleOf(args, *tile.run, tile.token_begin + token), segment);
-      const int64_t begin = std::clamp<int64_t>(range.begin - first, 0, kBlockTokens);
-      const int64_t end = std::clamp<int64_t>(range.end - first, begin, kBlockTokens);
-      std::fill_n(&scratch.begin[token * group], group, static_cast<int32_t>(begin));
-      std::fill_n(&scratch.end[token * group], group, static_cast<int32_t>(end));
-    }
-    const KvBlocksView& kv = tile.run->kv;
-    const std::byte* const data = kv.blocks[static_cast<size_t>(block - kv.first_block)];
+  for (int64_t block = partition.rows.begin / kBlockTokens;
+       block * kBlockTokens < partition.rows.end; ++block) {
+    LoadVisible(args, tile, partition.segment, block, scratch);
+    const std::byte* const keys = kv.block(block) + tile.kv_head * layout.KeyHeadBytes();
     const std::byte* const values =
-        data + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes();
-    const std::byte* next_keys = nullptr;
-    if ((block + 1) * kBlockTokens < rows_of_partition.end) {
-      next_keys = kv.blocks[static_cast<size_t>(block + 1 - kv.first_block)] +
-                  tile.kv_head * layout.KeyHeadBytes();
-    }
-    kernels.ForCodec(layout.key_codec).score_tile({.queries = scratch.queries.data(),
-                                  .query_stride = layout.key_dim,
-                                  .rows = rows,
-                                  .keys = data + tile.kv_head * layout.KeyHeadBytes(),
-                                  .key_dim = layout.key_dim,
-                                  .scores = scratch.scores.data(),
-                                  .next = values});
+        kv.block(block) + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes();
+    const bool last = (block + 1) * kBlockTokens >= partition.rows.end;
+    const std::byte* const next_keys =
+        last ? nullptr : kv.block(block + 1) + tile.kv_head * layout.KeyHeadBytes();
+    kernels.ForCodec(layout.key_codec)
+        .score_tile({.queries = queries,
+                     .query_stride = layout.key_dim,
+                     .rows = rows,
+                     .keys = keys,
+                     .key_dim = layout.key_dim,
+                     .scores = scratch.scores.data(),
+                     .next = values,
+                     .codec = layout.key_codec});
     kernels.softmax_tile({.scores = scratch.scores.data(),
                           .rows = rows,
                           .begin = scratch.begin.data(),
@@ -180,29 +273,18 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
                           .max = state.max,
                           .sum = state.sum,
                           .rescale = scratch.rescale.data()});
-    kernels.ForCodec(layout.value_codec).accumulate_tile({.weights = scratch.scores.data(),
-                                         .rows = rows,
-                                         .begin = scratch.begin.data(),
-                                         .end = scratch.end.data(),
-                                         .rescale = scratch.rescale.data(),
-                                         .values = values,
-                                         .value_dim = layout.value_dim,
-                                         .accumulator = state.accumulator,
-                                         .accumulator_stride = layout.value_dim,
-                                         .next = next_keys});
-  }
-}
-
-// Calls body(segment, rows) for every partition that the tile sees, in merge order.
-template <typename Tile, typename Body>
-void ForEachPartition(const AttendArgs& args, const Tile& tile, const Body& body) {
-  for (const Segment segment : {Segment::kHead, Segment::kMain}) {
-    const RowRange all = UnionRange(args, tile, segment);
-    for (int64_t begin = all.begin; begin < all.end;) {
-      const int64_t end = std::min(all.end, (begin / kPartitionRows + 1) * kPartitionRows);
-      body(segment, RowRange{begin, end});
-      begin = end;
-    }
+    kernels.ForCodec(layout.value_codec)
+        .accumulate_tile({.weights = scratch.scores.data(),
+                          .rows = rows,
+                          .begin = scratch.begin.data(),
+                          .end = scratch.end.data(),
+                          .rescale = scratch.rescale.data(),
+                          .values = values,
+                          .value_dim = layout.value_dim,
+                          .accumulator = state.accumulator,
+                          .accumulator_stride = layout.value_dim,
+                          .next = next_keys,
+                          .codec = layout.value_codec});
   }
 }
 
@@ -246,33 +328,30 @@ std::vector<CpuAttention::Tile> CpuAttention::MakeTiles(const AttendArgs& args) 
 
 void CpuAttention::AttendTile(const AttendArgs& args, const Tile& tile, Scratch& scratch) const {
   const int64_t rows = tile.tokens * GroupOf(args);
-  const int64_t value_dim = args.layout.value_dim;
   scratch.Resize(rows, args.layout);
-  LoadQueries(args, tile, scratch.queries.data());
-  const State total = State::At(scratch.total.data(), rows);
+  LoadQueries(kernels_, args, tile, scratch);
+  const Totals totals = Totals::At(scratch.totals.data(), rows, args.layout);
   const State partial = State::At(scratch.partial.data(), rows);
-  total.Reset(rows, value_dim);
-  ForEachPartition(args, tile, [&](Segment segment, RowRange range) {
-    AttendPartition(kernels_, args, tile, segment, range, scratch, partial);
-    Merge(total, partial, rows, value_dim);
+  ForEachPartition(args, tile, [&](const Partition& partition) {
+    AttendPartition(kernels_, args, tile, partition, scratch, partial);
+    totals.Add(partition.layout, partial);
   });
-  StoreOutput(args, tile, total);
+  StoreOutput(args, tile, totals.Finish(kernels_));
 }
 
 // Fewer tiles than threads: partitions become the unit of work, merged afterwards in order.
 void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& tiles) {
   struct Unit {
     const Tile* tile;
-    Segment segment;
-    RowRange range;
+    Partition partition;
     size_t state_offset;
   };
   std::vector<Unit> units;
   size_t floats = 0;
   const int64_t group = GroupOf(args);
   for (const Tile& tile : tiles) {
-    ForEachPartition(args, tile, [&](Segment segment, RowRange range) {
-      units.push_back({&tile, segment, range, floats});
+    ForEachPartition(args, tile, [&](const Partition& partition) {
+      units.push_back({&tile, partition, floats});
       floats += State::Floats(tile.tokens * group, args.layout.value_dim);
     });
   }
@@ -284,8 +363,8 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
       const Unit& unit = units[i];
       const int64_t rows = unit.tile->tokens * group;
       scratch.Resize(rows, args.layout);
-      LoadQueries(args, *unit.tile, scratch.queries.data());
-      AttendPartition(kernels_, args, *unit.tile, unit.segment, unit.range, scratch,
+      LoadQueries(kernels_, args, *unit.tile, scratch);
+      AttendPartition(kernels_, args, *unit.tile, unit.partition, scratch,
                       State::At(partials_.data() + unit.state_offset, rows));
     }
   });
@@ -294,13 +373,12 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
     const Tile& tile = *units[i].tile;
     const int64_t rows = tile.tokens * group;
     scratch.Resize(rows, args.layout);
-    const State total = State::At(scratch.total.data(), rows);
-    total.Reset(rows, args.layout.value_dim);
+    const Totals totals = Totals::At(scratch.totals.data(), rows, args.layout);
     for (; i < units.size() && units[i].tile == &tile; ++i) {
-      Merge(total, State::At(partials_.data() + units[i].state_offset, rows), rows,
-            args.layout.value_dim);
+      totals.Add(units[i].partition.layout,
+                 State::At(partials_.data() + units[i].state_offset, rows));
     }
-    StoreOutput(args, tile, total);
+    StoreOutput(args, tile, totals.Finish(kernels_));
   }
 }
 
@@ -318,61 +396,6 @@ void CpuAttention::Attend(const AttendArgs& args) {
       AttendTile(args, tiles[i], scratch);
     }
   });
-}
-
-void CpuAttention::RecordQueries(const KvLayout& layout, std::span<const KvRun> runs,
-                                 ConstFloatRows queries) {
-  const int64_t begin = layout.observed_block * kBlockTokens;
-  const size_t offset = layout.BlockAt(layout.observed_block).QueriesOffset();
-  for (const KvRun& run : runs) {
-    const int64_t end = std::min(run.first_row + run.rows, begin + kBlockTokens);
-    for (int64_t row = std::max(run.first_row, begin); row < end; ++row) {
-      auto* const recorded = reinterpret_cast<float*>(run.kv.block_of(row) + offset);
-      std::copy_n(queries.row(run.step_row + row - run.first_row), layout.query_floats,
-                  recorded + (row - begin) * layout.query_floats);
-    }
-  }
-}
-
-void CpuAttention::EncodeKv(const KvLayout& cache_layout, std::span<const KvRun> runs,
-                            ConstFloatRows keys, ConstFloatRows values) {
-  const KvBlockLayout layout = cache_layout.BlockAt(0);
-  const auto encode_heads = [&](const KvRun& run, int64_t head_begin, int64_t head_end) {
-    for (int64_t row = 0; row < run.rows;) {
-      const int64_t cache_row = run.first_row + row;
-      const int64_t slot = cache_row % kBlockTokens;
-      const int64_t count = std::min<int64_t>(run.rows - row, kBlockTokens - slot);
-      std::byte* const block =
-          run.kv.blocks[static_cast<size_t>(cache_row / kBlockTokens - run.kv.first_block)];
-      for (int64_t head = head_begin; head < head_end; ++head) {
-        kernels_.ForCodec(layout.key_codec).encode_keys(
-            {.rows = keys.row(run.step_row + row) + head * layout.key_dim,
-             .row_stride = keys.stride,
-             .count = count,
-             .dim = layout.key_dim,
-             .slot = slot,
-             .plane = block + head * layout.KeyHeadBytes()});
-        kernels_.ForCodec(layout.value_codec).encode_values(
-            {.rows = values.row(run.step_row + row) + head * layout.value_dim,
-             .row_stride = values.stride,
-             .count = count,
-             .dim = layout.value_dim,
-             .slot = slot,
-             .plane = block + layout.KeyPlaneBytes() + head * layout.ValueHeadBytes()});
-      }
-      row += count;
-    }
-  };
-  for (const KvRun& run : runs) {
-    const int64_t numbers = run.rows * layout.kv_heads * (layout.key_dim + layout.value_dim);
-    if (numbers < kForkThreshold) {
-      encode_heads(run, 0, layout.kv_heads);
-    } else {
-      pool_.For(static_cast<size_t>(layout.kv_heads), [&](size_t begin, size_t end) {
-        encode_heads(run, static_cast<int64_t>(begin), static_cast<int64_t>(end));
-      });
-    }
-  }
 }
 
 }  // namespace kvasir

@@ -15,7 +15,8 @@ namespace kvasir {
 
 // Rows of the cache that form one partition of a softmax. Partitions lie at fixed row numbers and
 // are merged in ascending order, so one long sequence can use many threads and still give the
-// same bits. 16 blocks keep the cost of a merge below 1 % of a partition's arithmetic.
+// same bits. They are also cut where the codecs change. 16 blocks keep the cost of a merge below 1
+// % of a partition's arithmetic.
 inline constexpr int64_t kPartitionBlocks = 16;
 inline constexpr int64_t kPartitionRows = kPartitionBlocks * kBlockTokens;
 
@@ -25,9 +26,6 @@ class CpuAttention {
   ~CpuAttention();
 
   void Attend(const AttendArgs& args);
-  void EncodeKv(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows keys,
-                ConstFloatRows values);
-  void RecordQueries(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows queries);
   size_t scratch_bytes() const;
 
  private:

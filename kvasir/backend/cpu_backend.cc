@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kvasir/backend/cpu_attention.h"
+#include "kvasir/backend/cpu_kv_rows.h"
 #include "kvasir/base/check.h"
 #include "kvasir/base/thread_pool.h"
 
@@ -130,12 +131,12 @@ class CpuBackend final : public Backend {
 
   void EncodeKv(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows keys,
                 ConstFloatRows values) override {
-    attention_.EncodeKv(layout, runs, keys, values);
+    EncodeKvRows(kernels_, pool_, layout, runs, keys, values);
   }
 
   void RecordQueries(const KvLayout& layout, std::span<const KvRun> runs,
                      ConstFloatRows queries) override {
-    attention_.RecordQueries(layout, runs, queries);
+    RecordQueryRows(layout, runs, queries);
   }
 
   void Attend(const AttendArgs& args) override { attention_.Attend(args); }

@@ -30,11 +30,13 @@ KernelTable MakeTable(Isa isa) {
     FillScalarMatmul(&table);
     FillScalarAttention(&table);
     FillScalarElementwise(&table);
+    FillScalarPacked(&table);
   } else if (IsSupported(isa)) {
     FillFloatMatmul(isa, &table);
     FillQuantMatmul(isa, &table);
     FillAttention(isa, &table);
     FillElementwise(isa, &table);
+    FillScalarPacked(&table);
   }
   return table;
 }

@@ -104,12 +104,14 @@ struct EncodeArgs {
 // Keys, packed: with q the queries (rotated if the codec rotates), per group g of dims in ascending
 // order: part = chain over the group's dims of fma(q[d], level(code), part) from 0, then
 //   affine: score = fma(scale[g][t], part, score), then score = fma(bias[g][t], qsum[g], score),
-//           qsum[g] = the chain of sums of q over the group; level(code) = code
+//           qsum[g] = sum over 16 virtual lanes of the group's q; level(code) = code
 //   turbo:  one group of all dims; score = norm[t] * part; level(code) = the codebook's
-// Values, packed, into acc * rescale, per visible token in ascending order:
-//   affine: acc[d] = fma(w[t] * scale[g][t], code, acc[d]) and per group, from 0,
-//           shift[g] = fma(w[t], bias[g][t], shift[g]); after the block acc[d] += shift[g]
-//   turbo:  acc[d] = fma(w[t] * norm[t], level(code), acc[d])
+// Values, packed, per row that sees anything; w, scale, bias and norm count as 0 for the tokens it
+// does not see, and turbo is one group with scale = norm:
+//   acc[d] = acc[d] * rescale, then for t = 0, 1, ..., 63:
+//            acc[d] = fma(w[t] * scale[g][t], level(code), acc[d]), then acc[d] += shift[g]
+//   affine: shift[g] = 16 virtual lanes of fma(w[t], bias[g][t], lane), summed
+//   turbo:  shift = 0: it only makes a zero positive, whatever the codes of unseen tokens
 // The accumulator of a codec that rotates holds rotated sums: the caller rotates them back.
 struct KvCodecKernels {
   void (*encode_keys)(const EncodeArgs&) noexcept;
@@ -120,6 +122,7 @@ struct KvCodecKernels {
 
 // f32, f16, bf16, affine 2 3 4 5 6 8, turbo 2 3 4.
 inline constexpr size_t kKvFormats = 12;
+inline constexpr size_t kFirstPackedFormat = 3;
 // Index of a codec's kernels. REQUIRES: is_dense() or is_packed().
 inline size_t KvFormatIndex(const KvCodec& codec) {
   if (codec.is_dense()) return static_cast<size_t>(codec.kind);

@@ -11,6 +11,7 @@ namespace kvasir {
 void FillScalarMatmul(KernelTable* table);
 void FillScalarAttention(KernelTable* table);
 void FillScalarElementwise(KernelTable* table);
+void FillScalarPacked(KernelTable* table);
 
 // Highway, compiled once per target. REQUIRES: isa is not kScalar and this build has it.
 void FillFloatMatmul(Isa isa, KernelTable* table);
