@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "kvasir/kernels/math_constants.h"
+#include "kvasir/base/math_constants.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvasir::HWY_NAMESPACE {

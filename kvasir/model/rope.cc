@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kvasir/model/trigonometry.h"
+#include "kvasir/base/trigonometry.h"
 
 namespace kvasir {
 namespace {

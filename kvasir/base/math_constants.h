@@ -1,8 +1,8 @@
 // Constants of Kvasir's exp and tanh, shared by the scalar definition and the SIMD code.
 // Deliberately no code: a function here could be compiled for one instruction set and run on
 // another.
-#ifndef KVASIR_KERNELS_MATH_CONSTANTS_H_
-#define KVASIR_KERNELS_MATH_CONSTANTS_H_
+#ifndef KVASIR_BASE_MATH_CONSTANTS_H_
+#define KVASIR_BASE_MATH_CONSTANTS_H_
 
 namespace kvasir::math {
 
@@ -31,4 +31,4 @@ inline constexpr float kGeluCubic = 0.044715f;
 
 }  // namespace kvasir::math
 
-#endif  // KVASIR_KERNELS_MATH_CONSTANTS_H_
+#endif  // KVASIR_BASE_MATH_CONSTANTS_H_

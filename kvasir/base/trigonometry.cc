@@ -1,4 +1,4 @@
-#include "kvasir/model/trigonometry.h"
+#include "kvasir/base/trigonometry.h"
 
 #include <cmath>
 #include <cstdint>

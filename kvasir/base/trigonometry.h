@@ -1,8 +1,8 @@
 // Sine and cosine in double precision from our own polynomials: rotary angles must be the same
 // bits on every machine, and the C library's are not.
 // Deliberately for |x| < 2^30 only: positions times frequencies.
-#ifndef KVASIR_MODEL_TRIGONOMETRY_H_
-#define KVASIR_MODEL_TRIGONOMETRY_H_
+#ifndef KVASIR_BASE_TRIGONOMETRY_H_
+#define KVASIR_BASE_TRIGONOMETRY_H_
 
 namespace kvasir {
 
@@ -16,4 +16,4 @@ SinCosResult SinCos(double x);
 
 }  // namespace kvasir
 
-#endif  // KVASIR_MODEL_TRIGONOMETRY_H_
+#endif  // KVASIR_BASE_TRIGONOMETRY_H_
