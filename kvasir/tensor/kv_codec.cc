@@ -112,6 +112,7 @@ Status KvCodec::Validate(int64_t dim) const {
     return Error{ErrorCode::kInvalidArgument,
                  "KV codec " + name() + " needs " + need + ", not " + std::to_string(dim)};
   };
+  if (dim <= 0) return unsuitable("a head size of at least 1");
   if (kind == Kind::kAffine && dim % group != 0) {
     return unsuitable("a head size that is a multiple of its group");
   }
