@@ -1,0 +1,314 @@
+// Attention over packed caches: close to a double-precision reference over the decoded rows, and
+// the same bits whole, in chunks, on any threads and instruction set.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kvasir/backend/cpu_backend.h"
+#include "kvasir/tensor/dtype.h"
+#include "kvasir/tensor/packed_codec.h"
+
+namespace kvasir {
+namespace {
+
+constexpr KvCodec kF16 = {KvCodec::Kind::kF16};
+constexpr KvCodec kF32 = {KvCodec::Kind::kF32};
+
+std::unique_ptr<Backend> Make(int threads, std::optional<Isa> isa = {}) {
+  auto backend = MakeCpuBackend({.threads = threads, .isa = isa});
+  KVASIR_CHECK(backend.ok());
+  return *std::move(backend);
+}
+
+std::vector<float> Random(int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> draw;
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = draw(random);
+  return values;
+}
+
+FloatRows View(std::vector<float>& values, int64_t cols) {
+  return {values.data(), static_cast<int64_t>(values.size()) / cols, cols, cols};
+}
+
+struct Case {
+  const char* what;
+  KvLayout layout;
+  int query_heads = 4;
+  int64_t rows_before = 0;
+  int64_t new_rows = 1;
+  int64_t window = 0;  // 0: all
+  int64_t head_rows = 0;
+};
+
+// One sequence: its blocks, and the queries of its last rows.
+class Sequence {
+ public:
+  explicit Sequence(const Case& c)
+      : case_(c),
+        total_(c.rows_before + c.new_rows),
+        queries_(Random(c.new_rows * c.query_heads * c.layout.key_dim, 3)) {
+    const KvLayout& layout = c.layout;
+    for (int64_t block = 0; block * kBlockTokens < total_; ++block) {
+      // 0xFF bytes are NaN in every float type: stale rows must not leak into results.
+      Add(layout.BlockBytes(block), &blocks_);
+      if (layout.dense_recent > 0 && block >= FirstRecentBlock()) {
+        Add(layout.RecentBlock().BlockBytes(), &recent_);
+      }
+    }
+  }
+
+  void Encode(Backend& backend) {
+    const KvLayout& layout = case_.layout;
+    auto keys = Random(total_ * layout.kv_heads * layout.key_dim, 1);
+    auto values = Random(total_ * layout.kv_heads * layout.value_dim, 2);
+    // A few loud channels, as real keys have.
+    for (size_t i = 0; i < keys.size(); i += 37) keys[i] *= 8;
+    const KvRun fill = Run(0, 0, total_);
+    backend.EncodeKv(layout, std::span(&fill, 1), View(keys, layout.kv_heads * layout.key_dim),
+                     View(values, layout.kv_heads * layout.value_dim));
+  }
+
+  // Output of the queries, `chunk` tokens per call, each call as one run or one run per token.
+  std::vector<float> Attend(Backend& backend, int64_t chunk, bool split_runs = false) {
+    const KvLayout& layout = case_.layout;
+    std::vector<float> out(static_cast<size_t>(case_.new_rows * case_.query_heads) *
+                           static_cast<size_t>(layout.value_dim));
+    for (int64_t begin = 0; begin < case_.new_rows; begin += chunk) {
+      const int64_t rows = std::min(chunk, case_.new_rows - begin);
+      std::vector<KvRun> runs;
+      for (int64_t i = 0; i < rows; i += split_runs ? 1 : rows) {
+        runs.push_back(Run(case_.rows_before + begin + i, i, split_runs ? 1 : rows));
+      }
+      std::vector<VisibleRows> visible;
+      for (int64_t i = 0; i < rows; ++i) visible.push_back(VisibleOf(begin + i));
+      const int64_t in = case_.query_heads * layout.key_dim;
+      const int64_t width = case_.query_heads * layout.value_dim;
+      AttendArgs args;
+      args.layout = layout;
+      args.query_heads = case_.query_heads;
+      args.scale = 0.1f;
+      args.queries = {queries_.data() + begin * in, rows, in, in};
+      args.runs = runs;
+      args.visible = visible;
+      args.out = {out.data() + begin * width, rows, width, width};
+      backend.Attend(args);
+    }
+    return out;
+  }
+
+  std::vector<double> Reference() const;
+
+ private:
+  int64_t FirstRecentBlock() const {
+    return case_.layout.RecentBegin(case_.rows_before) / kBlockTokens;
+  }
+  void Add(size_t bytes, std::vector<std::byte*>* list) {
+    memory_.emplace_back(bytes, std::byte{0xFF});
+    list->push_back(memory_.back().data());
+  }
+  KvRun Run(int64_t first_row, int64_t step_row, int64_t rows) const {
+    KvRun run = {{blocks_, 0, {}}, first_row, step_row, rows};
+    if (!recent_.empty()) run.recent = {recent_, FirstRecentBlock(), {}};
+    return run;
+  }
+  VisibleRows VisibleOf(int64_t i) const {
+    const int64_t end = case_.rows_before + i + 1;
+    const int64_t begin = case_.window == 0 ? 0 : std::max<int64_t>(0, end - case_.window);
+    return {std::min(case_.head_rows, begin), begin, end};
+  }
+  // One head of one row as the query of row `reader` finds it.
+  std::vector<float> Decode(int64_t row, int64_t head, bool key, int64_t reader) const;
+
+  Case case_;
+  int64_t total_;
+  std::vector<float> queries_;
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<std::byte*> blocks_;
+  std::vector<std::byte*> recent_;
+};
+
+std::vector<float> Sequence::Decode(int64_t row, int64_t head, bool key, int64_t reader) const {
+  const KvLayout& whole = case_.layout;
+  const bool recent = whole.dense_recent > 0 && row >= whole.RecentBegin(reader);
+  const int64_t block = row / kBlockTokens;
+  const auto slot = static_cast<int>(row % kBlockTokens);
+  const KvBlockLayout layout = recent ? whole.RecentBlock() : whole.BlockAt(block);
+  const std::byte* data = recent ? recent_[static_cast<size_t>(block - FirstRecentBlock())]
+                                 : blocks_[static_cast<size_t>(block)];
+  const KvCodec codec = key ? layout.key_codec : layout.value_codec;
+  const int64_t dim = key ? layout.key_dim : layout.value_dim;
+  data += key ? static_cast<size_t>(head) * layout.KeyHeadBytes()
+              : layout.KeyPlaneBytes() + static_cast<size_t>(head) * layout.ValueHeadBytes();
+  std::vector<float> out(static_cast<size_t>(dim));
+  if (codec.is_packed()) {
+    (key ? DecodePackedKeyRow : DecodePackedValueRow)(codec, data, slot, out);
+    return out;
+  }
+  for (int64_t d = 0; d < dim; ++d) {
+    const int64_t index = key ? d * kBlockTokens + slot : slot * dim + d;
+    const auto at = static_cast<size_t>(index) * codec.ElementBytes();
+    uint16_t half;
+    std::memcpy(&half, data + at, sizeof(half));
+    out[d] = F16ToFloat(half);
+    if (codec == kF32) std::memcpy(&out[d], data + at, sizeof(float));
+  }
+  return out;
+}
+
+std::vector<double> Sequence::Reference() const {
+  const KvLayout& layout = case_.layout;
+  const int64_t group = case_.query_heads / layout.kv_heads;
+  std::vector<double> out;
+  for (int64_t i = 0; i < case_.new_rows; ++i) {
+    const VisibleRows v = VisibleOf(i);
+    for (int64_t h = 0; h < case_.query_heads; ++h) {
+      const float* q = &queries_[(i * case_.query_heads + h) * layout.key_dim];
+      std::vector<double> sums(static_cast<size_t>(layout.value_dim));
+      double total = 0;
+      for (int64_t row = 0; row < v.end; ++row) {
+        if (row >= v.head_end && row < v.begin) continue;
+        const std::vector<float> key = Decode(row, h / group, true, v.end - 1);
+        const std::vector<float> value = Decode(row, h / group, false, v.end - 1);
+        double score = 0;
+        for (int64_t d = 0; d < layout.key_dim; ++d) score += static_cast<double>(q[d]) * key[d];
+        const double weight = std::exp(score * static_cast<double>(0.1f));
+        total += weight;
+        for (int64_t d = 0; d < layout.value_dim; ++d) sums[d] += weight * value[d];
+      }
+      for (const double sum : sums) out.push_back(sum / total);
+    }
+  }
+  return out;
+}
+
+KvLayout Layout(int64_t key_dim, int64_t value_dim, const KvCodec& keys, const KvCodec& values) {
+  return {.kv_heads = 2,
+          .key_dim = static_cast<int>(key_dim),
+          .value_dim = static_cast<int>(value_dim),
+          .key_codec = keys,
+          .value_codec = values,
+          .dense_codec = kF16};
+}
+
+// Every codec for keys and values, alone and mixed, and everything that cuts a sequence in parts.
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    const KvCodec codec = KvCodec::Affine(bits, 32);
+    cases.push_back({"affine", Layout(64, 64, codec, codec), 4, 130, 5});
+  }
+  for (const int bits : {2, 3, 4}) {
+    const KvCodec codec = KvCodec::Turbo(bits);
+    cases.push_back({"turbo", Layout(64, 80, codec, codec), 4, 130, 5});
+  }
+  const KvCodec affine4 = KvCodec::Affine(4, 64);
+  const KvCodec rotated = KvCodec::Affine(4, 32, KvCodec::Scales::kF32, true);
+  const KvCodec turbo3 = KvCodec::Turbo(3);
+  const KvCodec turbo4 = KvCodec::Turbo(4);
+  cases.push_back({"rotated", Layout(96, 96, rotated, rotated), 2, 100, 3});
+  cases.push_back({"one row", Layout(64, 64, turbo3, turbo4), 4, 0, 1});
+  cases.push_back({"mixed", Layout(128, 64, turbo3, affine4), 4, 63, 3});
+  cases.push_back({"packed keys", Layout(64, 48, affine4, kF16), 8, 70, 2});
+  cases.push_back({"packed values", Layout(80, 64, kF32, turbo4), 2, 70, 2});
+  cases.push_back({"long", Layout(64, 64, affine4, turbo4), 2, 1100, 2});
+  cases.push_back({"window", Layout(64, 64, turbo4, turbo3), 4, 300, 70, 100});
+  cases.push_back({"window and head", Layout(64, 64, affine4, turbo3), 4, 300, 3, 100, 5});
+  KvLayout start = Layout(64, 64, turbo4, turbo3);
+  start.dense_start = 128;
+  cases.push_back({"dense start", start, 4, 90, 130});
+  cases.push_back({"dense start, window, head", start, 4, 290, 5, 150, 7});
+  start.dense_codec = kF32;
+  start.key_codec = kF32;
+  cases.push_back({"dense start of values", start, 4, 90, 70});
+  KvLayout recent = Layout(64, 64, affine4, turbo4);
+  recent.dense_recent = 64;
+  cases.push_back({"recent", recent, 4, 200, 70});
+  cases.push_back({"recent, short", recent, 4, 3, 4});
+  cases.push_back({"recent, window, head", recent, 4, 120, 200, 90, 70});
+  recent.dense_start = 64;
+  cases.push_back({"start and recent", recent, 4, 0, 230});
+  return cases;
+}
+
+TEST(PackedAttentionTest, MatchesADoubleReferenceOverDecodedRows) {
+  const auto backend = Make(2);
+  for (const Case& c : Cases()) {
+    Sequence sequence(c);
+    sequence.Encode(*backend);
+    const std::vector<float> out = sequence.Attend(*backend, c.new_rows);
+    const std::vector<double> wanted = sequence.Reference();
+    double worst = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const double error = std::fabs(out[i] - wanted[i]);
+      worst = std::isnan(error) ? error : std::max(worst, error);
+    }
+    // Sums of up to 128 terms of magnitude up to 20, each rounded to 2^-24 relatively, make scores
+    // and so weights uncertain by about 1e-5; values are of order 1.
+    EXPECT_LT(worst, 3e-5) << c.what << ", " << c.layout.key_codec.name() << " and "
+                           << c.layout.value_codec.name();
+  }
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST(PackedAttentionTest, BitsDoNotDependOnChunksRunsThreadsOrIsa) {
+  const auto one = Make(1);
+  for (const Case& c : Cases()) {
+    const std::string what = std::string(c.what) + ", " + c.layout.key_codec.name() + " and " +
+                             c.layout.value_codec.name();
+    Sequence sequence(c);
+    sequence.Encode(*one);
+    const std::vector<float> wanted = sequence.Attend(*one, c.new_rows);
+    for (const int64_t chunk : {1, 7, 64}) {
+      EXPECT_TRUE(SameBits(wanted, sequence.Attend(*one, chunk))) << what << " by " << chunk;
+    }
+    EXPECT_TRUE(SameBits(wanted, sequence.Attend(*one, c.new_rows, true))) << what << ", runs";
+    for (const Isa isa : SupportedIsas()) {
+      for (const int threads : {2, 7}) {
+        const auto other = Make(threads, isa);
+        Sequence again(c);
+        again.Encode(*other);
+        EXPECT_TRUE(SameBits(wanted, again.Attend(*other, c.new_rows)))
+            << what << ", " << IsaName(isa) << " with " << threads << " threads";
+      }
+    }
+  }
+}
+
+// The norms of a row's keys are summed over the kv heads, whoever wrote the row.
+TEST(PackedAttentionTest, KeyNormsAreKeptBesideTheRows) {
+  KvLayout layout = Layout(64, 64, KvCodec::Turbo(3), kF16);
+  layout.key_norms = true;
+  const auto backend = Make(1);
+  std::vector<std::vector<std::byte>> memory(3, std::vector<std::byte>(layout.BlockBytes(0)));
+  std::vector<std::byte*> blocks;
+  for (auto& block : memory) blocks.push_back(block.data());
+  auto rows = Random(150 * 128, 5);
+  const KvRun run = {{blocks, 0, {}}, 20, 0, 150};
+  backend->EncodeKv(layout, std::span(&run, 1), View(rows, 128), View(rows, 128));
+  for (int64_t i = 0; i < 150; ++i) {
+    double wanted = 0;
+    for (int64_t head = 0; head < 2; ++head) {
+      double squares = 0;
+      for (int64_t d = 0; d < 64; ++d) squares += std::pow(rows[i * 128 + head * 64 + d], 2);
+      wanted += std::sqrt(squares);
+    }
+    float norm;
+    std::memcpy(&norm,
+                memory[(20 + i) / 64].data() + layout.BlockAt(0).NormsOffset() +
+                    static_cast<size_t>((20 + i) % 64) * sizeof(float),
+                sizeof(norm));
+    ASSERT_NEAR(norm, wanted, 1e-5) << i;  // a few roundings of 2^-24 of a number below 32
+  }
+}
+
+}  // namespace
+}  // namespace kvasir
