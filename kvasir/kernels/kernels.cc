@@ -37,6 +37,7 @@ KernelTable MakeTable(Isa isa) {
     FillAttention(isa, &table);
     FillElementwise(isa, &table);
     FillScalarPacked(&table);
+    FillPackedAttention(isa, &table);
   }
   return table;
 }

@@ -18,6 +18,7 @@ void FillFloatMatmul(Isa isa, KernelTable* table);
 void FillQuantMatmul(Isa isa, KernelTable* table);
 void FillAttention(Isa isa, KernelTable* table);
 void FillElementwise(Isa isa, KernelTable* table);
+void FillPackedAttention(Isa isa, KernelTable* table);
 
 }  // namespace kvasir
 
