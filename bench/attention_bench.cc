@@ -28,7 +28,7 @@ std::vector<float> RandomFloats(size_t count) {
 class Blocks {
  public:
   Blocks(const KernelTable& table, KvCodec codec, int64_t count)
-      : kind_(static_cast<size_t>(codec.kind)),
+      : codec_(codec),
         plane_bytes_(codec.HeadBytes(kDim)),
         memory_(2 * plane_bytes_ * static_cast<size_t>(count) + 64) {
     const std::vector<float> rows = RandomFloats(kDim * kBlockTokens);
@@ -36,22 +36,22 @@ class Blocks {
     for (int64_t i = 0; i < count; ++i) {
       std::byte* const block =
           memory_.data() + (64 - misaligned) + static_cast<size_t>(i) * 2 * plane_bytes_;
-      EncodeArgs encode = {rows.data(), kDim, kBlockTokens, kDim, 0, block};
-      table.kv[kind_].encode_keys(encode);
+      EncodeArgs encode = {rows.data(), kDim, kBlockTokens, kDim, 0, block, codec};
+      table.ForCodec(codec).encode_keys(encode);
       encode.plane = block + plane_bytes_;
-      table.kv[kind_].encode_values(encode);
+      table.ForCodec(codec).encode_values(encode);
       order_.push_back(block);
     }
     std::shuffle(order_.begin(), order_.end(), std::mt19937(2));
   }
 
-  size_t kind() const { return kind_; }
+  const KvCodec& codec() const { return codec_; }
   size_t block_bytes() const { return 2 * plane_bytes_; }
   const std::vector<std::byte*>& order() const { return order_; }
   const std::byte* values(const std::byte* block) const { return block + plane_bytes_; }
 
  private:
-  size_t kind_;
+  KvCodec codec_;
   size_t plane_bytes_;
   std::vector<std::byte> memory_;
   std::vector<std::byte*> order_;
@@ -79,18 +79,20 @@ struct Queries {
   std::vector<float> sum;
   std::vector<float> rescale;
 
-  void Score(const KernelTable& table, size_t kind, const std::byte* keys,
+  void Score(const KernelTable& table, const KvCodec& codec, const std::byte* keys,
              const std::byte* next = nullptr) {
-    table.kv[kind].score_tile({queries.data(), kDim, rows, keys, kDim, scores.data(), next});
+    table.ForCodec(codec).score_tile(
+        {queries.data(), kDim, rows, keys, kDim, scores.data(), next, codec});
   }
   void Softmax(const KernelTable& table) {
     table.softmax_tile({scores.data(), rows, begin.data(), end.data(), 0.0f, max.data(), sum.data(),
                         rescale.data()});
   }
-  void Accumulate(const KernelTable& table, size_t kind, const std::byte* values,
+  void Accumulate(const KernelTable& table, const KvCodec& codec, const std::byte* values,
                   const std::byte* next = nullptr) {
-    table.kv[kind].accumulate_tile({scores.data(), rows, begin.data(), end.data(), rescale.data(),
-                                 values, kDim, accumulator.data(), kDim, next});
+    table.ForCodec(codec).accumulate_tile({scores.data(), rows, begin.data(), end.data(),
+                                           rescale.data(), values, kDim, accumulator.data(), kDim,
+                                           next, codec});
   }
 };
 
@@ -108,7 +110,7 @@ void BenchScore(benchmark::State& state, Isa isa, KvCodec codec) {
   const Blocks blocks(table, codec, 1);
   Queries queries(state.range(0));
   for (auto _ : state) {
-    queries.Score(table, blocks.kind(), blocks.order()[0]);
+    queries.Score(table, blocks.codec(), blocks.order()[0]);
     benchmark::DoNotOptimize(queries.scores.data());
   }
   SetRates(state, static_cast<double>(blocks.block_bytes()) / 2, TileFlops(queries.rows));
@@ -129,7 +131,7 @@ void BenchAccumulate(benchmark::State& state, Isa isa, KvCodec codec) {
   const Blocks blocks(table, codec, 1);
   Queries queries(state.range(0));
   for (auto _ : state) {
-    queries.Accumulate(table, blocks.kind(), blocks.values(blocks.order()[0]));
+    queries.Accumulate(table, blocks.codec(), blocks.values(blocks.order()[0]));
     benchmark::DoNotOptimize(queries.accumulator.data());
   }
   SetRates(state, static_cast<double>(blocks.block_bytes()) / 2, TileFlops(queries.rows));
@@ -144,9 +146,9 @@ void BenchWalk(benchmark::State& state, Isa isa, KvCodec codec) {
     for (size_t i = 0; i < blocks.order().size(); ++i) {
       const std::byte* block = blocks.order()[i];
       const std::byte* next = blocks.order()[(i + 1) % blocks.order().size()];
-      queries.Score(table, blocks.kind(), block, blocks.values(block));
+      queries.Score(table, blocks.codec(), block, blocks.values(block));
       queries.Softmax(table);
-      queries.Accumulate(table, blocks.kind(), blocks.values(block), next);
+      queries.Accumulate(table, blocks.codec(), blocks.values(block), next);
     }
     benchmark::DoNotOptimize(queries.accumulator.data());
   }
@@ -159,9 +161,9 @@ void BenchEncode(benchmark::State& state, Isa isa, KvCodec codec) {
   const KernelTable& table = KernelsFor(isa);
   const Blocks blocks(table, codec, 1);
   const std::vector<float> rows = RandomFloats(static_cast<size_t>(state.range(0)) * kDim);
-  const EncodeArgs args = {rows.data(), kDim, state.range(0), kDim, 0, blocks.order()[0]};
+  const EncodeArgs args = {rows.data(), kDim, state.range(0), kDim, 0, blocks.order()[0], codec};
   for (auto _ : state) {
-    table.kv[blocks.kind()].encode_keys(args);
+    table.ForCodec(codec).encode_keys(args);
     benchmark::DoNotOptimize(args.plane);
   }
   SetRates(state, static_cast<double>(rows.size() * sizeof(float)), 0);
@@ -221,8 +223,7 @@ using TileBenchmark = void (*)(benchmark::State&, Isa, KvCodec);
 
 benchmark::internal::Benchmark* Register(const char* name, TileBenchmark body, Isa isa,
                                          KvCodec codec) {
-  const std::string full =
-      std::string(name) + "/" + std::string(IsaName(isa)) + "/" + std::string(codec.name());
+  const std::string full = std::string(name) + "/" + std::string(IsaName(isa)) + "/" + codec.name();
   return benchmark::RegisterBenchmark(full.c_str(),
                                       [=](benchmark::State& state) { body(state, isa, codec); });
 }
@@ -230,8 +231,10 @@ benchmark::internal::Benchmark* Register(const char* name, TileBenchmark body, I
 void RegisterAll() {
   for (Isa isa : SupportedIsas()) {
     if (isa == Isa::kScalar) continue;  // the oracle's speed is nobody's concern
-    for (KvCodec::Kind kind : {KvCodec::Kind::kF16, KvCodec::Kind::kBf16, KvCodec::Kind::kF32}) {
-      const KvCodec codec = {kind};
+    for (const char* name :
+         {"f16", "bf16", "f32", "affine8:64", "affine6:64", "affine5:64", "affine4:64",
+          "affine3:64", "affine2:64", "turbo4", "turbo3", "turbo2"}) {
+      const KvCodec codec = *KvCodec::FromName(name);
       for (int64_t rows : {1, 2, 4, 7, 8, 16, 64}) {
         Register("score_tile", BenchScore, isa, codec)->Arg(rows);
         Register("accumulate_tile", BenchAccumulate, isa, codec)->Arg(rows);
