@@ -1,5 +1,6 @@
 #include "kvasir/sampling/sampling_options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -9,44 +10,86 @@ namespace kvasir {
 namespace {
 
 constexpr double kMaxPenalty = 100.0;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// The least double above 0: makes a closed interval of an open one.
+constexpr double kAboveZero = std::numeric_limits<double>::denorm_min();
 
-Status OutOfRange(std::string_view field, std::string_view range, double value) {
-  return {ErrorCode::kInvalidArgument, "field '" + std::string(field) + "' must be " +
-                                           std::string(range) + ", not " + std::to_string(value)};
+// A field, its value and the closed interval it must lie in.
+struct Range {
+  std::string_view field;
+  double value;
+  double least;
+  double most;
+  std::string_view words;
+};
+
+Status Check(const Range& range) {
+  // Negated so that NaN fails.
+  if (range.value >= range.least && range.value <= range.most) return {};
+  return {ErrorCode::kInvalidArgument, "field '" + std::string(range.field) + "' must be " +
+                                           std::string(range.words) + ", not " +
+                                           std::to_string(range.value)};
 }
 
-}  // namespace
+// -1 is "all".
+Status CheckWindow(std::string_view field, int64_t tokens) {
+  return Check({field, static_cast<double>(tokens), -1, kInfinity, "at least -1"});
+}
 
-Status SamplingOptions::Validate(int64_t vocab_size) const {
-  // Conditions are negated so that NaN fails each of them.
-  if (!(temperature >= 0.0 && std::isfinite(temperature))) {
-    return OutOfRange("temperature", "at least 0", temperature);
-  }
-  if (top_k < 0) return OutOfRange("top_k", "at least 0", static_cast<double>(top_k));
-  if (!(top_p > 0.0 && top_p <= 1.0)) {
-    return OutOfRange("top_p", "above 0 and at most 1", top_p);
-  }
-  if (!(min_p >= 0.0 && min_p <= 1.0)) return OutOfRange("min_p", "between 0 and 1", min_p);
-  if (!(repetition_penalty > 0.0 && repetition_penalty <= kMaxPenalty)) {
-    return OutOfRange("repetition_penalty", "above 0 and at most 100", repetition_penalty);
-  }
-  if (!(std::fabs(frequency_penalty) <= kMaxPenalty)) {
-    return OutOfRange("frequency_penalty", "between -100 and 100", frequency_penalty);
-  }
-  if (!(std::fabs(presence_penalty) <= kMaxPenalty)) {
-    return OutOfRange("presence_penalty", "between -100 and 100", presence_penalty);
-  }
-  for (const TokenBias& entry : logit_bias) {
+Status CheckBias(const std::vector<TokenBias>& biases, int64_t vocab_size) {
+  for (const TokenBias& entry : biases) {
     if (entry.token < 0 || entry.token >= vocab_size) {
       return {ErrorCode::kInvalidArgument,
               "field 'logit_bias' names token " + std::to_string(entry.token) +
                   ", the vocabulary has " + std::to_string(vocab_size)};
     }
-    if (!(entry.bias < std::numeric_limits<float>::infinity())) {
-      return OutOfRange("logit_bias", "finite or -infinity", entry.bias);
-    }
+    KVASIR_TRY_OK(Check({"logit_bias", entry.bias, -kInfinity, std::numeric_limits<float>::max(),
+                         "finite or -infinity"}));
   }
   return {};
+}
+
+Status CheckStages(const std::vector<SamplerStage>& stages) {
+  for (auto stage = stages.begin(); stage != stages.end(); ++stage) {
+    if (std::find(stages.begin(), stage, *stage) == stage) continue;
+    return {ErrorCode::kInvalidArgument,
+            "field 'samplers' must have each name at most once, not '" +
+                std::string(SamplerStageName(*stage)) + "' twice"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status SamplingOptions::Validate(int64_t vocab_size) const {
+  const Range ranges[] = {
+      {"temperature", temperature, 0, std::numeric_limits<double>::max(), "finite and at least 0"},
+      {"top_k", static_cast<double>(top_k), 0, kInfinity, "at least 0"},
+      {"top_p", top_p, kAboveZero, 1, "above 0 and at most 1"},
+      {"min_p", min_p, 0, 1, "between 0 and 1"},
+      {"repetition_penalty", repetition_penalty, kAboveZero, kMaxPenalty,
+       "above 0 and at most 100"},
+      {"frequency_penalty", frequency_penalty, -kMaxPenalty, kMaxPenalty, "between -100 and 100"},
+      {"presence_penalty", presence_penalty, -kMaxPenalty, kMaxPenalty, "between -100 and 100"},
+      {"typical_p", typical_p, kAboveZero, 1, "above 0 and at most 1"},
+      {"top_n_sigma", top_n_sigma, 0, std::numeric_limits<double>::max(), "finite and at least 0"},
+      {"dynatemp_range", dynamic_temperature.range, 0, 100, "between 0 and 100"},
+      {"dynatemp_exponent", dynamic_temperature.exponent, kAboveZero, 100,
+       "above 0 and at most 100"},
+      {"xtc_probability", xtc.probability, 0, 1, "between 0 and 1"},
+      {"xtc_threshold", xtc.threshold, 0, 1, "between 0 and 1"},
+      {"dry_multiplier", dry.multiplier, 0, 100, "between 0 and 100"},
+      {"dry_base", dry.base, 1, 100, "between 1 and 100"},
+      {"dry_allowed_length", static_cast<double>(dry.allowed_length), 1, kInfinity, "at least 1"},
+      {"mirostat", static_cast<double>(mirostat.version), 0, 2, "0, 1 or 2"},
+      {"mirostat_tau", mirostat.tau, 0, 100, "between 0 and 100"},
+      {"mirostat_eta", mirostat.eta, 0, 1, "between 0 and 1"},
+  };
+  for (const Range& range : ranges) KVASIR_TRY_OK(Check(range));
+  KVASIR_TRY_OK(CheckWindow("repeat_last_n", repeat_last_n));
+  KVASIR_TRY_OK(CheckWindow("dry_penalty_last_n", dry.last_n));
+  KVASIR_TRY_OK(CheckBias(logit_bias, vocab_size));
+  return CheckStages(stages);
 }
 
 }  // namespace kvasir

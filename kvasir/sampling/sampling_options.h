@@ -1,19 +1,52 @@
 // SamplingOptions: how one request wants its tokens chosen.
 // Deliberately a plain value: the same options, seed and logits give the same token everywhere.
+// Formulas, order and sources: docs/sampling.md.
 #ifndef KVASIR_SAMPLING_SAMPLING_OPTIONS_H_
 #define KVASIR_SAMPLING_SAMPLING_OPTIONS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kvasir/base/result.h"
 #include "kvasir/base/token.h"
+#include "kvasir/sampling/sampler_stage.h"
 
 namespace kvasir {
 
 struct TokenBias {
   Token token = 0;
   float bias = 0.0f;  // added to the logit; -infinity bans the token
+};
+
+// Entropy decides the temperature, between temperature - range and temperature + range.
+struct DynamicTemperatureOptions {
+  double range = 0.0;     // [0, 100]; 0: off
+  double exponent = 1.0;  // (0, 100]
+};
+
+// "Exclude top choices": now and then, all but the least likely of the likely tokens go.
+struct XtcOptions {
+  double probability = 0.0;  // [0, 1] per token; 0: off
+  double threshold = 0.1;    // [0, 1]: what counts as likely; above 0.5 nothing ever goes
+};
+
+// "Don't repeat yourself": a token that would continue a repetition of length n loses
+// multiplier * base^(n - allowed_length).
+struct DryOptions {
+  double multiplier = 0.0;     // [0, 100]; 0: off
+  double base = 1.75;          // [1, 100]
+  int64_t allowed_length = 2;  // at least 1: shorter repetitions are free
+  int64_t last_n = -1;         // tokens looked at; -1: all, 0: off
+  // No repetition reaches across one of these texts. See DryBreakers.
+  std::vector<std::string> breakers = {"\n", ":", "\"", "*"};
+};
+
+// Holds the surprise of tokens near tau bits (Basu et al., "Mirostat", ICLR 2021).
+struct MirostatOptions {
+  int64_t version = 0;  // 0: off, 1, 2
+  double tau = 5.0;     // [0, 100] bits
+  double eta = 0.1;     // [0, 1]: how fast the bound follows
 };
 
 struct SamplingOptions {
@@ -31,13 +64,25 @@ struct SamplingOptions {
   double presence_penalty = 0.0;           // [-100, 100]
   std::vector<TokenBias> logit_bias = {};  // empty: off
 
-  // ERRORS: kInvalidArgument, naming the field and its range.
+  int64_t repeat_last_n = -1;  // tokens that the three penalties look at; -1: all, 0: off
+  double typical_p = 1.0;      // (0, 1]: keep the most typical tokens of this mass; 1: off
+  double top_n_sigma = 0.0;    // >= 0: keep logits this many deviations below the largest; 0: off
+  DynamicTemperatureOptions dynamic_temperature = {};
+  XtcOptions xtc = {};
+  DryOptions dry = {};
+  MirostatOptions mirostat = {};
+  // The order of the stages, each at most once; one that is missing is off.
+  std::vector<SamplerStage> stages = {DefaultStages().begin(), DefaultStages().end()};
+
+  // ERRORS: kInvalidArgument, naming the field (as llama-server does) and its range.
   Status Validate(int64_t vocab_size) const;
 
   bool is_greedy() const { return temperature == 0.0; }
   bool has_penalties() const {
-    return repetition_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0;
+    return repeat_last_n != 0 &&
+           (repetition_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0);
   }
+  bool has_dry() const { return dry.multiplier > 0.0 && dry.last_n != 0; }
 };
 
 }  // namespace kvasir
