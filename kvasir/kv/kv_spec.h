@@ -26,6 +26,8 @@ struct KvLayerSpec {
   std::vector<float> inv_freq;
   // Weights of the key norm, [key_dim]: keys are RoPE(key_norm * value). For from-value keys only.
   std::vector<float> key_norm;
+  // Factor of query-key products, for scores that look at queries. 0: 1 / sqrt(key_dim).
+  float attention_scale = 0;
 
   bool is_recurrent() const { return state_bytes > 0; }
   bool owns_rows() const { return shares_layer < 0 && !is_recurrent(); }
