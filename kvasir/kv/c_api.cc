@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "kvasir/kv/c_api_handles.h"
+#include "kvasir/kv/held_rows.h"
 
 namespace kvasir {
 namespace {
@@ -85,15 +86,6 @@ Status NotNull(const void* pointer, const char* name) {
   return InvalidArgument(std::string(name) + " is NULL");
 }
 
-Status CheckLayer(const KvCacheSpec& spec, int32_t layer) {
-  if (layer < 0 || static_cast<size_t>(layer) >= spec.layers.size()) {
-    return InvalidArgument("layer " + std::to_string(layer) + " does not exist; there are " +
-                           std::to_string(spec.layers.size()));
-  }
-  if (!spec.layers[static_cast<size_t>(layer)].is_recurrent()) return {};
-  return InvalidArgument("layer " + std::to_string(layer) + " is recurrent and has no rows");
-}
-
 Status CheckStructSize(size_t struct_size) {
   if (struct_size >= sizeof(size_t) && struct_size <= kMaxStructSize) return {};
   return InvalidArgument("struct_size is " + std::to_string(struct_size) +
@@ -172,7 +164,7 @@ kvasir_kv_code kvasir_kv_spec_add_shared_layer(kvasir_kv_spec* spec, int32_t lay
                                                kvasir_kv_error* error) {
   return Guarded(error, [&]() -> Status {
     KVASIR_TRY_OK(NotNull(spec, "spec"));
-    KVASIR_TRY_OK(CheckLayer(spec->spec, layer));
+    KVASIR_TRY_OK(CheckLayerHasRows(spec->spec, layer));
     KvLayerSpec shared = spec->spec.layers[static_cast<size_t>(layer)];
     shared.shares_layer = layer;
     spec->spec.layers.push_back(std::move(shared));
@@ -222,7 +214,7 @@ kvasir_kv_code kvasir_kv_spec_block_layout(const kvasir_kv_spec* spec, int32_t l
                                            kvasir_kv_block_layout* layout, kvasir_kv_error* error) {
   return Guarded(error, [&]() -> Status {
     KVASIR_TRY_OK(NotNull(spec, "spec"));
-    KVASIR_TRY_OK(CheckLayer(spec->spec, layer));
+    KVASIR_TRY_OK(CheckLayerHasRows(spec->spec, layer));
     if (block < 0 || block > kMaxPosition / kBlockTokens) {
       return InvalidArgument("block " + std::to_string(block) + " does not exist");
     }

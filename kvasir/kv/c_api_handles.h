@@ -84,8 +84,6 @@ kvasir_kv_code Guarded(kvasir_kv_error* error, Body&& body) noexcept {
 Error InvalidArgument(std::string message);
 // OK unless `pointer` is null.
 Status NotNull(const void* pointer, const char* name);
-// OK if spec.layers[layer] exists and has rows, its own or another layer's.
-Status CheckLayer(const KvCacheSpec& spec, int32_t layer);
 
 // Larger is no struct of this library but garbage.
 inline constexpr size_t kMaxStructSize = 4096;

@@ -4,6 +4,8 @@
 #include <unordered_set>
 
 #include "kvasir/kv/c_api_handles.h"
+#include "kvasir/kv/dlpack_view.h"
+#include "kvasir/kv/held_rows.h"
 
 using namespace kvasir;  // NOLINT: the functions below are C and cannot be in a namespace
 
@@ -26,27 +28,17 @@ RowFloats RowFloatsOf(const KvSequence& sequence, int32_t layer) {
           heads * static_cast<size_t>(layout.value_dim)};
 }
 
-int64_t RowOf(const KvSequence&, int32_t, Position position) { return position; }
-
-// OK if [first, first + rows) of `layer` is held: in its blocks or in its head blocks.
-Status CheckHeld(const KvSequence& sequence, int32_t layer, int64_t first, int64_t rows) {
-  const KvBlocksView blocks = sequence.Blocks(layer);
-  const int64_t head_end = static_cast<int64_t>(blocks.head.size()) * kBlockTokens;
-  const int64_t end = std::min(blocks.end_row(), RowOf(sequence, layer, sequence.reserved_end()));
-  const int64_t begin = first < head_end ? 0 : blocks.first_row();
-  const int64_t limit = first < head_end && head_end < blocks.first_row() ? head_end : end;
-  if (rows >= 0 && first >= begin && first <= limit && rows <= limit - first) return {};
-  std::string held = Range(blocks.first_row(), end);
-  if (head_end > 0) held += " and " + Range(0, head_end);
-  return InvalidArgument(std::to_string(rows) + " rows from " + std::to_string(first) +
-                         " on: layer " + std::to_string(layer) + " holds the rows " + held);
-}
-
 Status CheckFloats(const char* what, const float* data, size_t floats, size_t expected) {
   if (data == nullptr && floats != 0) return NotNull(data, what);
   if (floats == expected || (data == nullptr && floats == 0)) return {};
   return InvalidArgument(std::string(what) + " has " + std::to_string(floats) + " floats, " +
                          std::to_string(expected) + " are needed");
+}
+
+Result<KvPart> PartOf(kvasir_kv_part part) {
+  if (part == KVASIR_KV_KEYS) return KvPart::kKeys;
+  if (part == KVASIR_KV_VALUES) return KvPart::kValues;
+  return InvalidArgument("part is " + std::to_string(part) + ", it must be keys (0) or values (1)");
 }
 
 // A handle for a new sequence of the same pool.
@@ -183,7 +175,7 @@ kvasir_kv_code kvasir_kv_sequence_write_rows(kvasir_kv_sequence* sequence, int32
   return Guarded(error, [&]() -> Status {
     KVASIR_TRY_OK(NotNull(sequence, "sequence"));
     KvSequence& at = *sequence->at;
-    KVASIR_TRY_OK(CheckLayer(at.spec(), layer));
+    KVASIR_TRY_OK(CheckLayerHasRows(at.spec(), layer));
     if (!at.spec().layers[static_cast<size_t>(layer)].owns_rows()) {
       return InvalidArgument("layer " + std::to_string(layer) + " shares the rows of layer " +
                              std::to_string(at.spec().layers[layer].shares_layer) +
@@ -195,8 +187,8 @@ kvasir_kv_code kvasir_kv_sequence_write_rows(kvasir_kv_sequence* sequence, int32
     KVASIR_TRY_OK(NotNull(values, "values"));
     KVASIR_TRY_OK(CheckFloats("keys", keys, key_floats, rows * row.key));
     KVASIR_TRY_OK(CheckFloats("values", values, value_floats, rows * row.value));
-    const int64_t begin = RowOf(at, layer, at.position());
-    const int64_t end = RowOf(at, layer, at.reserved_end());
+    const int64_t begin = at.position();
+    const int64_t end = at.reserved_end();
     if (first_row < begin || first_row > end || rows > static_cast<size_t>(end - first_row)) {
       return InvalidArgument(std::to_string(rows) + " rows from " + std::to_string(first_row) +
                              " on cannot be written, only those of " + Range(begin, end) +
@@ -214,7 +206,7 @@ kvasir_kv_code kvasir_kv_sequence_read_rows(const kvasir_kv_sequence* sequence, 
   return Guarded(error, [&]() -> Status {
     KVASIR_TRY_OK(NotNull(sequence, "sequence"));
     const KvSequence& at = *sequence->at;
-    KVASIR_TRY_OK(CheckLayer(at.spec(), layer));
+    KVASIR_TRY_OK(CheckLayerHasRows(at.spec(), layer));
     KVASIR_TRY_OK(CheckHeld(at, layer, first_row, rows));
     const RowFloats row = RowFloatsOf(at, layer);
     const auto count = static_cast<size_t>(rows);
@@ -233,7 +225,7 @@ kvasir_kv_code kvasir_kv_sequence_visible(const kvasir_kv_sequence* sequence, in
   return Guarded(error, [&]() -> Status {
     KVASIR_TRY_OK(NotNull(sequence, "sequence"));
     KVASIR_TRY_OK(NotNull(visible, "visible"));
-    KVASIR_TRY_OK(CheckLayer(sequence->at->spec(), layer));
+    KVASIR_TRY_OK(CheckLayerHasRows(sequence->at->spec(), layer));
     if (query < 0 || query >= kMaxPosition) {
       return InvalidArgument("query " + std::to_string(query) + " is not a position");
     }
@@ -247,7 +239,7 @@ kvasir_kv_code kvasir_kv_sequence_blocks(kvasir_kv_sequence* sequence, int32_t l
                                          kvasir_kv_blocks* blocks, kvasir_kv_error* error) {
   return Guarded(error, [&]() -> Status {
     KVASIR_TRY_OK(NotNull(sequence, "sequence"));
-    KVASIR_TRY_OK(CheckLayer(sequence->at->spec(), layer));
+    KVASIR_TRY_OK(CheckLayerHasRows(sequence->at->spec(), layer));
     const KvBlocksView view = sequence->at->Blocks(layer);
     // A pointer to void and one to bytes have the same representation.
     const auto addresses = [](std::span<std::byte* const> list) {
@@ -257,6 +249,32 @@ kvasir_kv_code kvasir_kv_sequence_blocks(kvasir_kv_sequence* sequence, int32_t l
         {sizeof(kvasir_kv_blocks), addresses(view.blocks), static_cast<int64_t>(view.blocks.size()),
          view.first_block, addresses(view.head), static_cast<int64_t>(view.head.size())},
         blocks);
+  });
+}
+
+kvasir_kv_code kvasir_kv_sequence_dlpack_block(const kvasir_kv_sequence* sequence, int32_t layer,
+                                               kvasir_kv_part part, int64_t block,
+                                               struct DLManagedTensor** tensor,
+                                               kvasir_kv_error* error) {
+  return Guarded(error, [&]() -> Status {
+    KVASIR_TRY_OK(NotNull(sequence, "sequence"));
+    KVASIR_TRY_OK(NotNull(tensor, "tensor"));
+    KVASIR_TRY(const KvPart which, PartOf(part));
+    KVASIR_TRY(*tensor, DlpackBlock(*sequence->at, {layer, which, sequence->user}, block));
+    return {};
+  });
+}
+
+kvasir_kv_code kvasir_kv_sequence_dlpack_rows(const kvasir_kv_sequence* sequence, int32_t layer,
+                                              kvasir_kv_part part, int64_t begin, int64_t end,
+                                              struct DLManagedTensor** tensor,
+                                              kvasir_kv_error* error) {
+  return Guarded(error, [&]() -> Status {
+    KVASIR_TRY_OK(NotNull(sequence, "sequence"));
+    KVASIR_TRY_OK(NotNull(tensor, "tensor"));
+    KVASIR_TRY(const KvPart which, PartOf(part));
+    KVASIR_TRY(*tensor, DlpackRows(*sequence->at, {layer, which, sequence->user}, begin, end));
+    return {};
   });
 }
 

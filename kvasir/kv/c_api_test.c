@@ -1,5 +1,6 @@
 // The C ABI used from C: what it does, and that every misuse it promises to refuse is an error.
 // Deliberately without a test framework: this file is compiled as C11, pedantically.
+#include <dlpack/dlpack.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -487,6 +488,8 @@ static void TestNull(void) {
   EXPECT(kvasir_kv_sequence_read_rows(NULL, 0, 0, 0, NULL, 0, NULL, 0, NULL) == invalid);
   EXPECT(kvasir_kv_sequence_visible(NULL, 0, 0, NULL, NULL) == invalid);
   EXPECT(kvasir_kv_sequence_blocks(NULL, 0, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_dlpack_block(NULL, 0, KVASIR_KV_KEYS, 0, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_dlpack_rows(NULL, 0, KVASIR_KV_KEYS, 0, 0, NULL, NULL) == invalid);
   EXPECT(kvasir_kv_snapshot_take(NULL, 0, 0, NULL, NULL) == invalid);
   kvasir_kv_snapshot_destroy(NULL);
   EXPECT(kvasir_kv_snapshot_begin(NULL) == -1);
@@ -533,6 +536,26 @@ static void TestOtherPool(void) {
   EXPECT_OK(kvasir_kv_pool_destroy(pools[0], &error));
 }
 
+static void TestDlpack(void) {
+  kvasir_kv_pool* pool = NewPool((size_t)4 << 20);
+  kvasir_kv_sequence* sequence = NewSequence(pool);
+  Append(sequence, 70);
+  struct DLManagedTensor *block = NULL, *rows = NULL;
+  EXPECT_OK(kvasir_kv_sequence_dlpack_block(sequence, 0, KVASIR_KV_KEYS, 1, &block, &error));
+  EXPECT_OK(kvasir_kv_sequence_dlpack_rows(sequence, 0, KVASIR_KV_VALUES, 60, 70, &rows, &error));
+  EXPECT_ERROR(kvasir_kv_sequence_dlpack_rows(sequence, 0, (kvasir_kv_part)2, 0, 1, &rows, &error),
+               KVASIR_KV_INVALID_ARGUMENT, "part");
+  EXPECT(block->dl_tensor.shape[0] == kHeads && block->dl_tensor.shape[1] == 6);
+  EXPECT(((const float*)block->dl_tensor.data)[5] == 19.0f);  // dim 0 of row 69
+  EXPECT(rows->dl_tensor.shape[0] == 10);
+  EXPECT(((const float*)rows->dl_tensor.data)[9 * kRow] == -19.0f);
+  EXPECT_OK(kvasir_kv_sequence_destroy(sequence, &error));
+  EXPECT_ERROR(kvasir_kv_pool_destroy(pool, &error), KVASIR_KV_FAILED_PRECONDITION, "2 ");
+  block->deleter(block);
+  rows->deleter(rows);
+  EXPECT_OK(kvasir_kv_pool_destroy(pool, &error));
+}
+
 int main(void) {
   EXPECT(kvasir_kv_abi_version() == KVASIR_KV_ABI_VERSION);
   TestSequence();
@@ -546,6 +569,7 @@ int main(void) {
   TestRowsOutOfRange();
   TestNull();
   TestOtherPool();
+  TestDlpack();
   if (failures == 0) printf("the C ABI holds\n");
   return failures == 0 ? 0 : 1;
 }
