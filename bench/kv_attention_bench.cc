@@ -16,6 +16,7 @@
 
 #include "kvasir/backend/cpu_backend.h"
 #include "kvasir/base/check.h"
+#include "kvasir/tensor/aligned_buffer.h"
 
 namespace kvasir {
 namespace {
@@ -52,9 +53,10 @@ class Cache {
         blocks_per_layer_(static_cast<size_t>((tokens + kBlockTokens - 1) / kBlockTokens)) {
     const size_t count = blocks_per_layer_ * kLayers;
     const size_t bytes = layout_.BlockBytes(0);
-    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(64, count * bytes)));
-    KVASIR_CHECK(memory_ != nullptr);
-    for (size_t i = 0; i < count; ++i) blocks_.push_back(memory_.get() + i * bytes);
+    auto memory = AlignedBuffer::Allocate(count * bytes);
+    KVASIR_CHECK(memory.ok());
+    memory_ = *std::move(memory);
+    for (size_t i = 0; i < count; ++i) blocks_.push_back(memory_.data() + i * bytes);
     std::shuffle(blocks_.begin(), blocks_.end(), std::mt19937(2));
   }
 
@@ -110,15 +112,12 @@ class Cache {
 
  private:
   static constexpr int64_t kWidth = kKvHeads * kGroup * kDim;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
 
   std::string name_;
   KvLayout layout_;
   int64_t tokens_;
   size_t blocks_per_layer_;
-  std::unique_ptr<std::byte, Free> memory_;
+  AlignedBuffer memory_;
   std::vector<std::byte*> blocks_;
 };
 

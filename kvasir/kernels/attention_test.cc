@@ -28,9 +28,7 @@ constexpr int64_t kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 31, 64};
 
 size_t Index(KvCodec::Kind kind) { return static_cast<size_t>(kind); }
 
-size_t PlaneBytes(KvCodec::Kind kind, int64_t dim) {
-  return KvCodec{kind}.HeadBytes(dim);
-}
+size_t PlaneBytes(KvCodec::Kind kind, int64_t dim) { return KvCodec{kind}.HeadBytes(dim); }
 
 // A plane exactly as large as it may be, so that sanitizers see a byte too many.
 std::vector<std::byte> KeyPlane(KvCodec::Kind kind, const std::vector<float>& rows, int64_t dim) {
@@ -64,9 +62,11 @@ TEST(EncodeKernels, TablesWriteTheOraclesBytesAndNothingElse) {
             std::vector<std::byte> expected(PlaneBytes(kind, dim), std::byte{0x5A});
             std::vector<std::byte> actual = expected;
             EncodeArgs args = {rows.data(), stride, count, dim, slot, expected.data()};
-            (keys ? Oracle().kv[Index(kind)].encode_keys : Oracle().kv[Index(kind)].encode_values)(args);
+            (keys ? Oracle().kv[Index(kind)].encode_keys
+                  : Oracle().kv[Index(kind)].encode_values)(args);
             args.plane = actual.data();
-            (keys ? table->kv[Index(kind)].encode_keys : table->kv[Index(kind)].encode_values)(args);
+            (keys ? table->kv[Index(kind)].encode_keys
+                  : table->kv[Index(kind)].encode_values)(args);
             EXPECT_EQ(expected, actual) << Where(table->isa, kind, dim, count);
           }
         }
@@ -148,8 +148,8 @@ TEST(AttentionKernels, TheNextPlaneIsOnlyAHint) {
         table->kv[Index(kind)].score_tile(
             {queries.data(), kDim, kTileRows, keys.data(), kDim, scores.data(), next});
         table->kv[Index(kind)].accumulate_tile({weights.data(), kTileRows, begin.data(), end.data(),
-                                             rescale.data(), values.data(), kDim, sums.data(), kDim,
-                                             next});
+                                                rescale.data(), values.data(), kDim, sums.data(),
+                                                kDim, next});
         scores.insert(scores.end(), sums.begin(), sums.end());
         return scores;
       };
@@ -343,10 +343,10 @@ struct AccumulateCase {
                          const std::vector<std::byte>& values, int64_t first = 0,
                          int64_t count = -1) const {
     std::vector<float> out = accumulator;
-    table.kv[Index(kind)].accumulate_tile({weights.data() + first * kBlockTokens,
-                                        count < 0 ? rows : count, begin.data() + first,
-                                        end.data() + first, rescale.data() + first, values.data(),
-                                        dim, out.data() + first * (dim + 1), dim + 1});
+    table.kv[Index(kind)].accumulate_tile(
+        {weights.data() + first * kBlockTokens, count < 0 ? rows : count, begin.data() + first,
+         end.data() + first, rescale.data() + first, values.data(), dim,
+         out.data() + first * (dim + 1), dim + 1});
     return out;
   }
 };
@@ -466,7 +466,7 @@ std::vector<float> Walk::Run(const KernelTable& table, KvCodec::Kind kind, float
     table.kv[Index(kind)].encode_keys(
         {keys.data() + first * key_dim, key_dim, kBlockTokens, key_dim, 0, key_plane.data()});
     table.kv[Index(kind)].encode_values({values.data() + first * value_dim, value_dim, kBlockTokens,
-                                      value_dim, 0, value_plane.data()});
+                                         value_dim, 0, value_plane.data()});
     for (int64_t r = 0; r < rows; ++r) {
       state.begin[r] = static_cast<int32_t>(std::clamp<int64_t>(window_begin[r] - first, 0, 64));
       state.end[r] = static_cast<int32_t>(std::clamp<int64_t>(window_end[r] - first, 0, 64));
@@ -474,8 +474,8 @@ std::vector<float> Walk::Run(const KernelTable& table, KvCodec::Kind kind, float
     state.scores = Scores(table, kind, key_plane, queries.data(), key_dim, rows, key_dim);
     state.Run(table, softcap);
     table.kv[Index(kind)].accumulate_tile({state.scores.data(), rows, state.begin.data(),
-                                        state.end.data(), state.rescale.data(), value_plane.data(),
-                                        value_dim, out.data(), value_dim});
+                                           state.end.data(), state.rescale.data(),
+                                           value_plane.data(), value_dim, out.data(), value_dim});
   }
   for (int64_t i = 0; i < rows * value_dim; ++i) out[i] /= state.sum[i / value_dim];
   return out;

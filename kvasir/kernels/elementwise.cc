@@ -58,6 +58,13 @@ HWY_INLINE void Reduce(const float* x, int64_t count, VF lanes[kLaneVectors],
   }
 }
 
+float Norm(const float* x, int64_t count) noexcept {
+  VF lanes[kLaneVectors];
+  for (VF& lane : lanes) lane = hn::Zero(DF());
+  Reduce(x, count, lanes, [](VF lane, VF v) HWY_ATTR { return hn::MulAdd(v, v, lane); });
+  return std::sqrt(SumLanes(lanes));
+}
+
 void RmsNorm(const float* x, const float* weight, float eps, int64_t count, float* out) noexcept {
   const DF d;
   VF lanes[kLaneVectors];
@@ -187,6 +194,7 @@ int64_t Argmax(const float* x, int64_t count) noexcept {
 }  // namespace
 
 void FillElementwise(KernelTable* table) {
+  table->norm = Norm;
   table->rms_norm = RmsNorm;
   table->rope = Rope;
   table->silu_gate = SiluGate;

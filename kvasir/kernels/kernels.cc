@@ -36,8 +36,8 @@ KernelTable MakeTable(Isa isa) {
     FillQuantMatmul(isa, &table);
     FillAttention(isa, &table);
     FillElementwise(isa, &table);
-    FillScalarPacked(&table);
     FillPackedAttention(isa, &table);
+    FillPackedEncode(isa, &table);
   }
   return table;
 }

@@ -10,6 +10,12 @@
 namespace kvasir {
 namespace {
 
+float Norm(const float* x, int64_t count) noexcept {
+  std::array<float, 16> lanes = {};
+  for (int64_t i = 0; i < count; ++i) lanes[i % 16] = std::fma(x[i], x[i], lanes[i % 16]);
+  return std::sqrt(scalar::SumLanes(lanes));
+}
+
 void RmsNorm(const float* x, const float* weight, float eps, int64_t count, float* out) noexcept {
   std::array<float, 16> lanes = {};
   for (int64_t i = 0; i < count; ++i) lanes[i % 16] = std::fma(x[i], x[i], lanes[i % 16]);
@@ -81,6 +87,7 @@ int64_t Argmax(const float* x, int64_t count) noexcept {
 }  // namespace
 
 void FillScalarElementwise(KernelTable* table) {
+  table->norm = Norm;
   table->rms_norm = RmsNorm;
   table->rope = Rope;
   table->silu_gate = SiluGate;

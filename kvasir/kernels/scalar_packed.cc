@@ -126,12 +126,6 @@ void RotateRowsBack(float* x, int64_t stride, int64_t rows, int64_t dim) noexcep
   for (int64_t i = 0; i < rows; ++i) RotateBack(x + i * stride, dim);
 }
 
-float Norm(const float* x, int64_t count) noexcept {
-  std::array<float, 16> lanes = {};
-  for (int64_t i = 0; i < count; ++i) lanes[i % 16] = std::fma(x[i], x[i], lanes[i % 16]);
-  return std::sqrt(scalar::SumLanes(lanes));
-}
-
 }  // namespace
 
 void FillScalarPacked(KernelTable* table) {
@@ -140,7 +134,6 @@ void FillScalarPacked(KernelTable* table) {
   }
   table->rotate = RotateRows;
   table->rotate_back = RotateRowsBack;
-  table->norm = Norm;
 }
 
 }  // namespace kvasir

@@ -19,6 +19,7 @@ void FillQuantMatmul(Isa isa, KernelTable* table);
 void FillAttention(Isa isa, KernelTable* table);
 void FillElementwise(Isa isa, KernelTable* table);
 void FillPackedAttention(Isa isa, KernelTable* table);
+void FillPackedEncode(Isa isa, KernelTable* table);
 
 }  // namespace kvasir
 

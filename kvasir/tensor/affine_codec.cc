@@ -12,13 +12,14 @@ namespace {
 constexpr float kMaxF16 = 65504.0f;
 // MLX's smallest scale; smaller groups become zeros instead of dividing by zero.
 constexpr float kMinScale = 1e-7f;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct Range {
   float low;
   float high;
 };
 
-// The span of x; NaN bounds unless every x and the width are finite.
+// The span of x; NaN bounds unless every x is finite.
 Range FiniteRange(std::span<const float> x) {
   Range range{x[0], x[0]};
   bool finite = true;
@@ -27,8 +28,7 @@ Range FiniteRange(std::span<const float> x) {
     range.low = value < range.low ? value : range.low;
     range.high = value > range.high ? value : range.high;
   }
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  return finite && std::isfinite(range.high - range.low) ? range : Range{kNan, kNan};
+  return finite ? range : Range{kNan, kNan};
 }
 
 float Rounded(float value, KvCodec::Scales scales) {
@@ -42,24 +42,27 @@ uint16_t SaturatingF16(float value) {
   return FloatToF16(std::clamp(value, -kMaxF16, kMaxF16));
 }
 
-AffineGroup QuantizeAffineGroup(std::span<const float> x, int bits, KvCodec::Scales scales,
-                                uint8_t* codes) {
-  const auto [low, high] = FiniteRange(x);
-  if (std::isnan(low)) {
-    std::fill_n(codes, x.size(), uint8_t{0});
-    return {low, low};
-  }
+AffineGroup AffineStepsOf(float low, float high, int bits) {
+  if (!std::isfinite(high - low)) return {kNan, kNan};
   const auto top = static_cast<float>((1 << bits) - 1);
   const bool from_low = std::fabs(low) > std::fabs(high);
   const float edge = from_low ? low : high;
   float scale = std::max((high - low) / top, kMinScale);
   if (!from_low) scale = -scale;
-  float bias = 0;
   const float steps = std::rint(edge / scale);
-  if (steps != 0) {
-    scale = edge / steps;
-    bias = edge;
+  if (steps == 0) return {scale, 0.0f};
+  return {edge / steps, edge};
+}
+
+AffineGroup QuantizeAffineGroup(std::span<const float> x, int bits, KvCodec::Scales scales,
+                                uint8_t* codes) {
+  const auto [low, high] = FiniteRange(x);
+  const auto [scale, bias] = AffineStepsOf(low, high, bits);
+  if (std::isnan(scale)) {
+    std::fill_n(codes, x.size(), uint8_t{0});
+    return {scale, bias};
   }
+  const auto top = static_cast<float>((1 << bits) - 1);
   for (size_t i = 0; i < x.size(); ++i) {
     // A huge constant group may have scale 0 and 0 / 0 here: code 0 stands for the bias, exactly.
     const float code = std::rint((x[i] - bias) / scale);

@@ -26,6 +26,10 @@ struct AffineGroup {
 //
 // Codes come from s and b as computed; f16 stores them rounded to nearest even and saturating at
 // +-65504. If any x or hi - lo is not finite, scale and bias are the quiet NaN and codes are 0.
+//
+// AffineStepsOf is the part of it that sees the whole group: s and b, not rounded, of a group that
+// spans [low, high]; both NaN unless low, high and high - low are finite.
+AffineGroup AffineStepsOf(float low, float high, int bits);
 AffineGroup QuantizeAffineGroup(std::span<const float> x, int bits, KvCodec::Scales scales,
                                 uint8_t* codes);
 
