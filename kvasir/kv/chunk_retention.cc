@@ -10,9 +10,9 @@ class ChunkRetention final : public Retention {
  public:
   explicit ChunkRetention(int64_t size) : size_(size) {}
 
-  VisibleRows Visible(Position query) const override { return {0, FirstNeeded(query), query + 1}; }
-  Position FirstNeeded(Position next) const override { return next / size_ * size_; }
-  Position EarliestState(Position first_held) const override {
+  VisibleRows Visible(int64_t query) const override { return {0, FirstNeeded(query), query + 1}; }
+  int64_t FirstNeeded(int64_t next) const override { return next / size_ * size_; }
+  int64_t EarliestState(int64_t first_held) const override {
     return (first_held + size_ - 1) / size_ * size_;
   }
 
@@ -22,8 +22,8 @@ class ChunkRetention final : public Retention {
 
 }  // namespace
 
-std::unique_ptr<const Retention> MakeChunkRetention(int64_t size_tokens) {
-  return std::make_unique<ChunkRetention>(size_tokens);
+std::unique_ptr<const Retention> MakeChunkRetention(const RetentionSpec& spec) {
+  return std::make_unique<ChunkRetention>(spec.size);
 }
 
 }  // namespace kvasir

@@ -135,19 +135,12 @@ Result<std::vector<TrimReport>> KvBatch::TrimEach(std::span<const int64_t> count
 }
 
 size_t KvBatch::nbytes() const {
-  std::unordered_set<const KvBlock*> seen;
-  size_t bytes = 0;
+  std::vector<const KvBlock*> references;
   for (const Entry& entry : entries_) {
-    const auto& layers = entry.sequence->spec().layers;
-    for (size_t i = 0; i < layers.size(); ++i) {
-      if (!layers[i].owns_rows()) continue;
-      const KvLayer& layer = entry.sequence->layer_blocks(static_cast<int>(i));
-      for (int64_t block = layer.first_block(); block < layer.end_block(); ++block) {
-        if (seen.insert(layer.block(block).get()).second) bytes += layers[i].layout.BlockBytes(0);
-      }
-    }
+    const auto more = entry.sequence->BlockReferences();
+    references.insert(references.end(), more.begin(), more.end());
   }
-  return bytes;
+  return BlockBytes(std::move(references));
 }
 
 }  // namespace kvasir

@@ -7,62 +7,97 @@
 
 namespace kvasir {
 
-const BlockRef& KvLayer::block(int64_t index) const {
-  KVASIR_DCHECK(index >= first_block_ && index < end_block());
-  return blocks_[static_cast<size_t>(index - first_block_)];
+void KvLayer::Run::Append(BlockRef block) {
+  data.push_back(block.data());
+  blocks.push_back(std::move(block));
 }
 
-size_t KvLayer::nbytes_exclusive(size_t block_bytes) const {
-  const auto exclusive = std::count_if(blocks_.begin(), blocks_.end(),
-                                       [](const BlockRef& block) { return !block.shared(); });
-  return static_cast<size_t>(exclusive) * block_bytes;
+void KvLayer::Run::Append(const Run& other) {
+  blocks.insert(blocks.end(), other.blocks.begin(), other.blocks.end());
+  data.insert(data.end(), other.data.begin(), other.data.end());
 }
 
-void KvLayer::Append(BlockRef block) {
-  data_.push_back(block.data());
-  blocks_.push_back(std::move(block));
-}
-
-void KvLayer::ReplaceLast(BlockRef block) {
-  KVASIR_CHECK(!blocks_.empty());
-  data_.back() = block.data();
-  blocks_.back() = std::move(block);
-}
-
-void KvLayer::DropBefore(int64_t block) {
-  if (block <= first_block_) return;
-  const auto dropped = std::min(block - first_block_, block_count());
-  blocks_.erase(blocks_.begin(), blocks_.begin() + dropped);
-  data_.erase(data_.begin(), data_.begin() + dropped);
-  first_block_ = block;
-}
-
-void KvLayer::DropFrom(int64_t block) {
-  const auto kept =
-      static_cast<size_t>(std::clamp<int64_t>(block - first_block_, 0, block_count()));
-  blocks_.resize(kept);
-  data_.resize(kept);
-}
-
-KvLayer KvLayer::Slice(int64_t begin_block, int64_t end_block) const {
-  KvLayer slice;
-  slice.first_block_ = std::max(begin_block, first_block_);
-  const int64_t end = std::max(slice.first_block_, std::min(end_block, this->end_block()));
-  const auto from = slice.first_block_ - first_block_;
-  const auto to = end - first_block_;
+KvLayer::Run KvLayer::Run::Slice(int64_t begin, int64_t end) const {
+  Run slice;
+  slice.first = std::min(std::max(begin, first), std::max(begin, end));
+  const int64_t from = slice.first - first;
+  const int64_t to = std::min(end, this->end()) - first;
   if (from < to) {
-    slice.blocks_.assign(blocks_.begin() + from, blocks_.begin() + to);
-    slice.data_.assign(data_.begin() + from, data_.begin() + to);
+    slice.blocks.assign(blocks.begin() + from, blocks.begin() + to);
+    slice.data.assign(data.begin() + from, data.begin() + to);
   }
   return slice;
 }
 
-KvLayer KvLayer::Joined(const KvLayer& next) const {
-  if (next.first_block_ > end_block()) return next;
-  KvLayer joined = Slice(first_block_, next.first_block_);
-  if (joined.blocks_.empty()) return next;
-  joined.blocks_.insert(joined.blocks_.end(), next.blocks_.begin(), next.blocks_.end());
-  joined.data_.insert(joined.data_.end(), next.data_.begin(), next.data_.end());
+const BlockRef& KvLayer::block(int64_t index) const {
+  KVASIR_DCHECK(rows_.Holds(index));
+  return rows_.blocks[static_cast<size_t>(index - rows_.first)];
+}
+
+void KvLayer::Append(BlockRef block) { rows_.Append(std::move(block)); }
+
+void KvLayer::AppendHead(BlockRef block, int64_t first) {
+  if (head_.blocks.empty()) head_.first = first;
+  KVASIR_CHECK(head_.end() < rows_.first);
+  head_.Append(std::move(block));
+}
+
+void KvLayer::ReplaceLast(BlockRef block) {
+  KVASIR_CHECK(!rows_.blocks.empty());
+  rows_.data.back() = block.data();
+  rows_.blocks.back() = std::move(block);
+}
+
+void KvLayer::DropBefore(int64_t block, int64_t head_blocks) {
+  if (block <= std::max(rows_.first, head_blocks)) return;
+  Run kept = rows_.Slice(block, std::max(block, rows_.end()));
+  if (rows_.first < head_blocks) head_ = Lowest(head_blocks);
+  rows_ = std::move(kept);
+}
+
+void KvLayer::DropFrom(int64_t block) {
+  if (block < rows_.first) {
+    rows_ = head_.Slice(0, block);
+    if (rows_.blocks.empty()) rows_.first = block;
+    head_ = Run();
+    return;
+  }
+  const auto kept = static_cast<size_t>(std::min(block - rows_.first, rows_.count()));
+  rows_.blocks.resize(kept);
+  rows_.data.resize(kept);
+}
+
+KvLayer::Run KvLayer::Lowest(int64_t end_block) const {
+  Run lowest = head_.Slice(0, end_block);
+  const Run more = rows_.Slice(0, end_block);
+  if (lowest.blocks.empty()) return more;
+  // A gap between the two ends what begins at the head.
+  if (more.first == lowest.end()) lowest.Append(more);
+  return lowest;
+}
+
+KvLayer KvLayer::Slice(int64_t begin_block, int64_t end_block) const {
+  KvLayer slice;
+  slice.head_ = head_.Slice(begin_block, end_block);
+  slice.rows_ = rows_.Slice(begin_block, end_block);
+  return slice;
+}
+
+KvLayer KvLayer::Joined(const KvLayer& next, int64_t head_blocks) const {
+  const bool gap = next.first_block() > end_block();
+  KvLayer joined;
+  if (!gap) joined.rows_ = rows_.Slice(rows_.first, next.first_block());
+  if (joined.rows_.blocks.empty()) joined.rows_.first = next.first_block();
+  joined.rows_.Append(next.rows_);
+  if (joined.rows_.first > head_blocks) {
+    const Run theirs = next.Lowest(head_blocks);
+    joined.head_ = Lowest(theirs.blocks.empty() ? head_blocks : theirs.first);
+    if (joined.head_.blocks.empty()) {
+      joined.head_ = theirs;
+    } else if (joined.head_.end() == theirs.first) {
+      joined.head_.Append(theirs);
+    }
+  }
   return joined;
 }
 

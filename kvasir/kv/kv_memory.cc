@@ -26,6 +26,7 @@ class HostMemory final : public KvMemory {
   void Copy(std::byte* to, const std::byte* from, size_t size_bytes) override {
     std::memcpy(to, from, size_bytes);
   }
+  void Zero(std::byte* to, size_t size_bytes) override { std::memset(to, 0, size_bytes); }
 };
 
 }  // namespace

@@ -30,6 +30,7 @@ class KvMemory {
   virtual Result<std::unique_ptr<Slab>> Allocate(size_t size_bytes) = 0;
   // Copies within or between slabs of this memory; the ranges do not overlap.
   virtual void Copy(std::byte* to, const std::byte* from, size_t size_bytes) = 0;
+  virtual void Zero(std::byte* to, size_t size_bytes) = 0;
 };
 
 }  // namespace kvasir

@@ -46,6 +46,15 @@ KvPoolStats KvPool::Stats() const {
   return stats;
 }
 
+void KvPool::AddDemand(Demand demand, std::vector<Demand>* demands) {
+  for (Demand& other : *demands) {
+    if (other.block_bytes != demand.block_bytes) continue;
+    other.count += demand.count;
+    return;
+  }
+  demands->push_back(demand);
+}
+
 Status KvPool::EnsureFree(std::span<const Demand> demands) {
   const std::optional<size_t> missing_bytes = MissingBytes(demands);
   if (missing_bytes == size_t{0}) return {};
@@ -127,6 +136,12 @@ Error KvPool::OverBudget(std::span<const Demand> demands) const {
 BlockRef KvPool::Take(size_t block_bytes) {
   BlockRef block = ClassOf(block_bytes).Take();
   peak_used_bytes_ = std::max(peak_used_bytes_, used_bytes());
+  return block;
+}
+
+BlockRef KvPool::TakeZeroed(size_t block_bytes) {
+  BlockRef block = Take(block_bytes);
+  memory_->Zero(block.data(), block_bytes);
   return block;
 }
 

@@ -53,6 +53,8 @@ class KvPool {
     size_t block_bytes = 0;
     int64_t count = 0;
   };
+  // Adds to the demand of that size, or a new one.
+  static void AddDemand(Demand demand, std::vector<Demand>* demands);
 
   explicit KvPool(KvPoolOptions options);
   ~KvPool();
@@ -72,7 +74,9 @@ class KvPool {
 
   // A block with undefined bytes. REQUIRES: EnsureFree promised it.
   BlockRef Take(size_t block_bytes);
-  // A private copy of all 64 rows. Counts into copied_bytes. REQUIRES: EnsureFree promised it.
+  // A block of zero bytes. REQUIRES: EnsureFree promised it.
+  BlockRef TakeZeroed(size_t block_bytes);
+  // A private copy of a whole block. Counts into copied_bytes. REQUIRES: EnsureFree promised it.
   BlockRef TakeCopy(const BlockRef& block);
   // Blocks of this size that can be taken without a new slab.
   int64_t FreeBlocks(size_t block_bytes) const;

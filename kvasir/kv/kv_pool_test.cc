@@ -52,6 +52,7 @@ class CountingMemory final : public KvMemory {
     counts_->copied_bytes += size_bytes;
     host_->Copy(to, from, size_bytes);
   }
+  void Zero(std::byte* to, size_t size_bytes) override { host_->Zero(to, size_bytes); }
 
  private:
   class CountedSlab final : public Slab {

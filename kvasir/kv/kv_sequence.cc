@@ -5,69 +5,31 @@
 #include <utility>
 
 #include "kvasir/base/check.h"
-#include "kvasir/kv/row_codec.h"
+#include "kvasir/kv/kv_compaction.h"
 
 namespace kvasir {
-namespace {
-
-int64_t BlocksUpTo(Position position) { return (position + kBlockTokens - 1) / kBlockTokens; }
-
-}  // namespace
-
-// What reservations of one or more sequences take from the pool.
-struct KvSequence::Needs {
-  std::vector<KvPool::Demand> demands;       // one per block size
-  std::vector<const KvBlock*> shared_tails;  // would be copied; once per sequence that holds it
-
-  void Add(size_t block_bytes, int64_t count) {
-    for (KvPool::Demand& demand : demands) {
-      if (demand.block_bytes == block_bytes) {
-        demand.count += count;
-        return;
-      }
-    }
-    demands.push_back({block_bytes, count});
-  }
-
-  // Of the sequences that hold a tail and all write into it, the last finds it unshared: if nobody
-  // else references it, one copy less is needed than there are holders.
-  void AddCopies() {
-    std::sort(shared_tails.begin(), shared_tails.end());
-    for (auto first = shared_tails.begin(); first != shared_tails.end();) {
-      const auto last = std::upper_bound(first, shared_tails.end(), *first);
-      const int64_t holders = last - first;
-      const int64_t copies = std::min<int64_t>(holders, int64_t{(*first)->references} - 1);
-      Add((*first)->owner->block_bytes(), copies);
-      first = last;
-    }
-  }
-};
 
 Result<KvSequence> KvSequence::Create(KvPool* pool, std::shared_ptr<const KvCacheSpec> spec) {
   KVASIR_TRY(auto plan, KvPlan::Make(pool, std::move(spec)));
-  KvSequence sequence(std::move(plan), 0);
-  sequence.stores_.resize(sequence.plan_->stores().size());
-  return sequence;
+  return KvSequence(KvContent::Empty(std::move(plan)), 0);
 }
 
 Result<KvSequence> KvSequence::Restore(KvPool* pool, const KvSnapshot& snapshot) {
-  if (snapshot.plan_->pool() != pool) {
+  if (snapshot.content_.plan->pool() != pool) {
     return {ErrorCode::kInvalidArgument,
             "KV snapshot: its blocks belong to another pool; restore it there"};
   }
   KVASIR_TRY_OK(snapshot.Restorable());
-  KvSequence sequence(snapshot.plan_, snapshot.end_);
-  sequence.stores_ = snapshot.stores_;
+  KvSequence sequence(snapshot.content_, snapshot.end_);
   sequence.ReleaseUnneeded();
   return sequence;
 }
 
-KvSequence::KvSequence(std::shared_ptr<const KvPlan> plan, Position position)
-    : plan_(std::move(plan)), position_(position), reserved_end_(position) {}
+KvSequence::KvSequence(KvContent content, Position position)
+    : content_(std::move(content)), position_(position), reserved_end_(position) {}
 
 KvSequence::KvSequence(KvSequence&& other) noexcept
-    : plan_(std::move(other.plan_)),
-      stores_(std::move(other.stores_)),
+    : content_(std::move(other.content_)),
       position_(other.position_),
       reserved_end_(other.reserved_end_) {
   KVASIR_CHECK(other.speculation_start_ < 0);
@@ -75,8 +37,7 @@ KvSequence::KvSequence(KvSequence&& other) noexcept
 
 KvSequence& KvSequence::operator=(KvSequence&& other) noexcept {
   KVASIR_CHECK(speculation_start_ < 0 && other.speculation_start_ < 0);
-  plan_ = std::move(other.plan_);
-  stores_ = std::move(other.stores_);
+  content_ = std::move(other.content_);
   position_ = other.position_;
   reserved_end_ = other.reserved_end_;
   return *this;
@@ -84,77 +45,64 @@ KvSequence& KvSequence::operator=(KvSequence&& other) noexcept {
 
 KvSequence::~KvSequence() { KVASIR_CHECK(speculation_start_ < 0); }
 
-Status KvSequence::Reserve(int64_t tokens) {
-  KvSequence* const self = this;
-  return ReserveAll({&self, 1}, {&tokens, 1});
+void KvSequence::Unreserve() { SetPosition(position_); }
+
+int64_t KvSequence::RowOf(int layer, Position position) const {
+  const size_t store = content_.plan->store_of(layer);
+  const KvKeptRows* kept = content_.KeptOf(store);
+  KVASIR_CHECK(kept == nullptr || position >= kept->until);
+  return content_.RowAt(store, position);
 }
 
-Status KvSequence::ReserveAll(std::span<KvSequence* const> sequences,
-                              std::span<const int64_t> tokens) {
-  KVASIR_CHECK(sequences.size() == tokens.size());
-  if (sequences.empty()) return {};
-  Needs needs;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const KvSequence& sequence = *sequences[i];
-    KVASIR_CHECK(sequence.pool() == sequences[0]->pool());
-    if (tokens[i] < 0 || tokens[i] > kMaxPosition - sequence.position_) {
-      return {ErrorCode::kInvalidArgument,
-              "KV cache: " + std::to_string(tokens[i]) + " tokens after position " +
-                  std::to_string(sequence.position_) + " cannot be reserved; give 0 to " +
-                  std::to_string(kMaxPosition - sequence.position_)};
-    }
-    sequence.AddNeeds(tokens[i], &needs);
+std::vector<Position> KvSequence::RowPositions(int layer) const {
+  return PositionsOf(content_.KeptOf(content_.plan->store_of(layer)), position_);
+}
+
+KvBlocksView KvSequence::RecentBlocks(int layer) const {
+  if (spec().layers[static_cast<size_t>(layer)].layout.dense_recent == 0) return {};
+  return content_.stores[content_.plan->recent_store_of(layer)].view();
+}
+
+VisibleRows KvSequence::Visible(int layer, Position query) const {
+  const KvStore& store = content_.plan->stores()[content_.plan->store_of(layer)];
+  return store.retention().Visible(RowOf(layer, query));
+}
+
+const std::byte* KvSequence::State(int layer) const {
+  const size_t state = content_.plan->state_of(layer);
+  return content_.states.current.empty() ? nullptr : content_.states.current[state].data();
+}
+
+std::byte* KvSequence::MutableState(int layer) {
+  KVASIR_CHECK(reserved_end_ > position_);
+  return content_.states.current[content_.plan->state_of(layer)].data();
+}
+
+Status KvSequence::Checkpoint() {
+  RecurrentStates& states = content_.states;
+  if (content_.plan->states().empty() || position_ == 0) return {};
+  if (states.CheckpointAt(position_) != nullptr) return {};
+  if (reserved_end_ > position_) {
+    return {ErrorCode::kFailedPrecondition,
+            "KV cache: rows after position " + std::to_string(position_) +
+                " are reserved, so recurrent states may be half written; take the checkpoint "
+                "before Reserve or after Advance"};
   }
-  needs.AddCopies();
-  KVASIR_TRY_OK(sequences[0]->pool()->EnsureFree(needs.demands));
-  for (size_t i = 0; i < sequences.size(); ++i) sequences[i]->TakeReserved(tokens[i]);
+  states.checkpoints.push_back({position_, states.current});
   return {};
 }
 
-void KvSequence::AddNeeds(int64_t tokens, Needs* needs) const {
-  const Position end = position_ + tokens;
-  if (end <= reserved_end_) return;
-  for (size_t i = 0; i < stores_.size(); ++i) {
-    const int64_t new_blocks = BlocksUpTo(end) - stores_[i].end_block();
-    if (new_blocks > 0) needs->Add(plan_->stores()[i].block_bytes, new_blocks);
-    // An earlier reservation has made the last block writable already.
-    if (reserved_end_ > position_ || position_ % kBlockTokens == 0) continue;
-    const BlockRef& tail = stores_[i].block(position_ / kBlockTokens);
-    if (tail.shared()) needs->shared_tails.push_back(tail.get());
+std::vector<Position> KvSequence::Checkpoints() const {
+  std::vector<Position> positions;
+  for (const auto& checkpoint : content_.states.checkpoints) {
+    positions.push_back(checkpoint.position);
   }
+  return positions;
 }
 
-void KvSequence::TakeReserved(int64_t tokens) {
-  const Position end = position_ + tokens;
-  if (end <= reserved_end_) return;
-  for (size_t i = 0; i < stores_.size(); ++i) {
-    KvLayer& layer = stores_[i];
-    if (reserved_end_ == position_ && position_ % kBlockTokens != 0) {
-      const BlockRef& tail = layer.block(position_ / kBlockTokens);
-      if (tail.shared()) layer.ReplaceLast(pool()->TakeCopy(tail));
-    }
-    while (layer.end_block() < BlocksUpTo(end)) {
-      layer.Append(pool()->Take(plan_->stores()[i].block_bytes));
-    }
-  }
-  reserved_end_ = end;
-}
-
-size_t KvSequence::BytesToReserve(int64_t tokens) const {
-  Needs needs;
-  AddNeeds(tokens, &needs);
-  needs.AddCopies();
-  size_t bytes = 0;
-  for (const KvPool::Demand& demand : needs.demands) {
-    bytes += static_cast<size_t>(demand.count) * demand.block_bytes;
-  }
-  return bytes;
-}
-
-void KvSequence::Unreserve() { SetPosition(position_); }
-
-VisibleRows KvSequence::Visible(int layer, Position query) const {
-  return plan_->stores()[plan_->store_of(layer)].retention->Visible(query);
+void KvSequence::DropCheckpoints(Position position) {
+  std::erase_if(content_.states.checkpoints,
+                [&](const auto& checkpoint) { return checkpoint.position < position; });
 }
 
 void KvSequence::Advance(int64_t tokens) {
@@ -164,9 +112,16 @@ void KvSequence::Advance(int64_t tokens) {
 }
 
 void KvSequence::ReleaseUnneeded() {
-  for (size_t i = 0; i < stores_.size(); ++i) {
-    stores_[i].DropBefore(plan_->stores()[i].retention->FirstNeeded(position_) / kBlockTokens);
+  for (size_t i = 0; i < content_.stores.size(); ++i) {
+    const KvStore& store = content_.plan->stores()[i];
+    const int64_t needed = store.retention().FirstNeeded(content_.RowAt(i, position_));
+    content_.stores[i].DropBefore(needed / kBlockTokens, store.head_blocks());
   }
+}
+
+bool KvSequence::StatesReach(Position position) const {
+  return content_.plan->states().empty() || position == 0 || position == position_ ||
+         content_.states.CheckpointAt(position) != nullptr;
 }
 
 Result<int64_t> KvSequence::Trim(int64_t tokens) {
@@ -176,19 +131,28 @@ Result<int64_t> KvSequence::Trim(int64_t tokens) {
   }
   const int64_t trimmed = std::min(tokens, position_);
   const Position target = position_ - trimmed;
+  const auto refused = [&](const std::string& why) {
+    return Error{ErrorCode::kFailedPrecondition,
+                 "KV cache: " + why + "; at most " + std::to_string(MaxTrim()) + " of " +
+                     std::to_string(trimmed) + " tokens can be trimmed at position " +
+                     std::to_string(position_)};
+  };
   if (target < speculation_start_) {
-    return {ErrorCode::kFailedPrecondition,
-            "KV cache: an open speculation began at position " +
-                std::to_string(speculation_start_) + "; at most " + std::to_string(MaxTrim()) +
-                " of " + std::to_string(trimmed) + " tokens can be trimmed before it is closed"};
+    return refused("an open speculation began at position " + std::to_string(speculation_start_));
   }
-  for (size_t i = 0; i < stores_.size(); ++i) {
-    if (plan_->stores()[i].retention->EarliestState(stores_[i].first_row()) <= target) continue;
-    return {ErrorCode::kFailedPrecondition,
-            "KV cache: " + plan_->StoreName(i) + " holds the rows from " +
-                std::to_string(stores_[i].first_row()) + " on; at most " +
-                std::to_string(MaxTrim()) + " of " + std::to_string(trimmed) +
-                " tokens can be trimmed at position " + std::to_string(position_)};
+  if (!StatesReach(target)) {
+    return refused("its recurrent layers go back to a checkpoint or to 0 only, and " +
+                   std::to_string(target) + " is none (" + content_.states.Names() + ")");
+  }
+  for (size_t i = 0; i < content_.stores.size() && target > 0; ++i) {
+    if (content_.Continues(i, target)) continue;
+    const KvKeptRows* kept = content_.KeptOf(i);
+    const std::string name = content_.plan->StoreName(i);
+    if (kept != nullptr && target < kept->until) {
+      return refused(name + " has evicted rows at position " + std::to_string(kept->until));
+    }
+    return refused(name + " holds the rows from " + std::to_string(content_.stores[i].first_row()) +
+                   " on");
   }
   SetPosition(target);
   return trimmed;
@@ -196,111 +160,78 @@ Result<int64_t> KvSequence::Trim(int64_t tokens) {
 
 int64_t KvSequence::MaxTrim() const {
   Position earliest = std::max<Position>(0, speculation_start_);
-  for (size_t i = 0; i < stores_.size(); ++i) {
-    const Retention& retention = *plan_->stores()[i].retention;
-    earliest = std::max(earliest, retention.EarliestState(stores_[i].first_row()));
+  for (size_t i = 0; i < content_.stores.size(); ++i) {
+    const KvKeptRows* kept = content_.KeptOf(i);
+    const int64_t row =
+        content_.plan->stores()[i].retention().EarliestState(content_.stores[i].first_row());
+    earliest = std::max(earliest, PositionOfRow(kept, row));
   }
-  return position_ - earliest;
+  int64_t trim = 0;
+  if (content_.plan->states().empty()) return position_ - earliest;
+  while (position_ - trim > earliest && StatesReach(position_ - trim - 1)) ++trim;
+  return trim;
 }
 
 void KvSequence::SetPosition(Position position) {
+  RecurrentStates& states = content_.states;
+  if (position == 0) {
+    content_.kept.assign(content_.kept.size(), nullptr);
+    states = {};
+  } else if (const auto* checkpoint = states.CheckpointAt(position)) {
+    states.current = checkpoint->blocks;
+  }
+  std::erase_if(states.checkpoints,
+                [&](const auto& checkpoint) { return checkpoint.position > position; });
   position_ = position;
   reserved_end_ = position;
-  for (KvLayer& layer : stores_) layer.DropFrom(BlocksUpTo(position));
+  for (size_t i = 0; i < content_.stores.size(); ++i) {
+    content_.stores[i].DropFrom(BlocksUpTo(content_.RowAt(i, position)));
+  }
 }
 
 KvSequence KvSequence::Fork() const {
-  KvSequence fork(plan_, position_);
-  fork.stores_.reserve(stores_.size());
-  for (const KvLayer& layer : stores_) {
-    fork.stores_.push_back(layer.Slice(layer.first_block(), BlocksUpTo(position_)));
-  }
-  return fork;
+  KvContent content = content_.Slice(0, position_);
+  KVASIR_CHECK(content_.plan->states().empty() || reserved_end_ == position_ ||
+               content_.states.CheckpointAt(position_) != nullptr);
+  if (reserved_end_ == position_) content.states.current = content_.states.current;
+  return KvSequence(std::move(content), position_);
 }
 
 KvSnapshot KvSequence::Snapshot(Position begin, Position end) const {
   KVASIR_CHECK(begin >= 0 && begin <= end && end <= position_);
-  KvSnapshot snapshot(plan_, begin, end);
-  snapshot.stores_.reserve(stores_.size());
-  for (const KvLayer& layer : stores_) {
-    snapshot.stores_.push_back(layer.Slice(begin / kBlockTokens, BlocksUpTo(end)));
+  KvSnapshot snapshot(content_.Slice(begin, end), begin, end);
+  if (end == position_ && reserved_end_ == position_) {
+    snapshot.content_.states.current = content_.states.current;
   }
   return snapshot;
 }
 
-size_t KvSequence::nbytes() const {
-  size_t bytes = 0;
-  for (size_t i = 0; i < stores_.size(); ++i) {
-    bytes += stores_[i].nbytes(plan_->stores()[i].block_bytes);
-  }
-  return bytes;
-}
+size_t KvSequence::nbytes() const { return BlockBytes(BlockReferences()); }
 
-size_t KvSequence::nbytes_exclusive() const {
-  size_t bytes = 0;
-  for (size_t i = 0; i < stores_.size(); ++i) {
-    bytes += stores_[i].nbytes_exclusive(plan_->stores()[i].block_bytes);
-  }
-  return bytes;
-}
+size_t KvSequence::nbytes_exclusive() const { return ExclusiveBlockBytes(BlockReferences()); }
 
 int64_t KvSequence::capacity_tokens() const {
+  const auto& rules = content_.plan->stores();
+  const auto next_bytes = [&](size_t store) {
+    return rules[store].BlockBytes(content_.stores[store].end_block());
+  };
   int64_t capacity = kMaxPosition;
-  for (size_t i = 0; i < stores_.size(); ++i) {
-    const size_t block_bytes = plan_->stores()[i].block_bytes;
-    const auto rivals =
-        std::count_if(plan_->stores().begin(), plan_->stores().end(),
-                      [&](const KvPlan::Store& store) { return store.block_bytes == block_bytes; });
-    const int64_t more_blocks = pool()->FreeBlocks(block_bytes) / rivals;
-    capacity = std::min(capacity, stores_[i].capacity_tokens() + more_blocks * kBlockTokens);
+  for (size_t i = 0; i < rules.size(); ++i) {
+    int64_t rivals = 0;
+    for (size_t other = 0; other < rules.size(); ++other) {
+      if (next_bytes(other) == next_bytes(i)) ++rivals;
+    }
+    const int64_t end = content_.stores[i].end_block();
+    const int64_t more = pool()->FreeBlocks(next_bytes(i)) / rivals;
+    // Blocks of another size may follow: count those of this size only.
+    int64_t alike = 0;
+    rules[i].VisitSizes(end, end + more, [&](int64_t first, int64_t count, size_t) {
+      if (first == end) alike = count;
+    });
+    const int64_t rows = (end + alike) * kBlockTokens;
+    capacity = std::min(capacity, PositionOfRow(content_.KeptOf(i), rows));
   }
   return capacity;
-}
-
-void KvSequence::WriteRows(int layer, Position first_row, const KvRows& rows) {
-  const KvLayerSpec& layer_spec = spec().layers[static_cast<size_t>(layer)];
-  const KvLayout& layout = layer_spec.layout;
-  const size_t key_size = static_cast<size_t>(layout.kv_heads) * layout.key_dim;
-  const size_t value_size = static_cast<size_t>(layout.kv_heads) * layout.value_dim;
-  const auto count = static_cast<int64_t>(rows.keys.size() / key_size);
-  KVASIR_CHECK(layer_spec.owns_rows());
-  KVASIR_CHECK(rows.keys.size() == count * key_size && rows.values.size() == count * value_size);
-  KVASIR_CHECK(first_row >= position_ && first_row + count <= reserved_end_);
-  const KvBlocksView blocks = Blocks(layer);
-  for (int64_t i = 0; i < count; ++i) {
-    const Position row = first_row + i;
-    EncodeRow(layout.BlockAt(row / kBlockTokens), blocks.block_of(row), row % kBlockTokens,
-              std::span(rows.keys).subspan(i * key_size, key_size),
-              std::span(rows.values).subspan(i * value_size, value_size));
-  }
-}
-
-KvRows KvSequence::ReadRows(int layer, Position begin, Position end) const {
-  const KvBlocksView blocks = Blocks(layer);
-  const KvLayout& layout = spec().layers[static_cast<size_t>(layer)].layout;
-  const size_t key_size = static_cast<size_t>(layout.kv_heads) * layout.key_dim;
-  const size_t value_size = static_cast<size_t>(layout.kv_heads) * layout.value_dim;
-  KVASIR_CHECK(begin >= blocks.first_row() && begin <= end && end <= reserved_end_);
-  KvRows rows;
-  rows.keys.resize(static_cast<size_t>(end - begin) * key_size);
-  rows.values.resize(static_cast<size_t>(end - begin) * value_size);
-  for (Position row = begin; row < end; ++row) {
-    const auto i = static_cast<size_t>(row - begin);
-    const std::byte* block = blocks.block_of(row);
-    DecodeKey(layout.BlockAt(row / kBlockTokens), block, row % kBlockTokens,
-              std::span(rows.keys).subspan(i * key_size, key_size));
-    DecodeValue(layout.BlockAt(row / kBlockTokens), block, row % kBlockTokens,
-                std::span(rows.values).subspan(i * value_size, value_size));
-  }
-  return rows;
-}
-
-std::vector<float> KvSequence::ReadKeys(int layer, Position row) const {
-  return ReadRows(layer, row, row + 1).keys;
-}
-
-std::vector<float> KvSequence::ReadValues(int layer, Position row) const {
-  return ReadRows(layer, row, row + 1).values;
 }
 
 }  // namespace kvasir

@@ -68,7 +68,8 @@ inline void WriteReserved(KvSequence& sequence, std::span<const Token> tokens) {
   for (size_t i = 0; i < layers.size(); ++i) {
     if (!layers[i].owns_rows()) continue;
     const int layer = static_cast<int>(i);
-    sequence.WriteRows(layer, sequence.position(), RowsOf(layers[i].layout, layer, tokens));
+    sequence.WriteRows(layer, sequence.RowOf(layer, sequence.position()),
+                       RowsOf(layers[i].layout, layer, tokens));
   }
   sequence.Advance(static_cast<int64_t>(tokens.size()));
 }

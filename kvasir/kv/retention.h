@@ -1,5 +1,5 @@
-// The rules of a retention: integers in, integers out. It never touches a byte of K or V, so any
-// retention works with any codec.
+// The rules of a retention: row numbers in, row numbers out (a row's number is its position, unless
+// a budget evicted some). It never touches a byte of K or V, so any retention works with any codec.
 // Deliberately stateless: the answer for a position is the same whatever happened before, so
 // results cannot depend on prefill chunks, batch mates or a restore.
 #ifndef KVASIR_KV_RETENTION_H_
@@ -7,7 +7,6 @@
 
 #include <memory>
 
-#include "kvasir/base/token.h"
 #include "kvasir/kv/retention_spec.h"
 #include "kvasir/tensor/kv_layout.h"
 
@@ -21,18 +20,21 @@ class Retention {
 
   virtual ~Retention() = default;
 
-  // Rows that a query at position `query` attends to, its own included.
+  // Rows that the query whose own row is `query` attends to, its own included.
   // REQUIRES: query >= 0.
-  virtual VisibleRows Visible(Position query) const = 0;
+  virtual VisibleRows Visible(int64_t query) const = 0;
 
-  // The lowest row that a query at `next` or later can see: rows below are never read again.
-  // Does not decrease as `next` grows. REQUIRES: next >= 0.
-  virtual Position FirstNeeded(Position next) const = 0;
+  // The lowest row, the head rows aside, that a query at row `next` or later can see: others below
+  // are never read again. Does not decrease as `next` grows. REQUIRES: next >= 0.
+  virtual int64_t FirstNeeded(int64_t next) const = 0;
 
-  // The lowest position whose continuation needs no row below `first_held`, that is the lowest p
-  // with FirstNeeded(p) >= first_held: how far a layer that holds [first_held, ...) can go back.
-  // REQUIRES: first_held >= 0.
-  virtual Position EarliestState(Position first_held) const = 0;
+  // The lowest row whose continuation needs no row below `first_held`, the head rows aside, that is
+  // the lowest n with FirstNeeded(n) >= first_held: how far a layer that holds [first_held, ...)
+  // can go back. REQUIRES: first_held >= 0.
+  virtual int64_t EarliestState(int64_t first_held) const = 0;
+
+  // The rows [0, head_rows()) stay in view of every later query.
+  virtual int64_t head_rows() const { return 0; }
 };
 
 }  // namespace kvasir

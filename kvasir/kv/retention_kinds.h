@@ -11,10 +11,13 @@
 
 namespace kvasir {
 
-// REQUIRES of each: a size that RetentionSpec::Validate accepts.
-std::unique_ptr<const Retention> MakeAllRetention(int64_t size_tokens);
-std::unique_ptr<const Retention> MakeWindowRetention(int64_t size_tokens);
-std::unique_ptr<const Retention> MakeChunkRetention(int64_t size_tokens);
+// REQUIRES of each: a spec that RetentionSpec::Validate accepts.
+std::unique_ptr<const Retention> MakeAllRetention(const RetentionSpec& spec);
+std::unique_ptr<const Retention> MakeWindowRetention(const RetentionSpec& spec);
+std::unique_ptr<const Retention> MakeChunkRetention(const RetentionSpec& spec);
+
+// Of the recent copies of a layer. REQUIRES: a positive multiple of 64.
+std::unique_ptr<const Retention> MakeRecentRetention(int64_t dense_recent);
 
 }  // namespace kvasir
 

@@ -8,19 +8,36 @@
 #include <cstdint>
 #include <span>
 
+#include "kvasir/base/token.h"
+#include "kvasir/kv/kv_spec.h"
 #include "kvasir/tensor/kv_layout.h"
 
 namespace kvasir {
 
-// Both functions: `block` is laid out as kv_layout.h says, 0 <= slot < 64.
+// All: `block` is laid out as kv_layout.h says, 0 <= slot < 64.
 // key is [kv_heads, key_dim], value is [kv_heads, value_dim], row-major.
 
-// Rounds to nearest even (dtype.h).
-void EncodeRow(const KvBlockLayout& layout, std::byte* block, int64_t slot, std::span<const float> key,
-               std::span<const float> value);
-void DecodeKey(const KvBlockLayout& layout, const std::byte* block, int64_t slot, std::span<float> key);
+// Dense codecs round to nearest even (dtype.h); packed_codec.h has the others. The norms plane, if
+// there is one, gets the norms of `key` as given (row_norm.h). From-value keys are not stored.
+void EncodeRow(const KvBlockLayout& layout, std::byte* block, int64_t slot,
+               std::span<const float> key, std::span<const float> value);
+// REQUIRES: keys are stored, not from-value.
+void DecodeKey(const KvBlockLayout& layout, const std::byte* block, int64_t slot,
+               std::span<float> key);
 void DecodeValue(const KvBlockLayout& layout, const std::byte* block, int64_t slot,
                  std::span<float> value);
+// The key of a from-value layer at `position`: per head RoPE(key_norm * value), every product one
+// float32 rounding; angles are position * inv_freq in double precision, their sine and cosine
+// rounded to float32, then x' = fma(-y, sin, x * cos), y' = fma(x, sin, y * cos).
+// REQUIRES: spec.key_norm and spec.inv_freq as KvCacheSpec::Validate wants them.
+void DeriveKey(const KvLayerSpec& spec, Position position, std::span<const float> value,
+               std::span<float> key);
+
+// Copies a row, norms included and observed queries not. Where both sides have the same codec the
+// stored bits are copied; otherwise the row is decoded and encoded.
+// REQUIRES: equal kv_heads, key_dim and value_dim; both have norms or neither.
+void CopyRow(const KvBlockLayout& from_layout, const std::byte* from, int64_t from_slot,
+             const KvBlockLayout& to_layout, std::byte* to, int64_t to_slot);
 
 }  // namespace kvasir
 

@@ -69,10 +69,10 @@ TEST_P(RowCodecTest, RoundsAsItsTypeAndTouchesNoOtherSlot) {
 
 TEST_P(RowCodecTest, KeepsInfinityAndNan) {
   const KvBlockLayout layout = {.kv_heads = 1,
-                           .key_dim = 2,
-                           .value_dim = 2,
-                           .key_codec = *KvCodec::FromName(std::get<0>(GetParam())),
-                           .value_codec = *KvCodec::FromName(std::get<1>(GetParam()))};
+                                .key_dim = 2,
+                                .value_dim = 2,
+                                .key_codec = *KvCodec::FromName(std::get<0>(GetParam())),
+                                .value_codec = *KvCodec::FromName(std::get<1>(GetParam()))};
   const std::vector<float> row = {-std::numeric_limits<float>::infinity(),
                                   std::numeric_limits<float>::quiet_NaN()};
   std::vector<std::byte> block(layout.BlockBytes());

@@ -10,18 +10,28 @@ namespace kvasir {
 Result<Speculation> Speculation::Begin(std::span<KvSequence* const> sequences) {
   Speculation speculation;
   for (size_t i = 0; i < sequences.size(); ++i) {
-    KvSequence* sequence = sequences[i];
-    if (sequence->speculation_start_ >= 0) {
-      for (const Member& member : speculation.members_) member.sequence->speculation_start_ = -1;
-      return {ErrorCode::kFailedPrecondition,
-              "speculation: sequence " + std::to_string(i) +
-                  " is in an open speculation already or named twice; commit or roll back first"};
+    if (const Status status = speculation.Open(sequences[i], i); !status.ok()) {
+      for (const Member& member : speculation.members_) Forget(member);
+      return status.error();
     }
-    sequence->speculation_start_ = sequence->position();
-    speculation.members_.push_back({sequence, sequence->position()});
   }
   speculation.open_ = true;
   return speculation;
+}
+
+Status Speculation::Open(KvSequence* sequence, size_t index) {
+  if (sequence->speculation_start_ >= 0) {
+    return {ErrorCode::kFailedPrecondition,
+            "speculation: sequence " + std::to_string(index) +
+                " is in an open speculation already or named twice; commit or roll back first"};
+  }
+  KVASIR_TRY_OK(sequence->CompactIfDue());
+  const size_t checkpoints = sequence->content_.states.checkpoints.size();
+  KVASIR_TRY_OK(sequence->Checkpoint());
+  sequence->speculation_start_ = sequence->position();
+  members_.push_back(
+      {sequence, sequence->position(), sequence->content_.states.checkpoints.size() > checkpoints});
+  return {};
 }
 
 Speculation::Speculation(Speculation&& other) noexcept
@@ -42,10 +52,16 @@ Status Speculation::Commit(std::span<const int64_t> accepted) {
                                              " sequences; give one for each"};
   }
   for (size_t i = 0; i < accepted.size(); ++i) {
-    if (accepted[i] >= 0 && accepted[i] <= appended(i)) continue;
-    return {ErrorCode::kInvalidArgument,
-            "speculation: " + std::to_string(accepted[i]) + " accepted tokens of sequence " +
-                std::to_string(i) + ", of which " + std::to_string(appended(i)) + " were appended"};
+    const std::string count = "speculation: " + std::to_string(accepted[i]) +
+                              " accepted tokens of sequence " + std::to_string(i);
+    if (accepted[i] < 0 || accepted[i] > appended(i)) {
+      return {ErrorCode::kInvalidArgument,
+              count + ", of which " + std::to_string(appended(i)) + " were appended"};
+    }
+    if (members_[i].sequence->StatesReach(members_[i].start + accepted[i])) continue;
+    return {ErrorCode::kFailedPrecondition,
+            count + ": its recurrent layers have no state there; accept 0 or " +
+                std::to_string(appended(i)) + ", or take a checkpoint after each token"};
   }
   for (size_t i = 0; i < accepted.size(); ++i) {
     Close(members_[i], members_[i].start + accepted[i]);
@@ -62,8 +78,15 @@ void Speculation::Rollback() {
 
 void Speculation::Close(const Member& member, Position position) {
   member.sequence->SetPosition(position);
-  member.sequence->speculation_start_ = -1;
+  Forget(member);
   member.sequence->ReleaseUnneeded();
+}
+
+void Speculation::Forget(const Member& member) {
+  member.sequence->speculation_start_ = -1;
+  if (!member.checkpointed) return;
+  std::erase_if(member.sequence->content_.states.checkpoints,
+                [&](const auto& checkpoint) { return checkpoint.position == member.start; });
 }
 
 }  // namespace kvasir

@@ -17,8 +17,11 @@ namespace kvasir {
 class Speculation {
  public:
   // Opens on `sequences` at their current positions. They must stay where they are until this
-  // object is closed or destroyed. ERRORS: kFailedPrecondition if one of them is in an open
-  // speculation already, or is named twice; then none is opened.
+  // object is closed or destroyed. Takes a checkpoint of recurrent layers and evicts the rows of
+  // budgets that are full, which an open speculation must not do: KvSequence::RunLimit() says how
+  // many drafts fit. ERRORS: kFailedPrecondition if one of them is in an open speculation already,
+  // is named twice, or has recurrent layers and a reservation; kResourceExhausted from
+  // KvSequence::CompactIfDue. Then none is opened.
   static Result<Speculation> Begin(std::span<KvSequence* const> sequences);
 
   Speculation(Speculation&& other) noexcept;
@@ -31,7 +34,9 @@ class Speculation {
 
   // Keeps accepted[i] tokens beyond the start of the i-th sequence, drops the rest, closes.
   // ERRORS: kInvalidArgument unless there is a count within [0, appended(i)] for every sequence:
-  // nothing is kept or dropped and the speculation stays open; kFailedPrecondition when closed.
+  // nothing is kept or dropped and the speculation stays open; kFailedPrecondition when closed, or
+  // (still open) if a sequence has recurrent layers and its count is neither 0 nor all nor leads to
+  // a checkpoint that was taken meanwhile.
   Status Commit(std::span<const int64_t> accepted);
   // Drops everything appended since Begin, reservations included, and closes. No effect when
   // closed.
@@ -41,10 +46,13 @@ class Speculation {
   struct Member {
     KvSequence* sequence = nullptr;
     Position start = 0;
+    bool checkpointed = false;  // by Begin, and nobody before
   };
 
   Speculation() = default;
+  Status Open(KvSequence* sequence, size_t index);
   static void Close(const Member& member, Position position);
+  static void Forget(const Member& member);
 
   std::vector<Member> members_;
   bool open_ = false;
