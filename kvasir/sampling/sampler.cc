@@ -123,7 +123,9 @@ std::optional<Token> Sampler::Run(std::span<const float> logits, const SamplingO
   const float largest = pool_.max_logit();
   if (largest == -kInfinity) return Argmax(logits);
   if (options.is_greedy() || !std::isfinite(largest)) return pool_.Likeliest();
-  pool_.MakeList(Reach({}, options, pool_.temperature()));
+  // Version 1 estimates from the 100 largest, however unlikely they are.
+  pool_.MakeList(options.mirostat.version == 1 ? kInfinity
+                                               : Reach({}, options, pool_.temperature()));
   if (has_mirostat) {
     mirostat_total_ = pool_.TotalWeight();
     MirostatCut(options.mirostat, Mu(options, history), logits.size(), pool_);

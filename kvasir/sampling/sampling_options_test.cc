@@ -39,6 +39,69 @@ TEST(SamplingOptions, RefusesWhatIsOutOfRange) {
   }
 }
 
+// `set` writes the value into otherwise good options.
+template <typename Set>
+void ExpectRange(const std::string& field, std::initializer_list<double> good,
+                 std::initializer_list<double> bad, const Set& set) {
+  SamplingOptions options;
+  for (const double value : good) {
+    set(options, value);
+    EXPECT_TRUE(options.Validate(100).ok()) << field << " " << value;
+  }
+  for (const double value : bad) {
+    set(options, value);
+    ExpectRefused(options, "'" + field + "'");
+  }
+}
+
+TEST(SamplingOptions, EveryStageHasItsRange) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double nan = std::nan("");
+  using Options = SamplingOptions;
+  ExpectRange("typical_p", {1e-9, 1}, {0, -1, 1.1, nan},
+              [](Options& o, double v) { o.typical_p = v; });
+  ExpectRange("top_n_sigma", {0, 50}, {-1, kInfinity, nan},
+              [](Options& o, double v) { o.top_n_sigma = v; });
+  ExpectRange("dynatemp_range", {0, 100}, {-1, 101, nan},
+              [](Options& o, double v) { o.dynamic_temperature.range = v; });
+  ExpectRange("dynatemp_exponent", {0.1, 100}, {0, -1, 101, nan},
+              [](Options& o, double v) { o.dynamic_temperature.exponent = v; });
+  ExpectRange("xtc_probability", {0, 1}, {-0.1, 1.1, nan},
+              [](Options& o, double v) { o.xtc.probability = v; });
+  ExpectRange("xtc_threshold", {0, 1}, {-0.1, 1.1, nan},
+              [](Options& o, double v) { o.xtc.threshold = v; });
+  ExpectRange("dry_multiplier", {0, 100}, {-1, 101, nan},
+              [](Options& o, double v) { o.dry.multiplier = v; });
+  ExpectRange("dry_base", {1, 100}, {0.9, 101, nan}, [](Options& o, double v) { o.dry.base = v; });
+  ExpectRange("dry_allowed_length", {1, 1000}, {0, -1},
+              [](Options& o, double v) { o.dry.allowed_length = static_cast<int64_t>(v); });
+  ExpectRange("dry_penalty_last_n", {-1, 0, 1e6}, {-2},
+              [](Options& o, double v) { o.dry.last_n = static_cast<int64_t>(v); });
+  ExpectRange("repeat_last_n", {-1, 0, 1e6}, {-2},
+              [](Options& o, double v) { o.repeat_last_n = static_cast<int64_t>(v); });
+  ExpectRange("mirostat", {0, 1, 2}, {-1, 3},
+              [](Options& o, double v) { o.mirostat.version = static_cast<int64_t>(v); });
+  ExpectRange("mirostat_tau", {0, 100}, {-1, 101, nan},
+              [](Options& o, double v) { o.mirostat.tau = v; });
+  ExpectRange("mirostat_eta", {0, 1}, {-0.1, 1.1, nan},
+              [](Options& o, double v) { o.mirostat.eta = v; });
+}
+
+TEST(SamplingOptions, StagesHaveNamesAndComeOnce) {
+  for (const SamplerStage stage : DefaultStages()) {
+    const auto found = SamplerStageFromName(SamplerStageName(stage));
+    ASSERT_TRUE(found.ok());
+    EXPECT_EQ(*found, stage);
+  }
+  EXPECT_EQ(*SamplerStageFromName("temp"), SamplerStage::kTemperature);
+  EXPECT_FALSE(SamplerStageFromName("top-k").ok());
+  SamplingOptions options;
+  options.stages = {};
+  EXPECT_TRUE(options.Validate(100).ok());
+  options.stages = {SamplerStage::kTopK, SamplerStage::kXtc, SamplerStage::kTopK};
+  ExpectRefused(options, "samplers");
+}
+
 TEST(SamplingOptions, BiasMustNameAKnownTokenAndBeNoPlusInfinity) {
   SamplingOptions options;
   options.logit_bias = {{99, -std::numeric_limits<float>::infinity()}};
