@@ -21,6 +21,7 @@
 #include "kvasir/tensor/kv_layout.h"
 #include "kvasir/tensor/packed_matrix.h"
 #include "kvasir/tensor/tensor_view.h"
+#include "kvasir/tensor/weight_tensor.h"
 
 namespace kvasir {
 
@@ -78,6 +79,9 @@ class Backend {
   // ERRORS: kInvalidArgument (inputs unsuitable for a quantized format), kResourceExhausted.
   virtual Result<std::unique_ptr<const WeightMatrix>> Pack(const TensorView& weights,
                                                            WeightFormat format) = 0;
+  // The same for weights in any encoding, one row at a time. REQUIRES: two extents.
+  virtual Result<std::unique_ptr<const WeightMatrix>> PackRows(const WeightTensor& weights,
+                                                               WeightFormat format) = 0;
   // Pseudo-random weights, uniform in +-amplitude, a function of `seed` alone: for measuring real
   // shapes without their files. ERRORS: as Pack.
   virtual Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,

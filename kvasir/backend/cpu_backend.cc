@@ -68,6 +68,12 @@ class CpuBackend final : public Backend {
     });
   }
 
+  Result<std::unique_ptr<const WeightMatrix>> PackRows(const WeightTensor& weights,
+                                                       WeightFormat format) override {
+    KVASIR_CHECK(weights.shape.size() == 2);
+    return Fill(weights.shape[0], weights.shape[1], format, weights.read_row);
+  }
+
   Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,
                                                          WeightFormat format, float amplitude,
                                                          uint64_t seed) override {

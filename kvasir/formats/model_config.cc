@@ -108,15 +108,30 @@ Result<const Defaults*> FindArchitecture(const Json& config) {
                                        "' is not supported; supported are " + supported};
 }
 
-Status RefuseUnsupported(const ConfigReader& reader) {
-  for (const std::string_view field : {"quantization", "quantization_config"}) {
-    if (reader.Find(field) != nullptr) {
-      return {ErrorCode::kUnsupported,
-              "field '" + std::string(field) +
-                  "' is set: quantized checkpoints are not read; take the original one in f32, f16 "
-                  "or bf16, it can be quantized when it is loaded"};
-    }
+// "quantization" is MLX's; "quantization_config" is its copy for other readers, or another
+// library's, which names its method.
+Status ReadQuantization(const ConfigReader& reader, ModelConfig* model) {
+  const bool has_own = reader.Find("quantization") != nullptr;
+  const std::string_view field = has_own ? "quantization" : "quantization_config";
+  const Json* object = reader.Find(field);
+  if (object == nullptr) return {};
+  const Json* method = object->Find("quant_method");
+  if (method != nullptr && method->is_string()) {
+    return reader.Bad(field,
+                      "is of the method '" + method->as_string().substr(0, 40) +
+                          "', which is not read; take the original checkpoint, or one in MLX or "
+                          "GGUF form",
+                      ErrorCode::kUnsupported);
   }
+  auto parsed = MlxQuantization::Parse(*object);
+  if (!parsed.ok()) {
+    return WithContext(parsed.error(), "field '" + std::string(field) + "'");
+  }
+  model->quantization = *std::move(parsed);
+  return {};
+}
+
+Status RefuseUnsupported(const ConfigReader& reader) {
   const Json* bidirectional = reader.Find("use_bidirectional_attention");
   if (bidirectional != nullptr && *bidirectional != Json(false)) {
     return {ErrorCode::kUnsupported,
@@ -365,6 +380,7 @@ Result<ModelConfig> ModelConfig::Parse(const Json& config) {
   model.family = defaults->family;
   model.architecture = defaults->architecture;
   KVASIR_TRY_OK(RefuseUnsupported(reader));
+  KVASIR_TRY_OK(ReadQuantization(reader, &model));
   KVASIR_TRY_OK(ReadSizes(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadActivation(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadBiases(reader, &model));

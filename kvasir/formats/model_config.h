@@ -14,6 +14,7 @@
 #include "kvasir/base/result.h"
 #include "kvasir/base/token.h"
 #include "kvasir/formats/generation_config.h"
+#include "kvasir/formats/mlx_quantization.h"
 #include "kvasir/formats/rope_config.h"
 #include "kvasir/tensor/dtype.h"
 
@@ -74,6 +75,8 @@ struct ModelConfig {
   std::vector<Token> eos_token_ids;  // generation_config.json wins over config.json; may be empty
   std::optional<Token> bos_token_id;
   std::optional<Token> pad_token_id;
+  // Set for checkpoints that MLX quantized.
+  std::optional<MlxQuantization> quantization;
   std::optional<DType> dtype;   // what the file says the weights are; the tensors decide
   GenerationConfig generation;  // all absent without generation_config.json
 

@@ -215,7 +215,7 @@ TEST(ModelConfig, UnsupportedFeaturesAreNamed) {
   ExpectError(R"({"rope_scaling":{"rope_type":"dynamic","factor":2}})", ErrorCode::kUnsupported,
               "rope_scaling");
   ExpectError(R"({"partial_rotary_factor":0.5})", ErrorCode::kUnsupported, "partial_rotary");
-  ExpectError(R"({"quantization":{"bits":4,"group_size":64}})", ErrorCode::kUnsupported,
+  ExpectError(R"({"quantization":{"bits":7,"group_size":64}})", ErrorCode::kUnsupported,
               "'quantization'");
   ExpectError(R"({"quantization_config":{"quant_method":"fp8"}})", ErrorCode::kUnsupported,
               "'quantization_config'");

@@ -49,7 +49,9 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
   KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
   const DecoderSpec spec = MakeDecoderSpec(config);
-  const auto source = MakeCheckpointWeights(checkpoint, backend, options.weight_format);
+  const auto source =
+      MakeCheckpointWeights(checkpoint, config.quantization ? &*config.quantization : nullptr,
+                            backend, options.weight_format);
   KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
   WarnOfUnknown(spec, *source, options.log);
   return LoadedModel{std::move(config), std::move(model)};

@@ -1,18 +1,17 @@
-// WeightSource: where a decoder's tensors come from. One implementation reads a checkpoint, one
-// makes them up so that real shapes can be measured without their files.
+// WeightSource: where a decoder's tensors come from: a safetensors checkpoint, a GGUF file, or
+// nowhere (made up, so that real shapes can be measured without their files).
 // Deliberately knows no family: names and shapes are asked for by the decoder.
 #ifndef KVASIR_MODEL_WEIGHT_SOURCE_H_
 #define KVASIR_MODEL_WEIGHT_SOURCE_H_
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "kvasir/backend/backend.h"
 #include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/mlx_quantization.h"
 
 namespace kvasir {
 
@@ -32,9 +31,13 @@ class WeightSource {
   virtual std::vector<std::string> Unused() const = 0;
 };
 
-// `format` unset: every matrix keeps the type it is stored in. Quantized formats apply to matrices
-// whose inputs are a multiple of 32; others stay as they are.
-std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint, Backend& backend,
+// `format` unset: every matrix keeps the type it is stored in (WeightTensor::stored_format).
+// Quantized formats apply to matrices whose inputs are a multiple of 32; others stay as they are.
+// `quantization` says how MLX quantized matrices with scales, null that it did not; both it and the
+// checkpoint are borrowed.
+std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint,
+                                                    const MlxQuantization* quantization,
+                                                    Backend& backend,
                                                     std::optional<WeightFormat> format);
 
 // Uniform weights scaled by 1/sqrt(inputs), so that activations neither vanish nor explode; norms

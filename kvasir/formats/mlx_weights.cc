@@ -1,0 +1,169 @@
+#include "kvasir/formats/mlx_weights.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kvasir/tensor/packed_codes.h"
+
+namespace kvasir {
+namespace {
+
+// Every width packs 32 codes into `bits` whole words, and every group but nvfp4's holds 32 codes.
+constexpr int kChunk = 32;
+
+// Where a matrix's parts lie, copied so that the reader owns it.
+struct Layout {
+  MlxFormat format;
+  TensorView weight;
+  TensorView scales;
+  TensorView biases;
+  int64_t inputs = 0;
+
+  int64_t groups() const { return inputs / format.group_size; }
+};
+
+// The codes [begin, begin + kChunk) of a row.
+void ReadCodes(const Layout& layout, int64_t row, int64_t begin, std::array<uint8_t, kChunk>* out) {
+  const int bits = layout.format.bits;
+  std::array<uint32_t, 8> words;
+  const int64_t first_word = (row * layout.inputs + begin) / kChunk * bits;
+  std::memcpy(words.data(), layout.weight.data + first_word * 4, static_cast<size_t>(bits) * 4);
+  UnpackRow(words.data(), bits, *out);
+}
+
+// `round` is to the type of the scales: MLX computes in it, one operation at a time.
+template <typename Round>
+void ReadAffineRow(const Layout& layout, int64_t row, const Round& round, float* out) {
+  std::array<uint8_t, kChunk> codes;
+  for (int64_t begin = 0; begin < layout.inputs; begin += kChunk) {
+    ReadCodes(layout, row, begin, &codes);
+    const int64_t group = row * layout.groups() + begin / layout.format.group_size;
+    float scale;
+    float bias;
+    ReadFloats(layout.scales, group, 1, &scale);
+    ReadFloats(layout.biases, group, 1, &bias);
+    for (int i = 0; i < kChunk; ++i) {
+      out[begin + i] = round(round(static_cast<float>(codes[i]) * scale) + bias);
+    }
+  }
+}
+
+// OCP Microscaling Formats v1.0, section 5.3: E2M1 has neither infinities nor NaN.
+float E2m1ToFloat(uint8_t code) {
+  constexpr float kMagnitudes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  const float magnitude = kMagnitudes[code & 7];
+  return (code & 8) != 0 ? -magnitude : magnitude;
+}
+
+// E4M3: bias 7, no infinities, all ones is NaN.
+float E4m3ToFloat(uint8_t code) {
+  const int exponent = (code >> 3) & 15;
+  const int mantissa = code & 7;
+  float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                  : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  if ((code & 0x7F) == 0x7F) magnitude = std::numeric_limits<float>::quiet_NaN();
+  return (code & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+// E8M0: 2^(code - 127). MLX has no NaN here: 255 overflows to infinity.
+float E8m0ToFloat(uint8_t code) { return std::ldexp(1.0f, code - 127); }
+
+template <typename Decode>
+std::array<float, 256> Table(const Decode& decode) {
+  std::array<float, 256> table;
+  for (int code = 0; code < 256; ++code) {
+    table[static_cast<size_t>(code)] = decode(static_cast<uint8_t>(code));
+  }
+  return table;
+}
+
+void ReadMicroscaledRow(const Layout& layout, const std::array<float, 256>& elements,
+                        const std::array<float, 256>& scales, int64_t row, float* out) {
+  std::array<uint8_t, kChunk> codes;
+  const int group_size = layout.format.group_size;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(layout.scales.data);
+  for (int64_t begin = 0; begin < layout.inputs; begin += kChunk) {
+    ReadCodes(layout, row, begin, &codes);
+    const uint8_t* chunk_scales = bytes + row * layout.groups() + begin / group_size;
+    for (int i = 0; i < kChunk; ++i) {
+      const float product = elements[codes[i]] * scales[chunk_scales[i / group_size]];
+      out[begin + i] = Bf16ToFloat(FloatToBf16(product));
+    }
+  }
+}
+
+Status CheckPart(const char* part, const TensorView* view, DType dtype,
+                 const std::vector<int64_t>& shape) {
+  if (view == nullptr) return {ErrorCode::kCorrupt, std::string(part) + " are missing"};
+  if (view->dtype != dtype || view->shape != shape) {
+    return {ErrorCode::kCorrupt, std::string(part) + " is " + std::string(DTypeName(view->dtype)) +
+                                     " " + ShapeString(view->shape) + "; the quantization needs " +
+                                     std::string(DTypeName(dtype)) + " " + ShapeString(shape)};
+  }
+  return {};
+}
+
+Status CheckParts(const MlxTensors& tensors, const MlxFormat& format, int64_t outputs,
+                  int64_t inputs) {
+  // 32 also where nvfp4 has groups of 16: MLX packs no fewer.
+  const int64_t unit = std::max(format.group_size, kChunk);
+  if (inputs % unit != 0) {
+    return {ErrorCode::kCorrupt, "weight has " + std::to_string(inputs) +
+                                     " inputs, which are no multiple of " + std::to_string(unit)};
+  }
+  KVASIR_TRY_OK(
+      CheckPart("weight", tensors.weight, DType::kU32, {outputs, inputs / kChunk * format.bits}));
+  const std::vector<int64_t> groups = {outputs, inputs / format.group_size};
+  if (format.mode != MlxMode::kAffine) {
+    return CheckPart("scales", tensors.scales, DType::kU8, groups);
+  }
+  const bool is_float = tensors.scales != nullptr && IsFloatType(tensors.scales->dtype);
+  const DType dtype = is_float ? tensors.scales->dtype : DType::kF32;
+  KVASIR_TRY_OK(CheckPart("scales", tensors.scales, dtype, groups));
+  return CheckPart("biases", tensors.biases, dtype, groups);
+}
+
+WeightTensor Affine(Layout layout, std::vector<int64_t> shape) {
+  switch (layout.scales.dtype) {
+    case DType::kF16:
+      return {std::move(shape), WeightFormat::kF16, [layout](int64_t row, float* out) {
+                const auto round = [](float value) { return F16ToFloat(FloatToF16(value)); };
+                ReadAffineRow(layout, row, round, out);
+              }};
+    case DType::kBf16:
+      return {std::move(shape), WeightFormat::kBf16, [layout](int64_t row, float* out) {
+                const auto round = [](float value) { return Bf16ToFloat(FloatToBf16(value)); };
+                ReadAffineRow(layout, row, round, out);
+              }};
+    default:
+      return {std::move(shape), WeightFormat::kF32, [layout](int64_t row, float* out) {
+                ReadAffineRow(
+                    layout, row, [](float value) { return value; }, out);
+              }};
+  }
+}
+
+}  // namespace
+
+Result<WeightTensor> MlxWeights(const MlxTensors& tensors, const MlxFormat& format, int64_t outputs,
+                                int64_t inputs) {
+  KVASIR_TRY_OK(CheckParts(tensors, format, outputs, inputs));
+  Layout layout = {format, *tensors.weight, *tensors.scales, {}, inputs};
+  std::vector<int64_t> shape = {outputs, inputs};
+  if (format.mode == MlxMode::kAffine) {
+    layout.biases = *tensors.biases;
+    return Affine(std::move(layout), std::move(shape));
+  }
+  const auto elements = format.mode == MlxMode::kMxfp8 ? Table(E4m3ToFloat) : Table(E2m1ToFloat);
+  const auto scales = format.mode == MlxMode::kNvfp4 ? Table(E4m3ToFloat) : Table(E8m0ToFloat);
+  return WeightTensor{std::move(shape), WeightFormat::kBf16,
+                      [layout, elements, scales](int64_t row, float* out) {
+                        ReadMicroscaledRow(layout, elements, scales, row, out);
+                      }};
+}
+
+}  // namespace kvasir

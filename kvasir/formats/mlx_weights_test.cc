@@ -1,0 +1,92 @@
+// Every format against what MLX decoded (tools/goldens/make_mlx_weights.py), bit for bit.
+#include "kvasir/formats/mlx_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <map>
+
+#include "kvasir/formats/safetensors.h"
+
+namespace kvasir {
+namespace {
+
+const SafetensorsFile& Golden() {
+  static const SafetensorsFile file = *SafetensorsFile::Open(
+      std::string(KVASIR_SOURCE_DIR) + "/testdata/formats/mlx_weights.safetensors");
+  return file;
+}
+
+// "affine_4_64_bf16": mode, bits, group size, type of the scales.
+MlxFormat FormatOf(const std::string& name) {
+  const size_t first = name.find('_');
+  const size_t second = name.find('_', first + 1);
+  MlxFormat format;
+  for (const MlxMode mode : {MlxMode::kAffine, MlxMode::kMxfp4, MlxMode::kMxfp8, MlxMode::kNvfp4}) {
+    if (name.substr(0, first) == MlxModeName(mode)) format.mode = mode;
+  }
+  format.bits = std::stoi(name.substr(first + 1));
+  format.group_size = std::stoi(name.substr(second + 1));
+  return format;
+}
+
+MlxTensors TensorsOf(const std::string& name) {
+  return {Golden().Find(name + ".weight"), Golden().Find(name + ".scales"),
+          Golden().Find(name + ".biases")};
+}
+
+TEST(MlxWeights, DecodeToMlxsBits) {
+  int formats = 0;
+  for (const auto& [tensor, decoded] : Golden().tensors()) {
+    if (!tensor.ends_with(".decoded")) continue;
+    const std::string name = tensor.substr(0, tensor.rfind('.'));
+    ++formats;
+    const int64_t columns = decoded.shape[1];
+    const auto weights = MlxWeights(TensorsOf(name), FormatOf(name), decoded.shape[0], columns);
+    ASSERT_TRUE(weights.ok()) << name << ": " << weights.error().message;
+    EXPECT_EQ(weights->stored_format, DenseWeights(decoded).stored_format) << name;
+    std::vector<float> wanted(static_cast<size_t>(columns));
+    std::vector<float> actual(static_cast<size_t>(columns));
+    for (int64_t row = 0; row < decoded.shape[0]; ++row) {
+      ReadFloats(decoded, row * columns, columns, wanted.data());
+      weights->read_row(row, actual.data());
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        // Which NaN it is means nothing.
+        const bool both_nan = std::isnan(wanted[i]) && std::isnan(actual[i]);
+        ASSERT_TRUE(both_nan ||
+                    std::bit_cast<uint32_t>(wanted[i]) == std::bit_cast<uint32_t>(actual[i]))
+            << name << " row " << row << " column " << i << ": " << actual[i] << ", MLX has "
+            << wanted[i];
+      }
+    }
+  }
+  EXPECT_EQ(formats, 6 * 3 * 3 + 3);
+}
+
+TEST(MlxWeights, PartsThatDoNotFitAreNamed) {
+  const std::string name = "affine_4_64_bf16";
+  const MlxTensors good = TensorsOf(name);
+  const MlxFormat format = FormatOf(name);
+  const auto error = [&](const MlxTensors& tensors, int64_t outputs, int64_t inputs) {
+    const auto weights = MlxWeights(tensors, format, outputs, inputs);
+    return weights.ok() ? std::string() : weights.error().message;
+  };
+  EXPECT_EQ(error(good, 2, 128), "");
+  EXPECT_NE(error(good, 3, 128).find("weight is u32 [2, 16]"), std::string::npos);
+  EXPECT_NE(error(good, 2, 256).find("weight"), std::string::npos);
+  EXPECT_NE(error(good, 2, 100).find("multiple of 64"), std::string::npos);
+  EXPECT_NE(error({good.weight, good.scales, nullptr}, 2, 128).find("biases are missing"),
+            std::string::npos);
+  EXPECT_NE(error({nullptr, good.scales, good.biases}, 2, 128).find("weight"), std::string::npos);
+  const MlxTensors other = TensorsOf("affine_4_64_f32");
+  EXPECT_NE(error({good.weight, good.scales, other.biases}, 2, 128).find("biases is f32"),
+            std::string::npos);
+  const MlxTensors coarse = TensorsOf("affine_4_128_bf16");
+  EXPECT_NE(error({good.weight, coarse.scales, coarse.biases}, 2, 128).find("scales is bf16"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvasir

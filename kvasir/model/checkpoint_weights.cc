@@ -1,0 +1,102 @@
+// Weights of a safetensors checkpoint: dense ones, and those MLX quantized.
+// Deliberately decides by the tensors, not by the config, whether a matrix is quantized.
+#include <algorithm>
+#include <unordered_set>
+
+#include "kvasir/formats/mlx_weights.h"
+#include "kvasir/model/stored_weights.h"
+
+namespace kvasir {
+namespace {
+
+// Wrappers of multimodal models nest the text decoder; tried in this order.
+constexpr std::string_view kPrefixes[] = {"model.", "model.language_model.",
+                                          "language_model.model.", ""};
+constexpr std::string_view kEmbedding = "embed_tokens.weight";
+constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::string_view kWeight = ".weight";
+
+class CheckpointWeights final : public StoredWeights {
+ public:
+  CheckpointWeights(const Checkpoint& checkpoint, const MlxQuantization* quantization,
+                    Backend& backend, std::optional<WeightFormat> format)
+      : StoredWeights(backend, format), checkpoint_(checkpoint), quantization_(quantization) {
+    for (std::string_view prefix : kPrefixes) {
+      if (checkpoint.Find(std::string(prefix) + std::string(kEmbedding)) != nullptr) {
+        prefix_ = prefix;
+        break;
+      }
+    }
+  }
+
+  bool Has(const std::string& name) const override {
+    return checkpoint_.Find(FullName(name)) != nullptr;
+  }
+
+  std::vector<std::string> Unused() const override {
+    std::vector<std::string> unused;
+    for (const std::string& name : checkpoint_.names()) {
+      if (used_.find(name) == used_.end()) unused.push_back(name);
+    }
+    std::sort(unused.begin(), unused.end());
+    return unused;
+  }
+
+ protected:
+  Result<WeightTensor> Take(const std::string& name, const std::vector<int64_t>& shape) override {
+    const std::string full_name = FullName(name);
+    const std::string module = full_name.substr(0, full_name.rfind('.'));
+    if (full_name.ends_with(kWeight) && shape.size() == 2) {
+      const TensorView* scales = checkpoint_.Find(module + ".scales");
+      if (scales != nullptr) return TakeQuantized(module, *scales, shape);
+    }
+    KVASIR_TRY(const TensorView tensor, checkpoint_.Get(full_name, shape));
+    used_.insert(full_name);
+    return DenseWeights(tensor);
+  }
+
+  std::string Where(const std::string& name) const override {
+    return checkpoint_.path() + ": tensor '" + FullName(name) + "'";
+  }
+
+ private:
+  Result<WeightTensor> TakeQuantized(const std::string& module, const TensorView& scales,
+                                     const std::vector<int64_t>& shape) {
+    const std::string where = checkpoint_.path() + ": module '" + module + "'";
+    const std::optional<MlxFormat> format =
+        quantization_ == nullptr ? std::nullopt : quantization_->For(module);
+    if (!format) {
+      return {ErrorCode::kCorrupt,
+              where + " has scales, but config.json does not say how it is quantized"};
+    }
+    const MlxTensors tensors = {checkpoint_.Find(module + ".weight"), &scales,
+                                checkpoint_.Find(module + ".biases")};
+    auto decoded = MlxWeights(tensors, *format, shape[0], shape[1]);
+    if (!decoded.ok()) return WithContext(decoded.error(), where);
+    for (const char* part : {".weight", ".scales", ".biases"}) used_.insert(module + part);
+    return decoded;
+  }
+
+  // The head lies outside the decoder's prefix: "lm_head.weight", "language_model.lm_head.weight".
+  std::string FullName(const std::string& name) const {
+    if (name != kHead) return prefix_ + name;
+    const std::string nested = "language_model." + name;
+    return checkpoint_.Find(nested) != nullptr ? nested : name;
+  }
+
+  const Checkpoint& checkpoint_;
+  const MlxQuantization* const quantization_;
+  std::string prefix_ = "model.";
+  std::unordered_set<std::string> used_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint,
+                                                    const MlxQuantization* quantization,
+                                                    Backend& backend,
+                                                    std::optional<WeightFormat> format) {
+  return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend, format);
+}
+
+}  // namespace kvasir

@@ -1,0 +1,46 @@
+// Made-up weights, so that real shapes can be measured without their files.
+// Deliberately not meant to say anything: activations only neither vanish nor explode.
+#include <cmath>
+
+#include "kvasir/model/weight_source.h"
+
+namespace kvasir {
+namespace {
+
+class RandomWeights final : public WeightSource {
+ public:
+  RandomWeights(Backend& backend, WeightFormat format) : backend_(backend), format_(format) {}
+
+  bool Has(const std::string&) const override { return true; }
+
+  Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name, int64_t outputs,
+                                                     int64_t inputs) override {
+    // FNV-1a: any hash that is the same everywhere will do.
+    uint64_t seed = 0xCBF29CE484222325ull;
+    for (const char c : name) seed = (seed ^ static_cast<uint8_t>(c)) * 0x100000001B3ull;
+    const bool fits = !IsQuantized(format_) || inputs % kQuantGroup == 0;
+    // sqrt(3): a uniform variable on +-a has variance a^2 / 3.
+    const float amplitude = std::sqrt(3.0f / static_cast<float>(inputs));
+    return backend_.PackRandom(outputs, inputs, fits ? format_ : WeightFormat::kBf16, amplitude,
+                               seed);
+  }
+
+  Result<std::vector<float>> Vector(const std::string& name, int64_t size, float) override {
+    const bool is_bias = name.size() > 5 && name.ends_with(".bias");
+    return std::vector<float>(static_cast<size_t>(size), is_bias ? 0.0f : 1.0f);
+  }
+
+  std::vector<std::string> Unused() const override { return {}; }
+
+ private:
+  Backend& backend_;
+  const WeightFormat format_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> MakeRandomWeights(Backend& backend, WeightFormat format) {
+  return std::make_unique<RandomWeights>(backend, format);
+}
+
+}  // namespace kvasir

@@ -1,0 +1,39 @@
+// StoredWeights: what every source of weights that lies in files has in common: decoding a tensor
+// into the form the backend wants. Deliberately knows no format: those find the tensors.
+#ifndef KVASIR_MODEL_STORED_WEIGHTS_H_
+#define KVASIR_MODEL_STORED_WEIGHTS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kvasir/model/weight_source.h"
+#include "kvasir/tensor/weight_tensor.h"
+
+namespace kvasir {
+
+class StoredWeights : public WeightSource {
+ public:
+  Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name, int64_t outputs,
+                                                     int64_t inputs) override;
+  Result<std::vector<float>> Vector(const std::string& name, int64_t size, float offset) override;
+
+ protected:
+  StoredWeights(Backend& backend, std::optional<WeightFormat> format)
+      : backend_(backend), format_(format) {}
+
+  // The tensor of exactly this shape, noted as used. ERRORS: kNotFound, kCorrupt, kUnsupported,
+  // naming file and tensor.
+  virtual Result<WeightTensor> Take(const std::string& name, const std::vector<int64_t>& shape) = 0;
+  // "model.gguf: tensor 'blk.0.attn_q.weight'": what errors about `name` begin with.
+  virtual std::string Where(const std::string& name) const = 0;
+
+ private:
+  Backend& backend_;
+  const std::optional<WeightFormat> format_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_STORED_WEIGHTS_H_

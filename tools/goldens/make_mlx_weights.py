@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Records quantized matrices and what MLX decodes them to, and tiny quantized models.
+
+  weights OUT.safetensors    for every mode, bit width, group and scale type: NAME.weight, .scales,
+                             .biases and .decoded. Every value is random or an edge; the scales of
+                             mx modes run through all bytes.
+  model SOURCE OUT           quantizes the checkpoint folder SOURCE as mlx-lm's converters do (one
+                             module wider by an override, one left dense, the embedding quantized
+                             too), and records mlx-lm's logits in the format of
+                             testdata/models/README.md.
+
+Needs mlx; "model" also mlx-lm. Versions and seed are recorded.
+"""
+import json
+import pathlib
+import sys
+
+import mlx.core as mx
+import numpy as np
+
+SEED = 20
+COLUMNS = 128
+
+
+def affine(rng, bits, group, dtype):
+    rows = rng.normal(size=(2, COLUMNS)).astype(np.float32)
+    rows[0, :group] = -2.5  # a constant group
+    rows[1, :group] = np.abs(rows[1, :group]) * 1e-4  # small, all positive: scale < 0
+    return mx.quantize(mx.array(rows).astype(dtype), group_size=group, bits=bits)
+
+
+def record_weights(path):
+    rng = np.random.default_rng(SEED)
+    out = {}
+
+    def add(name, weight, scales, biases, **options):
+        decoded = mx.dequantize(weight, scales, biases, **options)
+        out.update({name + ".weight": weight, name + ".scales": scales, name + ".decoded": decoded})
+        if biases is not None:
+            out[name + ".biases"] = biases
+
+    for bits in (2, 3, 4, 5, 6, 8):
+        for group in (32, 64, 128):
+            for tag, dtype in (("f32", mx.float32), ("f16", mx.float16), ("bf16", mx.bfloat16)):
+                add(f"affine_{bits}_{group}_{tag}", *affine(rng, bits, group, dtype),
+                    group_size=group, bits=bits)
+    for mode, bits, group in (("mxfp4", 4, 32), ("mxfp8", 8, 32), ("nvfp4", 4, 16)):
+        rows = 256 * group // COLUMNS
+        codes = rng.integers(0, 1 << 32, size=(rows, COLUMNS * bits // 32), dtype=np.uint32)
+        scales = np.arange(256, dtype=np.uint8).reshape(rows, -1)
+        add(f"{mode}_{bits}_{group}_u8", mx.array(codes), mx.array(scales), None,
+            group_size=group, bits=bits, mode=mode)
+    mx.save_safetensors(str(path), out, metadata={
+        "source": f"MLX {mx.__version__} (CPU)", "seed": str(SEED)})
+
+
+def record_model(source, folder):
+    import mlx.nn as nn
+    import mlx_lm
+    from mlx_lm.utils import load_model, save_config
+
+    folder.mkdir(parents=True, exist_ok=True)
+    model, config = load_model(source)
+    common = {"group_size": 32, "bits": 4, "mode": "affine"}
+    wide = "model.layers.1.mlp.down_proj"
+    dense = "model.layers.2.self_attn.o_proj"
+
+    def choose(path, module):
+        if not hasattr(module, "to_quantized") or path == dense:
+            return False
+        return {"group_size": 32, "bits": 6} if path == wide else True
+
+    model.set_dtype(mx.bfloat16)
+    nn.quantize(model, group_size=32, bits=4, class_predicate=choose)
+    config["quantization"] = {**common, wide: {"group_size": 32, "bits": 6}, dense: False}
+    config["quantization_config"] = config["quantization"]
+    weights = dict(__import__("mlx.utils").utils.tree_flatten(model.parameters()))
+    mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
+    save_config(config, folder / "config.json")
+
+    # Computed in float32, from the values as decoded in the stored type.
+    reference, _ = load_model(source)
+    decoded = {}
+    for name, value in weights.items():
+        path = name.removesuffix(".weight")
+        if path + ".scales" in weights and name.endswith(".weight"):
+            bits = 6 if path == wide else 4
+            value = mx.dequantize(value, weights[path + ".scales"], weights[path + ".biases"],
+                                  group_size=32, bits=bits)
+        elif name.endswith((".scales", ".biases")):
+            continue
+        decoded[name] = value.astype(mx.float32)
+    reference.load_weights(list(decoded.items()))
+    reference.set_dtype(mx.float32)
+    mx.random.seed(SEED)
+    tokens = mx.random.randint(0, 256, (48,)).tolist()
+    logits = reference(mx.array([tokens]))[0]
+    greedy, gaps, row = [], [], logits[-1]
+    for _ in range(32):
+        top = mx.sort(row)[-2:].tolist()
+        greedy.append(int(mx.argmax(row)))
+        gaps.append(round(top[1] - top[0], 5))
+        row = reference(mx.array([tokens + greedy]))[0, -1]
+    rounded = [round(x, 5) for x in logits.flatten().tolist()]
+    (folder / "golden.json").write_text(json.dumps({
+        "format": "kvasir-model-golden/1", "name": folder.name,
+        "source": f"mlx-lm {mlx_lm.__version__}, MLX {mx.__version__} (CPU)",
+        "compute": "float32, weights decoded in their stored type first; no cache", "seed": SEED,
+        "tokens": tokens,
+        "logits": {"dtype": "f32", "shape": list(logits.shape), "decimals": 5, "data": rounded},
+        "greedy": {"tokens": greedy, "top2_gap": gaps},
+        "logits_after_greedy": [round(x, 5) for x in row.tolist()], "tolerance": 1e-4},
+        separators=(",", ":")))
+    print(f"{folder.name}: smallest greedy gap {min(gaps)}")
+
+
+if __name__ == "__main__":
+    mx.set_default_device(mx.cpu)
+    if sys.argv[1] == "weights":
+        record_weights(sys.argv[2])
+    else:
+        record_model(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
