@@ -50,14 +50,28 @@ bool UsesKeyNorms(RowScore score) {
 
 void AddRowScores(RowScore score, const ScoredLayer& layer, std::span<float> scores) {
   KVASIR_CHECK(scores.size() == layer.positions.size());
-  if (UsesKeyNorms(score)) {
-    const float sign = score == RowScore::kKnorm ? -1.0f : 1.0f;
-    if (layer.spec->layout.key_norms) return AddStoredNorms(layer, sign, scores);
-    return AddKeyNorms(layer, sign, scores);
+  if (scores.empty()) return;
+  if (NeedsQueries(score) && !HasObservedQueries(layer)) score = RowScore::kKeyDiff;
+  switch (score) {
+    case RowScore::kKnorm:
+    case RowScore::kKnormHigh: {
+      const float sign = score == RowScore::kKnorm ? -1.0f : 1.0f;
+      if (layer.spec->layout.key_norms) return AddStoredNorms(layer, sign, scores);
+      return AddKeyNorms(layer, sign, scores);
+    }
+    case RowScore::kKeyDiff:
+      return AddKeyDiff(layer, scores);
+    case RowScore::kLagKv:
+      return AddLagKv(layer, scores);
+    case RowScore::kStreaming:
+      return AddPositions(layer, scores);
+    case RowScore::kTova:
+      return AddTova(layer, scores);
+    case RowScore::kExpectedAttention:
+      return AddExpectedAttention(layer, scores);
+    case RowScore::kRandom:
+      return AddRandom(layer, scores);
   }
-  if (score == RowScore::kStreaming) return AddPositions(layer, scores);
-  if (score == RowScore::kRandom) return AddRandom(layer, scores);
-  return AddKeyDiff(layer, scores);
 }
 
 }  // namespace kvasir

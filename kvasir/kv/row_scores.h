@@ -16,7 +16,7 @@ namespace kvasir {
 struct ScoredLayer {
   const KvLayerSpec* spec = nullptr;
   KvBlocksView blocks;
-  // Of row r, ascending or not. Not empty.
+  // Of row r, ascending or not.
   std::span<const Position> positions;
   // Position of the token that comes next: above all others.
   Position next = 0;
@@ -44,10 +44,9 @@ struct ScoredLayer {
 //                       (Expected Attention, arXiv 2510.00636).
 //   kRandom             uniform in [0, 1), a function of position and salt.
 //
-// kTova and kExpectedAttention need the block layout.observed_block to be complete; the rows from
-// it on must be the latest and in order of position, as they are when nothing was compacted since.
-// Otherwise, as when a cache is compacted by hand before it was that long, kKeyDiff takes their
-// place: the best of those that need no queries.
+// kTova and kExpectedAttention need the queries of the latest 64 tokens: the rows must end with the
+// block layout.observed_block. Otherwise, as when a cache is compacted by hand before it was that
+// long, kKeyDiff takes their place: the best of those that need no queries.
 // REQUIRES: scores.size() == layer.rows(); for kExpectedAttention inv_freq has key_dim / 2 entries.
 void AddRowScores(RowScore score, const ScoredLayer& layer, std::span<float> scores);
 

@@ -14,6 +14,13 @@ namespace kvasir {
 // sign * the L2 norms of the stored keys.
 void AddKeyNorms(const ScoredLayer& layer, float sign, std::span<float> scores);
 void AddKeyDiff(const ScoredLayer& layer, std::span<float> scores);
+void AddLagKv(const ScoredLayer& layer, std::span<float> scores);
+
+// Whether the queries that the next two need are there, as row_scores.h says.
+bool HasObservedQueries(const ScoredLayer& layer);
+// REQUIRES: HasObservedQueries(layer); for expected attention inv_freq as row_scores.h says.
+void AddTova(const ScoredLayer& layer, std::span<float> scores);
+void AddExpectedAttention(const ScoredLayer& layer, std::span<float> scores);
 
 }  // namespace kvasir
 
