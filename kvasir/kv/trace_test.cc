@@ -1,6 +1,5 @@
 // Replays recorded caches of mlx-lm (testdata/traces): what is stored, what is visible, what is
-// refused, and attention computed from it. Traces of codecs, evictions and kept first rows that
-// this library does not have yet are left out by their spec, and the rest is counted.
+// refused, what is evicted, and attention computed from it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +14,8 @@
 #include "kvasir/base/json.h"
 #include "kvasir/kv/kv_batch.h"
 #include "kvasir/kv/kv_test_util.h"
+#include "kvasir/tensor/packed_codec.h"
+#include "kvasir/tensor/packed_codes.h"
 
 namespace kvasir {
 namespace {
@@ -60,33 +61,55 @@ std::vector<float> Tensor(const Json& json) {
   return data;
 }
 
+// Part `index` of `parts` equal ones: one layer of a tensor with a leading layer dimension.
+std::vector<float> Part(const std::vector<float>& all, int64_t index, int64_t parts) {
+  const auto size = static_cast<int64_t>(all.size()) / parts;
+  return {all.begin() + index * size, all.begin() + (index + 1) * size};
+}
+
+KvCodec CodecOf(const Json& json) {
+  if (TextOf(json, "codec") == "f32") return F32();
+  return KvCodec::Affine(static_cast<int>(IntOf(json, "bits")),
+                         static_cast<int>(IntOf(json, "group")), KvCodec::Scales::kF32);
+}
+
+RetentionSpec RetentionOf(const Json& json) {
+  const std::string kind = TextOf(json, "kind");
+  if (kind != "budget") {
+    return Must(RetentionSpec::FromName(
+        kind == "all"
+            ? kind
+            : kind + ":" + std::to_string(IntOf(json, "size")) +
+                  (IntOf(json, "keep") == 0 ? ""
+                                            : ",keep=" + std::to_string(IntOf(json, "keep")))));
+  }
+  RetentionSpec budget;
+  budget.kind = RetentionSpec::Kind::kBudget;
+  budget.size = IntOf(json, "tokens");
+  budget.recent = IntOf(json, "keep_recent");
+  budget.score = TextOf(json, "score") == "knorm-high" ? RowScore::kKnormHigh : RowScore::kKnorm;
+  return budget;
+}
+
 class Replay {
  public:
   explicit Replay(const Json& trace) : trace_(trace), pool_(Budget(kAmpleBytes)) {
     const Json& spec = *trace.Find("spec");
-    const Json& retention = *spec.Find("retention");
     KvLayerSpec layer;
     layer.layout = {
         .kv_heads = static_cast<int>(IntOf(spec, "kv_heads")),
         .key_dim = static_cast<int>(IntOf(spec, "head_dim")),
         .value_dim = static_cast<int>(IntOf(spec, "value_dim", IntOf(spec, "head_dim"))),
-        .key_codec = F32(),
-        .value_codec = F32()};
-    const std::string kind = TextOf(retention, "kind");
-    layer.retention = Must(RetentionSpec::FromName(
-        kind == "all" ? kind : kind + ":" + std::to_string(IntOf(retention, "size"))));
-    spec_ = Spec({layer});
+        .key_codec = CodecOf(*spec.Find("keys")),
+        .value_codec = CodecOf(*spec.Find("values"))};
+    layer.retention = RetentionOf(*spec.Find("retention"));
+    layer.layout.key_norms = layer.retention.kind == RetentionSpec::Kind::kBudget;
+    layers_ = IntOf(spec, "layers", 1);
+    spec_ =
+        std::make_shared<const KvCacheSpec>(KvCacheSpec::Uniform(static_cast<int>(layers_), layer));
+    hysteresis_ = IntOf(*spec.Find("retention"), "hysteresis");
     q_heads_ = IntOf(spec, "q_heads");
     scale_ = spec.Find("scale")->as_double();
-  }
-
-  // Whether this library has what the trace needs.
-  static bool Supported(const Json& trace) {
-    const Json& spec = *trace.Find("spec");
-    const Json& retention = *spec.Find("retention");
-    return TextOf(*spec.Find("keys"), "codec") == "f32" &&
-           TextOf(*spec.Find("values"), "codec") == "f32" && IntOf(spec, "layers", 1) == 1 &&
-           TextOf(retention, "kind") != "budget" && retention.Find("keep") == nullptr;
   }
 
   void Run() {
@@ -128,6 +151,10 @@ class Replay {
         { const KvSequence ended = Must(batch_.Extract(ids_.at(id))); }
         Add(id, Must(KvSequence::Restore(&pool_, saved)));
       }
+    } else if (name == "compact") {
+      const bool automatic = TextOf(op, "mode") == "auto";
+      const bool compacted = Must(Find(TextOf(op, "id")).Compact(automatic ? hysteresis_ : 0));
+      ASSERT_EQ(compacted, op.Find("expect")->Find("compacted")->as_bool());
     } else {
       // merge and extend change no content; one batch holds every sequence here from the start.
       ASSERT_TRUE(name == "merge" || name == "extend" || name == "check") << name;
@@ -146,7 +173,12 @@ class Replay {
     const Position start = sequence.position();
     const int64_t count = IntOf(run, "n");
     MustOk(sequence.Reserve(count));
-    sequence.WriteRows(0, start, {Tensor(*run.Find("keys")), Tensor(*run.Find("values"))});
+    const std::vector<float> keys = Tensor(*run.Find("keys"));
+    const std::vector<float> values = Tensor(*run.Find("values"));
+    for (int layer = 0; layer < layers_; ++layer) {
+      sequence.WriteRows(layer, sequence.RowOf(layer, start),
+                         {Part(keys, layer, layers_), Part(values, layer, layers_)});
+    }
     // Queries attend before Advance, while every row that the first of them sees is still held.
     const Json* attention = op.Find("expect")->Find("attention");
     if (attention != nullptr && attention->Find(id) != nullptr && run.Find("queries") != nullptr) {
@@ -165,38 +197,70 @@ class Replay {
     }
     const std::vector<float> out = Tensor(*expect.Find("out"));
     size_t next = 0;
-    for (const int64_t index : indices) {
-      for (int64_t head = 0; head < q_heads_; ++head) {
-        for (const double x :
-             Attend(sequence, start + index, head,
-                    &queries[static_cast<size_t>((index * q_heads_ + head) * layout().key_dim)])) {
-          ASSERT_NEAR(x, out.at(next++), kAttentionTolerance) << "query " << index;
+    for (int layer = 0; layer < layers_; ++layer) {
+      const std::vector<float> queries_of = Part(queries, layer, layers_);
+      for (const int64_t index : indices) {
+        const auto rows = RowsFrom(sequence, layer, start + index, 1);
+        for (int64_t head = 0; head < q_heads_; ++head) {
+          const size_t query = static_cast<size_t>((index * q_heads_ + head) * layout().key_dim);
+          for (const double x : Attend(sequence, layer, rows, head, &queries_of[query])) {
+            ASSERT_NEAR(x, out.at(next++), kAttentionTolerance) << "query " << index;
+          }
         }
       }
     }
     ASSERT_EQ(next, out.size());
   }
 
-  std::vector<double> Attend(const KvSequence& sequence, Position position, int64_t q_head,
+  // Rows that the query at `position` sees, `own` of them from its own row on, in order of
+  // position.
+  static std::vector<int64_t> RowsFrom(const KvSequence& sequence, int layer, Position position,
+                                       int64_t own) {
+    const VisibleRows visible = sequence.Visible(layer, position);
+    std::vector<int64_t> rows;
+    for (int64_t row = 0; row < visible.end - 1 + own; ++row) {
+      if (row < visible.head_end || row >= visible.begin) rows.push_back(row);
+    }
+    const std::vector<Position> positions = sequence.RowPositions(layer);
+    const auto position_of = [&](int64_t row) {
+      const auto known = static_cast<int64_t>(positions.size());
+      return row < known ? positions[static_cast<size_t>(row)] : sequence.position() + row - known;
+    };
+    std::sort(rows.begin(), rows.end(),
+              [&](int64_t a, int64_t b) { return position_of(a) < position_of(b); });
+    return rows;
+  }
+
+  static KvRows Read(const KvSequence& sequence, int layer, const std::vector<int64_t>& rows) {
+    KvRows all;
+    for (const int64_t row : rows) {
+      const KvRows one = sequence.ReadRows(layer, row, row + 1);
+      all.keys.insert(all.keys.end(), one.keys.begin(), one.keys.end());
+      all.values.insert(all.values.end(), one.values.begin(), one.values.end());
+    }
+    return all;
+  }
+
+  std::vector<double> Attend(const KvSequence& sequence, int layer,
+                             const std::vector<int64_t>& visible, int64_t q_head,
                              const float* query) const {
-    const VisibleRows visible = sequence.Visible(0, position);
-    const KvRows rows = sequence.ReadRows(0, visible.begin, visible.end);
+    const KvRows rows = Read(sequence, layer, visible);
     const int64_t kv_head = q_head / (q_heads_ / layout().kv_heads);
     std::vector<double> scores;
-    for (int64_t row = 0; row < visible.count(); ++row) {
+    for (size_t row = 0; row < visible.size(); ++row) {
       const float* key =
-          &rows.keys[static_cast<size_t>((row * layout().kv_heads + kv_head) * layout().key_dim)];
+          &rows.keys[(row * layout().kv_heads + static_cast<size_t>(kv_head)) * layout().key_dim];
       scores.push_back(scale_ * std::inner_product(key, key + layout().key_dim, query, 0.0));
     }
     const double max = *std::max_element(scores.begin(), scores.end());
     std::vector<double> out(static_cast<size_t>(layout().value_dim));
     double sum = 0;
-    for (int64_t row = 0; row < visible.count(); ++row) {
-      const double weight = std::exp(scores[static_cast<size_t>(row)] - max);
+    for (size_t row = 0; row < visible.size(); ++row) {
+      const double weight = std::exp(scores[row] - max);
       sum += weight;
       for (size_t d = 0; d < out.size(); ++d) {
-        out[d] += weight * rows.values[static_cast<size_t>((row * layout().kv_heads + kv_head) *
-                                                           layout().value_dim) +
+        out[d] += weight * rows.values[(row * layout().kv_heads + static_cast<size_t>(kv_head)) *
+                                           layout().value_dim +
                                        d];
       }
     }
@@ -234,21 +298,73 @@ class Replay {
 
   void CheckState(const KvSequence& sequence, const Json& state) {
     ASSERT_EQ(sequence.position(), IntOf(state, "position"));
-    const VisibleRows visible = sequence.Visible(0, sequence.position());
-    ASSERT_EQ(visible.count() - 1, IntOf(state, "rows"));
-    const auto& ranges = state.Find("row_positions")->as_array();
-    if (!ranges.empty()) {
-      ASSERT_EQ(ranges.size(), 1u);
-      ASSERT_EQ(visible.begin, ranges[0].as_array()[0].as_int());
-      ASSERT_EQ(visible.end - 1, ranges[0].as_array()[1].as_int());
+    for (int layer = 0; layer < layers_; ++layer) {
+      const auto rows = RowsFrom(sequence, layer, sequence.position(), 0);
+      ASSERT_EQ(static_cast<int64_t>(rows.size()), IntOf(state, "rows"));
+      CheckPositions(sequence, layer, rows, *state.Find("row_positions"));
+      const KvRows content = Read(sequence, layer, rows);
+      if (const Json* sample = state.Find("sample")) {
+        CheckSample(content, *sample, *state.Find("sum"));
+      } else {
+        ASSERT_EQ(content.keys, Part(Tensor(*state.Find("keys")), layer, layers_));
+        ASSERT_EQ(content.values, Part(Tensor(*state.Find("values")), layer, layers_));
+      }
+      if (const Json* packed = state.Find("packed")) CheckPacked(sequence, layer, rows, *packed);
     }
-    const Position first = std::min(visible.begin, sequence.position());
-    const KvRows rows = sequence.ReadRows(0, first, sequence.position());
-    if (const Json* sample = state.Find("sample")) {
-      CheckSample(rows, *sample, *state.Find("sum"));
-    } else {
-      ASSERT_EQ(rows.keys, Tensor(*state.Find("keys")));
-      ASSERT_EQ(rows.values, Tensor(*state.Find("values")));
+  }
+
+  static void CheckPositions(const KvSequence& sequence, int layer,
+                             const std::vector<int64_t>& rows, const Json& ranges) {
+    const std::vector<Position> positions = sequence.RowPositions(layer);
+    std::vector<Position> actual;
+    for (const int64_t row : rows) actual.push_back(positions[static_cast<size_t>(row)]);
+    std::vector<Position> expected;
+    for (const Json& range : ranges.as_array()) {
+      const Position end = range.as_array()[1].as_int();
+      for (Position p = range.as_array()[0].as_int(); p < end; ++p) expected.push_back(p);
+    }
+    ASSERT_EQ(actual, expected);
+  }
+
+  // Words, scales and biases as MLX stores them, bit for bit.
+  void CheckPacked(const KvSequence& sequence, int layer, const std::vector<int64_t>& rows,
+                   const Json& packed) const {
+    for (const bool keys : {true, false}) {
+      const Json* expect = packed.Find(keys ? "keys" : "values");
+      if (expect == nullptr || expect->is_null()) continue;
+      const KvCodec codec = keys ? layout().key_codec : layout().value_codec;
+      const int64_t dim = keys ? layout().key_dim : layout().value_dim;
+      const KvBlockLayout block = layout().BlockAt(0);
+      const size_t head_bytes = keys ? block.KeyHeadBytes() : block.ValueHeadBytes();
+      std::vector<uint32_t> words;
+      std::vector<float> scales;
+      std::vector<float> biases;
+      for (const int64_t row : rows) {
+        const int slot = static_cast<int>(row % kBlockTokens);
+        const std::byte* plane =
+            sequence.Blocks(layer).block_of(row) + (keys ? 0 : block.KeyPlaneBytes());
+        for (int head = 0; head < layout().kv_heads; ++head, plane += head_bytes) {
+          std::vector<uint8_t> codes;
+          for (int64_t d = 0; d < dim; ++d) {
+            const auto load = keys ? LoadKeyCode : LoadValueCode;
+            codes.push_back(static_cast<uint8_t>(load(plane, codec.bits, d, slot)));
+          }
+          words.resize(words.size() + static_cast<size_t>(RowWords(dim, codec.bits)));
+          PackRow(codes, codec.bits, words.data() + words.size() - RowWords(dim, codec.bits));
+          for (int64_t group = 0; group < dim / codec.group; ++group) {
+            const AffineGroup stored = LoadAffineGroup(codec, plane, dim, group, slot);
+            scales.push_back(stored.scale);
+            biases.push_back(stored.bias);
+          }
+        }
+      }
+      std::vector<uint32_t> expected;
+      for (const Json& word : expect->Find("words")->Find("data")->as_array()) {
+        expected.push_back(static_cast<uint32_t>(word.as_int()));
+      }
+      ASSERT_EQ(words, expected);
+      ASSERT_EQ(scales, Tensor(*expect->Find("scales")));
+      ASSERT_EQ(biases, Tensor(*expect->Find("biases")));
     }
   }
 
@@ -276,6 +392,8 @@ class Replay {
   const Json& trace_;
   KvPool pool_;
   std::shared_ptr<const KvCacheSpec> spec_;
+  int64_t layers_ = 1;
+  int64_t hysteresis_ = 0;
   int64_t q_heads_ = 0;
   double scale_ = 0;
   KvBatch batch_;
@@ -293,13 +411,11 @@ TEST(TraceTest, BehavesAsRecorded) {
   for (const std::string& path : paths) {
     SCOPED_TRACE(path);
     const Json trace = Must(Json::ParseFile(path));
-    if (!Replay::Supported(trace)) continue;
     Replay(trace).Run();
     if (HasFailure()) return;
     ++replayed;
   }
-  // Of 46: not the affine and budget traces and those of windows that keep first rows.
-  EXPECT_EQ(replayed, 28);
+  EXPECT_EQ(replayed, 46);
 }
 
 }  // namespace
