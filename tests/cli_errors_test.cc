@@ -120,7 +120,7 @@ TEST(CliErrorsTest, APoolTooSmallForOneBlock) {
     "num_attention_heads": 64, "num_key_value_heads": 64, "vocab_size": 256,
     "rms_norm_eps": 1e-5, "max_position_embeddings": 4096})");
   ExpectError({"logits", "-m", scratch.path(), "--random-weights", "--kv-dtype", "f32",
-               "--kv-budget", "1", "--tokens", "1", "--out", scratch.File("x.npy")},
+               "--cache-bytes", "1M", "--tokens", "1", "--out", scratch.File("x.npy")},
               6, "budget");
 }
 

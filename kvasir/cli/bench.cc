@@ -33,33 +33,56 @@ Result<KvSequence> FilledSequence(ModelBundle& bundle, int64_t depth) {
   KVASIR_TRY(KvSequence sequence, KvSequence::Create(&bundle.pool(), bundle.cache_spec()));
   std::vector<float> noise;
   while (sequence.position() < depth) {
-    const int64_t count = std::min(kFillChunk, depth - sequence.position());
+    const int64_t count = std::min({kFillChunk, depth - sequence.position(), sequence.RunLimit()});
     KVASIR_TRY_OK(sequence.Reserve(count));
     for (size_t i = 0; i < sequence.spec().layers.size(); ++i) {
       const KvLayerSpec& layer = sequence.spec().layers[i];
       if (!layer.owns_rows()) continue;
       const int64_t key_cols = int64_t{layer.layout.kv_heads} * layer.layout.key_dim;
       const int64_t value_cols = int64_t{layer.layout.kv_heads} * layer.layout.value_dim;
-      const size_t needed = static_cast<size_t>(count * std::max(key_cols, value_cols));
+      const int64_t columns = std::max<int64_t>({key_cols, value_cols, layer.layout.query_floats});
+      const size_t needed = static_cast<size_t>(count * columns);
       while (noise.size() < needed) {
         noise.push_back(static_cast<float>(noise.size() * 2654435761u % 1024) / 512 - 1);
       }
-      const KvRun run = {sequence.Blocks(static_cast<int>(i)), sequence.position(), 0, count};
+      const int index = static_cast<int>(i);
+      const KvRun run = {.kv = sequence.Blocks(index),
+                         .first_row = sequence.RowOf(index, sequence.position()),
+                         .rows = count,
+                         .recent = sequence.RecentBlocks(index)};
       bundle.backend().EncodeKv(layer.layout, std::span(&run, 1),
                                 ConstFloatRows(noise.data(), count, key_cols, key_cols),
                                 ConstFloatRows(noise.data(), count, value_cols, value_cols));
+      if (layer.layout.query_floats > 0) {
+        bundle.backend().RecordQueries(
+            layer.layout, std::span(&run, 1),
+            ConstFloatRows(noise.data(), count, layer.layout.query_floats,
+                           layer.layout.query_floats));
+      }
     }
     sequence.Advance(count);
   }
   return sequence;
 }
 
+// Keys and values of one row, as the query of row `query` reads it.
+size_t RowBytes(const KvLayout& layout, int64_t row, int64_t query) {
+  const bool recent = layout.dense_recent > 0 && row >= layout.RecentBegin(query);
+  const KvBlockLayout block = recent ? layout.RecentBlock() : layout.BlockAt(row / kBlockTokens);
+  return block.NormsOffset() / kBlockTokens;
+}
+
 // Bytes of cache that one token's attention reads at the sequence's position.
 size_t KvBytesRead(const KvSequence& sequence) {
   size_t bytes = 0;
   for (size_t i = 0; i < sequence.spec().layers.size(); ++i) {
+    const KvLayout& layout = sequence.spec().layers[i].layout;
     const VisibleRows visible = sequence.Visible(static_cast<int>(i), sequence.position());
-    bytes += static_cast<size_t>(visible.count()) * sequence.spec().layers[i].layout.TokenBytes();
+    const int64_t query = visible.end - 1;
+    for (int64_t row = 0; row < visible.end; ++row) {
+      if (row >= visible.head_end && row < visible.begin) continue;
+      bytes += RowBytes(layout, row, query);
+    }
   }
   return bytes;
 }
@@ -221,7 +244,7 @@ class BenchCommand final : public Command {
       json.Set("model", bundle_->name());
       json.Set("backend", bundle_->backend().Describe());
       json.Set("weights", model_.weights);
-      json.Set("kv_dtype", model_.kv_dtype);
+      json.Set("cache", bundle_->DescribeCache());
       json.Set("test", figure.test);
       json.Set("depth", figure.depth);
       json.Set("batch", figure.batch);

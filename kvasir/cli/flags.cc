@@ -19,6 +19,10 @@ class Cli11Flags final : public Flags {
   void Add(const std::string& name, uint64_t* target, const std::string& help) override {
     app_->add_option(name, *target, help)->capture_default_str();
   }
+  void Add(const std::string& name, std::optional<int64_t>* target,
+           const std::string& help) override {
+    app_->add_option(name, *target, help);
+  }
   void Add(const std::string& name, double* target, const std::string& help) override {
     app_->add_option(name, *target, help)->capture_default_str();
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ class Flags {
   virtual void Add(const std::string& name, std::string* target, const std::string& help) = 0;
   virtual void Add(const std::string& name, int64_t* target, const std::string& help) = 0;
   virtual void Add(const std::string& name, uint64_t* target, const std::string& help) = 0;
+  // Without a default.
+  virtual void Add(const std::string& name, std::optional<int64_t>* target,
+                   const std::string& help) = 0;
   virtual void Add(const std::string& name, double* target, const std::string& help) = 0;
   // A switch without a value.
   virtual void Add(const std::string& name, bool* target, const std::string& help) = 0;

@@ -18,8 +18,8 @@ class LogitsCommand final : public Command {
   }
 
   void Declare(Flags& flags) override {
-    model_.kv_dtype = "f32";  // logits are for comparing: the cache adds no rounding of its own
-    model_.Declare(flags);
+    model_.Declare(flags,
+                   "f32");  // logits are for comparing: the cache adds no rounding of its own
     flags.AddRequired("--tokens", &tokens_, "token ids, e.g. \"1 2 3\" or \"1,2,3\"");
     flags.AddRequired("--out", &out_, "file to write");
     flags.Add("--chunk", &chunk_tokens_, "tokens per forward pass; results do not change");

@@ -1,5 +1,6 @@
 #include "kvasir/cli/model_flags.h"
 
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 
@@ -15,6 +16,25 @@ void LogToStderr(LogLevel level, std::string_view line) {
                        : level == LogLevel::kError ? "error: "
                                                    : "";
   std::fprintf(stderr, "%s%.*s\n", prefix, static_cast<int>(line.size()), line.data());
+}
+
+// "4096", "800M", "4G": bytes, with a binary unit.
+Result<size_t> ParseBytes(const std::string& flag, const std::string& text) {
+  constexpr std::string_view kUnits = "KMGT";
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  auto [rest, error] = std::from_chars(text.data(), end, number);
+  size_t shift = 0;
+  if (error == std::errc() && rest != end) {
+    const size_t unit = kUnits.find(*rest++);
+    if (unit == std::string_view::npos) error = std::errc::invalid_argument;
+    shift = 10 * (unit + 1);
+  }
+  if (error != std::errc() || rest != end || number > (uint64_t{1} << 60 >> shift)) {
+    return {ErrorCode::kInvalidArgument,
+            flag + " is '" + text + "', it must be bytes as in 4096, 800M or 4G"};
+  }
+  return static_cast<size_t>(number << shift);
 }
 
 }  // namespace
@@ -34,18 +54,49 @@ Result<std::string> BundledModel(const std::string& name) {
           "the bundled model '" + name + "' is not beside this program; name one with -m FOLDER"};
 }
 
-void ModelFlags::Declare(Flags& flags) {
+void ModelFlags::Declare(Flags& flags, const std::string& default_kv_dtype) {
   flags.Add("-m,--model", &model, "model folder; default: the bundled model");
   flags.Add("--weights", &weights,
             "how weights are kept: stored (as in the file), f32, f16, bf16, q8, q4");
-  flags.Add("--kv-dtype", &kv_dtype, "how keys and values are cached: f32, f16, bf16");
-  flags.Add("--kv-key-dtype", &kv_key_dtype, "keys only; default: --kv-dtype");
-  flags.Add("--kv-value-dtype", &kv_value_dtype, "values only; default: --kv-dtype");
-  flags.Add("--kv-budget", &kv_budget_mib,
-            "upper bound of the KV cache in MiB; 0: half of the available memory");
+  kv.kv_dtype = default_kv_dtype;
+  DeclareCache(flags);
   flags.Add("-t,--threads", &threads, "threads; 0: one per core");
   flags.Add("--isa", &isa, "instruction set: best, scalar, avx2, avx512, neon (same results)");
   flags.Add("--random-weights", &random_weights, "make up weights: only config.json is needed");
+}
+
+void ModelFlags::DeclareCache(Flags& flags) {
+  flags.Add("--cache-bytes", &cache_bytes,
+            "upper bound of the KV cache, e.g. 800M or 4G; 0: half of the available memory");
+  flags.Add("--kv-dtype", &kv.kv_dtype,
+            "cached keys and values, where not quantized: f32, f16, bf16");
+  flags.Add("--kv-key-dtype", &kv.kv_key_dtype, "keys only; they are then not quantized");
+  flags.Add("--kv-value-dtype", &kv.kv_value_dtype, "values only; they are then not quantized");
+  flags.Add("--kv-bits", &kv.kv_bits,
+            "bits of cached keys and values: 2, 3, 4, 5, 6, 8; turboquant: 2, 2.5, 3, 3.5, 4");
+  flags.Add("--kv-key-bits", &kv.kv_key_bits, "keys only");
+  flags.Add("--kv-value-bits", &kv.kv_value_bits, "values only");
+  flags.Add("--kv-group-size", &kv.kv_group_size,
+            "elements that share a scale: 32, 64 (default), 128");
+  flags.Add("--kv-quant-scheme", &kv.kv_quant_scheme, "uniform (default), rotated or turboquant");
+  flags.Add("--quantized-kv-start", &kv.quantized_kv_start, "positions below stay 16 bit");
+  flags.Add("--kv-recent", &kv.kv_recent, "the last so many tokens stay 16 bit");
+  flags.Add(
+      "--kv-dense-layers", &kv.kv_dense_layers,
+      "full-attention layers that stay 16 bit: auto (default), none, or numbers as in 0,1,27");
+  flags.Add("--kv-window-layers", &kv.kv_window_layers,
+            "sliding-window layers: dense (default) or packed as the others");
+  flags.Add("--kv-budget,--compact-kv-budget", &kv.compact_kv_budget,
+            "tokens that each full-attention layer keeps; others are evicted");
+  flags.Add("--kv-score", &kv.kv_score,
+            "which tokens a budget keeps: keydiff (default), knorm, knorm-high, lagkv, streaming, "
+            "tova, expected-attention, random");
+  flags.Add("--kv-keep-first", &kv.kv_keep_first, "first tokens that a budget never evicts");
+  flags.Add("--kv-keep-recent", &kv.kv_keep_recent, "last tokens that a budget never evicts");
+  flags.Add("--kv-compact-interval", &kv.kv_compact_interval, "tokens from eviction to eviction");
+  flags.Add("--kv-budget-per-layer", &kv.kv_budget_per_layer, "each layer keeps its own tokens");
+  flags.Add("--kv-budget-skip-layers", &kv.kv_budget_skip_layers,
+            "layers that keep every token, as in 0,1");
 }
 
 Result<BundleOptions> ModelFlags::Options() const {
@@ -60,13 +111,8 @@ Result<BundleOptions> ModelFlags::Options() const {
   if (weights != "stored") {
     KVASIR_TRY(options.weight_format, WeightFormatFromName(weights));
   }
-  KVASIR_TRY(options.kv.keys, KvCodec::FromName(kv_key_dtype.empty() ? kv_dtype : kv_key_dtype));
-  KVASIR_TRY(options.kv.values,
-             KvCodec::FromName(kv_value_dtype.empty() ? kv_dtype : kv_value_dtype));
-  if (kv_budget_mib < 0 || kv_budget_mib > (int64_t{1} << 30)) {
-    return {ErrorCode::kInvalidArgument, "--kv-budget must be 0 to 2^30 MiB"};
-  }
-  options.kv_budget_bytes = static_cast<size_t>(kv_budget_mib) << 20;
+  KVASIR_TRY(options.kv, KvPolicy::FromFlags(kv));
+  KVASIR_TRY(options.kv_budget_bytes, ParseBytes("--cache-bytes", cache_bytes));
   options.random_weights = random_weights;
   options.log = LogToStderr;
   return options;
@@ -86,6 +132,8 @@ Result<std::unique_ptr<ModelBundle>> ModelFlags::Load() const {
                static_cast<double>(loaded.weight_bytes()) / 1e6,
                static_cast<long long>(loaded.context_tokens()),
                bundle->backend().Describe().c_str());
+  for (const std::string& line : DescribeRounding(kv)) std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "cache: %s\n", bundle->DescribeCache().c_str());
   return bundle;
 }
 

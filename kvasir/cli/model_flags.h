@@ -8,6 +8,7 @@
 
 #include "kvasir/cli/flags.h"
 #include "kvasir/engine/model_bundle.h"
+#include "kvasir/kv/kv_policy_flags.h"
 #include "kvasir/sampling/sampling_options.h"
 
 namespace kvasir {
@@ -15,21 +16,23 @@ namespace kvasir {
 struct ModelFlags {
   std::string model;  // empty: the bundled one
   std::string weights = "stored";
-  std::string kv_dtype = "f16";
-  std::string kv_key_dtype;    // empty: kv_dtype
-  std::string kv_value_dtype;  // empty: kv_dtype
-  int64_t kv_budget_mib = 0;
+  KvPolicyFlags kv;
+  std::string cache_bytes = "0";
   int64_t threads = 0;
   std::string isa = "best";
   bool random_weights = false;
 
-  void Declare(Flags& flags);
-  // ERRORS: kInvalidArgument for values out of range.
+  // `default_kv_dtype`: how the cache is stored when no flag says so.
+  void Declare(Flags& flags, const std::string& default_kv_dtype = "f16");
+  // ERRORS: kInvalidArgument for values out of range, and as KvPolicy::FromFlags.
   Result<BundleOptions> Options() const;
   // Loads the model and says on stderr what was loaded.
   Result<std::unique_ptr<ModelBundle>> Load() const;
   // The folder to load. ERRORS: kNotFound when no model is given and the bundled one is missing.
   Result<std::string> Folder() const;
+
+ private:
+  void DeclareCache(Flags& flags);
 };
 
 struct SamplingFlags {

@@ -66,18 +66,20 @@ Result<std::span<const float>> CachedSequence::Evaluate(std::span<const Token> t
                                                         Workspace& workspace,
                                                         const EvaluateOptions& options) {
   if (tokens.empty()) return {ErrorCode::kInvalidArgument, "there is no token to evaluate"};
-  const size_t chunk = static_cast<size_t>(std::max<int64_t>(options.chunk_tokens, 1));
-  for (size_t begin = 0;; begin += chunk) {
+  const int64_t chunk = std::max<int64_t>(options.chunk_tokens, 1);
+  for (size_t begin = 0;;) {
     if (options.is_cancelled && options.is_cancelled()) {
       return {ErrorCode::kCancelled, "cancelled by the caller"};
     }
+    // Where rows are evicted is a matter of the sequence alone: no run crosses such a position.
+    const auto limit = static_cast<size_t>(std::min(chunk, sequence_.RunLimit()));
     const std::span<const Token> part =
-        tokens.subspan(begin, std::min(chunk, tokens.size() - begin));
+        tokens.subspan(begin, std::min(limit, tokens.size() - begin));
     const bool is_last = begin + part.size() == tokens.size();
     KVASIR_TRY(const ConstFloatRows logits, Step(part, is_last ? 1 : 0, workspace));
+    begin += part.size();
     if (options.progress) {
-      options.progress(static_cast<int64_t>(begin + part.size()),
-                       static_cast<int64_t>(tokens.size()));
+      options.progress(static_cast<int64_t>(begin), static_cast<int64_t>(tokens.size()));
     }
     if (is_last) return std::span<const float>(logits.row(0), static_cast<size_t>(logits.cols));
   }

@@ -18,7 +18,7 @@ class CachedSequenceTest : public testing::TestWithParam<std::string> {
   }
   std::shared_ptr<const KvCacheSpec> Spec() {
     const KvCodec f32 = {KvCodec::Kind::kF32};
-    return std::make_shared<const KvCacheSpec>(tiny_.model().CacheSpec({f32, f32}));
+    return std::make_shared<const KvCacheSpec>(tiny_.model().CacheSpec(f32));
   }
   std::vector<float> Evaluate(CachedSequence& sequence, std::span<const Token> tokens) {
     const auto logits = ValueOrDie(sequence.Evaluate(tokens, tiny_.workspace()));
@@ -118,7 +118,7 @@ TEST(CachedSequenceBudgetTest, RestorePointsGiveWayBeforeAFailure) {
   options.budget_bytes = block_bytes * 4 * 6;
   TinyModel tiny(options);
   const KvCodec f32 = {KvCodec::Kind::kF32};
-  const auto spec = std::make_shared<const KvCacheSpec>(tiny.model().CacheSpec({f32, f32}));
+  const auto spec = std::make_shared<const KvCacheSpec>(tiny.model().CacheSpec(f32));
   auto sequence = ValueOrDie(CachedSequence::Create(&tiny.model(), &tiny.pool(), spec));
   const auto prompt = RandomTokens(120, 256, 1);
   ValueOrDie(sequence.Evaluate(prompt, tiny.workspace()));

@@ -43,8 +43,11 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
                          {.weight_format = options.weight_format, .log = options.log}));
     KVASIR_TRY_OK(bundle->LoadText(folder));
   }
-  bundle->spec_ = std::make_shared<const KvCacheSpec>(bundle->model().CacheSpec(options.kv));
-  KVASIR_TRY_OK(bundle->spec_->Validate());
+  const Model& model = bundle->model();
+  bundle->policy_ = options.kv;
+  KVASIR_TRY(KvCacheSpec spec, options.kv.Apply(model.CacheSpec({}), model.query_heads()));
+  KVASIR_TRY_OK(spec.Validate());
+  bundle->spec_ = std::make_shared<const KvCacheSpec>(std::move(spec));
   bundle->pool_ =
       std::make_unique<KvPool>(KvPoolOptions{.budget_bytes = BudgetBytes(options.kv_budget_bytes)});
   return bundle;

@@ -14,6 +14,7 @@
 #include "kvasir/base/log.h"
 #include "kvasir/chat/template_loader.h"
 #include "kvasir/engine/cached_sequence.h"
+#include "kvasir/kv/kv_policy.h"
 #include "kvasir/kv/kv_pool.h"
 #include "kvasir/model/model_loader.h"
 #include "kvasir/tokenizer/tokenizer.h"
@@ -23,7 +24,7 @@ namespace kvasir {
 struct BundleOptions {
   CpuBackendOptions backend;
   std::optional<WeightFormat> weight_format;  // unset: as stored
-  KvStorage kv;                               // default f16
+  KvPolicy kv;                                // default f16, every row
   // Upper bound of the cache pool. 0: half of the memory that is available when loading.
   size_t kv_budget_bytes = 0;
   // Only config.json is read, weights are made up; there is no tokenizer then.
@@ -46,6 +47,8 @@ class ModelBundle {
   Backend& backend() const { return *backend_; }
   KvPool& pool() { return *pool_; }
   const std::shared_ptr<const KvCacheSpec>& cache_spec() const { return spec_; }
+  // How it is stored, and its bytes per token, in one line.
+  std::string DescribeCache() const { return policy_.Describe(*spec_); }
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   const ChatTemplateSet* chat() const { return chat_ ? &*chat_ : nullptr; }
   // Tokens that end an answer.
@@ -67,6 +70,7 @@ class ModelBundle {
   std::string folder_;
   std::unique_ptr<Backend> backend_;
   LoadedModel loaded_;
+  KvPolicy policy_;
   std::shared_ptr<const KvCacheSpec> spec_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<const Tokenizer> tokenizer_;

@@ -144,16 +144,18 @@ int64_t DecoderModel::parameters() const {
   return count;
 }
 
-KvCacheSpec DecoderModel::CacheSpec(const KvStorage& storage) const {
+KvCacheSpec DecoderModel::CacheSpec(KvCodec codec) const {
   KvCacheSpec spec;
   for (const DecoderLayerSpec& layer : spec_.layers) {
-    spec.layers.push_back({.layout = {.kv_heads = spec_.kv_heads,
-                                      .key_dim = spec_.head_dim,
-                                      .value_dim = spec_.head_dim,
-                                      .key_codec = storage.keys,
-                                      .value_codec = storage.values},
-                           .retention = layer.retention,
-                           .shares_layer = layer.shares_kv});
+    spec.layers.push_back(
+        {.layout = {.kv_heads = spec_.kv_heads,
+                    .key_dim = spec_.head_dim,
+                    .value_dim = spec_.head_dim,
+                    .key_codec = codec,
+                    .value_codec = codec},
+         .retention = layer.retention,
+         .shares_layer = layer.shares_kv,
+         .inv_freq = spec_.ropes[static_cast<size_t>(layer.rope)].inverse_frequencies});
   }
   return spec;
 }
@@ -264,8 +266,12 @@ void DecoderModel::Attention(int index, const Step& step, Workspace& workspace,
     const KvSequence& sequence = *run.sequence;
     args.layout = sequence.spec().layers[static_cast<size_t>(index)].layout;
     const int64_t count = static_cast<int64_t>(run.tokens.size());
-    const int64_t first = sequence.position();
-    kv_runs.push_back({sequence.Blocks(index), first, static_cast<int64_t>(visible.size()), count});
+    const Position first = sequence.position();
+    kv_runs.push_back({.kv = sequence.Blocks(index),
+                       .first_row = sequence.RowOf(index, first),
+                       .step_row = static_cast<int64_t>(visible.size()),
+                       .rows = count,
+                       .recent = sequence.RecentBlocks(index)});
     for (int64_t i = 0; i < count; ++i) visible.push_back(sequence.Visible(index, first + i));
   }
   args.runs = kv_runs;
@@ -282,6 +288,9 @@ void DecoderModel::Attention(int index, const Step& step, Workspace& workspace,
     backend_.Matmul(normed, jobs);
   }
   position(queries, layer.query_norm);
+  if (layer_spec.shares_kv < 0 && args.layout.query_floats > 0) {
+    backend_.RecordQueries(args.layout, kv_runs, queries);
+  }
   backend_.Attend(args);
   const MatmulJob output[] = {job(layer.output, projected)};
   backend_.Matmul(attended, output);

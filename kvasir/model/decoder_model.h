@@ -22,7 +22,8 @@ class DecoderModel final : public Model {
   int64_t context_tokens() const override { return spec_.context_tokens; }
   size_t weight_bytes() const override;
   int64_t parameters() const override;
-  KvCacheSpec CacheSpec(const KvStorage& storage) const override;
+  KvCacheSpec CacheSpec(KvCodec codec) const override;
+  int query_heads() const override { return spec_.query_heads; }
   Result<ConstFloatRows> Forward(std::span<const SequenceRun> runs,
                                  Workspace& workspace) const override;
 

@@ -27,12 +27,6 @@ struct SequenceRun {
   int64_t logits_rows = 0;        // how many of the last tokens need logits
 };
 
-// How a model's cache is stored.
-struct KvStorage {
-  KvCodec keys;
-  KvCodec values;
-};
-
 class Model {
  public:
   virtual ~Model() = default;
@@ -42,14 +36,17 @@ class Model {
   virtual int64_t context_tokens() const = 0;
   virtual size_t weight_bytes() const = 0;
   virtual int64_t parameters() const = 0;
-  // One spec per decoder layer.
-  virtual KvCacheSpec CacheSpec(const KvStorage& storage) const = 0;
+  // One spec per decoder layer, every row stored in `codec`; KvPolicy::Apply makes others of it.
+  virtual KvCacheSpec CacheSpec(KvCodec codec) const = 0;
+  // What the ranking of cache rows needs to know of attention: query heads per layer.
+  virtual int query_heads() const = 0;
 
   // Runs one step over all runs together, advances their sequences, and returns logits
   // [sum of logits_rows, vocab_size] in run order; they live in `workspace` until the next step.
   // The bits of a row depend on its own sequence only.
   // ERRORS: kInvalidArgument (a token outside the vocabulary, an empty run, a position past the
-  // context), kResourceExhausted (the pool's budget). No sequence has moved then.
+  // context, a run longer than KvSequence::RunLimit), kResourceExhausted (the pool's budget). No
+  // sequence has moved then.
   // THREADS: one call at a time per workspace and backend.
   virtual Result<ConstFloatRows> Forward(std::span<const SequenceRun> runs,
                                          Workspace& workspace) const = 0;

@@ -46,8 +46,7 @@ class TinyModel {
       : backend_(ValueOrDie(MakeCpuBackend({.threads = options.threads, .isa = options.isa}))),
         loaded_(ValueOrDie(LoadModel(Folder(options.folder), *backend_,
                                      {.weight_format = options.weights, .log = {}}))),
-        spec_(std::make_shared<const KvCacheSpec>(
-            loaded_.model->CacheSpec({.keys = options.codec, .values = options.codec}))),
+        spec_(std::make_shared<const KvCacheSpec>(loaded_.model->CacheSpec(options.codec))),
         pool_(std::make_unique<KvPool>(KvPoolOptions{.budget_bytes = options.budget_bytes})) {}
 
   static std::string Folder(const std::string& name) {
