@@ -1,0 +1,204 @@
+#include "kvasir/grammar/grammar_automaton.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kvasir/base/check.h"
+
+namespace kvasir {
+namespace {
+
+using Op = GrammarInstruction::Op;
+
+// The node whose only way back is the end of the text.
+constexpr uint32_t kBottom = 0;
+constexpr GrammarFrame kEndOfText = {GrammarProgram::kFinalPc, kBottom};
+
+}  // namespace
+
+void GrammarAutomaton::Seen::Clear() {
+  ++round_;
+  count_ = 0;
+}
+
+bool GrammarAutomaton::Seen::Insert(const GrammarFrame& frame) {
+  if (count_ * 2 >= slots_.size()) Grow();
+  const uint64_t key =
+      (static_cast<uint64_t>(frame.ways_back) << 32) | static_cast<uint32_t>(frame.pc);
+  size_t at = (key * 0x9E3779B97F4A7C15) >> 20;
+  for (;; ++at) {
+    Slot& slot = slots_[at & (slots_.size() - 1)];
+    if (slot.round != round_) {
+      slot = {frame, round_};
+      ++count_;
+      return true;
+    }
+    if (slot.frame == frame) return false;
+  }
+}
+
+void GrammarAutomaton::Seen::Grow() {
+  std::vector<Slot> old(slots_.size() * 2);
+  old.swap(slots_);
+  count_ = 0;
+  for (const Slot& slot : old) {
+    if (slot.round == round_) Insert(slot.frame);
+  }
+}
+
+GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
+    : grammar_(std::move(grammar)),
+      class_count_(static_cast<size_t>(grammar_->program().class_count)) {
+  Reset();
+}
+
+void GrammarAutomaton::Reset() {
+  states_.Clear();
+  nodes_.Clear();
+  depth_.clear();
+  transitions_.clear();
+  can_end_.clear();
+  InternState({});  // kDead
+  std::fill(transitions_.begin(), transitions_.end(), kDead);
+  InternNode({&kEndOfText, 1});
+  const auto& root = program().rules[static_cast<size_t>(program().root)];
+  places_ = {{root.start, kBottom}};
+  start_ = Close(&places_);
+}
+
+void GrammarAutomaton::Forget(std::span<State> keep) {
+  ++generation_;
+  const FrameSets old_nodes = std::exchange(nodes_, {});
+  const FrameSets old_states = std::exchange(states_, {});
+  Reset();
+  // Nodes name only earlier nodes, so marking downwards and copying upwards both need one pass.
+  std::vector<bool> wanted(old_nodes.size(), false);
+  for (const State state : keep) {
+    for (const GrammarFrame& frame : old_states.Get(state)) wanted[frame.ways_back] = true;
+  }
+  for (uint32_t id = old_nodes.size(); id-- > 0;) {
+    if (!wanted[id]) continue;
+    for (const GrammarFrame& frame : old_nodes.Get(id)) wanted[frame.ways_back] = true;
+  }
+  std::vector<uint32_t> new_node(old_nodes.size(), kBottom);
+  const auto translated = [&](std::span<const GrammarFrame> frames) {
+    ways_back_.assign(frames.begin(), frames.end());
+    for (GrammarFrame& frame : ways_back_) frame.ways_back = new_node[frame.ways_back];
+    std::sort(ways_back_.begin(), ways_back_.end());
+    return std::span<const GrammarFrame>(ways_back_);
+  };
+  for (uint32_t id = 1; id < old_nodes.size(); ++id) {
+    if (wanted[id]) new_node[id] = InternNode(translated(old_nodes.Get(id)));
+  }
+  for (State& state : keep) state = InternState(translated(old_states.Get(state)));
+}
+
+GrammarAutomaton::State GrammarAutomaton::Step(State state, uint8_t byte) {
+  places_.clear();
+  for (const GrammarFrame& frame : states_.Get(state)) {
+    const GrammarInstruction& instruction = program().code[static_cast<size_t>(frame.pc)];
+    if (instruction.op == Op::kByte && instruction.low <= byte && byte <= instruction.high) {
+      places_.push_back({instruction.next, frame.ways_back});
+    }
+  }
+  const State next = Close(&places_);
+  transitions_[TransitionOf(state, byte)] = next;
+  return next;
+}
+
+GrammarAutomaton::State GrammarAutomaton::Close(std::vector<GrammarFrame>* places) {
+  seen_.Clear();
+  found_.clear();
+  calls_.clear();
+  Drain(places, true);
+  EnterCalls(places);
+  std::sort(found_.begin(), found_.end());
+  return InternState(found_);
+}
+
+// Calls are entered in ascending rank: when a rule's turn comes, all its callers at this byte are
+// known, so one node holds all its ways back. A called rule that matches nothing was already
+// stepped over where it was called, so its end need not be followed before a byte was read.
+void GrammarAutomaton::EnterCalls(std::vector<GrammarFrame>* places) {
+  const auto greater = [](const PendingCall& a, const PendingCall& b) { return a.rank > b.rank; };
+  while (!calls_.empty()) {
+    const int32_t rule = calls_.front().rule;
+    ways_back_.clear();
+    while (!calls_.empty() && calls_.front().rule == rule) {
+      std::pop_heap(calls_.begin(), calls_.end(), greater);
+      ways_back_.push_back(calls_.back().way_back);
+      calls_.pop_back();
+    }
+    std::sort(ways_back_.begin(), ways_back_.end());
+    ways_back_.erase(std::unique(ways_back_.begin(), ways_back_.end()), ways_back_.end());
+    places->push_back({program().rules[static_cast<size_t>(rule)].start, InternNode(ways_back_)});
+    Drain(places, false);
+  }
+}
+
+void GrammarAutomaton::Drain(std::vector<GrammarFrame>* places, bool follow_ways_back) {
+  while (!places->empty()) {
+    const GrammarFrame place = places->back();
+    places->pop_back();
+    const int32_t need = program().need[static_cast<size_t>(place.pc)];
+    if (depth_[place.ways_back] + need > kMaxDepth || !seen_.Insert(place)) continue;
+    const GrammarInstruction& instruction = program().code[static_cast<size_t>(place.pc)];
+    switch (instruction.op) {
+      case Op::kByte:
+      case Op::kFinal:
+        found_.push_back(place);
+        break;
+      case Op::kSplit:
+        places->push_back({instruction.other, place.ways_back});
+        places->push_back({instruction.next, place.ways_back});
+        break;
+      case Op::kAccept:
+        if (follow_ways_back) {
+          const auto frames = nodes_.Get(place.ways_back);
+          places->insert(places->end(), frames.begin(), frames.end());
+        }
+        break;
+      case Op::kCall:
+        AddCall(instruction, place.ways_back);
+        if (program().rules[static_cast<size_t>(instruction.other)].matches_empty) {
+          places->push_back({instruction.next, place.ways_back});
+        }
+        break;
+      case Op::kFail:
+        break;
+    }
+  }
+}
+
+void GrammarAutomaton::AddCall(const GrammarInstruction& call, uint32_t ways_back) {
+  const auto& rule = program().rules[static_cast<size_t>(call.other)];
+  const auto greater = [](const PendingCall& a, const PendingCall& b) { return a.rank > b.rank; };
+  const auto add = [&](const GrammarFrame& way_back) {
+    calls_.push_back({rule.rank, call.other, way_back});
+    std::push_heap(calls_.begin(), calls_.end(), greater);
+  };
+  if (!program().IsTailCall(call)) return add({call.next, ways_back});
+  for (const GrammarFrame& frame : nodes_.Get(ways_back)) add(frame);
+}
+
+uint32_t GrammarAutomaton::InternNode(std::span<const GrammarFrame> frames) {
+  const uint32_t node = nodes_.Intern(frames);
+  if (node < depth_.size()) return node;
+  int32_t depth = 0;
+  for (const GrammarFrame& frame : frames) {
+    if (frame != kEndOfText) depth = std::max(depth, depth_[frame.ways_back] + 1);
+  }
+  depth_.push_back(depth);
+  return node;
+}
+
+GrammarAutomaton::State GrammarAutomaton::InternState(std::span<const GrammarFrame> frames) {
+  const State state = states_.Intern(frames);
+  if (state < can_end_.size()) return state;
+  can_end_.push_back(std::ranges::any_of(
+      frames, [](const GrammarFrame& frame) { return frame.pc == GrammarProgram::kFinalPc; }));
+  transitions_.resize(transitions_.size() + class_count_, kUnknown);
+  return state;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,111 @@
+// GrammarAutomaton: runs a grammar byte by byte. A state is a set of places in the program, each
+// with its ways back to calling rules (a graph-structured stack, Tomita 1986, whose nodes are kept
+// once by content); states and transitions are made when first asked for and remembered.
+// Deliberately no tokens and no history: GrammarMasks and GrammarMatcher hold those.
+#ifndef KVASIR_GRAMMAR_GRAMMAR_AUTOMATON_H_
+#define KVASIR_GRAMMAR_GRAMMAR_AUTOMATON_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kvasir/grammar/frame_sets.h"
+#include "kvasir/grammar/grammar.h"
+
+namespace kvasir {
+
+// THREADS: one caller at a time.
+class GrammarAutomaton {
+ public:
+  using State = uint32_t;
+  static constexpr State kDead = 0;  // no text goes on from here
+
+  // Calls nest no deeper than this; whatever would need more is not allowed, early enough that
+  // every state that is not dead can still be finished. Below the limit of Json::Parse.
+  static constexpr int kMaxDepth = 96;
+
+  explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
+
+  State start() const { return start_; }
+  // The state after one more byte. Amortized one look-up.
+  State Next(State state, uint8_t byte) {
+    const State known = transitions_[TransitionOf(state, byte)];
+    return known != kUnknown ? known : Step(state, byte);
+  }
+  // The text may end here.
+  bool CanEnd(State state) const { return can_end_[state]; }
+
+  const GrammarProgram& program() const { return grammar_->program(); }
+
+  // What all states take.
+  size_t size_bytes() const {
+    return states_.size_bytes() + nodes_.size_bytes() + transitions_.size() * sizeof(State);
+  }
+  // Forgets every state but the first and those in `keep`, which get new numbers in place.
+  void Forget(std::span<State> keep);
+  // Counts calls of Forget: numbers of states from before mean nothing.
+  uint64_t generation() const { return generation_; }
+
+ private:
+  static constexpr State kUnknown = 0xFFFFFFFF;
+
+  struct PendingCall {
+    int32_t rank;
+    int32_t rule;
+    GrammarFrame way_back;
+  };
+
+  size_t TransitionOf(State state, uint8_t byte) const {
+    return size_t{state} * class_count_ + program().class_of[byte];
+  }
+  State Step(State state, uint8_t byte);
+  void Reset();
+  // The state of everything reachable from `places` before the next byte. Clears `places`.
+  State Close(std::vector<GrammarFrame>* places);
+  void Drain(std::vector<GrammarFrame>* places, bool follow_ways_back);
+  void EnterCalls(std::vector<GrammarFrame>* places);
+  void AddCall(const GrammarInstruction& call, uint32_t ways_back);
+  uint32_t InternNode(std::span<const GrammarFrame> frames);
+  State InternState(std::span<const GrammarFrame> frames);
+
+  // A set of frames that empties in constant time.
+  class Seen {
+   public:
+    void Clear();
+    bool Insert(const GrammarFrame& frame);
+
+   private:
+    struct Slot {
+      GrammarFrame frame;
+      uint64_t round = 0;
+    };
+    void Grow();
+    std::vector<Slot> slots_ = std::vector<Slot>(256);
+    size_t count_ = 0;
+    uint64_t round_ = 1;
+  };
+
+  std::shared_ptr<const Grammar> grammar_;
+  size_t class_count_;
+  uint64_t generation_ = 0;
+  State start_ = kDead;
+
+  FrameSets states_;
+  FrameSets nodes_;                 // sets of ways back; a node names only nodes made before it
+  std::vector<int32_t> depth_;      // per node: nested calls below it
+  std::vector<State> transitions_;  // [states, byte classes]
+  std::vector<bool> can_end_;
+
+  // Scratch of Close.
+  Seen seen_;
+  std::vector<GrammarFrame> places_;
+  std::vector<GrammarFrame> found_;
+  std::vector<GrammarFrame> ways_back_;
+  std::vector<PendingCall> calls_;  // a heap, least rank on top
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_GRAMMAR_GRAMMAR_AUTOMATON_H_

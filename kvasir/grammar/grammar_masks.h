@@ -1,0 +1,73 @@
+// GrammarMasks: which tokens may come next in each state of a grammar, remembered per state and
+// shared by all requests with that grammar.
+// Deliberately no request: where one stands is its GrammarMatcher's to know.
+#ifndef KVASIR_GRAMMAR_GRAMMAR_MASKS_H_
+#define KVASIR_GRAMMAR_GRAMMAR_MASKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "kvasir/grammar/grammar.h"
+#include "kvasir/grammar/grammar_automaton.h"
+#include "kvasir/grammar/grammar_vocabulary.h"
+#include "kvasir/grammar/plain_text.h"
+#include "kvasir/grammar/token_mask.h"
+
+namespace kvasir {
+
+// THREADS: one caller at a time.
+class GrammarMasks {
+ public:
+  using State = GrammarAutomaton::State;
+
+  // A cached mask of 151,936 tokens has 19 KB: room for some two thousand states.
+  static constexpr size_t kDefaultCacheBytes = size_t{64} << 20;
+
+  // `cache_bytes` bounds what is remembered (a single mask may need more for a moment); when it is
+  // full everything is forgotten, which costs time and changes nothing.
+  GrammarMasks(std::shared_ptr<const Grammar> grammar,
+               std::shared_ptr<const GrammarVocabulary> vocabulary,
+               size_t cache_bytes = kDefaultCacheBytes);
+
+  const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
+  State start() const { return automaton_.start(); }
+  bool CanEnd(State state) const { return automaton_.CanEnd(state); }
+  // States from another generation are void: begin again at start().
+  uint64_t generation() const { return automaton_.generation(); }
+
+  // The state after `bytes`; kDead if they are not allowed.
+  State Advance(State state, std::string_view bytes);
+  // Forgets what is too much, all but `state`, whose number may change.
+  void KeepWithinBudget(State* state);
+
+  // The tokens that may come next, end tokens where the text may end. Valid until the next call.
+  // `state` may change its number.
+  const TokenMask& Mask(State* state);
+
+ private:
+  size_t size_bytes() const {
+    return automaton_.size_bytes() + masks_.size() * vocabulary_->end().size_bytes();
+  }
+  void Forget(std::span<State> keep);
+  // Every plain text of at most kMaxPlainCharacters may come next.
+  bool AllowsPlainText(State state);
+  void Walk(const TokenTrie& trie, TokenMask* mask);
+  void FindPlainBytes();
+
+  std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  GrammarAutomaton automaton_;
+  size_t cache_bytes_;
+  size_t forget_above_bytes_;
+  std::unordered_map<State, TokenMask> masks_;
+  // One byte of each kind that neither the grammar nor plain text tells apart.
+  std::vector<uint8_t> plain_bytes_;
+  std::vector<State> path_;  // of a walk: the state before each byte
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_GRAMMAR_GRAMMAR_MASKS_H_

@@ -1,0 +1,186 @@
+// Tests of masks against brute force, and of matchers going on, back and apart.
+#include "kvasir/grammar/grammar_masks.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvasir/grammar/grammar_matcher.h"
+#include "kvasir/grammar/grammar_test_util.h"
+
+namespace kvasir {
+namespace {
+
+std::shared_ptr<const Grammar> FromGbnf(std::string_view gbnf) {
+  auto grammar = Grammar::FromGbnf(gbnf);
+  KVASIR_CHECK(grammar.ok());
+  return *std::move(grammar);
+}
+
+// Words that cut characters, cross borders of rules, repeat each other and are long.
+std::shared_ptr<const GrammarVocabulary> TestVocabulary() {
+  return ByteVocabulary({"aa",
+                         "ab",
+                         "\"a",
+                         "a\"",
+                         "\",\"",
+                         "[[",
+                         "]]",
+                         "],",
+                         "\xC3",
+                         "\xA4\xC3",
+                         "\xA4\"",
+                         "\xF0\x9F",
+                         "\x98\x80",
+                         "\xF0\x9F\x98\x80",
+                         "äö",
+                         "a\xC3",
+                         "ab",
+                         "",
+                         "abababababababababab",
+                         "aaaaaaaaaaaaaaaa",
+                         "aaaaaaaaaaaaaaaaa",
+                         "12",
+                         "-1",
+                         " ",
+                         "  ",
+                         "\n",
+                         "\\n",
+                         "\\",
+                         "\\\""});
+}
+
+constexpr const char* kGrammars[] = {
+    "root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\"",
+    R"(root ::= "[" (value ("," value)*)? "]"
+value ::= root | "\"" char* "\"" | "-"? [0-9]+
+char ::= [^"\\\x00-\x1F] | "\\" [n"\\])",
+    R"(root ::= "\"" [^"\\\x00-\x1F]{0,20} "\"")",
+    R"(root ::= "\"" [^"\\\x00-\x1F]{3,} "\"")",
+    "root ::= [äöü😀]+ | \"aa\"*",
+    "root ::= .*",
+    "root ::= [^a]*",
+};
+
+TEST(GrammarMasks, EqualBruteForceAlongRandomWalks) {
+  const auto vocabulary = TestVocabulary();
+  for (const char* gbnf : kGrammars) {
+    const auto grammar = FromGbnf(gbnf);
+    GrammarMasks masks(grammar, vocabulary);
+    GrammarMasks small(grammar, vocabulary, 1);  // forgets whenever it may
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      SCOPED_TRACE(std::string(gbnf) + " seed " + std::to_string(seed));
+      GrammarMatcher matcher(&masks);
+      GrammarMatcher forgetful(&small);
+      std::string text;
+      for (int i = 0; i < 25 && !matcher.ended(); ++i) {
+        const TokenMask expected = BruteForceMask(grammar, *vocabulary, text);
+        ASSERT_EQ(matcher.Mask(), expected) << text;
+        ASSERT_EQ(forgetful.Mask(), expected) << text;
+        GrammarMatcher copy = matcher;
+        text += RandomWalk(&matcher, *vocabulary, seed * 1000 + static_cast<uint64_t>(i), 1).text;
+        RandomWalk(&forgetful, *vocabulary, seed * 1000 + static_cast<uint64_t>(i), 1);
+        ASSERT_EQ(copy.Mask(), expected) << text;  // a copy stays where it was
+      }
+    }
+  }
+}
+
+TEST(GrammarMasks, AcceptAgreesWithTheMask) {
+  const auto vocabulary = TestVocabulary();
+  for (const char* gbnf : kGrammars) {
+    GrammarMasks masks(FromGbnf(gbnf), vocabulary);
+    GrammarMatcher matcher(&masks);
+    RandomWalk(&matcher, *vocabulary, 5, 6);
+    if (matcher.ended()) matcher.Rollback(1);
+    const TokenMask mask = matcher.Mask();
+    for (Token token = -1; token <= static_cast<Token>(vocabulary->size()); ++token) {
+      GrammarMatcher copy = matcher;
+      EXPECT_EQ(copy.Accept(token), mask.Test(token)) << gbnf << " token " << token;
+      EXPECT_EQ(copy.accepted(), matcher.accepted() + (mask.Test(token) ? 1 : 0));
+    }
+  }
+}
+
+TEST(GrammarMatcher, RollsBackToTheSameMasks) {
+  const auto vocabulary = TestVocabulary();
+  for (const size_t cache_bytes : {size_t{1}, GrammarMasks::kDefaultCacheBytes}) {
+    GrammarMasks masks(FromGbnf(kGrammars[1]), vocabulary, cache_bytes);
+    GrammarMatcher matcher(&masks);
+    std::vector<TokenMask> history;
+    for (uint64_t i = 0; i < 30 && !matcher.ended(); ++i) {
+      history.push_back(matcher.Mask());
+      RandomWalk(&matcher, *vocabulary, i, 1);
+    }
+    while (matcher.accepted() > 0) {
+      matcher.Rollback(1);
+      EXPECT_FALSE(matcher.ended());
+      EXPECT_EQ(matcher.Mask(), history[matcher.accepted()]);
+    }
+  }
+}
+
+TEST(GrammarMatcher, MatchersThatShareMasksDoNotDisturbEachOther) {
+  const auto vocabulary = TestVocabulary();
+  const auto grammar = FromGbnf(kGrammars[1]);
+  GrammarMasks shared(grammar, vocabulary, 1);
+  std::vector<GrammarMatcher> matchers(4, GrammarMatcher(&shared));
+  std::vector<std::string> texts(matchers.size());
+  for (uint64_t round = 0; round < 20; ++round) {
+    for (size_t i = 0; i < matchers.size(); ++i) {
+      if (matchers[i].ended()) continue;
+      ASSERT_EQ(matchers[i].Mask(), BruteForceMask(grammar, *vocabulary, texts[i])) << texts[i];
+      texts[i] += RandomWalk(&matchers[i], *vocabulary, round * 10 + i, 1).text;
+    }
+  }
+}
+
+TEST(GrammarMatcher, EndsWithAnEndTokenOnlyWhereTheTextMayEnd) {
+  const auto vocabulary = ByteVocabulary({});
+  GrammarMasks masks(FromGbnf("root ::= \"ab\""), vocabulary);
+  GrammarMatcher matcher(&masks);
+  EXPECT_FALSE(matcher.CanEnd());
+  EXPECT_FALSE(matcher.Accept(EndToken(*vocabulary)));
+  EXPECT_TRUE(matcher.Accept('a'));
+  EXPECT_FALSE(matcher.Accept('a'));
+  EXPECT_TRUE(matcher.Accept('b'));
+  EXPECT_TRUE(matcher.CanEnd());
+  EXPECT_FALSE(matcher.IsDead());
+  EXPECT_TRUE(matcher.Accept(EndToken(*vocabulary)));
+  EXPECT_TRUE(matcher.ended());
+  EXPECT_TRUE(matcher.IsDead());
+  EXPECT_FALSE(matcher.Accept('a'));
+  matcher.Rollback(1);
+  EXPECT_TRUE(matcher.CanEnd());
+  EXPECT_FALSE(matcher.ended());
+}
+
+TEST(GrammarMatcher, IsDeadWhereTheVocabularyLacksTheBytes) {
+  const auto vocabulary = std::make_shared<const GrammarVocabulary>(
+      std::vector<std::string>{"a", "b"}, std::span<const Token>());
+  GrammarMasks masks(FromGbnf("root ::= \"ac\""), vocabulary);
+  GrammarMatcher matcher(&masks);
+  EXPECT_FALSE(matcher.IsDead());
+  ASSERT_TRUE(matcher.Accept(0));
+  EXPECT_TRUE(matcher.IsDead());
+}
+
+TEST(TokenMask, AppliesToLogitsAndTheRowsBeyond) {
+  TokenMask mask(70);
+  mask.Set(0);
+  mask.Set(69);
+  std::vector<float> logits(80, 1.0f);
+  mask.Apply(logits);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    EXPECT_EQ(logits[i], i == 0 || i == 69 ? 1.0f : -std::numeric_limits<float>::infinity());
+  }
+  EXPECT_EQ(mask.Count(), 2u);
+  EXPECT_FALSE(mask.None());
+  EXPECT_TRUE(TokenMask(70).None());
+}
+
+}  // namespace
+}  // namespace kvasir
