@@ -201,9 +201,23 @@ HWY_INLINE void LoadGroupWeights(const AccumulateTileArgs& args, const PackedPla
   }
 }
 
+// Units of the next plane to fetch during half a unit of kCount vectors, evenly: a burst of
+// prefetches would be dropped or wait. At most one per 8 tokens.
+template <size_t kCount>
+constexpr size_t FetchesPerHalf() {
+  return kCount * kLanes / kUnitWords;
+}
+
 template <size_t kToken, class Levels, size_t kRows, size_t kCount>
 HWY_INLINE void SumToken(const Levels& levels, const uint32_t* const (&units)[kCount],
-                         const float* weights, VF (&acc)[kRows][kCount]) {
+                         const float* weights, const Prefetcher& prefetcher, int64_t fetch_unit,
+                         VF (&acc)[kRows][kCount]) {
+  if constexpr (FetchesPerHalf<kCount>() > 0) {
+    constexpr size_t kTokens = kHalfTokens / FetchesPerHalf<kCount>();
+    if constexpr (kToken % kTokens == 0) {
+      prefetcher.template Fetch<Levels::kBits>(fetch_unit + kToken / kTokens);
+    }
+  }
   VF level[kCount];
   for (size_t v = 0; v < kCount; ++v) level[v] = LevelAt<kToken>(levels, units[v]);
   for (size_t r = 0; r < kRows; ++r) {
@@ -215,15 +229,16 @@ HWY_INLINE void SumToken(const Levels& levels, const uint32_t* const (&units)[kC
 template <class Levels, size_t kRows, size_t kCount, size_t... kToken>
 HWY_INLINE void SumHalf(std::index_sequence<kToken...>, const Levels& levels,
                         const uint32_t* const (&units)[kCount], const float* weights,
+                        const Prefetcher& prefetcher, int64_t fetch_unit,
                         VF (&acc)[kRows][kCount]) {
-  (SumToken<kToken>(levels, units, weights, acc), ...);
+  (SumToken<kToken>(levels, units, weights, prefetcher, fetch_unit, acc), ...);
 }
 
 // Value sums of the dims [dim, dim + kCount * kLanes), which are in one group.
 template <class Levels, size_t kRows, size_t kCount>
 HWY_INLINE void SumDims(const AccumulateTileArgs& args, const PackedPlane& plane,
                         const Levels& levels, const GroupWeights<kRows>& weights, int64_t row,
-                        int64_t dim) {
+                        int64_t dim, const Prefetcher& prefetcher) {
   const DF d;
   constexpr int64_t kWords = kUnitWords * Levels::kBits;
   VF acc[kRows][kCount];
@@ -240,24 +255,19 @@ HWY_INLINE void SumDims(const AccumulateTileArgs& args, const PackedPlane& plane
       const int64_t first = dim + static_cast<int64_t>(v * kLanes);
       units[v] = plane.codes + (first / kUnitWords * 2 + half) * kWords + first % kUnitWords;
     }
+    constexpr int64_t kFetches = FetchesPerHalf<kCount>();
+    if (kFetches == 0 && half == 0 && dim % kUnitDims == 0) {
+      prefetcher.Fetch<Levels::kBits>(dim / kUnitDims);
+    }
     SumHalf(std::make_index_sequence<kHalfTokens>(), levels, units,
-            weights.weights[0] + half * kHalfTokens, acc);
+            weights.weights[0] + half * kHalfTokens, prefetcher, dim / kUnitDims + half * kFetches,
+            acc);
   }
   for (size_t r = 0; r < kRows; ++r) {
     const VF shift = hn::Set(d, weights.shifts[r]);
     for (size_t v = 0; v < kCount; ++v) {
       hn::StoreU(hn::Add(acc[r][v], shift), d, out + r * args.accumulator_stride + v * kLanes);
     }
-  }
-}
-
-// The units of the 16 dims that begin in [begin, end).
-template <size_t kBits>
-HWY_INLINE void FetchDims(const Prefetcher& prefetcher, int64_t begin, int64_t end) {
-  for (int64_t dim = begin; dim < end; dim += kLanes) {
-    if (dim % kUnitWords != 0) continue;
-    prefetcher.Fetch<kBits>(dim / kUnitDims);
-    prefetcher.Fetch<kBits>(dim / kUnitDims + 1);
   }
 }
 
@@ -272,12 +282,10 @@ HWY_NOINLINE void SumRows(const AccumulateTileArgs& args, const PackedPlane& pla
     int64_t dim = g * plane.group;
     const int64_t end = dim + plane.group;
     for (; dim + kStep <= end; dim += kStep) {
-      FetchDims<Levels::kBits>(prefetcher, dim, dim + kStep);
-      SumDims<Levels, kRows, kVectors>(args, plane, levels, weights, row, dim);
+      SumDims<Levels, kRows, kVectors>(args, plane, levels, weights, row, dim, prefetcher);
     }
     for (; dim < end; dim += kLanes) {
-      FetchDims<Levels::kBits>(prefetcher, dim, dim + static_cast<int64_t>(kLanes));
-      SumDims<Levels, kRows, 1>(args, plane, levels, weights, row, dim);
+      SumDims<Levels, kRows, 1>(args, plane, levels, weights, row, dim, prefetcher);
     }
   }
 }
