@@ -41,7 +41,7 @@ bool KvContent::evicted() const {
 
 bool KvContent::Continues(size_t store, Position position) const {
   const KvKeptRows* evicted = KeptOf(store);
-  if (evicted != nullptr && position < evicted->until) return position == 0;
+  if (position < floor || (evicted != nullptr && position < evicted->until)) return position == 0;
   const KvStore& rules = plan->stores()[store];
   const KvLayer& layer = stores[store];
   const auto held = [&layer](int64_t begin, int64_t end) {
@@ -57,7 +57,8 @@ bool KvContent::Continues(size_t store, Position position) const {
 
 KvContent KvContent::Slice(Position begin, Position end) const {
   KvContent slice = Empty(plan);
-  slice.kept = kept;
+  if (end > 0) slice.kept = kept;
+  slice.floor = floor;
   for (size_t i = 0; i < stores.size(); ++i) {
     const KvKeptRows* evicted = KeptOf(i);
     const Position until = evicted == nullptr ? 0 : evicted->until;

@@ -80,6 +80,10 @@ KvLayer KvLayer::Slice(int64_t begin_block, int64_t end_block) const {
   KvLayer slice;
   slice.head_ = head_.Slice(begin_block, end_block);
   slice.rows_ = rows_.Slice(begin_block, end_block);
+  if (slice.rows_.blocks.empty() && slice.head_.end() == slice.rows_.first) {
+    std::swap(slice.rows_, slice.head_);  // it ends within the head
+    slice.head_ = Run();
+  }
   return slice;
 }
 

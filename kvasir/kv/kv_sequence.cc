@@ -21,6 +21,7 @@ Result<KvSequence> KvSequence::Restore(KvPool* pool, const KvSnapshot& snapshot)
   }
   KVASIR_TRY_OK(snapshot.Restorable());
   KvSequence sequence(snapshot.content_, snapshot.end_);
+  sequence.SetPosition(snapshot.end_);
   sequence.ReleaseUnneeded();
   return sequence;
 }
@@ -146,6 +147,10 @@ Result<int64_t> KvSequence::Trim(int64_t tokens) {
   }
   for (size_t i = 0; i < content_.stores.size() && target > 0; ++i) {
     if (content_.Continues(i, target)) continue;
+    if (target < content_.floor) {
+      return refused("it was loaded without the rows of states before position " +
+                     std::to_string(content_.floor));
+    }
     const KvKeptRows* kept = content_.KeptOf(i);
     const std::string name = content_.plan->StoreName(i);
     if (kept != nullptr && target < kept->until) {
@@ -159,7 +164,7 @@ Result<int64_t> KvSequence::Trim(int64_t tokens) {
 }
 
 int64_t KvSequence::MaxTrim() const {
-  Position earliest = std::max<Position>(0, speculation_start_);
+  Position earliest = std::max(content_.floor, speculation_start_);
   for (size_t i = 0; i < content_.stores.size(); ++i) {
     const KvKeptRows* kept = content_.KeptOf(i);
     const int64_t row =
@@ -175,6 +180,7 @@ int64_t KvSequence::MaxTrim() const {
 void KvSequence::SetPosition(Position position) {
   RecurrentStates& states = content_.states;
   if (position == 0) {
+    content_.floor = 0;
     content_.kept.assign(content_.kept.size(), nullptr);
     states = {};
   } else if (const auto* checkpoint = states.CheckpointAt(position)) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,6 +26,12 @@ inline KvCodec Bf16() { return {KvCodec::Kind::kBf16}; }
 inline KvLayerSpec Layer(RetentionSpec retention, KvCodec keys = F32(), KvCodec values = F32()) {
   return {{.kv_heads = 2, .key_dim = 4, .value_dim = 3, .key_codec = keys, .value_codec = values},
           retention};
+}
+
+inline KvLayerSpec Recurrent(size_t state_bytes) {
+  KvLayerSpec layer;
+  layer.state_bytes = state_bytes;
+  return layer;
 }
 
 inline std::shared_ptr<const KvCacheSpec> Spec(std::vector<KvLayerSpec> layers) {
@@ -62,10 +69,29 @@ inline KvRows RowsOf(const KvLayout& layout, int layer, std::span<const Token> t
   return rows;
 }
 
-// Writes rows of already reserved tokens and advances.
+// The first 8 bytes of a recurrent layer's state: a hash of all tokens so far.
+inline uint64_t NextState(uint64_t state, int layer, std::span<const Token> tokens) {
+  for (const Token token : tokens) {
+    state = state * 6364136223846793005u + static_cast<uint64_t>(token) * 31 +
+            static_cast<uint64_t>(layer) + 1;
+  }
+  return state;
+}
+inline uint64_t LoadState(const std::byte* state) {
+  uint64_t value = 0;
+  if (state != nullptr) std::memcpy(&value, state, sizeof(value));
+  return value;
+}
+
+// Writes rows and states of already reserved tokens and advances.
 inline void WriteReserved(KvSequence& sequence, std::span<const Token> tokens) {
   const auto& layers = sequence.spec().layers;
   for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].is_recurrent() && !tokens.empty()) {
+      std::byte* state = sequence.MutableState(static_cast<int>(i));
+      const uint64_t next = NextState(LoadState(state), static_cast<int>(i), tokens);
+      std::memcpy(state, &next, sizeof(next));
+    }
     if (!layers[i].owns_rows()) continue;
     const int layer = static_cast<int>(i);
     sequence.WriteRows(layer, sequence.RowOf(layer, sequence.position()),
