@@ -1,9 +1,12 @@
-// kvasir inspect: what a model folder holds and what it needs, without loading it.
+// kvasir inspect: what a model folder holds and what it needs, or what a cache file holds, without
+// loading either.
+// Deliberately only reads headers and checksums.
 #include <cstdio>
 #include <map>
 
 #include "kvasir/base/file.h"
 #include "kvasir/cli/commands.h"
+#include "kvasir/cli/inspect_cache.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/formats/checkpoint.h"
@@ -26,16 +29,25 @@ KvCacheSpec CacheSpecOf(const ModelConfig& config, KvCodec codec) {
 class InspectCommand final : public Command {
  public:
   std::string name() const override { return "inspect"; }
-  std::string help() const override { return "say what a model folder holds and needs"; }
+  std::string help() const override {
+    return "say what a model folder or a cache file holds and needs";
+  }
 
   void Declare(Flags& flags) override {
-    flags.Add("model", &model_.model, "model folder; default: the bundled model");
+    flags.Add("model", &model_.model,
+              "model folder, KV snapshot or mlx-lm prompt cache; default: the bundled model");
     flags.Add("--context", &context_, "tokens to compute memory for; 0: the model's context");
     flags.Add("--tensors", &lists_tensors_, "list every tensor");
+    flags.Add("--svg", &svg_path_, "of a cache: draw its blocks into this file");
     flags.Add("--json", &is_json_, "print one JSON object");
   }
 
   Status Run() override {
+    if (IsCacheFile(model_.model)) return RunCache();
+    if (!svg_path_.empty()) {
+      return {ErrorCode::kInvalidArgument,
+              "--svg draws the blocks of a cache; give a KV snapshot or an mlx-lm prompt cache"};
+    }
     KVASIR_TRY(const std::string folder, model_.Folder());
     KVASIR_TRY(const ModelConfig config, ModelConfig::Load(folder));
     if (context_ < 0 || context_ > config.max_position_embeddings) {
@@ -54,6 +66,15 @@ class InspectCommand final : public Command {
   }
 
  private:
+  Status RunCache() const {
+    KVASIR_TRY(CacheReport report,
+               DescribeCache(model_.model,
+                             svg_path_.empty() ? BlockMapPicture::kNone : BlockMapPicture::kSvg));
+    if (!svg_path_.empty()) KVASIR_TRY_OK(WriteFileAtomic(svg_path_, report.svg));
+    KVASIR_TRY_OK(is_json_ ? PrintJson(report.json) : Print(report.text));
+    return std::move(report.damage);
+  }
+
   Json Describe(const std::string& folder, const ModelConfig& config) const {
     const int64_t context = context_ == 0 ? config.max_position_embeddings : context_;
     int64_t window_layers = 0;
@@ -127,6 +148,7 @@ class InspectCommand final : public Command {
   ModelFlags model_;
   int64_t context_ = 0;
   bool lists_tensors_ = false;
+  std::string svg_path_;
   bool is_json_ = false;
 };
 

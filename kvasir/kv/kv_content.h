@@ -21,6 +21,9 @@ struct KvContent {
   std::vector<KvLayer> stores;      // parallel to plan->stores()
   std::vector<KvKeptRowsRef> kept;  // parallel to plan->groups()
   RecurrentStates states;           // blocks parallel to plan->states()
+  // What came from outside may lack rows in the blocks it holds: no state below this position but
+  // the empty one is whole. 0: all are.
+  Position floor = 0;
 
   bool evicted() const;
 

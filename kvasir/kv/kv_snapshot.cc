@@ -1,5 +1,6 @@
 #include "kvasir/kv/kv_snapshot.h"
 
+#include <algorithm>
 #include <string>
 
 namespace kvasir {
@@ -35,6 +36,11 @@ Status KvSnapshot::Restorable() const {
   }
   for (size_t i = 0; i < content_.stores.size(); ++i) {
     if (content_.Continues(i, end_)) continue;
+    if (end_ < content_.floor) {
+      return {ErrorCode::kFailedPrecondition,
+              Name() + "it was loaded without the rows of states before position " +
+                  std::to_string(content_.floor) + "; end it there or later"};
+    }
     const KvKeptRows* kept = content_.KeptOf(i);
     if (kept != nullptr && end_ < kept->until) {
       return {ErrorCode::kFailedPrecondition, Name() + plan.StoreName(i) +
@@ -90,6 +96,7 @@ Result<KvSnapshot> KvSnapshot::Merge(const KvSnapshot& a, const KvSnapshot& b) {
     return Unmergeable("only snapshots of one cache spec and one pool can be merged");
   }
   KvContent merged = b.content_;
+  merged.floor = std::max(a.content_.floor, b.content_.floor);
   for (size_t i = 0; i < merged.stores.size(); ++i) {
     const KvKeptRows* kept = b.content_.KeptOf(i);
     if (kept != nullptr && b.begin_ < kept->until) continue;  // b holds all that is left

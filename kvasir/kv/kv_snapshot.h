@@ -61,8 +61,12 @@ class KvSnapshot {
   std::vector<const KvBlock*> BlockReferences() const { return content_.References(); }
   // The blocks that `layer` reads. REQUIRES: the layer is not recurrent.
   const KvLayer& layer(int layer) const { return content_.stores[content_.plan->store_of(layer)]; }
-  // All that it holds, for files.
+  // All that it holds, for files; and a snapshot of what a file held.
+  // REQUIRES (FromContent): blocks end where `end` is, as CheckBlockMap says.
   const KvContent& content() const { return content_; }
+  static KvSnapshot FromContent(KvContent content, Position begin, Position end) {
+    return {std::move(content), begin, end};
+  }
 
  private:
   friend class KvSequence;
