@@ -83,6 +83,24 @@ bool Generator::IsStopToken(Token token) const {
   return std::find(stops.begin(), stops.end(), token) != stops.end();
 }
 
+const DryBreakers* Generator::Breakers(const SamplingOptions& options) {
+  const Tokenizer* tokenizer = bundle_->tokenizer();
+  if (!options.has_dry() || tokenizer == nullptr) return nullptr;
+  if (!breakers_ || breaker_texts_ != options.dry.breakers) {
+    breaker_texts_ = options.dry.breakers;
+    breakers_.emplace(
+        breaker_texts_,
+        DryBreakers::Vocabulary{.size = bundle_->sampleable_tokens(),
+                                .bytes = [&](Token token) { return tokenizer->TokenBytes(token); },
+                                .encode =
+                                    [&](std::string_view text) {
+                                      return tokenizer->Encode(
+                                          text, {.add_special = false, .parse_special = false});
+                                    }});
+  }
+  return &*breakers_;
+}
+
 // Brings the sequence to the end of the prompt and returns the logits there.
 Result<std::vector<float>> Generator::Prefill(const GenerationRequest& request,
                                               CachedSequence& sequence,
@@ -133,13 +151,16 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
     return result;
   }
 
+  const DryBreakers* breakers = Breakers(request.sampling);
+  MirostatState mirostat;
   const Stopwatch watch;
   std::span<const float> logits = *prefilled;
   FinishReason reason = FinishReason::kLength;
   while (result.stats.generated_tokens < limit) {
-    const Token token = sampler_.Sample(
-        logits.first(static_cast<size_t>(choices)), request.sampling,
-        prompt_tokens + result.stats.generated_tokens, {request.prompt, result.tokens});
+    const Token token =
+        sampler_.Sample(logits.first(static_cast<size_t>(choices)), request.sampling,
+                        prompt_tokens + result.stats.generated_tokens,
+                        {request.prompt, result.tokens, {}, breakers, &mirostat});
     ++result.stats.generated_tokens;
     result.stats.decode_ms = watch.ms();
     if (IsStopToken(token) && !request.ignore_stop_tokens) {

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kvasir/engine/cached_sequence.h"
 #include "kvasir/engine/model_bundle.h"
+#include "kvasir/sampling/dry_breakers.h"
 #include "kvasir/sampling/sampler.h"
 
 namespace kvasir {
@@ -79,10 +81,15 @@ class Generator {
   Result<std::vector<float>> Prefill(const GenerationRequest& request, CachedSequence& sequence,
                                      const GenerationCallbacks& callbacks, GenerationStats* stats);
   bool IsStopToken(Token token) const;
+  // What DRY needs of the options; nullptr when it is off or there is no tokenizer.
+  const DryBreakers* Breakers(const SamplingOptions& options);
 
   ModelBundle* bundle_;
   Workspace workspace_;
   Sampler sampler_;
+  // Of the last request with DRY: finding them looks at the whole vocabulary.
+  std::vector<std::string> breaker_texts_;
+  std::optional<DryBreakers> breakers_;
 };
 
 }  // namespace kvasir

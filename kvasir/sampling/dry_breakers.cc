@@ -1,6 +1,7 @@
 #include "kvasir/sampling/dry_breakers.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kvasir {
 namespace {
@@ -11,30 +12,37 @@ constexpr size_t kMaxTailTokens = 20;
 }  // namespace
 
 DryBreakers::DryBreakers(const std::vector<std::string>& texts, const Vocabulary& vocabulary) {
+  std::vector<std::string_view> cut_texts;
+  std::vector<std::vector<std::vector<Token>>> tails;  // [text][overlap]
+  for (const std::string_view whole : texts) {
+    const std::string_view text = whole.substr(0, kMaxTextBytes);
+    if (text.empty()) continue;
+    cut_texts.push_back(text);
+    tails.emplace_back(text.size());
+    for (size_t overlap = 1; overlap < text.size(); ++overlap) {
+      std::vector<Token> tail = vocabulary.encode(text.substr(overlap));
+      tail.resize(std::min(tail.size(), kMaxTailTokens));
+      tails.back()[overlap] = std::move(tail);
+    }
+  }
   kinds_.assign(static_cast<size_t>(std::max<int64_t>(vocabulary.size, 0)), kNone);
-  for (size_t id = 0; id < kinds_.size(); ++id) {
+  for (size_t id = 0; id < kinds_.size() && !cut_texts.empty(); ++id) {
     const auto token = static_cast<Token>(id);
     const std::string bytes = vocabulary.bytes(token);
-    for (const std::string& text : texts) {
-      if (!text.empty())
-        Add(std::string_view(text).substr(0, kMaxTextBytes), token, bytes, vocabulary);
-    }
+    for (size_t i = 0; i < cut_texts.size(); ++i) Add(cut_texts[i], tails[i], token, bytes);
   }
 }
 
-void DryBreakers::Add(std::string_view text, Token token, std::string_view bytes,
-                      const Vocabulary& vocabulary) {
+void DryBreakers::Add(std::string_view text, const std::vector<std::vector<Token>>& tails,
+                      Token token, std::string_view bytes) {
   uint8_t& kind = kinds_[static_cast<size_t>(token)];
   if (bytes.find(text) != std::string_view::npos) {
     kind = kSingle;
     return;
   }
   for (size_t overlap = std::min(bytes.size(), text.size() - 1); overlap > 0; --overlap) {
-    if (!bytes.ends_with(text.substr(0, overlap))) continue;
-    std::vector<Token> tail = vocabulary.encode(text.substr(overlap));
-    if (tail.empty()) continue;
-    tail.resize(std::min(tail.size(), kMaxTailTokens));
-    sequences_.push_back({token, std::move(tail)});
+    if (tails[overlap].empty() || !bytes.ends_with(text.substr(0, overlap))) continue;
+    sequences_.push_back({token, tails[overlap]});
     kind = std::max<uint8_t>(kind, kHead);
   }
 }

@@ -27,7 +27,8 @@ class DryBreakers {
   DryBreakers() = default;  // none
   // As llama.cpp does: a token that contains a text is a breaker by itself; a token that ends with
   // the beginning of one is a breaker when the tokens of the rest follow. The rest is cut to 20
-  // tokens, a text to 40 bytes; empty texts are skipped. Time: size * texts.
+  // tokens, a text to 40 bytes; empty texts are skipped. Time: size * texts, and 40 calls of encode
+  // per text.
   DryBreakers(const std::vector<std::string>& texts, const Vocabulary& vocabulary);
 
   // A token that contains a breaker is never penalized.
@@ -43,8 +44,9 @@ class DryBreakers {
   };
 
   Kind KindOf(Token token) const;
-  void Add(std::string_view text, Token token, std::string_view bytes,
-           const Vocabulary& vocabulary);
+  // tails[overlap]: the tokens of the text after its first `overlap` bytes.
+  void Add(std::string_view text, const std::vector<std::vector<Token>>& tails, Token token,
+           std::string_view bytes);
 
   std::vector<uint8_t> kinds_;       // by token
   std::vector<Sequence> sequences_;  // ascending by head

@@ -11,6 +11,9 @@ constexpr std::array kDefault = {
     SamplerStage::kTemperature, SamplerStage::kTopK, SamplerStage::kTypicalP,
     SamplerStage::kTopP,        SamplerStage::kMinP, SamplerStage::kXtc};
 
+// One letter per stage of kDefault.
+constexpr std::string_view kLetters = "edstkypmx";
+
 }  // namespace
 
 std::span<const SamplerStage> DefaultStages() { return kDefault; }
@@ -42,6 +45,9 @@ std::string_view SamplerStageName(SamplerStage stage) {
 Result<SamplerStage> SamplerStageFromName(std::string_view name) {
   if (name == "typical_p") return SamplerStage::kTypicalP;
   if (name == "temp") return SamplerStage::kTemperature;
+  if (name.size() == 1 && kLetters.find(name[0]) != std::string_view::npos) {
+    return kDefault[kLetters.find(name[0])];
+  }
   std::string names;
   for (const SamplerStage stage : kDefault) {
     if (name == SamplerStageName(stage)) return stage;

@@ -29,7 +29,8 @@ std::span<const SamplerStage> DefaultStages();
 // llama-server's names: "penalties", "dry", "top_n_sigma", "temperature", "top_k", "typ_p",
 // "top_p", "min_p", "xtc".
 std::string_view SamplerStageName(SamplerStage stage);
-// Also takes "typical_p" and "temp". ERRORS: kInvalidArgument, listing the names.
+// Also takes "typical_p", "temp" and llama-server's letters, in the order above: e d s t k y p m x.
+// ERRORS: kInvalidArgument, listing the names.
 Result<SamplerStage> SamplerStageFromName(std::string_view name);
 
 }  // namespace kvasir

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kvasir/sampling/sampling_fields.h"
 #include "kvasir/server/chat_messages.h"
 
 namespace kvasir {
@@ -132,6 +133,7 @@ Result<SamplingOptions> ParseSampling(const Json& body, const ChatDefaults& defa
   if (const Json* bias = FindSet(body, "logit_bias")) {
     KVASIR_TRY(options.logit_bias, ParseLogitBias(*bias));
   }
+  KVASIR_TRY_OK(ReadSamplingFields(body, &options));
   KVASIR_TRY_OK(options.Validate(defaults.vocab_size));
   return options;
 }
