@@ -71,10 +71,12 @@ void LoadRow(const KvCodec& codec, const std::byte* plane, int slot, std::span<f
     }
     return LoadTurbo(codes.data(), LoadTurboNorm(codec, plane, dim, slot), codec.bits, row);
   }
-  for (int64_t d = 0; d < dim; ++d) {
-    row[static_cast<size_t>(d)] =
-        DequantizeAffine(LoadCode(plane, codec.bits, kPlace(d, slot)),
-                         LoadAffineGroup(codec, plane, dim, d / codec.group, slot));
+  for (int64_t begin = 0; begin < dim; begin += codec.group) {
+    const AffineGroup group = LoadAffineGroup(codec, plane, dim, begin / codec.group, slot);
+    for (int64_t d = begin; d < begin + codec.group; ++d) {
+      row[static_cast<size_t>(d)] =
+          DequantizeAffine(LoadCode(plane, codec.bits, kPlace(d, slot)), group);
+    }
   }
 }
 
