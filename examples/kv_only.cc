@@ -1,45 +1,36 @@
-// The KV cache without a model: append, attend, fork, go back, stay within a byte budget.
+// The KV cache without a model: append, attend, fork, speculate, go back, within a byte budget.
 // Deliberately uses the slow reference codec; an engine writes and reads blocks with its kernels.
 #include <cmath>
 #include <cstdio>
-#include <vector>
 
 #include "kvasir/kv/kv_pool.h"
 #include "kvasir/kv/kv_sequence.h"
+#include "kvasir/kv/speculation.h"
 
 using namespace kvasir;  // NOLINT: an example
 
-namespace {
+constexpr int kDim = 64;
 
-constexpr int kDim = 8;
-
-// Keys and values that a model would have computed for `token`.
-KvRows RowOf(int token) {
-  KvRows row;
-  for (int d = 0; d < kDim; ++d) {
-    row.keys.push_back(std::sin(0.1f * static_cast<float>(token * (d + 1))));
-    row.values.push_back(std::cos(0.1f * static_cast<float>(token + d)));
+Status Append(KvSequence& sequence, int tokens) {
+  KVASIR_TRY_OK(sequence.Reserve(tokens));  // every layer or none, within the budget
+  for (Position at = sequence.position(); at < sequence.reserved_end(); ++at) {
+    KvRows row;  // what a model would compute
+    for (int d = 0; d < kDim; ++d) row.keys.push_back(std::sin(0.1 * at * (d + 1)));
+    for (int d = 0; d < kDim; ++d) row.values.push_back(std::cos(0.1 * at + d));
+    for (const int layer : {0, 1}) sequence.WriteRows(layer, at, row);
   }
-  return row;
-}
-
-Status Append(KvSequence& sequence, int token) {
-  KVASIR_TRY_OK(sequence.Reserve(1));  // all layers or none, within the budget
-  for (int layer = 0; layer < 2; ++layer) {
-    sequence.WriteRows(layer, sequence.position(), RowOf(token));
-  }
-  sequence.Advance(1);  // rows that left the window are released here
+  sequence.Advance(tokens);  // blocks that left the window are released here
   return {};
 }
 
-// First element of softmax(q k) v for the last token over the rows it may see.
-float Attend(const KvSequence& sequence, int layer, const std::vector<float>& query) {
+// First element of softmax(q k) v for the last token and a query of eighths.
+double Attend(const KvSequence& sequence, int layer) {
   const VisibleRows visible = sequence.Visible(layer, sequence.position() - 1);
-  float weights = 0, sum = 0;
-  for (Position row = visible.begin; row < visible.end; ++row) {
-    const std::vector<float> key = sequence.ReadKeys(layer, row);
-    float score = 0;
-    for (int d = 0; d < kDim; ++d) score += query[d] * key[d];
+  double weights = 0, sum = 0;
+  for (int64_t row = 0; row < visible.end; ++row) {
+    if (row == visible.head_end) row = visible.begin;  // between lies what the window has left
+    double score = 0;
+    for (const float key : sequence.ReadKeys(layer, row)) score += key / 8;
     weights += std::exp(score);
     sum += std::exp(score) * sequence.ReadValues(layer, row)[0];
   }
@@ -47,38 +38,35 @@ float Attend(const KvSequence& sequence, int layer, const std::vector<float>& qu
 }
 
 Status Run() {
-  KvPoolOptions options;
-  options.budget_bytes = size_t{1} << 20;
-  KvPool pool(std::move(options));
-
-  const KvLayout layout = {.kv_heads = 1, .key_dim = kDim, .value_dim = kDim};  // f16
-  const auto spec = std::make_shared<const KvCacheSpec>(
-      KvCacheSpec{{{layout, RetentionSpec::All()}, {layout, RetentionSpec::Window(100)}}});
+  KvPool pool({.budget_bytes = 1 << 20});
+  const KvLayout dense = {.kv_heads = 1, .key_dim = kDim, .value_dim = kDim};  // f16
+  KvLayout packed = dense;
+  packed.key_codec = KvCodec::Affine(/*bits=*/4, /*group=*/64);
+  packed.value_codec = KvCodec::Turbo(/*bits=*/3);
+  const auto spec = std::make_shared<const KvCacheSpec>(KvCacheSpec{
+      {{packed, RetentionSpec::All()}, {dense, RetentionSpec::Window(100, /*keep=*/4)}}});
 
   KVASIR_TRY(KvSequence sequence, KvSequence::Create(&pool, spec));
-  for (int token = 0; token < 300; ++token) KVASIR_TRY_OK(Append(sequence, token));
-  const std::vector<float> query(kDim, 0.5f);
+  KVASIR_TRY_OK(Append(sequence, 300));
   std::printf("300 tokens: %zu bytes, all %.4f, window %.4f\n", sequence.nbytes(),
-              Attend(sequence, 0, query), Attend(sequence, 1, query));
+              Attend(sequence, 0), Attend(sequence, 1));
 
   KvSequence fork = sequence.Fork();  // shares every block
-  KVASIR_TRY_OK(Append(fork, 7));     // copies the last, partly filled block of each layer
-  std::printf("fork: %zu of %zu bytes its own, %llu bytes copied in all\n", fork.nbytes_exclusive(),
-              fork.nbytes(), static_cast<unsigned long long>(pool.Stats().copied_bytes));
+  KVASIR_TRY_OK(Append(fork, 1));     // copies the partly filled last block of each layer
+  std::printf("fork: %zu of %zu bytes its own\n", fork.nbytes_exclusive(), fork.nbytes());
 
-  const float before = Attend(sequence, 1, query);
-  KVASIR_TRY_OK(Append(sequence, 300));
-  KVASIR_TRY(const int64_t trimmed, sequence.Trim(1));
-  std::printf("trimmed %lld, the window reads the same: %s\n", static_cast<long long>(trimmed),
-              Attend(sequence, 1, query) == before ? "yes" : "no");
-  if (Attend(sequence, 1, query) != before) return {ErrorCode::kCorrupt, "trim changed a result"};
-
-  const auto refused = sequence.Trim(200);
-  std::printf("trim 200: %s\n", refused.ok() ? "done" : refused.error().message.c_str());
-  return {};
+  const KvSnapshot snapshot = sequence.Snapshot();  // references, no bytes
+  const double before = Attend(sequence, 0);
+  KvSequence* const members[] = {&sequence};
+  KVASIR_TRY(Speculation drafts, Speculation::Begin(members));
+  KVASIR_TRY_OK(Append(sequence, 5));
+  KVASIR_TRY_OK(drafts.Commit(std::vector<int64_t>{2}));  // two of five drafts were right
+  const Result<int64_t> refused = sequence.Trim(200);     // the window has released those rows
+  std::printf("at %d; %s\n", int(sequence.position()), refused.status().error().message.c_str());
+  KVASIR_TRY(const KvSequence restored, KvSequence::Restore(&pool, snapshot));
+  if (Attend(restored, 0) == before) return {};
+  return {ErrorCode::kCorrupt, "a restored snapshot reads differently"};
 }
-
-}  // namespace
 
 int main() {
   const Status status = Run();

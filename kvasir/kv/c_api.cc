@@ -1,46 +1,10 @@
-// kvasir_kv.h: reporting, pool and spec.
-// Deliberately nothing of sequences: those are in c_api_sequence.cc.
+// kvasir_kv.h: reporting, and the pool.
+// Deliberately nothing of what lives in a pool: see the c_api_* files.
 #include <cstdio>
 
 #include "kvasir/kv/c_api_handles.h"
-#include "kvasir/kv/held_rows.h"
 
 namespace kvasir {
-namespace {
-
-// An absent name means the neutral value of T.
-template <typename T>
-Result<T> FromNameOr(const char* name, T neutral) {
-  if (name == nullptr) return neutral;
-  return T::FromName(name);
-}
-
-Result<KvLayerSpec> LayerOf(const kvasir_kv_layer_options& options) {
-  KvLayerSpec layer;
-  KvLayout& layout = layer.layout;
-  layout.kv_heads = options.kv_heads;
-  layout.key_dim = options.key_dim;
-  layout.value_dim = options.value_dim != 0 ? options.value_dim : options.key_dim;
-  layout.key_norms = options.key_norms != 0;
-  KVASIR_TRY(layout.key_codec, FromNameOr(options.key_codec, KvCodec{}));
-  KVASIR_TRY(layout.value_codec, FromNameOr(options.value_codec, KvCodec{}));
-  KVASIR_TRY(layout.dense_codec, FromNameOr(options.dense_codec, KvCodec{}));
-  KVASIR_TRY(layer.retention, FromNameOr(options.retention, RetentionSpec::All()));
-  layout.dense_start = options.dense_start;
-  layout.dense_recent = options.dense_recent;
-  layout.query_floats = options.query_floats;
-  layout.observed_block = options.query_floats != 0 ? options.observed_block : -1;
-  KVASIR_TRY_OK(layout.Validate());
-  if (options.inv_freq != nullptr) {
-    layer.inv_freq.assign(options.inv_freq, options.inv_freq + layout.key_dim / 2);
-  }
-  if (options.key_norm != nullptr) {
-    layer.key_norm.assign(options.key_norm, options.key_norm + layout.key_dim);
-  }
-  return layer;
-}
-
-}  // namespace
 
 kvasir_kv_code CodeOf(ErrorCode code) {
   switch (code) {
@@ -136,101 +100,4 @@ kvasir_kv_code kvasir_kv_pool_get_stats(const kvasir_kv_pool* pool, kvasir_kv_po
 
 size_t kvasir_kv_pool_release_free_slabs(kvasir_kv_pool* pool) {
   return pool != nullptr ? pool->pool.ReleaseFreeSlabs() : 0;
-}
-
-kvasir_kv_code kvasir_kv_spec_create(kvasir_kv_spec** spec, kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(spec, "spec"));
-    *spec = new kvasir_kv_spec;
-    return {};
-  });
-}
-
-void kvasir_kv_spec_destroy(kvasir_kv_spec* spec) { delete spec; }
-
-kvasir_kv_code kvasir_kv_spec_add_layer(kvasir_kv_spec* spec,
-                                        const kvasir_kv_layer_options* options,
-                                        kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(spec, "spec"));
-    KVASIR_TRY(const kvasir_kv_layer_options given, ReadOptions(options));
-    KVASIR_TRY(KvLayerSpec layer, LayerOf(given));
-    spec->spec.layers.push_back(std::move(layer));
-    return {};
-  });
-}
-
-kvasir_kv_code kvasir_kv_spec_add_shared_layer(kvasir_kv_spec* spec, int32_t layer,
-                                               kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(spec, "spec"));
-    KVASIR_TRY_OK(CheckLayerHasRows(spec->spec, layer));
-    KvLayerSpec shared = spec->spec.layers[static_cast<size_t>(layer)];
-    shared.shares_layer = layer;
-    spec->spec.layers.push_back(std::move(shared));
-    return {};
-  });
-}
-
-kvasir_kv_code kvasir_kv_spec_add_recurrent_layer(kvasir_kv_spec* spec, size_t state_bytes,
-                                                  kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(spec, "spec"));
-    if (state_bytes == 0) return InvalidArgument("state_bytes is 0; give the size of the state");
-    KvLayerSpec layer;
-    layer.state_bytes = state_bytes;
-    spec->spec.layers.push_back(std::move(layer));
-    return {};
-  });
-}
-
-int32_t kvasir_kv_spec_layer_count(const kvasir_kv_spec* spec) {
-  return spec != nullptr ? static_cast<int32_t>(spec->spec.layers.size()) : -1;
-}
-
-kvasir_kv_code kvasir_kv_spec_validate(const kvasir_kv_spec* spec, kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(spec, "spec"));
-    return spec->spec.Validate();
-  });
-}
-
-size_t kvasir_kv_spec_token_bytes(const kvasir_kv_spec* spec) {
-  return spec != nullptr ? spec->spec.TokenBytes() : 0;
-}
-
-size_t kvasir_kv_spec_bytes_at(const kvasir_kv_spec* spec, int64_t position) {
-  size_t bytes = 0;
-  Guarded(nullptr, [&]() -> Status {
-    if (spec == nullptr || position < 0 || position > kMaxPosition) return {};
-    KVASIR_TRY_OK(spec->spec.Validate());
-    bytes = spec->spec.BytesAt(position);
-    return {};
-  });
-  return bytes;
-}
-
-kvasir_kv_code kvasir_kv_spec_block_layout(const kvasir_kv_spec* spec, int32_t layer, int64_t block,
-                                           kvasir_kv_block_layout* layout, kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(spec, "spec"));
-    KVASIR_TRY_OK(CheckLayerHasRows(spec->spec, layer));
-    if (block < 0 || block > kMaxPosition / kBlockTokens) {
-      return InvalidArgument("block " + std::to_string(block) + " does not exist");
-    }
-    const KvBlockLayout at = spec->spec.layers[static_cast<size_t>(layer)].layout.BlockAt(block);
-    kvasir_kv_block_layout result = {sizeof(kvasir_kv_block_layout),
-                                     at.BlockBytes(),
-                                     at.KeyHeadBytes(),
-                                     at.KeyPlaneBytes(),
-                                     at.ValueHeadBytes(),
-                                     at.NormsOffset(),
-                                     at.QueriesOffset(),
-                                     {},
-                                     {}};
-    std::snprintf(result.key_codec, sizeof(result.key_codec), "%s", at.key_codec.name().c_str());
-    std::snprintf(result.value_codec, sizeof(result.value_codec), "%s",
-                  at.value_codec.name().c_str());
-    return WriteStruct(result, layout);
-  });
 }

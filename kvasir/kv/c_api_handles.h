@@ -81,6 +81,17 @@ kvasir_kv_code Guarded(kvasir_kv_error* error, Body&& body) noexcept {
   }
 }
 
+// What `read` returns; `otherwise` for a null handle and on an exception.
+template <typename Value, typename Handle, typename Read>
+Value ValueOr(Value otherwise, const Handle* handle, Read&& read) noexcept {
+  if (handle == nullptr) return otherwise;
+  try {
+    return read(*handle);
+  } catch (...) {
+    return otherwise;
+  }
+}
+
 Error InvalidArgument(std::string message);
 // OK unless `pointer` is null.
 Status NotNull(const void* pointer, const char* name);

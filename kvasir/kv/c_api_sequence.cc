@@ -1,53 +1,25 @@
-// kvasir_kv.h: sequences and snapshots.
-// Deliberately no batches and speculations: those are in c_api_batch.cc.
+// kvasir_kv.h: sequences.
+// Deliberately not what they hold: rows and states are in c_api_rows.cc.
 #include <span>
 #include <unordered_set>
 
 #include "kvasir/kv/c_api_handles.h"
-#include "kvasir/kv/dlpack_view.h"
-#include "kvasir/kv/held_rows.h"
 
 using namespace kvasir;  // NOLINT: the functions below are C and cannot be in a namespace
 
 namespace {
 
-std::string Range(int64_t begin, int64_t end) {
-  return std::string("[") + std::to_string(begin) + ", " + std::to_string(end) + ")";
-}
-
-// Floats of one row: K and V.
-struct RowFloats {
-  size_t key;
-  size_t value;
-};
-
-RowFloats RowFloatsOf(const KvSequence& sequence, int32_t layer) {
-  const KvLayout& layout = sequence.spec().layers[static_cast<size_t>(layer)].layout;
-  const auto heads = static_cast<size_t>(layout.kv_heads);
-  return {heads * static_cast<size_t>(layout.key_dim),
-          heads * static_cast<size_t>(layout.value_dim)};
-}
-
-Status CheckFloats(const char* what, const float* data, size_t floats, size_t expected) {
-  if (data == nullptr && floats != 0) return NotNull(data, what);
-  if (floats == expected || (data == nullptr && floats == 0)) return {};
-  return InvalidArgument(std::string(what) + " has " + std::to_string(floats) + " floats, " +
-                         std::to_string(expected) + " are needed");
-}
-
-Result<KvPart> PartOf(kvasir_kv_part part) {
-  if (part == KVASIR_KV_KEYS) return KvPart::kKeys;
-  if (part == KVASIR_KV_VALUES) return KvPart::kValues;
-  return InvalidArgument("part is " + std::to_string(part) + ", it must be keys (0) or values (1)");
+// Whether its recurrent states may be half written.
+bool StatesAreOpen(const KvSequence& sequence) {
+  const auto& layers = sequence.spec().layers;
+  return sequence.reserved_end() > sequence.position() &&
+         std::any_of(layers.begin(), layers.end(),
+                     [](const KvLayerSpec& layer) { return layer.is_recurrent(); });
 }
 
 // A handle for a new sequence of the same pool.
 kvasir_kv_sequence* NewHandle(kvasir_kv_pool* pool, KvSequence sequence) {
   return new kvasir_kv_sequence(pool, std::move(sequence));
-}
-
-kvasir_kv_snapshot* NewHandle(kvasir_kv_pool* pool, KvSnapshot snapshot) {
-  return new kvasir_kv_snapshot{pool->users, pool, std::move(snapshot)};
 }
 
 }  // namespace
@@ -85,6 +57,11 @@ kvasir_kv_code kvasir_kv_sequence_fork(const kvasir_kv_sequence* sequence,
   return Guarded(error, [&]() -> Status {
     KVASIR_TRY_OK(NotNull(sequence, "sequence"));
     KVASIR_TRY_OK(NotNull(fork, "fork"));
+    if (StatesAreOpen(*sequence->at)) {
+      return {ErrorCode::kFailedPrecondition,
+              "sequence: tokens are reserved, so recurrent states may be half written; advance or "
+              "unreserve first"};
+    }
     *fork = NewHandle(sequence->pool, sequence->at->Fork());
     return {};
   });
@@ -149,7 +126,7 @@ kvasir_kv_code kvasir_kv_sequence_trim(kvasir_kv_sequence* sequence, int64_t tok
 }
 
 int64_t kvasir_kv_sequence_max_trim(const kvasir_kv_sequence* sequence) {
-  return sequence != nullptr ? sequence->at->MaxTrim() : -1;
+  return ValueOr<int64_t>(-1, sequence, [](const auto& handle) { return handle.at->MaxTrim(); });
 }
 
 int64_t kvasir_kv_sequence_position(const kvasir_kv_sequence* sequence) {
@@ -160,192 +137,40 @@ int64_t kvasir_kv_sequence_reserved_end(const kvasir_kv_sequence* sequence) {
   return sequence != nullptr ? sequence->at->reserved_end() : -1;
 }
 
+int64_t kvasir_kv_sequence_run_limit(const kvasir_kv_sequence* sequence) {
+  return ValueOr<int64_t>(-1, sequence, [](const auto& handle) { return handle.at->RunLimit(); });
+}
+
 size_t kvasir_kv_sequence_nbytes(const kvasir_kv_sequence* sequence) {
-  return sequence != nullptr ? sequence->at->nbytes() : 0;
+  return ValueOr<size_t>(0, sequence, [](const auto& handle) { return handle.at->nbytes(); });
 }
 
 size_t kvasir_kv_sequence_nbytes_exclusive(const kvasir_kv_sequence* sequence) {
-  return sequence != nullptr ? sequence->at->nbytes_exclusive() : 0;
+  return ValueOr<size_t>(0, sequence,
+                         [](const auto& handle) { return handle.at->nbytes_exclusive(); });
 }
 
-kvasir_kv_code kvasir_kv_sequence_write_rows(kvasir_kv_sequence* sequence, int32_t layer,
-                                             int64_t first_row, const float* keys,
-                                             size_t key_floats, const float* values,
-                                             size_t value_floats, kvasir_kv_error* error) {
+kvasir_kv_code kvasir_kv_sequence_compact(kvasir_kv_sequence* sequence, int64_t slack_rows,
+                                          int32_t* compacted, kvasir_kv_error* error) {
   return Guarded(error, [&]() -> Status {
     KVASIR_TRY_OK(NotNull(sequence, "sequence"));
-    KvSequence& at = *sequence->at;
-    KVASIR_TRY_OK(CheckLayerHasRows(at.spec(), layer));
-    if (!at.spec().layers[static_cast<size_t>(layer)].owns_rows()) {
-      return InvalidArgument("layer " + std::to_string(layer) + " shares the rows of layer " +
-                             std::to_string(at.spec().layers[layer].shares_layer) +
-                             "; write them there");
-    }
-    const RowFloats row = RowFloatsOf(at, layer);
-    const size_t rows = key_floats / row.key;
-    KVASIR_TRY_OK(NotNull(keys, "keys"));
-    KVASIR_TRY_OK(NotNull(values, "values"));
-    KVASIR_TRY_OK(CheckFloats("keys", keys, key_floats, rows * row.key));
-    KVASIR_TRY_OK(CheckFloats("values", values, value_floats, rows * row.value));
-    const int64_t begin = at.position();
-    const int64_t end = at.reserved_end();
-    if (first_row < begin || first_row > end || rows > static_cast<size_t>(end - first_row)) {
-      return InvalidArgument(std::to_string(rows) + " rows from " + std::to_string(first_row) +
-                             " on cannot be written, only those of " + Range(begin, end) +
-                             " are reserved");
-    }
-    at.WriteRows(layer, first_row, {{keys, keys + key_floats}, {values, values + value_floats}});
+    KVASIR_TRY(const bool any, sequence->at->Compact(slack_rows));
+    if (compacted != nullptr) *compacted = any ? 1 : 0;
     return {};
   });
 }
 
-kvasir_kv_code kvasir_kv_sequence_read_rows(const kvasir_kv_sequence* sequence, int32_t layer,
-                                            int64_t first_row, int64_t rows, float* keys,
-                                            size_t key_floats, float* values, size_t value_floats,
-                                            kvasir_kv_error* error) {
+int32_t kvasir_kv_sequence_evicted(const kvasir_kv_sequence* sequence) {
+  return ValueOr<int32_t>(-1, sequence, [](const auto& handle) { return handle.at->evicted(); });
+}
+
+kvasir_kv_code kvasir_kv_sequence_checkpoint(kvasir_kv_sequence* sequence, kvasir_kv_error* error) {
   return Guarded(error, [&]() -> Status {
     KVASIR_TRY_OK(NotNull(sequence, "sequence"));
-    const KvSequence& at = *sequence->at;
-    KVASIR_TRY_OK(CheckLayerHasRows(at.spec(), layer));
-    KVASIR_TRY_OK(CheckHeld(at, layer, first_row, rows));
-    const RowFloats row = RowFloatsOf(at, layer);
-    const auto count = static_cast<size_t>(rows);
-    KVASIR_TRY_OK(CheckFloats("keys", keys, key_floats, count * row.key));
-    KVASIR_TRY_OK(CheckFloats("values", values, value_floats, count * row.value));
-    const KvRows read = at.ReadRows(layer, first_row, first_row + rows);
-    if (keys != nullptr) std::copy(read.keys.begin(), read.keys.end(), keys);
-    if (values != nullptr) std::copy(read.values.begin(), read.values.end(), values);
-    return {};
+    return sequence->at->Checkpoint();
   });
 }
 
-kvasir_kv_code kvasir_kv_sequence_visible(const kvasir_kv_sequence* sequence, int32_t layer,
-                                          int64_t query, kvasir_kv_visible* visible,
-                                          kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(sequence, "sequence"));
-    KVASIR_TRY_OK(NotNull(visible, "visible"));
-    KVASIR_TRY_OK(CheckLayerHasRows(sequence->at->spec(), layer));
-    if (query < 0 || query >= kMaxPosition) {
-      return InvalidArgument("query " + std::to_string(query) + " is not a position");
-    }
-    const VisibleRows rows = sequence->at->Visible(layer, query);
-    *visible = {rows.head_end, rows.begin, rows.end};
-    return {};
-  });
-}
-
-kvasir_kv_code kvasir_kv_sequence_blocks(kvasir_kv_sequence* sequence, int32_t layer,
-                                         kvasir_kv_blocks* blocks, kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(sequence, "sequence"));
-    KVASIR_TRY_OK(CheckLayerHasRows(sequence->at->spec(), layer));
-    const KvBlocksView view = sequence->at->Blocks(layer);
-    // A pointer to void and one to bytes have the same representation.
-    const auto addresses = [](std::span<std::byte* const> list) {
-      return reinterpret_cast<void* const*>(list.data());
-    };
-    return WriteStruct(
-        {sizeof(kvasir_kv_blocks), addresses(view.blocks), static_cast<int64_t>(view.blocks.size()),
-         view.first_block, addresses(view.head), static_cast<int64_t>(view.head.size())},
-        blocks);
-  });
-}
-
-kvasir_kv_code kvasir_kv_sequence_dlpack_block(const kvasir_kv_sequence* sequence, int32_t layer,
-                                               kvasir_kv_part part, int64_t block,
-                                               struct DLManagedTensor** tensor,
-                                               kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(sequence, "sequence"));
-    KVASIR_TRY_OK(NotNull(tensor, "tensor"));
-    KVASIR_TRY(const KvPart which, PartOf(part));
-    KVASIR_TRY(*tensor, DlpackBlock(*sequence->at, {layer, which, sequence->user}, block));
-    return {};
-  });
-}
-
-kvasir_kv_code kvasir_kv_sequence_dlpack_rows(const kvasir_kv_sequence* sequence, int32_t layer,
-                                              kvasir_kv_part part, int64_t begin, int64_t end,
-                                              struct DLManagedTensor** tensor,
-                                              kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(sequence, "sequence"));
-    KVASIR_TRY_OK(NotNull(tensor, "tensor"));
-    KVASIR_TRY(const KvPart which, PartOf(part));
-    KVASIR_TRY(*tensor, DlpackRows(*sequence->at, {layer, which, sequence->user}, begin, end));
-    return {};
-  });
-}
-
-kvasir_kv_code kvasir_kv_snapshot_take(const kvasir_kv_sequence* sequence, int64_t begin,
-                                       int64_t end, kvasir_kv_snapshot** snapshot,
-                                       kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(sequence, "sequence"));
-    KVASIR_TRY_OK(NotNull(snapshot, "snapshot"));
-    const int64_t position = sequence->at->position();
-    if (begin < 0 || begin > end || end > position) {
-      return InvalidArgument(Range(begin, end) + " is not within [0, " + std::to_string(position) +
-                             "), what the sequence has");
-    }
-    *snapshot = NewHandle(sequence->pool, sequence->at->Snapshot(begin, end));
-    return {};
-  });
-}
-
-void kvasir_kv_snapshot_destroy(kvasir_kv_snapshot* snapshot) { delete snapshot; }
-
-int64_t kvasir_kv_snapshot_begin(const kvasir_kv_snapshot* snapshot) {
-  return snapshot != nullptr ? snapshot->snapshot.begin() : -1;
-}
-
-int64_t kvasir_kv_snapshot_end(const kvasir_kv_snapshot* snapshot) {
-  return snapshot != nullptr ? snapshot->snapshot.end() : -1;
-}
-
-size_t kvasir_kv_snapshot_nbytes(const kvasir_kv_snapshot* snapshot) {
-  return snapshot != nullptr ? snapshot->snapshot.nbytes() : 0;
-}
-
-size_t kvasir_kv_snapshot_nbytes_exclusive(const kvasir_kv_snapshot* snapshot) {
-  return snapshot != nullptr ? snapshot->snapshot.nbytes_exclusive() : 0;
-}
-
-kvasir_kv_code kvasir_kv_snapshot_split(const kvasir_kv_snapshot* snapshot, int64_t at,
-                                        kvasir_kv_snapshot** left, kvasir_kv_snapshot** right,
-                                        kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(snapshot, "snapshot"));
-    KVASIR_TRY_OK(NotNull(left, "left"));
-    KVASIR_TRY_OK(NotNull(right, "right"));
-    KVASIR_TRY(auto parts, snapshot->snapshot.Split(at));
-    std::unique_ptr<kvasir_kv_snapshot> first(NewHandle(snapshot->pool, std::move(parts.first)));
-    *right = NewHandle(snapshot->pool, std::move(parts.second));
-    *left = first.release();
-    return {};
-  });
-}
-
-kvasir_kv_code kvasir_kv_snapshot_merge(const kvasir_kv_snapshot* a, const kvasir_kv_snapshot* b,
-                                        kvasir_kv_snapshot** merged, kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(a, "a"));
-    KVASIR_TRY_OK(NotNull(b, "b"));
-    KVASIR_TRY_OK(NotNull(merged, "merged"));
-    KVASIR_TRY(KvSnapshot both, KvSnapshot::Merge(a->snapshot, b->snapshot));
-    *merged = NewHandle(a->pool, std::move(both));
-    return {};
-  });
-}
-
-kvasir_kv_code kvasir_kv_snapshot_restore(const kvasir_kv_snapshot* snapshot,
-                                          kvasir_kv_sequence** sequence, kvasir_kv_error* error) {
-  return Guarded(error, [&]() -> Status {
-    KVASIR_TRY_OK(NotNull(snapshot, "snapshot"));
-    KVASIR_TRY_OK(NotNull(sequence, "sequence"));
-    KVASIR_TRY(KvSequence restored, KvSequence::Restore(&snapshot->pool->pool, snapshot->snapshot));
-    *sequence = NewHandle(snapshot->pool, std::move(restored));
-    return {};
-  });
+void kvasir_kv_sequence_drop_checkpoints(kvasir_kv_sequence* sequence, int64_t position) {
+  if (sequence != nullptr) sequence->at->DropCheckpoints(position);
 }

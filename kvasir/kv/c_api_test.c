@@ -200,7 +200,7 @@ static void TestSnapshot(void) {
   Append(sequence, 70);
   ExpectRows(sequence, 0);
   EXPECT_ERROR(kvasir_kv_snapshot_take(sequence, 10, 221, &whole, &error),
-               KVASIR_KV_INVALID_ARGUMENT, "[10, 221)");
+               KVASIR_KV_INVALID_ARGUMENT, "from 10 to 221");
   EXPECT_OK(kvasir_kv_sequence_destroy(sequence, &error));
   kvasir_kv_snapshot_destroy(left);
   kvasir_kv_snapshot_destroy(right);
@@ -376,6 +376,155 @@ static void TestSharedAndRecurrentLayers(void) {
   EXPECT_OK(kvasir_kv_pool_destroy(pool, &error));
 }
 
+// A layer that keeps the last 128 of 192 rows, one that has every packed thing there is.
+static void TestBudgetAndRecentRows(void) {
+  kvasir_kv_pool* pool = NewPool((size_t)8 << 20);
+  kvasir_kv_spec* spec = NULL;
+  EXPECT_OK(kvasir_kv_spec_create(&spec, &error));
+  kvasir_kv_layer_options layer =
+      LayerOptions("affine8:32", "budget:128,keep=4,recent=64,interval=64,score=streaming");
+  layer.value_codec = "turbo4";
+  layer.dense_recent = 64;
+  EXPECT_OK(kvasir_kv_spec_add_layer(spec, &layer, &error));
+  layer = LayerOptions("bf16", "window:100,keep=4");
+  EXPECT_OK(kvasir_kv_spec_add_layer(spec, &layer, &error));
+  kvasir_kv_block_layout block = {.struct_size = sizeof(block)};
+  EXPECT_OK(kvasir_kv_spec_recent_layout(spec, 0, &block, &error));
+  EXPECT(strcmp(block.key_codec, "f16") == 0);
+  EXPECT_ERROR(kvasir_kv_spec_recent_layout(spec, 1, &block, &error), KVASIR_KV_INVALID_ARGUMENT,
+               "dense_recent");
+  kvasir_kv_sequence* sequence = NULL;
+  EXPECT_OK(kvasir_kv_sequence_create(pool, spec, &sequence, &error));
+  kvasir_kv_spec_destroy(spec);
+
+  EXPECT(kvasir_kv_sequence_run_limit(sequence) == 192);
+  EXPECT_ERROR(kvasir_kv_sequence_reserve(sequence, 193, &error), KVASIR_KV_INVALID_ARGUMENT,
+               "192");
+  EXPECT(kvasir_kv_sequence_evicted(sequence) == 0);
+  float keys[kRow], values[kRow];
+  for (int64_t position = 0; position < 200; ++position) {
+    Row(position, keys, values);
+    EXPECT_OK(kvasir_kv_sequence_reserve(sequence, 1, &error));
+    for (int i = 0; i < kLayers; ++i) {
+      int64_t row = -1;
+      EXPECT_OK(kvasir_kv_sequence_row_of(sequence, i, position, &row, &error));
+      EXPECT_OK(kvasir_kv_sequence_write_rows(sequence, i, row, keys, kRow, values, kRow, &error));
+    }
+    EXPECT_OK(kvasir_kv_sequence_advance(sequence, 1, &error));
+  }
+  EXPECT(kvasir_kv_sequence_evicted(sequence) == 1);
+  int64_t positions[6], stored = 0, row = -1;
+  EXPECT_OK(kvasir_kv_sequence_row_positions(sequence, 0, positions, 6, &stored, &error));
+  EXPECT(stored == 128 + 8);  // compacted at 192
+  EXPECT_OK(kvasir_kv_sequence_row_of(sequence, 0, 199, &row, &error));
+  EXPECT(row == 135);
+  EXPECT_ERROR(kvasir_kv_sequence_row_of(sequence, 0, 191, &row, &error),
+               KVASIR_KV_INVALID_ARGUMENT, "192");
+  kvasir_kv_visible visible;
+  EXPECT_OK(kvasir_kv_sequence_visible(sequence, 0, 199, &visible, &error));
+  EXPECT(visible.head_end == 0 && visible.begin == 0 && visible.end == 136);
+  EXPECT_ERROR(kvasir_kv_sequence_visible(sequence, 0, 150, &visible, &error),
+               KVASIR_KV_INVALID_ARGUMENT, "150");
+  EXPECT_OK(kvasir_kv_sequence_visible(sequence, 1, 199, &visible, &error));
+  EXPECT(visible.head_end == 4 && visible.begin == 104 && visible.end == 200);
+  EXPECT_OK(kvasir_kv_sequence_read_rows(sequence, 1, 0, 64, NULL, 0, NULL, 0, &error));
+  EXPECT_OK(kvasir_kv_sequence_read_rows(sequence, 0, 135, 1, keys, kRow, values, kRow, &error));
+  EXPECT_ERROR(kvasir_kv_sequence_read_rows(sequence, 0, 135, 2, NULL, 0, NULL, 0, &error),
+               KVASIR_KV_INVALID_ARGUMENT, "[0, 136)");
+
+  kvasir_kv_blocks blocks = {.struct_size = sizeof(blocks)};
+  EXPECT_OK(kvasir_kv_sequence_recent_blocks(sequence, 0, &blocks, &error));
+  EXPECT(blocks.first_block + blocks.block_count == 3 && blocks.block_count >= 2);
+  EXPECT_OK(kvasir_kv_sequence_recent_blocks(sequence, 1, &blocks, &error));
+  EXPECT(blocks.block_count == 0);
+
+  int32_t compacted = -1;
+  EXPECT_OK(kvasir_kv_sequence_compact(sequence, 8, &compacted, &error));
+  EXPECT(compacted == 0);
+  EXPECT_OK(kvasir_kv_sequence_compact(sequence, 0, &compacted, &error));
+  EXPECT(compacted == 1);
+  EXPECT_ERROR(kvasir_kv_sequence_compact(sequence, -1, NULL, &error), KVASIR_KV_INVALID_ARGUMENT,
+               "-1");
+  EXPECT_ERROR(kvasir_kv_sequence_trim(sequence, 1, NULL, &error), KVASIR_KV_FAILED_PRECONDITION,
+               "");
+  kvasir_kv_snapshot *snapshot = NULL, *left = NULL, *right = NULL;
+  EXPECT_OK(kvasir_kv_snapshot_take(sequence, 0, 200, &snapshot, &error));
+  EXPECT(kvasir_kv_snapshot_evicted(snapshot) == 1);
+  EXPECT_ERROR(kvasir_kv_snapshot_split(snapshot, 100, &left, &right, &error),
+               KVASIR_KV_INVALID_ARGUMENT, "");
+  EXPECT(left == NULL && right == NULL);
+  kvasir_kv_snapshot_destroy(snapshot);
+  EXPECT_OK(kvasir_kv_sequence_destroy(sequence, &error));
+  EXPECT_OK(kvasir_kv_pool_destroy(pool, &error));
+}
+
+static void TestRecurrentState(void) {
+  kvasir_kv_pool* pool = NewPool((size_t)1 << 20);
+  kvasir_kv_spec* spec = NULL;
+  EXPECT_OK(kvasir_kv_spec_create(&spec, &error));
+  EXPECT_OK(kvasir_kv_spec_add_recurrent_layer(spec, 256, &error));
+  kvasir_kv_sequence *sequence = NULL, *fork = NULL;
+  EXPECT_OK(kvasir_kv_sequence_create(pool, spec, &sequence, &error));
+  kvasir_kv_spec_destroy(spec);
+  void* writable = NULL;
+  const void* state = &writable;
+  EXPECT_OK(kvasir_kv_sequence_state(sequence, 0, &state, &error));
+  EXPECT(state == NULL);
+  EXPECT_ERROR(kvasir_kv_sequence_mutable_state(sequence, 0, &writable, &error),
+               KVASIR_KV_FAILED_PRECONDITION, "reserve first");
+  EXPECT_ERROR(kvasir_kv_sequence_mutable_state(sequence, 1, &writable, &error),
+               KVASIR_KV_INVALID_ARGUMENT, "layer 1");
+  for (int step = 1; step <= 2; ++step) {
+    EXPECT_OK(kvasir_kv_sequence_reserve(sequence, 10, &error));
+    EXPECT_OK(kvasir_kv_sequence_mutable_state(sequence, 0, &writable, &error));
+    memset(writable, step, 256);
+    EXPECT_OK(kvasir_kv_sequence_advance(sequence, 10, &error));
+    if (step == 1) EXPECT_OK(kvasir_kv_sequence_checkpoint(sequence, &error));
+  }
+  EXPECT_OK(kvasir_kv_sequence_reserve(sequence, 1, &error));
+  EXPECT_ERROR(kvasir_kv_sequence_checkpoint(sequence, &error), KVASIR_KV_FAILED_PRECONDITION,
+               "reserved");
+  kvasir_kv_sequence_unreserve(sequence);
+  EXPECT_ERROR(kvasir_kv_sequence_trim(sequence, 3, NULL, &error), KVASIR_KV_FAILED_PRECONDITION,
+               "10");
+  EXPECT_OK(kvasir_kv_sequence_trim(sequence, 10, NULL, &error));
+  EXPECT_OK(kvasir_kv_sequence_state(sequence, 0, &state, &error));
+  EXPECT(((const char*)state)[255] == 1);
+  EXPECT_OK(kvasir_kv_sequence_reserve(sequence, 1, &error));
+  EXPECT_ERROR(kvasir_kv_sequence_fork(sequence, &fork, &error), KVASIR_KV_FAILED_PRECONDITION,
+               "half written");
+  kvasir_kv_visible visible;
+  EXPECT_ERROR(kvasir_kv_sequence_visible(sequence, 0, 0, &visible, &error),
+               KVASIR_KV_INVALID_ARGUMENT, "recurrent");
+  kvasir_kv_sequence_drop_checkpoints(sequence, 100);
+  EXPECT_OK(kvasir_kv_sequence_destroy(sequence, &error));
+  EXPECT_OK(kvasir_kv_pool_destroy(pool, &error));
+}
+
+static void TestPolicy(void) {
+  kvasir_kv_spec* spec = NULL;
+  EXPECT_OK(kvasir_kv_spec_create(&spec, &error));
+  for (int i = 0; i < 4; ++i) {
+    kvasir_kv_layer_options layer = LayerOptions(NULL, i == 1 ? "window:64" : NULL);
+    EXPECT_OK(kvasir_kv_spec_add_layer(spec, &layer, &error));
+  }
+  kvasir_kv_policy_options policy;
+  memset(&policy, 0, sizeof(policy));
+  policy.struct_size = sizeof(policy);
+  policy.bits = "3.5";
+  EXPECT_ERROR(kvasir_kv_spec_apply_policy(spec, &policy, kHeads, &error),
+               KVASIR_KV_INVALID_ARGUMENT, "turboquant");
+  policy.quant_scheme = "turboquant";
+  policy.dense_layers = "none";
+  EXPECT_OK(kvasir_kv_spec_apply_policy(spec, &policy, kHeads, &error));
+  kvasir_kv_block_layout block = {.struct_size = sizeof(block)};
+  EXPECT_OK(kvasir_kv_spec_block_layout(spec, 0, 0, &block, &error));
+  EXPECT(strcmp(block.key_codec, "turbo3") == 0 && strcmp(block.value_codec, "turbo4") == 0);
+  EXPECT_OK(kvasir_kv_spec_block_layout(spec, 1, 0, &block, &error));
+  EXPECT(strcmp(block.key_codec, "f16") == 0);  // a window
+  kvasir_kv_spec_destroy(spec);
+}
+
 static void TestStructSizes(void) {
   kvasir_kv_pool* pool = NULL;
   kvasir_kv_pool_options options = {0, 1 << 20, 0};
@@ -470,6 +619,19 @@ static void TestNull(void) {
   EXPECT(kvasir_kv_spec_token_bytes(NULL) == 0);
   EXPECT(kvasir_kv_spec_bytes_at(NULL, 5) == 0);
   EXPECT(kvasir_kv_spec_block_layout(NULL, 0, 0, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_spec_recent_layout(NULL, 0, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_spec_apply_policy(NULL, NULL, 1, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_run_limit(NULL) == -1);
+  EXPECT(kvasir_kv_sequence_evicted(NULL) == -1);
+  EXPECT(kvasir_kv_sequence_compact(NULL, 0, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_row_of(NULL, 0, 0, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_row_positions(NULL, 0, NULL, 0, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_recent_blocks(NULL, 0, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_state(NULL, 0, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_mutable_state(NULL, 0, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_checkpoint(NULL, NULL) == invalid);
+  kvasir_kv_sequence_drop_checkpoints(NULL, 0);
+  EXPECT(kvasir_kv_snapshot_evicted(NULL) == -1);
   EXPECT(kvasir_kv_sequence_create(NULL, NULL, NULL, NULL) == invalid);
   EXPECT(kvasir_kv_sequence_destroy(NULL, NULL) == KVASIR_KV_OK);
   EXPECT(kvasir_kv_sequence_fork(NULL, NULL, NULL) == invalid);
@@ -565,6 +727,9 @@ int main(void) {
   TestSpeculation();
   TestSpec();
   TestSharedAndRecurrentLayers();
+  TestBudgetAndRecentRows();
+  TestRecurrentState();
+  TestPolicy();
   TestStructSizes();
   TestRowsOutOfRange();
   TestNull();

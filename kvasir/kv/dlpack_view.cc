@@ -62,11 +62,13 @@ Result<DLManagedTensor*> DlpackBlock(const KvSequence& sequence, const DlpackReq
   }
   const int64_t first_row = block * kBlockTokens;
   KVASIR_TRY_OK(CheckHeld(sequence, request.layer, first_row, 0));
-  const int64_t rows = std::min<int64_t>(kBlockTokens, sequence.position() - first_row);
+  const int64_t rows =
+      std::min<int64_t>(kBlockTokens, sequence.StoredRows(request.layer) - first_row);
   if (rows <= 0) {
-    return {ErrorCode::kInvalidArgument,
-            "block " + std::to_string(block) + " of layer " + std::to_string(request.layer) +
-                " has no rows yet; the sequence is at " + std::to_string(sequence.position())};
+    return {ErrorCode::kInvalidArgument, "block " + std::to_string(block) + " of layer " +
+                                             std::to_string(request.layer) +
+                                             " has no rows; the layer stores " +
+                                             std::to_string(sequence.StoredRows(request.layer))};
   }
   const KvBlockLayout layout =
       sequence.spec().layers[static_cast<size_t>(request.layer)].layout.BlockAt(block);
@@ -92,8 +94,8 @@ Result<DLManagedTensor*> DlpackRows(const KvSequence& sequence, const DlpackRequ
                                     int64_t begin, int64_t end) {
   KVASIR_TRY_OK(CheckLayerHasRows(sequence.spec(), request.layer));
   if (begin < 0 || end < begin) {
-    return {ErrorCode::kInvalidArgument, "rows from " + std::to_string(begin) + " to " +
-                                             std::to_string(end) + " are no range"};
+    return {ErrorCode::kInvalidArgument,
+            "rows from " + std::to_string(begin) + " to " + std::to_string(end) + " are no range"};
   }
   KVASIR_TRY_OK(CheckHeld(sequence, request.layer, begin, end - begin));
   const KvLayout& layout = sequence.spec().layers[static_cast<size_t>(request.layer)].layout;

@@ -25,7 +25,7 @@ Status CheckLayerHasRows(const KvCacheSpec& spec, int64_t layer) {
 Status CheckHeld(const KvSequence& sequence, int layer, int64_t begin, int64_t rows) {
   const KvBlocksView blocks = sequence.Blocks(layer);
   const int64_t head_end = static_cast<int64_t>(blocks.head.size()) * kBlockTokens;
-  const int64_t end = sequence.reserved_end();
+  const int64_t end = sequence.RowOf(layer, sequence.reserved_end());
   const bool in_head = begin < blocks.first_row();
   const int64_t limit = in_head && head_end < blocks.first_row() ? head_end : end;
   const int64_t lowest = head_end > 0 ? 0 : blocks.first_row();

@@ -98,6 +98,11 @@ class KvSequence {
   // Row of a position that `layer` stores, or will. REQUIRES: it was not evicted with others, that
   // is, it is not below the position of the last compaction.
   int64_t RowOf(int layer, Position position) const;
+  // The position of the last compaction of the rows that `layer` reads; 0: there was none.
+  Position EvictedUntil(int layer) const {
+    const KvKeptRows* kept = content_.KeptOf(content_.plan->store_of(layer));
+    return kept != nullptr ? kept->until : 0;
+  }
   // Rows of [0, position) that `layer` has not evicted; a window may have released some of them.
   int64_t StoredRows(int layer) const { return RowOf(layer, position_); }
   // Positions of these rows, by row. Ascending unless rows were evicted.

@@ -138,9 +138,42 @@ typedef struct kvasir_kv_block_layout {
   char value_codec[32];
 } kvasir_kv_block_layout;
 
+// How the cache of any model is to be stored: what flags of a program say (kv_policy_flags.h has
+// each in full). NULL and 0 are the defaults; -1 stands for 0 where 0 is not the default.
+typedef struct kvasir_kv_policy_options {
+  size_t struct_size;
+  const char* bits;                // "4", "3.5", ...; NULL: 16 bit
+  const char* key_bits;            // overrides bits
+  const char* value_bits;          // overrides bits
+  const char* quant_scheme;        // "uniform", "rotated" or "turboquant"; NULL: uniform
+  const char* dtype;               // "f32", "f16" or "bf16", of what is not quantized; NULL: f16
+  const char* key_dtype;           // of keys, which are then not quantized
+  const char* value_dtype;         // of values, likewise
+  const char* dense_layers;        // "auto", "none" or "0,1,27"; NULL: auto
+  const char* window_layers;       // "dense" or "packed"; NULL: dense
+  int64_t group_size;              // 0: 64
+  int64_t quantized_start;         // positions below stay 16 bit
+  int64_t dense_recent;            // the latest rows stay 16 bit
+  int64_t budget;                  // rows that each full-attention layer keeps; 0: all
+  int64_t keep_first;              // 0: 4
+  int64_t keep_recent;             // 0: 128, at most half the budget
+  int64_t compact_interval;        // 0: 256
+  const char* score;               // "keydiff", "knorm", ...; NULL: keydiff
+  const char* budget_skip_layers;  // indices of layers that keep every row
+  int32_t budget_per_layer;        // not 0: each layer keeps its own rows
+} kvasir_kv_policy_options;
+
+// Replaces codecs and budgets of all layers. query_heads: per layer, for scores that need queries.
+kvasir_kv_code kvasir_kv_spec_apply_policy(kvasir_kv_spec* spec,
+                                           const kvasir_kv_policy_options* options,
+                                           int32_t query_heads, kvasir_kv_error* error);
+
 // Of block `block` (rows [64 block, 64 block + 64)) of a layer that has rows.
 kvasir_kv_code kvasir_kv_spec_block_layout(const kvasir_kv_spec* spec, int32_t layer, int64_t block,
                                            kvasir_kv_block_layout* layout, kvasir_kv_error* error);
+// Of the blocks that hold a layer's last rows once more. INVALID_ARGUMENT without dense_recent.
+kvasir_kv_code kvasir_kv_spec_recent_layout(const kvasir_kv_spec* spec, int32_t layer,
+                                            kvasir_kv_block_layout* layout, kvasir_kv_error* error);
 
 // ---- Sequence: reserve, write, attend, advance (kv_sequence.h) ----------------------------------
 
@@ -170,8 +203,26 @@ kvasir_kv_code kvasir_kv_sequence_trim(kvasir_kv_sequence* sequence, int64_t tok
 int64_t kvasir_kv_sequence_max_trim(const kvasir_kv_sequence* sequence);
 int64_t kvasir_kv_sequence_position(const kvasir_kv_sequence* sequence);
 int64_t kvasir_kv_sequence_reserved_end(const kvasir_kv_sequence* sequence);
+// How many tokens may be reserved before a budget is full, which is where runs are cut.
+int64_t kvasir_kv_sequence_run_limit(const kvasir_kv_sequence* sequence);
 size_t kvasir_kv_sequence_nbytes(const kvasir_kv_sequence* sequence);
 size_t kvasir_kv_sequence_nbytes_exclusive(const kvasir_kv_sequence* sequence);
+
+// Evicts rows of every budget that stores more than its size + slack_rows, down to its size, and
+// drops the reservation; `compacted` (may be NULL) says whether there was one. Reserve does it by
+// itself where budgets have an interval. FAILED_PRECONDITION without a budget.
+kvasir_kv_code kvasir_kv_sequence_compact(kvasir_kv_sequence* sequence, int64_t slack_rows,
+                                          int32_t* compacted, kvasir_kv_error* error);
+// 1 once rows were ever evicted, otherwise 0.
+int32_t kvasir_kv_sequence_evicted(const kvasir_kv_sequence* sequence);
+// The row of a position. INVALID_ARGUMENT below the last compaction of the layer.
+kvasir_kv_code kvasir_kv_sequence_row_of(const kvasir_kv_sequence* sequence, int32_t layer,
+                                         int64_t position, int64_t* row, kvasir_kv_error* error);
+// The positions of the first `capacity` rows that the layer stores, by row; `stored_rows` (may be
+// NULL) is how many rows it stores.
+kvasir_kv_code kvasir_kv_sequence_row_positions(const kvasir_kv_sequence* sequence, int32_t layer,
+                                                int64_t* positions, size_t capacity,
+                                                int64_t* stored_rows, kvasir_kv_error* error);
 
 // Encodes rows from first_row on: keys [rows, kv_heads, key_dim], values [rows, kv_heads,
 // value_dim], both with their number of floats. INVALID_ARGUMENT unless the sizes agree and the
@@ -214,6 +265,22 @@ typedef struct kvasir_kv_blocks {
 // change. REQUIRES: blocks->struct_size is set.
 kvasir_kv_code kvasir_kv_sequence_blocks(kvasir_kv_sequence* sequence, int32_t layer,
                                          kvasir_kv_blocks* blocks, kvasir_kv_error* error);
+// The same for the last rows once more: the query of row r reads rows from
+// max(0, (r + 1 - dense_recent) / 64 * 64) on here. Nothing without dense_recent.
+kvasir_kv_code kvasir_kv_sequence_recent_blocks(kvasir_kv_sequence* sequence, int32_t layer,
+                                                kvasir_kv_blocks* blocks, kvasir_kv_error* error);
+
+// The state of a recurrent layer at the sequence's position; NULL in `state` while it is all zero.
+kvasir_kv_code kvasir_kv_sequence_state(const kvasir_kv_sequence* sequence, int32_t layer,
+                                        const void** state, kvasir_kv_error* error);
+// To be made the state that the next advance reaches. FAILED_PRECONDITION unless tokens are
+// reserved.
+kvasir_kv_code kvasir_kv_sequence_mutable_state(kvasir_kv_sequence* sequence, int32_t layer,
+                                                void** state, kvasir_kv_error* error);
+// Remembers the states at this position, so that trim and snapshots can come back to it.
+kvasir_kv_code kvasir_kv_sequence_checkpoint(kvasir_kv_sequence* sequence, kvasir_kv_error* error);
+// Forgets the checkpoints below `position`.
+void kvasir_kv_sequence_drop_checkpoints(kvasir_kv_sequence* sequence, int64_t position);
 
 typedef enum kvasir_kv_part { KVASIR_KV_KEYS = 0, KVASIR_KV_VALUES = 1 } kvasir_kv_part;
 
@@ -240,9 +307,11 @@ kvasir_kv_code kvasir_kv_snapshot_take(const kvasir_kv_sequence* sequence, int64
 void kvasir_kv_snapshot_destroy(kvasir_kv_snapshot* snapshot);
 int64_t kvasir_kv_snapshot_begin(const kvasir_kv_snapshot* snapshot);
 int64_t kvasir_kv_snapshot_end(const kvasir_kv_snapshot* snapshot);
+// 1 if rows were evicted before it was taken, otherwise 0.
+int32_t kvasir_kv_snapshot_evicted(const kvasir_kv_snapshot* snapshot);
 size_t kvasir_kv_snapshot_nbytes(const kvasir_kv_snapshot* snapshot);
 size_t kvasir_kv_snapshot_nbytes_exclusive(const kvasir_kv_snapshot* snapshot);
-// [begin, at) and [at, end), both or none.
+// [begin, at) and [at, end), both or none. INVALID_ARGUMENT within rows that were compacted.
 kvasir_kv_code kvasir_kv_snapshot_split(const kvasir_kv_snapshot* snapshot, int64_t at,
                                         kvasir_kv_snapshot** left, kvasir_kv_snapshot** right,
                                         kvasir_kv_error* error);
