@@ -19,6 +19,7 @@
 #include "kvasir/kv/kv_pool.h"
 #include "kvasir/kv/kv_sequence.h"
 #include "kvasir/kv/kvasir_kv.h"
+#include "kvasir/kv/snapshot_file.h"
 #include "kvasir/kv/speculation.h"
 
 struct kvasir_kv_pool {
@@ -37,6 +38,7 @@ struct kvasir_kv_snapshot {
   std::shared_ptr<const kvasir_kv_pool> user;
   kvasir_kv_pool* pool;
   kvasir::KvSnapshot snapshot;
+  kvasir::KvSnapshotMeta meta = {};
 };
 
 struct kvasir_kv_sequence {

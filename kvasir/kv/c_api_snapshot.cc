@@ -89,3 +89,71 @@ kvasir_kv_code kvasir_kv_snapshot_restore(const kvasir_kv_snapshot* snapshot,
     return {};
   });
 }
+
+kvasir_kv_code kvasir_kv_snapshot_set_tokens(kvasir_kv_snapshot* snapshot, const int32_t* tokens,
+                                             size_t count, kvasir_kv_error* error) {
+  return Guarded(error, [&]() -> Status {
+    KVASIR_TRY_OK(NotNull(snapshot, "snapshot"));
+    if (count > 0) KVASIR_TRY_OK(NotNull(tokens, "tokens"));
+    const int64_t length = snapshot->snapshot.end() - snapshot->snapshot.begin();
+    if (count != 0 && count != static_cast<size_t>(length)) {
+      return InvalidArgument(std::to_string(count) + " tokens for a snapshot of " +
+                             std::to_string(length));
+    }
+    snapshot->meta.tokens.assign(tokens, tokens + count);
+    return {};
+  });
+}
+
+kvasir_kv_code kvasir_kv_snapshot_set_value(kvasir_kv_snapshot* snapshot, const char* name,
+                                            const char* value, kvasir_kv_error* error) {
+  return Guarded(error, [&]() -> Status {
+    KVASIR_TRY_OK(NotNull(snapshot, "snapshot"));
+    KVASIR_TRY_OK(NotNull(name, "name"));
+    if (value != nullptr) {
+      snapshot->meta.values[name] = value;
+    } else {
+      snapshot->meta.values.erase(name);
+    }
+    return {};
+  });
+}
+
+int64_t kvasir_kv_snapshot_tokens(const kvasir_kv_snapshot* snapshot, int32_t* tokens,
+                                  size_t capacity) {
+  if (snapshot == nullptr || (tokens == nullptr && capacity > 0)) return -1;
+  const std::vector<Token>& all = snapshot->meta.tokens;
+  std::copy_n(all.begin(), std::min(capacity, all.size()), tokens);
+  return static_cast<int64_t>(all.size());
+}
+
+const char* kvasir_kv_snapshot_value(const kvasir_kv_snapshot* snapshot, const char* name) {
+  if (name == nullptr) return nullptr;
+  return ValueOr<const char*>(nullptr, snapshot, [&](const auto& handle) -> const char* {
+    const auto found = handle.meta.values.find(name);
+    return found != handle.meta.values.end() ? found->second.c_str() : nullptr;
+  });
+}
+
+kvasir_kv_code kvasir_kv_snapshot_save(const kvasir_kv_snapshot* snapshot, const char* path,
+                                       kvasir_kv_error* error) {
+  return Guarded(error, [&]() -> Status {
+    KVASIR_TRY_OK(NotNull(snapshot, "snapshot"));
+    KVASIR_TRY_OK(NotNull(path, "path"));
+    return SaveSnapshot(snapshot->snapshot, path, snapshot->meta);
+  });
+}
+
+kvasir_kv_code kvasir_kv_snapshot_load(kvasir_kv_pool* pool, const char* path,
+                                       kvasir_kv_snapshot** snapshot, kvasir_kv_error* error) {
+  return Guarded(error, [&]() -> Status {
+    KVASIR_TRY_OK(NotNull(pool, "pool"));
+    KVASIR_TRY_OK(NotNull(path, "path"));
+    KVASIR_TRY_OK(NotNull(snapshot, "snapshot"));
+    KVASIR_TRY(LoadedKvSnapshot loaded, LoadSnapshot(&pool->pool, path));
+    std::unique_ptr<kvasir_kv_snapshot> handle(NewHandle(pool, std::move(loaded.snapshot)));
+    handle->meta = std::move(loaded.meta);
+    *snapshot = handle.release();
+    return {};
+  });
+}

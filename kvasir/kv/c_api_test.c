@@ -209,6 +209,48 @@ static void TestSnapshot(void) {
   EXPECT_OK(kvasir_kv_pool_destroy(pool, &error));
 }
 
+static void TestSnapshotFile(void) {
+  const char* path = "c_api_test.kvsnap";
+  kvasir_kv_pool* pool = NewPool((size_t)4 << 20);
+  kvasir_kv_sequence* sequence = NewSequence(pool);
+  Append(sequence, 150);
+  kvasir_kv_snapshot* snapshot = NULL;
+  EXPECT_OK(kvasir_kv_snapshot_take(sequence, 0, 150, &snapshot, &error));
+  EXPECT_OK(kvasir_kv_sequence_destroy(sequence, &error));
+  int32_t tokens[150], loaded[2] = {0, 0};
+  for (int i = 0; i < 150; ++i) tokens[i] = 1000 + i;
+  EXPECT_ERROR(kvasir_kv_snapshot_set_tokens(snapshot, tokens, 149, &error),
+               KVASIR_KV_INVALID_ARGUMENT, "149 tokens");
+  EXPECT_OK(kvasir_kv_snapshot_set_tokens(snapshot, tokens, 150, &error));
+  EXPECT_OK(kvasir_kv_snapshot_set_value(snapshot, "model", "a", &error));
+  EXPECT_OK(kvasir_kv_snapshot_set_value(snapshot, "model", "b", &error));
+  EXPECT_OK(kvasir_kv_snapshot_set_value(snapshot, "gone", "x", &error));
+  EXPECT_OK(kvasir_kv_snapshot_set_value(snapshot, "gone", NULL, &error));
+  EXPECT_OK(kvasir_kv_snapshot_save(snapshot, path, &error));
+  kvasir_kv_snapshot_destroy(snapshot);
+  EXPECT_OK(kvasir_kv_pool_destroy(pool, &error));
+
+  pool = NewPool(1024);
+  snapshot = NULL;
+  EXPECT_ERROR(kvasir_kv_snapshot_load(pool, path, &snapshot, &error), KVASIR_KV_RESOURCE_EXHAUSTED,
+               "budget");
+  EXPECT(snapshot == NULL);
+  EXPECT_OK(kvasir_kv_pool_destroy(pool, &error));
+  pool = NewPool((size_t)4 << 20);
+  EXPECT_OK(kvasir_kv_snapshot_load(pool, path, &snapshot, &error));
+  EXPECT(kvasir_kv_snapshot_tokens(snapshot, loaded, 2) == 150 && loaded[1] == 1001);
+  EXPECT(strcmp(kvasir_kv_snapshot_value(snapshot, "model"), "b") == 0);
+  EXPECT(kvasir_kv_snapshot_value(snapshot, "gone") == NULL);
+  EXPECT_OK(kvasir_kv_snapshot_restore(snapshot, &sequence, &error));
+  Append(sequence, 20);
+  ExpectRows(sequence, 0);
+  kvasir_kv_snapshot_destroy(snapshot);
+  EXPECT_OK(kvasir_kv_sequence_destroy(sequence, &error));
+  EXPECT(remove(path) == 0);
+  EXPECT_ERROR(kvasir_kv_snapshot_load(pool, path, &snapshot, &error), KVASIR_KV_NOT_FOUND, path);
+  EXPECT_OK(kvasir_kv_pool_destroy(pool, &error));
+}
+
 static void TestBatch(void) {
   kvasir_kv_pool* pool = NewPool((size_t)8 << 20);
   kvasir_kv_batch *batch = NULL, *other = NULL;
@@ -661,6 +703,12 @@ static void TestNull(void) {
   EXPECT(kvasir_kv_snapshot_split(NULL, 0, NULL, NULL, NULL) == invalid);
   EXPECT(kvasir_kv_snapshot_merge(NULL, NULL, NULL, NULL) == invalid);
   EXPECT(kvasir_kv_snapshot_restore(NULL, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_snapshot_set_tokens(NULL, NULL, 0, NULL) == invalid);
+  EXPECT(kvasir_kv_snapshot_set_value(NULL, NULL, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_snapshot_tokens(NULL, NULL, 0) == -1);
+  EXPECT(kvasir_kv_snapshot_value(NULL, NULL) == NULL);
+  EXPECT(kvasir_kv_snapshot_save(NULL, NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_snapshot_load(NULL, NULL, NULL, NULL) == invalid);
   EXPECT(kvasir_kv_batch_create(NULL, NULL) == invalid);
   EXPECT(kvasir_kv_batch_destroy(NULL, NULL) == KVASIR_KV_OK);
   EXPECT(kvasir_kv_batch_size(NULL) == -1);
@@ -723,6 +771,7 @@ int main(void) {
   TestSequence();
   TestBudgetRefusesAndChangesNothing();
   TestSnapshot();
+  TestSnapshotFile();
   TestBatch();
   TestSpeculation();
   TestSpec();

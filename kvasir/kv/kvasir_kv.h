@@ -322,6 +322,27 @@ kvasir_kv_code kvasir_kv_snapshot_merge(const kvasir_kv_snapshot* a, const kvasi
 kvasir_kv_code kvasir_kv_snapshot_restore(const kvasir_kv_snapshot* snapshot,
                                           kvasir_kv_sequence** sequence, kvasir_kv_error* error);
 
+// What a file says of a snapshot, beside its rows: the tokens of [begin, end), or none, and values
+// under names. They belong to this handle: split, merge and restore do not carry them on.
+// INVALID_ARGUMENT unless there are 0 or end - begin tokens.
+kvasir_kv_code kvasir_kv_snapshot_set_tokens(kvasir_kv_snapshot* snapshot, const int32_t* tokens,
+                                             size_t count, kvasir_kv_error* error);
+// Replaces the value of that name; both UTF-8. NULL: there is none any more.
+kvasir_kv_code kvasir_kv_snapshot_set_value(kvasir_kv_snapshot* snapshot, const char* name,
+                                            const char* value, kvasir_kv_error* error);
+// The first `capacity` tokens; returns how many there are.
+int64_t kvasir_kv_snapshot_tokens(const kvasir_kv_snapshot* snapshot, int32_t* tokens,
+                                  size_t capacity);
+// NULL if there is none. Valid until the values change.
+const char* kvasir_kv_snapshot_value(const kvasir_kv_snapshot* snapshot, const char* name);
+
+// A file of one snapshot, with checksums (snapshot_file.h); it appears when it is complete.
+kvasir_kv_code kvasir_kv_snapshot_save(const kvasir_kv_snapshot* snapshot, const char* path,
+                                       kvasir_kv_error* error);
+// The same bits again. NOT_FOUND, CORRUPT, UNSUPPORTED, RESOURCE_EXHAUSTED, IO.
+kvasir_kv_code kvasir_kv_snapshot_load(kvasir_kv_pool* pool, const char* path,
+                                       kvasir_kv_snapshot** snapshot, kvasir_kv_error* error);
+
 // ---- Batch: sequences under ids, moved and never padded (kv_batch.h) ----------------------------
 
 kvasir_kv_code kvasir_kv_batch_create(kvasir_kv_batch** batch, kvasir_kv_error* error);
