@@ -73,6 +73,8 @@ Result<Json> LayerToJson(const KvLayerSpec& layer) {
   json.Set("retention", layer.retention.name());
   json.Set("shares_layer", layer.shares_layer);
   json.Set("state_bytes", static_cast<uint64_t>(layer.state_bytes));
+  KVASIR_TRY(Json attention_scale, FloatsToJson("attention_scale", {layer.attention_scale}));
+  json.Set("attention_scale", attention_scale.as_array()[0]);
   KVASIR_TRY(Json inv_freq, FloatsToJson("inv_freq", layer.inv_freq));
   KVASIR_TRY(Json key_norm, FloatsToJson("key_norm", layer.key_norm));
   json.Set("inv_freq", std::move(inv_freq));
@@ -102,6 +104,11 @@ Result<KvLayerSpec> LayerFromJson(const Json& json) {
   KVASIR_TRY(const int64_t state_bytes, json.GetInt("state_bytes"));
   if (state_bytes < 0) return {ErrorCode::kCorrupt, "field 'state_bytes' is negative"};
   layer.state_bytes = static_cast<size_t>(state_bytes);
+  KVASIR_TRY(const double attention_scale, json.GetDouble("attention_scale"));
+  if (!(attention_scale >= 0 && attention_scale <= std::numeric_limits<float>::max())) {
+    return {ErrorCode::kCorrupt, "field 'attention_scale' must be a finite number, 0 or more"};
+  }
+  layer.attention_scale = static_cast<float>(attention_scale);
   KVASIR_TRY(layer.inv_freq, FloatsFromJson(json, "inv_freq"));
   KVASIR_TRY(layer.key_norm, FloatsFromJson(json, "key_norm"));
   return layer;

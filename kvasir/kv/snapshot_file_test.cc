@@ -152,6 +152,7 @@ std::shared_ptr<const KvCacheSpec> SpecOf(const Combination& combination) {
                    .dense_recent = combination.dense_recent,
                    .key_norms = true};
   tested.retention = Must(RetentionSpec::FromName(combination.retention));
+  tested.attention_scale = 0.3f;
   KvLayerSpec sharing = tested;
   sharing.shares_layer = 0;
   KvLayerSpec recurrent;
@@ -348,6 +349,24 @@ TEST(SnapshotFileTest, RefusesWhatTheFormatCannotHold) {
   EXPECT_FALSE(SaveSnapshots(small.file, path).ok());
   EXPECT_FALSE(FileExists(path));
   EXPECT_EQ(LoadSnapshots(&small.pool, path).error().code, ErrorCode::kNotFound);
+}
+
+// Files of version 1 are read, and written, as they were when the version was made.
+TEST(SnapshotFileTest, VersionOneStaysAsItIs) {
+  Small small;
+  const std::string golden = KVASIR_SOURCE_DIR "/testdata/kv_snapshots/version_1.kv";
+  const std::string written = Scratch("version_1.kv");
+  MustOk(SaveSnapshots(small.file, written));
+  const KvSnapshotFile loaded = Must(LoadSnapshots(&small.pool, golden));
+  ASSERT_EQ(loaded.sequences.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const KvSequence a = Must(KvSequence::Restore(&small.pool, loaded.sequences[i].snapshot));
+    const KvSequence b = Must(KvSequence::Restore(&small.pool, small.file.sequences[i].snapshot));
+    ExpectAlike(a, b);
+  }
+  EXPECT_TRUE(Must(ReadFile(golden)) == Must(ReadFile(written)))
+      << "a change of the format needs a new version; what is written now: " << written;
+  if (!testing::Test::HasFailure()) std::filesystem::remove(written);
 }
 
 // Every byte of a file is under a checksum or known.

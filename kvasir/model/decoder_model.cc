@@ -155,7 +155,8 @@ KvCacheSpec DecoderModel::CacheSpec(KvCodec codec) const {
                     .value_codec = codec},
          .retention = layer.retention,
          .shares_layer = layer.shares_kv,
-         .inv_freq = spec_.ropes[static_cast<size_t>(layer.rope)].inverse_frequencies});
+         .inv_freq = spec_.ropes[static_cast<size_t>(layer.rope)].inverse_frequencies,
+         .attention_scale = spec_.attention_scale});
   }
   return spec;
 }
