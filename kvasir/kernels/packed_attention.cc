@@ -20,12 +20,12 @@ HWY_BEFORE_NAMESPACE();
 namespace kvasir::HWY_NAMESPACE {
 namespace {
 
-// Query rows that share each vector of levels, times four such vectors: 12 of 16 registers or 16
-// of 32, at least the eight chains that two multiply-adds per cycle of latency four need.
+// Query rows that share each vector of levels, times four such vectors: 8 of 16 registers or 24 of
+// 32, at least the eight chains that two multiply-adds per cycle of latency four need.
 #if HWY_TARGET == HWY_AVX2
-constexpr size_t kMaxRows = 3;
+constexpr size_t kMaxRows = 2;
 #else
-constexpr size_t kMaxRows = 4;
+constexpr size_t kMaxRows = 6;
 #endif
 constexpr size_t kVectors = 4;
 constexpr int64_t kUnitDims = 8;     // of keys
@@ -59,16 +59,25 @@ struct Prefetcher {
   }
 };
 
+// One vector of levels is alive at a time: that leaves the registers to the sums.
+template <size_t kDim, size_t kVector, class Levels, size_t kRows>
+HWY_INLINE void ScoreVector(const Levels& levels, const uint32_t* unit, const VF (&query)[kRows],
+                            VF (&part)[kRows][kVectors]) {
+  const VF level = LevelAt<kDim * kVectors + kVector>(levels, unit);
+  for (size_t r = 0; r < kRows; ++r) {
+    part[r][kVector] = hn::MulAdd(query[r], level, part[r][kVector]);
+  }
+}
+
 template <size_t kDim, class Levels, size_t kRows>
 HWY_INLINE void ScoreDim(const Levels& levels, const uint32_t* unit, const float* queries,
                          int64_t stride, VF (&part)[kRows][kVectors]) {
-  const VF level[kVectors] = {LevelAt<kDim * 4>(levels, unit), LevelAt<kDim * 4 + 1>(levels, unit),
-                              LevelAt<kDim * 4 + 2>(levels, unit),
-                              LevelAt<kDim * 4 + 3>(levels, unit)};
-  for (size_t r = 0; r < kRows; ++r) {
-    const VF query = hn::Set(DF(), queries[r * stride + kDim]);
-    for (size_t v = 0; v < kVectors; ++v) part[r][v] = hn::MulAdd(query, level[v], part[r][v]);
-  }
+  VF query[kRows];
+  for (size_t r = 0; r < kRows; ++r) query[r] = hn::Set(DF(), queries[r * stride + kDim]);
+  ScoreVector<kDim, 0>(levels, unit, query, part);
+  ScoreVector<kDim, 1>(levels, unit, query, part);
+  ScoreVector<kDim, 2>(levels, unit, query, part);
+  ScoreVector<kDim, 3>(levels, unit, query, part);
 }
 
 template <class Levels, size_t kRows, size_t... kDim>
@@ -89,29 +98,38 @@ float QuerySum(const float* queries, int64_t count) {
   return SumLanes(lanes);
 }
 
-// Adds a group's parts to the scores of the tokens of lane vector `p`.
+// Adds vector kVector of a group's parts to the scores, those of the tokens of lane vector `p`.
+// Indices are constants, so that parts never have to be in memory.
+template <size_t kVector, size_t kRows>
+HWY_INLINE void AddVector(const PackedPlane& plane, int64_t g, size_t p,
+                          const VF (&part)[kRows][kVectors], const float (&sums)[kRows],
+                          float* scores) {
+  const DF d;
+  const size_t token = kVector * kVirtualLanes + p * kLanes;
+  const VF scale = plane.Parameter(plane.scales, g, static_cast<int64_t>(token));
+  if (plane.biases == nullptr) {
+    for (size_t r = 0; r < kRows; ++r) {
+      hn::StoreU(hn::Mul(scale, part[r][kVector]), d, scores + r * kBlockTokens + token);
+    }
+    return;
+  }
+  const VF bias = plane.Parameter(plane.biases, g, static_cast<int64_t>(token));
+  for (size_t r = 0; r < kRows; ++r) {
+    float* const out = scores + r * kBlockTokens + token;
+    const VF before = g == 0 ? hn::Zero(d) : hn::LoadU(d, out);
+    const VF score = hn::MulAdd(scale, part[r][kVector], before);
+    hn::StoreU(hn::MulAdd(bias, hn::Set(d, sums[r]), score), d, out);
+  }
+}
+
 template <size_t kRows>
 HWY_INLINE void AddGroup(const PackedPlane& plane, int64_t g, size_t p,
                          const VF (&part)[kRows][kVectors], const float (&sums)[kRows],
                          float* scores) {
-  const DF d;
-  for (size_t v = 0; v < kVectors; ++v) {
-    const size_t token = v * kVirtualLanes + p * kLanes;
-    const VF scale = plane.Parameter(plane.scales, g, static_cast<int64_t>(token));
-    const VF bias = plane.biases == nullptr
-                        ? scale
-                        : plane.Parameter(plane.biases, g, static_cast<int64_t>(token));
-    for (size_t r = 0; r < kRows; ++r) {
-      float* const out = scores + r * kBlockTokens + token;
-      if (plane.biases == nullptr) {
-        hn::StoreU(hn::Mul(scale, part[r][v]), d, out);
-        continue;
-      }
-      const VF before = g == 0 ? hn::Zero(d) : hn::LoadU(d, out);
-      const VF score = hn::MulAdd(scale, part[r][v], before);
-      hn::StoreU(hn::MulAdd(bias, hn::Set(d, sums[r]), score), d, out);
-    }
-  }
+  AddVector<0>(plane, g, p, part, sums, scores);
+  AddVector<1>(plane, g, p, part, sums, scores);
+  AddVector<2>(plane, g, p, part, sums, scores);
+  AddVector<3>(plane, g, p, part, sums, scores);
 }
 
 template <class Levels, size_t kRows>
