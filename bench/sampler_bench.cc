@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "kvasir/base/rng.h"
@@ -13,6 +15,7 @@
 namespace {
 
 constexpr size_t kVocabulary = 151'936;  // Qwen3's
+constexpr size_t kHistory = 32'768;
 constexpr int kRepeats = 5;
 constexpr int kDraws = 20;
 
@@ -45,13 +48,10 @@ double Best(const Body& body) {
   return best;
 }
 
-}  // namespace
+using Case = std::pair<const char*, kvasir::SamplingOptions>;
 
-int main() {
-  const std::vector<float> flat = NormalLogits(1.0);
-  std::vector<float> peaked = NormalLogits(3.0);
-  peaked[77] = 18.0f;
-  const std::pair<const char*, kvasir::SamplingOptions> cases[] = {
+std::vector<Case> Cases() {
+  std::vector<Case> cases = {
       {"greedy", {}},
       {"temperature 0.7, top_k 50", {.temperature = 0.7, .top_k = 50}},
       {"temperature 1, top_k 40, top_p 0.95, min_p 0.05",
@@ -61,12 +61,55 @@ int main() {
       {"temperature 1, min_p 0.05", {.temperature = 1.0, .min_p = 0.05}},
       {"temperature 1, top_p 0.9", {.temperature = 1.0, .top_p = 0.9}},
   };
+  const auto add = [&](const char* name, const auto& set) {
+    kvasir::SamplingOptions options = {.temperature = 1.0};
+    set(options);
+    cases.emplace_back(name, options);
+  };
+  add("temperature 1, typical_p 0.9", [](auto& options) { options.typical_p = 0.9; });
+  add("temperature 1, top_n_sigma 1", [](auto& options) { options.top_n_sigma = 1.0; });
+  add("temperature 1, top_k 40, xtc 1", [](auto& options) {
+    options.top_k = 40;
+    options.xtc = {1.0, 0.05};
+  });
+  add("dynamic temperature", [](auto& options) { options.dynamic_temperature.range = 0.5; });
+  add("mirostat 1", [](auto& options) { options.mirostat.version = 1; });
+  add("mirostat 2", [](auto& options) { options.mirostat.version = 2; });
+  add("top_k 40, penalties, 32,768 tokens before", [](auto& options) {
+    options.top_k = 40;
+    options.repetition_penalty = 1.1;
+    options.presence_penalty = 0.5;
+  });
+  add("top_k 40, DRY, 32,768 tokens before", [](auto& options) {
+    options.top_k = 40;
+    options.dry.multiplier = 0.8;
+  });
+  return cases;
+}
+
+}  // namespace
+
+int main() {
+  const std::vector<float> flat = NormalLogits(1.0);
+  std::vector<float> peaked = NormalLogits(3.0);
+  peaked[77] = 18.0f;
   kvasir::Sampler sampler;
   int64_t checksum = 0;  // keeps the calls
   std::printf("%-50s %8s %8s\n", "milliseconds", "flat", "peaked");
-  for (const auto& [name, options] : cases) {
+  std::vector<kvasir::Token> tokens(kHistory);
+  for (size_t i = 0; i < kHistory; ++i) {
+    // A text that repeats itself now and then.
+    const size_t source = i % 5000 < 4900 ? i : i % 100;
+    tokens[i] = static_cast<kvasir::Token>(kvasir::UniformDouble(3, source) * kVocabulary);
+  }
+  kvasir::MirostatState mirostat;
+  const std::span<const kvasir::Token> all = tokens;
+  const kvasir::TokenHistory history = {
+      all.first(kHistory / 2), all.subspan(kHistory / 2), {}, nullptr, &mirostat};
+  for (const auto& [name, options] : Cases()) {
     const auto draw = [&](const std::vector<float>& logits) {
-      return Best([&](int position) { checksum += sampler.Sample(logits, options, position); });
+      return Best(
+          [&](int position) { checksum += sampler.Sample(logits, options, position, history); });
     };
     const double flat_ms = draw(flat);
     std::printf("%-50s %8.3f %8.3f\n", name, flat_ms, draw(peaked));

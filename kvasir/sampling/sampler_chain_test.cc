@@ -346,6 +346,35 @@ TEST(SamplerChain, DraftsAreSampledAsIfCommitted) {
   }
 }
 
+// Pinned: any change of order, rounding or random numbers breaks users' seeds.
+TEST(SamplerChain, SeedsKeepTheirMeaning) {
+  std::vector<float> logits(1000);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = static_cast<float>(8.0 * UniformDouble(12, i));
+  }
+  SamplingOptions options = {.temperature = 0.9, .seed = 1234, .presence_penalty = 0.5};
+  options.typical_p = 0.9;
+  options.top_n_sigma = 2.5;
+  options.xtc = {0.5, 0.002};
+  options.dry.multiplier = 0.8;
+  options.dynamic_temperature = {0.5, 1.5};
+  const std::vector<Token> output = {1, 2, 3, 4, 1, 2, 3};
+  Sampler sampler;
+  const auto draw = [&] {
+    MirostatState state;
+    std::vector<Token> tokens;
+    for (Position p = 0; p < 8; ++p) {
+      tokens.push_back(sampler.Sample(logits, options, p, {{}, output, {}, nullptr, &state}));
+    }
+    return tokens;
+  };
+  EXPECT_EQ(draw(), (std::vector<Token>{138, 629, 188, 712, 58, 778, 992, 707}));
+  options.mirostat = {1, 9.0, 0.1};
+  EXPECT_EQ(draw(), (std::vector<Token>{141, 645, 297, 765, 84, 833, 992, 721}));
+  options.mirostat = {2, 5.0, 0.1};
+  EXPECT_EQ(draw(), (std::vector<Token>{138, 642, 311, 777, 111, 833, 992, 779}));
+}
+
 TEST(SamplerChain, AllBannedGivesTheLargestThatCameIn) {
   Sampler sampler;
   SamplingOptions options = {.temperature = 1.0, .seed = 1};
