@@ -14,9 +14,11 @@ constexpr std::array<Isa, 4> kAllIsas = {Isa::kScalar, Isa::kNeon, Isa::kAvx2, I
 
 bool IsSupported(Isa isa) {
 #if defined(__x86_64__)
+  // Asked once: a hypervisor takes microseconds to answer.
+  static const int64_t targets = hwy::SupportedTargets();
   // AVX3_DL is AVX-512 with VNNI (Ice Lake, Zen 4 and later): the level our kernels are built for.
-  if (isa == Isa::kAvx512) return (hwy::SupportedTargets() & HWY_AVX3_DL) != 0;
-  if (isa == Isa::kAvx2) return (hwy::SupportedTargets() & HWY_AVX2) != 0;
+  if (isa == Isa::kAvx512) return (targets & HWY_AVX3_DL) != 0;
+  if (isa == Isa::kAvx2) return (targets & HWY_AVX2) != 0;
 #elif defined(__aarch64__)
   if (isa == Isa::kNeon) return true;
 #endif
