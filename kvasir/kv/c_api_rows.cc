@@ -34,7 +34,7 @@ Status CheckFloats(const char* what, const float* data, size_t floats, size_t ex
                          std::to_string(expected) + " are needed");
 }
 
-Result<KvPart> PartOf(kvasir_kv_part part) {
+Result<KvPart> PartOf(int32_t part) {
   if (part == KVASIR_KV_KEYS) return KvPart::kKeys;
   if (part == KVASIR_KV_VALUES) return KvPart::kValues;
   return InvalidArgument("part is " + std::to_string(part) + ", it must be keys (0) or values (1)");
@@ -203,7 +203,7 @@ kvasir_kv_code kvasir_kv_sequence_mutable_state(kvasir_kv_sequence* sequence, in
 }
 
 kvasir_kv_code kvasir_kv_sequence_dlpack_block(const kvasir_kv_sequence* sequence, int32_t layer,
-                                               kvasir_kv_part part, int64_t block,
+                                               int32_t part, int64_t block,
                                                struct DLManagedTensor** tensor,
                                                kvasir_kv_error* error) {
   return Guarded(error, [&]() -> Status {
@@ -216,7 +216,7 @@ kvasir_kv_code kvasir_kv_sequence_dlpack_block(const kvasir_kv_sequence* sequenc
 }
 
 kvasir_kv_code kvasir_kv_sequence_dlpack_rows(const kvasir_kv_sequence* sequence, int32_t layer,
-                                              kvasir_kv_part part, int64_t begin, int64_t end,
+                                              int32_t part, int64_t begin, int64_t end,
                                               struct DLManagedTensor** tensor,
                                               kvasir_kv_error* error) {
   return Guarded(error, [&]() -> Status {

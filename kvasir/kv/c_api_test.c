@@ -753,7 +753,7 @@ static void TestDlpack(void) {
   struct DLManagedTensor *block = NULL, *rows = NULL;
   EXPECT_OK(kvasir_kv_sequence_dlpack_block(sequence, 0, KVASIR_KV_KEYS, 1, &block, &error));
   EXPECT_OK(kvasir_kv_sequence_dlpack_rows(sequence, 0, KVASIR_KV_VALUES, 60, 70, &rows, &error));
-  EXPECT_ERROR(kvasir_kv_sequence_dlpack_rows(sequence, 0, (kvasir_kv_part)2, 0, 1, &rows, &error),
+  EXPECT_ERROR(kvasir_kv_sequence_dlpack_rows(sequence, 0, 2, 0, 1, &rows, &error),
                KVASIR_KV_INVALID_ARGUMENT, "part");
   EXPECT(block->dl_tensor.shape[0] == kHeads && block->dl_tensor.shape[1] == 6);
   EXPECT(((const float*)block->dl_tensor.data)[5] == 19.0f);  // dim 0 of row 69

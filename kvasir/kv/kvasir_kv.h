@@ -284,17 +284,17 @@ void kvasir_kv_sequence_drop_checkpoints(kvasir_kv_sequence* sequence, int64_t p
 
 typedef enum kvasir_kv_part { KVASIR_KV_KEYS = 0, KVASIR_KV_VALUES = 1 } kvasir_kv_part;
 
-// Rows as DLPack tensors (dlpack_view.h). The caller ends them with their deleter, on this thread
-// and before the pool.
-// The written rows of one block, without a copy: [kv_heads, rows, dim], strided, not to be written.
-// UNSUPPORTED if the block is stored in a packed codec.
+// Rows as DLPack tensors (dlpack_view.h); part: a kvasir_kv_part. The caller ends them with their
+// deleter, on this thread and before the pool. The written rows of one block, without a copy:
+// [kv_heads, rows, dim], strided, not to be written. UNSUPPORTED if the block is stored in a packed
+// codec.
 kvasir_kv_code kvasir_kv_sequence_dlpack_block(const kvasir_kv_sequence* sequence, int32_t layer,
-                                               kvasir_kv_part part, int64_t block,
+                                               int32_t part, int64_t block,
                                                struct DLManagedTensor** tensor,
                                                kvasir_kv_error* error);
 // Rows [begin, end) of any codec, decoded: f32 [rows, kv_heads, dim].
 kvasir_kv_code kvasir_kv_sequence_dlpack_rows(const kvasir_kv_sequence* sequence, int32_t layer,
-                                              kvasir_kv_part part, int64_t begin, int64_t end,
+                                              int32_t part, int64_t begin, int64_t end,
                                               struct DLManagedTensor** tensor,
                                               kvasir_kv_error* error);
 
