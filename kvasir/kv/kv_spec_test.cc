@@ -59,16 +59,71 @@ TEST(KvSpecTest, TokenBytesCountsOwnRowsOnly) {
   EXPECT_EQ((KvCacheSpec{{layer, Sharing(layer, 0)}}).TokenBytes(), 44u);
 }
 
+TEST(KvSpecTest, WhatDoesNotGoTogetherIsNamed) {
+  const auto budget = [](const char* name) { return Layer(*RetentionSpec::FromName(name)); };
+  const char* const automatic = "budget:128,recent=64,interval=64,score=tova";
+  KvLayerSpec layer = budget(automatic);
+  layer.layout.query_floats = 8;
+  layer.layout.observed_block = 2;
+  EXPECT_EQ(ErrorOf({{layer}}), "ok");
+  layer.layout.observed_block = 1;
+  EXPECT_NE(ErrorOf({{layer}}).find("observed_block 2"), std::string::npos);
+  layer.retention = RetentionSpec::All();
+  EXPECT_NE(ErrorOf({{layer}}).find("query_floats"), std::string::npos);
+  layer.layout.query_floats = -8;
+  EXPECT_NE(ErrorOf({{layer}}).find("query_floats is -8"), std::string::npos);
+
+  layer = budget(automatic);
+  layer.layout.dense_recent = 128;
+  EXPECT_NE(ErrorOf({{layer}}).find("recent at least dense_recent"), std::string::npos);
+  layer = budget("budget:100,recent=64");
+  layer.layout.dense_recent = 64;
+  EXPECT_NE(ErrorOf({{layer}}).find("multiple of 64"), std::string::npos);
+  EXPECT_NE(ErrorOf({{budget("budget:100"), budget("budget:101")}}).find("layer 1: its budget"),
+            std::string::npos);
+  EXPECT_EQ(ErrorOf({{budget("budget:100,per-layer"), budget("budget:101")}}), "ok");
+  EXPECT_NE(ErrorOf({{budget("budget:9,score=expected-attention")}}).find("inv_freq"),
+            std::string::npos);
+
+  layer = Layer(RetentionSpec::All());
+  layer.inv_freq = {1, 2, 3};
+  EXPECT_NE(ErrorOf({{layer}}).find("inv_freq has 3"), std::string::npos);
+  layer = Layer(RetentionSpec::All(), *KvCodec::FromName("from-value"));
+  EXPECT_NE(ErrorOf({{layer}}).find("key_norm has 0"), std::string::npos);
+  layer.key_norm = {1, 1, 1, 1};
+  layer.inv_freq = {1, 0.5f};
+  EXPECT_NE(ErrorOf({{layer}}).find("key_dim equal to value_dim"), std::string::npos);
+  layer.layout.value_dim = 4;
+  EXPECT_EQ(ErrorOf({{layer}}), "ok");
+
+  EXPECT_EQ(ErrorOf({{Recurrent(100)}}), "ok");
+  EXPECT_NE(ErrorOf({{Recurrent(size_t{1} << 41)}}).find("state_bytes"), std::string::npos);
+  layer = Layer(RetentionSpec::All());
+  layer.state_bytes = 8;
+  EXPECT_NE(ErrorOf({{layer}}).find("has no rows"), std::string::npos);
+  EXPECT_NE(
+      ErrorOf({{Recurrent(8), Sharing(Layer(RetentionSpec::All()), 0)}}).find("earlier layer"),
+      std::string::npos);
+}
+
 TEST(KvSpecTest, BytesAtIsWhatASequenceHolds) {
   KvPool pool(Budget(kAmpleBytes));
   const KvLayerSpec all = Layer(RetentionSpec::All(), F16(), F16());
-  const auto spec = Spec({all, Layer(RetentionSpec::Window(100)), Sharing(all, 0),
-                          Layer(RetentionSpec::Chunk(70), Bf16())});
+  KvLayerSpec packed = Layer(RetentionSpec::Window(200, 70));
+  packed.layout.key_dim = 32;
+  packed.layout.key_codec = KvCodec::Affine(4, 32);
+  packed.layout.dense_start = 64;
+  KvLayerSpec evicting =
+      Layer(*RetentionSpec::FromName("budget:128,recent=64,interval=64,score=streaming"));
+  evicting.layout.dense_recent = 64;
+  evicting.layout.key_norms = true;
+  const auto spec =
+      Spec({all, Layer(RetentionSpec::Window(100)), Sharing(all, 0),
+            Layer(RetentionSpec::Chunk(70), Bf16()), packed, evicting, Recurrent(192)});
   auto sequence = Must(KvSequence::Create(&pool, spec));
   EXPECT_EQ(spec->BytesAt(0), 0u);
-  for (Position position = 1; position < 400; ++position) {
-    MustOk(sequence.Reserve(1));
-    sequence.Advance(1);
+  for (Position position = 1; position < 600; ++position) {
+    MustOk(Append(sequence, Tokens(static_cast<Token>(position), 1)));
     ASSERT_EQ(spec->BytesAt(position), sequence.nbytes()) << position;
   }
 }
