@@ -15,6 +15,7 @@ constexpr int kPitch = 11;
 constexpr int kLine = 14;
 constexpr int kLabelWidth = 330;
 constexpr int kSquaresPerLine = 96;
+constexpr int kLeastColumns = 12;  // room for the legend
 constexpr int kMargin = 16;
 
 // Distinct in hue and, for most colour-blind readers, in lightness (after Okabe and Ito).
@@ -81,7 +82,7 @@ class Drawing {
   std::string Draw() {
     for (const KvBlockMap::Sequence& sequence : map_.sequences) DrawSequence(sequence);
     DrawLegend();
-    const std::string width = std::to_string(kMargin * 2 + kLabelWidth + kSquaresPerLine * kPitch);
+    const std::string width = std::to_string(kMargin * 2 + kLabelWidth + columns_ * kPitch);
     const std::string height = std::to_string(y_ + kMargin);
     return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + width + "\" height=\"" + height +
            "\" viewBox=\"0 0 " + width + " " + height +
@@ -168,14 +169,26 @@ class Drawing {
     y_ += kLine / 2;
   }
 
+  // A block stands in the column of its index, so that layers can be compared; lines without blocks
+  // are left out. States stand one after the other.
   void DrawGroup(const Group& group) {
     Text(kMargin + 8, LayersText(group.layers) + " " + group.kind + ", " + SizeText(group.bytes));
+    const bool is_state = group.kind == "state";
+    int64_t last_line = -1;
     for (size_t i = 0; i < group.squares.size(); ++i) {
-      if (i > 0 && i % kSquaresPerLine == 0) y_ += kPitch;
       const Square& square = group.squares[i];
-      Rect(kMargin + kLabelWidth + static_cast<int>(i % kSquaresPerLine) * kPitch, square.colour,
-           square.shade,
-           (group.kind == "state" ? "position " : "block ") + std::to_string(square.index) + ", " +
+      const int64_t place = is_state ? static_cast<int64_t>(i) : square.index;
+      const int64_t line = place / kSquaresPerLine;
+      if (last_line >= 0 && line != last_line) y_ += kPitch;
+      if (line > 0 && line != last_line) {
+        Text(kMargin + kLabelWidth - 6, std::to_string(line * kSquaresPerLine),
+             " text-anchor=\"end\" fill=\"gray\"");
+      }
+      last_line = line;
+      const auto column = static_cast<int>(place % kSquaresPerLine);
+      columns_ = std::max(columns_, column + 1);
+      Rect(kMargin + kLabelWidth + column * kPitch, square.colour, square.shade,
+           (is_state ? "position " : "block ") + std::to_string(square.index) + ", " +
                kShareNames[square.shade]);
     }
     y_ += kLine;
@@ -206,6 +219,7 @@ class Drawing {
   std::vector<int> references_;
   std::map<std::string, size_t> colours_;
   std::string body_;
+  int columns_ = kLeastColumns;
   int y_ = kMargin;
 };
 
