@@ -105,6 +105,15 @@ Result<ChatTemplateSet> ChatTemplateSet::Load(const std::string& folder) {
   return set;
 }
 
+Result<ChatTemplateSet> ChatTemplateSet::FromSource(const std::string& source,
+                                                    const std::string& origin,
+                                                    Json special_tokens) {
+  ChatTemplateSet set;
+  KVASIR_TRY_OK(set.Add("default", source, origin));
+  set.special_tokens_ = std::move(special_tokens);
+  return set;
+}
+
 const ChatTemplate& ChatTemplateSet::For(const Json& variables) const {
   const Json* tools = variables.Find("tools");
   const bool has_tools = tools != nullptr && !tools->is_null();

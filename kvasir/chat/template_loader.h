@@ -23,6 +23,11 @@ class ChatTemplateSet {
   // file and the field.
   static Result<ChatTemplateSet> Load(const std::string& folder);
 
+  // One template that lies elsewhere, in a GGUF file say; `origin` is what errors call it.
+  // `special_tokens` is an object as special_tokens() gives it. ERRORS: as ChatTemplate::Parse.
+  static Result<ChatTemplateSet> FromSource(const std::string& source, const std::string& origin,
+                                            Json special_tokens);
+
   // The template for these variables: "tool_use" when there is one and `tools` is given, else the
   // default one.
   const ChatTemplate& For(const Json& variables) const;

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "kvasir/base/system_info.h"
+#include "kvasir/formats/gguf.h"
+#include "kvasir/formats/gguf_special_tokens.h"
+#include "kvasir/formats/gguf_tokenizer.h"
 
 namespace kvasir {
 namespace {
@@ -56,6 +59,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
 // Tokenizer and template are optional: token ids need neither.
 Status ModelBundle::LoadText(const std::string& folder) {
   stop_tokens_ = loaded_.config.eos_token_ids;
+  if (IsGgufPath(folder)) return LoadGgufText(folder);
   auto tokenizer = Tokenizer::FromFile(folder + "/tokenizer.json");
   if (!tokenizer.ok()) {
     return tokenizer.error().code == ErrorCode::kNotFound ? Status() : tokenizer.status();
@@ -73,6 +77,28 @@ Status ModelBundle::LoadText(const std::string& folder) {
       stop_tokens_.push_back(*id);
     }
   }
+  return {};
+}
+
+Status ModelBundle::LoadGgufText(const std::string& path) {
+  KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
+  const auto json = GgufTokenizerJson(file.metadata());
+  if (!json.ok()) {
+    return json.error().code == ErrorCode::kNotFound ? Status() : WithContext(json.error(), path);
+  }
+  auto tokenizer = Tokenizer::FromJson(*json);
+  if (!tokenizer.ok()) return WithContext(tokenizer.error(), path + ": as tokenizer.json");
+  tokenizer_ = *std::move(tokenizer);
+  if (!file.metadata().Has("tokenizer.chat_template")) return {};
+  const auto source = file.metadata().Text("tokenizer.chat_template");
+  if (!source.ok()) return WithContext(source.error(), path);
+  const auto special = GgufSpecialTokens::Read(file.metadata());
+  if (!special.ok()) return WithContext(special.error(), path);
+  KVASIR_TRY(const auto tokens, file.metadata().Strings("tokenizer.ggml.tokens"));
+  auto chat = ChatTemplateSet::FromSource(*source, path + ":tokenizer.chat_template",
+                                          special->Texts(tokens));
+  if (!chat.ok()) return chat.status();
+  chat_.emplace(*std::move(chat));
   return {};
 }
 

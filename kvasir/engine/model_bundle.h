@@ -66,6 +66,7 @@ class ModelBundle {
  private:
   ModelBundle() = default;
   Status LoadText(const std::string& folder);
+  Status LoadGgufText(const std::string& path);
 
   std::string folder_;
   std::unique_ptr<Backend> backend_;

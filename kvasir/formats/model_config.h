@@ -59,6 +59,8 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's o_proj
   bool mlp_bias = false;
+  // Norm weights are stored as they multiply, also where the family stores them around 0: GGUF.
+  bool norms_hold_offset = false;
 
   // One per layer.
   std::vector<LayerKind> layer_kinds;

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "kvasir/base/result.h"
 #include "kvasir/base/file_writer.h"
+#include "kvasir/base/result.h"
 
 namespace kvasir {
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "kvasir/base/json.h"
 #include "kvasir/base/result.h"
@@ -31,6 +32,9 @@ struct RopeConfig {
   double beta_slow = 1.0;
   // Multiplies cos and sin; already resolved from attention_factor, mscale or 0.1 ln(factor) + 1.
   double attention_factor = 1.0;
+  // [head_dim / 2]: inv_freq[i] is divided by element i, after the type's change. Empty: all 1.
+  // GGUF files have llama3 scaling in this form.
+  std::vector<float> frequency_divisors;
 
   // Reads one "rope_scaling" or "rope_parameters" object. `field` is what errors call it; null
   // means no scaling. `theta` is used unless the object has a rope_theta of its own.

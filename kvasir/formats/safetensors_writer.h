@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kvasir/base/result.h"
 #include "kvasir/base/file_writer.h"
+#include "kvasir/base/result.h"
 #include "kvasir/tensor/dtype.h"
 
 namespace kvasir {

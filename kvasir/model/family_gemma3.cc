@@ -10,7 +10,7 @@ namespace kvasir {
 DecoderSpec Gemma3Spec(const ModelConfig& config) {
   DecoderSpec spec = CommonSpec(config);
   spec.norms = DecoderSpec::Norms::kSandwich;
-  spec.norm_offset = 1;
+  spec.norm_offset = config.norms_hold_offset ? 0 : 1;
   // The reference rounds the scale to bfloat16 whatever it computes in.
   const float scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
   spec.embedding_scale = Bf16ToFloat(FloatToBf16(scale));

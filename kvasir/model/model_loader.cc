@@ -5,6 +5,8 @@
 
 #include "kvasir/base/system_info.h"
 #include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/gguf.h"
+#include "kvasir/formats/gguf_config.h"
 #include "kvasir/model/decoder_model.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/weight_source.h"
@@ -42,10 +44,29 @@ Status CheckMemoryForWeights(const ModelConfig& config, WeightFormat format) {
               std::to_string(available >> 20) + " MiB are available"};
 }
 
+Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
+                             const LoadOptions& options) {
+  KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
+  KVASIR_TRY(ModelConfig config, GgufModelConfig(file));
+  const DecoderSpec spec = MakeDecoderSpec(config);
+  const auto source = MakeGgufWeights(file, config, backend, options.weight_format);
+  KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
+  WarnOfUnknown(spec, *source, options.log);
+  return LoadedModel{std::move(config), std::move(model)};
+}
+
+// What a GGUF file or a folder says about its model.
+Result<ModelConfig> LoadConfig(const std::string& path) {
+  if (!IsGgufPath(path)) return ModelConfig::Load(path);
+  KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
+  return GgufModelConfig(file);
+}
+
 }  // namespace
 
 Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
                               const LoadOptions& options) {
+  if (IsGgufPath(folder)) return LoadGguf(folder, backend, options);
   KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
   const DecoderSpec spec = MakeDecoderSpec(config);
@@ -59,7 +80,7 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
 
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
                                     WeightFormat format) {
-  KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
+  KVASIR_TRY(ModelConfig config, LoadConfig(folder));
   KVASIR_TRY_OK(CheckMemoryForWeights(config, format));
   const auto source = MakeRandomWeights(backend, format);
   KVASIR_TRY(auto model, DecoderModel::Load(MakeDecoderSpec(config), *source, backend));

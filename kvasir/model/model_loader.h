@@ -1,4 +1,4 @@
-// From a folder (or only its config.json) to a running model.
+// From a folder (or only its config.json) or a GGUF file to a running model.
 // Deliberately not a download manager: the folder is there or it is not.
 #ifndef KVASIR_MODEL_MODEL_LOADER_H_
 #define KVASIR_MODEL_MODEL_LOADER_H_
@@ -25,7 +25,8 @@ struct LoadedModel {
   std::unique_ptr<const Model> model;
 };
 
-// `folder` holds config.json and model.safetensors or its shards. `backend` must outlive the model.
+// `folder` holds config.json and model.safetensors or its shards, or is the path of a .gguf file
+// (docs/formats/gguf.md). `backend` must outlive the model.
 // ERRORS: kNotFound, kIo, kCorrupt, kUnsupported, naming file, field or tensor.
 Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
                               const LoadOptions& options = {});

@@ -55,6 +55,9 @@ RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
         frequency = YarnScaled(frequency, i, config, head_dim);
         break;
     }
+    if (!config.frequency_divisors.empty()) {
+      frequency /= config.frequency_divisors[static_cast<size_t>(i)];
+    }
     rope.inverse_frequencies.push_back(static_cast<float>(frequency));
   }
   return rope;

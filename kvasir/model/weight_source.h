@@ -11,7 +11,9 @@
 
 #include "kvasir/backend/backend.h"
 #include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/gguf.h"
 #include "kvasir/formats/mlx_quantization.h"
+#include "kvasir/formats/model_config.h"
 
 namespace kvasir {
 
@@ -39,6 +41,10 @@ std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint
                                                     const MlxQuantization* quantization,
                                                     Backend& backend,
                                                     std::optional<WeightFormat> format);
+
+// The same for a GGUF file, which is borrowed.
+std::unique_ptr<WeightSource> MakeGgufWeights(const GgufFile& file, const ModelConfig& config,
+                                              Backend& backend, std::optional<WeightFormat> format);
 
 // Uniform weights scaled by 1/sqrt(inputs), so that activations neither vanish nor explode; norms
 // are ones. A function of the tensors' names.

@@ -1,0 +1,128 @@
+#include "kvasir/formats/gguf.h"
+
+#include <cstdio>
+#include <utility>
+
+namespace kvasir {
+namespace {
+
+constexpr std::string_view kSuffix = ".gguf";
+constexpr int64_t kMaxParts = 99999;  // what five digits can say
+
+// "-00002-of-00003.gguf"
+std::string PartSuffix(int64_t part, int64_t count) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "-%05lld-of-%05lld.gguf", static_cast<long long>(part),
+                static_cast<long long>(count));
+  return text;
+}
+
+// `data` is the first byte of a tensor of a type with a decoder.
+WeightTensor Decoded(const GgufEntry& entry, const std::byte* data) {
+  const GgufType& type = *entry.type;
+  if (type.block_elements == 1) {
+    const DType dtype = type.stored_format == WeightFormat::kF32   ? DType::kF32
+                        : type.stored_format == WeightFormat::kF16 ? DType::kF16
+                                                                   : DType::kBf16;
+    return DenseWeights({dtype, entry.shape, data});
+  }
+  const int64_t blocks = entry.shape.back() / type.block_elements;
+  return {entry.shape, type.stored_format, [data, blocks, &type](int64_t row, float* out) {
+            const std::byte* block = data + row * blocks * type.block_bytes;
+            for (int64_t i = 0; i < blocks; ++i) {
+              type.decode(block + i * type.block_bytes, out + i * type.block_elements);
+            }
+          }};
+}
+
+}  // namespace
+
+bool IsGgufPath(std::string_view path) { return path.ends_with(kSuffix); }
+
+Result<GgufFile> GgufFile::Open(const std::string& path) {
+  GgufFile file;
+  file.path_ = path;
+  KVASIR_TRY_OK(file.AddPart(path));
+  KVASIR_TRY_OK(file.AddOtherParts());
+  return file;
+}
+
+Status GgufFile::AddPart(const std::string& path) {
+  KVASIR_TRY(MappedFile mapped, MappedFile::Open(path));
+  auto header = GgufHeader::Parse(mapped.bytes());
+  if (!header.ok()) return WithContext(header.error(), path);
+  for (size_t i = 0; i < header->entries.size(); ++i) {
+    const GgufEntry& entry = header->entries[i];
+    if (!tensors_.emplace(entry.name, std::pair(files_.size(), i)).second) {
+      return {ErrorCode::kCorrupt,
+              path + ": tensor '" + entry.name + "' is in an earlier part too"};
+    }
+    total_bytes_ += entry.size_bytes;
+  }
+  files_.push_back(std::move(mapped));
+  headers_.push_back(*std::move(header));
+  return {};
+}
+
+Status GgufFile::AddOtherParts() {
+  const auto count = metadata().IntOr("split.count", 1);
+  if (!count.ok()) return WithContext(count.error(), path_);
+  if (*count == 1 || *count == 0) return {};
+  const auto number = metadata().IntOr("split.no", 0);
+  if (!number.ok()) return WithContext(number.error(), path_);
+  const std::string first = PartSuffix(1, *count);
+  if (*count < 0 || *count > kMaxParts || *number != 0 || !path_.ends_with(first)) {
+    return {ErrorCode::kInvalidArgument, path_ + ": is part " + std::to_string(*number + 1) +
+                                             " of " + std::to_string(*count) +
+                                             "; name the first part, '..." + first + "'"};
+  }
+  const std::string base = path_.substr(0, path_.size() - first.size());
+  for (int64_t part = 1; part < *count; ++part) {
+    const std::string path = base + PartSuffix(part + 1, *count);
+    KVASIR_TRY_OK(AddPart(path));
+    const auto own = headers_.back().metadata.Int("split.no");
+    if (!own.ok() || *own != part) {
+      return {ErrorCode::kCorrupt, path + ": metadata 'split.no' must be " + std::to_string(part)};
+    }
+  }
+  const auto total = metadata().IntOr("split.tensors.count", static_cast<int64_t>(tensors_.size()));
+  if (!total.ok()) return WithContext(total.error(), path_);
+  if (*total != static_cast<int64_t>(tensors_.size())) {
+    return {ErrorCode::kCorrupt, path_ + ": the parts have " + std::to_string(tensors_.size()) +
+                                     " tensors, and 'split.tensors.count' says " +
+                                     std::to_string(*total)};
+  }
+  return {};
+}
+
+const GgufEntry* GgufFile::Find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) return nullptr;
+  return &headers_[found->second.first].entries[found->second.second];
+}
+
+Result<WeightTensor> GgufFile::Get(std::string_view name, const std::vector<int64_t>& shape) const {
+  const std::string where = path_ + ": tensor '" + std::string(name) + "'";
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) return {ErrorCode::kNotFound, where + " is missing"};
+  const auto [part, index] = found->second;
+  const GgufEntry& entry = headers_[part].entries[index];
+  if (entry.shape != shape) {
+    return {ErrorCode::kCorrupt, where + " has shape " + ShapeString(entry.shape) +
+                                     ", the model needs " + ShapeString(shape)};
+  }
+  if (entry.type->decode == nullptr) {
+    return {ErrorCode::kUnsupported,
+            where + " is " + std::string(entry.type->name) + ", which is not read"};
+  }
+  return Decoded(entry, files_[part].bytes().data() + entry.begin);
+}
+
+std::vector<std::string> GgufFile::names() const {
+  std::vector<std::string> names;
+  names.reserve(tensors_.size());
+  for (const auto& [name, place] : tensors_) names.push_back(name);
+  return names;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,18 @@
+// From a GGUF file's metadata to the ModelConfig that a config.json would give.
+// Deliberately goes through ModelConfig::Parse, so that every limit and default is in one place.
+#ifndef KVASIR_FORMATS_GGUF_CONFIG_H_
+#define KVASIR_FORMATS_GGUF_CONFIG_H_
+
+#include "kvasir/base/result.h"
+#include "kvasir/formats/gguf.h"
+#include "kvasir/formats/model_config.h"
+
+namespace kvasir {
+
+// Architectures llama, qwen2, qwen3 and gemma3. ERRORS: kCorrupt, kUnsupported; the message names
+// the file and the metadata key, or the field of config.json that the key became.
+Result<ModelConfig> GgufModelConfig(const GgufFile& file);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_FORMATS_GGUF_CONFIG_H_

@@ -1,0 +1,57 @@
+#include "kvasir/formats/gguf_pre_tokenizer.h"
+
+#include <algorithm>
+
+namespace kvasir {
+namespace {
+
+constexpr std::string_view kGpt2 =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
+    R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
+                                    R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen35 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
+    R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// Names as llama.cpp's converter writes them.
+struct Named {
+  std::vector<std::string_view> names;
+  GgufPreTokenizer pre;
+};
+
+const std::vector<Named>& All() {
+  static const std::vector<Named> all = {
+      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "lfm2"},
+       {{kLlama3}, true, true, false}},
+      {{"qwen2", "megrez"}, {{kQwen2}, false, false, true}},
+      {{"deepseek-r1-qwen"}, {{kQwen2}, false, false, false}},
+      {{"qwen35"}, {{kQwen35}, false, false, true}},
+      {{"tekken"}, {{kTekken}, true, true, false}},
+      {{"gpt-2", "phi-2", "exaone4", "mellum"}, {{kGpt2}, false, false, false}},
+      {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone"},
+       {{R"(\p{N})", kGpt2}, false, false, false}},
+      {{"", "default"},
+       {{R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}, false, false, false}},
+  };
+  return all;
+}
+
+}  // namespace
+
+const GgufPreTokenizer* FindGgufPreTokenizer(std::string_view name) {
+  for (const Named& named : All()) {
+    if (std::find(named.names.begin(), named.names.end(), name) != named.names.end()) {
+      return &named.pre;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace kvasir

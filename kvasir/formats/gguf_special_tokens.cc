@@ -1,0 +1,85 @@
+#include "kvasir/formats/gguf_special_tokens.h"
+
+#include <algorithm>
+#include <set>
+
+namespace kvasir {
+namespace {
+
+// What ends a turn or a text in published chat formats.
+constexpr std::string_view kStopTexts[] = {"<|eot_id|>",
+                                           "<|im_end|>",
+                                           "<|end|>",
+                                           "<end_of_turn>",
+                                           "<|endoftext|>",
+                                           "<|end_of_text|>",
+                                           "<|eom_id|>",
+                                           "</s>",
+                                           "<eos>",
+                                           "<turn|>",
+                                           "<|return|>",
+                                           "<|call|>",
+                                           "<EOT>",
+                                           "<end_of_utterance>",
+                                           "<|flush|>",
+                                           "<|calls|>",
+                                           "[EOT]",
+                                           "[EOS]",
+                                           "<｜end▁of▁sentence｜>"};
+
+bool IsStopText(std::string_view text) {
+  return std::find(std::begin(kStopTexts), std::end(kStopTexts), text) != std::end(kStopTexts);
+}
+
+Result<std::optional<Token>> ReadId(const GgufMetadata& metadata, std::string_view name,
+                                    size_t tokens) {
+  const std::string key = "tokenizer.ggml." + std::string(name) + "_token_id";
+  if (!metadata.Has(key)) return std::optional<Token>();
+  KVASIR_TRY(const int64_t id, metadata.Int(key));
+  // Some writers say "none" with -1, stored without a sign.
+  if (id == -1 || id == 0xFFFFFFFF) return std::optional<Token>();
+  if (id < 0 || static_cast<uint64_t>(id) >= tokens) {
+    return {ErrorCode::kCorrupt, "metadata '" + key + "' is " + std::to_string(id) +
+                                     ", outside the vocabulary of " + std::to_string(tokens)};
+  }
+  return std::optional<Token>(static_cast<Token>(id));
+}
+
+}  // namespace
+
+Result<GgufSpecialTokens> GgufSpecialTokens::Read(const GgufMetadata& metadata) {
+  KVASIR_TRY(const auto tokens, metadata.Strings("tokenizer.ggml.tokens"));
+  KVASIR_TRY(const auto kinds, metadata.Ints("tokenizer.ggml.token_type"));
+  GgufSpecialTokens special;
+  KVASIR_TRY(special.bos, ReadId(metadata, "bos", tokens.size()));
+  KVASIR_TRY(special.eos, ReadId(metadata, "eos", tokens.size()));
+  KVASIR_TRY(special.unknown, ReadId(metadata, "unknown", tokens.size()));
+  KVASIR_TRY(special.pad, ReadId(metadata, "padding", tokens.size()));
+  std::set<Token> stops;
+  if (special.eos) stops.insert(*special.eos);
+  for (const std::string_view name : {"eot", "eom"}) {
+    KVASIR_TRY(const std::optional<Token> id, ReadId(metadata, name, tokens.size()));
+    if (id) stops.insert(*id);
+  }
+  for (size_t i = 0; i < std::min(tokens.size(), kinds.size()); ++i) {
+    const bool is_control = kinds[i] == static_cast<int64_t>(GgufTokenKind::kControl) ||
+                            kinds[i] == static_cast<int64_t>(GgufTokenKind::kUserDefined);
+    if (is_control && IsStopText(tokens[i])) stops.insert(static_cast<Token>(i));
+  }
+  special.stops.assign(stops.begin(), stops.end());
+  return special;
+}
+
+Json GgufSpecialTokens::Texts(const std::vector<std::string_view>& tokens) const {
+  Json texts = Json::Object();
+  const auto set = [&](std::string_view name, std::optional<Token> id) {
+    if (id) texts.Set(name, tokens[static_cast<size_t>(*id)]);
+  };
+  set("bos_token", bos);
+  set("eos_token", eos);
+  set("unk_token", unknown);
+  set("pad_token", pad);
+  return texts;
+}
+
+}  // namespace kvasir

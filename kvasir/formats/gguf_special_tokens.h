@@ -1,0 +1,37 @@
+// GgufSpecialTokens: the tokens that a GGUF file's metadata gives a role.
+// Deliberately separate from the tokenizer: a model without one still has tokens to stop at.
+#ifndef KVASIR_FORMATS_GGUF_SPECIAL_TOKENS_H_
+#define KVASIR_FORMATS_GGUF_SPECIAL_TOKENS_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/base/json.h"
+#include "kvasir/base/result.h"
+#include "kvasir/base/token.h"
+#include "kvasir/formats/gguf_metadata.h"
+
+namespace kvasir {
+
+// tokenizer.ggml.token_type
+enum class GgufTokenKind { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+struct GgufSpecialTokens {
+  std::optional<Token> bos, eos, unknown, pad;
+  // eos, end of turn and of message, and control tokens that are written like one of these:
+  // files name only one, and models use several. Sorted.
+  std::vector<Token> stops;
+
+  // All absent in a file without a tokenizer. ERRORS: kCorrupt for ids outside the vocabulary,
+  // naming the key.
+  static Result<GgufSpecialTokens> Read(const GgufMetadata& metadata);
+
+  // {"bos_token": text, ...}, as chat templates want them. `tokens` is tokenizer.ggml.tokens.
+  Json Texts(const std::vector<std::string_view>& tokens) const;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_FORMATS_GGUF_SPECIAL_TOKENS_H_

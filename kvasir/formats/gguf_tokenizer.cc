@@ -1,0 +1,251 @@
+#include "kvasir/formats/gguf_tokenizer.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "kvasir/formats/gguf_pre_tokenizer.h"
+#include "kvasir/formats/gguf_special_tokens.h"
+#include "kvasir/formats/utf8_check.h"
+
+namespace kvasir {
+namespace {
+
+constexpr std::string_view kBlank = "\u2581";  // SentencePiece's space
+// The longest in published vocabularies has 93 bytes. A merge is made for every place where a
+// piece can be cut, so this bounds the work.
+constexpr size_t kMaxPieceBytes = 512;
+
+struct Vocabulary {
+  std::vector<std::string_view> tokens;
+  std::vector<int64_t> kinds;  // GgufTokenKind, as many as tokens
+  GgufSpecialTokens special;
+
+  GgufTokenKind kind(size_t id) const { return static_cast<GgufTokenKind>(kinds[id]); }
+};
+
+Error Corrupt(std::string message) { return {ErrorCode::kCorrupt, std::move(message)}; }
+
+Result<Vocabulary> ReadVocabulary(const GgufMetadata& metadata) {
+  Vocabulary vocabulary;
+  KVASIR_TRY(vocabulary.tokens, metadata.Strings("tokenizer.ggml.tokens"));
+  KVASIR_TRY(vocabulary.kinds, metadata.Ints("tokenizer.ggml.token_type"));
+  if (vocabulary.tokens.empty()) return Corrupt("metadata 'tokenizer.ggml.tokens' is missing");
+  if (vocabulary.kinds.empty()) vocabulary.kinds.assign(vocabulary.tokens.size(), 1);
+  if (vocabulary.kinds.size() != vocabulary.tokens.size()) {
+    return Corrupt("metadata 'tokenizer.ggml.token_type' must have as many elements as the tokens");
+  }
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (!IsValidUtf8(vocabulary.tokens[id])) {
+      return Corrupt("metadata 'tokenizer.ggml.tokens': token " + std::to_string(id) +
+                     " is no valid UTF-8");
+    }
+  }
+  KVASIR_TRY(vocabulary.special, GgufSpecialTokens::Read(metadata));
+  return vocabulary;
+}
+
+// Rows of the embedding that no token uses; converters give them names like "[PAD151669]".
+bool IsPadding(const Vocabulary& vocabulary, size_t id) {
+  return vocabulary.kind(id) == GgufTokenKind::kUnused && vocabulary.tokens[id].starts_with("[PAD");
+}
+
+Json AddedTokens(const Vocabulary& vocabulary) {
+  Json::Array added;
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const GgufTokenKind kind = vocabulary.kind(id);
+    const bool is_special = kind == GgufTokenKind::kControl || kind == GgufTokenKind::kUnknown;
+    if (!is_special && kind != GgufTokenKind::kUserDefined) continue;
+    added.push_back(Json::Object{{"id", static_cast<int64_t>(id)},
+                                 {"content", vocabulary.tokens[id]},
+                                 {"normalized", false},
+                                 {"special", is_special}});
+  }
+  return added;
+}
+
+Json SpecialToken(std::string_view text) {
+  return Json::Object{{"SpecialToken", Json::Object{{"id", text}, {"type_id", 0}}}};
+}
+
+// Null when neither is added.
+Result<Json> PostProcessor(const GgufMetadata& metadata, const Vocabulary& vocabulary,
+                           const GgufPreTokenizer* pre) {
+  const bool bos_default = pre == nullptr || pre->adds_bos;
+  KVASIR_TRY(const bool adds_bos, metadata.FlagOr("tokenizer.ggml.add_bos_token", bos_default));
+  KVASIR_TRY(const bool adds_eos, metadata.FlagOr("tokenizer.ggml.add_eos_token", false));
+  Json::Array single;
+  Json tokens = Json::Object();
+  const auto add = [&](bool wanted, std::optional<Token> id) {
+    if (!wanted || !id) return;
+    const std::string_view text = vocabulary.tokens[static_cast<size_t>(*id)];
+    single.push_back(SpecialToken(text));
+    tokens.Set(text, Json::Object{{"id", text}, {"ids", Json::Array{Json(int64_t{*id})}}});
+  };
+  add(adds_bos, vocabulary.special.bos);
+  single.push_back(Json::Object{{"Sequence", Json::Object{{"id", "A"}, {"type_id", 0}}}});
+  add(adds_eos, vocabulary.special.eos);
+  if (single.size() == 1) return Json();
+  return Json(Json::Object{{"type", "TemplateProcessing"},
+                           {"single", std::move(single)},
+                           {"special_tokens", std::move(tokens)}});
+}
+
+Json Sequence(std::string_view member, Json::Array parts) {
+  return Json::Object{{"type", "Sequence"}, {std::string(member), std::move(parts)}};
+}
+
+Json Replace(std::string_view from, std::string_view to) {
+  return Json::Object{
+      {"type", "Replace"}, {"pattern", Json::Object{{"String", from}}}, {"content", to}};
+}
+
+Result<Json> ByteLevelMerges(const GgufMetadata& metadata) {
+  KVASIR_TRY(const auto merges, metadata.Strings("tokenizer.ggml.merges"));
+  Json::Array out;
+  for (size_t i = 0; i < merges.size(); ++i) {
+    if (!IsValidUtf8(merges[i])) {
+      return Corrupt("metadata 'tokenizer.ggml.merges': merge " + std::to_string(i) +
+                     " is no valid UTF-8");
+    }
+    out.push_back(Json(merges[i]));
+  }
+  return Json(std::move(out));
+}
+
+Result<Json> ByteLevel(const GgufMetadata& metadata) {
+  KVASIR_TRY(const Vocabulary vocabulary, ReadVocabulary(metadata));
+  KVASIR_TRY(const std::string name, metadata.TextOr("tokenizer.ggml.pre", ""));
+  const GgufPreTokenizer* pre = FindGgufPreTokenizer(name);
+  if (pre == nullptr) {
+    return {ErrorCode::kUnsupported, "metadata 'tokenizer.ggml.pre' is '" + name.substr(0, 40) +
+                                         "', a pre-tokenizer that is not known here"};
+  }
+  Json::Object entries;
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const GgufTokenKind kind = vocabulary.kind(id);
+    // Found by their text before words are cut, and never made by merging.
+    if (kind == GgufTokenKind::kControl || kind == GgufTokenKind::kUserDefined) continue;
+    if (IsPadding(vocabulary, id)) continue;
+    entries.emplace_back(vocabulary.tokens[id], static_cast<int64_t>(id));
+  }
+  KVASIR_TRY(Json merges, ByteLevelMerges(metadata));
+  KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, pre));
+  Json::Array cuts;
+  for (const std::string_view pattern : pre->patterns) {
+    cuts.push_back(Json::Object{{"type", "Split"},
+                                {"pattern", Json::Object{{"Regex", pattern}}},
+                                {"behavior", "Isolated"},
+                                {"invert", false}});
+  }
+  const Json byte_level = Json::Object{{"type", "ByteLevel"},
+                                       {"add_prefix_space", false},
+                                       {"trim_offsets", false},
+                                       {"use_regex", false}};
+  cuts.push_back(byte_level);
+  return Json(
+      Json::Object{{"version", "1.0"},
+                   {"added_tokens", AddedTokens(vocabulary)},
+                   {"normalizer", pre->normalizes ? Json(Json::Object{{"type", "NFC"}}) : Json()},
+                   {"pre_tokenizer", Sequence("pretokenizers", std::move(cuts))},
+                   {"post_processor", std::move(post)},
+                   {"decoder", byte_level},
+                   {"model", Json::Object{{"type", "BPE"},
+                                          {"ignore_merges", pre->ignores_merges},
+                                          {"vocab", std::move(entries)},
+                                          {"merges", std::move(merges)}}}});
+}
+
+// SentencePiece joins the neighbours whose joint piece has the highest score. As merges: every way
+// to cut a piece into two others, in the order of scores.
+Result<Json> ScoredMerges(const Vocabulary& vocabulary, const std::vector<double>& scores) {
+  std::unordered_map<std::string_view, size_t> pieces;
+  std::vector<size_t> order;
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const GgufTokenKind kind = vocabulary.kind(id);
+    if (kind != GgufTokenKind::kNormal && kind != GgufTokenKind::kUserDefined) continue;
+    if (vocabulary.tokens[id].size() > kMaxPieceBytes) {
+      return {ErrorCode::kUnsupported, "metadata 'tokenizer.ggml.tokens': token " +
+                                           std::to_string(id) + " is longer than " +
+                                           std::to_string(kMaxPieceBytes) + " bytes"};
+    }
+    if (scores[id] != scores[id]) {
+      return Corrupt("metadata 'tokenizer.ggml.scores': score " + std::to_string(id) + " is NaN");
+    }
+    if (pieces.emplace(vocabulary.tokens[id], id).second) order.push_back(id);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  Json::Array merges;
+  for (const size_t id : order) {
+    const std::string_view piece = vocabulary.tokens[id];
+    for (size_t cut = 1; cut < piece.size(); ++cut) {
+      if ((static_cast<unsigned char>(piece[cut]) & 0xC0) == 0x80) continue;  // inside a character
+      const std::string_view left = piece.substr(0, cut);
+      const std::string_view right = piece.substr(cut);
+      if (!pieces.contains(left) || !pieces.contains(right)) continue;
+      merges.push_back(Json::Array{Json(left), Json(right)});
+    }
+  }
+  return Json(std::move(merges));
+}
+
+Json ScoredDecoder(bool adds_space) {
+  Json::Array steps = {Replace(kBlank, " "), Json::Object{{"type", "ByteFallback"}},
+                       Json::Object{{"type", "Fuse"}}};
+  if (adds_space) {
+    steps.push_back(Json::Object{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  }
+  return Sequence("decoders", std::move(steps));
+}
+
+Result<Json> Scored(const GgufMetadata& metadata) {
+  KVASIR_TRY(const Vocabulary vocabulary, ReadVocabulary(metadata));
+  KVASIR_TRY(const auto scores, metadata.Numbers("tokenizer.ggml.scores"));
+  if (scores.size() != vocabulary.tokens.size()) {
+    return Corrupt("metadata 'tokenizer.ggml.scores' must have as many elements as the tokens");
+  }
+  KVASIR_TRY(const bool adds_space, metadata.FlagOr("tokenizer.ggml.add_space_prefix", true));
+  KVASIR_TRY(Json merges, ScoredMerges(vocabulary, scores));
+  KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, nullptr));
+  Json::Object entries;
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (vocabulary.kind(id) == GgufTokenKind::kControl || IsPadding(vocabulary, id)) continue;
+    entries.emplace_back(vocabulary.tokens[id], static_cast<int64_t>(id));
+  }
+  Json::Array normalizers;
+  if (adds_space) normalizers.push_back(Json::Object{{"type", "Prepend"}, {"prepend", kBlank}});
+  normalizers.push_back(Replace(" ", kBlank));
+  Json unknown;
+  if (vocabulary.special.unknown) {
+    unknown = vocabulary.tokens[static_cast<size_t>(*vocabulary.special.unknown)];
+  }
+  return Json(Json::Object{{"version", "1.0"},
+                           {"added_tokens", AddedTokens(vocabulary)},
+                           {"normalizer", Sequence("normalizers", std::move(normalizers))},
+                           {"pre_tokenizer", nullptr},
+                           {"post_processor", std::move(post)},
+                           {"decoder", ScoredDecoder(adds_space)},
+                           {"model", Json::Object{{"type", "BPE"},
+                                                  {"unk_token", std::move(unknown)},
+                                                  {"fuse_unk", true},
+                                                  {"byte_fallback", true},
+                                                  {"vocab", std::move(entries)},
+                                                  {"merges", std::move(merges)}}}});
+}
+
+}  // namespace
+
+Result<Json> GgufTokenizerJson(const GgufMetadata& metadata) {
+  KVASIR_TRY(const std::string model, metadata.TextOr("tokenizer.ggml.model", "none"));
+  if (model == "gpt2") return ByteLevel(metadata);
+  if (model == "llama") return Scored(metadata);
+  if (model == "none") return {ErrorCode::kNotFound, "the file has no tokenizer"};
+  return {ErrorCode::kUnsupported, "metadata 'tokenizer.ggml.model' is '" + model.substr(0, 40) +
+                                       "'; supported are gpt2 and llama"};
+}
+
+}  // namespace kvasir

@@ -1,0 +1,19 @@
+// From a GGUF file's metadata to the tokenizer.json that Hugging Face would ship for the model.
+// Deliberately not a second tokenizer: kvasir/tokenizer runs what this writes.
+#ifndef KVASIR_FORMATS_GGUF_TOKENIZER_H_
+#define KVASIR_FORMATS_GGUF_TOKENIZER_H_
+
+#include "kvasir/base/json.h"
+#include "kvasir/base/result.h"
+#include "kvasir/formats/gguf_metadata.h"
+
+namespace kvasir {
+
+// Models "gpt2" (byte-level BPE, cut by a known pre-tokenizer) and "llama" (SentencePiece scores,
+// which become merges). ERRORS: kNotFound when the file has no tokenizer; kUnsupported for other
+// models and pre-tokenizers; kCorrupt. The message names the key.
+Result<Json> GgufTokenizerJson(const GgufMetadata& metadata);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_FORMATS_GGUF_TOKENIZER_H_

@@ -1,0 +1,59 @@
+#include "kvasir/formats/gguf_types.h"
+
+#include "kvasir/formats/gguf_blocks.h"
+
+namespace kvasir {
+namespace {
+
+using enum WeightFormat;
+
+constexpr GgufType kTypes[] = {
+    {0, "F32", 1, 4, gguf::DecodeF32, kF32},
+    {1, "F16", 1, 2, gguf::DecodeF16, kF16},
+    {2, "Q4_0", 32, 18, gguf::DecodeQ4_0},
+    {3, "Q4_1", 32, 20, gguf::DecodeQ4_1},
+    {6, "Q5_0", 32, 22, gguf::DecodeQ5_0},
+    {7, "Q5_1", 32, 24, gguf::DecodeQ5_1},
+    {8, "Q8_0", 32, 34, gguf::DecodeQ8_0, kQ8},
+    {9, "Q8_1", 32, 36},
+    {10, "Q2_K", 256, 84, gguf::DecodeQ2K},
+    {11, "Q3_K", 256, 110, gguf::DecodeQ3K},
+    {12, "Q4_K", 256, 144, gguf::DecodeQ4K},
+    {13, "Q5_K", 256, 176, gguf::DecodeQ5K},
+    {14, "Q6_K", 256, 210, gguf::DecodeQ6K},
+    {15, "Q8_K", 256, 292},
+    {16, "IQ2_XXS", 256, 66},
+    {17, "IQ2_XS", 256, 74},
+    {18, "IQ3_XXS", 256, 98},
+    {19, "IQ1_S", 256, 50},
+    {20, "IQ4_NL", 32, 18, gguf::DecodeIq4Nl},
+    {21, "IQ3_S", 256, 110},
+    {22, "IQ2_S", 256, 82},
+    {23, "IQ4_XS", 256, 136, gguf::DecodeIq4Xs},
+    {24, "I8", 1, 1},
+    {25, "I16", 1, 2},
+    {26, "I32", 1, 4},
+    {27, "I64", 1, 8},
+    {28, "F64", 1, 8},
+    {29, "IQ1_M", 256, 56},
+    {30, "BF16", 1, 2, gguf::DecodeBf16, kBf16},
+    {34, "TQ1_0", 256, 54},
+    {35, "TQ2_0", 256, 66},
+    {39, "MXFP4", 32, 17, gguf::DecodeMxfp4, kBf16},
+    {40, "NVFP4", 64, 36},
+    {41, "Q1_0", 128, 18},
+    {42, "Q2_0", 64, 18},
+};
+
+}  // namespace
+
+const GgufType* FindGgufType(uint32_t id) {
+  for (const GgufType& type : kTypes) {
+    if (type.id == id) return &type;
+  }
+  return nullptr;
+}
+
+std::span<const GgufType> AllGgufTypes() { return kTypes; }
+
+}  // namespace kvasir

@@ -1,0 +1,33 @@
+// The element types of GGUF tensors: their blocks, and how a block becomes floats.
+// Deliberately scalar: the reference values of ggml, to the bit. Layouts: docs/formats/gguf.md.
+#ifndef KVASIR_FORMATS_GGUF_TYPES_H_
+#define KVASIR_FORMATS_GGUF_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "kvasir/tensor/packed_matrix.h"
+
+namespace kvasir {
+
+struct GgufType {
+  uint32_t id = 0;        // as in the file
+  std::string_view name;  // "Q4_K"
+  int block_elements = 1;
+  int block_bytes = 0;
+  // Decodes one block, aligned or not. Null for types this build does not decode.
+  void (*decode)(const std::byte* block, float* out) = nullptr;
+  // What the values become in memory when nobody asks for a format. q8 for Q8_0, whose codes and
+  // scales it keeps; two bytes for the rest.
+  WeightFormat stored_format = WeightFormat::kF16;
+};
+
+// Every type that files may hold. Null for an id that has no meaning (any more).
+const GgufType* FindGgufType(uint32_t id);
+std::span<const GgufType> AllGgufTypes();
+
+}  // namespace kvasir
+
+#endif  // KVASIR_FORMATS_GGUF_TYPES_H_

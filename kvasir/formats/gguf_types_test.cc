@@ -1,0 +1,91 @@
+// Every decoder against the reference package's (tools/goldens/make_gguf.py), bit for bit, and
+// against blocks worked out by hand.
+#include "kvasir/formats/gguf_types.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "kvasir/formats/safetensors.h"
+
+namespace kvasir {
+namespace {
+
+const GgufType* TypeNamed(std::string_view name) {
+  for (const GgufType& type : AllGgufTypes()) {
+    if (type.name == name) return &type;
+  }
+  return nullptr;
+}
+
+TEST(GgufTypes, DecodeToTheReferencesBits) {
+  const auto file = SafetensorsFile::Open(std::string(KVASIR_SOURCE_DIR) +
+                                          "/testdata/formats/gguf_blocks.safetensors");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  int types = 0;
+  for (const auto& [name, raw] : file->tensors()) {
+    if (!name.ends_with(".raw")) continue;
+    const std::string type_name = name.substr(0, name.rfind('.'));
+    const GgufType* type = TypeNamed(type_name);
+    ASSERT_NE(type, nullptr) << type_name;
+    ASSERT_NE(type->decode, nullptr) << type_name;
+    ++types;
+    const TensorView& wanted = *file->Find(type_name + ".decoded");
+    std::vector<float> expected(static_cast<size_t>(wanted.elements()));
+    ReadFloats(wanted, 0, wanted.elements(), expected.data());
+    std::vector<float> block(static_cast<size_t>(type->block_elements));
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const size_t in_block = i % block.size();
+      if (in_block == 0) {
+        const size_t at = i / block.size() * static_cast<size_t>(type->block_bytes);
+        type->decode(raw.data + at, block.data());
+      }
+      ASSERT_EQ(std::bit_cast<uint32_t>(block[in_block]), std::bit_cast<uint32_t>(expected[i]))
+          << type_name << " element " << i << ": " << block[in_block] << ", the reference has "
+          << expected[i];
+    }
+  }
+  EXPECT_EQ(types, 13);
+}
+
+std::vector<float> Decode(std::string_view name, std::vector<std::pair<int, int>> bytes) {
+  const GgufType* type = TypeNamed(name);
+  std::vector<std::byte> block(static_cast<size_t>(type->block_bytes));
+  for (const auto& [at, value] : bytes) {
+    block[static_cast<size_t>(at)] = static_cast<std::byte>(value);
+  }
+  std::vector<float> out(static_cast<size_t>(type->block_elements));
+  type->decode(block.data(), out.data());
+  return out;
+}
+
+TEST(GgufTypes, BlocksByHand) {
+  const auto q4 = Decode("Q4_0", {{1, 0x3C}, {2, 0xF0}});  // d = 1
+  EXPECT_EQ(q4[0], -8.0f);
+  EXPECT_EQ(q4[16], 7.0f);
+  EXPECT_EQ(q4[1], -8.0f);
+  EXPECT_EQ(Decode("Q8_0", {{1, 0x38}, {5, 0x80}})[3], -64.0f);  // d = 0.5
+  const auto mxfp4 = Decode("MXFP4", {{0, 128}, {1, 0x72}});
+  EXPECT_EQ(mxfp4[0], 2.0f);
+  EXPECT_EQ(mxfp4[16], 12.0f);
+  const auto q4k = Decode("Q4_K", {{1, 0x3C}, {3, 0x3C}, {4, 0x41}, {8, 0x82}, {12, 0x53}});
+  EXPECT_EQ(q4k[0], -2.0f);
+  EXPECT_EQ(q4k[128], -37.0f);
+  const auto q6k = Decode("Q6_K", {{209, 0x3C}, {192, 2}, {0, 0x05}, {128, 0x03}});
+  EXPECT_EQ(q6k[0], 42.0f);
+  EXPECT_EQ(q6k[1], -64.0f);
+}
+
+TEST(GgufTypes, IdsAreUniqueAndFound) {
+  for (const GgufType& type : AllGgufTypes()) {
+    EXPECT_EQ(FindGgufType(type.id), &type) << type.name;
+    EXPECT_GT(type.block_bytes, 0);
+  }
+  EXPECT_EQ(FindGgufType(4), nullptr);
+  EXPECT_EQ(FindGgufType(0xFFFFFFFF), nullptr);
+}
+
+}  // namespace
+}  // namespace kvasir

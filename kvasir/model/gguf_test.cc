@@ -1,0 +1,78 @@
+// A GGUF file and the safetensors folder it was made of give the same numbers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kvasir/formats/gguf.h"
+#include "kvasir/tensor/packed_matrix.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+struct Pair {
+  const char* gguf;
+  const char* folder;
+  // Of logits, whose standard deviation is about 2.
+  double tolerance;
+};
+
+class GgufModelTest : public testing::TestWithParam<Pair> {};
+
+std::vector<float> Logits(const std::string& path, const std::vector<Token>& tokens) {
+  TinyModelOptions options;
+  options.folder = path;
+  TinyModel tiny(options);
+  KvSequence sequence = tiny.NewSequence();
+  return tiny.Feed(sequence, tokens);
+}
+
+TEST_P(GgufModelTest, LogitsAreThoseOfTheFolder) {
+  const std::vector<Token> tokens = RandomTokens(80, 256, 5);
+  const auto wanted = Logits(GetParam().folder, tokens);
+  const auto actual = Logits("testdata/gguf/" + std::string(GetParam().gguf), tokens);
+  ASSERT_EQ(actual.size(), wanted.size());
+  double worst = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    worst = std::max(worst, std::fabs(double{actual[i]} - double{wanted[i]}));
+  }
+  EXPECT_LE(worst, GetParam().tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Converted, GgufModelTest,
+                         testing::Values(
+                             // The file holds llama3's divisors rounded to f32, the folder its
+                             // parameters: frequencies differ in the last bit.
+                             Pair{"llama3_rope_bf16.gguf", "transformers_llama3_rope_bf16", 1e-4},
+                             Pair{"qwen2_f16.gguf", "transformers_qwen2_f16", 0},
+                             // 1/sqrt(20) went through f32 and comes out as the same float.
+                             Pair{"gemma3_bf16-00001-of-00002.gguf",
+                                  "transformers_gemma3_sharded_bf16", 0}));
+
+// What the documentation promises of --weights stored.
+TEST(GgufModel, Q8_0KeepsItsValuesAsQ8) {
+  const std::string path = std::string(KVASIR_SOURCE_DIR) + "/testdata/gguf/qwen3_q8_0.gguf";
+  const GgufFile file = ValueOrDie(GgufFile::Open(path));
+  int matrices = 0;
+  for (const std::string& name : file.names()) {
+    const std::vector<int64_t>& shape = file.Find(name)->shape;
+    if (shape.size() != 2) continue;
+    ++matrices;
+    const WeightTensor tensor = ValueOrDie(file.Get(name, shape));
+    ASSERT_EQ(tensor.stored_format, WeightFormat::kQ8);
+    PackedMatrix packed = ValueOrDie(PackedMatrix::Allocate(shape[0], shape[1], WeightFormat::kQ8));
+    std::vector<float> stored(static_cast<size_t>(shape[1]));
+    std::vector<float> kept(stored.size());
+    for (int64_t row = 0; row < shape[0]; ++row) {
+      tensor.read_row(row, stored.data());
+      packed.SetRow(row, stored.data());
+      packed.GetRow(row, kept.data());
+      ASSERT_EQ(kept, stored) << name << " row " << row;
+    }
+  }
+  EXPECT_EQ(matrices, 4 * 7 + 1);
+}
+
+}  // namespace
+}  // namespace kvasir

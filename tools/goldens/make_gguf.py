@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Writes GGUF goldens with the reference Python package `gguf`.
+
+  blocks OUT.safetensors   for every block type TYPE.raw (u8) and TYPE.decoded (f32): random blocks
+                           with ordinary scales, decoded by gguf.quants.
+  model SOURCE OUT.gguf    a tiny llama, qwen2, qwen3 or gemma3 checkpoint folder, converted by the
+                           rules of convert_hf_to_gguf.py: rows of llama's queries and keys
+                           interleaved, rope_freqs, Gemma's norms plus one. Matrices keep their
+                           type, or become --q8.
+  split IN.gguf PARTS      cuts a file into PARTS, beside it.
+
+Needs gguf, numpy, safetensors. The seed is fixed.
+"""
+import json
+import pathlib
+import sys
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Q
+
+SEED = 21
+# Type: (bytes of a block's f16 fields, number of blocks).
+BLOCKS = {
+    Q.Q8_0: [0], Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q2_K: [80, 82],
+    Q.Q3_K: [108], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208], Q.IQ4_NL: [0], Q.IQ4_XS: [0],
+    Q.MXFP4: [],
+}
+
+
+def record_blocks(path):
+    from safetensors.numpy import save_file
+    rng = np.random.default_rng(SEED)
+    out = {}
+    for kind, halves in BLOCKS.items():
+        elements, size = gguf.GGML_QUANT_SIZES[kind]
+        count = 1024 // elements
+        raw = rng.integers(0, 256, size=(2, count, size), dtype=np.uint8)
+        for at in halves:
+            scale = (rng.normal(size=(2, count)) * 0.01).astype(np.float16)
+            raw[:, :, at:at + 2] = scale.view(np.uint8).reshape(2, count, 2)
+        if kind == Q.MXFP4:
+            raw[:, :, 0] = rng.integers(0, 254, size=(2, count))
+        raw = raw.reshape(2, count * size)
+        out[kind.name + ".raw"] = raw
+        out[kind.name + ".decoded"] = gguf.quants.dequantize(raw, kind).astype(np.float32)
+    save_file(out, path, metadata={"source": "gguf-py", "seed": str(SEED)})
+
+
+NAMES = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+}
+
+
+def rename(name, arch):
+    top = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight":
+           "output_norm.weight", "lm_head.weight": "output.weight"}
+    if name in top:
+        return top[name]
+    layer, rest = name.removeprefix("model.layers.").split(".", 1)
+    part, kind = rest.rsplit(".", 1)
+    after = "post_attention_norm" if arch == "gemma3" else "ffn_norm"
+    part = after if part == "post_attention_layernorm" else NAMES[part]
+    return f"blk.{layer}.{part}.{kind}"
+
+
+def read_safetensors(folder):
+    for path in sorted(folder.glob("*.safetensors")):
+        raw = path.read_bytes()
+        size = int.from_bytes(raw[:8], "little")
+        for name, entry in json.loads(raw[8:8 + size]).items():
+            if name == "__metadata__":
+                continue
+            begin, end = entry["data_offsets"]
+            data = np.frombuffer(raw[8 + size + begin:8 + size + end], dtype={
+                "F32": np.float32, "F16": np.float16, "BF16": np.uint16}[entry["dtype"]])
+            yield name, entry["dtype"], data.reshape(entry["shape"])
+
+
+def widened(dtype, data):
+    return (data.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else \
+        data.astype(np.float32)
+
+
+def interleave(data, heads):
+    return data.reshape(heads, 2, data.shape[0] // heads // 2, *data.shape[1:]).swapaxes(
+        1, 2).reshape(data.shape)
+
+
+def llama3_divisors(config, head_dim, theta):
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if rope.get("rope_type") != "llama3":
+        return None
+    low = rope["original_max_position_embeddings"] / rope["low_freq_factor"]
+    high = rope["original_max_position_embeddings"] / rope["high_freq_factor"]
+    out = []
+    for i in range(head_dim // 2):
+        wavelength = 2 * np.pi * theta ** (2 * i / head_dim)
+        if wavelength < high:
+            out.append(1)
+        elif wavelength > low:
+            out.append(rope["factor"])
+        else:
+            smooth = (rope["original_max_position_embeddings"] / wavelength -
+                      rope["low_freq_factor"]) / (rope["high_freq_factor"] -
+                                                  rope["low_freq_factor"])
+            out.append(1 / ((1 - smooth) / rope["factor"] + smooth))
+    return np.array(out, dtype=np.float32)
+
+
+def add_config(writer, config, arch):
+    heads, hidden = config["num_attention_heads"], config["hidden_size"]
+    head_dim = config.get("head_dim") or hidden // heads
+    rope = config.get("rope_parameters") or {}
+    theta = config.get("rope_theta") or rope.get("rope_theta") or \
+        rope["full_attention"]["rope_theta"]
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(hidden)
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(theta)
+    if arch == "gemma3":
+        writer.add_sliding_window(config["sliding_window"])
+        pattern = config.get("sliding_window_pattern") or config["_sliding_window_pattern"]
+        writer.add_sliding_window_pattern(
+            [(i + 1) % pattern != 0 for i in range(config["num_hidden_layers"])])
+        if config["query_pre_attn_scalar"] != head_dim:
+            writer.add_attention_scale(config["query_pre_attn_scalar"] ** -0.5)
+    return head_dim, theta
+
+
+def add_tokens(writer):
+    """256 byte-level tokens without merges: every id is a byte."""
+    printable = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    others = [b for b in range(256) if b not in printable]
+    chars = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list([chars[b] for b in range(256)])
+    writer.add_token_types([1] * 256)
+
+
+def write_model(folder, path, q8):
+    config = json.loads((folder / "config.json").read_text())
+    arch = config["model_type"].removesuffix("_text")
+    writer = gguf.GGUFWriter(path, arch)
+    head_dim, theta = add_config(writer, config, arch)
+    add_tokens(writer)
+    divisors = llama3_divisors(config, head_dim, theta)
+    if divisors is not None:
+        writer.add_tensor("rope_freqs.weight", divisors)
+    for name, dtype, data in read_safetensors(folder):
+        if arch == "llama" and (".q_proj." in name or ".k_proj." in name):
+            heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
+            data = interleave(data, heads)
+        out = rename(name, arch)
+        if data.ndim == 1:
+            data = widened(dtype, data)
+            writer.add_tensor(out, data + np.float32(1) if arch == "gemma3" else data)
+        elif q8:
+            packed = gguf.quants.quantize(widened(dtype, data), Q.Q8_0)
+            writer.add_tensor(out, packed, raw_dtype=Q.Q8_0)
+        elif dtype == "BF16":
+            writer.add_tensor(out, data.view(np.uint8), raw_dtype=Q.BF16)
+        else:
+            writer.add_tensor(out, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def split(path, parts):
+    reader = gguf.GGUFReader(path)
+    tensors = list(reader.tensors)
+    arch = reader.fields["general.architecture"].contents()
+    for part in range(parts):
+        out = path.with_name(f"{path.stem}-{part + 1:05d}-of-{parts:05d}.gguf")
+        writer = gguf.GGUFWriter(out, arch)
+        if part == 0:
+            for field in reader.fields.values():
+                if field.name.startswith("GGUF.") or field.name == "general.architecture":
+                    continue
+                sub = field.types[-1] if len(field.types) > 1 else None
+                writer.add_key_value(field.name, field.contents(), field.types[0], sub)
+        writer.add_uint16("split.no", part)
+        writer.add_uint16("split.count", parts)
+        writer.add_int32("split.tensors.count", len(tensors))
+        for tensor in tensors[part * len(tensors) // parts:(part + 1) * len(tensors) // parts]:
+            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+
+if __name__ == "__main__":
+    verb, args = sys.argv[1], [pathlib.Path(a) for a in sys.argv[2:4]]
+    if verb == "blocks":
+        record_blocks(args[0])
+    elif verb == "model":
+        write_model(args[0], args[1], "--q8" in sys.argv)
+    else:
+        split(args[0], int(sys.argv[3]))
