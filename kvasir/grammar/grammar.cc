@@ -4,6 +4,8 @@
 
 #include "kvasir/grammar/gbnf_parser.h"
 #include "kvasir/grammar/grammar_compiler.h"
+#include "kvasir/grammar/json_text.h"
+#include "kvasir/grammar/schema_translator.h"
 
 namespace kvasir {
 
@@ -16,6 +18,20 @@ Result<std::shared_ptr<const Grammar>> Grammar::FromSyntax(const GrammarSyntax& 
 Result<std::shared_ptr<const Grammar>> Grammar::FromGbnf(std::string_view text) {
   KVASIR_TRY(GrammarSyntax syntax, ParseGbnf(text));
   return FromSyntax(syntax, syntax.RuleNamed("root"));
+}
+
+Result<std::shared_ptr<const Grammar>> Grammar::FromJsonSchema(const Json& schema) {
+  GrammarSyntax syntax;
+  KVASIR_TRY(const GrammarSyntax::Rule root, SchemaTranslator(schema, &syntax).Translate());
+  return FromSyntax(syntax, root);
+}
+
+Result<std::shared_ptr<const Grammar>> Grammar::JsonObject() {
+  GrammarSyntax syntax;
+  const GrammarSyntax::Expr object = JsonText(&syntax).Object();
+  const GrammarSyntax::Rule root = syntax.RuleNamed("root");
+  syntax.Define(root, object);
+  return FromSyntax(syntax, root);
 }
 
 }  // namespace kvasir

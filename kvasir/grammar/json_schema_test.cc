@@ -1,0 +1,412 @@
+// Tests of schemas: whatever the masks allow parses and is valid, what is valid in the usual
+// spelling is allowed, and what cannot be held to is refused by path.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvasir/grammar/grammar_masks.h"
+#include "kvasir/grammar/grammar_test_util.h"
+#include "kvasir/grammar/json_formats.h"
+#include "kvasir/grammar/json_range.h"
+#include "kvasir/grammar/schema_validator.h"
+
+namespace kvasir {
+namespace {
+
+Json Parsed(std::string_view text) {
+  auto json = Json::Parse(text);
+  KVASIR_CHECK(json.ok());
+  return *std::move(json);
+}
+
+std::shared_ptr<const Grammar> FromSchema(std::string_view schema) {
+  auto grammar = Grammar::FromJsonSchema(Parsed(schema));
+  EXPECT_TRUE(grammar.ok()) << schema << "\n" << grammar.error().message;
+  KVASIR_CHECK(grammar.ok());
+  return *std::move(grammar);
+}
+
+bool Allows(std::string_view schema, std::string_view text) {
+  GrammarAutomaton automaton(FromSchema(schema));
+  return Matches(&automaton, text);
+}
+
+std::string ErrorOf(std::string_view schema) {
+  const auto grammar = Grammar::FromJsonSchema(Parsed(schema));
+  return grammar.ok() ? "no error" : grammar.error().message;
+}
+
+// Words that JSON is made of, so that random walks get far; ends are as likely as they can be.
+std::shared_ptr<const GrammarVocabulary> JsonVocabulary() {
+  return ByteVocabulary({"{\"",   "\":",      "\": ", "\",",  ", \"", "},",    "}",
+                         "]",     "],",       "[]",   "{}",   "\"",   "\"",    "\"",
+                         "}",     "]",        "true", "null", "ä",    "\\u00", "\\ud83d\\ude00",
+                         "12",    ".5",       "e1",   "-",    "name", "value", "2024",
+                         "\"a\"", "\"b\": 1", "abc",  "abc\""});
+}
+
+struct Case {
+  const char* name;
+  const char* schema;
+  std::vector<const char*> allowed;
+  std::vector<const char*> refused;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& value) { return out << value.name; }
+
+class SchemaTest : public testing::TestWithParam<Case> {};
+
+TEST_P(SchemaTest, AllowsTheUsualSpelling) {
+  GrammarAutomaton automaton(FromSchema(GetParam().schema));
+  const Json schema = Parsed(GetParam().schema);
+  for (const char* text : GetParam().allowed) {
+    EXPECT_TRUE(Matches(&automaton, text)) << text;
+    EXPECT_EQ(SchemaViolation(Parsed(text), schema, schema), "") << text;
+  }
+  for (const char* text : GetParam().refused) EXPECT_FALSE(Matches(&automaton, text)) << text;
+}
+
+TEST_P(SchemaTest, WalksAreValid) {
+  const Json schema = Parsed(GetParam().schema);
+  const auto vocabulary = JsonVocabulary();
+  GrammarMasks masks(FromSchema(GetParam().schema), vocabulary);
+  int ended = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    GrammarMatcher matcher(&masks);
+    const Walked walked = RandomWalk(&matcher, *vocabulary, seed, 400);
+    if (!walked.ended) continue;
+    ++ended;
+    const auto value = Json::Parse(walked.text);
+    ASSERT_TRUE(value.ok()) << walked.text << ": " << value.error().message;
+    ASSERT_EQ(SchemaViolation(*value, schema, schema), "") << walked.text;
+  }
+  EXPECT_GT(ended, 5);
+}
+
+TEST_P(SchemaTest, MasksEqualBruteForce) {
+  const auto vocabulary = JsonVocabulary();
+  const auto grammar = FromSchema(GetParam().schema);
+  GrammarMasks masks(grammar, vocabulary);
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    GrammarMatcher matcher(&masks);
+    std::string text;
+    for (uint64_t i = 0; i < 30 && !matcher.ended(); ++i) {
+      ASSERT_EQ(matcher.Mask(), BruteForceMask(grammar, *vocabulary, text)) << text;
+      text += RandomWalk(&matcher, *vocabulary, seed * 100 + i, 1).text;
+    }
+  }
+}
+
+const Case kCases[] = {
+    {"any", "{}", {"{\"a\": [1, -2.5e3, null]}", "\"x\"", "[]"}, {"{a: 1}", "01", "\"\\ud800\""}},
+    {"person",
+     R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer",
+         "minimum": 0, "maximum": 150}, "tags": {"type": "array", "items": {"type": "string"},
+         "maxItems": 3}}, "required": ["name", "age"], "additionalProperties": false})",
+     {R"({"name": "Ä\n", "age": 42})", R"({"name":"","age":0,"tags":[]})",
+      "{\n  \"name\": \"x\",\n  \"age\": 150,\n  \"tags\": [\n    \"a\"\n  ]\n}"},
+     {R"({"age": 42, "name": "x"})", R"({"name": "x"})", R"({"name": "x", "age": 151})",
+      R"({"name": "x", "age": 1, "other": 1})", R"({"name": "x", "age": 1,})",
+      R"({"name": "x", "age": 1, "tags": ["a","a","a","a"]})"}},
+    {"optional_properties",
+     R"({"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"},
+         "c": {"type": "null"}}, "required": ["b"]})",
+     {R"({"b": null})", R"({"a": null, "b": null})", R"({"b": null, "c": null})"},
+     {"{}", R"({"c": null, "b": null})", R"({, "b": null})"}},
+    {"additional_properties",
+     R"({"type": "object", "properties": {"a": {"type": "integer"}, "ab": {"type": "integer"},
+         "é\"": {"type": "integer"}}, "additionalProperties": {"type": "boolean"}})",
+     {R"({"a": 1, "abc": true, "": false})", R"({"b": true})", R"({"é": true})", "{}"},
+     {R"({"a": true})", R"({"b": true, "ab": true})", R"({"é\"": true})", R"({"\u0061": true})"}},
+    {"map",
+     R"({"type": "object", "additionalProperties": {"type": "integer"},
+                "minProperties": 1, "maxProperties": 2})",
+     {R"({"x": 1})", R"({"x": 1, "y": 2})"},
+     {"{}", R"({"x": "1"})", R"({"x": 1, "y": 2, "z": 3})"}},
+    {"required_unlisted", R"({"type": "object", "required": ["x"]})", {R"({"x": [1]})"}, {"{}"}},
+    {"enum",
+     R"({"enum": ["a", 1, null, [1, {"k": "v"}], 2.5]})",
+     {"\"a\"", "1", "null", "[1, {\"k\": \"v\"}]", "2.5"},
+     {"\"b\"", "2", "[]"}},
+    {"const", R"({"const": "a\"b"})", {R"("a\"b")"}, {"\"a\""}},
+    {"enum_of_type", R"({"type": "string", "enum": ["a", 1]})", {"\"a\""}, {"1"}},
+    {"nullable",
+     R"({"type": ["string", "null"], "maxLength": 2})",
+     {"null", "\"äö\"", "\"\""},
+     {"\"abc\"", "1"}},
+    {"lengths",
+     R"({"type": "string", "minLength": 2, "maxLength": 3})",
+     {"\"ab\"", "\"äöü\"", R"("\u00e4\n")", R"("\ud83d\ude00a")"},
+     {"\"a\"", "\"abcd\""}},
+    {"long_lengths",
+     R"({"type": "string", "minLength": 2, "maxLength": 70000})",
+     {"\"ab\""},
+     {"\"a\""}},
+    {"pattern",
+     R"~({"type": "string", "pattern": "^[A-Z]{2}-\\d+(?:\\.(x|yy))?$"})~",
+     {"\"AB-1\"", "\"AB-12.yy\""},
+     {"\"AB-\"", "\"xAB-1\"", "\"AB-1 \""}},
+    {"search_pattern",
+     R"({"type": "string", "pattern": "a.c"})",
+     {"\"abc\"", "\"xxaXcyy\""},
+     {"\"ac\"", "\"a\\nc\""}},
+    {"escaping_pattern",
+     R"({"type": "string", "pattern": "^[\"\\\\\\n]+$"})",
+     {R"("\"\\\n")"},
+     {R"("a")"}},
+    {"alternative_pattern",
+     R"({"type": "string", "pattern": "^a|b$"})",
+     {"\"ax\"", "\"xb\""},
+     {"\"xa\"", "\"bx\""}},
+    {"date",
+     R"({"type": "string", "format": "date"})",
+     {"\"2024-02-29\"", "\"2000-02-29\"", "\"1999-12-31\""},
+     {"\"2023-02-29\"", "\"1900-02-29\"", "\"2023-04-31\"", "\"2023-13-01\""}},
+    {"date_time",
+     R"({"type": "string", "format": "date-time"})",
+     {"\"2024-02-29T23:59:59Z\"", "\"2024-01-01T00:00:00.123+02:00\""},
+     {"\"2024-01-01\""}},
+    {"time", R"({"type": "string", "format": "time"})", {"\"08:30:06Z\""}, {"\"24:00:00Z\""}},
+    {"uuid",
+     R"({"type": "string", "format": "uuid"})",
+     {"\"123e4567-e89b-12d3-a456-426614174000\""},
+     {"\"123e4567\""}},
+    {"email",
+     R"({"type": "string", "format": "email"})",
+     {"\"a.b+c@example.org\""},
+     {"\"a@\"", "\"@b\""}},
+    {"ipv4", R"({"type": "string", "format": "ipv4"})", {"\"255.0.10.199\""}, {"\"256.1.1.1\""}},
+    {"integer_range",
+     R"({"type": "integer", "minimum": -12, "exclusiveMaximum": 1005})",
+     {"-12", "-1", "0", "7", "999", "1000", "1004"},
+     {"-13", "1005", "00", "01", "1.5", "10000"}},
+    {"negative_range",
+     R"({"type": "integer", "exclusiveMinimum": -305, "maximum": -17})",
+     {"-304", "-99", "-17"},
+     {"-305", "-16", "0", "17"}},
+    {"open_range", R"({"type": "integer", "minimum": 18})", {"18", "1000000"}, {"17", "-18", "1"}},
+    {"number_range",
+     R"({"type": "number", "minimum": 0, "maximum": 1})",
+     {"0", "0.5", "1", "1.0", "0.000001"},
+     {"1.1", "-0.1", "2", "1.000001"}},
+    {"exclusive_number_range",
+     R"({"type": "number", "exclusiveMinimum": -2, "exclusiveMaximum": 3})",
+     {"-1.999999", "0", "2.999999", "-1", "1.5"},
+     {"-2", "3", "-2.0", "3.0"}},
+    {"any_of",
+     R"({"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "null"},
+                  "minItems": 1}]})",
+     {"1", "[null, null]"},
+     {"[]", "\"x\""}},
+    {"any_of_beside",
+     R"({"type": "object", "properties": {"a": {"type": "null"},
+        "b": {"type": "null"}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]})",
+     {R"({"a": null})", R"({"b": null})", R"({"a": null, "b": null})"},
+     {"{}"}},
+    {"one_of",
+     R"({"oneOf": [
+        {"type": "object", "properties": {"kind": {"const": "a"}, "x": {"type": "integer"}},
+         "required": ["kind", "x"]},
+        {"type": "object", "properties": {"kind": {"const": "b"}}, "required": ["kind"]}]})",
+     {R"({"kind": "a", "x": 1})", R"({"kind": "b"})"},
+     {R"({"kind": "a"})", R"({"kind": "c"})"}},
+    {"all_of",
+     R"({"allOf": [{"$ref": "#/$defs/base"}, {"properties": {"b": {"maximum": 5}},
+        "required": ["b"]}], "$defs": {"base": {"type": "object", "properties": {"a":
+        {"type": "string"}, "b": {"type": "integer", "minimum": 2}}, "required": ["a"]}}})",
+     {R"({"a": "", "b": 2})", R"({"a": "", "b": 5})"},
+     {R"({"a": "", "b": 6})", R"({"a": "", "b": 1})", R"({"b": 2})", R"({"a": ""})"}},
+    {"tuple",
+     R"({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}],
+        "items": {"type": "boolean"}, "minItems": 1})",
+     {"[1]", "[1, \"a\"]", "[1, \"a\", true, false]"},
+     {"[]", "[\"a\"]", "[1, \"a\", 1]"}},
+    {"closed_tuple",
+     R"({"type": "array", "prefixItems": [{"type": "integer"},
+        {"type": "string"}], "items": false, "minItems": 2})",
+     {"[1, \"a\"]"},
+     {"[1]", "[1, \"a\", 1]"}},
+    {"counted",
+     R"({"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9},
+        "minItems": 2, "maxItems": 4})",
+     {"[1,2]", "[1, 2, 3, 4]"},
+     {"[]", "[1]", "[1,2,3,4,5]"}},
+    {"recursive",
+     R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties":
+        {"value": {"type": "integer"}, "children": {"type": "array", "items":
+        {"$ref": "#/$defs/tree"}}}, "required": ["value", "children"]}}})",
+     {R"({"value": 1, "children": [{"value": 2, "children": []}]})"},
+     {R"({"value": 1, "children": [{}]})"}},
+    {"self",
+     R"({"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"},
+        {"type": "null"}]}}, "required": ["next"], "additionalProperties": false})",
+     {R"({"next": {"next": null}})"},
+     {"{}"}},
+    {"untyped",
+     R"({"properties": {"a": {"minimum": 3, "maximum": 4}}})",
+     {R"({"a": 3.5})", "{}"},
+     {R"({"a": 5})"}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Cases, SchemaTest, testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Schema, IntegerRangesAreExact) {
+  const int64_t bounds[] = {-1001, -1000, -110, -99, -10, -9, -1, 0, 1, 7, 10, 19, 99, 100, 356};
+  for (const int64_t low : bounds) {
+    for (const int64_t high : bounds) {
+      if (low > high) continue;
+      GrammarSyntax syntax;
+      const auto rule = syntax.RuleNamed("root");
+      syntax.Define(rule, IntegersBetween(low, high, &syntax));
+      GrammarAutomaton automaton(*Grammar::FromSyntax(syntax, rule));
+      for (int64_t value = -1200; value <= 1200; ++value) {
+        ASSERT_EQ(Matches(&automaton, std::to_string(value)), low <= value && value <= high)
+            << value << " in [" << low << ", " << high << "]";
+      }
+    }
+  }
+}
+
+TEST(Schema, ExtremeIntegerBounds) {
+  const char* all = R"({"type": "integer", "minimum": -9223372036854775807,
+                        "maximum": 9223372036854775807})";
+  EXPECT_TRUE(Allows(all, "9199999999999999999"));
+  EXPECT_TRUE(Allows(all, "-9199999999999999999"));
+  EXPECT_FALSE(Allows(all, "10000000000000000000"));
+  EXPECT_TRUE(Allows(R"({"type": "integer", "minimum": 1.5, "maximum": 2.5})", "2"));
+  EXPECT_FALSE(Allows(R"({"type": "integer", "minimum": 1.5, "maximum": 2.5})", "1"));
+}
+
+TEST(Schema, ErrorsBeginWithThePath) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"properties": {"a": {"not": {}}}})",
+       "schema/properties/a: keyword 'not' is not supported"},
+      {R"({"type": "array", "uniqueItems": true})", "schema/uniqueItems: only false is supported"},
+      {R"({"type": "array", "items": {"type": "strin"}})", "schema/items/type: expected object,"},
+      {R"({"type": "string", "format": "color"})", "schema/format: 'color' is not known"},
+      {R"~({"type": "string", "pattern": "a(?=b)"})~",
+       "schema/pattern: pattern, byte 2: look-around and group options are not supported"},
+      {R"~({"type": "string", "pattern": "(a)\\1"})~",
+       "schema/pattern: pattern, byte 4: the escape \\1 is not supported"},
+      {R"({"type": "string", "pattern": "a("})", "schema/pattern: pattern, byte 2: expected ')'"},
+      {R"({"type": "string", "pattern": "a", "maxLength": 3})", "schema/pattern: together with"},
+      {R"({"type": "string", "maxLength": -1})", "schema/maxLength: expected a whole number"},
+      {R"({"type": "number", "minimum": 0.5})", "schema: bounds of numbers must be whole"},
+      {R"({"type": "integer", "multipleOf": 5})", "schema/multipleOf: only 1 is supported"},
+      {R"({"$ref": "#/$defs/no"})", "schema/$ref: '#/$defs/no' points to nothing"},
+      {R"({"$ref": "http://x/y"})", "schema/$ref: only pointers into this schema"},
+      {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})",
+       "schema/oneOf: branches 0 and 1 are not known to exclude each other"},
+      {R"({"enum": ["a"], "minLength": 1})", "schema: 'enum' and 'const' together with"},
+      {R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}]})",
+       "schema/allOf/1: pattern has two different values"},
+      {R"({"anyOf": []})", "schema/anyOf: expected a list of schemas"},
+      {R"({"required": [1]})", "schema/required: expected a list of names"},
+      {R"({"properties": []})", "schema/properties: expected an object"},
+      {R"({"items": 3})", "schema/items: expected a schema"},
+      {R"([])", "schema: a schema is an object or a boolean"},
+      {R"({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}})",
+       "grammar rule 'schema/$defs/a' is left-recursive"},
+      {R"({"allOf": [{"$ref": "#"}]})", "schema/allOf/0"},
+      {R"(false)", "grammar rule 'schema' can never be finished"},
+      {R"({"allOf": [{"type": "string"}, {"type": "null"}]})",
+       "grammar rule 'schema' can never be finished"},
+  };
+  for (const auto& [schema, message] : cases) {
+    EXPECT_EQ(ErrorOf(schema).substr(0, std::string_view(message).size()), message) << schema;
+  }
+}
+
+TEST(Schema, AnnotationsSayNothing) {
+  EXPECT_TRUE(Allows(R"({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "t",
+      "description": "d", "default": 3, "examples": [1], "x-order": 2, "type": "integer"})",
+                     "1"));
+}
+
+TEST(Schema, ReferencesThatMultiplyAreBounded) {
+  std::string schema = R"({"$ref": "#/$defs/d25", "$defs": {"d0": {"type": "integer"})";
+  for (int i = 1; i <= 25; ++i) {
+    const std::string below = "{\"$ref\": \"#/$defs/d" + std::to_string(i - 1) + "\"}";
+    schema += ", \"d" + std::to_string(i) + "\": {\"allOf\": [" + below + ", " + below + "]}";
+  }
+  EXPECT_NE(ErrorOf(schema + "}}").find("too large"), std::string::npos);
+}
+
+TEST(Schema, LargeSchemasCompile) {
+  std::string schema = R"({"type": "object", "additionalProperties": true, "properties": {)";
+  std::string text = "{";
+  for (int i = 0; i < 1000; ++i) {
+    const std::string name = "\"property" + std::to_string(i) + "\"";
+    if (i > 0) schema += ",";
+    schema += name + R"(: {"type": ["string", "null"], "maxLength": 10})";
+    text += (i > 0 ? "," : "") + name + ":null";
+  }
+  EXPECT_TRUE(Allows(schema + "}}", text + ",\"more\":1}"));
+  EXPECT_FALSE(Allows(schema + "}}", "{\"more\":1,\"property3\":null}"));
+  std::string words = R"({"enum": ["w0")";
+  for (int i = 1; i < 5000; ++i) words += ",\"w" + std::to_string(i) + "\"";
+  EXPECT_TRUE(Allows(words + "]}", "\"w4999\""));
+}
+
+TEST(Schema, DeepRecursionStaysParsable) {
+  const auto vocabulary = ByteVocabulary({"[["});
+  GrammarMasks masks(FromSchema(R"({"type": "array", "items": {"$ref": "#"}})"), vocabulary);
+  GrammarMatcher matcher(&masks);
+  std::string text;
+  while (matcher.Accept('[')) text += '[';
+  EXPECT_GT(text.size(), 40u);
+  while (matcher.Accept(']')) text += ']';
+  EXPECT_TRUE(matcher.CanEnd());
+  EXPECT_TRUE(Json::Parse(text).ok());
+}
+
+TEST(JsonObject, IsAnyObjectAndNothingElse) {
+  GrammarAutomaton automaton(*Grammar::JsonObject());
+  EXPECT_TRUE(Matches(&automaton, R"({"a": [1, {"b": null}], "c": "\u00e4"})"));
+  EXPECT_TRUE(Matches(&automaton, "{}"));
+  EXPECT_FALSE(Matches(&automaton, "[]"));
+  EXPECT_FALSE(Matches(&automaton, "{}}"));
+  // No endless blanks, digits or decimals.
+  EXPECT_FALSE(Matches(&automaton, "{\"a\": " + std::string(30, ' ') + "1}"));
+  EXPECT_FALSE(Matches(&automaton, "{\"a\": " + std::string(30, '1') + "}"));
+}
+
+TEST(JsonObject, WalksParse) {
+  const auto vocabulary = JsonVocabulary();
+  GrammarMasks masks(*Grammar::JsonObject(), vocabulary);
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    GrammarMatcher matcher(&masks);
+    const Walked walked = RandomWalk(&matcher, *vocabulary, seed, 300);
+    if (!walked.ended) continue;
+    const auto value = Json::Parse(walked.text);
+    ASSERT_TRUE(value.ok() && value->is_object()) << walked.text;
+  }
+}
+
+TEST(Formats, EveryOneIsKnownAndFinite) {
+  EXPECT_EQ(KnownFormats(),
+            "date, date-time, duration, email, hostname, ipv4, ipv6, time, uri, uuid");
+  const auto format = [](const char* name, const char* text) {
+    return Allows(std::string(R"({"type": "string", "format": ")") + name + "\"}",
+                  Json(text).Dump());
+  };
+  EXPECT_TRUE(format("ipv6", "2001:db8::ff00:42:8329"));
+  EXPECT_TRUE(format("ipv6", "::1"));
+  EXPECT_TRUE(format("ipv6", "1:2:3:4:5:6:7:8"));
+  EXPECT_TRUE(format("ipv6", "1::"));
+  EXPECT_FALSE(format("ipv6", "1:2:3:4:5:6:7:8:9"));
+  EXPECT_FALSE(format("ipv6", "1::2::3"));
+  EXPECT_FALSE(format("ipv6", "1:2:3:4:5:6:7::8"));
+  EXPECT_TRUE(format("uri", "https://example.org:80/a/b?c=d#e"));
+  EXPECT_FALSE(format("uri", "example"));
+  EXPECT_TRUE(format("hostname", "a.example-1.org"));
+  EXPECT_FALSE(format("hostname", "-a"));
+  EXPECT_TRUE(format("duration", "P1Y2M3DT4H"));
+  EXPECT_FALSE(format("duration", "P"));
+}
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,65 @@
+// JsonText: expressions for pieces of JSON, as they may stand in generated text.
+// Deliberately narrower than JSON where JSON has no end: blanks, digits and exponents are bounded.
+#ifndef KVASIR_GRAMMAR_JSON_TEXT_H_
+#define KVASIR_GRAMMAR_JSON_TEXT_H_
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kvasir/base/json.h"
+#include "kvasir/grammar/char_set.h"
+#include "kvasir/grammar/grammar_syntax.h"
+
+namespace kvasir {
+
+class JsonText {
+ public:
+  using Expr = GrammarSyntax::Expr;
+
+  // `syntax` must outlive this.
+  explicit JsonText(GrammarSyntax* syntax) : syntax_(*syntax) {}
+
+  // Nothing, one blank, or a line end with up to 20 blanks and tabs.
+  Expr Blank();
+  // One character of a string, written in any way JSON has.
+  Expr AnyChar();
+  // One character of `set`, written as itself, or escaped in one way where it must be.
+  Expr Char(const CharSet& set);
+  Expr String();
+  Expr Boolean();
+  // At most 16 digits, and for numbers 16 decimals and an exponent of two digits.
+  Expr Integer();
+  Expr Number();
+  Expr Value();
+  Expr Object();
+  Expr Array();
+  // This value, with blanks where the others have them.
+  Expr Constant(const Json& value);
+  // A quoted string that is none of `names`. REQUIRES: names of at most kMaxNameChars characters.
+  Expr KeyOtherThan(std::vector<std::string> names);
+  static constexpr size_t kMaxNameChars = 256;
+
+  // "a, b, c" of a piece that is `open` and `close`d: `element` {min, max} times.
+  Expr List(std::string_view open, Expr element, int min, int max, std::string_view close);
+  Expr Comma() { return syntax_.Sequence({syntax_.Literal(","), Blank()}); }
+  Expr Colon() { return syntax_.Sequence({syntax_.Literal(":"), Blank()}); }
+  // `body` as a rule of its own, so that using it often costs little.
+  Expr Shared(Expr body);
+
+ private:
+  // The rule `name`, made by `build` when first asked for.
+  template <typename Build>
+  Expr Named(std::string_view name, const Build& build);
+  Expr OtherThan(const std::vector<std::u32string>& names, size_t begin, size_t end, size_t depth);
+
+  GrammarSyntax& syntax_;
+  std::map<std::vector<std::pair<char32_t, char32_t>>, Expr> chars_;
+  int shared_ = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_GRAMMAR_JSON_TEXT_H_

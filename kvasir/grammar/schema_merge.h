@@ -1,0 +1,27 @@
+// What JSON schemas say together, for allOf and for keywords beside $ref, anyOf and oneOf.
+// Deliberately blind to $ref and allOf themselves: SchemaTranslator resolves those first.
+#ifndef KVASIR_GRAMMAR_SCHEMA_MERGE_H_
+#define KVASIR_GRAMMAR_SCHEMA_MERGE_H_
+
+#include <string_view>
+
+#include "kvasir/base/json.h"
+#include "kvasir/base/result.h"
+
+namespace kvasir {
+
+// Keywords that say nothing about which values are valid.
+bool IsSchemaAnnotation(std::string_view keyword);
+
+// A schema that is valid for the values valid for both; `false` where these exclude each other.
+// REQUIRES: neither has $ref or allOf at its top. ERRORS: kUnsupported names the keyword that
+// cannot be merged.
+Result<Json> MergeSchemas(const Json& a, const Json& b);
+
+// No value is valid for both, as far as types, constants and required properties show.
+// REQUIRES: as above.
+bool AreSchemasExclusive(const Json& a, const Json& b, int depth = 0);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_GRAMMAR_SCHEMA_MERGE_H_

@@ -1,0 +1,94 @@
+// SchemaTranslator: a JSON schema as rules of a grammar.
+// Deliberately refuses what it cannot hold to: every text of the grammar is valid against the
+// schema.
+#ifndef KVASIR_GRAMMAR_SCHEMA_TRANSLATOR_H_
+#define KVASIR_GRAMMAR_SCHEMA_TRANSLATOR_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/base/json.h"
+#include "kvasir/base/result.h"
+#include "kvasir/grammar/grammar_syntax.h"
+#include "kvasir/grammar/json_text.h"
+
+namespace kvasir {
+
+class SchemaTranslator {
+ public:
+  using Expr = GrammarSyntax::Expr;
+
+  // Both must outlive this.
+  SchemaTranslator(const Json& schema, GrammarSyntax* syntax)
+      : document_(schema), syntax_(*syntax), json_(syntax) {}
+
+  // The rule of the whole schema. ERRORS: kUnsupported, kInvalidArgument, kResourceExhausted; the
+  // message begins with the path, as in "schema/properties/age/minimum: ".
+  Result<GrammarSyntax::Rule> Translate();
+
+ private:
+  struct Pending {
+    const Json* schema;
+    std::string path;
+    GrammarSyntax::Rule rule;
+  };
+  struct Property {
+    std::string name;
+    Expr member;  // the name, a colon and the value
+    bool required;
+  };
+  struct TupleParts {
+    const Json::Array& prefix;
+    const Json* items;  // may be null
+    int min;
+    int max;
+  };
+
+  Result<Expr> Value(const Json& schema, const std::string& path);
+  // REQUIRES for these: no $ref and no allOf at the top of the schema.
+  Result<Expr> FlatValue(const Json& flat, const std::string& path);
+  Result<Expr> Constrained(const Json& schema, const std::string& path);
+  Result<Expr> Branches(const Json& schema, std::string_view keyword, const std::string& path);
+  Result<Expr> Constants(const Json& schema, const std::vector<std::string_view>& types,
+                         const std::string& path);
+  Result<Expr> OfType(std::string_view type, const Json& schema, const std::string& path);
+  Result<std::vector<std::string_view>> TypesOf(const Json& schema, const std::string& path) const;
+  Status CheckExclusive(const Json::Array& branches, const std::string& path);
+
+  Result<Expr> String(const Json& schema, const std::string& path);
+  Result<Expr> Integer(const Json& schema, const std::string& path);
+  Result<Expr> Number(const Json& schema, const std::string& path);
+  Result<Expr> Array(const Json& schema, const std::string& path);
+  Result<Expr> Tuple(const TupleParts& parts, const std::string& path);
+  Result<Expr> Object(const Json& schema, const std::string& path);
+  Result<std::vector<Property>> Properties(const Json& schema, const std::string& path);
+  Result<Expr> OtherProperty(const Json* additional, const std::vector<Property>& properties,
+                             const std::string& path);
+  Expr Members(const std::vector<Property>& properties, const std::optional<Expr>& other);
+
+  // A call of the rule of what `reference` points to, which is translated later.
+  Result<Expr> Reference(const Json& reference, const std::string& path);
+  Result<const Json*> Resolve(const Json& reference, const std::string& path) const;
+  // The schema without $ref and allOf at its top, and without annotations.
+  Result<Json> Flatten(const Json& schema, const std::string& path, int depth);
+
+  Status CheckKeywords(const Json& schema, const std::string& path) const;
+  // Bounds the work, which references can multiply.
+  Status Spend(const Json& schema, const std::string& path);
+
+  const Json& document_;
+  GrammarSyntax& syntax_;
+  JsonText json_;
+  std::map<const Json*, GrammarSyntax::Rule> rule_of_;  // by what is referred to
+  std::vector<Pending> pending_;
+  int depth_ = 0;
+  int64_t spent_ = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_GRAMMAR_SCHEMA_TRANSLATOR_H_

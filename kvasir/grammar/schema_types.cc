@@ -1,0 +1,351 @@
+// SchemaTranslator's part for each type: strings, numbers, arrays and objects.
+// Deliberately not here: how schemas refer to and combine with each other (schema_translator.cc).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvasir/grammar/json_formats.h"
+#include "kvasir/grammar/json_pattern.h"
+#include "kvasir/grammar/json_range.h"
+#include "kvasir/grammar/schema_translator.h"
+
+namespace kvasir {
+namespace {
+
+using Expr = GrammarSyntax::Expr;
+
+constexpr int kUnbounded = GrammarSyntax::kUnbounded;
+// Upper bounds beyond this are lowered to it, which leaves every text valid.
+constexpr int kMaxCount = 100'000;
+// What an integer without a bound on this side may be: 16 digits.
+constexpr int64_t kDefaultBound = 9'999'999'999'999'999;
+
+Error Unsupported(const std::string& path, const std::string& what) {
+  return {ErrorCode::kUnsupported, path + ": " + what};
+}
+
+struct Counts {
+  int min = 0;
+  int max = kUnbounded;
+  bool none = false;  // no count satisfies both
+};
+
+Result<std::optional<int64_t>> ReadCount(const Json& schema, const std::string& keyword,
+                                         const std::string& path) {
+  const Json* value = schema.Find(keyword);
+  if (value == nullptr) return std::optional<int64_t>();
+  const bool whole = value->is_int() || (value->is_double() && value->as_double() < 1e15 &&
+                                         value->as_double() == std::floor(value->as_double()));
+  if (!whole || value->as_double() < 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 path + "/" + keyword + ": expected a whole number of 0 or more"};
+  }
+  return std::optional<int64_t>(value->is_int() ? value->as_int()
+                                                : static_cast<int64_t>(value->as_double()));
+}
+
+// minItems and maxItems, for example: `what` is "Items".
+Result<Counts> ReadCounts(const Json& schema, const std::string& what, const std::string& path) {
+  KVASIR_TRY(const auto min, ReadCount(schema, "min" + what, path));
+  KVASIR_TRY(const auto max, ReadCount(schema, "max" + what, path));
+  Counts counts;
+  if (min.value_or(0) > kMaxCount) {
+    return Unsupported(path + "/min" + what, "more than " + std::to_string(kMaxCount));
+  }
+  counts.min = static_cast<int>(min.value_or(0));
+  if (max.has_value()) counts.max = static_cast<int>(std::min<int64_t>(*max, kMaxCount));
+  counts.none = max.has_value() && counts.max < counts.min;
+  return counts;
+}
+
+struct Bound {
+  double value = 0;
+  bool exclusive = false;
+};
+
+// The tighter of minimum and exclusiveMinimum (`sign` 1), or of the maxima (`sign` -1).
+Result<std::optional<Bound>> ReadBound(const Json& schema, int sign, const std::string& path) {
+  std::optional<Bound> bound;
+  for (const bool exclusive : {false, true}) {
+    const std::string name = sign > 0 ? (exclusive ? "exclusiveMinimum" : "minimum")
+                                      : (exclusive ? "exclusiveMaximum" : "maximum");
+    const Json* value = schema.Find(name);
+    if (value == nullptr) continue;
+    if (!value->is_number()) {
+      return Error{ErrorCode::kInvalidArgument, path + "/" + name + ": expected a number"};
+    }
+    const double read = value->as_double();
+    if (!bound.has_value() || sign * read >= sign * bound->value) bound = Bound{read, exclusive};
+  }
+  return bound;
+}
+
+// The least integer above a bound; `sign` -1 mirrors everything.
+int64_t TightestInteger(const Bound& bound, int sign) {
+  const double mirrored = sign * bound.value;
+  double least = std::ceil(mirrored);
+  if (bound.exclusive && least == mirrored) least += 1;
+  constexpr double kLimit = 9.2e18;
+  return sign * static_cast<int64_t>(std::clamp(least, -kLimit, kLimit));
+}
+
+Status CheckMultipleOf(const Json& schema, const std::string& path) {
+  const Json* multiple = schema.Find("multipleOf");
+  if (multiple == nullptr || (multiple->is_number() && multiple->as_double() == 1)) return {};
+  return Unsupported(path + "/multipleOf", "only 1 is supported");
+}
+
+bool IsSchema(const Json* value) {
+  return value != nullptr && (value->is_bool() || value->is_object());
+}
+
+}  // namespace
+
+Result<Expr> SchemaTranslator::String(const Json& schema, const std::string& path) {
+  KVASIR_TRY(const Counts counts, ReadCounts(schema, "Length", path));
+  const Json* format = schema.Find("format");
+  const Json* pattern = schema.Find("pattern");
+  const Expr quote = syntax_.Literal("\"");
+  if (format == nullptr && pattern == nullptr) {
+    if (counts.none) return syntax_.Alternatives({});
+    if (counts.min == 0 && counts.max == kUnbounded) return json_.String();
+    return syntax_.Sequence(
+        {quote, syntax_.Repeat(json_.AnyChar(), counts.min, counts.max), quote});
+  }
+  const std::string keyword = format != nullptr ? "format" : "pattern";
+  const std::string here = path + "/" + keyword;
+  const bool both = format != nullptr && pattern != nullptr;
+  if (both || counts.min > 0 || counts.max != kUnbounded) {
+    return Unsupported(here,
+                       "together with other limits on the string is not supported; put them "
+                       "into one pattern");
+  }
+  const Json& value = format != nullptr ? *format : *pattern;
+  if (!value.is_string()) return Error{ErrorCode::kInvalidArgument, here + ": expected a string"};
+  const std::string expression =
+      format != nullptr ? PatternOfFormat(value.as_string()) : value.as_string();
+  if (format != nullptr && expression.empty()) {
+    return Unsupported(here,
+                       "'" + value.as_string() + "' is not known; known are " + KnownFormats());
+  }
+  const Result<Expr> inside = TranslatePattern(expression, &syntax_, &json_);
+  if (!inside.ok()) return WithContext(inside.error(), here);
+  return syntax_.Sequence({quote, *inside, quote});
+}
+
+Result<Expr> SchemaTranslator::Integer(const Json& schema, const std::string& path) {
+  KVASIR_TRY_OK(CheckMultipleOf(schema, path));
+  KVASIR_TRY(const auto min, ReadBound(schema, 1, path));
+  KVASIR_TRY(const auto max, ReadBound(schema, -1, path));
+  if (!min.has_value() && !max.has_value()) return json_.Integer();
+  int64_t low = min.has_value() ? TightestInteger(*min, 1) : -kDefaultBound;
+  int64_t high = max.has_value() ? TightestInteger(*max, -1) : kDefaultBound;
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+  if (!max.has_value() && low > high) high = kLast;
+  if (!min.has_value() && high < low) low = -kLast;
+  return IntegersBetween(low, high, &syntax_);
+}
+
+Result<Expr> SchemaTranslator::Number(const Json& schema, const std::string& path) {
+  if (schema.Find("multipleOf") != nullptr) return Integer(schema, path);
+  KVASIR_TRY(const auto min, ReadBound(schema, 1, path));
+  KVASIR_TRY(const auto max, ReadBound(schema, -1, path));
+  if (!min.has_value() && !max.has_value()) return json_.Number();
+  constexpr auto kLimit = static_cast<double>(kMaxDecimalBound);
+  const Bound low = min.value_or(Bound{-kLimit, false});
+  const Bound high = max.value_or(Bound{kLimit, false});
+  for (const Bound& bound : {low, high}) {
+    if (bound.value != std::floor(bound.value)) {
+      return Unsupported(path, "bounds of numbers must be whole numbers");
+    }
+  }
+  if (low.value > kLimit || high.value < -kLimit) {
+    return Unsupported(path, "bounds of numbers lie within " + std::to_string(kMaxDecimalBound) +
+                                 "; use type integer");
+  }
+  const auto within = [&](const Bound& bound) {
+    const double value = std::clamp(bound.value, -kLimit, kLimit);
+    return DecimalBound{static_cast<int64_t>(value), bound.exclusive && value == bound.value};
+  };
+  return DecimalsBetween(within(low), within(high), &syntax_);
+}
+
+Result<Expr> SchemaTranslator::Array(const Json& schema, const std::string& path) {
+  KVASIR_TRY(const Counts counts, ReadCounts(schema, "Items", path));
+  if (counts.none) return syntax_.Alternatives({});
+  // Before 2020 a list under "items" was what "prefixItems" is, "additionalItems" what "items" is.
+  const Json* items = schema.Find("items");
+  const bool old = items != nullptr && items->is_array();
+  const Json* prefix = old ? items : schema.Find("prefixItems");
+  if (old) items = schema.Find("additionalItems");
+  if (items != nullptr && !IsSchema(items)) {
+    return Error{ErrorCode::kInvalidArgument, path + "/items: expected a schema"};
+  }
+  if (prefix != nullptr) {
+    if (!prefix->is_array()) {
+      return Error{ErrorCode::kInvalidArgument, path + "/prefixItems: expected a list"};
+    }
+    return Tuple({prefix->as_array(), items, counts.min, counts.max}, path);
+  }
+  int max = counts.max;
+  if (items != nullptr && *items == Json(false)) max = 0;
+  if (max == 0) return counts.min > 0 ? syntax_.Alternatives({}) : json_.List("[", 0, 0, 0, "]");
+  Expr element = json_.Value();
+  if (items != nullptr) {
+    KVASIR_TRY(element, Value(*items, path + "/items"));
+    element = json_.Shared(element);
+  }
+  return json_.List("[", element, counts.min, max, "]");
+}
+
+// Elements beyond the prefix are generated only where "items" describes them or minItems wants
+// them.
+Result<Expr> SchemaTranslator::Tuple(const TupleParts& parts, const std::string& path) {
+  const auto first = static_cast<int>(std::min<size_t>(parts.prefix.size(), kMaxCount));
+  const int max = parts.max == kUnbounded ? kMaxCount : parts.max;
+  Expr rest = syntax_.Literal("");
+  const int more_min = std::max(parts.min - first, 0);
+  if (max > first && (parts.items != nullptr || more_min > 0)) {
+    Expr element = json_.Value();
+    if (parts.items != nullptr) {
+      KVASIR_TRY(element, Value(*parts.items, path + "/items"));
+    }
+    const Expr comma = first > 0 ? json_.Comma() : syntax_.Literal("");
+    const Expr more = json_.Shared(syntax_.Sequence({json_.Comma(), element}));
+    if (first > 0) {
+      rest = syntax_.Repeat(more, more_min, parts.max == kUnbounded ? kUnbounded : max - first);
+    } else {
+      return json_.List("[", json_.Shared(syntax_.Sequence({comma, element})), parts.min, parts.max,
+                        "]");
+    }
+  } else if (more_min > 0) {
+    return syntax_.Alternatives({});
+  }
+  for (int i = std::min(first, max); i-- > 0;) {
+    KVASIR_TRY(const Expr element, Value(parts.prefix[static_cast<size_t>(i)],
+                                         path + "/prefixItems/" + std::to_string(i)));
+    const Expr comma = i > 0 ? json_.Comma() : syntax_.Literal("");
+    const Expr with = syntax_.Sequence({comma, element, rest});
+    rest = json_.Shared(i < parts.min ? with : syntax_.Optional(with));
+  }
+  return syntax_.Sequence(
+      {syntax_.Literal("["), json_.Blank(), rest, json_.Blank(), syntax_.Literal("]")});
+}
+
+Result<std::vector<SchemaTranslator::Property>> SchemaTranslator::Properties(
+    const Json& schema, const std::string& path) {
+  static const Json kNone = Json::Object();
+  static const Json kNoNames = Json::Array();
+  const Json* listed = schema.Find("properties");
+  const Json& properties = listed != nullptr ? *listed : kNone;
+  const Json* names = schema.Find("required");
+  const Json& required = names != nullptr ? *names : kNoNames;
+  if (!properties.is_object()) {
+    return Error{ErrorCode::kInvalidArgument, path + "/properties: expected an object"};
+  }
+  const bool is_list =
+      required.is_array() &&
+      std::ranges::all_of(required.as_array(), [](const Json& name) { return name.is_string(); });
+  if (!is_list) {
+    return Error{ErrorCode::kInvalidArgument, path + "/required: expected a list of names"};
+  }
+  const Json* additional = schema.Find("additionalProperties");
+  std::vector<Property> result;
+  const auto add = [&](const std::string& name, const Json& value, bool is_required,
+                       const std::string& value_path) -> Status {
+    KVASIR_TRY(const Expr body, Value(value, value_path));
+    const Expr member = syntax_.Sequence({syntax_.Literal(Json(name).Dump()), json_.Colon(), body});
+    result.push_back({name, json_.Shared(member), is_required});
+    return {};
+  };
+  for (const auto& [name, value] : properties.as_object()) {
+    const bool is_required =
+        std::ranges::find(required.as_array(), Json(name)) != required.as_array().end();
+    KVASIR_TRY_OK(add(name, value, is_required, path + "/properties/" + name));
+  }
+  for (const Json& name : required.as_array()) {
+    const auto known = [&](const Property& property) { return property.name == name.as_string(); };
+    if (std::ranges::any_of(result, known)) continue;
+    const Json value = additional != nullptr ? *additional : Json(true);
+    KVASIR_TRY_OK(add(name.as_string(), value, true, path + "/additionalProperties"));
+  }
+  return result;
+}
+
+Result<Expr> SchemaTranslator::Object(const Json& schema, const std::string& path) {
+  const Json* additional = schema.Find("additionalProperties");
+  if (additional != nullptr && !IsSchema(additional)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 path + "/additionalProperties: expected a schema or a boolean"};
+  }
+  const bool is_open =
+      additional != nullptr ? *additional != Json(false) : schema.Find("properties") == nullptr;
+  KVASIR_TRY(std::vector<Property> properties, Properties(schema, path));
+  KVASIR_TRY(const Counts counts, ReadCounts(schema, "Properties", path));
+  if (counts.none) return syntax_.Alternatives({});
+  std::optional<Expr> other;
+  if (is_open) {
+    KVASIR_TRY(other, OtherProperty(additional, properties, path));
+  }
+  const auto total = static_cast<int>(properties.size());
+  if (total == 0 && is_open) {
+    // A name may come twice, so only one property is certain to be there.
+    if (counts.min > 1) return Unsupported(path + "/minProperties", "only 0 and 1 are supported");
+    return json_.List("{", *other, counts.min, counts.max, "}");
+  }
+  const auto required = static_cast<int>(std::ranges::count_if(properties, &Property::required));
+  if (counts.min == total && !is_open) {
+    for (Property& property : properties) property.required = true;
+  } else if (counts.min > required) {
+    return Unsupported(path + "/minProperties", "above the number of required properties");
+  }
+  if (counts.max != kUnbounded && (is_open || counts.max < total)) {
+    if (counts.max < required) return syntax_.Alternatives({});
+    return Unsupported(path + "/maxProperties", "below the number of properties");
+  }
+  return Members(properties, other);
+}
+
+Result<Expr> SchemaTranslator::OtherProperty(const Json* additional,
+                                             const std::vector<Property>& properties,
+                                             const std::string& path) {
+  std::vector<std::string> names;
+  for (const Property& property : properties) {
+    if (property.name.size() > JsonText::kMaxNameChars) {
+      return Unsupported(path + "/additionalProperties", "beside names this long");
+    }
+    names.push_back(property.name);
+  }
+  const Json value = additional != nullptr ? *additional : Json(true);
+  KVASIR_TRY(const Expr body, Value(value, path + "/additionalProperties"));
+  const Expr key = names.empty() ? json_.String() : json_.KeyOtherThan(std::move(names));
+  return json_.Shared(syntax_.Sequence({key, json_.Colon(), body}));
+}
+
+// In the order of the schema. Each property has a rule for where it is the first one written and a
+// rule for where a comma comes before it, so that the size grows with the number of properties.
+Expr SchemaTranslator::Members(const std::vector<Property>& properties,
+                               const std::optional<Expr>& other) {
+  const Expr end = syntax_.Sequence({json_.Blank(), syntax_.Literal("}")});
+  Expr first = end;
+  Expr later = end;
+  if (other.has_value()) {
+    const Expr more = syntax_.Repeat(syntax_.Sequence({json_.Comma(), *other}), 0, kUnbounded);
+    later = json_.Shared(syntax_.Sequence({more, end}));
+    first = syntax_.Alternatives({syntax_.Sequence({*other, later}), end});
+  }
+  for (size_t i = properties.size(); i-- > 0;) {
+    const Property& property = properties[i];
+    const Expr as_first = syntax_.Sequence({property.member, later});
+    const Expr as_later = syntax_.Sequence({json_.Comma(), property.member, later});
+    first = json_.Shared(property.required ? as_first : syntax_.Alternatives({as_first, first}));
+    later = json_.Shared(property.required ? as_later : syntax_.Alternatives({as_later, later}));
+  }
+  return syntax_.Sequence({syntax_.Literal("{"), json_.Blank(), first});
+}
+
+}  // namespace kvasir
