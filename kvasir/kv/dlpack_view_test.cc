@@ -104,18 +104,23 @@ TEST(DlpackViewTest, TheOwnerIsReleasedWithTheTensor) {
   EXPECT_EQ(owner.use_count(), 1);
 }
 
-TEST(DlpackViewTest, GatheredRowsAreWhatReadRowsGives) {
+TEST(DlpackViewTest, GatheredRowsOfPackedCodecsAreWhatReadRowsGives) {
   KvPool pool(Budget(kAmpleBytes));
+  const KvLayout layout = {.kv_heads = 2,
+                           .key_dim = 64,
+                           .value_dim = 96,
+                           .key_codec = KvCodec::Affine(4, 64),
+                           .value_codec = KvCodec::Turbo(3)};
   KvSequence sequence =
-      Must(KvSequence::Create(&pool, Spec({Layer(RetentionSpec::Window(100), F32(), Bf16())})));
+      Must(KvSequence::Create(&pool, Spec({{layout, RetentionSpec::Window(100)}})));
   MustOk(Append(sequence, Tokens(0, 300)));
   const KvRows expected = sequence.ReadRows(0, 200, 270);
   const Tensor values = Owned(DlpackRows(sequence, {0, KvPart::kValues, nullptr}, 200, 270));
   const DLTensor& tensor = values->dl_tensor;
   EXPECT_EQ(tensor.shape[0], 70);
   EXPECT_EQ(tensor.shape[1], 2);
-  EXPECT_EQ(tensor.shape[2], 3);
-  EXPECT_EQ(tensor.strides[0], 6);
+  EXPECT_EQ(tensor.shape[2], 96);
+  EXPECT_EQ(tensor.strides[0], 192);
   EXPECT_EQ(std::memcmp(tensor.data, expected.values.data(), expected.values.size() * 4), 0);
 }
 
