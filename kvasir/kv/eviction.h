@@ -1,5 +1,5 @@
-// The order of rows after an eviction: as many whole blocks as possible stay as they are, so that
-// they are shared instead of copied.
+// The order of rows after an eviction: as many rows as possible stay in their block and slot, so
+// that few are copied.
 // Deliberately without blocks: rows are numbers here.
 #ifndef KVASIR_KV_EVICTION_H_
 #define KVASIR_KV_EVICTION_H_
@@ -22,9 +22,10 @@ struct RowArrangement {
 //
 //   1. the last `recent` rows come last, in order, together with rows that precede them directly
 //      in their block
-//   2. blocks of which all 64 rows are kept come first, in order: dense ones from block 0 on, the
-//      others from dense_blocks on
-//   3. the remaining rows fill the remaining places, in order
+//   2. of the other old blocks as many stay as there are whole blocks before these, those of which
+//      most rows are kept (of equals the earlier), in order: dense ones from block 0 on, others
+//      from dense_blocks on. Their rows keep their slots.
+//   3. the rows of the remaining blocks fill the gaps, in order
 //
 // O(kept rows).
 std::vector<int64_t> ArrangeRows(std::span<const int64_t> kept, const RowArrangement& arrangement);

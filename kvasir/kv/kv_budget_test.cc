@@ -79,17 +79,28 @@ TEST_F(KvBudgetTest, ARunAcrossAnEvictionIsRefusedAndSaysWhereToCut) {
   MustOk(sequence.Reserve(156));
 }
 
-TEST_F(KvBudgetTest, BlocksThatLoseNoRowAreShared) {
+TEST_F(KvBudgetTest, OnlyRowsOfBlocksThatLoseSomeMove) {
   auto sequence = Make({BudgetLayer(kStreaming)});
   AppendCut(sequence, 256);
+  const std::byte* third = sequence.Blocks(0).block(2);
   const std::byte* last = sequence.Blocks(0).block(3);
   const size_t block = sequence.nbytes() / 4;
-  const size_t used = pool_.used_bytes();
-  // Rows 0-3 and 132-191 move into one new block; rows 192-255 stay where they are.
-  EXPECT_EQ(sequence.BytesToReserve(1), 2 * block);
+  // Rows 132-255 stay where they are, rows 0-3 move into the gap before them.
+  auto fork = sequence.Fork();
+  EXPECT_EQ(fork.BytesToReserve(1), 2 * block);  // nobody may write into the fork's third block
+  MustOk(fork.CompactIfDue());
+  EXPECT_NE(fork.Blocks(0).block(0), third);
+  EXPECT_EQ(fork.Blocks(0).block(1), last);
+  EXPECT_EQ(pool_.used_bytes(), 5 * block);
+  ExpectHolds(sequence, Tokens(0, 256));
+
+  EXPECT_EQ(sequence.BytesToReserve(1), block);
   MustOk(sequence.CompactIfDue());
+  EXPECT_EQ(sequence.Blocks(0).block(0), third);
   EXPECT_EQ(sequence.Blocks(0).block(1), last);
-  EXPECT_EQ(pool_.used_bytes(), used - 2 * block);
+  EXPECT_EQ(pool_.used_bytes(), 3 * block);
+  EXPECT_EQ(sequence.RowPositions(0), fork.RowPositions(0));
+  EXPECT_EQ(sequence.ReadRows(0, 0, 128).keys, fork.ReadRows(0, 0, 128).keys);
 }
 
 TEST_F(KvBudgetTest, LayersKeepOneSetUnlessAskedOtherwise) {

@@ -52,18 +52,44 @@ KvCompaction KvCompaction::Plan(const KvContent& content, size_t group, Position
     kept->positions.push_back(positions[static_cast<size_t>(row)]);
   }
   compaction.kept_ = std::move(kept);
+  compaction.FindBases();
   return compaction;
 }
 
-int64_t KvCompaction::WholeSource(const KvStore& store, int64_t block) const {
-  const auto begin = source_.begin() + block * kBlockTokens;
-  const auto end = begin + std::min<int64_t>(kBlockTokens, source_.end() - begin);
-  if (*begin % kBlockTokens != 0) return -1;
-  for (auto row = begin; row + 1 < end; ++row) {
-    if (row[1] != row[0] + 1) return -1;
+int64_t KvCompaction::RowsIn(int64_t block) const {
+  return std::min<int64_t>(kBlockTokens, rows() - block * kBlockTokens);
+}
+
+void KvCompaction::FindBases() {
+  if (source_.empty()) return;
+  const int64_t last = *std::max_element(source_.begin(), source_.end());
+  std::vector<int64_t> kept_rows(static_cast<size_t>(last / kBlockTokens + 1));  // per old block
+  for (const int64_t row : source_) ++kept_rows[static_cast<size_t>(row / kBlockTokens)];
+  for (int64_t block = 0; block < BlocksUpTo(rows()); ++block) {
+    NewBlock made;
+    std::vector<int64_t> stays(kept_rows.size());
+    for (int64_t row = block * kBlockTokens; row < block * kBlockTokens + RowsIn(block); ++row) {
+      const int64_t from = source_[static_cast<size_t>(row)];
+      if (from % kBlockTokens != row % kBlockTokens) continue;
+      const int64_t count = ++stays[static_cast<size_t>(from / kBlockTokens)];
+      if (2 * count > RowsIn(block)) made.base = from / kBlockTokens;
+    }
+    if (made.base >= 0) {
+      made.stays = stays[static_cast<size_t>(made.base)];
+      made.alone = made.stays == kept_rows[static_cast<size_t>(made.base)];
+    }
+    blocks_.push_back(made);
   }
-  const int64_t old_block = *begin / kBlockTokens;
-  return store.BlockAt(old_block) == store.BlockAt(block) ? old_block : -1;
+}
+
+KvCompaction::Way KvCompaction::WayOf(const KvStore& store, const KvLayer& old_layer,
+                                      int64_t block) const {
+  const NewBlock& made = blocks_[static_cast<size_t>(block)];
+  if (made.base < 0 || store.BlockAt(made.base) != store.BlockAt(block)) return Way::kGather;
+  if (made.stays == RowsIn(block)) return Way::kShare;
+  // The slots of evicted rows can be written as long as nobody else reads them.
+  const bool mine = made.alone && !old_layer.block(made.base).shared();
+  return mine ? Way::kPatch : Way::kCopyAndPatch;
 }
 
 std::vector<KvPool::Demand> KvCompaction::Needs(const KvContent& content) const {
@@ -71,7 +97,9 @@ std::vector<KvPool::Demand> KvCompaction::Needs(const KvContent& content) const 
   for (const size_t index : content.plan->groups()[group_].stores) {
     const KvStore& store = content.plan->stores()[index];
     for (int64_t block = FirstBlock(store, rows()); block < BlocksUpTo(rows()); ++block) {
-      if (WholeSource(store, block) < 0) KvPool::AddDemand({store.BlockBytes(block), 1}, &needs);
+      const Way way = WayOf(store, content.stores[index], block);
+      if (way == Way::kShare || way == Way::kPatch) continue;
+      KvPool::AddDemand({store.BlockBytes(block), 1}, &needs);
     }
   }
   return needs;
@@ -89,19 +117,20 @@ KvLayer KvCompaction::Rearranged(const KvContent& content, size_t store) const {
   const KvLayer& old_layer = content.stores[store];
   KvLayer layer(FirstBlock(rules, rows()));
   for (int64_t block = layer.first_block(); block < BlocksUpTo(rows()); ++block) {
-    const int64_t whole = WholeSource(rules, block);
-    if (whole >= 0) {
-      layer.Append(old_layer.block(whole));
-      continue;
-    }
-    BlockRef gathered = content.plan->pool()->Take(rules.BlockBytes(block));
+    const Way way = WayOf(rules, old_layer, block);
+    const int64_t base = way == Way::kGather ? -1 : blocks_[static_cast<size_t>(block)].base;
+    BlockRef filled = way == Way::kGather ? content.plan->pool()->Take(rules.BlockBytes(block))
+                      : way == Way::kCopyAndPatch
+                          ? content.plan->pool()->TakeCopy(old_layer.block(base))
+                          : old_layer.block(base);
     const int64_t begin = block * kBlockTokens;
-    for (int64_t row = begin; row < std::min(begin + kBlockTokens, rows()); ++row) {
+    for (int64_t row = begin; row < begin + RowsIn(block); ++row) {
       const int64_t from = source_[static_cast<size_t>(row)];
+      if (from == base * kBlockTokens + (row - begin)) continue;
       CopyRow(rules.BlockAt(from / kBlockTokens), old_layer.view().block_of(from),
-              from % kBlockTokens, rules.BlockAt(block), gathered.data(), row - begin);
+              from % kBlockTokens, rules.BlockAt(block), filled.data(), row - begin);
     }
-    layer.Append(std::move(gathered));
+    layer.Append(std::move(filled));
   }
   return layer;
 }

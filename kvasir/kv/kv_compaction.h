@@ -20,18 +20,31 @@ class KvCompaction {
   size_t group() const { return group_; }
   int64_t rows() const { return static_cast<int64_t>(source_.size()); }
 
-  // Blocks to take, at most one demand per size: those that are not taken over whole.
+  // Blocks to take, at most one demand per size. A block that keeps all its rows is taken over; so
+  // is one that keeps most, the others written into its gaps, unless others reference it.
   std::vector<KvPool::Demand> Needs(const KvContent& content) const;
   // REQUIRES: the content Plan was given, unchanged; KvPool::EnsureFree(Needs()).
   void Apply(KvContent* content) const;
 
  private:
-  // Index of the old block whose rows are those of the new one; -1 if rows must be copied.
-  int64_t WholeSource(const KvStore& store, int64_t block) const;
+  // How a new block comes about.
+  struct NewBlock {
+    // Old block of which most of its rows keep their slots; -1: none.
+    int64_t base = -1;
+    int64_t stays = 0;  // rows that do
+    // No row of the base goes elsewhere: the slots of the others are free.
+    bool alone = false;
+  };
+  enum class Way { kShare, kPatch, kCopyAndPatch, kGather };
+
+  void FindBases();
+  Way WayOf(const KvStore& store, const KvLayer& old_layer, int64_t block) const;
+  int64_t RowsIn(int64_t block) const;
   KvLayer Rearranged(const KvContent& content, size_t store) const;
 
   size_t group_ = 0;
   std::vector<int64_t> source_;  // old row of each new one
+  std::vector<NewBlock> blocks_;
   KvKeptRowsRef kept_;
 };
 

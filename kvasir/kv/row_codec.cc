@@ -85,10 +85,17 @@ struct Head {
       }
       return;
     }
-    const size_t size = codec.ElementBytes();
+    if (codec.ElementBytes() == sizeof(uint16_t))
+      return CopyElements<2>(from, from_slot, to, to_slot);
+    CopyElements<4>(from, from_slot, to, to_slot);
+  }
+
+  template <size_t kSize>
+  void CopyElements(const std::byte* from, int64_t from_slot, std::byte* to,
+                    int64_t to_slot) const {
     for (int64_t d = 0; d < dim; ++d) {
-      std::memcpy(to + ElementIndex(d, to_slot) * size, from + ElementIndex(d, from_slot) * size,
-                  size);
+      std::memcpy(to + ElementIndex(d, to_slot) * kSize, from + ElementIndex(d, from_slot) * kSize,
+                  kSize);
     }
   }
 };
