@@ -138,7 +138,8 @@ HWY_NOINLINE void ScoreRows(const ScoreTileArgs& args, const PackedPlane& plane,
   const Levels levels(args.codec, plane.dim);
   const float* const queries = args.queries + row * args.query_stride;
   const int64_t group_units = plane.group / kUnitDims;
-  for (int64_t g = 0; g < plane.dim / plane.group; ++g) {
+  const int64_t groups = plane.dim / plane.group;
+  for (int64_t g = 0; g < groups; ++g) {
     float sums[kRows] = {};
     if (plane.biases != nullptr) {
       for (size_t r = 0; r < kRows; ++r) {
@@ -294,7 +295,8 @@ HWY_NOINLINE void SumRows(const AccumulateTileArgs& args, const PackedPlane& pla
                           const Prefetcher& prefetcher) {
   constexpr int64_t kStep = kVectors * kLanes;
   const Levels levels(args.codec, plane.dim);
-  for (int64_t g = 0; g < plane.dim / plane.group; ++g) {
+  const int64_t groups = plane.dim / plane.group;
+  for (int64_t g = 0; g < groups; ++g) {
     GroupWeights<kRows> weights;
     LoadGroupWeights(args, plane, row, g, weights);
     int64_t dim = g * plane.group;
