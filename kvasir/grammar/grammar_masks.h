@@ -44,6 +44,9 @@ class GrammarMasks {
   // Forgets what is too much, all but `state`, whose number may change.
   void KeepWithinBudget(State* state);
 
+  // States whose masks are remembered.
+  size_t mask_count() const { return masks_.size(); }
+
   // The tokens that may come next, end tokens where the text may end. Valid until the next call.
   // `state` may change its number.
   const TokenMask& Mask(State* state);
