@@ -34,8 +34,8 @@ class Checker {
  private:
   Status CheckSequence(const KvBlockMap::Sequence& sequence) {
     if (sequence.begin < 0 || sequence.begin > sequence.end || sequence.end > kMaxPosition) {
-      return Corrupt("range [" + std::to_string(sequence.begin) + ", " + std::to_string(sequence.end) +
-                     ") is not one of positions");
+      return Corrupt("range [" + std::to_string(sequence.begin) + ", " +
+                     std::to_string(sequence.end) + ") is not one of positions");
     }
     if (sequence.floor < 0 || sequence.floor > sequence.end) {
       return Corrupt("floor is " + std::to_string(sequence.floor) + ", it must be from 0 to " +
