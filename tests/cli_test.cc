@@ -247,6 +247,31 @@ TEST(InspectTest, CountsCacheBytes) {
   EXPECT_FALSE(json.Find("tensors")->as_array().empty());
 }
 
+// Both read the same GGUF file: one its front, one all of it.
+TEST(GgufTest, IsInspectedAndGeneratesText) {
+  const std::string path = Source("testdata/gguf/qwen2_f16.gguf");
+  const ProgramResult inspected = RunProgram({"inspect", path, "--json"});
+  ASSERT_EQ(inspected.exit_code, 0) << inspected.err;
+  const Json json = ParseOrDie(inspected.out);
+  EXPECT_EQ(*json.GetString("family"), "qwen2");
+  EXPECT_TRUE(*json.GetBool("tokenizer"));
+  EXPECT_TRUE(*json.GetBool("all_types_readable"));
+  EXPECT_GT(*json.Find("tensor_types")->GetInt("F16"), 0);
+  const ProgramResult generated = RunProgram({"generate", "-m", path, "-p", "hello", "-n", "8"});
+  ASSERT_EQ(generated.exit_code, 0) << generated.err;
+  EXPECT_FALSE(generated.out.empty());
+}
+
+TEST(GgufTest, ATruncatedFileIsNamedWithItsTensor) {
+  ScratchFolder scratch;
+  const std::string whole = *ReadFile(Source("testdata/gguf/qwen2_f16.gguf"));
+  const std::string path =
+      scratch.Write("cut.gguf", std::string_view(whole).substr(0, whole.size() / 2));
+  const ProgramResult result = RunProgram({"generate", "-m", path, "-p", "hello"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.err.find("cut.gguf: tensor 'blk."), std::string::npos) << result.err;
+}
+
 // --- bench
 
 TEST(BenchTest, OneJsonLineAFigureFromAConfigAlone) {

@@ -10,6 +10,9 @@
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/gguf.h"
+#include "kvasir/formats/gguf_tokenizer.h"
+#include "kvasir/model/model_loader.h"
 
 namespace kvasir {
 namespace {
@@ -34,8 +37,9 @@ class InspectCommand final : public Command {
   }
 
   void Declare(Flags& flags) override {
-    flags.Add("model", &model_.model,
-              "model folder, KV snapshot or mlx-lm prompt cache; default: the bundled model");
+    flags.Add(
+        "model", &model_.model,
+        "model folder, .gguf file, KV snapshot or mlx-lm prompt cache; default: the bundled model");
     flags.Add("--context", &context_, "tokens to compute memory for; 0: the model's context");
     flags.Add("--tensors", &lists_tensors_, "list every tensor");
     flags.Add("--svg", &svg_path_, "of a cache: draw its blocks into this file");
@@ -49,17 +53,21 @@ class InspectCommand final : public Command {
               "--svg draws the blocks of a cache; give a KV snapshot or an mlx-lm prompt cache"};
     }
     KVASIR_TRY(const std::string folder, model_.Folder());
-    KVASIR_TRY(const ModelConfig config, ModelConfig::Load(folder));
+    KVASIR_TRY(const ModelConfig config, LoadModelConfig(folder));
     if (context_ < 0 || context_ > config.max_position_embeddings) {
       return {ErrorCode::kInvalidArgument, "--context must be at most the model's " +
                                                std::to_string(config.max_position_embeddings)};
+    }
+    Json report = Describe(folder, config);
+    if (IsGgufPath(folder)) {
+      KVASIR_TRY_OK(AddGgufTensors(folder, &report));
+      return is_json_ ? PrintJson(report) : PrintText(report);
     }
     // Weights may be absent: a config alone can be measured with --random-weights.
     const auto checkpoint = Checkpoint::Open(folder);
     if (!checkpoint.ok() && checkpoint.error().code != ErrorCode::kNotFound) {
       return checkpoint.error();
     }
-    Json report = Describe(folder, config);
     if (checkpoint.ok()) AddTensors(*checkpoint, &report);
     report.Set("tokenizer", FileExists(folder + "/tokenizer.json"));
     return is_json_ ? PrintJson(report) : PrintText(report);
@@ -123,6 +131,29 @@ class InspectCommand final : public Command {
     report->Set("weight_bytes", checkpoint.total_bytes());
     report->Set("tensor_types", std::move(counts));
     if (lists_tensors_) report->Set("tensors", std::move(tensors));
+  }
+
+  Status AddGgufTensors(const std::string& path, Json* report) const {
+    KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
+    std::map<std::string, int64_t> types;
+    Json tensors = Json::Array();
+    bool is_readable = true;
+    for (const std::string& name : file.names()) {
+      const GgufEntry& entry = *file.Find(name);
+      const std::string type(entry.type->name);
+      ++types[type];
+      is_readable = is_readable && entry.type->decode != nullptr;
+      if (lists_tensors_) tensors.Append(name + " " + type + " " + ShapeString(entry.shape));
+    }
+    Json counts = Json::Object();
+    for (const auto& [type, count] : types) counts.Set(type, count);
+    report->Set("weight_files", static_cast<uint64_t>(file.part_count()));
+    report->Set("weight_bytes", file.total_bytes());
+    report->Set("tensor_types", std::move(counts));
+    report->Set("all_types_readable", is_readable);
+    if (lists_tensors_) report->Set("tensors", std::move(tensors));
+    report->Set("tokenizer", GgufTokenizerJson(file.metadata()).ok());
+    return {};
   }
 
   static Status PrintText(const Json& report) {

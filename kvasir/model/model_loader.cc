@@ -55,14 +55,13 @@ Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
   return LoadedModel{std::move(config), std::move(model)};
 }
 
-// What a GGUF file or a folder says about its model.
-Result<ModelConfig> LoadConfig(const std::string& path) {
+}  // namespace
+
+Result<ModelConfig> LoadModelConfig(const std::string& path) {
   if (!IsGgufPath(path)) return ModelConfig::Load(path);
   KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
   return GgufModelConfig(file);
 }
-
-}  // namespace
 
 Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
                               const LoadOptions& options) {
@@ -80,7 +79,7 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
 
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
                                     WeightFormat format) {
-  KVASIR_TRY(ModelConfig config, LoadConfig(folder));
+  KVASIR_TRY(ModelConfig config, LoadModelConfig(folder));
   KVASIR_TRY_OK(CheckMemoryForWeights(config, format));
   const auto source = MakeRandomWeights(backend, format);
   KVASIR_TRY(auto model, DecoderModel::Load(MakeDecoderSpec(config), *source, backend));

@@ -25,6 +25,9 @@ struct LoadedModel {
   std::unique_ptr<const Model> model;
 };
 
+// What a folder's config.json or a GGUF file says about its model. ERRORS: as LoadModel.
+Result<ModelConfig> LoadModelConfig(const std::string& path);
+
 // `folder` holds config.json and model.safetensors or its shards, or is the path of a .gguf file
 // (docs/formats/gguf.md). `backend` must outlive the model.
 // ERRORS: kNotFound, kIo, kCorrupt, kUnsupported, naming file, field or tensor.

@@ -7,6 +7,7 @@
                            rules of convert_hf_to_gguf.py: rows of llama's queries and keys
                            interleaved, rope_freqs, Gemma's norms plus one. Matrices keep their
                            type, or become --q8.
+  vocabulary OUT.gguf      a tokenizer of single bytes and one block of every type: where fuzzing starts.
   split IN.gguf PARTS      cuts a file into PARTS, beside it.
 
 Needs gguf, numpy, safetensors. The seed is fixed.
@@ -138,6 +139,27 @@ def add_config(writer, config, arch):
     return head_dim, theta
 
 
+def add_tokenizer(writer, folder):
+    """A byte-level tokenizer.json that cuts text as Qwen 2 does, and the chat template beside it."""
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    added = {t["id"]: t for t in tokenizer["added_tokens"]}
+    tokens = {i: text for text, i in tokenizer["model"]["vocab"].items()}
+    tokens |= {i: t["content"] for i, t in added.items()}
+    ids = {text: i for i, text in tokens.items()}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list([tokens[i] for i in range(len(tokens))])
+    writer.add_token_types([1 if i not in added else 3 if added[i]["special"] else 4
+                            for i in range(len(tokens))])
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m)
+                             for m in tokenizer["model"]["merges"]])
+    writer.add_bos_token_id(ids[settings["bos_token"]])
+    writer.add_eos_token_id(ids[settings["eos_token"]])
+    writer.add_add_bos_token(tokenizer["post_processor"] is not None)
+    writer.add_chat_template(settings["chat_template"])
+
+
 def add_tokens(writer):
     """256 byte-level tokens without merges: every id is a byte."""
     printable = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
@@ -154,7 +176,10 @@ def write_model(folder, path, q8):
     arch = config["model_type"].removesuffix("_text")
     writer = gguf.GGUFWriter(path, arch)
     head_dim, theta = add_config(writer, config, arch)
-    add_tokens(writer)
+    if (folder / "tokenizer.json").exists():
+        add_tokenizer(writer, folder)
+    else:
+        add_tokens(writer)
     divisors = llama3_divisors(config, head_dim, theta)
     if divisors is not None:
         writer.add_tensor("rope_freqs.weight", divisors)
@@ -173,6 +198,18 @@ def write_model(folder, path, q8):
             writer.add_tensor(out, data.view(np.uint8), raw_dtype=Q.BF16)
         else:
             writer.add_tensor(out, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_vocabulary(path):
+    writer = gguf.GGUFWriter(path, "llama")
+    add_tokens(writer)
+    for kind in BLOCKS:
+        block = np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), dtype=np.uint8)
+        writer.add_tensor(kind.name, block, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -207,6 +244,8 @@ if __name__ == "__main__":
     verb, args = sys.argv[1], [pathlib.Path(a) for a in sys.argv[2:4]]
     if verb == "blocks":
         record_blocks(args[0])
+    elif verb == "vocabulary":
+        write_vocabulary(args[0])
     elif verb == "model":
         write_model(args[0], args[1], "--q8" in sys.argv)
     else:
