@@ -18,8 +18,13 @@ namespace {
 // Metadata can hold whole tokenizer configurations.
 constexpr size_t kMaxShownText = 60;
 
-std::string Shortened(const std::string& text) {
-  return text.size() <= kMaxShownText ? text : text.substr(0, kMaxShownText) + "...";
+// What a file says must not control a terminal.
+std::string Shown(std::string text) {
+  if (text.size() > kMaxShownText) text = text.substr(0, kMaxShownText) + "...";
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  }
+  return text;
 }
 
 std::string Codecs(const KvCodec& key, const KvCodec& value) {
@@ -105,8 +110,8 @@ void DescribeSequence(const KvBlockMap& map, const KvBlockMap::Sequence& sequenc
   json.Set("bytes", bytes.all);
   json.Set("exclusive_bytes", bytes.exclusive);
   std::string& text = report->text;
-  text += "sequence '" + sequence.name + "': positions [" + std::to_string(sequence.begin) + ", " +
-          std::to_string(sequence.end) + "), " + FormatBytes(bytes.all) + ", " +
+  text += "sequence '" + Shown(sequence.name) + "': positions [" + std::to_string(sequence.begin) +
+          ", " + std::to_string(sequence.end) + "), " + FormatBytes(bytes.all) + ", " +
           FormatBytes(bytes.exclusive) + " of it alone" +
           (sequence.tokens.empty() ? "" : ", with its tokens") + "\n";
   Json groups = Json::Array();
@@ -141,7 +146,7 @@ void DescribeSequence(const KvBlockMap& map, const KvBlockMap::Sequence& sequenc
 void DescribeMetadata(const std::map<std::string, std::string>& metadata, CacheReport* report) {
   Json json = Json::Object();
   for (const auto& [key, value] : metadata) {
-    report->text += "metadata " + key + ": " + Shortened(value) + "\n";
+    report->text += "metadata " + Shown(key) + ": " + Shown(value) + "\n";
     json.Set(key, value);
   }
   report->json.Set("metadata", std::move(json));

@@ -160,8 +160,13 @@ std::vector<NamedSnapshot> SnapshotsOf(const KvBatch& batch) {
 }
 
 Result<std::vector<BlockRef>> TakeBlocks(KvPool* pool, const KvBlockMap& map) {
+  std::vector<uint64_t> sizes = map.block_bytes;
+  std::sort(sizes.begin(), sizes.end());
   std::vector<KvPool::Demand> demands;
-  for (const uint64_t bytes : map.block_bytes) KvPool::AddDemand({bytes, 1}, &demands);
+  for (const uint64_t bytes : sizes) {
+    if (demands.empty() || demands.back().block_bytes != bytes) demands.push_back({bytes, 0});
+    ++demands.back().count;
+  }
   KVASIR_TRY_OK(pool->EnsureFree(demands));
   std::vector<BlockRef> blocks;
   blocks.reserve(map.block_bytes.size());
