@@ -94,6 +94,11 @@ Result<Json> MergeBranches(std::string_view keyword, const Json& a, const Json& 
   return Json(std::move(branches));
 }
 
+// Exact for integers, which doubles would round. REQUIRES: numbers.
+bool IsLess(const Json& a, const Json& b) {
+  return a.is_int() && b.is_int() ? a.as_int() < b.as_int() : a.as_double() < b.as_double();
+}
+
 bool IsOneOf(std::string_view keyword, std::initializer_list<std::string_view> keywords) {
   return std::ranges::find(keywords, keyword) != keywords.end();
 }
@@ -111,11 +116,11 @@ Result<std::optional<Json>> MergeKeyword(std::string_view keyword, const Json& a
   const bool numbers = a.is_number() && b.is_number();
   if (numbers &&
       IsOneOf(keyword, {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})) {
-    return std::optional<Json>(a.as_double() > b.as_double() ? a : b);
+    return std::optional<Json>(IsLess(b, a) ? a : b);
   }
   if (numbers &&
       IsOneOf(keyword, {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})) {
-    return std::optional<Json>(a.as_double() < b.as_double() ? a : b);
+    return std::optional<Json>(IsLess(a, b) ? a : b);
   }
   if (IsOneOf(keyword, {"anyOf", "oneOf"})) {
     KVASIR_TRY(Json branches, MergeBranches(keyword, a, b));

@@ -63,13 +63,13 @@ Result<Counts> ReadCounts(const Json& schema, const std::string& what, const std
 }
 
 struct Bound {
-  double value = 0;
+  const Json& value;
   bool exclusive = false;
 };
 
-// The tighter of minimum and exclusiveMinimum (`sign` 1), or of the maxima (`sign` -1).
-Result<std::optional<Bound>> ReadBound(const Json& schema, int sign, const std::string& path) {
-  std::optional<Bound> bound;
+// minimum and exclusiveMinimum (`sign` 1), or the maxima (`sign` -1), as far as they are there.
+Result<std::vector<Bound>> ReadBounds(const Json& schema, int sign, const std::string& path) {
+  std::vector<Bound> bounds;
   for (const bool exclusive : {false, true}) {
     const std::string name = sign > 0 ? (exclusive ? "exclusiveMinimum" : "minimum")
                                       : (exclusive ? "exclusiveMaximum" : "maximum");
@@ -78,19 +78,29 @@ Result<std::optional<Bound>> ReadBound(const Json& schema, int sign, const std::
     if (!value->is_number()) {
       return Error{ErrorCode::kInvalidArgument, path + "/" + name + ": expected a number"};
     }
-    const double read = value->as_double();
-    if (!bound.has_value() || sign * read >= sign * bound->value) bound = Bound{read, exclusive};
+    bounds.push_back({*value, exclusive});
   }
-  return bound;
+  return bounds;
 }
 
-// The least integer above a bound; `sign` -1 mirrors everything.
-int64_t TightestInteger(const Bound& bound, int sign) {
-  const double mirrored = sign * bound.value;
-  double least = std::ceil(mirrored);
-  if (bound.exclusive && least == mirrored) least += 1;
+// The least integer that a lower bound allows (`sign` 1), the greatest that an upper one does (-1);
+// empty beyond the integers there are. Exact: doubles would round bounds above 2^53.
+std::optional<int64_t> OutermostInteger(const Bound& bound, int sign) {
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   constexpr double kLimit = 9.2e18;
-  return sign * static_cast<int64_t>(std::clamp(least, -kLimit, kLimit));
+  int64_t whole = 0;
+  bool exclusive = bound.exclusive;
+  if (bound.value.is_int()) {
+    whole = std::max(bound.value.as_int(), -kLast);
+  } else {
+    const double mirrored = std::ceil(sign * bound.value.as_double());
+    if (mirrored > kLimit) return std::nullopt;
+    exclusive = exclusive && mirrored == sign * bound.value.as_double();
+    whole = sign * static_cast<int64_t>(std::max(mirrored, -kLimit));
+  }
+  if (!exclusive) return whole;
+  if (whole == sign * kLast) return std::nullopt;
+  return whole + sign;
 }
 
 Status CheckMultipleOf(const Json& schema, const std::string& path) {
@@ -139,39 +149,53 @@ Result<Expr> SchemaTranslator::String(const Json& schema, const std::string& pat
 
 Result<Expr> SchemaTranslator::Integer(const Json& schema, const std::string& path) {
   KVASIR_TRY_OK(CheckMultipleOf(schema, path));
-  KVASIR_TRY(const auto min, ReadBound(schema, 1, path));
-  KVASIR_TRY(const auto max, ReadBound(schema, -1, path));
-  if (!min.has_value() && !max.has_value()) return json_.Integer();
-  int64_t low = min.has_value() ? TightestInteger(*min, 1) : -kDefaultBound;
-  int64_t high = max.has_value() ? TightestInteger(*max, -1) : kDefaultBound;
+  KVASIR_TRY(const std::vector<Bound> minima, ReadBounds(schema, 1, path));
+  KVASIR_TRY(const std::vector<Bound> maxima, ReadBounds(schema, -1, path));
+  if (minima.empty() && maxima.empty()) return json_.Integer();
   constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-  if (!max.has_value() && low > high) high = kLast;
-  if (!min.has_value() && high < low) low = -kLast;
+  int64_t low = -kLast;
+  int64_t high = kLast;
+  for (const Bound& bound : minima) {
+    const auto least = OutermostInteger(bound, 1);
+    if (!least.has_value()) return syntax_.Alternatives({});
+    low = std::max(low, *least);
+  }
+  for (const Bound& bound : maxima) {
+    const auto greatest = OutermostInteger(bound, -1);
+    if (!greatest.has_value()) return syntax_.Alternatives({});
+    high = std::min(high, *greatest);
+  }
+  if (maxima.empty() && low <= kDefaultBound) high = kDefaultBound;
+  if (minima.empty() && high >= -kDefaultBound) low = -kDefaultBound;
   return IntegersBetween(low, high, &syntax_);
 }
 
 Result<Expr> SchemaTranslator::Number(const Json& schema, const std::string& path) {
   if (schema.Find("multipleOf") != nullptr) return Integer(schema, path);
-  KVASIR_TRY(const auto min, ReadBound(schema, 1, path));
-  KVASIR_TRY(const auto max, ReadBound(schema, -1, path));
-  if (!min.has_value() && !max.has_value()) return json_.Number();
+  KVASIR_TRY(const std::vector<Bound> minima, ReadBounds(schema, 1, path));
+  KVASIR_TRY(const std::vector<Bound> maxima, ReadBounds(schema, -1, path));
+  if (minima.empty() && maxima.empty()) return json_.Number();
+  DecimalBound low = {-kMaxDecimalBound, false};
+  DecimalBound high = {kMaxDecimalBound, false};
   constexpr auto kLimit = static_cast<double>(kMaxDecimalBound);
-  const Bound low = min.value_or(Bound{-kLimit, false});
-  const Bound high = max.value_or(Bound{kLimit, false});
-  for (const Bound& bound : {low, high}) {
-    if (bound.value != std::floor(bound.value)) {
-      return Unsupported(path, "bounds of numbers must be whole numbers");
+  for (const std::vector<Bound>* bounds : {&minima, &maxima}) {
+    const int sign = bounds == &minima ? 1 : -1;
+    DecimalBound& outermost = sign > 0 ? low : high;
+    for (const Bound& bound : *bounds) {
+      const double value = bound.value.as_double();
+      if (value != std::floor(value) || sign * value > kLimit) {
+        return Unsupported(path, "bounds of numbers must be whole numbers within " +
+                                     std::to_string(kMaxDecimalBound));
+      }
+      if (sign * value < -kLimit) continue;
+      const auto whole = static_cast<int64_t>(value);
+      const bool tighter = sign * whole > sign * outermost.value;
+      if (tighter || whole == outermost.value) {
+        outermost = {whole, bound.exclusive || (!tighter && outermost.exclusive)};
+      }
     }
   }
-  if (low.value > kLimit || high.value < -kLimit) {
-    return Unsupported(path, "bounds of numbers lie within " + std::to_string(kMaxDecimalBound) +
-                                 "; use type integer");
-  }
-  const auto within = [&](const Bound& bound) {
-    const double value = std::clamp(bound.value, -kLimit, kLimit);
-    return DecimalBound{static_cast<int64_t>(value), bound.exclusive && value == bound.value};
-  };
-  return DecimalsBetween(within(low), within(high), &syntax_);
+  return DecimalsBetween(low, high, &syntax_);
 }
 
 Result<Expr> SchemaTranslator::Array(const Json& schema, const std::string& path) {
