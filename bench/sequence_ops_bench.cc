@@ -1,0 +1,141 @@
+// What the operations on a long cached sequence cost: 32,768 tokens in the shape of Qwen3-0.6B (28
+// layers, 8 KV heads of 128). Microseconds, the median of many; beside them a copy of the same
+// rows, which is what engines do that do not share blocks. Deliberately without rows: no operation
+// but the compaction reads one.
+//   sequence_ops_bench [tokens] [codec]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kvasir/base/check.h"
+#include "kvasir/kv/kv_batch.h"
+#include "kvasir/kv/kv_sequence.h"
+#include "kvasir/kv/kv_snapshot.h"
+#include "kvasir/kv/speculation.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int kLayers = 28;
+constexpr int kRepeats = 101;
+
+double MedianMicroseconds(const std::function<void()>& prepare, const std::function<void()>& work) {
+  std::vector<double> times;
+  for (int i = 0; i < kRepeats; ++i) {
+    prepare();
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    times.push_back(
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+            .count());
+  }
+  std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
+  return times[kRepeats / 2];
+}
+
+void Report(const char* operation, double microseconds) {
+  std::printf("| %s | %.1f |\n", operation, microseconds);
+}
+
+template <typename T>
+T Must(Result<T> result) {
+  KVASIR_CHECK(result.ok());
+  return *std::move(result);
+}
+
+void Run(int64_t tokens, KvCodec codec) {
+  KvLayerSpec layer;
+  layer.layout = {
+      .kv_heads = 8, .key_dim = 128, .value_dim = 128, .key_codec = codec, .value_codec = codec};
+  const auto spec = std::make_shared<const KvCacheSpec>(KvCacheSpec::Uniform(kLayers, layer));
+  KvPool pool({.budget_bytes = 2 * spec->BytesAt(tokens)});
+  KvSequence base = Must(KvSequence::Create(&pool, spec));
+  KVASIR_CHECK(base.Reserve(tokens).ok());
+  base.Advance(tokens);
+  std::printf("%lld tokens, %s, %.2f GB, %d repeats\n\n| operation | microseconds |\n|---|---|\n",
+              static_cast<long long>(tokens), codec.name().c_str(),
+              static_cast<double>(base.nbytes()) / 1e9, kRepeats);
+
+  std::optional<KvSequence> fork;
+  std::optional<KvSnapshot> snapshot;
+  const auto refork = [&] { fork.emplace(base.Fork()); };
+  Report("fork", MedianMicroseconds([&] { fork.reset(); }, refork));
+  Report("end of a fork", MedianMicroseconds(refork, [&] { fork.reset(); }));
+  Report("snapshot of everything",
+         MedianMicroseconds([&] { snapshot.reset(); }, [&] { snapshot = base.Snapshot(); }));
+  Report("restore",
+         MedianMicroseconds([&] { fork.reset(); },
+                            [&] { fork = Must(KvSequence::Restore(&pool, *snapshot)); }));
+  std::optional<std::pair<KvSnapshot, KvSnapshot>> halves;
+  Report("split in the middle",
+         MedianMicroseconds([&] { halves.reset(); },
+                            [&] { halves = Must(snapshot->Split(tokens / 2 + 1)); }));
+  std::optional<KvSnapshot> merged;
+  Report(
+      "merge of the halves",
+      MedianMicroseconds([&] { merged.reset(); },
+                         [&] { merged = Must(KvSnapshot::Merge(halves->first, halves->second)); }));
+  Report("trim by 5", MedianMicroseconds(refork, [&] { Must(fork->Trim(5)); }));
+  Report("trim by half", MedianMicroseconds(refork, [&] { Must(fork->Trim(tokens / 2)); }));
+  Report("one token after a fork (copies 28 tail blocks)",
+         MedianMicroseconds(
+             [&] {
+               refork();
+               Must(fork->Trim(5));
+             },
+             [&] { KVASIR_CHECK(fork->Reserve(1).ok()); }));
+  Report("one token later on", MedianMicroseconds([&] { fork->Advance(1); },
+                                                  [&] { KVASIR_CHECK(fork->Reserve(1).ok()); }));
+  fork.reset();
+
+  KvBatch batch;
+  const auto fill = [&] {
+    batch = KvBatch();
+    for (SequenceId id = 0; id < 8; ++id) KVASIR_CHECK(batch.Add(id, base.Fork()).ok());
+  };
+  const std::vector<SequenceId> keep = {6, 1, 3};
+  const std::vector<int64_t> counts = {0, 1, 2, 3, 4, 5, 6, 7};
+  Report("filter of a batch, 3 of 8 stay",
+         MedianMicroseconds(fill, [&] { KVASIR_CHECK(batch.Filter(keep).ok()); }));
+  Report("trim of a batch of 8, each by another count",
+         MedianMicroseconds(fill, [&] { Must(batch.TrimEach(counts)); }));
+  Report("speculation of 8 opened and rolled back", MedianMicroseconds(fill, [&] {
+           Speculation speculation = Must(Speculation::Begin(batch.sequences()));
+           speculation.Rollback();
+         }));
+  batch = KvBatch();
+
+  const size_t bytes = base.nbytes();
+  std::vector<std::byte> from(bytes), to(bytes);
+  std::memset(from.data(), 1, bytes);
+  std::memset(to.data(), 2, bytes);
+  double best = 1e18;
+  for (int i = 0; i < 3; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    std::memcpy(to.data(), from.data(), bytes);
+    best = std::min(
+        best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+                  .count());
+  }
+  Report("for comparison: a copy of these rows", best);
+}
+
+}  // namespace
+}  // namespace kvasir
+
+int main(int argc, char** argv) {
+  const auto codec = kvasir::KvCodec::FromName(argc > 2 ? argv[2] : "f16");
+  if (!codec.ok()) {
+    std::fprintf(stderr, "%s\n", codec.error().message.c_str());
+    return 2;
+  }
+  kvasir::Run(argc > 1 ? std::atoll(argv[1]) : 32768, *codec);
+  return 0;
+}
