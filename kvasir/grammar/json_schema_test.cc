@@ -10,7 +10,7 @@
 #include "kvasir/grammar/grammar_test_util.h"
 #include "kvasir/grammar/json_formats.h"
 #include "kvasir/grammar/json_range.h"
-#include "kvasir/grammar/schema_validator.h"
+#include "kvasir/grammar/test_schema_validator.h"
 
 namespace kvasir {
 namespace {

@@ -1,4 +1,4 @@
-#include "kvasir/grammar/schema_validator.h"
+#include "kvasir/grammar/test_schema_validator.h"
 
 #include <cmath>
 #include <regex>

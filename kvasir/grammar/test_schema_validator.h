@@ -1,7 +1,7 @@
 // A small JSON schema validator for tests, written from the standard (draft 2020-12).
 // Deliberately shares nothing with the translator it judges.
-#ifndef KVASIR_GRAMMAR_SCHEMA_VALIDATOR_H_
-#define KVASIR_GRAMMAR_SCHEMA_VALIDATOR_H_
+#ifndef KVASIR_GRAMMAR_TEST_SCHEMA_VALIDATOR_H_
+#define KVASIR_GRAMMAR_TEST_SCHEMA_VALIDATOR_H_
 
 #include <string>
 
@@ -15,4 +15,4 @@ std::string SchemaViolation(const Json& value, const Json& schema, const Json& d
 
 }  // namespace kvasir
 
-#endif  // KVASIR_GRAMMAR_SCHEMA_VALIDATOR_H_
+#endif  // KVASIR_GRAMMAR_TEST_SCHEMA_VALIDATOR_H_
