@@ -61,14 +61,14 @@ class TinyModel {
   Workspace& workspace() { return workspace_; }
   KvSequence NewSequence() { return ValueOrDie(KvSequence::Create(pool_.get(), spec_)); }
 
-  // Feeds `tokens` in runs of the given sizes (the last one repeats) and returns every position's
-  // logits, one after the other.
+  // Feeds `tokens` in runs of the given sizes (the last one repeats), cut where the sequence evicts
+  // rows, and returns every position's logits, one after the other.
   std::vector<float> Feed(KvSequence& sequence, const std::vector<Token>& tokens,
                           const std::vector<int64_t>& chunks = {1 << 20}) {
     std::vector<float> logits;
     size_t begin = 0;
     for (size_t i = 0; begin < tokens.size(); ++i) {
-      const int64_t chunk = chunks[std::min(i, chunks.size() - 1)];
+      const int64_t chunk = std::min(chunks[std::min(i, chunks.size() - 1)], sequence.RunLimit());
       const size_t count = std::min<size_t>(static_cast<size_t>(chunk), tokens.size() - begin);
       const SequenceRun run = {&sequence, std::span(tokens).subspan(begin, count),
                                static_cast<int64_t>(count)};
