@@ -7,6 +7,7 @@
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/engine/cached_sequence_file.h"
 
 namespace kvasir {
 namespace {
@@ -16,6 +17,8 @@ constexpr const char* kHelp =
     "/undo     take the last turn back; its rows are dropped, nothing is evaluated again\n"
     "/fork     go on in a copy of this conversation (all blocks are shared)\n"
     "/switch N go to branch N\n"
+    "/save F   write this conversation and its cache to the file F\n"
+    "/load F   go on with the conversation of such a file, in a new branch\n"
     "/help     this text\n"
     "/quit     leave (also Ctrl-D); Ctrl-C stops an answer\n";
 
@@ -51,6 +54,38 @@ struct Branch {
 
   Branch Fork() const { return {messages, sequence.Fork(), turn_starts}; }
 };
+
+struct Conversation {
+  Json::Array messages;
+  std::vector<Position> turn_starts;
+};
+
+// What /save wrote beside the cache. ERRORS: kCorrupt, naming the path and the member.
+Result<Conversation> ReadConversation(const std::string& path, const LoadedCachedSequence& loaded) {
+  Conversation conversation;
+  const auto list = [&](const std::string& key) -> Result<Json::Array> {
+    const auto found = loaded.metadata.find(key);
+    auto json = Json::Parse(found == loaded.metadata.end() ? "" : found->second);
+    if (json.ok() && json->is_array()) return json->as_array();
+    return {ErrorCode::kCorrupt,
+            path + ": its metadata has no list '" + key + "'; /load reads what /save wrote"};
+  };
+  KVASIR_TRY(conversation.messages, list("messages"));
+  for (const Json& message : conversation.messages) {
+    if (!message.is_object() || !message.GetString("role").ok() ||
+        !message.GetString("content").ok()) {
+      return {ErrorCode::kCorrupt, path + ": a message has no role or no content"};
+    }
+  }
+  KVASIR_TRY(const Json::Array starts, list("turn_starts"));
+  for (const Json& start : starts) {
+    if (!start.is_int() || start.as_int() < 0 || start.as_int() > loaded.sequence.position()) {
+      return {ErrorCode::kCorrupt, path + ": a turn begins outside the conversation"};
+    }
+    conversation.turn_starts.push_back(start.as_int());
+  }
+  return conversation;
+}
 
 class ChatCommand final : public Command {
  public:
@@ -107,6 +142,10 @@ class ChatCommand final : public Command {
                    FormatBytes(branch().sequence.sequence().nbytes()).c_str());
     } else if (line.starts_with("/switch ")) {
       return Switch(line.substr(8));
+    } else if (line.starts_with("/save ") && line.size() > 6) {
+      return Save(line.substr(6));
+    } else if (line.starts_with("/load ") && line.size() > 6) {
+      return Load(line.substr(6));
     } else {
       return {ErrorCode::kInvalidArgument, "unknown command " + line + "; /help lists them"};
     }
@@ -147,6 +186,31 @@ class ChatCommand final : public Command {
               "branches are numbered 0 to " + std::to_string(branches_.size() - 1)};
     }
     current_ = wanted;
+    std::fprintf(stderr, "branch %zu, %lld tokens\n", current_,
+                 static_cast<long long>(branch().sequence.position()));
+    return {};
+  }
+
+  Status Save(const std::string& path) {
+    const Branch& b = branch();
+    CacheMetadata metadata = {
+        {"messages", Json(b.messages).Dump()},
+        {"turn_starts", Json(Json::Array(b.turn_starts.begin(), b.turn_starts.end())).Dump()}};
+    if (const Status s = SaveCachedSequence(b.sequence, *bundle_, path, metadata); !s.ok()) {
+      // Not kIo, which ends the program: the conversation goes on.
+      return {ErrorCode::kFailedPrecondition, s.error().message};
+    }
+    std::fprintf(stderr, "%lld tokens saved\n", static_cast<long long>(b.sequence.position()));
+    return {};
+  }
+
+  Status Load(const std::string& path) {
+    auto loaded = LoadCachedSequence(*bundle_, path);
+    if (!loaded.ok()) return {ErrorCode::kFailedPrecondition, loaded.error().message};
+    KVASIR_TRY(const Conversation conversation, ReadConversation(path, *loaded));
+    branches_.push_back(
+        {conversation.messages, std::move(loaded->sequence), conversation.turn_starts});
+    current_ = branches_.size() - 1;
     std::fprintf(stderr, "branch %zu, %lld tokens\n", current_,
                  static_cast<long long>(branch().sequence.position()));
     return {};

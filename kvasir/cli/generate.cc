@@ -5,6 +5,7 @@
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/engine/cached_sequence_file.h"
 
 namespace kvasir {
 namespace {
@@ -25,6 +26,9 @@ class GenerateCommand final : public Command {
     flags.Add("--stop", &stops_, "end the answer before this text; may be repeated");
     flags.Add("--ignore-eos", &ignores_eos_, "go on past end tokens");
     flags.Add("--chunk", &chunk_tokens_, "prompt tokens per forward pass; results do not change");
+    flags.Add("--load-cache", &load_cache_,
+              "file of --save-cache; what it holds of this prompt is not evaluated again");
+    flags.Add("--save-cache", &save_cache_, "file for the cache of prompt and answer, at the end");
     flags.Add("--json", &is_json_, "print one JSON object instead of streaming");
   }
 
@@ -53,7 +57,7 @@ class GenerateCommand final : public Command {
         if (printed.ok()) printed = Print(text);
       };
     }
-    KVASIR_TRY(CachedSequence sequence, bundle->NewSequence());
+    KVASIR_TRY(CachedSequence sequence, Sequence(*bundle));
     KVASIR_TRY(const GenerationResult result,
                Generator(bundle.get()).Generate(request, sequence, callbacks));
     KVASIR_TRY_OK(printed);
@@ -62,6 +66,9 @@ class GenerateCommand final : public Command {
     } else {
       KVASIR_TRY_OK(Print("\n"));
       std::fprintf(stderr, "%s\n", StatsLine(result.stats).c_str());
+    }
+    if (!save_cache_.empty()) {
+      KVASIR_TRY_OK(SaveCachedSequence(sequence, *bundle, save_cache_));
     }
     if (result.finish == FinishReason::kCancelled) return {ErrorCode::kCancelled, "interrupted"};
     return {};
@@ -76,6 +83,12 @@ class GenerateCommand final : public Command {
       return {ErrorCode::kInvalidArgument, "--max-tokens must be 0 or more, --chunk 1 or more"};
     }
     return prompt_file_.empty() ? Result<std::string>(prompt_) : ReadFile(prompt_file_);
+  }
+
+  Result<CachedSequence> Sequence(ModelBundle& bundle) const {
+    if (load_cache_.empty()) return bundle.NewSequence();
+    KVASIR_TRY(LoadedCachedSequence loaded, LoadCachedSequence(bundle, load_cache_));
+    return std::move(loaded.sequence);
   }
 
   Result<std::vector<Token>> Tokens(const ModelBundle& bundle, const std::string& prompt) const {
@@ -107,6 +120,8 @@ class GenerateCommand final : public Command {
   std::string prompt_;
   std::string prompt_file_;
   std::string system_;
+  std::string load_cache_;
+  std::string save_cache_;
   std::vector<std::string> stops_;
   int64_t max_tokens_ = 256;
   int64_t chunk_tokens_ = 512;

@@ -1,6 +1,7 @@
 #include "kvasir/engine/cached_sequence.h"
 
 #include <algorithm>
+#include <string>
 
 #include "kvasir/base/check.h"
 
@@ -17,6 +18,37 @@ Result<CachedSequence> CachedSequence::Create(const Model* model, KvPool* pool,
                                               std::shared_ptr<const KvCacheSpec> spec) {
   KVASIR_TRY(KvSequence sequence, KvSequence::Create(pool, spec));
   return CachedSequence(model, std::move(spec), std::move(sequence));
+}
+
+Result<CachedSequence> CachedSequence::Restore(const Model* model, KvPool* pool,
+                                               std::shared_ptr<const KvCacheSpec> spec,
+                                               std::span<const NamedSnapshot> snapshots) {
+  if (snapshots.empty()) return {ErrorCode::kInvalidArgument, "there is no cache to restore"};
+  const NamedSnapshot& whole = snapshots[0];
+  const Position end = whole.snapshot.end();
+  if (whole.snapshot.begin() != 0 || static_cast<Position>(whole.tokens.size()) != end) {
+    return {ErrorCode::kInvalidArgument,
+            "a cache of the positions " + std::to_string(whole.snapshot.begin()) + " to " +
+                std::to_string(end) + " with " + std::to_string(whole.tokens.size()) +
+                " tokens cannot be gone on with; it must begin at 0 and know every token"};
+  }
+  if (whole.snapshot.spec() != *spec) {
+    return {ErrorCode::kInvalidArgument, "the cache is stored in another way than this one"};
+  }
+  KVASIR_TRY(KvSequence sequence, KvSequence::Restore(pool, whole.snapshot));
+  CachedSequence restored(model, std::move(spec), std::move(sequence));
+  restored.tokens_ = whole.tokens;
+  Position last = 0;
+  for (const NamedSnapshot& point : snapshots.subspan(1)) {
+    if (point.snapshot.begin() != 0 || point.snapshot.end() <= last || point.snapshot.end() > end) {
+      return {ErrorCode::kInvalidArgument,
+              "'" + point.name + "' is no restore point of '" + whole.name +
+                  "': they begin at 0, and end in ascending order and not behind it"};
+    }
+    last = point.snapshot.end();
+    restored.restore_points_.push_back(point.snapshot);
+  }
+  return restored;
 }
 
 int64_t CachedSequence::Rewind(std::span<const Token> prompt) {
@@ -113,6 +145,14 @@ CachedSequence CachedSequence::Fork() const {
   fork.tokens_ = tokens_;
   fork.restore_points_ = restore_points_;
   return fork;
+}
+
+std::vector<NamedSnapshot> CachedSequence::Snapshots() const {
+  std::vector<NamedSnapshot> snapshots = {{"sequence", sequence_.Snapshot(), tokens_}};
+  for (const KvSnapshot& point : restore_points_) {
+    snapshots.push_back({"restore point " + std::to_string(point.end()), point, {}});
+  }
+  return snapshots;
 }
 
 }  // namespace kvasir

@@ -13,6 +13,7 @@
 
 #include "kvasir/base/result.h"
 #include "kvasir/base/token.h"
+#include "kvasir/kv/block_map_snapshots.h"
 #include "kvasir/kv/kv_sequence.h"
 #include "kvasir/kv/kv_snapshot.h"
 #include "kvasir/model/model.h"
@@ -34,6 +35,13 @@ class CachedSequence {
   // An empty one. Model and pool must outlive it. ERRORS: as KvSequence::Create.
   static Result<CachedSequence> Create(const Model* model, KvPool* pool,
                                        std::shared_ptr<const KvCacheSpec> spec);
+  // The sequence that Snapshots() made these of, in blocks of `pool`.
+  // ERRORS: kInvalidArgument if their spec is not `spec`, if they are not one sequence from its
+  // first token on with its restore points, or if there is not one token per position;
+  // kFailedPrecondition from KvSnapshot::Restorable.
+  static Result<CachedSequence> Restore(const Model* model, KvPool* pool,
+                                        std::shared_ptr<const KvCacheSpec> spec,
+                                        std::span<const NamedSnapshot> snapshots);
 
   // Tokens whose rows the cache holds, all of them.
   const std::vector<Token>& tokens() const { return tokens_; }
@@ -42,7 +50,8 @@ class CachedSequence {
 
   // Goes back to the longest state that is a prefix of `prompt` and shorter than it (the last token
   // is always evaluated, for its logits). Trims where every layer still holds what the earlier
-  // state needs; otherwise returns to a restore point; otherwise to the empty sequence.
+  // state needs and no row of it was evicted; otherwise returns to a restore point; otherwise to
+  // the empty sequence.
   // Returns the tokens kept. Copies no row.
   int64_t Rewind(std::span<const Token> prompt);
   // The same for the latest state at or before `target`. Returns the position reached.
@@ -60,6 +69,10 @@ class CachedSequence {
 
   // An independent copy: shares every block.
   CachedSequence Fork() const;
+
+  // For files: the sequence with its tokens, then its restore points in ascending order, without
+  // theirs. References, not copies.
+  std::vector<NamedSnapshot> Snapshots() const;
 
  private:
   CachedSequence(const Model* model, std::shared_ptr<const KvCacheSpec> spec, KvSequence sequence)

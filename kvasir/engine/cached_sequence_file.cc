@@ -1,0 +1,69 @@
+#include "kvasir/engine/cached_sequence_file.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kvasir/kv/snapshot_file.h"
+
+namespace kvasir {
+namespace {
+
+std::string ModelSize(const Model& model) {
+  return std::to_string(model.parameters()) + " parameters, " +
+         std::to_string(model.weight_bytes()) + " bytes";
+}
+
+std::string Value(const CacheMetadata& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? "" : found->second;
+}
+
+Status CheckModel(const CacheMetadata& metadata, const ModelBundle& bundle) {
+  const std::string name = Value(metadata, "model");
+  const std::string size = Value(metadata, "model_size");
+  if (name.empty()) {
+    return {ErrorCode::kInvalidArgument,
+            "it does not say which model it belongs to; only what generate and chat have saved can "
+            "be gone on with"};
+  }
+  const std::string own_size = ModelSize(bundle.model());
+  if (name == bundle.name() && size == own_size) return {};
+  return {ErrorCode::kInvalidArgument, "it was saved with the model '" + name + "' (" + size +
+                                           "), and this is '" + bundle.name() + "' (" + own_size +
+                                           "); load that model, with the same --weights"};
+}
+
+Status CheckSpec(const KvSnapshotFile& file, const ModelBundle& bundle) {
+  const auto& theirs = file.sequences[0].snapshot.spec().layers;
+  const auto& ours = bundle.cache_spec()->layers;
+  const auto [mine, other] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+  if (mine == ours.end() && other == theirs.end()) return {};
+  return {ErrorCode::kInvalidArgument, "its rows are stored as '" + Value(file.metadata, "cache") +
+                                           "', and those of this run as '" +
+                                           bundle.DescribeCache() + "' (layer " +
+                                           std::to_string(mine - ours.begin()) +
+                                           " differs); give the --kv options it was saved with"};
+}
+
+}  // namespace
+
+Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bundle,
+                          const std::string& path, CacheMetadata metadata) {
+  metadata["model"] = bundle.name();
+  metadata["model_size"] = ModelSize(bundle.model());
+  metadata["cache"] = bundle.DescribeCache();
+  return SaveSnapshots({sequence.Snapshots(), std::move(metadata)}, path);
+}
+
+Result<LoadedCachedSequence> LoadCachedSequence(ModelBundle& bundle, const std::string& path) {
+  KVASIR_TRY(KvSnapshotFile file, LoadSnapshots(&bundle.pool(), path));
+  Status fits = CheckModel(file.metadata, bundle);
+  if (fits.ok()) fits = CheckSpec(file, bundle);
+  if (!fits.ok()) return WithContext(fits.error(), path);
+  auto sequence =
+      CachedSequence::Restore(&bundle.model(), &bundle.pool(), bundle.cache_spec(), file.sequences);
+  if (!sequence.ok()) return WithContext(sequence.error(), path);
+  return LoadedCachedSequence{*std::move(sequence), std::move(file.metadata)};
+}
+
+}  // namespace kvasir

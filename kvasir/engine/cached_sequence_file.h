@@ -1,0 +1,37 @@
+// A conversation's cache in a file: tokens, rows, restore points, and which model they belong to.
+// Deliberately no format of its own: docs/formats/kv-snapshot.md, with the metadata named here.
+#ifndef KVASIR_ENGINE_CACHED_SEQUENCE_FILE_H_
+#define KVASIR_ENGINE_CACHED_SEQUENCE_FILE_H_
+
+#include <map>
+#include <string>
+
+#include "kvasir/base/result.h"
+#include "kvasir/engine/model_bundle.h"
+
+namespace kvasir {
+
+using CacheMetadata = std::map<std::string, std::string>;  // UTF-8
+
+struct LoadedCachedSequence {
+  CachedSequence sequence;
+  CacheMetadata metadata;
+};
+
+// Writes `sequence` with `metadata` and, over it, "model" (the bundle's name), "model_size"
+// (parameters and bytes of weights) and "cache" (how rows are stored, for people). A file of that
+// name is replaced once the new one is complete.
+// ERRORS: as SaveSnapshots.
+Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bundle,
+                          const std::string& path, CacheMetadata metadata = {});
+
+// Reads such a file into the bundle's pool. Going on from it gives the bits of evaluating its
+// tokens again, if the model is the one it was saved with: its name, its size and how its cache is
+// stored are compared, its weights are not.
+// ERRORS: as LoadSnapshots and CachedSequence::Restore; kInvalidArgument for another model or
+// another way to store rows, saying what differs. The message names the path.
+Result<LoadedCachedSequence> LoadCachedSequence(ModelBundle& bundle, const std::string& path);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_CACHED_SEQUENCE_FILE_H_
