@@ -16,6 +16,7 @@
 
 #include "kvasir/base/result.h"
 #include "kvasir/base/token.h"
+#include "kvasir/tensor/derived_key.h"
 #include "kvasir/tensor/float_rows.h"
 #include "kvasir/tensor/kv_blocks_view.h"
 #include "kvasir/tensor/kv_layout.h"
@@ -51,6 +52,9 @@ struct KvRun {
   // Blocks that hold the last rows once more, in layout.RecentBlock(), from the first row on that
   // a query of the run reads there; empty unless layout.dense_recent > 0.
   KvBlocksView recent = {};
+  // Positions of the rows [0, first_row + rows), where keys are from-value and rows are not at
+  // their own positions because others were evicted; empty: row r is at position r.
+  std::span<const Position> positions = {};
 };
 
 struct AttendArgs {
@@ -58,6 +62,7 @@ struct AttendArgs {
   int query_heads = 0;          // a multiple of layout.kv_heads; head h reads kv head h / (ratio)
   float scale = 1;              // multiplies queries
   float softcap = 0;            // on scores; 0: off
+  KvKeyDerivation derivation;   // only if layout.key_codec is from-value
   ConstFloatRows queries;       // [rows, query_heads * key_dim]
   std::span<const KvRun> runs;  // disjoint step rows
   std::span<const VisibleRows> visible;  // [rows]: what each query may read; never empty
@@ -101,7 +106,8 @@ class Backend {
   // Rotates each row's heads of head_dim numbers in place, half-split pairing. cos and sin are
   // [rows, head_dim / 2].
   virtual void Rope(FloatRows x, int64_t head_dim, ConstFloatRows cos, ConstFloatRows sin) = 0;
-  // Writes each run's keys [rows, kv_heads * key_dim] and values into its blocks: all of the main
+  // Writes each run's keys [rows, kv_heads * key_dim] (unless they are from-value: then they are
+  // looked at for their norms only) and values into its blocks: all of the main
   // ones, of the recent ones those held. Keeps key norms if the layout has them.
   virtual void EncodeKv(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows keys,
                         ConstFloatRows values) = 0;

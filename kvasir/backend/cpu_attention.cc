@@ -1,6 +1,7 @@
 #include "kvasir/backend/cpu_attention.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -140,6 +141,7 @@ struct CpuAttention::Scratch {
   std::vector<float> rescale;  // [rows]
   std::vector<float> totals;   // Totals
   std::vector<float> partial;  // State
+  std::vector<float> derived;  // [key_dim, 64]: the keys of a block, if they are from-value
   std::vector<int32_t> begin;  // [rows]
   std::vector<int32_t> end;    // [rows]
 
@@ -151,12 +153,16 @@ struct CpuAttention::Scratch {
     rescale.resize(count);
     totals.resize(Totals::Floats(rows, layout));
     partial.resize(State::Floats(rows, layout.value_dim));
+    if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
+      derived.resize(static_cast<size_t>(layout.key_dim) * kBlockTokens);
+    }
     begin.resize(count);
     end.resize(count);
   }
   size_t bytes() const {
     return (queries.capacity() + rotated.capacity() + scores.capacity() + rescale.capacity() +
-            totals.capacity() + partial.capacity() + begin.capacity() + end.capacity()) *
+            totals.capacity() + partial.capacity() + derived.capacity() + begin.capacity() +
+            end.capacity()) *
            sizeof(float);
   }
 };
@@ -237,6 +243,25 @@ void LoadVisible(const AttendArgs& args, const Tile& tile, Segment segment, int6
   }
 }
 
+// The keys of one block for one head, derived from its values into scratch.
+template <typename Tile, typename Scratch>
+const std::byte* DeriveKeys(const AttendArgs& args, const Tile& tile, const KvBlockLayout& layout,
+                            int64_t block, const std::byte* values, RowRange visible,
+                            Scratch& scratch) {
+  const int64_t first = block * kBlockTokens;
+  std::array<Position, kBlockTokens> positions;
+  const std::span<const Position> given = tile.run->positions;
+  for (int64_t slot = 0; slot < kBlockTokens; ++slot) {
+    const auto row = static_cast<size_t>(first + slot);
+    positions[static_cast<size_t>(slot)] = row < given.size() ? given[row] : first + slot;
+  }
+  DeriveKeyTile(args.derivation, layout, values, positions,
+                static_cast<int>(std::max<int64_t>(visible.begin - first, 0)),
+                static_cast<int>(std::min<int64_t>(visible.end - first, kBlockTokens)),
+                scratch.derived.data());
+  return reinterpret_cast<const std::byte*>(scratch.derived.data());
+}
+
 // One partition, from an empty state.
 template <typename Tile, typename Scratch>
 void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const Tile& tile,
@@ -246,25 +271,28 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
   const KvBlocksView& kv = IsRecent(partition.segment) ? tile.run->recent : tile.run->kv;
   const float* const queries =
       (layout.key_codec.rotates() ? scratch.rotated : scratch.queries).data();
+  const KvCodec key_codec = layout.StoresKeys() ? layout.key_codec : KvCodec{KvCodec::Kind::kF32};
   state.Reset(rows, layout.value_dim);
   for (int64_t block = partition.rows.begin / kBlockTokens;
        block * kBlockTokens < partition.rows.end; ++block) {
     LoadVisible(args, tile, partition.segment, block, scratch);
-    const std::byte* const keys = kv.block(block) + tile.kv_head * layout.KeyHeadBytes();
     const std::byte* const values =
         kv.block(block) + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes();
+    const std::byte* const keys =
+        layout.StoresKeys()
+            ? kv.block(block) + tile.kv_head * layout.KeyHeadBytes()
+            : DeriveKeys(args, tile, layout, block, values, partition.rows, scratch);
     const bool last = (block + 1) * kBlockTokens >= partition.rows.end;
     const std::byte* const next_keys =
         last ? nullptr : kv.block(block + 1) + tile.kv_head * layout.KeyHeadBytes();
-    kernels.ForCodec(layout.key_codec)
-        .score_tile({.queries = queries,
-                     .query_stride = layout.key_dim,
-                     .rows = rows,
-                     .keys = keys,
-                     .key_dim = layout.key_dim,
-                     .scores = scratch.scores.data(),
-                     .next = values,
-                     .codec = layout.key_codec});
+    kernels.ForCodec(key_codec).score_tile({.queries = queries,
+                                            .query_stride = layout.key_dim,
+                                            .rows = rows,
+                                            .keys = keys,
+                                            .key_dim = layout.key_dim,
+                                            .scores = scratch.scores.data(),
+                                            .next = values,
+                                            .codec = key_codec});
     kernels.softmax_tile({.scores = scratch.scores.data(),
                           .rows = rows,
                           .begin = scratch.begin.data(),

@@ -40,14 +40,16 @@ void ForEachBlock(const KvRun& run, const KvBlocksView& view, int64_t begin, int
 void EncodeHeads(const Encoding& step, const KvBlockLayout& layout, const BlockRows& rows,
                  int64_t head_begin, int64_t head_end) {
   for (int64_t head = head_begin; head < head_end; ++head) {
-    step.kernels.ForCodec(layout.key_codec)
-        .encode_keys({.rows = step.keys.row(rows.step_row) + head * layout.key_dim,
-                      .row_stride = step.keys.stride,
-                      .count = rows.count,
-                      .dim = layout.key_dim,
-                      .slot = rows.slot,
-                      .plane = rows.block + head * layout.KeyHeadBytes(),
-                      .codec = layout.key_codec});
+    if (layout.StoresKeys()) {
+      step.kernels.ForCodec(layout.key_codec)
+          .encode_keys({.rows = step.keys.row(rows.step_row) + head * layout.key_dim,
+                        .row_stride = step.keys.stride,
+                        .count = rows.count,
+                        .dim = layout.key_dim,
+                        .slot = rows.slot,
+                        .plane = rows.block + head * layout.KeyHeadBytes(),
+                        .codec = layout.key_codec});
+    }
     step.kernels.ForCodec(layout.value_codec)
         .encode_values(
             {.rows = step.values.row(rows.step_row) + head * layout.value_dim,

@@ -52,8 +52,11 @@ class Sequence {
   explicit Sequence(const Case& c)
       : case_(c),
         total_(c.rows_before + c.new_rows),
-        queries_(Random(c.new_rows * c.query_heads * c.layout.key_dim, 3)) {
+        queries_(Random(c.new_rows * c.query_heads * c.layout.key_dim, 3)),
+        key_norm_(Random(c.layout.key_dim, 4)) {
     const KvLayout& layout = c.layout;
+    for (int i = 0; i < layout.key_dim / 2; ++i)
+      inv_freq_.push_back(1.0f / static_cast<float>(i + 1));
     for (int64_t block = 0; block * kBlockTokens < total_; ++block) {
       // 0xFF bytes are NaN in every float type: stale rows must not leak into results.
       Add(layout.BlockBytes(block), &blocks_);
@@ -96,6 +99,7 @@ class Sequence {
       args.queries = {queries_.data() + begin * in, rows, in, in};
       args.runs = runs;
       args.visible = visible;
+      args.derivation = Derivation();
       args.out = {out.data() + begin * width, rows, width, width};
       backend.Attend(args);
     }
@@ -105,6 +109,7 @@ class Sequence {
   std::vector<double> Reference() const;
 
  private:
+  KvKeyDerivation Derivation() const { return {key_norm_, inv_freq_}; }
   int64_t FirstRecentBlock() const {
     return case_.layout.RecentBegin(case_.rows_before) / kBlockTokens;
   }
@@ -128,6 +133,8 @@ class Sequence {
   Case case_;
   int64_t total_;
   std::vector<float> queries_;
+  std::vector<float> key_norm_;
+  std::vector<float> inv_freq_;
   std::vector<std::vector<std::byte>> memory_;
   std::vector<std::byte*> blocks_;
   std::vector<std::byte*> recent_;
@@ -135,6 +142,11 @@ class Sequence {
 
 std::vector<float> Sequence::Decode(int64_t row, int64_t head, bool key, int64_t reader) const {
   const KvLayout& whole = case_.layout;
+  if (key && whole.key_codec.kind == KvCodec::Kind::kFromValue) {
+    std::vector<float> derived(static_cast<size_t>(whole.key_dim));
+    DeriveKey(Derivation(), row, Decode(row, head, false, reader), derived);
+    return derived;
+  }
   const bool recent = whole.dense_recent > 0 && row >= whole.RecentBegin(reader);
   const int64_t block = row / kBlockTokens;
   const auto slot = static_cast<int>(row % kBlockTokens);
@@ -233,6 +245,12 @@ std::vector<Case> Cases() {
   cases.push_back({"recent, window, head", recent, 4, 120, 200, 90, 70});
   recent.dense_start = 64;
   cases.push_back({"start and recent", recent, 4, 0, 230});
+  const KvCodec from_value = {KvCodec::Kind::kFromValue};
+  cases.push_back({"values only", Layout(64, 64, from_value, kF16), 4, 130, 5});
+  cases.push_back(
+      {"packed values only, window", Layout(64, 64, from_value, turbo4), 4, 130, 5, 90, 3});
+  recent.key_codec = from_value;
+  cases.push_back({"values only, start and recent", recent, 4, 0, 230});
   return cases;
 }
 

@@ -58,7 +58,7 @@ KvRows KvSequence::ReadStore(size_t store, int64_t begin, int64_t end) const {
     DecodeValue(layout, block, row % kBlockTokens, value);
     if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
       const auto& spec_of = spec().layers[static_cast<size_t>(rules.layer())];
-      DeriveKey(spec_of, PositionAt(content_.KeptOf(store), row), value, key);
+      DeriveKey(spec_of.derivation(), PositionAt(content_.KeptOf(store), row), value, key);
     } else {
       DecodeKey(layout, block, row % kBlockTokens, key);
     }

@@ -9,6 +9,7 @@
 #include "kvasir/base/result.h"
 #include "kvasir/base/token.h"
 #include "kvasir/kv/retention_spec.h"
+#include "kvasir/tensor/derived_key.h"
 #include "kvasir/tensor/kv_layout.h"
 
 namespace kvasir {
@@ -30,6 +31,8 @@ struct KvLayerSpec {
   // Factor of query-key products, for scores that look at queries. 0: 1 / sqrt(key_dim).
   float attention_scale = 0;
 
+  // What from-value keys are made of.
+  KvKeyDerivation derivation() const { return {key_norm, inv_freq}; }
   bool is_recurrent() const { return state_bytes > 0; }
   bool owns_rows() const { return shares_layer < 0 && !is_recurrent(); }
   friend bool operator==(const KvLayerSpec&, const KvLayerSpec&) = default;

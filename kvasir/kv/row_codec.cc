@@ -1,11 +1,9 @@
 #include "kvasir/kv/row_codec.h"
 
-#include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "kvasir/base/check.h"
-#include "kvasir/base/trigonometry.h"
 #include "kvasir/tensor/dtype.h"
 #include "kvasir/tensor/packed_codec.h"
 #include "kvasir/tensor/packed_codes.h"
@@ -106,9 +104,6 @@ Head KeysOf(const KvBlockLayout& layout) {
 Head ValuesOf(const KvBlockLayout& layout) {
   return {Plane::kValues, layout.value_codec, layout.value_dim};
 }
-bool StoresKeys(const KvBlockLayout& layout) {
-  return layout.key_codec.kind != KvCodec::Kind::kFromValue;
-}
 
 void CopyHead(const Head& from_head, const std::byte* from, int64_t from_slot, const Head& to_head,
               std::byte* to, int64_t to_slot) {
@@ -133,7 +128,7 @@ void EncodeRow(const KvBlockLayout& layout, std::byte* block, int64_t slot,
   float norm = 0;
   for (size_t head = 0; head < static_cast<size_t>(layout.kv_heads); ++head) {
     const auto head_key = key.subspan(head * key_dim, key_dim);
-    if (StoresKeys(layout)) {
+    if (layout.StoresKeys()) {
       KeysOf(layout).Encode(block + head * layout.KeyHeadBytes(), slot, head_key);
     }
     if (layout.key_norms) norm += RowNorm(head_key);
@@ -146,7 +141,7 @@ void EncodeRow(const KvBlockLayout& layout, std::byte* block, int64_t slot,
 void DecodeKey(const KvBlockLayout& layout, const std::byte* block, int64_t slot,
                std::span<float> key) {
   const auto dim = static_cast<size_t>(layout.key_dim);
-  KVASIR_CHECK(StoresKeys(layout) && key.size() == layout.kv_heads * dim);
+  KVASIR_CHECK(layout.StoresKeys() && key.size() == layout.kv_heads * dim);
   for (size_t head = 0; head < static_cast<size_t>(layout.kv_heads); ++head) {
     KeysOf(layout).Decode(block + head * layout.KeyHeadBytes(), slot, key.subspan(head * dim, dim));
   }
@@ -163,30 +158,10 @@ void DecodeValue(const KvBlockLayout& layout, const std::byte* block, int64_t sl
   }
 }
 
-void DeriveKey(const KvLayerSpec& spec, Position position, std::span<const float> value,
-               std::span<float> key) {
-  const auto dim = static_cast<size_t>(spec.layout.key_dim);
-  KVASIR_CHECK(value.size() == key.size() && spec.key_norm.size() == dim);
-  const size_t pairs = spec.inv_freq.size();
-  for (size_t i = 0; i < key.size(); ++i) key[i] = spec.key_norm[i % dim] * value[i];
-  for (size_t pair = 0; pair < pairs; ++pair) {
-    const auto angle =
-        SinCos(static_cast<double>(position) * static_cast<double>(spec.inv_freq[pair]));
-    const auto sin = static_cast<float>(angle.sin);
-    const auto cos = static_cast<float>(angle.cos);
-    for (size_t head = 0; head < key.size(); head += dim) {
-      const float x = key[head + pair];
-      const float y = key[head + pair + pairs];
-      key[head + pair] = std::fma(-y, sin, x * cos);
-      key[head + pair + pairs] = std::fma(x, sin, y * cos);
-    }
-  }
-}
-
 void CopyRow(const KvBlockLayout& from_layout, const std::byte* from, int64_t from_slot,
              const KvBlockLayout& to_layout, std::byte* to, int64_t to_slot) {
   for (size_t head = 0; head < static_cast<size_t>(to_layout.kv_heads); ++head) {
-    if (StoresKeys(to_layout) && StoresKeys(from_layout)) {
+    if (to_layout.StoresKeys() && from_layout.StoresKeys()) {
       CopyHead(KeysOf(from_layout), from + head * from_layout.KeyHeadBytes(), from_slot,
                KeysOf(to_layout), to + head * to_layout.KeyHeadBytes(), to_slot);
     }

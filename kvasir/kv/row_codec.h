@@ -8,8 +8,6 @@
 #include <cstdint>
 #include <span>
 
-#include "kvasir/base/token.h"
-#include "kvasir/kv/kv_spec.h"
 #include "kvasir/tensor/kv_layout.h"
 
 namespace kvasir {
@@ -26,13 +24,6 @@ void DecodeKey(const KvBlockLayout& layout, const std::byte* block, int64_t slot
                std::span<float> key);
 void DecodeValue(const KvBlockLayout& layout, const std::byte* block, int64_t slot,
                  std::span<float> value);
-// The key of a from-value layer at `position`: per head RoPE(key_norm * value), every product one
-// float32 rounding; angles are position * inv_freq in double precision, their sine and cosine
-// rounded to float32, then x' = fma(-y, sin, x * cos), y' = fma(x, sin, y * cos).
-// REQUIRES: spec.key_norm and spec.inv_freq as KvCacheSpec::Validate wants them.
-void DeriveKey(const KvLayerSpec& spec, Position position, std::span<const float> value,
-               std::span<float> key);
-
 // Copies a row, norms included and observed queries not. Where both sides have the same codec the
 // stored bits are copied; otherwise the row is decoded and encoded.
 // REQUIRES: equal kv_heads, key_dim and value_dim; both have norms or neither.

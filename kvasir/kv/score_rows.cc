@@ -55,7 +55,7 @@ void RowReader::Key(int64_t row, std::span<float> key) {
   if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
     value_.resize(static_cast<size_t>(layout.kv_heads) * layout.value_dim);
     Value(row, value_);
-    return DeriveKey(*layer_.spec, layer_.positions[row], value_, key);
+    return DeriveKey(layer_.spec->derivation(), layer_.positions[row], value_, key);
   }
   DecodeKey(layout.BlockAt(row / kBlockTokens), layer_.blocks.block_of(row), row % kBlockTokens,
             key);

@@ -23,15 +23,15 @@ inline constexpr int kBlockTokens = 64;
 //   f32, f16, bf16   keys [dim][64], values [64][dim]
 //   affine, turbo    codes, then parameters
 //     codes          units of 512 codes of `bits` bits: bits x 16 little-endian u32 words
-//                    [bits][16]. Lane l of a unit is the bit stream of its words [0][l], [1][l], ...
-//                    lowest bit first; code i of the lane (0 <= i < 32) is bits [i*b, (i+1)*b).
+//                    [bits][16]. Lane l of a unit is the bit stream of its words [0][l], [1][l],
+//                    ... lowest bit first; code i of the lane (0 <= i < 32) is bits [i*b, (i+1)*b).
 //       keys         unit u holds the dims [8u, 8u + 8): the code of dim d and slot t is in lane
 //                    t % 16 at i = (d % 8) * 4 + t / 16. dim / 8 units.
 //       values       unit 2v + h holds the dims [16v, 16v + 16) of the slots [32h, 32h + 32): the
 //                    code of slot t and dim d is in lane d % 16 at i = t % 32. dim / 8 units.
 //     parameters     affine: scales [dim / group][64], then biases [dim / group][64]
 //                    turbo: norms f32 [64]
-//   from-value       nothing: keys are derived from the values (KvKeyDerivation)
+//   from-value       nothing: keys are derived from the values (derived_key.h)
 //
 // so that every vector of 16 codes is one shift (and a mask) of one or two words, whatever the
 // width, and every bit of a code plane is used.

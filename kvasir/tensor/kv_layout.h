@@ -26,6 +26,8 @@ struct KvBlockLayout {
   bool key_norms = false;
   int query_floats = 0;
 
+  // False: keys are from-value.
+  bool StoresKeys() const { return key_codec.kind != KvCodec::Kind::kFromValue; }
   size_t KeyHeadBytes() const { return key_codec.HeadBytes(key_dim); }
   size_t ValueHeadBytes() const { return value_codec.HeadBytes(value_dim); }
   size_t KeyPlaneBytes() const { return KeyHeadBytes() * static_cast<size_t>(kv_heads); }
