@@ -119,20 +119,34 @@ TEST_P(PolicyInvarianceTest, BatchMatesDoNotMatter) {
 
 TEST_P(PolicyInvarianceTest, ForksGoTheirOwnWays) {
   const auto left = Tokens();
-  for (const int64_t at : {150, 192, 300}) {
+  for (const int64_t at : {150, 192, 240, 300}) {
     auto right = Slice(left, 0, at);
     const auto other = Tokens(100, 2);
     right.insert(right.end(), other.begin(), other.end());
     KvSequence a = New();
     tiny_.Feed(a, Slice(left, 0, at));
     KvSequence b = a.Fork();
-    // In turns: neither may see rows that the other has written or moved.
+    // In turns and in one step: neither may see rows that the other has written or moved.
     Logits from_a, from_b;
-    for (int64_t i = at; i < at + 100; i += 20) {
-      const Logits x = tiny_.Feed(a, Slice(left, i, i + 20));
-      const Logits y = tiny_.Feed(b, Slice(right, i, i + 20));
-      from_a.insert(from_a.end(), x.begin(), x.end());
-      from_b.insert(from_b.end(), y.begin(), y.end());
+    const auto add = [](Logits& logits, const ConstFloatRows& rows, int64_t begin, int64_t end) {
+      logits.insert(logits.end(), rows.row(begin), rows.row(end));
+    };
+    while (a.position() < at + 100) {
+      const int64_t begin = a.position();
+      const int64_t count = std::min({int64_t{20}, at + 100 - begin, a.RunLimit()});
+      const auto next_a = Slice(left, begin, begin + count);
+      const auto next_b = Slice(right, begin, begin + count);
+      const SequenceRun runs[] = {{&a, next_a, count}, {&b, next_b, count}};
+      if (begin / 20 % 2 == 1) {
+        for (const SequenceRun& run : runs) {
+          const auto rows = ValueOrDie(tiny_.model().Forward({&run, 1}, tiny_.workspace()));
+          add(run.sequence == &a ? from_a : from_b, rows, 0, count);
+        }
+      } else {
+        const auto rows = ValueOrDie(tiny_.model().Forward(runs, tiny_.workspace()));
+        add(from_a, rows, 0, count);
+        add(from_b, rows, count, 2 * count);
+      }
     }
     EXPECT_TRUE(Continues(from_a, Whole(left), at)) << at;
     EXPECT_TRUE(Continues(from_b, Whole(right), at)) << at;
