@@ -1,0 +1,78 @@
+// One edge of the prefix tree and what is cached at its end. Internal to kvasir/kv.
+// Deliberately without a search: PrefixTree walks, splits and evicts.
+#ifndef KVASIR_KV_PREFIX_NODE_H_
+#define KVASIR_KV_PREFIX_NODE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "kvasir/base/token.h"
+#include "kvasir/kv/kv_content.h"
+
+namespace kvasir {
+
+// What is evicted first. Within one priority: what was used least recently.
+enum class PrefixPriority {
+  kNormal,
+  kSystem,  // system prompts that many requests share
+};
+
+// The tokens [begin, end()) after those of its ancestors.
+//
+// Layers are of two kinds here. An *unbounded* store (retention all, a budget that has not evicted)
+// is held as the blocks of [begin, end()); the block that `begin` cuts is held by the parent as
+// well, and the copy that is deeper in a path is filled further. A *bounded* store (window, chunk,
+// recent copies) and a recurrent state are held whole for the one position end(), if `restorable`:
+// all blocks that a continuation there reads, from before `begin` too.
+struct PrefixNode {
+  using Key = std::tuple<PrefixPriority, uint64_t, uint64_t>;
+
+  uint64_t id = 0;  // by age
+  uint64_t salt = 0;
+  PrefixNode* parent = nullptr;           // null: a root, which has no tokens
+  std::map<Token, PrefixNode*> children;  // by the first token of their edge
+  Position begin = 0;
+  std::vector<Token> tokens;
+  KvContent held;
+  bool restorable = false;
+  PrefixPriority priority = PrefixPriority::kNormal;
+  uint64_t last_used = 0;
+
+  Position end() const { return begin + static_cast<Position>(tokens.size()); }
+  // The order of eviction.
+  Key key() const { return {priority, last_used, id}; }
+};
+
+// Whether a store holds only part of a long sequence.
+bool IsBounded(const KvStore& store);
+// Whether states can be restored at chosen positions only: some store is bounded, or some layer
+// recurrent.
+bool HasRestorePoints(const KvPlan& plan);
+
+// What the bounded stores and recurrent layers of `content`, which ends at `end`, hold of the state
+// at `at`, and nothing else; none if it is not whole. A chunk that begins at `at`, at a block
+// border, needs nothing and is always whole. REQUIRES: 0 < at <= end.
+std::optional<KvContent> BoundedPart(const KvContent& content, Position end, Position at);
+// Makes `node` restorable with such a part of its end.
+void SetBounded(KvContent part, PrefixNode* node);
+
+// Whether the unbounded stores of `content` hold every row of [begin, end).
+bool HoldsUnbounded(const KvContent& content, Position begin, Position end);
+// Gives `node` the blocks of [begin, end) of the unbounded stores of `content`.
+// REQUIRES: HoldsUnbounded.
+void SetUnbounded(const KvContent& content, Position begin, Position end, PrefixNode* node);
+// Adds the blocks that hold the first `end` tokens of the edges of `path` to the unbounded stores
+// of `content`, which are empty. REQUIRES: path runs from a child of a root to where `end` lies.
+void AppendUnbounded(std::span<const PrefixNode* const> path, Position end, KvContent* content);
+// Exchanges the first block of a new leaf for those with the same index at the ends of what it
+// alone continues: it is filled further, and then the tree holds each block of a conversation once.
+void AdoptTail(const PrefixNode& node);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_KV_PREFIX_NODE_H_

@@ -1,0 +1,177 @@
+// Finding and publishing prefixes.
+// Deliberately without eviction, which is prefix_tree_evict.cc.
+#include "kvasir/kv/prefix_tree.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "kvasir/base/check.h"
+
+namespace kvasir {
+
+PrefixTree::PrefixTree(KvPool* pool, std::shared_ptr<const KvCacheSpec> spec) : pool_(pool) {
+  auto plan = KvPlan::Make(pool, std::move(spec));
+  KVASIR_CHECK(plan.ok());
+  plan_ = *std::move(plan);
+}
+
+PrefixTree::Path PrefixTree::Walk(uint64_t salt, std::span<const Token> tokens) const {
+  Path path;
+  const auto root = roots_.find(salt);
+  if (root == roots_.end()) return path;
+  const PrefixNode* node = root->second;
+  while (!tokens.empty()) {
+    const auto child = node->children.find(tokens[0]);
+    if (child == node->children.end()) break;
+    node = child->second;
+    path.nodes.push_back(child->second);
+    const auto [edge, rest] =
+        std::mismatch(node->tokens.begin(), node->tokens.end(), tokens.begin(), tokens.end());
+    path.known = node->begin + (edge - node->tokens.begin());
+    if (edge != node->tokens.end()) break;
+    tokens = tokens.subspan(node->tokens.size());
+  }
+  return path;
+}
+
+Result<PrefixTree::Match> PrefixTree::Find(uint64_t salt, std::span<const Token> tokens,
+                                           int64_t limit) {
+  Path path = Walk(salt, tokens);
+  const Position longest = std::max<int64_t>(0, std::min(limit, path.known));
+  // Within an edge only its own end is asked: a later state that reaches back here reaches back to
+  // that end as well, and was then made its state.
+  std::optional<KvContent> content;
+  Position at = 0;
+  for (; !path.nodes.empty(); path.nodes.pop_back()) {
+    const PrefixNode& node = *path.nodes.back();
+    if (node.begin >= longest) continue;
+    at = std::min(longest, node.end());
+    content = BoundedPart(node.held, node.end(), at);
+    if (content.has_value()) break;
+  }
+  if (content.has_value()) {
+    ++hits_;
+    ++clock_;
+    const std::vector<const PrefixNode*> used(path.nodes.begin(), path.nodes.end());
+    AppendUnbounded(used, at, &*content);
+    for (PrefixNode* node : path.nodes) node->last_used = clock_;
+  } else {
+    ++misses_;
+    at = 0;
+    content = KvContent::Empty(plan_);
+  }
+  KVASIR_TRY(KvSequence sequence,
+             KvSequence::Restore(pool_, KvSnapshot::FromContent(*std::move(content), 0, at)));
+  return Match{at, std::move(sequence), path.known};
+}
+
+bool PrefixTree::Insert(uint64_t salt, std::span<const Token> tokens, const KvSequence& sequence,
+                        PrefixPriority priority) {
+  return Insert(salt, tokens, sequence.Snapshot(), priority);
+}
+
+bool PrefixTree::Insert(uint64_t salt, std::span<const Token> tokens, const KvSnapshot& snapshot,
+                        PrefixPriority priority) {
+  const KvContent& content = snapshot.content();
+  if (snapshot.evicted() || snapshot.end() > static_cast<Position>(tokens.size()) ||
+      !plan_->Compatible(*content.plan)) {
+    return false;
+  }
+  for (const auto& checkpoint : content.states.checkpoints) {
+    if (checkpoint.position >= snapshot.end()) continue;
+    Publish(salt, tokens.first(static_cast<size_t>(checkpoint.position)), snapshot, priority);
+  }
+  return Publish(salt, tokens.first(static_cast<size_t>(snapshot.end())), snapshot, priority);
+}
+
+bool PrefixTree::Publish(uint64_t salt, std::span<const Token> tokens, const KvSnapshot& snapshot,
+                         PrefixPriority priority) {
+  if (tokens.empty()) return true;
+  const auto end = static_cast<Position>(tokens.size());
+  std::optional<KvContent> bounded = BoundedPart(snapshot.content(), snapshot.end(), end);
+  Path path = Walk(salt, tokens);
+  if (!bounded.has_value() || !HoldsUnbounded(snapshot.content(), path.known, end)) return false;
+
+  if (!path.nodes.empty() && path.known < path.nodes.back()->end()) {
+    path.nodes.back() = Split(path.nodes.back(), path.known);
+  }
+  if (path.known < end) {
+    PrefixNode* parent = path.nodes.empty() ? Root(salt) : path.nodes.back();
+    PrefixNode* node = NewNode(parent, path.known, tokens.subspan(static_cast<size_t>(path.known)));
+    tokens_ += end - path.known;
+    SetUnbounded(snapshot.content(), path.known, end, node);
+    AdoptTail(*node);
+    path.nodes.push_back(node);
+  }
+  MakeRestorable(path.nodes, *std::move(bounded));
+  ++clock_;
+  for (PrefixNode* node : path.nodes) {
+    node->last_used = clock_;
+    node->priority = std::max(node->priority, priority);
+  }
+  return true;
+}
+
+// Also every node above that the new state reaches back to and that has none of its own.
+void PrefixTree::MakeRestorable(std::span<PrefixNode* const> path, KvContent bounded) {
+  PrefixNode& last = *path.back();
+  if (last.restorable) return;
+  SetBounded(std::move(bounded), &last);
+  for (auto node = path.rbegin() + 1; node != path.rend(); ++node) {
+    if ((*node)->restorable) continue;
+    auto part = BoundedPart(last.held, last.end(), (*node)->end());
+    if (part.has_value()) SetBounded(*std::move(part), *node);
+  }
+}
+
+PrefixNode* PrefixTree::Root(uint64_t salt) {
+  PrefixNode*& root = roots_[salt];
+  if (root == nullptr) {
+    root = &nodes_[next_id_];
+    root->id = next_id_++;
+    root->salt = salt;
+  }
+  return root;
+}
+
+PrefixNode* PrefixTree::NewNode(PrefixNode* parent, Position begin, std::span<const Token> tokens) {
+  PrefixNode& node = nodes_[next_id_];
+  node.id = next_id_++;
+  node.salt = parent->salt;
+  node.parent = parent;
+  node.begin = begin;
+  node.tokens.assign(tokens.begin(), tokens.end());
+  node.held = KvContent::Empty(plan_);
+  parent->children[tokens[0]] = &node;
+  return &node;
+}
+
+// Cuts an edge in two; the new node is the upper part, and is returned.
+PrefixNode* PrefixTree::Split(PrefixNode* node, Position at) {
+  const auto upper_tokens = static_cast<size_t>(at - node->begin);
+  PrefixNode* upper =
+      NewNode(node->parent, node->begin, std::span(node->tokens).first(upper_tokens));
+  upper->priority = node->priority;
+  upper->last_used = node->last_used;
+  SetUnbounded(node->held, node->begin, at, upper);
+  auto part = BoundedPart(node->held, node->end(), at);
+  if (part.has_value()) SetBounded(*std::move(part), upper);
+  SetUnbounded(node->held, at, node->end(), node);
+  node->tokens.erase(node->tokens.begin(),
+                     node->tokens.begin() + static_cast<ptrdiff_t>(upper_tokens));
+  node->begin = at;
+  node->parent = upper;
+  upper->children[node->tokens[0]] = node;
+  return upper;
+}
+
+PrefixTreeStats PrefixTree::Stats() const {
+  return {.nodes = static_cast<int64_t>(nodes_.size() - roots_.size()),
+          .tokens = tokens_,
+          .bytes = nbytes_exclusive(),
+          .hits = hits_,
+          .misses = misses_};
+}
+
+}  // namespace kvasir

@@ -1,0 +1,126 @@
+// Which token sequences are cached: a radix tree over tokens whose nodes reference blocks, so that
+// any request continues from the longest prefix that anybody computed before.
+// Deliberately never frees a block that another references, and evicts only when told to: the
+// engine owns the budget.
+#ifndef KVASIR_KV_PREFIX_TREE_H_
+#define KVASIR_KV_PREFIX_TREE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/base/token.h"
+#include "kvasir/kv/kv_pool.h"
+#include "kvasir/kv/kv_sequence.h"
+#include "kvasir/kv/kv_snapshot.h"
+#include "kvasir/kv/kv_spec.h"
+#include "kvasir/kv/prefix_node.h"
+
+namespace kvasir {
+
+struct PrefixTreeStats {
+  int64_t nodes = 0;
+  int64_t tokens = 0;  // of all edges: a shared prefix counts once
+  size_t bytes = 0;    // of blocks that nobody but this tree references, as nbytes_exclusive()
+  uint64_t hits = 0;   // calls of Find that returned at least one token
+  uint64_t misses = 0;
+};
+
+// A hit has the bits of a miss by construction: Find returns references to the blocks that were
+// computed for the same tokens, and a row's bits depend on the tokens up to its own only.
+//
+// Where every layer sees all rows, any prefix of anything inserted can be had, to the token. Window
+// and chunk layers, recent copies and recurrent states are whole near the positions only that
+// Insert was called at, so an engine inserts during prefill too, at the positions it wants back.
+// That costs references to the blocks of a window; at multiples of 64 no block is ever copied for
+// it.
+//
+// A salt (one per tenant) is a tree of its own: no call under one sees what another inserted.
+//
+// Two requests may insert the same tokens; what came first stays. THREADS: as its pool.
+class PrefixTree {
+ public:
+  struct Match {
+    // The longest prefix, at most `limit`, with a state that every layer can continue from.
+    int64_t tokens = 0;
+    // At position `tokens`; shares blocks. Empty if there is none.
+    KvSequence sequence;
+    // The longest prefix that is known at all: where the tokens part from all that is cached.
+    int64_t diverges_at = 0;
+  };
+
+  // REQUIRES: spec->Validate().ok(); the pool outlives the tree.
+  PrefixTree(KvPool* pool, std::shared_ptr<const KvCacheSpec> spec);
+  PrefixTree(const PrefixTree&) = delete;
+  PrefixTree& operator=(const PrefixTree&) = delete;
+
+  // Takes no block and copies no row. O(tokens + blocks of the match). What it returns counts as
+  // used now. ERRORS: none that its arguments can cause.
+  Result<Match> Find(uint64_t salt, std::span<const Token> tokens, int64_t limit);
+
+  // Publishes the state of `sequence`, which is the cache of the first position() of `tokens`, and
+  // its checkpoints. The sequence may go on: it then copies its last block, if that is partly
+  // filled, and recurrent states. Also counts as use. The priority holds for these tokens from the
+  // first on, and is never lowered. REQUIRES: no Speculation is open, `tokens` is what it holds.
+  // False if the state cannot be published: rows were evicted, so that it is no cache of all its
+  // tokens, it is longer than `tokens`, has another spec or pool than this tree, or reserved rows
+  // have left recurrent states half written.
+  bool Insert(uint64_t salt, std::span<const Token> tokens, const KvSequence& sequence,
+              PrefixPriority priority = PrefixPriority::kNormal);
+  // The same for a state that was kept during prefill. One that does not begin at 0 is enough
+  // where the tree knows the tokens before it; otherwise false.
+  bool Insert(uint64_t salt, std::span<const Token> tokens, const KvSnapshot& snapshot,
+              PrefixPriority priority = PrefixPriority::kNormal);
+
+  // Frees at least `bytes_wanted` bytes of the pool, or all it can, and returns how many: blocks
+  // that sequences use free nothing and are left alone while others will do. Leaves go before what
+  // they continue, by priority, then by last use; where every layer sees all rows, a leaf loses
+  // only as many blocks from its end as it takes.
+  size_t Evict(size_t bytes_wanted);
+  // Forgets everything but the counts of hits and misses.
+  void Clear();
+
+  // Bytes that Clear would give back to the pool. O(blocks log blocks).
+  size_t nbytes_exclusive() const;
+  // For metrics: O(blocks log blocks).
+  PrefixTreeStats Stats() const;
+
+ private:
+  struct Path {
+    std::vector<PrefixNode*> nodes;  // below the root; the tokens may end within the last one
+    Position known = 0;
+  };
+  using Leaves = std::set<PrefixNode::Key>;
+
+  Path Walk(uint64_t salt, std::span<const Token> tokens) const;
+  bool Publish(uint64_t salt, std::span<const Token> tokens, const KvSnapshot& snapshot,
+               PrefixPriority priority);
+  void MakeRestorable(std::span<PrefixNode* const> path, KvContent bounded);
+  PrefixNode* Root(uint64_t salt);
+  PrefixNode* NewNode(PrefixNode* parent, Position begin, std::span<const Token> tokens);
+  PrefixNode* Split(PrefixNode* node, Position at);
+
+  PrefixNode* NodeOf(const PrefixNode::Key& key) { return &nodes_.at(std::get<2>(key)); }
+  Leaves AllLeaves() const;
+  void Shorten(PrefixNode* leaf, size_t bytes_wanted, Leaves* leaves);
+  void Remove(PrefixNode* leaf, Leaves* leaves);
+
+  KvPool* pool_;
+  std::shared_ptr<const KvPlan> plan_;
+  std::map<uint64_t, PrefixNode> nodes_;   // by id, roots included
+  std::map<uint64_t, PrefixNode*> roots_;  // by salt, none without children
+  uint64_t next_id_ = 0;
+  uint64_t clock_ = 0;
+  int64_t tokens_ = 0;
+  uint64_t hits_ = 0;
+  uint64_t misses_ = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_KV_PREFIX_TREE_H_
