@@ -13,6 +13,7 @@
 #include "kvasir/engine/cached_sequence.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/sampling/dry_breakers.h"
+#include "kvasir/sampling/logprobs.h"
 #include "kvasir/sampling/sampler.h"
 
 namespace kvasir {
@@ -32,6 +33,12 @@ struct GenerationRequest {
   std::vector<std::string> stop_strings;  // not part of the answer
   bool ignore_stop_tokens = false;        // go on past end tokens
   int64_t chunk_tokens = 512;             // prefill; results do not depend on it
+};
+
+// What the model itself thought of one token (Logprobs), and of the likeliest in its place.
+struct TokenScores {
+  TokenLogprob token;
+  std::vector<TokenLogprob> top;  // likeliest first
 };
 
 struct GenerationCallbacks {
@@ -56,7 +63,8 @@ struct GenerationStats {
 };
 
 struct GenerationResult {
-  std::vector<Token> tokens;  // generated, without the end token
+  std::vector<Token> tokens;        // generated, without the end token
+  std::vector<TokenScores> scores;  // of `tokens`, or empty: the engine's when asked for
   std::string text;
   FinishReason finish = FinishReason::kStop;
   std::string stop_string;  // the one that was found, or empty

@@ -1,0 +1,140 @@
+// Engine: many requests on one model, batched step by step, with every known prefix reused.
+// Deliberately without a thread and without text of messages: EngineThread runs it, others parse.
+#ifndef KVASIR_ENGINE_ENGINE_H_
+#define KVASIR_ENGINE_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kvasir/base/log.h"
+#include "kvasir/base/result.h"
+#include "kvasir/engine/engine_stream.h"
+#include "kvasir/engine/request.h"
+#include "kvasir/engine/scheduler.h"
+#include "kvasir/kv/prefix_tree.h"
+#include "kvasir/model/model.h"
+
+namespace kvasir {
+
+// What an engine runs on. Model, pool and tokenizer must outlive it; nobody else may use the pool.
+struct EngineParts {
+  const Model* model = nullptr;
+  KvPool* pool = nullptr;
+  std::shared_ptr<const KvCacheSpec> spec;
+  EngineVocabulary vocabulary;
+
+  static EngineParts Of(ModelBundle& bundle);
+};
+
+struct EngineOptions {
+  SchedulerOptions scheduler;
+  int64_t max_streams = 32;                           // answers being made at once; more wait
+  std::function<EngineClock::time_point()> now = {};  // empty: EngineClock::now
+};
+
+struct EngineStats {
+  int64_t waiting_requests = 0;  // accepted and not begun
+  int64_t running_requests = 0;
+  int64_t active_streams = 0;  // answers that hold cache blocks
+  // Since creation:
+  int64_t steps = 0;
+  int64_t evaluated_tokens = 0;  // rows of all forward passes, recomputed ones included
+  int64_t generated_tokens = 0;
+  int64_t cached_tokens = 0;  // of prompts, not evaluated
+  int64_t preemptions = 0;
+};
+
+// What a request is answered depends on the request alone: not on others, on memory pressure, on
+// what is cached or on the scheduler's options.
+// THREADS: one at a time, but for NewId and Check.
+class Engine {
+ public:
+  // ERRORS: kInvalidArgument (options, spec).
+  static Result<std::unique_ptr<Engine>> Create(EngineParts parts, EngineOptions options = {});
+  // Cancels whatever is unfinished.
+  ~Engine();
+
+  // A name that no request of this engine has had. THREADS: any.
+  RequestId NewId() { return next_id_.fetch_add(1); }
+  // OK if Submit would accept it. ERRORS: kInvalidArgument, naming the field; kResourceExhausted if
+  // the prompt does not fit into the cache. THREADS: any.
+  Status Check(const EngineRequest& request) const;
+
+  // Accepts a request; it begins in the next step if there is room. ERRORS: as Check.
+  Result<RequestId> Submit(EngineRequest request, EngineCallbacks callbacks);
+  // The same for an id of NewId. ERRORS: as Check; then on_finish is not called.
+  Status Submit(RequestId id, EngineRequest request, EngineCallbacks callbacks);
+
+  // Ends a request with FinishReason::kCancelled and gives back its memory: at once, or at the end
+  // of the step when called from a callback. Unknown and finished ids are ignored.
+  void Cancel(RequestId id);
+  void CancelAll();
+
+  // Admits, runs one forward pass, shows new tokens. Returns whether work is left.
+  bool Step();
+  bool has_work() const { return !jobs_.empty() || !submitted_.empty(); }
+
+  EngineStats Stats() const;
+  PrefixTree& prefix_tree() { return tree_; }
+
+ private:
+  struct Job;
+  // One run of the step being made.
+  struct Member {
+    Job* job;
+    EngineStream* stream;
+    int64_t tokens;
+  };
+
+  Engine(EngineParts parts, EngineOptions options);
+
+  EngineClock::time_point Now() const { return options_.now ? options_.now() : EngineClock::now(); }
+  std::shared_ptr<const DryBreakers> Breakers(const SamplingOptions& options);
+  void AddStreams(Job& job, int count);
+
+  void TakeSubmitted();
+  void EndCancelled();
+  void EndJob(Job& job, FinishReason reason);
+  void Close();
+
+  std::vector<Member> PlanMembers();
+  Result<ConstFloatRows> Forward(std::vector<Member>& members);
+  void Deliver(const std::vector<Member>& members, ConstFloatRows logits);
+  void Accept(Job& job, EngineStream& stream, std::span<const float> logits);
+  void Publish(const Job& job, const EngineStream& stream);
+
+  // engine_memory.cc
+  void Admit();
+  bool HasRoomFor(const EngineStream& stream, const KvSequence& cached) const;
+  bool TryAdmit(Job& job, EngineStream& stream);
+  bool MakeRoom(std::vector<Member>& members, const Error& error);
+  void Preempt(Job& job, EngineStream& stream);
+  int64_t UsedSlots() const;
+  std::vector<Member> StreamsByRank(bool with_cache) const;
+
+  const EngineParts parts_;
+  const EngineOptions options_;
+  std::atomic<RequestId> next_id_ = 1;
+  PrefixTree tree_;
+  Workspace workspace_;
+  Sampler sampler_;
+  std::vector<std::unique_ptr<Job>> submitted_;  // since the last step began
+  std::vector<std::unique_ptr<Job>> jobs_;       // in order of arrival
+  bool is_stepping_ = false;
+  // Growing streams only take room away, so whoever did not fit need not be asked again before some
+  // blocks have been given back.
+  bool is_admission_blocked_ = false;
+  EngineStats stats_;
+  // Of the last request with DRY: finding them looks at the whole vocabulary.
+  std::vector<std::string> breaker_texts_;
+  std::shared_ptr<const DryBreakers> breakers_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_ENGINE_H_

@@ -1,0 +1,36 @@
+// Engine::Job: one accepted request with its answers.
+// Deliberately private to the engine's source files.
+#ifndef KVASIR_ENGINE_ENGINE_JOB_H_
+#define KVASIR_ENGINE_ENGINE_JOB_H_
+
+#include <memory>
+#include <vector>
+
+#include "kvasir/engine/engine.h"
+
+namespace kvasir {
+
+struct Engine::Job {
+  RequestId id = 0;
+  EngineRequest request;
+  EngineCallbacks callbacks;
+  std::shared_ptr<const DryBreakers> breakers;
+  EngineClock::time_point submitted_at;
+  bool is_cancelled = false;
+  bool is_begun = false;  // was admitted once
+  // One until the prompt has been read, then one per answer.
+  std::vector<std::unique_ptr<EngineStream>> streams;
+  EngineResult result;
+
+  bool is_prompt_read() const { return streams[0]->generated_tokens() > 0 || streams.size() > 1; }
+  bool is_done() const {
+    for (const auto& stream : streams) {
+      if (!stream->is_done()) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_ENGINE_JOB_H_

@@ -1,0 +1,84 @@
+// EngineStream: one answer being made: its tokens, its text, and its cache while it has one.
+// Deliberately without scheduling and memory pressure: the engine decides when it gets logits.
+#ifndef KVASIR_ENGINE_ENGINE_STREAM_H_
+#define KVASIR_ENGINE_ENGINE_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kvasir/engine/request.h"
+#include "kvasir/engine/stop_matcher.h"
+#include "kvasir/kv/kv_sequence.h"
+#include "kvasir/sampling/dry_breakers.h"
+#include "kvasir/sampling/mirostat.h"
+#include "kvasir/sampling/sampler.h"
+#include "kvasir/tokenizer/streaming_detokenizer.h"
+
+namespace kvasir {
+
+// What streams need to know of the model. All of it outlives them.
+struct EngineVocabulary {
+  const Tokenizer* tokenizer = nullptr;  // null: answers have no text
+  std::vector<Token> stop_tokens;        // the model's end tokens
+  int64_t sampleable_tokens = 0;         // ids that may be chosen
+};
+
+// Where DRY lets no repetition reach across. Looks at the whole vocabulary.
+DryBreakers MakeDryBreakers(const std::vector<std::string>& texts,
+                            const EngineVocabulary& vocabulary);
+
+class EngineStream {
+ public:
+  // All must outlive it; `breakers` may be null. `limit`: tokens to generate at most.
+  EngineStream(const EngineRequest* request, const EngineCallbacks* callbacks,
+               const EngineVocabulary* vocabulary, const DryBreakers* breakers, int answer,
+               int64_t limit);
+
+  // Chooses the next token and shows it, which may end the answer. REQUIRES: !is_done(); logits of
+  // the last known token.
+  void Accept(std::span<const float> logits, Sampler& sampler);
+  // Ends the answer and gives its blocks back.
+  void Finish(FinishReason reason);
+  bool is_done() const { return is_done_; }
+
+  // Prompt and answer: what the cache has to hold before the next token can be chosen.
+  int64_t known_tokens() const {
+    return static_cast<int64_t>(request_->prompt.size() + result_.tokens.size());
+  }
+  // Known tokens [begin, begin + count), one behind the other.
+  std::vector<Token> Known(int64_t begin, int64_t count) const;
+  int64_t generated_tokens() const { return result_.stats.generated_tokens; }
+
+  // Null while the stream waits for memory: never admitted, or preempted.
+  std::optional<KvSequence> sequence;
+  EngineClock::time_point admitted_at;
+  EngineClock::time_point first_token_at;
+
+  GenerationResult& result() { return result_; }
+
+ private:
+  bool IsStopToken(Token token) const;
+  const TokenScores* Score(Token token, std::span<const float> logits);
+  void Show(std::string_view text);
+
+  const EngineRequest* request_;
+  const EngineCallbacks* callbacks_;
+  const EngineVocabulary* vocabulary_;
+  const DryBreakers* breakers_;
+  int answer_;
+  int64_t limit_;
+  SamplingOptions sampling_;
+  MirostatState mirostat_;
+  std::optional<StreamingDetokenizer> detokenizer_;
+  StopMatcher stops_;
+  GenerationResult result_;
+  bool is_done_ = false;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_ENGINE_STREAM_H_

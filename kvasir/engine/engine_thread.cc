@@ -1,0 +1,96 @@
+#include "kvasir/engine/engine_thread.h"
+
+#include <string>
+#include <utility>
+
+#include "kvasir/base/check.h"
+
+namespace kvasir {
+
+EngineThread::EngineThread(std::unique_ptr<Engine> engine, int64_t max_waiting)
+    : engine_(std::move(engine)), max_waiting_(max_waiting), thread_([this] { Run(); }) {}
+
+EngineThread::~EngineThread() {
+  Stop(std::chrono::milliseconds(0));
+  {
+    const std::lock_guard lock(mutex_);
+    is_ended_ = true;
+    work_.notify_one();
+  }
+  thread_.join();
+}
+
+Result<RequestId> EngineThread::Submit(EngineRequest request, EngineCallbacks callbacks) {
+  // On the caller's thread: what is wrong with a request costs the others nothing.
+  KVASIR_TRY_OK(engine_->Check(request));
+  const RequestId id = engine_->NewId();
+  const std::lock_guard lock(mutex_);
+  if (is_stopping_) return {ErrorCode::kCancelled, "the engine is shutting down"};
+  const int64_t waiting = stats_.waiting_requests + static_cast<int64_t>(inbox_.size());
+  if (waiting >= max_waiting_) {
+    return {ErrorCode::kResourceExhausted,
+            std::to_string(waiting) + " requests are waiting already; try again later"};
+  }
+  inbox_.push_back({id, std::move(request), std::move(callbacks)});
+  work_.notify_one();
+  return id;
+}
+
+void EngineThread::Cancel(RequestId id) {
+  const std::lock_guard lock(mutex_);
+  cancels_.push_back(id);
+  work_.notify_one();
+}
+
+void EngineThread::Stop(std::chrono::milliseconds grace) {
+  std::unique_lock lock(mutex_);
+  is_stopping_ = true;
+  const auto is_idle = [this] { return !has_work_ && inbox_.empty(); };
+  if (idle_.wait_for(lock, grace, is_idle)) return;
+  cancels_all_ = true;
+  work_.notify_one();
+  idle_.wait(lock, is_idle);
+}
+
+EngineStats EngineThread::Stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  stats.waiting_requests += static_cast<int64_t>(inbox_.size());
+  return stats;
+}
+
+void EngineThread::Run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_.wait(lock, [this] {
+      return is_ended_ || has_work_ || cancels_all_ || !inbox_.empty() || !cancels_.empty();
+    });
+    if (is_ended_ && !has_work_ && inbox_.empty()) return;
+    Serve(lock);
+    if (!has_work_ && inbox_.empty()) idle_.notify_all();
+  }
+}
+
+void EngineThread::Serve(std::unique_lock<std::mutex>& lock) {
+  std::vector<Submission> submissions = std::exchange(inbox_, {});
+  const std::vector<RequestId> cancels = std::exchange(cancels_, {});
+  const bool cancels_all = std::exchange(cancels_all_, false);
+  has_work_ = true;
+  // What leaves the inbox must go on counting as waiting.
+  stats_.waiting_requests += static_cast<int64_t>(submissions.size());
+  lock.unlock();
+  for (Submission& submission : submissions) {
+    const Status accepted = engine_->Submit(submission.id, std::move(submission.request),
+                                            std::move(submission.callbacks));
+    KVASIR_CHECK(accepted.ok());  // it was checked
+  }
+  for (const RequestId id : cancels) engine_->Cancel(id);
+  if (cancels_all) engine_->CancelAll();
+  const bool has_work = engine_->has_work() && engine_->Step();
+  const EngineStats stats = engine_->Stats();
+  lock.lock();
+  has_work_ = has_work;
+  stats_ = stats;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,71 @@
+// What the engine is asked and what it answers.
+// Deliberately plain values: state of a running request is the engine's business.
+#ifndef KVASIR_ENGINE_REQUEST_H_
+#define KVASIR_ENGINE_REQUEST_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/base/token.h"
+#include "kvasir/engine/generator.h"
+#include "kvasir/sampling/sampling_options.h"
+
+namespace kvasir {
+
+// Names one request of one engine, for ever.
+using RequestId = uint64_t;
+using EngineClock = std::chrono::steady_clock;
+
+struct EngineRequest {
+  std::vector<Token> prompt;  // not empty, shorter than the context
+  int64_t max_tokens = 256;   // new tokens of each answer; clamped to what the context leaves
+  // Answer i of several is the one that the seed `sampling.seed + i` gives alone.
+  SamplingOptions sampling;
+  int answers = 1;                        // "n": they share the prompt's blocks
+  std::vector<std::string> stop_strings;  // not part of the answer
+  std::vector<Token> stop_tokens;         // beside the model's own
+  bool ignore_stop_tokens = false;        // go on past all of them
+  // Set: every token comes with its scores and this many alternatives.
+  std::optional<int64_t> top_logprobs;
+  int priority = 0;   // larger is admitted and prefilled first, and preempted last
+  uint64_t salt = 0;  // only requests of the same salt share cached prefixes
+  std::optional<EngineClock::time_point> deadline;
+};
+
+struct EngineResult {
+  // ERRORS: kResourceExhausted if the request does not fit into the cache even alone, kCancelled if
+  // its deadline came. Answers then hold what there was.
+  Status status;
+  // One per answer asked for. stats.prefill_ms is the time from admission to the first token.
+  std::vector<GenerationResult> answers;
+  // Tokens that the prompt has in common with any cached one; stats.cached_tokens of them could be
+  // reused. The difference is what window layers no longer hold.
+  int64_t known_prefix_tokens = 0;
+  int64_t preemptions = 0;  // how often an answer lost its cache and computed it again
+  double queued_ms = 0;     // from Submit to admission
+};
+
+// Called on the thread that calls Engine::Step; may call Submit and Cancel of that engine. Any may
+// be empty. After on_finish, nothing more is called.
+struct EngineCallbacks {
+  // Whole UTF-8 characters of an answer as they become certain.
+  std::function<void(int answer, std::string_view text)> on_text;
+  // Before the text it completes; not for end tokens. The scores are null unless asked for.
+  std::function<void(int answer, Token token, const TokenScores* scores)> on_token;
+  // Prompt tokens known to the cache, and all of them, after each step that read some.
+  std::function<void(int64_t done, int64_t total)> on_prefill;
+  // Asked once per step; true is a Cancel.
+  std::function<bool()> is_cancelled;
+  // Exactly once for a request that was accepted.
+  std::function<void(EngineResult result)> on_finish;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_REQUEST_H_

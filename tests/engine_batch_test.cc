@@ -1,0 +1,490 @@
+// Continuous batching: whatever else runs, is cached, is evicted or is cancelled, each request is
+// answered as if it were alone.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kvasir/engine/engine.h"
+#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_policies.h"
+
+namespace kvasir {
+namespace {
+
+using Tokens = std::vector<Token>;
+
+EngineRequest Request(Tokens prompt, int64_t max_tokens, uint64_t seed = 0) {
+  EngineRequest request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = max_tokens;
+  request.sampling.seed = seed;
+  if (seed != 0) request.sampling.temperature = 1.2;
+  return request;
+}
+
+// One tiny model with one way to store its cache, and the engine under test.
+class Bench {
+ public:
+  explicit Bench(const TinyPolicy& policy)
+      : tiny_({.folder = policy.folder}), spec_(policy.Spec(tiny_.model())) {}
+
+  const Model& model() const { return tiny_.model(); }
+  const KvCacheSpec& spec() const { return *spec_; }
+  KvPool& pool() { return *pool_; }
+  Engine& engine() { return *engine_; }
+
+  void Start(size_t budget_bytes = size_t{64} << 20, EngineOptions options = {}) {
+    engine_.reset();
+    finished_.clear();
+    // Slabs as small as they come: what is free in them cannot serve blocks of another size.
+    pool_ = std::make_unique<KvPool>(
+        KvPoolOptions{.budget_bytes = budget_bytes, .max_slab_bytes = size_t{4} << 10});
+    engine_ =
+        ValueOrDie(Engine::Create({.model = &tiny_.model(),
+                                   .pool = pool_.get(),
+                                   .spec = spec_,
+                                   .vocabulary = {.sampleable_tokens = tiny_.model().vocab_size()}},
+                                  std::move(options)));
+  }
+  RequestId Submit(const EngineRequest& request, EngineCallbacks callbacks = {}) {
+    const RequestId id = engine_->NewId();
+    callbacks.on_finish = [this, id](EngineResult result) {
+      EXPECT_TRUE(finished_.emplace(id, std::move(result)).second) << "finished twice";
+    };
+    OrDie(engine_->Submit(id, request, std::move(callbacks)));
+    return id;
+  }
+  void Drain() {
+    for (int steps = 0; engine_->Step(); ++steps) ASSERT_LT(steps, 100'000);
+  }
+  bool IsFinished(RequestId id) const { return finished_.count(id) == 1; }
+  const EngineResult& ResultOf(RequestId id) { return finished_.at(id); }
+  // Of a request that ended well.
+  const GenerationResult& Answer(RequestId id, int answer = 0) {
+    const EngineResult& result = finished_.at(id);
+    EXPECT_TRUE(result.status.ok()) << result.status.error().message;
+    return result.answers.at(static_cast<size_t>(answer));
+  }
+  // What running requests hold: without what is only cached.
+  size_t LiveBytes() { return pool_->used_bytes() - engine_->prefix_tree().nbytes_exclusive(); }
+
+  // The same request by the shortest way there is: one sequence, one token at a time.
+  Tokens Alone(const EngineRequest& request, int answer = 0) {
+    KvPool pool({.budget_bytes = size_t{64} << 20});
+    KvSequence sequence = ValueOrDie(KvSequence::Create(&pool, spec_));
+    SamplingOptions sampling = request.sampling;
+    sampling.seed += static_cast<uint64_t>(answer);
+    Sampler sampler;
+    MirostatState mirostat;
+    Tokens known = request.prompt;
+    const size_t end = request.prompt.size() + static_cast<size_t>(request.max_tokens);
+    Tokens output;
+    for (size_t i = 0; known.size() < end; ++i) {
+      const SequenceRun run = {&sequence, std::span(known).subspan(i, 1), 1};
+      const auto rows = ValueOrDie(tiny_.model().Forward(std::span(&run, 1), tiny_.workspace()));
+      if (i + 1 < known.size()) continue;
+      output.push_back(sampler.Sample({rows.row(0), static_cast<size_t>(rows.cols)}, sampling,
+                                      static_cast<Position>(known.size()),
+                                      {request.prompt, output, {}, nullptr, &mirostat}));
+      known.push_back(output.back());
+    }
+    return output;
+  }
+
+ private:
+  TinyModel tiny_;
+  std::shared_ptr<const KvCacheSpec> spec_;
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<Engine> engine_;
+  std::map<RequestId, EngineResult> finished_;
+};
+
+// Requests of all kinds: greedy and sampled, short and long, with penalties, some with a beginning
+// in common.
+std::vector<EngineRequest> Mixed(int64_t vocab_size) {
+  const Tokens shared = RandomTokens(150, vocab_size, 99);
+  std::vector<EngineRequest> requests;
+  for (uint64_t i = 0; i < 8; ++i) {
+    Tokens prompt = RandomTokens(3 + 41 * static_cast<int64_t>(i), vocab_size, i);
+    if (i % 3 == 1) prompt.insert(prompt.begin(), shared.begin(), shared.end());
+    requests.push_back(Request(prompt, 8 + 7 * static_cast<int64_t>(i % 5), i % 2 == 0 ? 0 : i));
+  }
+  requests[3].sampling.repetition_penalty = 1.3;
+  requests[5].sampling.mirostat.version = 2;
+  requests[6].sampling.frequency_penalty = 0.5;
+  return requests;
+}
+
+std::vector<TinyPolicy> Policies() {
+  std::vector<TinyPolicy> policies = {{"full_f32", kTinyFull, "f32", "f32"},
+                                      {"windows_f32", kTinyWindows, "f32", "f32"},
+                                      {"qwen_f16", kTinyQwen, "f16", "f16"}};
+  for (const TinyPolicy& policy : TinyPolicies()) {
+    const std::string name = policy.name;
+    if (name == "affine4" || name == "turbo4" || name == "dense_ends" || name == "keydiff_recent" ||
+        name == "tova") {
+      policies.push_back(policy);
+    }
+  }
+  return policies;
+}
+
+class EngineBatchTest : public testing::TestWithParam<TinyPolicy> {};
+
+TEST_P(EngineBatchTest, EveryAnswerIsThatOfTheRequestAlone) {
+  Bench bench(GetParam());
+  const auto requests = Mixed(bench.model().vocab_size());
+  for (const int64_t step_tokens : {16, 200}) {
+    bench.Start(size_t{64} << 20, {.scheduler = {step_tokens, step_tokens}});
+    std::vector<RequestId> ids;
+    // They join while others run, one every other step, and leave when they are done.
+    for (const EngineRequest& request : requests) {
+      ids.push_back(bench.Submit(request));
+      bench.engine().Step();
+      bench.engine().Step();
+    }
+    bench.Drain();
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(bench.Answer(ids[i]).tokens, bench.Alone(requests[i])) << i;
+      EXPECT_EQ(bench.Answer(ids[i]).finish, FinishReason::kLength);
+    }
+    EXPECT_EQ(bench.LiveBytes(), 0u);
+    bench.engine().prefix_tree().Clear();
+    EXPECT_EQ(bench.pool().used_bytes(), 0u);
+  }
+}
+
+// A pool that holds little more than the largest request: nothing stays cached for long, and
+// whoever comes later is preempted again and again.
+TEST_P(EngineBatchTest, AnswersAreRightWhenEvictionAndPreemptionNeverStop) {
+  Bench bench(GetParam());
+  auto requests = Mixed(bench.model().vocab_size());
+  std::vector<Tokens> wanted;
+  size_t largest = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    // Answers that grow by several blocks, which nobody kept free for them.
+    requests[i].max_tokens = 80 + 40 * static_cast<int64_t>(i % 5);
+    wanted.push_back(bench.Alone(requests[i]));
+    const auto prompt = static_cast<Position>(requests[i].prompt.size());
+    largest = std::max(largest, bench.spec().BytesAt(prompt + requests[i].max_tokens));
+  }
+  // A block more for each layer, which copies on write and evictions take.
+  const size_t budget = largest + 4 * bench.spec().BytesAt(1);
+  bench.Start(budget, {.scheduler = {64, 32}});
+  std::mt19937 random(1);
+  std::vector<std::pair<RequestId, size_t>> ids;
+  int steps = 0;
+  for (; ids.size() < 120 || bench.engine().has_work(); ++steps) {
+    ASSERT_LT(steps, 20'000);
+    if (ids.size() < 120 && bench.engine().Stats().waiting_requests < 6) {
+      const size_t which = random() % requests.size();
+      ids.emplace_back(bench.Submit(requests[which]), which);
+    }
+    bench.engine().Step();
+    ASSERT_LE(bench.pool().used_bytes(), budget);
+  }
+  EXPECT_GT(steps, 100);
+  for (const auto& [id, which] : ids) {
+    ASSERT_TRUE(bench.IsFinished(id));
+    EXPECT_EQ(bench.Answer(id).tokens, wanted[which]) << which;
+  }
+  EXPECT_EQ(bench.LiveBytes(), 0u);
+  // Where a budget bounds the rows, few answers outgrow what they began with.
+  const bool is_bounded = *GetParam().budget != '\0';
+  EXPECT_GT(bench.engine().Stats().preemptions, is_bounded ? 0 : 20);
+}
+
+TEST_P(EngineBatchTest, SeveralAnswersShareThePromptAndAreThoseOfTheirSeeds) {
+  Bench bench(GetParam());
+  bench.Start();
+  EngineRequest request = Request(RandomTokens(200, bench.model().vocab_size(), 1), 20, 40);
+  request.answers = 4;
+  const RequestId id = bench.Submit(request);
+  bench.Drain();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(bench.Answer(id, i).tokens, bench.Alone(request, i)) << i;
+  EXPECT_NE(bench.Answer(id, 0).tokens, bench.Answer(id, 1).tokens);
+  // The prompt once, then each answer's tokens but the last.
+  EXPECT_EQ(bench.engine().Stats().evaluated_tokens, 200 + 4 * 19);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, EngineBatchTest, testing::ValuesIn(Policies()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+class EngineTest : public testing::Test {
+ protected:
+  EngineTest() : bench_({"full_f32", kTinyFull, "f32", "f32"}) { bench_.Start(); }
+
+  Tokens Prompt(int64_t tokens, uint64_t seed = 1) {
+    return RandomTokens(tokens, bench_.model().vocab_size(), seed);
+  }
+
+  Bench bench_;
+};
+
+TEST_F(EngineTest, AnIdenticalPromptEvaluatesOneToken) {
+  for (const char* folder : {kTinyFull, kTinyWindows}) {
+    Bench bench({"f32", folder, "f32", "f32"});
+    bench.Start();
+    const EngineRequest request = Request(Prompt(200), 1);
+    const RequestId first = bench.Submit(request);
+    bench.Drain();
+    const int64_t before = bench.engine().Stats().evaluated_tokens;
+    EXPECT_EQ(before, 200);
+    const RequestId second = bench.Submit(request);
+    bench.Drain();
+    EXPECT_EQ(bench.engine().Stats().evaluated_tokens - before, 1);
+    EXPECT_EQ(bench.Answer(first).stats.cached_tokens, 0);
+    EXPECT_EQ(bench.Answer(second).stats.cached_tokens, 199);
+    EXPECT_EQ(bench.ResultOf(second).known_prefix_tokens, 200);
+    EXPECT_EQ(bench.Answer(second).tokens, bench.Answer(first).tokens);
+  }
+}
+
+TEST_F(EngineTest, TheNextTurnReadsOnlyWhatIsNew) {
+  const EngineRequest first = Request(Prompt(100), 20);
+  const RequestId id = bench_.Submit(first);
+  bench_.Drain();
+  EngineRequest second = first;
+  const Tokens& answer = bench_.Answer(id).tokens;
+  second.prompt.insert(second.prompt.end(), answer.begin(), answer.end());
+  const Tokens turn = Prompt(30, 2);
+  second.prompt.insert(second.prompt.end(), turn.begin(), turn.end());
+  const RequestId next = bench_.Submit(second);
+  bench_.Drain();
+  // All but the answer's last token, which nothing had to be predicted from.
+  EXPECT_EQ(bench_.Answer(next).stats.cached_tokens, 119);
+  EXPECT_EQ(bench_.Answer(next).tokens, bench_.Alone(second));
+}
+
+TEST_F(EngineTest, SaltsShareNothing) {
+  EngineRequest request = Request(Prompt(200), 4);
+  bench_.Submit(request);
+  bench_.Drain();
+  request.salt = 7;
+  const RequestId other = bench_.Submit(request);
+  bench_.Drain();
+  EXPECT_EQ(bench_.Answer(other).stats.cached_tokens, 0);
+  EXPECT_EQ(bench_.ResultOf(other).known_prefix_tokens, 0);
+}
+
+TEST_F(EngineTest, ARunningAnswerGetsATokenInEveryStep) {
+  bench_.Start(size_t{64} << 20, {.scheduler = {64, 16}});
+  int64_t shown = 0;
+  EngineCallbacks callbacks;
+  callbacks.on_token = [&](int, Token, const TokenScores*) { ++shown; };
+  bench_.Submit(Request(Prompt(5), 60), callbacks);
+  bench_.engine().Step();
+  ASSERT_EQ(shown, 1);
+  for (uint64_t i = 0; i < 3; ++i) bench_.Submit(Request(Prompt(300, 10 + i), 1));
+  for (int64_t step = 2; step <= 40; ++step) {
+    const int64_t before = bench_.engine().Stats().evaluated_tokens;
+    bench_.engine().Step();
+    EXPECT_EQ(shown, step);
+    EXPECT_LE(bench_.engine().Stats().evaluated_tokens - before, 16);
+  }
+}
+
+TEST_F(EngineTest, AShortRequestIsNotHeldUpByALongPrompt) {
+  bench_.Start(size_t{64} << 20, {.scheduler = {32, 32}});
+  const RequestId slow = bench_.Submit(Request(Prompt(400), 1));
+  bench_.engine().Step();
+  const RequestId quick = bench_.Submit(Request(Prompt(10, 2), 1));
+  bench_.engine().Step();
+  EXPECT_TRUE(bench_.IsFinished(quick));
+  EXPECT_FALSE(bench_.IsFinished(slow));
+}
+
+TEST_F(EngineTest, CancellationInEveryStateGivesBackEveryByte) {
+  bench_.Start(size_t{64} << 20, {.scheduler = {32, 32}, .max_streams = 2});
+  const EngineRequest other = Request(Prompt(90, 3), 60, 3);
+  const RequestId stays = bench_.Submit(other);
+  for (const int steps : {0, 1, 3, 20}) {
+    // Not yet seen, in the middle of its prompt, and answering.
+    const RequestId id = bench_.Submit(Request(Prompt(150, static_cast<uint64_t>(steps)), 200));
+    for (int i = 0; i < steps; ++i) bench_.engine().Step();
+    // No free slot: it waits in the queue.
+    const RequestId queued = bench_.Submit(Request(Prompt(20), 5));
+    if (steps > 0) bench_.engine().Step();
+    bench_.engine().Cancel(queued);
+    EXPECT_EQ(bench_.Answer(queued).finish, FinishReason::kCancelled);
+    EXPECT_EQ(bench_.ResultOf(queued).answers[0].tokens.size(), 0u);
+    bench_.engine().Cancel(id);
+    EXPECT_EQ(bench_.Answer(id).finish, FinishReason::kCancelled);
+    const EngineStats stats = bench_.engine().Stats();
+    EXPECT_LE(stats.active_streams, 1);
+    EXPECT_EQ(stats.running_requests + stats.waiting_requests, bench_.IsFinished(stays) ? 0 : 1);
+  }
+  bench_.Drain();
+  EXPECT_EQ(bench_.Answer(stays).tokens, bench_.Alone(other));
+  EXPECT_EQ(bench_.LiveBytes(), 0u);
+  bench_.engine().prefix_tree().Clear();
+  EXPECT_EQ(bench_.pool().used_bytes(), 0u);
+  bench_.engine().Cancel(12345);
+  bench_.engine().Cancel(stays);
+}
+
+TEST_F(EngineTest, APreemptedRequestCanBeCancelled) {
+  const size_t budget = bench_.spec().BytesAt(300);
+  bench_.Start(budget, {.scheduler = {64, 64}});
+  const EngineRequest first = Request(Prompt(60), 200);
+  const RequestId stays = bench_.Submit(first);
+  const RequestId leaves = bench_.Submit(Request(Prompt(100, 2), 150));
+  while (bench_.engine().Stats().preemptions == 0) ASSERT_TRUE(bench_.engine().Step());
+  EXPECT_EQ(bench_.engine().Stats().active_streams, 1);
+  bench_.engine().Cancel(leaves);
+  EXPECT_EQ(bench_.ResultOf(leaves).preemptions, 1);
+  bench_.Drain();
+  EXPECT_EQ(bench_.Answer(stays).tokens, bench_.Alone(first));
+  EXPECT_EQ(bench_.LiveBytes(), 0u);
+}
+
+TEST_F(EngineTest, CallbacksMayCancelAndSubmit) {
+  RequestId id = 0, next = 0;
+  EngineCallbacks callbacks;
+  int shown = 0;
+  callbacks.on_token = [&](int, Token, const TokenScores*) {
+    if (++shown == 3) bench_.engine().Cancel(id);
+    if (shown == 1) next = bench_.Submit(Request(Prompt(9, 5), 2));
+  };
+  id = bench_.Submit(Request(Prompt(10), 50), callbacks);
+  bench_.Drain();
+  EXPECT_EQ(bench_.Answer(id).finish, FinishReason::kCancelled);
+  EXPECT_EQ(bench_.Answer(id).tokens.size(), 3u);
+  EXPECT_EQ(bench_.Answer(next).tokens.size(), 2u);
+}
+
+TEST_F(EngineTest, WhoeverIsGoneIsCancelledWithinAStep) {
+  bool is_gone = false;
+  EngineCallbacks callbacks;
+  callbacks.is_cancelled = [&] { return is_gone; };
+  const RequestId id = bench_.Submit(Request(Prompt(10), 50), callbacks);
+  bench_.engine().Step();
+  is_gone = true;
+  EXPECT_FALSE(bench_.engine().Step());
+  EXPECT_EQ(bench_.Answer(id).finish, FinishReason::kCancelled);
+}
+
+TEST_F(EngineTest, DeadlinesEndARequestInAnyState) {
+  EngineClock::time_point now{};
+  bench_.Start(size_t{64} << 20, {.max_streams = 1, .now = [&] { return now; }});
+  EngineRequest request = Request(Prompt(10), 50);
+  request.deadline = now + std::chrono::seconds(5);
+  const RequestId running = bench_.Submit(request);
+  const RequestId queued = bench_.Submit(request);
+  bench_.engine().Step();
+  now += std::chrono::seconds(5);
+  EXPECT_FALSE(bench_.engine().Step());
+  for (const RequestId id : {running, queued}) {
+    EXPECT_EQ(bench_.ResultOf(id).status.error().code, ErrorCode::kCancelled);
+  }
+  EXPECT_EQ(bench_.ResultOf(running).answers[0].tokens.size(), 1u);
+}
+
+TEST_F(EngineTest, HigherPrioritiesAreAdmittedFirst) {
+  bench_.Start(size_t{64} << 20, {.max_streams = 1});
+  std::vector<int> order;
+  for (const int priority : {0, 0, 5}) {
+    EngineRequest request = Request(Prompt(10), 1);
+    request.priority = priority;
+    EngineCallbacks callbacks;
+    callbacks.on_token = [&order, priority](int, Token, const TokenScores*) {
+      order.push_back(priority);
+    };
+    bench_.Submit(request, callbacks);
+  }
+  bench_.Drain();
+  EXPECT_EQ(order, (std::vector<int>{5, 0, 0}));
+}
+
+TEST_F(EngineTest, OnlyARequestThatCannotFitAloneIsEndedForMemory) {
+  const size_t budget = bench_.spec().BytesAt(192);
+  bench_.Start(budget);
+  EXPECT_EQ(bench_.engine().Check(Request(Prompt(300), 1)).error().code,
+            ErrorCode::kResourceExhausted);
+  const EngineRequest small = Request(Prompt(40, 2), 30);
+  const RequestId large = bench_.Submit(Request(Prompt(100), 400));
+  const RequestId other = bench_.Submit(small);
+  bench_.Drain();
+  const EngineResult& result = bench_.ResultOf(large);
+  ASSERT_FALSE(result.status.ok());
+  EXPECT_EQ(result.status.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(result.status.error().message.find("does not fit"), std::string::npos);
+  // As far as the cache goes, it was answered.
+  EXPECT_EQ(result.answers[0].tokens.size(), 93u);
+  EXPECT_EQ(bench_.Answer(other).tokens, bench_.Alone(small));
+  EXPECT_EQ(bench_.LiveBytes(), 0u);
+}
+
+TEST_F(EngineTest, SeveralAnswersThatDoNotFitTogetherComeOneAfterTheOther) {
+  bench_.Start(bench_.spec().BytesAt(64 * 5));
+  EngineRequest request = Request(Prompt(100), 130, 11);
+  request.answers = 3;
+  const RequestId id = bench_.Submit(request);
+  bench_.Drain();
+  EXPECT_GT(bench_.ResultOf(id).preemptions, 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(bench_.Answer(id, i).tokens, bench_.Alone(request, i)) << i;
+}
+
+TEST_F(EngineTest, StopTokensEndAnAnswerUnseen) {
+  EngineRequest request = Request(Prompt(10), 50);
+  const Tokens whole = bench_.Alone(request);
+  request.stop_tokens = {whole[5]};
+  const RequestId id = bench_.Submit(request);
+  request.ignore_stop_tokens = true;
+  const RequestId ignores = bench_.Submit(request);
+  bench_.Drain();
+  const auto end = std::find(whole.begin(), whole.end(), whole[5]);
+  EXPECT_EQ(bench_.Answer(id).tokens, Tokens(whole.begin(), end));
+  EXPECT_EQ(bench_.Answer(id).finish, FinishReason::kStop);
+  EXPECT_EQ(bench_.Answer(ignores).tokens, whole);
+}
+
+TEST_F(EngineTest, ScoresComeWithTokensWhenAskedFor) {
+  EngineRequest request = Request(Prompt(10), 5);
+  request.top_logprobs = 3;
+  const RequestId id = bench_.Submit(request);
+  bench_.Drain();
+  const GenerationResult& answer = bench_.Answer(id);
+  ASSERT_EQ(answer.scores.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(answer.scores[i].token.token, answer.tokens[i]);
+    ASSERT_EQ(answer.scores[i].top.size(), 3u);
+    EXPECT_EQ(answer.scores[i].top[0].token, answer.tokens[i]);  // greedy
+    EXPECT_EQ(answer.scores[i].top[0].logprob, answer.scores[i].token.logprob);
+  }
+}
+
+TEST_F(EngineTest, LimitsOfTheContextAndOfTheRequest) {
+  const int64_t context = bench_.model().context_tokens();
+  const RequestId to_the_end = bench_.Submit(Request(Prompt(context - 3), 1'000'000));
+  const RequestId nothing = bench_.Submit(Request(Prompt(10), 0));
+  bench_.Drain();
+  EXPECT_EQ(bench_.Answer(to_the_end).tokens.size(), 3u);
+  EXPECT_EQ(bench_.Answer(to_the_end).finish, FinishReason::kLength);
+  EXPECT_TRUE(bench_.Answer(nothing).tokens.empty());
+}
+
+TEST_F(EngineTest, BadRequestsAreRefused) {
+  Engine& engine = bench_.engine();
+  const auto code = [&](const EngineRequest& request) {
+    return engine.Submit(request, {}).error().code;
+  };
+  EXPECT_EQ(code(Request({}, 5)), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(Request(Prompt(bench_.model().context_tokens()), 5)), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(Request({-1}, 5)), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(Request({1 << 20}, 5)), ErrorCode::kInvalidArgument);
+  EngineRequest request = Request(Prompt(5), 5);
+  request.answers = 1000;
+  EXPECT_EQ(code(request), ErrorCode::kInvalidArgument);
+  request.answers = 1;
+  request.sampling.top_p = 7;
+  EXPECT_EQ(code(request), ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(engine.has_work());
+}
+
+}  // namespace
+}  // namespace kvasir
