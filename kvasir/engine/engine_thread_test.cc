@@ -1,0 +1,162 @@
+// Many threads ask one engine: nothing is lost, nothing is answered twice, stopping drains.
+#include "kvasir/engine/engine_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+class EngineThreadTest : public testing::Test {
+ protected:
+  EngineThreadTest() : tiny_({.folder = "public_llama_f32"}) {}
+
+  std::unique_ptr<EngineThread> Start(int64_t max_waiting, EngineOptions options = {}) {
+    auto engine = ValueOrDie(
+        Engine::Create({.model = &tiny_.model(),
+                        .pool = &tiny_.pool(),
+                        .spec = std::make_shared<const KvCacheSpec>(tiny_.model().CacheSpec({})),
+                        .vocabulary = {.sampleable_tokens = tiny_.model().vocab_size()}},
+                       std::move(options)));
+    return std::make_unique<EngineThread>(std::move(engine), max_waiting);
+  }
+  EngineRequest Request(int64_t prompt_tokens, int64_t max_tokens, uint64_t seed) {
+    EngineRequest request;
+    request.prompt = RandomTokens(prompt_tokens, tiny_.model().vocab_size(), seed);
+    request.max_tokens = max_tokens;
+    request.sampling.temperature = 1;
+    request.sampling.seed = seed;
+    return request;
+  }
+
+  TinyModel tiny_;
+};
+
+// A request's end, to be waited for on another thread.
+struct Ending {
+  std::promise<EngineResult> promise;
+  std::future<EngineResult> result = promise.get_future();
+  EngineCallbacks Callbacks() {
+    EngineCallbacks callbacks;
+    callbacks.on_finish = [this](EngineResult r) { promise.set_value(std::move(r)); };
+    return callbacks;
+  }
+};
+
+TEST_F(EngineThreadTest, ManyThreadsAskAtOnce) {
+  std::vector<std::vector<Token>> alone;
+  {
+    const auto thread = Start(100);
+    for (uint64_t i = 0; i < 8; ++i) {
+      Ending ending;
+      (void)ValueOrDie(
+          thread->Submit(Request(5 + 20 * static_cast<int64_t>(i), 15, i), ending.Callbacks()));
+      alone.push_back(ending.result.get().answers[0].tokens);
+    }
+  }
+  const auto thread = Start(100);
+  std::vector<std::future<bool>> clients;
+  for (uint64_t i = 0; i < 8; ++i) {
+    clients.push_back(std::async(std::launch::async, [&, i] {
+      bool is_same = true;
+      for (int round = 0; round < 3; ++round) {
+        Ending cancelled, ending;
+        const RequestId id =
+            ValueOrDie(thread->Submit(Request(100, 1000, 100 + i), cancelled.Callbacks()));
+        (void)ValueOrDie(
+            thread->Submit(Request(5 + 20 * static_cast<int64_t>(i), 15, i), ending.Callbacks()));
+        thread->Cancel(id);
+        is_same = is_same && ending.result.get().answers[0].tokens == alone[i];
+        // It may have ended by itself in the moment before.
+        const EngineResult left = cancelled.result.get();
+        is_same = is_same && (left.answers[0].finish == FinishReason::kCancelled ||
+                              left.answers[0].tokens.size() == 1000);
+        (void)thread->Stats();
+      }
+      return is_same;
+    }));
+  }
+  for (auto& client : clients) EXPECT_TRUE(client.get());
+}
+
+TEST_F(EngineThreadTest, AFullInboxRefusesAndThenTakesAgain) {
+  const auto thread = Start(2, {.max_streams = 1});
+  std::promise<void> shown, go_on;
+  std::atomic<bool> is_first = true;
+  Ending running, waiting, other, later;
+  EngineCallbacks callbacks = running.Callbacks();
+  callbacks.on_token = [&](int, Token, const TokenScores*) {
+    if (!is_first.exchange(false)) return;
+    shown.set_value();
+    go_on.get_future().wait();
+  };
+  (void)ValueOrDie(thread->Submit(Request(5, 3, 1), callbacks));
+  shown.get_future().wait();
+  // The engine stands still: what comes now stays in the inbox. What it has begun is not known to
+  // its thread before the step ends, so one place may still be taken by it.
+  int accepted = 0;
+  for (Ending* ending : {&waiting, &other}) {
+    const auto id = thread->Submit(Request(5, 2, 2), ending->Callbacks());
+    if (id.ok()) {
+      ++accepted;
+    } else {
+      EXPECT_EQ(id.error().code, ErrorCode::kResourceExhausted);
+      ending->promise.set_value({});
+    }
+  }
+  EXPECT_GE(accepted, 1);
+  const auto refused = thread->Submit(Request(5, 2, 3), later.Callbacks());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  go_on.set_value();
+  running.result.get();
+  waiting.result.get();
+  other.result.get();
+  (void)ValueOrDie(thread->Submit(Request(5, 2, 3), later.Callbacks()));
+  EXPECT_EQ(later.result.get().answers[0].tokens.size(), 2u);
+}
+
+TEST_F(EngineThreadTest, StopLetsAcceptedRequestsEnd) {
+  const auto thread = Start(100);
+  Ending endings[3];
+  for (Ending& ending : endings) {
+    (void)ValueOrDie(thread->Submit(Request(50, 30, 1), ending.Callbacks()));
+  }
+  thread->Stop(std::chrono::minutes(5));
+  for (Ending& ending : endings) {
+    EXPECT_EQ(ending.result.get().answers[0].finish, FinishReason::kLength);
+  }
+  const auto late = thread->Submit(Request(5, 1, 1), {});
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kCancelled);
+}
+
+TEST_F(EngineThreadTest, StopWithoutGraceCancels) {
+  auto thread = Start(100);
+  Ending endings[3];
+  for (Ending& ending : endings) {
+    (void)ValueOrDie(thread->Submit(Request(50, 4000, 1), ending.Callbacks()));
+  }
+  thread.reset();
+  for (Ending& ending : endings) {
+    EXPECT_EQ(ending.result.get().answers[0].finish, FinishReason::kCancelled);
+  }
+  EXPECT_EQ(tiny_.pool().used_bytes(), 0u);
+}
+
+TEST_F(EngineThreadTest, BadRequestsAreRefusedBeforeTheyWait) {
+  const auto thread = Start(1);
+  const auto refused = thread->Submit(EngineRequest{}, {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace kvasir
