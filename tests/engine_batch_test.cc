@@ -260,6 +260,33 @@ TEST_F(EngineTest, TheNextTurnReadsOnlyWhatIsNew) {
   EXPECT_EQ(bench_.Answer(next).tokens, bench_.Alone(second));
 }
 
+TEST_F(EngineTest, APromptThatIsJustBeingReadIsReadOnce) {
+  for (const char* folder : {kTinyFull, kTinyWindows}) {
+    Bench bench({"f32", folder, "f32", "f32"});
+    bench.Start(size_t{64} << 20, {.scheduler = {64, 64}});
+    std::vector<EngineRequest> requests(4, Request(Prompt(300), 5));
+    // One goes on where the first prompt ends, one has nothing to do with it.
+    const Tokens more = Prompt(20, 3);
+    requests[2].prompt.insert(requests[2].prompt.end(), more.begin(), more.end());
+    requests[3].prompt = Prompt(100, 4);
+    std::vector<RequestId> ids;
+    for (const EngineRequest& request : requests) ids.push_back(bench.Submit(request));
+    bench.Drain();
+    EXPECT_EQ(bench.engine().Stats().evaluated_tokens, 300 + 1 + 20 + 100 + 4 * 4);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(bench.Answer(ids[i]).tokens, bench.Alone(requests[i])) << folder << i;
+    }
+    // Whoever reads it may leave: the others read what it had not.
+    bench.Start(size_t{64} << 20, {.scheduler = {64, 64}});
+    const RequestId first = bench.Submit(requests[0]);
+    const RequestId second = bench.Submit(requests[1]);
+    bench.engine().Step();
+    bench.engine().Cancel(first);
+    bench.Drain();
+    EXPECT_EQ(bench.Answer(second).tokens, bench.Alone(requests[1]));
+  }
+}
+
 TEST_F(EngineTest, SaltsShareNothing) {
   EngineRequest request = Request(Prompt(200), 4);
   bench_.Submit(request);

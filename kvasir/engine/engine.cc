@@ -10,11 +10,6 @@
 namespace kvasir {
 namespace {
 
-// A prompt being read is published whenever it has come this far again: whoever comes later shares
-// it, and window layers can be gone on with at these points. Each costs references to the blocks
-// of their windows, so points are a few blocks apart.
-constexpr int64_t kPublishTokens = 8 * kBlockTokens;
-
 double MsBetween(EngineClock::time_point begin, EngineClock::time_point end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
 }
@@ -51,7 +46,19 @@ Result<std::unique_ptr<Engine>> Engine::Create(EngineParts parts, EngineOptions 
 }
 
 Engine::Engine(EngineParts parts, EngineOptions options)
-    : parts_(std::move(parts)), options_(std::move(options)), tree_(parts_.pool, parts_.spec) {}
+    : parts_(std::move(parts)),
+      options_(std::move(options)),
+      tree_(parts_.pool, parts_.spec),
+      shares_any_prefix_(std::all_of(parts_.spec->layers.begin(), parts_.spec->layers.end(),
+                                     [](const KvLayerSpec& layer) {
+                                       return !layer.is_recurrent() &&
+                                              layer.layout.dense_recent == 0 &&
+                                              layer.retention.kind == RetentionSpec::Kind::kAll;
+                                     })),
+      evicts_rows_(std::any_of(parts_.spec->layers.begin(), parts_.spec->layers.end(),
+                               [](const KvLayerSpec& layer) {
+                                 return layer.retention.kind == RetentionSpec::Kind::kBudget;
+                               })) {}
 
 Engine::~Engine() { CancelAll(); }
 

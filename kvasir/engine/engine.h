@@ -111,7 +111,9 @@ class Engine {
   // engine_memory.cc
   void Admit();
   bool HasRoomFor(const EngineStream& stream, const KvSequence& cached) const;
-  bool TryAdmit(Job& job, EngineStream& stream);
+  enum class Admission { kAdmitted, kLater, kNoRoom };
+  Admission TryAdmit(Job& job, EngineStream& stream);
+  bool IsBeingRead(const Job& job, int64_t cached_tokens) const;
   bool MakeRoom(std::vector<Member>& members, const Error& error);
   void Preempt(Job& job, EngineStream& stream);
   int64_t UsedSlots() const;
@@ -123,6 +125,8 @@ class Engine {
   PrefixTree tree_;
   Workspace workspace_;
   Sampler sampler_;
+  const bool shares_any_prefix_;  // every layer keeps all rows
+  const bool evicts_rows_;
   std::vector<std::unique_ptr<Job>> submitted_;  // since the last step began
   std::vector<std::unique_ptr<Job>> jobs_;       // in order of arrival
   bool is_stepping_ = false;

@@ -10,6 +10,11 @@
 
 namespace kvasir {
 
+// A prompt being read is published whenever it has come this far again: whoever comes later shares
+// it, and window layers can be gone on with at these points. Each costs references to the blocks
+// of their windows, so points are a few blocks apart.
+inline constexpr int64_t kPublishTokens = 8 * kBlockTokens;
+
 struct Engine::Job {
   RequestId id = 0;
   EngineRequest request;

@@ -59,24 +59,26 @@ void Engine::Admit() {
     const int64_t slots = member.job->is_prompt_read() ? 1 : member.job->request.answers;
     // Nobody overtakes: what is first in rank would wait for ever behind a stream of small ones.
     if (used + slots > options_.max_streams) return;
-    if (!TryAdmit(*member.job, *member.stream)) {
+    const Admission admission = TryAdmit(*member.job, *member.stream);
+    if (admission == Admission::kNoRoom) {
       is_admission_blocked_ = true;
       return;
     }
-    used += slots;
+    if (admission == Admission::kAdmitted) used += slots;
   }
 }
 
-bool Engine::TryAdmit(Job& job, EngineStream& stream) {
+Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   const int64_t known = stream.known_tokens();
   // The last token is always evaluated, for its logits.
   auto match = tree_.Find(job.request.salt, stream.Known(0, known), known - 1);
   if (!match.ok()) {
     job.result.status = match.error();
     EndJob(job, FinishReason::kCancelled);
-    return true;
+    return Admission::kLater;
   }
-  if (!HasRoomFor(stream, match->sequence)) return false;
+  if (IsBeingRead(job, match->tokens)) return Admission::kLater;
+  if (!HasRoomFor(stream, match->sequence)) return Admission::kNoRoom;
   stream.sequence = std::move(match->sequence);
   if (!job.is_begun) {
     job.is_begun = true;
@@ -87,7 +89,30 @@ bool Engine::TryAdmit(Job& job, EngineStream& stream) {
     stream.result().stats.cached_tokens = match->tokens;
     stats_.cached_tokens += match->tokens;
   }
-  return true;
+  return Admission::kAdmitted;
+}
+
+// Whether somebody is just reading at least a block more of this prompt than the tree knows: then
+// waiting for it is no slower than reading it twice, and takes the memory once.
+bool Engine::IsBeingRead(const Job& job, int64_t cached_tokens) const {
+  if (evicts_rows_) return false;  // what others read may not be there to be found
+  const std::vector<Token>& mine = job.request.prompt;
+  for (const auto& other : jobs_) {
+    if (other.get() == &job || other->request.salt != job.request.salt ||
+        other->request.priority < job.request.priority) {
+      continue;
+    }
+    if (!other->streams[0]->sequence || other->is_prompt_read()) continue;
+    const std::vector<Token>& theirs = other->request.prompt;
+    const auto part = std::mismatch(mine.begin(), mine.end(), theirs.begin(), theirs.end());
+    int64_t shared = part.first - mine.begin();
+    // Other layers can be gone on with only where the prompt is published.
+    if (!shares_any_prefix_ && part.second != theirs.end()) {
+      shared = shared / kPublishTokens * kPublishTokens;
+    }
+    if (shared - cached_tokens >= kBlockTokens) return true;
+  }
+  return false;
 }
 
 bool Engine::HasRoomFor(const EngineStream& stream, const KvSequence& cached) const {
