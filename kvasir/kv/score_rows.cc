@@ -5,6 +5,7 @@
 
 #include "kvasir/kv/row_codec.h"
 #include "kvasir/tensor/dtype.h"
+#include "kvasir/tensor/packed_codec.h"
 
 namespace kvasir {
 namespace {
@@ -79,6 +80,12 @@ void KeyTile::Load(int64_t block) {
   const KvCodec codec = layer_.spec->layout.BlockAt(block).key_codec;
   if (codec.is_dense()) {
     WidenKeys(codec, layer_.blocks.block(block), keys_);
+  } else if (codec.is_packed()) {
+    const KvBlockLayout layout = layer_.spec->layout.BlockAt(block);
+    for (size_t head = 0; head < static_cast<size_t>(layout.kv_heads); ++head) {
+      DecodePackedKeyPlane(codec, layer_.blocks.block(block) + head * layout.KeyHeadBytes(), dim_,
+                           keys_.data() + head * static_cast<size_t>(dim_) * kBlockTokens);
+    }
   } else {
     for (int64_t slot = 0; slot < rows; ++slot) {
       reader_.Key(block * kBlockTokens + slot, row_);

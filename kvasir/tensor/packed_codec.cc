@@ -8,6 +8,7 @@
 #include "kvasir/tensor/dtype.h"
 #include "kvasir/tensor/packed_codes.h"
 #include "kvasir/tensor/rotation.h"
+#include "kvasir/tensor/turbo_codebooks.h"
 #include "kvasir/tensor/turbo_codec.h"
 
 namespace kvasir {
@@ -118,6 +119,27 @@ void StoreScale(const KvCodec& codec, std::byte* at, float value) {
   std::memcpy(at, &half, sizeof(half));
 }
 
+// The codes of 8 dims, [8][64], of one unit of a key plane.
+void LoadKeyUnit(const std::byte* plane, int bits, int64_t unit, uint32_t* codes) {
+  std::array<uint32_t, 8 * kUnitLanes + kUnitLanes> words = {};  // and one row no code reaches into
+  const size_t unit_words = static_cast<size_t>(bits) * kUnitLanes;
+  std::memcpy(words.data(), plane + static_cast<size_t>(unit) * unit_words * sizeof(uint32_t),
+              unit_words * sizeof(uint32_t));
+  const uint32_t mask = (1u << bits) - 1;
+  for (int i = 0; i < kLaneCodes; ++i, codes += kUnitLanes) {
+    const int shift = i * bits % 32;
+    const uint32_t* const low = words.data() + i * bits / 32 * kUnitLanes;
+    const uint32_t* const high = low + kUnitLanes;
+    if (shift + bits <= 32) {
+      for (int lane = 0; lane < kUnitLanes; ++lane) codes[lane] = low[lane] >> shift & mask;
+    } else {
+      for (int lane = 0; lane < kUnitLanes; ++lane) {
+        codes[lane] = (low[lane] >> shift | high[lane] << (32 - shift)) & mask;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void EncodePackedKeyRow(const KvCodec& codec, std::byte* plane, int slot,
@@ -136,6 +158,32 @@ void DecodePackedKeyRow(const KvCodec& codec, const std::byte* plane, int slot,
 void DecodePackedValueRow(const KvCodec& codec, const std::byte* plane, int slot,
                           std::span<float> row) {
   DecodeRow<ValueCodePlace>(codec, plane, slot, row);
+}
+
+void DecodePackedKeyPlane(const KvCodec& codec, const std::byte* plane, int64_t dim, float* tile) {
+  KVASIR_DCHECK(codec.is_packed() && codec.Validate(dim).ok());
+  constexpr int64_t kUnitDims = 8;
+  const bool turbo = codec.kind == KvCodec::Kind::kTurbo;
+  const float* const levels = turbo ? TurboLevels(dim, codec.bits) : nullptr;
+  std::array<AffineGroup, kBlockTokens> groups;
+  std::array<float, kBlockTokens> norms;
+  for (int slot = 0; turbo && slot < kBlockTokens; ++slot) {
+    norms[static_cast<size_t>(slot)] = LoadTurboNorm(codec, plane, dim, slot);
+  }
+  std::array<uint32_t, kUnitDims * kBlockTokens> codes;
+  for (int64_t begin = 0; begin < dim; begin += kUnitDims) {
+    for (int slot = 0; !turbo && begin % codec.group == 0 && slot < kBlockTokens; ++slot) {
+      groups[static_cast<size_t>(slot)] =
+          LoadAffineGroup(codec, plane, dim, begin / codec.group, slot);
+    }
+    LoadKeyUnit(plane, codec.bits, begin / kUnitDims, codes.data());
+    for (size_t i = 0; i < codes.size(); ++i) {
+      const size_t slot = i % kBlockTokens;
+      tile[static_cast<size_t>(begin) * kBlockTokens + i] =
+          turbo ? norms[slot] * levels[codes[i]] : DequantizeAffine(codes[i], groups[slot]);
+    }
+  }
+  if (codec.rotates()) RotateTileBack(tile, dim);
 }
 
 void LoadPackedKeyRow(const KvCodec& codec, const std::byte* plane, int slot,

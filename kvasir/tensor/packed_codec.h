@@ -28,6 +28,10 @@ void DecodePackedKeyRow(const KvCodec& codec, const std::byte* plane, int slot,
 void DecodePackedValueRow(const KvCodec& codec, const std::byte* plane, int slot,
                           std::span<float> row);
 
+// All 64 rows of a head's key plane, each as DecodePackedKeyRow gives it: tile is [dim][64], dim as
+// for a row. What the plane holds of rows that were never written is decoded too.
+void DecodePackedKeyPlane(const KvCodec& codec, const std::byte* plane, int64_t dim, float* tile);
+
 // The row as attention reads it: where the codec rotates, not rotated back.
 void LoadPackedKeyRow(const KvCodec& codec, const std::byte* plane, int slot, std::span<float> row);
 void LoadPackedValueRow(const KvCodec& codec, const std::byte* plane, int slot,

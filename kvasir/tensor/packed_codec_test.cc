@@ -158,6 +158,29 @@ TEST(PackedCodec, AnyOrderOfRowsGivesTheSameBytes) {
   }
 }
 
+TEST(PackedCodec, AWholePlaneDecodesAsItsRows) {
+  std::mt19937 random(12);
+  for (const int64_t dim : {64, 128, 192}) {
+    for (const KvCodec& codec : AllCodecs()) {
+      if (!codec.Validate(dim).ok()) continue;
+      std::vector<std::byte> plane(codec.HeadBytes(dim));
+      for (int slot = 0; slot < kBlockTokens; ++slot) {
+        EncodePackedKeyRow(codec, plane.data(), slot, RandomRow(dim, random));
+      }
+      std::vector<float> tile(static_cast<size_t>(dim) * kBlockTokens);
+      DecodePackedKeyPlane(codec, plane.data(), dim, tile.data());
+      std::vector<float> row(static_cast<size_t>(dim));
+      for (int slot = 0; slot < kBlockTokens; ++slot) {
+        DecodePackedKeyRow(codec, plane.data(), slot, row);
+        for (int64_t d = 0; d < dim; ++d) {
+          ASSERT_EQ(tile[static_cast<size_t>(d * kBlockTokens + slot)], row[static_cast<size_t>(d)])
+              << codec.name() << ", dim " << d << " of " << dim << ", slot " << slot;
+        }
+      }
+    }
+  }
+}
+
 TEST(PackedCodec, OtherRowsStayAsTheyAre) {
   std::mt19937 random(11);
   constexpr int64_t kDim = 128;

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "kvasir/base/check.h"
+#include "kvasir/tensor/kv_codec.h"
 
 namespace kvasir {
 namespace {
@@ -73,48 +74,69 @@ constexpr RotationSigns MakeSigns() {
   return signs;
 }
 
+// Below: kLanes vectors side by side, [dim][kLanes]; every lane is computed alike.
+
+template <int kLanes>
 void FlipSigns(float* x, int64_t dim, int round) {
   const auto& signs = kRotationSigns[static_cast<size_t>(round)];
   for (int64_t i = 0; i < dim; ++i) {
-    x[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(x[i]) ^ signs[static_cast<size_t>(i)]);
+    const uint32_t sign = signs[static_cast<size_t>(i)];
+    for (int l = 0; l < kLanes; ++l, ++x)
+      *x = std::bit_cast<float>(std::bit_cast<uint32_t>(*x) ^ sign);
   }
 }
 
+template <int kLanes>
 void MixWithinRuns(float* x, int64_t dim, int64_t run) {
   for (int64_t h = 1; h < run; h *= 2) {
     for (int64_t begin = 0; begin < dim; begin += 2 * h) {
-      for (int64_t i = begin; i < begin + h; ++i) {
-        const float a = x[i];
-        const float b = x[i + h];
-        x[i] = a + b;
-        x[i + h] = a - b;
+      float* const low = x + begin * kLanes;
+      float* const high = low + h * kLanes;
+      for (int64_t i = 0; i < h * kLanes; ++i) {
+        const float a = low[i];
+        const float b = high[i];
+        low[i] = a + b;
+        high[i] = a - b;
       }
     }
   }
 }
 
+template <int kLanes>
 void MixAcrossRuns(float* x, const RotationShape& shape) {
   std::array<float, kMaxMix> column;
-  for (int64_t k = 0; k < shape.run; ++k) {
-    for (int64_t s = 0; s < shape.mix; ++s) column[static_cast<size_t>(s)] = x[s * shape.run + k];
+  for (int64_t k = 0; k < shape.run * kLanes; ++k) {
+    const int64_t stride = shape.run * kLanes;
+    for (int64_t s = 0; s < shape.mix; ++s) column[static_cast<size_t>(s)] = x[s * stride + k];
     for (int64_t r = 0; r < shape.mix; ++r) {
       const float* row = shape.matrix + r * shape.mix;
       float sum = row[0] * column[0];
       for (int64_t s = 1; s < shape.mix; ++s) {
         sum = std::fma(row[s], column[static_cast<size_t>(s)], sum);
       }
-      x[r * shape.run + k] = sum;
+      x[r * stride + k] = sum;
     }
   }
 }
 
+template <int kLanes>
 void Mix(float* x, int64_t dim, const RotationShape& shape) {
-  MixWithinRuns(x, dim, shape.run);
-  if (shape.mix > 1) MixAcrossRuns(x, shape);
+  MixWithinRuns<kLanes>(x, dim, shape.run);
+  if (shape.mix > 1) MixAcrossRuns<kLanes>(x, shape);
 }
 
-void Scale(float* x, int64_t dim, float scale) {
-  for (int64_t i = 0; i < dim; ++i) x[i] *= scale;
+void Scale(float* x, int64_t count, float scale) {
+  for (int64_t i = 0; i < count; ++i) x[i] *= scale;
+}
+
+template <int kLanes>
+void RotateLanesBack(float* x, int64_t dim) {
+  const RotationShape shape = RotationShapeOf(dim);
+  Scale(x, dim * kLanes, shape.scale);
+  for (int round = kRotationRounds - 1; round >= 0; --round) {
+    Mix<kLanes>(x, dim, shape);
+    FlipSigns<kLanes>(x, dim, round);
+  }
 }
 
 }  // namespace
@@ -137,18 +159,13 @@ void Rotate(float* x, int64_t dim) {
   const RotationShape shape = RotationShapeOf(dim);
   Scale(x, dim, shape.scale);
   for (int round = 0; round < kRotationRounds; ++round) {
-    FlipSigns(x, dim, round);
-    Mix(x, dim, shape);
+    FlipSigns<1>(x, dim, round);
+    Mix<1>(x, dim, shape);
   }
 }
 
-void RotateBack(float* x, int64_t dim) {
-  const RotationShape shape = RotationShapeOf(dim);
-  Scale(x, dim, shape.scale);
-  for (int round = kRotationRounds - 1; round >= 0; --round) {
-    Mix(x, dim, shape);
-    FlipSigns(x, dim, round);
-  }
-}
+void RotateBack(float* x, int64_t dim) { RotateLanesBack<1>(x, dim); }
+
+void RotateTileBack(float* tile, int64_t dim) { RotateLanesBack<kBlockTokens>(tile, dim); }
 
 }  // namespace kvasir

@@ -50,6 +50,8 @@ extern const RotationSigns kRotationSigns;
 // RotateBack is the transpose, and so the inverse. REQUIRES: as RotationShapeOf.
 void Rotate(float* x, int64_t dim);
 void RotateBack(float* x, int64_t dim);
+// RotateBack of 64 vectors side by side, [dim][64], each with the bits it gets alone.
+void RotateTileBack(float* tile, int64_t dim);
 
 }  // namespace kvasir
 
