@@ -395,6 +395,27 @@ TEST_F(EngineTest, WhoeverIsGoneIsCancelledWithinAStep) {
   EXPECT_EQ(bench_.Answer(id).finish, FinishReason::kCancelled);
 }
 
+TEST_F(EngineTest, APausedRequestKeepsItsPlaceAndYieldsItsMemory) {
+  bench_.Start(bench_.spec().BytesAt(300));
+  bool is_paused = false;
+  EngineCallbacks callbacks;
+  callbacks.is_paused = [&] { return is_paused; };
+  const EngineRequest slow = Request(Prompt(100), 30), quick = Request(Prompt(100, 2), 120);
+  const RequestId first = bench_.Submit(slow, callbacks);
+  const RequestId second = bench_.Submit(quick);
+  bench_.engine().Step();
+  is_paused = true;
+  while (!bench_.IsFinished(second)) ASSERT_TRUE(bench_.engine().Step());
+  EXPECT_FALSE(bench_.IsFinished(first));
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(bench_.engine().Step());
+  EXPECT_EQ(bench_.engine().Stats().preemptions, 1);  // the older one, because it is behind
+  is_paused = false;
+  bench_.Drain();
+  EXPECT_EQ(bench_.ResultOf(first).preemptions, 1);
+  EXPECT_EQ(bench_.Answer(first).tokens, bench_.Alone(slow));
+  EXPECT_EQ(bench_.Answer(second).tokens, bench_.Alone(quick));
+}
+
 TEST_F(EngineTest, DeadlinesEndARequestInAnyState) {
   EngineClock::time_point now{};
   bench_.Start(size_t{64} << 20, {.max_streams = 1, .now = [&] { return now; }});

@@ -157,6 +157,8 @@ bool Engine::Step() {
   for (const auto* list : {&submitted_, &jobs_}) {
     for (const auto& job : *list) {
       if (job->callbacks.is_cancelled && job->callbacks.is_cancelled()) job->is_cancelled = true;
+      job->is_paused = job->callbacks.is_paused && job->callbacks.is_paused();
+      if (job->is_paused) is_admission_blocked_ = false;  // its blocks count as free
     }
   }
   EndCancelled();
@@ -221,7 +223,7 @@ std::vector<Engine::Member> Engine::PlanMembers() {
   std::vector<SchedulerInput> inputs;
   for (const auto& job : jobs_) {
     for (const auto& stream : job->streams) {
-      if (!stream->sequence) continue;
+      if (!stream->sequence || job->is_paused) continue;
       const int64_t pending = stream->known_tokens() - stream->sequence->position();
       inputs.push_back({.pending_tokens = pending,
                         .run_limit = stream->sequence->RunLimit(),

@@ -22,7 +22,8 @@ struct Engine::Job {
   std::shared_ptr<const DryBreakers> breakers;
   EngineClock::time_point submitted_at;
   bool is_cancelled = false;
-  bool is_begun = false;  // was admitted once
+  bool is_paused = false;  // in this step
+  bool is_begun = false;   // was admitted once
   // One until the prompt has been read, then one per answer.
   std::vector<std::unique_ptr<EngineStream>> streams;
   EngineResult result;

@@ -35,6 +35,7 @@ std::vector<Engine::Member> Engine::StreamsByRank(bool with_cache) const {
     }
   }
   std::stable_sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
+    if (a.job->is_paused != b.job->is_paused) return b.job->is_paused;
     return a.job->request.priority > b.job->request.priority;
   });
   return members;
@@ -56,6 +57,7 @@ void Engine::Admit() {
   if (is_admission_blocked_) return;
   int64_t used = UsedSlots();
   for (const Member& member : StreamsByRank(false)) {
+    if (member.job->is_paused) continue;
     const int64_t slots = member.job->is_prompt_read() ? 1 : member.job->request.answers;
     // Nobody overtakes: what is first in rank would wait for ever behind a stream of small ones.
     if (used + slots > options_.max_streams) return;
@@ -117,7 +119,9 @@ bool Engine::IsBeingRead(const Job& job, int64_t cached_tokens) const {
 
 bool Engine::HasRoomFor(const EngineStream& stream, const KvSequence& cached) const {
   size_t to_come = BytesToCome(*parts_.spec, stream.known_tokens(), cached.nbytes());
-  const std::vector<Member> active = StreamsByRank(true);
+  std::vector<Member> active = StreamsByRank(true);
+  // Whoever is paused gives way when it comes to that.
+  std::erase_if(active, [](const Member& member) { return member.job->is_paused; });
   if (active.empty()) return true;
   for (const Member& member : active) {
     to_come +=

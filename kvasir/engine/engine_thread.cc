@@ -6,6 +6,12 @@
 #include "kvasir/base/check.h"
 
 namespace kvasir {
+namespace {
+
+// How soon a reader that has caught up is noticed when nothing else runs: short beside a token.
+constexpr std::chrono::milliseconds kStallPoll{5};
+
+}  // namespace
 
 EngineThread::EngineThread(std::unique_ptr<Engine> engine, int64_t max_waiting)
     : engine_(std::move(engine)), max_waiting_(max_waiting), thread_([this] { Run(); }) {}
@@ -61,10 +67,13 @@ EngineStats EngineThread::Stats() const {
 
 void EngineThread::Run() {
   std::unique_lock lock(mutex_);
+  const auto is_called = [this] {
+    return is_ended_ || cancels_all_ || !inbox_.empty() || !cancels_.empty();
+  };
   for (;;) {
-    work_.wait(lock, [this] {
-      return is_ended_ || has_work_ || cancels_all_ || !inbox_.empty() || !cancels_.empty();
-    });
+    // With work, but none that could be done: every reader is behind.
+    if (has_work_ && is_stalled_) work_.wait_for(lock, kStallPoll, is_called);
+    work_.wait(lock, [&] { return has_work_ || is_called(); });
     if (is_ended_ && !has_work_ && inbox_.empty()) return;
     Serve(lock);
     if (!has_work_ && inbox_.empty()) idle_.notify_all();
@@ -89,6 +98,7 @@ void EngineThread::Serve(std::unique_lock<std::mutex>& lock) {
   const bool has_work = engine_->has_work() && engine_->Step();
   const EngineStats stats = engine_->Stats();
   lock.lock();
+  is_stalled_ = stats.steps == stats_.steps;
   has_work_ = has_work;
   stats_ = stats;
 }

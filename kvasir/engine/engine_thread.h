@@ -59,7 +59,8 @@ class EngineThread {
   std::vector<Submission> inbox_;
   std::vector<RequestId> cancels_;
   EngineStats stats_;
-  bool has_work_ = false;  // in the engine
+  bool has_work_ = false;    // in the engine
+  bool is_stalled_ = false;  // the last step evaluated nothing
   bool is_stopping_ = false;
   bool cancels_all_ = false;
   bool is_ended_ = false;

@@ -123,6 +123,19 @@ TEST_F(EngineThreadTest, AFullInboxRefusesAndThenTakesAgain) {
   EXPECT_EQ(later.result.get().answers[0].tokens.size(), 2u);
 }
 
+TEST_F(EngineThreadTest, APausedRequestGoesOnWhenItsReaderHasCaughtUp) {
+  const auto thread = Start(100);
+  std::atomic<bool> is_paused = true;
+  Ending slow, quick;
+  EngineCallbacks callbacks = slow.Callbacks();
+  callbacks.is_paused = [&] { return is_paused.load(); };
+  (void)ValueOrDie(thread->Submit(Request(50, 5, 1), callbacks));
+  (void)ValueOrDie(thread->Submit(Request(50, 5, 2), quick.Callbacks()));
+  EXPECT_EQ(quick.result.get().answers[0].tokens.size(), 5u);
+  is_paused = false;
+  EXPECT_EQ(slow.result.get().answers[0].tokens.size(), 5u);
+}
+
 TEST_F(EngineThreadTest, StopLetsAcceptedRequestsEnd) {
   const auto thread = Start(100);
   Ending endings[3];

@@ -60,6 +60,9 @@ struct EngineCallbacks {
   std::function<void(int answer, Token token, const TokenScores* scores)> on_token;
   // Prompt tokens known to the cache, and all of them, after each step that read some.
   std::function<void(int64_t done, int64_t total)> on_prefill;
+  // Asked once per step; true: nothing for this request now, because its reader is behind. It keeps
+  // its place, but is the first to be preempted.
+  std::function<bool()> is_paused;
   // Asked once per step; true is a Cancel.
   std::function<bool()> is_cancelled;
   // Exactly once for a request that was accepted.
