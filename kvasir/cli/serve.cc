@@ -1,6 +1,11 @@
-// kvasir serve: the OpenAI-compatible server around one model.
+// kvasir serve: the HTTP server around one model.
+// Deliberately no TLS and no users: a proxy in front of it does that better.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
+#include <string>
+#include <vector>
 
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/model_flags.h"
@@ -10,24 +15,53 @@
 namespace kvasir {
 namespace {
 
+void PrintLogLine(const Json& line) { std::fprintf(stderr, "%s\n", line.Dump().c_str()); }
+
+void LogAsJson(ServerOptions* options) {
+  options->log = [](LogLevel level, std::string_view message) {
+    const bool is_problem = level == LogLevel::kWarning || level == LogLevel::kError;
+    PrintLogLine(Json::Object{{"time", static_cast<int64_t>(std::time(nullptr))},
+                              {"level", is_problem ? "warning" : "info"},
+                              {"message", message}});
+  };
+  options->request_log = [](const RequestRecord& record) {
+    Json line = Json::Object{{"time", static_cast<int64_t>(std::time(nullptr))},
+                             {"level", record.status >= 500 ? "warning" : "info"},
+                             {"message", "request"}};
+    const Json fields = RecordJson(record);
+    for (const auto& [name, value] : fields.as_object()) line.Set(name, value);
+    PrintLogLine(line);
+  };
+}
+
 class ServeCommand final : public Command {
  public:
   std::string name() const override { return "serve"; }
   std::string help() const override {
-    return "serve /v1/chat/completions, /v1/models and /health over HTTP";
+    return "serve the HTTP APIs of OpenAI, Anthropic and llama-server";
   }
 
   void Declare(Flags& flags) override {
     model_.Declare(flags);
     flags.Add("--host", &host_, "address to listen on; 127.0.0.1 is this machine only");
     flags.Add("--port", &port_, "port to listen on; 0: any free one");
-    flags.Add("--alias", &alias_, "name of the model in answers; default: the folder's");
+    flags.Add("-a,--alias", &alias_, "name of the model in answers; default: the folder's");
+    flags.Add("--api-key", &api_keys_,
+              "a key that requests must bring; may be given several times");
+    flags.Add("--cors-origin", &cors_origins_,
+              "a web page's origin that may read answers, or *; may be given several times");
+    flags.Add("--ubatch-size", &chunk_tokens_, "tokens of a prompt per forward pass");
+    flags.Add("--timeout", &timeout_s_, "seconds for a body to arrive and a client to read");
+    flags.Add("--request-timeout", &request_timeout_s_,
+              "seconds after which an answer ends as if it had its length; 0: none");
+    flags.Add("--max-queue", &max_queue_, "requests that may wait; more get 503");
+    flags.Add("--max-connections", &max_connections_, "connections; more get 503");
+    flags.Add("--max-body-bytes", &max_body_bytes_, "bytes of a request's body; more is 413");
+    flags.Add("--max-header-bytes", &max_header_bytes_, "bytes of a request's header");
+    flags.Add("--log-json", &log_json_, "log one JSON object per line");
   }
 
   Status Run() override {
-    if (port_ < 0 || port_ > 65535) {
-      return {ErrorCode::kInvalidArgument, "--port must be 0 to 65535"};
-    }
     // Blocked before any thread starts, so that only sigwait below receives them.
     sigset_t signals;
     sigemptyset(&signals);
@@ -36,12 +70,10 @@ class ServeCommand final : public Command {
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
     KVASIR_TRY(const BundleOptions bundle_options, model_.Options());
+    KVASIR_TRY(ServerOptions options, Options());
     KVASIR_TRY(const auto bundle, model_.Load());
-    ServerOptions options;
-    options.host = host_;
-    options.port = static_cast<uint16_t>(port_);
-    options.model_name = alias_.empty() ? bundle->name() : alias_;
     options.log = bundle_options.log;
+    if (log_json_) LogAsJson(&options);
     KVASIR_TRY(const auto server, Server::Start(bundle.get(), options));
     std::fprintf(stderr, "listening on http://%s:%d\n", host_.c_str(),
                  static_cast<int>(server->port()));
@@ -54,10 +86,51 @@ class ServeCommand final : public Command {
   }
 
  private:
+  Result<ServerOptions> Options() const {
+    const auto check = [](int64_t value, int64_t least, int64_t most, const char* flag) -> Status {
+      if (value >= least && value <= most) return {};
+      return {ErrorCode::kInvalidArgument, std::string(flag) + " must be " + std::to_string(least) +
+                                               " to " + std::to_string(most)};
+    };
+    constexpr int64_t kMostSeconds = 1'000'000;
+    constexpr int64_t kMostBodyBytes = int64_t{1} << 30;
+    KVASIR_TRY_OK(check(port_, 0, 65535, "--port"));
+    KVASIR_TRY_OK(check(chunk_tokens_, 1, 1 << 20, "--ubatch-size"));
+    KVASIR_TRY_OK(check(timeout_s_, 1, kMostSeconds, "--timeout"));
+    KVASIR_TRY_OK(check(request_timeout_s_, 0, kMostSeconds, "--request-timeout"));
+    KVASIR_TRY_OK(check(max_body_bytes_, 0, kMostBodyBytes, "--max-body-bytes"));
+    ServerOptions options;
+    options.host = host_;
+    options.port = static_cast<uint16_t>(port_);
+    options.model_name = alias_;
+    options.api_keys = api_keys_;
+    options.cors_origins = cors_origins_;
+    options.chunk_tokens = chunk_tokens_;
+    options.body_timeout = std::chrono::seconds(timeout_s_);
+    options.write_timeout = std::chrono::seconds(timeout_s_);
+    options.request_timeout = std::chrono::seconds(request_timeout_s_);
+    options.max_waiting_requests = max_queue_;
+    options.max_connections = max_connections_;
+    options.max_header_bytes = max_header_bytes_;
+    options.max_body_bytes = max_body_bytes_;
+    options.max_total_body_bytes = std::max(options.max_total_body_bytes, max_body_bytes_);
+    return options;
+  }
+
   ModelFlags model_;
   std::string host_ = "127.0.0.1";
   std::string alias_;
+  std::vector<std::string> api_keys_;
+  std::vector<std::string> cors_origins_;
   int64_t port_ = 8080;
+  int64_t chunk_tokens_ = 512;
+  int64_t timeout_s_ = 120;
+  int64_t request_timeout_s_ = 0;
+  int64_t max_queue_ = 64;
+  int64_t max_connections_ = 256;
+  int64_t max_body_bytes_ = 16 << 20;
+  int64_t max_header_bytes_ = 64 << 10;
+  bool log_json_ = false;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "kvasir/engine/stop_matcher.h"
@@ -24,6 +25,11 @@ class Stopwatch {
 
 double PerSecond(int64_t count, double ms) {
   return ms > 0 ? static_cast<double>(count) * 1000 / ms : 0;
+}
+
+TokenScores ScoresOf(std::span<const float> logits, Token token, int64_t alternatives) {
+  const Logprobs logprobs(logits);
+  return {{token, logprobs.Of(token)}, logprobs.Top(alternatives)};
 }
 
 }  // namespace
@@ -105,9 +111,15 @@ const DryBreakers* Generator::Breakers(const SamplingOptions& options) {
 Result<std::vector<float>> Generator::Prefill(const GenerationRequest& request,
                                               CachedSequence& sequence,
                                               const GenerationCallbacks& callbacks,
-                                              GenerationStats* stats) {
+                                              GenerationResult* result) {
   const Stopwatch watch;
+  GenerationStats* const stats = &result->stats;
   stats->prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  if (request.scores_prompt && request.top_logprobs) {
+    auto logits = ScorePrompt(request, sequence, callbacks, &result->prompt_scores);
+    stats->prefill_ms = watch.ms();
+    return logits;
+  }
   stats->cached_tokens = sequence.Rewind(request.prompt);
   const auto fresh = std::span(request.prompt).subspan(static_cast<size_t>(stats->cached_tokens));
   EvaluateOptions options;
@@ -118,6 +130,23 @@ Result<std::vector<float>> Generator::Prefill(const GenerationRequest& request,
   sequence.AddRestorePoint();
   stats->prefill_ms = watch.ms();
   return std::vector<float>(logits.begin(), logits.end());
+}
+
+// Every position's logits are wanted, and no cache holds logits.
+Result<std::vector<float>> Generator::ScorePrompt(const GenerationRequest& request,
+                                                  CachedSequence& sequence,
+                                                  const GenerationCallbacks& callbacks,
+                                                  std::vector<TokenScores>* scores) {
+  (void)sequence.RewindTo(0);
+  EvaluateOptions options;
+  options.is_cancelled = callbacks.is_cancelled;
+  const std::span<const Token> prompt = request.prompt;
+  for (size_t i = 0;; ++i) {
+    KVASIR_TRY(const auto logits, sequence.Evaluate(prompt.subspan(i, 1), workspace_, options));
+    if (i + 1 == prompt.size()) return std::vector<float>(logits.begin(), logits.end());
+    const auto choices = logits.first(static_cast<size_t>(bundle_->sampleable_tokens()));
+    scores->push_back(ScoresOf(choices, prompt[i + 1], *request.top_logprobs));
+  }
 }
 
 Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
@@ -144,7 +173,7 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
     result.stop_string = output.stops.matched_string();
     result.stats.kv_bytes = sequence.sequence().nbytes();
   };
-  auto prefilled = Prefill(request, sequence, callbacks, &result.stats);
+  auto prefilled = Prefill(request, sequence, callbacks, &result);
   if (!prefilled.ok()) {
     if (prefilled.error().code != ErrorCode::kCancelled) return prefilled.error();
     finish(FinishReason::kCancelled);
@@ -168,6 +197,11 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
       break;
     }
     result.tokens.push_back(token);
+    if (request.top_logprobs) {
+      result.scores.push_back(
+          ScoresOf(logits.first(static_cast<size_t>(choices)), token, *request.top_logprobs));
+      if (callbacks.on_scores) callbacks.on_scores(result.scores.back());
+    }
     output.Push(token);
     if (output.stops.matched()) {
       reason = FinishReason::kStop;

@@ -33,6 +33,11 @@ struct GenerationRequest {
   std::vector<std::string> stop_strings;  // not part of the answer
   bool ignore_stop_tokens = false;        // go on past end tokens
   int64_t chunk_tokens = 512;             // prefill; results do not depend on it
+  // Set: every token comes with its scores and this many alternatives (0: none).
+  std::optional<int64_t> top_logprobs;
+  // The prompt's tokens are scored too, as top_logprobs says. They are all evaluated then, one at a
+  // time, whatever the cache holds.
+  bool scores_prompt = false;
 };
 
 // What the model itself thought of one token (Logprobs), and of the likeliest in its place.
@@ -45,6 +50,8 @@ struct GenerationCallbacks {
   // Whole UTF-8 characters of the answer as they become certain.
   std::function<void(std::string_view text)> on_text;
   std::function<void(Token token)> on_token;
+  // Before on_token, when the request asks for scores.
+  std::function<void(const TokenScores& scores)> on_scores;
   std::function<void(int64_t done, int64_t total)> on_prefill;
   // Asked before every forward pass.
   std::function<bool()> is_cancelled;
@@ -63,8 +70,9 @@ struct GenerationStats {
 };
 
 struct GenerationResult {
-  std::vector<Token> tokens;        // generated, without the end token
-  std::vector<TokenScores> scores;  // of `tokens`, or empty: the engine's when asked for
+  std::vector<Token> tokens;               // generated, without the end token
+  std::vector<TokenScores> scores;         // of `tokens`, or empty
+  std::vector<TokenScores> prompt_scores;  // of the prompt's tokens but the first, or empty
   std::string text;
   FinishReason finish = FinishReason::kStop;
   std::string stop_string;  // the one that was found, or empty
@@ -87,7 +95,11 @@ class Generator {
   struct Output;
 
   Result<std::vector<float>> Prefill(const GenerationRequest& request, CachedSequence& sequence,
-                                     const GenerationCallbacks& callbacks, GenerationStats* stats);
+                                     const GenerationCallbacks& callbacks,
+                                     GenerationResult* result);
+  Result<std::vector<float>> ScorePrompt(const GenerationRequest& request, CachedSequence& sequence,
+                                         const GenerationCallbacks& callbacks,
+                                         std::vector<TokenScores>* scores);
   bool IsStopToken(Token token) const;
   // What DRY needs of the options; nullptr when it is off or there is no tokenizer.
   const DryBreakers* Breakers(const SamplingOptions& options);

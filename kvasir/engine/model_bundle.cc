@@ -114,6 +114,11 @@ int64_t ModelBundle::sampleable_tokens() const {
 }
 
 Result<std::vector<Token>> ModelBundle::ChatTokens(const Json& messages, const Json& extra) const {
+  KVASIR_TRY(const TextSegments segments, ChatText(messages, extra));
+  return tokenizer_->EncodeSegments(segments, {.add_special = false, .parse_special = true});
+}
+
+Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& extra) const {
   if (tokenizer_ == nullptr || !chat_) {
     return {ErrorCode::kFailedPrecondition,
             folder_ + " has no " + (tokenizer_ == nullptr ? "tokenizer.json" : "chat template") +
@@ -126,8 +131,7 @@ Result<std::vector<Token>> ModelBundle::ChatTokens(const Json& messages, const J
   }
   RenderOptions options;
   options.local_seconds = LocalSeconds();
-  KVASIR_TRY(const TextSegments segments, chat_->Render(variables, options));
-  return tokenizer_->EncodeSegments(segments, {.add_special = false, .parse_special = true});
+  return chat_->Render(variables, options);
 }
 
 Result<CachedSequence> ModelBundle::NewSequence() {

@@ -61,6 +61,9 @@ class ModelBundle {
   // without tokenizer or template; kInvalidArgument from the template.
   Result<std::vector<Token>> ChatTokens(const Json& messages, const Json& extra = {}) const;
 
+  // The same before it becomes tokens.
+  Result<TextSegments> ChatText(const Json& messages, const Json& extra = {}) const;
+
   Result<CachedSequence> NewSequence();
 
  private:

@@ -25,12 +25,32 @@ int StatusOf(ErrorCode code) {
 
 std::string_view TypeOf(int status) {
   switch (status) {
+    case 401:
+      return "authentication_error";
     case 404:
       return "not_found_error";
     case 500:
       return "server_error";
+    case 501:
+      return "not_supported_error";
     case 503:
       return "unavailable_error";
+  }
+  return "invalid_request_error";
+}
+
+std::string_view AnthropicTypeOf(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 500:
+      return "api_error";
+    case 503:
+      return "overloaded_error";
   }
   return "invalid_request_error";
 }
@@ -51,16 +71,21 @@ ApiError ToApiError(const Error& error) {
   return {StatusOf(error.code), error.message, ParamOf(error.message), ""};
 }
 
-Json ErrorJson(const ApiError& error) {
+Json ErrorJson(const ApiError& error, ErrorStyle style) {
+  if (style == ErrorStyle::kAnthropic) {
+    Json inner = Json::Object{{"type", AnthropicTypeOf(error.status)}, {"message", error.message}};
+    return Json::Object{{"type", "error"}, {"error", std::move(inner)}};
+  }
   return Json::Object{{"error", Json::Object{{"message", error.message},
                                              {"type", TypeOf(error.status)},
                                              {"param", StringOrNull(error.param)},
                                              {"code", StringOrNull(error.code)}}}};
 }
 
-HttpResponse ErrorResponse(const ApiError& error) {
-  HttpResponse response{.status = error.status, .body = ErrorJson(error).Dump()};
+HttpResponse ErrorResponse(const ApiError& error, ErrorStyle style) {
+  HttpResponse response{.status = error.status, .body = ErrorJson(error, style).Dump()};
   if (error.status == 503) response.headers.push_back({"Retry-After", "1"});
+  if (error.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
   return response;
 }
 

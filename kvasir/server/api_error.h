@@ -1,4 +1,4 @@
-// ApiError: an error in the form that clients of OpenAI's API read.
+// ApiError: an error in the forms that clients of OpenAI's and Anthropic's APIs read.
 // Deliberately the one place that turns error codes into HTTP statuses.
 #ifndef KVASIR_SERVER_API_ERROR_H_
 #define KVASIR_SERVER_API_ERROR_H_
@@ -19,15 +19,19 @@ struct ApiError {
   std::string code;   // e.g. "context_length_exceeded"; empty: none
 };
 
+// Whose form an error has.
+enum class ErrorStyle { kOpenAi, kAnthropic };
+
 // What is wrong with a request is 400, a full budget 503, everything else 500. A message that
 // begins with "field 'x'" makes x the param.
 ApiError ToApiError(const Error& error);
 
-// {"error": {"message", "type", "param", "code"}}; the type follows from the status.
-Json ErrorJson(const ApiError& error);
+// {"error": {"message", "type", "param", "code"}}, or Anthropic's {"type": "error", "error":
+// {"type", "message"}}; the type follows from the status.
+Json ErrorJson(const ApiError& error, ErrorStyle style = ErrorStyle::kOpenAi);
 
-// The whole response; a 503 says when to come back.
-HttpResponse ErrorResponse(const ApiError& error);
+// The whole response; a 503 says when to come back, a 401 what is missing.
+HttpResponse ErrorResponse(const ApiError& error, ErrorStyle style = ErrorStyle::kOpenAi);
 
 }  // namespace kvasir
 

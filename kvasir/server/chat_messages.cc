@@ -6,20 +6,13 @@
 #include <string_view>
 #include <utility>
 
+#include "kvasir/server/request_fields.h"
+
 namespace kvasir {
 namespace {
 
 constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
                                                     "assistant", "tool",      "function"};
-
-Error FieldError(ErrorCode code, const std::string& field, std::string_view rest) {
-  return {code, "field '" + field + "' " + std::string(rest)};
-}
-
-Error WrongType(const std::string& field, std::string_view wanted, const Json& found) {
-  return FieldError(ErrorCode::kCorrupt, field,
-                    "must be " + std::string(wanted) + ", not " + std::string(found.type_name()));
-}
 
 // Appends the text of one content part.
 Status AppendPart(const Json& part, const std::string& field, std::string* text) {

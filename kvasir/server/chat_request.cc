@@ -1,60 +1,20 @@
 #include "kvasir/server/chat_request.h"
 
-#include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <limits>
 #include <string_view>
 #include <utility>
 
-#include "kvasir/sampling/sampling_fields.h"
 #include "kvasir/server/chat_messages.h"
 
 namespace kvasir {
 namespace {
 
-// Longer names are not echoed: every chunk of a stream repeats them.
-constexpr size_t kMaxModelNameBytes = 256;
-
-Error FieldError(ErrorCode code, std::string_view field, std::string_view rest) {
-  return {code, "field '" + std::string(field) + "' " + std::string(rest)};
-}
-
-Error WrongType(std::string_view field, std::string_view wanted, const Json& found) {
-  return FieldError(ErrorCode::kCorrupt, field,
-                    "must be " + std::string(wanted) + ", not " + std::string(found.type_name()));
-}
-
-// The member, or nullptr when it is absent or null.
-const Json* FindSet(const Json& body, std::string_view field) {
-  const Json* value = body.Find(field);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
 bool IsEmptyArray(const Json& value) { return value.is_array() && value.as_array().empty(); }
 bool IsString(const Json& value, std::string_view text) {
   return value.is_string() && value.as_string() == text;
 }
-bool IsFalse(const Json& value) { return value.is_bool() && !value.as_bool(); }
-bool IsNumber(const Json& value, double number) {
-  return value.is_number() && value.as_double() == number;
-}
-
-// A field of OpenAI's API that would change the answer and is not there yet, with the values that
-// ask for nothing.
-struct UnsupportedField {
-  std::string_view name;
-  bool (*is_neutral)(const Json& value);
-  std::string_view what;
-};
 
 constexpr std::array kUnsupported = {
-    UnsupportedField{"n", [](const Json& v) { return IsNumber(v, 1); },
-                     "must be 1: this server gives one answer per request"},
-    UnsupportedField{"logprobs", IsFalse, "is not supported by this server yet; leave it out"},
-    UnsupportedField{"top_logprobs", [](const Json& v) { return IsNumber(v, 0); },
-                     "is not supported by this server yet; leave it out"},
     UnsupportedField{"tools", IsEmptyArray, "is not supported by this server yet; leave it out"},
     UnsupportedField{"tool_choice",
                      [](const Json& v) { return IsString(v, "none") || IsString(v, "auto"); },
@@ -83,110 +43,17 @@ constexpr std::array kUnsupported = {
                      "is not supported: this server writes text only"},
 };
 
-Status RefuseUnsupported(const Json& body) {
-  for (const UnsupportedField& field : kUnsupported) {
-    const Json* value = FindSet(body, field.name);
-    if (value == nullptr || field.is_neutral(*value)) continue;
-    return FieldError(ErrorCode::kUnsupported, field.name, field.what);
+// logprobs says whether, top_logprobs how many alternatives.
+Result<std::optional<int64_t>> ParseLogprobs(const Json& body) {
+  KVASIR_TRY(const bool is_wanted, body.GetBoolOr("logprobs", false));
+  KVASIR_TRY(const int64_t top, body.GetIntOr("top_logprobs", 0));
+  if (top < 0 || top > kMaxTopLogprobs) {
+    return FieldError(ErrorCode::kInvalidArgument, "top_logprobs", "must be 0 to 20");
   }
-  return {};
-}
-
-// {"token id": bias}. -100 and 100 are OpenAI's "never" and "always": plain sums, as there.
-Result<std::vector<TokenBias>> ParseLogitBias(const Json& value) {
-  if (!value.is_object()) return WrongType("logit_bias", "an object {token id: bias}", value);
-  std::vector<TokenBias> biases;
-  biases.reserve(value.as_object().size());
-  for (const auto& [key, bias] : value.as_object()) {
-    Token token = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
-    if (error != std::errc() || end != key.data() + key.size()) {
-      return FieldError(ErrorCode::kInvalidArgument, "logit_bias",
-                        "must have token ids, written as integers, for keys");
-    }
-    if (!bias.is_number() || !(std::fabs(bias.as_double()) <= 100)) {
-      return FieldError(ErrorCode::kInvalidArgument, "logit_bias",
-                        "must have numbers from -100 to 100 for values");
-    }
-    biases.push_back({token, static_cast<float>(bias.as_double())});
+  if (top > 0 && !is_wanted) {
+    return FieldError(ErrorCode::kInvalidArgument, "top_logprobs", "needs \"logprobs\": true");
   }
-  return biases;
-}
-
-Result<SamplingOptions> ParseSampling(const Json& body, const ChatDefaults& defaults) {
-  SamplingOptions options = defaults.sampling;
-  KVASIR_TRY(options.temperature, body.GetDoubleOr("temperature", options.temperature));
-  KVASIR_TRY(options.top_p, body.GetDoubleOr("top_p", options.top_p));
-  // OpenAI's range includes 0, which leaves the likeliest token.
-  if (options.top_p == 0.0) options.top_p = std::numeric_limits<double>::min();
-  KVASIR_TRY(options.top_k, body.GetIntOr("top_k", options.top_k));
-  // Off, as other servers write it.
-  if (options.top_k == -1) options.top_k = 0;
-  KVASIR_TRY(options.min_p, body.GetDoubleOr("min_p", options.min_p));
-  const std::string_view repetition =
-      FindSet(body, "repetition_penalty") != nullptr ? "repetition_penalty" : "repeat_penalty";
-  KVASIR_TRY(options.repetition_penalty, body.GetDoubleOr(repetition, options.repetition_penalty));
-  KVASIR_TRY(options.frequency_penalty,
-             body.GetDoubleOr("frequency_penalty", options.frequency_penalty));
-  KVASIR_TRY(options.presence_penalty,
-             body.GetDoubleOr("presence_penalty", options.presence_penalty));
-  if (const Json* bias = FindSet(body, "logit_bias")) {
-    KVASIR_TRY(options.logit_bias, ParseLogitBias(*bias));
-  }
-  KVASIR_TRY_OK(ReadSamplingFields(body, &options));
-  KVASIR_TRY_OK(options.Validate(defaults.vocab_size));
-  return options;
-}
-
-Result<std::vector<std::string>> ParseStop(const Json& body) {
-  const Json* stop = FindSet(body, "stop");
-  std::vector<std::string> strings;
-  if (stop == nullptr) return strings;
-  const Json::Array one = {*stop};
-  if (!stop->is_string() && !stop->is_array()) {
-    return WrongType("stop", "a string or an array of strings", *stop);
-  }
-  for (const Json& entry : stop->is_array() ? stop->as_array() : one) {
-    if (!entry.is_string()) return WrongType("stop", "a string or an array of strings", entry);
-    if (entry.as_string().size() > kMaxStopStringBytes) {
-      return FieldError(ErrorCode::kInvalidArgument, "stop",
-                        "must have strings of at most 1024 bytes");
-    }
-    strings.push_back(entry.as_string());
-    if (strings.size() > kMaxStopStrings) {
-      return FieldError(ErrorCode::kInvalidArgument, "stop", "must have at most 16 strings");
-    }
-  }
-  return strings;
-}
-
-Result<std::optional<int64_t>> ParseMaxTokens(const Json& body) {
-  const std::string_view field =
-      FindSet(body, "max_completion_tokens") != nullptr ? "max_completion_tokens" : "max_tokens";
-  // -1 is what clients of llama.cpp's server write for "no limit".
-  KVASIR_TRY(const int64_t tokens, body.GetIntOr(field, -1));
-  if (tokens == -1) return std::optional<int64_t>();
-  if (tokens < 1) {
-    return FieldError(ErrorCode::kInvalidArgument, field, "must be at least 1");
-  }
-  return std::optional<int64_t>(tokens);
-}
-
-Result<std::optional<uint64_t>> ParseSeed(const Json& body) {
-  // As with max_tokens: -1 asks for a random one.
-  KVASIR_TRY(const int64_t seed, body.GetIntOr("seed", -1));
-  if (seed == -1) return std::optional<uint64_t>();
-  return std::optional<uint64_t>(static_cast<uint64_t>(seed));
-}
-
-Result<bool> ParseIncludeUsage(const Json& body) {
-  const Json* options = FindSet(body, "stream_options");
-  if (options == nullptr) return false;
-  if (!options->is_object()) return WrongType("stream_options", "an object", *options);
-  const Json* usage = FindSet(*options, "include_usage");
-  if (usage == nullptr) return false;
-  if (!usage->is_bool()) return WrongType("stream_options.include_usage", "a boolean", *usage);
-  return usage->as_bool();
+  return is_wanted ? std::optional<int64_t>(top) : std::optional<int64_t>();
 }
 
 // Variables that the server or the model's files set: a request's text in their place would be
@@ -212,23 +79,11 @@ Result<Json> ParseTemplateVariables(const Json& body) {
 }  // namespace
 
 Result<ChatRequest> ParseChatRequest(Json body, const ChatDefaults& defaults) {
-  if (!body.is_object()) {
-    return {ErrorCode::kCorrupt,
-            "the body must be a JSON object, not " + std::string(body.type_name())};
-  }
+  KVASIR_TRY_OK(RequireObject(body));
+  KVASIR_TRY_OK(RefuseUnsupported(body, kUnsupported));
   ChatRequest request;
-  KVASIR_TRY_OK(RefuseUnsupported(body));
-  KVASIR_TRY(request.model, body.GetStringOr("model", ""));
-  if (request.model.size() > kMaxModelNameBytes) {
-    return FieldError(ErrorCode::kInvalidArgument, "model", "must be at most 256 bytes long");
-  }
-  KVASIR_TRY(request.sampling, ParseSampling(body, defaults));
-  KVASIR_TRY(request.seed, ParseSeed(body));
-  KVASIR_TRY(request.max_tokens, ParseMaxTokens(body));
-  KVASIR_TRY(request.stop_strings, ParseStop(body));
-  KVASIR_TRY(request.ignore_stop_tokens, body.GetBoolOr("ignore_eos", false));
-  KVASIR_TRY(request.is_stream, body.GetBoolOr("stream", false));
-  KVASIR_TRY(request.includes_usage, ParseIncludeUsage(body));
+  KVASIR_TRY(static_cast<GenerationFields&>(request), ParseGenerationFields(body, defaults, 1));
+  KVASIR_TRY(request.top_logprobs, ParseLogprobs(body));
   KVASIR_TRY(request.template_variables, ParseTemplateVariables(body));
   for (auto& [name, value] : body.as_object()) {
     if (name != "messages") continue;

@@ -1,5 +1,5 @@
-// ChatService: the engine thread: takes chat requests from a bounded inbox and answers them one
-// after the other, on one sequence that keeps what it knows from request to request.
+// ChatService: the engine thread: takes requests from a bounded inbox and answers them one after
+// the other, on one sequence that keeps what it knows from request to request.
 // Deliberately no batching: that is the engine's, once it has a scheduler.
 #ifndef KVASIR_SERVER_CHAT_SERVICE_H_
 #define KVASIR_SERVER_CHAT_SERVICE_H_
@@ -10,64 +10,50 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
 
-#include "kvasir/base/log.h"
 #include "kvasir/base/result.h"
 #include "kvasir/engine/generator.h"
 #include "kvasir/engine/model_bundle.h"
-#include "kvasir/server/chat_request.h"
-#include "kvasir/server/http_reply.h"
+#include "kvasir/server/completion_service.h"
 
 namespace kvasir {
 
-struct ChatServiceOptions {
-  std::string model_name;
-  int64_t max_waiting = 64;                        // requests beyond the one that is being answered
-  std::chrono::milliseconds ping_interval{5'000};  // AnswerOptions
-  int64_t chunk_tokens = 512;  // of a prompt per forward pass, between two looks at the client
-  LogSink log;
-};
-
-class ChatService {
+class ChatService final : public CompletionService {
  public:
-  // The bundle must outlive it, and nobody else may use its pool. ERRORS: kFailedPrecondition for
-  // a model without tokenizer or chat template; as ModelBundle::NewSequence.
-  static Result<std::unique_ptr<ChatService>> Start(ModelBundle* bundle,
-                                                    ChatServiceOptions options);
+  // The bundle must outlive it, and nobody else may use its pool. `max_waiting`: requests beyond
+  // the one that is being answered. ERRORS: kFailedPrecondition for a model without tokenizer or
+  // chat template; kInvalidArgument; as ModelBundle::NewSequence.
+  static Result<std::unique_ptr<ChatService>> Start(ModelBundle* bundle, int64_t max_waiting);
   // Cancels what runs.
-  ~ChatService();
+  ~ChatService() override;
 
-  // Answers, now or later; a full inbox and a stopping service answer 503. THREADS: any.
-  void Submit(ChatRequest request, HttpReply reply);
+  void Submit(CompletionRequest request) override;
+  ServiceStatus status() const override;
 
-  // Waiting requests are answered 503 from now on. The running one may end within `grace`, then it
+  // Waiting requests are refused from now on. The running one may end within `grace`, then it
   // is cancelled: within one forward pass. Returns once nothing runs, or after `grace` and
   // `patience`; the thread ends when the service is destroyed. THREADS: any.
   void Stop(std::chrono::milliseconds grace, std::chrono::milliseconds patience);
 
  private:
-  struct Job {
-    ChatRequest request;
-    HttpReply reply;
-  };
-
-  ChatService(ModelBundle* bundle, CachedSequence sequence, ChatServiceOptions options);
+  ChatService(ModelBundle* bundle, CachedSequence sequence, int64_t max_waiting);
 
   void Run();
-  void Answer(Job& job);
-  void LogEnd(const HttpReply& reply, const Result<GenerationResult>& result) const;
+  Status Answer(CompletionRequest& request);
+  GenerationCallbacks Listen(size_t choice, CompletionSink* sink);
 
   ModelBundle* const bundle_;
-  const ChatServiceOptions options_;
+  const int64_t max_waiting_;
   CachedSequence sequence_;  // the engine thread's
   Generator generator_;      // the engine thread's
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable work_;
   std::condition_variable idle_;
-  std::list<Job> waiting_;
+  std::list<CompletionRequest> waiting_;
+  SlotStatus slot_;
+  size_t cache_used_bytes_ = 0;
   bool is_busy_ = false;
   bool is_stopping_ = false;
   std::atomic<bool> cancels_ = false;

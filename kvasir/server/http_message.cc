@@ -1,5 +1,6 @@
 #include "kvasir/server/http_message.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
@@ -25,7 +26,19 @@ void AppendHeader(std::string_view name, std::string_view value, std::string* he
   head->append(name).append(": ").append(value).append("\r\n");
 }
 
+char LowerAscii(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
 }  // namespace
+
+std::string_view HttpRequest::Header(std::string_view name) const {
+  const auto same = [](char a, char b) { return LowerAscii(a) == LowerAscii(b); };
+  for (const HttpHeader& header : headers) {
+    if (std::equal(name.begin(), name.end(), header.name.begin(), header.name.end(), same)) {
+      return header.value;
+    }
+  }
+  return {};
+}
 
 std::string_view HttpReason(int status) {
   switch (status) {
@@ -35,6 +48,8 @@ std::string_view HttpReason(int status) {
       return "No Content";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 404:
       return "Not Found";
     case 405:
@@ -45,6 +60,8 @@ std::string_view HttpReason(int status) {
       return "Request Header Fields Too Large";
     case 500:
       return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
     case 503:
       return "Service Unavailable";
   }

@@ -10,15 +10,20 @@
 
 namespace kvasir {
 
-struct HttpRequest {
-  std::string method;  // "GET", as written by the client
-  std::string path;    // without the query
-  std::string body;
-};
-
 struct HttpHeader {
   std::string name;
   std::string value;
+};
+
+struct HttpRequest {
+  std::string method;  // "GET", as written by the client
+  std::string path;    // without the query
+  std::string query;   // without the "?"
+  std::vector<HttpHeader> headers;
+  std::string body;
+
+  // The value of the first header of this name, whatever its case; empty if there is none.
+  std::string_view Header(std::string_view name) const;
 };
 
 struct HttpResponse {

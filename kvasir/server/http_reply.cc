@@ -1,6 +1,5 @@
 #include "kvasir/server/http_reply.h"
 
-#include <optional>
 #include <utility>
 
 #include "kvasir/base/check.h"
@@ -17,10 +16,16 @@ HttpReply::~HttpReply() {
   if (state_ == State::kStreaming) exchange_->End(false);
 }
 
+std::string HttpReply::Head(HttpResponse response, std::optional<size_t> body_bytes) const {
+  response.body.clear();
+  response.headers.insert(response.headers.end(), headers_.begin(), headers_.end());
+  return FormatHead(response, body_bytes, form_);
+}
+
 void HttpReply::Send(const HttpResponse& response) {
   KVASIR_CHECK(state_ == State::kOpen);
   state_ = State::kDone;
-  std::string bytes = FormatHead(response, response.body.size(), form_);
+  std::string bytes = Head(response, response.body.size());
   if (!form_.is_head_only) bytes += response.body;
   (void)exchange_->Append(bytes);
   exchange_->End(form_.keeps_alive);
@@ -30,7 +35,7 @@ bool HttpReply::StartStream(const HttpResponse& head) {
   KVASIR_CHECK(state_ == State::kOpen);
   state_ = State::kStreaming;
   form_.keeps_alive = form_.keeps_alive && form_.is_http_1_1;
-  return exchange_->Append(FormatHead(head, std::nullopt, form_));
+  return exchange_->Append(Head(head, std::nullopt));
 }
 
 bool HttpReply::Write(std::string_view data) {

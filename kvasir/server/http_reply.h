@@ -4,7 +4,11 @@
 #define KVASIR_SERVER_HTTP_REPLY_H_
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "kvasir/server/http_exchange.h"
 #include "kvasir/server/http_message.h"
@@ -18,6 +22,9 @@ class HttpReply {
   HttpReply(HttpReply&& other) noexcept = default;
   HttpReply& operator=(HttpReply&& other) = delete;
   ~HttpReply();
+
+  // Sent with whatever answer follows. REQUIRES: nothing was sent or started.
+  void AddHeader(HttpHeader header) { headers_.push_back(std::move(header)); }
 
   // The whole answer. REQUIRES: nothing was sent or started.
   void Send(const HttpResponse& response);
@@ -34,10 +41,13 @@ class HttpReply {
   bool is_client_gone() const { return exchange_->is_closed(); }
 
  private:
+  std::string Head(HttpResponse response, std::optional<size_t> body_bytes) const;
+
   enum class State { kOpen, kStreaming, kDone };
 
   std::shared_ptr<HttpExchange> exchange_;  // null once moved from
   HttpForm form_;
+  std::vector<HttpHeader> headers_;
   State state_ = State::kOpen;
 };
 

@@ -31,14 +31,16 @@ constexpr std::chrono::seconds kLinger{5};
 constexpr std::chrono::milliseconds kAcceptRetry{100};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// The path of "/path?query" or, as proxies write it, of "http://host/path?query".
-std::string PathOf(std::string_view target) {
+// Splits "/path?query" or, as proxies write it, "http://host/path?query".
+void ReadTarget(std::string_view target, HttpRequest* request) {
   constexpr std::string_view kScheme = "http://";
   if (target.starts_with(kScheme)) {
     target.remove_prefix(kScheme.size());
     target.remove_prefix(std::min(target.find('/'), target.size()));
   }
-  return std::string(target.substr(0, target.find('?')));
+  const size_t mark = target.find('?');
+  request->path = target.substr(0, mark);
+  if (mark != std::string_view::npos) request->query = target.substr(mark + 1);
 }
 
 class Connection;
@@ -192,7 +194,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     form.is_head_only = message.method() == http::verb::head;
     HttpRequest request;
     request.method = std::string(message.method_string());
-    request.path = PathOf({message.target().data(), message.target().size()});
+    ReadTarget({message.target().data(), message.target().size()}, &request);
+    for (const auto& field : message) {
+      request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
+    }
     request.body = std::move(message.body());
     HttpReply reply = OpenReply(form);
     if (is_surplus_) {

@@ -1,18 +1,19 @@
 #include "kvasir/server/server.h"
 
-#include <array>
 #include <condition_variable>
 #include <ctime>
 #include <mutex>
-#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "kvasir/server/access.h"
 #include "kvasir/server/api_error.h"
-#include "kvasir/server/chat_request.h"
-#include "kvasir/server/chat_response.h"
 #include "kvasir/server/chat_service.h"
 #include "kvasir/server/http_server.h"
+#include "kvasir/server/metrics.h"
+#include "kvasir/server/routes.h"
+#include "kvasir/server/server_context.h"
+#include "kvasir/server/work_thread.h"
 
 namespace kvasir {
 namespace {
@@ -21,34 +22,17 @@ namespace {
 constexpr std::chrono::milliseconds kCancelPatience{2'000};
 constexpr std::chrono::milliseconds kDrain{1'000};
 
-enum class RouteKind { kHealth, kModels, kChat };
-
-struct Route {
-  std::string_view path;
-  RouteKind kind;
-  std::string_view methods;  // for the Allow header
-};
-
-constexpr std::array kRoutes = {
-    Route{"/health", RouteKind::kHealth, "GET, HEAD, OPTIONS"},
-    Route{"/v1/health", RouteKind::kHealth, "GET, HEAD, OPTIONS"},
-    Route{"/models", RouteKind::kModels, "GET, HEAD, OPTIONS"},
-    Route{"/v1/models", RouteKind::kModels, "GET, HEAD, OPTIONS"},
-    Route{"/chat/completions", RouteKind::kChat, "POST, OPTIONS"},
-    Route{"/v1/chat/completions", RouteKind::kChat, "POST, OPTIONS"},
-};
-
-const Route* FindRoute(std::string_view path) {
-  for (const Route& route : kRoutes) {
-    if (route.path == path) return &route;
-  }
-  return nullptr;
-}
-
 // An unknown path or method is quoted up to here.
 constexpr size_t kMaxQuotedBytes = 200;
 
 std::string Quoted(std::string_view text) { return std::string(text.substr(0, kMaxQuotedBytes)); }
+
+constexpr std::string_view kAnyMethod = "GET, HEAD, POST, OPTIONS";
+
+ApiError NoKey() {
+  return {401, "this server wants an API key: send \"Authorization: Bearer KEY\"", "",
+          "invalid_api_key"};
+}
 
 HttpResponse NotFound(std::string_view path) {
   return ErrorResponse({404, "there is nothing at '" + Quoted(path) + "'", "", "not_found"});
@@ -59,7 +43,8 @@ HttpResponse WrongMethod(const Route& route, std::string_view method) {
       ErrorResponse({405,
                      std::string(route.path) + " does not take " + Quoted(method) + "; it takes " +
                          std::string(route.methods),
-                     "", "method_not_allowed"});
+                     "", "method_not_allowed"},
+                    route.error_style);
   response.headers.push_back({"Allow", std::string(route.methods)});
   return response;
 }
@@ -103,23 +88,28 @@ HttpServerOptions HttpOptions(const ServerOptions& options) {
 
 class Server::Impl {
  public:
-  Impl(ModelBundle* bundle, const ServerOptions& options)
-      : bundle_(bundle), options_(options), defaults_(DefaultsOf(*bundle)) {
-    if (options_.model_name.empty()) options_.model_name = bundle->name();
-    const Model& model = bundle->model();
-    models_ = ModelsJson(options_.model_name, std::time(nullptr), model.context_tokens(),
-                         model.vocab_size(), model.parameters(), model.weight_bytes())
-                  .Dump();
+  Impl(ModelBundle* bundle, const ServerOptions& options) : bundle_(bundle), options_(options) {
+    access_ = {options.api_keys, options.cors_origins};
+    context_.bundle = bundle;
+    context_.metrics = &metrics_;
+    context_.model_name = options.model_name.empty() ? bundle->name() : options.model_name;
+    context_.defaults = DefaultsOf(*bundle);
+    context_.created = std::time(nullptr);
+    context_.chunk_tokens = options.chunk_tokens;
+    context_.ping_interval = options.ping_interval;
+    context_.time_limit = options.request_timeout;
+    context_.observer = [this](const RequestRecord& record) { Record(record); };
   }
 
   Status Start() {
-    ChatServiceOptions chat;
-    chat.model_name = options_.model_name;
-    chat.max_waiting = options_.max_waiting_requests;
-    chat.ping_interval = options_.ping_interval;
-    chat.chunk_tokens = options_.chunk_tokens;
-    chat.log = options_.log;
-    KVASIR_TRY(chat_, ChatService::Start(bundle_, std::move(chat)));
+    if (options_.chunk_tokens < 1) {
+      return {ErrorCode::kInvalidArgument, "server option 'chunk_tokens' must be 1 or more"};
+    }
+    for (const std::string& key : options_.api_keys) {
+      if (key.empty()) return {ErrorCode::kInvalidArgument, "an API key must not be empty"};
+    }
+    KVASIR_TRY(chat_, ChatService::Start(bundle_, options_.max_waiting_requests));
+    context_.service = chat_.get();
     KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_),
                                         [this](HttpRequest request, HttpReply reply) {
                                           Serve(std::move(request), std::move(reply));
@@ -131,11 +121,12 @@ class Server::Impl {
 
   void Stop() {
     const std::lock_guard one_at_a_time(stop_mutex_);
-    if (is_stopped_) return;
+    if (is_stopped_ || http_ == nullptr) return;
     http_->StopAccepting();
     chat_->Stop(options_.stop_grace, kCancelPatience);
     // From here on an answer that is still on its way finds its client gone.
     http_->Stop(kDrain);
+    work_.Stop();
     chat_.reset();
     const std::lock_guard lock(state_mutex_);
     is_stopped_ = true;
@@ -151,42 +142,51 @@ class Server::Impl {
   // On the I/O thread.
   void Serve(HttpRequest request, HttpReply reply) {
     const Route* route = FindRoute(request.path);
+    const std::string_view methods = route == nullptr ? kAnyMethod : route->methods;
+    for (HttpHeader& header : CorsHeaders(access_, request, methods)) {
+      reply.AddHeader(std::move(header));
+    }
     if (request.method == "OPTIONS") {
-      const std::string methods(route == nullptr ? "GET, HEAD, POST, OPTIONS" : route->methods);
-      return reply.Send({.status = 204, .content_type = "", .headers = {{"Allow", methods}}});
+      return reply.Send(
+          {.status = 204, .content_type = "", .headers = {{"Allow", std::string(methods)}}});
     }
     if (route == nullptr) return reply.Send(NotFound(request.path));
     const bool is_get = request.method == "GET" || request.method == "HEAD";
-    if (route->kind == RouteKind::kChat ? request.method != "POST" : !is_get) {
+    if (route->is_get() ? !is_get : request.method != "POST") {
       return reply.Send(WrongMethod(*route, request.method));
     }
-    switch (route->kind) {
-      case RouteKind::kHealth:
-        return reply.Send({.body = R"({"status":"ok"})"});
-      case RouteKind::kModels:
-        return reply.Send({.body = models_});
-      case RouteKind::kChat:
-        return ServeChat(request.body, std::move(reply));
+    if (route->access == RouteAccess::kWithKey && !HasKey(access_, request)) {
+      return reply.Send(ErrorResponse(NoKey(), route->error_style));
     }
+    if (route->is_get()) return route->handler(context_, request, std::move(reply));
+    // Parsing, templates and tokenization take their time: neither sockets nor the engine wait.
+    Post([this, route, request = std::move(request), reply = std::move(reply)]() mutable {
+      route->handler(context_, request, std::move(reply));
+    });
   }
 
-  void ServeChat(const std::string& body, HttpReply reply) {
-    auto json = Json::Parse(body);
-    if (!json.ok()) {
-      return reply.Send(
-          ErrorResponse(ToApiError(WithContext(json.error(), "the body is no valid JSON"))));
-    }
-    auto request = ParseChatRequest(*std::move(json), defaults_);
-    if (!request.ok()) return reply.Send(ErrorResponse(ToApiError(request.error())));
-    chat_->Submit(*std::move(request), std::move(reply));
+  // std::function wants what can be copied, and a reply cannot.
+  template <typename Task>
+  void Post(Task task) {
+    const auto shared = std::make_shared<Task>(std::move(task));
+    if (!work_.Post([shared] { (*shared)(); })) (*shared)();
+  }
+
+  void Record(const RequestRecord& record) {
+    metrics_.Add(record);
+    if (options_.request_log) return options_.request_log(record);
+    const bool is_failure = record.status >= 500;
+    Log(options_.log, is_failure ? LogLevel::kWarning : LogLevel::kInfo, RecordLine(record));
   }
 
   ModelBundle* const bundle_;
-  ServerOptions options_;
-  const ChatDefaults defaults_;
-  std::string models_;  // the body of /v1/models
+  const ServerOptions options_;
+  AccessOptions access_;
+  Metrics metrics_;
+  ServerContext context_;
   std::unique_ptr<ChatService> chat_;
-  std::unique_ptr<HttpServer> http_;  // calls into chat_, so it goes first
+  WorkThread work_;                   // calls into chat_, so it goes first
+  std::unique_ptr<HttpServer> http_;  // calls into both
 
   std::mutex stop_mutex_;
   std::mutex state_mutex_;

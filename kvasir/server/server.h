@@ -1,4 +1,4 @@
-// Server: a model behind OpenAI's HTTP API: /health, /v1/models, /v1/chat/completions.
+// Server: a model behind the HTTP APIs of OpenAI, Anthropic and llama-server (routes.cc).
 // Deliberately one answer at a time so far; docs/server.md says what clients can rely on.
 #ifndef KVASIR_SERVER_SERVER_H_
 #define KVASIR_SERVER_SERVER_H_
@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kvasir/base/log.h"
 #include "kvasir/base/result.h"
 #include "kvasir/engine/model_bundle.h"
+#include "kvasir/server/request_record.h"
 
 namespace kvasir {
 
@@ -31,7 +33,12 @@ struct ServerOptions {
   std::chrono::milliseconds write_timeout{30'000};  // without the client taking a byte
   std::chrono::milliseconds ping_interval{5'000};   // silence after which a stream shows life
   std::chrono::milliseconds stop_grace{5'000};      // for the running answer when stopping
+  std::chrono::milliseconds request_timeout{0};     // then an answer ends; 0: none
+  std::vector<std::string> api_keys;                // one of them opens everything; none: open
+  std::vector<std::string> cors_origins;            // web pages that may read answers; "*": all
   LogSink log;
+  // Gets what is known of every answered request; unset: a line goes to `log`. THREADS: any.
+  RequestObserver request_log;
 };
 
 class Server {

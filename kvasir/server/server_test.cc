@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kvasir/server/test_client.h"
+#include "kvasir/server/test_json.h"
 #include "kvasir/server/test_model.h"
 
 namespace kvasir {
@@ -20,28 +21,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr const char* kChat = "/v1/chat/completions";
-
-Json Parsed(const std::string& text) {
-  auto json = Json::Parse(text);
-  EXPECT_TRUE(json.ok()) << text;
-  return json.ok() ? *std::move(json) : Json();
-}
-
-// The value at a path of keys and indices, e.g. At(body, {"choices", "0", "delta"}); null if none.
-Json At(const Json& json, const std::vector<std::string>& path) {
-  const Json* value = &json;
-  for (const std::string& key : path) {
-    if (value->is_array()) {
-      const size_t index = std::stoul(key);
-      if (index >= value->as_array().size()) return {};
-      value = &value->as_array()[index];
-    } else {
-      value = value->Find(key);
-      if (value == nullptr) return {};
-    }
-  }
-  return *value;
-}
 
 Json Message(const char* role, std::string content) {
   return Json::Object{{"role", role}, {"content", std::move(content)}};
@@ -59,16 +38,8 @@ Json LetterRequest(Json messages, int64_t max_tokens) {
 // The events of a stream: JSON, or the text behind "data: " where it is none.
 std::vector<std::string> Events(const std::string& body) {
   std::vector<std::string> events;
-  size_t at = 0;
-  while (at < body.size()) {
-    const size_t end = body.find("\n\n", at);
-    if (end == std::string::npos) {
-      ADD_FAILURE() << "half an event: " << body.substr(at);
-      break;
-    }
-    const std::string line = body.substr(at, end - at);
-    if (line.starts_with("data: ")) events.push_back(line.substr(6));
-    at = end + 2;
+  for (const std::string& block : Blocks(body)) {
+    if (block.starts_with("data: ")) events.push_back(block.substr(6));
   }
   return events;
 }
@@ -438,35 +409,32 @@ TEST_F(ServerTest, AClientThatGoesAwayInTheMiddleIsCancelled) {
   EXPECT_NE(log_.WaitFor("the client is gone"), "");
 }
 
-// Asks and waits until the server has either refused or taken the request: what it sends a client
-// that closed its sending side shows that it has been taken. True when taken.
-bool Enqueue(TestClient& client) {
-  const std::string body = LetterRequest(Json::Array{Message("user", "Hello")}, 1).Dump();
-  EXPECT_TRUE(client.SendRequest("POST", kChat, body));
-  client.HalfClose();
-  EXPECT_TRUE(client.ReadUntil("\r\n\r\n"));
-  return client.received().starts_with("HTTP/1.1 100 ");
-}
-
 TEST_F(ServerTest, AWaitingClientThatGoesAwayMakesRoom) {
   ServerOptions options = StuckStream::Options();
   options.max_waiting_requests = 1;
   Start(options);
+  const std::string body = LetterRequest(Json::Array{Message("user", "Hello")}, 1).Dump();
+  const auto metrics = [&] { return Exchange(server_->port(), "GET", "/metrics").body; };
+  const auto shows = [&](const char* line) { return metrics().find(line) != std::string::npos; };
   StuckStream stuck(server_->port());
   auto waiting = std::make_unique<TestClient>(server_->port());
-  ASSERT_TRUE(Enqueue(*waiting));
-  TestClient refused(server_->port());
-  ASSERT_FALSE(Enqueue(refused));
+  ASSERT_TRUE(waiting->SendRequest("POST", kChat, body));
+  while (!shows("kvasir_requests_waiting 1\n")) {
+  }
+  ASSERT_EQ(Exchange(server_->port(), "POST", kChat, body).status, 503);
   waiting->Reset();
   // The reset and the next request come on different connections, so the server may see the latter
-  // first; but it sees the former soon.
+  // first; but it sees the former soon, when somebody else comes.
   std::unique_ptr<TestClient> next;
-  bool is_taken = false;
-  for (int i = 0; i < 10'000 && !is_taken; ++i) {
+  for (int refused = 1; refused < 10'000; ++refused) {
     next = std::make_unique<TestClient>(server_->port());
-    is_taken = Enqueue(*next);
+    ASSERT_TRUE(next->SendRequest("POST", kChat, body));
+    const std::string more = "{status=\"503\"} " + std::to_string(refused + 1) + "\n";
+    bool is_refused = false;
+    while (!is_refused && !shows("{status=\"0\"} 1\n")) is_refused = shows(more.c_str());
+    if (!is_refused) break;
   }
-  ASSERT_TRUE(is_taken);
+  ASSERT_TRUE(shows("{status=\"0\"} 1\n"));
   stuck.client().Reset();
   EXPECT_EQ(next->Read().status, 200);
 }

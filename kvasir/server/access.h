@@ -1,0 +1,32 @@
+// Access: who may ask, and which web pages may read the answers.
+// Deliberately no users and no roles: any of the keys opens everything.
+#ifndef KVASIR_SERVER_ACCESS_H_
+#define KVASIR_SERVER_ACCESS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/server/http_message.h"
+
+namespace kvasir {
+
+struct AccessOptions {
+  std::vector<std::string> api_keys;      // empty: everybody may ask
+  std::vector<std::string> cors_origins;  // "https://app.example", or "*"; empty: no web page
+};
+
+// Equal, in a time that depends on the lengths only.
+bool EqualsInConstantTime(std::string_view a, std::string_view b);
+
+// Whether "Authorization: Bearer KEY" or "x-api-key: KEY" has one of the keys.
+bool HasKey(const AccessOptions& options, const HttpRequest& request);
+
+// The headers that let the page which sent the request read the answer; none for a page that may
+// not, and for requests that no page sent. Of a preflight (OPTIONS) also what it asks for.
+std::vector<HttpHeader> CorsHeaders(const AccessOptions& options, const HttpRequest& request,
+                                    std::string_view methods);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_ACCESS_H_

@@ -1,0 +1,118 @@
+#include "kvasir/server/answer.h"
+
+#include <utility>
+
+#include "kvasir/server/answer_json.h"
+
+namespace kvasir {
+namespace {
+
+double Milliseconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+}  // namespace
+
+Answer::Answer(AnswerOptions options, std::unique_ptr<AnswerFormat> format, HttpReply reply,
+               RequestObserver observer)
+    : options_(std::move(options)),
+      format_(std::move(format)),
+      reply_(std::move(reply)),
+      observer_(std::move(observer)),
+      unsent_scores_(options_.choices),
+      results_(options_.choices) {}
+
+bool Answer::is_late() const {
+  return options_.time_limit.count() > 0 && Clock::now() - begin_ >= options_.time_limit;
+}
+
+bool Answer::is_cancelled() const { return reply_.is_client_gone() || is_late(); }
+
+void Answer::OnPrompt(size_t choice, const PromptProgress& progress) {
+  if (choice == 0) prompt_ = progress;
+  if (!options_.is_stream || Clock::now() - last_sent_ < options_.ping_interval) return;
+  Begin();
+  Send(SseComment("prompt " + std::to_string(progress.done_tokens) + "/" +
+                  std::to_string(progress.prompt_tokens - progress.cached_tokens)));
+}
+
+void Answer::OnToken(size_t choice, const TokenScores* scores) {
+  if (!std::exchange(has_token_, true)) first_token_ = Clock::now();
+  if (!options_.is_stream) return;
+  Begin();
+  if (scores != nullptr) unsent_scores_[choice].push_back(*scores);
+}
+
+void Answer::OnText(size_t choice, std::string_view text) {
+  if (!options_.is_stream) return;
+  Send(format_->Text(choice, text, std::exchange(unsent_scores_[choice], {})));
+}
+
+void Answer::OnChoiceEnd(size_t choice, GenerationResult result) {
+  if (result.finish == FinishReason::kCancelled && !reply_.is_client_gone()) {
+    result.finish = FinishReason::kLength;
+  }
+  results_[choice] = std::move(result);
+  if (!options_.is_stream || reply_.is_client_gone()) return;
+  Begin();
+  Send(format_->ChoiceEnd(choice, results_[choice], std::exchange(unsent_scores_[choice], {})));
+}
+
+void Answer::OnEnd(const Status& status) {
+  if (reply_.is_client_gone()) return Report(status, 0);
+  if (!status.ok()) {
+    const ApiError error = ToApiError(status.error());
+    Report(status, error.status);
+    return Fail(error);
+  }
+  Report(status, 200);
+  if (!options_.is_stream) return reply_.Send({.body = format_->Whole(results_).Dump()});
+  Send(format_->End(results_));
+  reply_.Finish();
+}
+
+void Answer::Fail(const ApiError& error) {
+  if (!reply_.is_started()) return reply_.Send(ErrorResponse(error, format_->error_style()));
+  Send(format_->Error(error));
+  reply_.Finish();
+}
+
+// Not before the first token: until then an error can still be an HTTP status.
+void Answer::Begin() {
+  if (reply_.is_started()) return;
+  HttpResponse head;
+  head.content_type = "text/event-stream; charset=utf-8";
+  head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  (void)reply_.StartStream(head);
+  Send(format_->Begin(prompt_));
+}
+
+void Answer::Send(std::string_view event) {
+  // A failed write shows in is_client_gone, which ends the generation.
+  (void)reply_.Write(event);
+  last_sent_ = Clock::now();
+}
+
+void Answer::Report(const Status& status, int http_status) const {
+  if (!observer_) return;
+  const GenerationStats total = TotalStats(results_, options_.choices_per_prompt);
+  RequestRecord record;
+  record.path = options_.path;
+  record.status = http_status;
+  record.prompt_tokens = total.prompt_tokens;
+  record.cached_tokens = total.cached_tokens;
+  record.generated_tokens = total.generated_tokens;
+  record.decode_tokens_per_second = total.decode_tokens_per_second();
+  record.total_ms = Milliseconds(Clock::now() - begin_);
+  if (has_token_) record.first_token_ms = Milliseconds(first_token_ - begin_);
+  if (http_status == 0) {
+    record.finish = "the client is gone";
+  } else if (!status.ok()) {
+    record.error = status.error().message;
+  } else {
+    record.finish = FinishReasonName(results_.front().finish);
+  }
+  observer_(record);
+}
+
+}  // namespace kvasir

@@ -1,0 +1,66 @@
+// Answer: carries one request's choices to its client, whole or as a stream, and reports the end.
+// Deliberately not the generator's owner, and without any API's format: it decides when to send.
+#ifndef KVASIR_SERVER_ANSWER_H_
+#define KVASIR_SERVER_ANSWER_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/server/answer_format.h"
+#include "kvasir/server/completion_service.h"
+#include "kvasir/server/http_reply.h"
+#include "kvasir/server/request_record.h"
+
+namespace kvasir {
+
+struct AnswerOptions {
+  std::string path;  // for the record
+  size_t choices = 1;
+  int64_t choices_per_prompt = 1;
+  bool is_stream = false;
+  // A stream that has shown nothing for this long says that it is alive, so that neither client
+  // nor proxy gives up on a long prompt. From then on errors are events, not statuses.
+  std::chrono::milliseconds ping_interval{5'000};
+  std::chrono::milliseconds time_limit{0};  // then every choice ends, as "length"; 0: none
+};
+
+class Answer final : public CompletionSink {
+ public:
+  Answer(AnswerOptions options, std::unique_ptr<AnswerFormat> format, HttpReply reply,
+         RequestObserver observer);
+
+  bool is_cancelled() const override;
+  void OnPrompt(size_t choice, const PromptProgress& progress) override;
+  void OnToken(size_t choice, const TokenScores* scores) override;
+  void OnText(size_t choice, std::string_view text) override;
+  void OnChoiceEnd(size_t choice, GenerationResult result) override;
+  void OnEnd(const Status& status) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool is_late() const;
+  void Begin();
+  void Send(std::string_view event);
+  void Fail(const ApiError& error);
+  void Report(const Status& status, int http_status) const;
+
+  const AnswerOptions options_;
+  const std::unique_ptr<AnswerFormat> format_;
+  HttpReply reply_;
+  const RequestObserver observer_;
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point last_sent_ = begin_;
+  Clock::time_point first_token_ = begin_;
+  bool has_token_ = false;
+  PromptProgress prompt_;
+  std::vector<std::vector<TokenScores>> unsent_scores_;  // per choice
+  std::vector<GenerationResult> results_;                // per choice
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_ANSWER_H_

@@ -1,0 +1,41 @@
+// AnswerFormat: how one API writes an answer: as a whole, or as the events of a stream.
+// Deliberately without sockets: every function returns what to send.
+#ifndef KVASIR_SERVER_ANSWER_FORMAT_H_
+#define KVASIR_SERVER_ANSWER_FORMAT_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kvasir/base/json.h"
+#include "kvasir/engine/generator.h"
+#include "kvasir/server/api_error.h"
+#include "kvasir/server/completion_service.h"
+
+namespace kvasir {
+
+// One object per answer. A stream is Begin, then Text and ChoiceEnd of all choices, then End; or at
+// any point after Begin, Error. Scores belong to the tokens since the last call for that choice.
+class AnswerFormat {
+ public:
+  virtual ~AnswerFormat() = default;
+
+  // The body of a whole answer: one result per choice.
+  virtual Json Whole(std::span<const GenerationResult> results) = 0;
+
+  virtual std::string Begin(const PromptProgress& prompt) = 0;
+  virtual std::string Text(size_t choice, std::string_view text,
+                           std::span<const TokenScores> scores) = 0;
+  virtual std::string ChoiceEnd(size_t choice, const GenerationResult& result,
+                                std::span<const TokenScores> scores) = 0;
+  virtual std::string End(std::span<const GenerationResult> results) = 0;
+  virtual std::string Error(const ApiError& error) = 0;
+
+  // Of an error before anything was sent.
+  virtual ErrorStyle error_style() const { return ErrorStyle::kOpenAi; }
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_ANSWER_FORMAT_H_

@@ -1,0 +1,193 @@
+// The JSON of answers, byte by byte. How they look on the wire: api_test.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "kvasir/server/chat_format.h"
+#include "kvasir/server/messages_format.h"
+#include "kvasir/server/metrics.h"
+#include "kvasir/server/responses_format.h"
+#include "kvasir/server/text_format.h"
+
+namespace kvasir {
+namespace {
+
+const AnswerHead kHead = {"chatcmpl-1", 1700000000, "m"};
+
+GenerationResult OneResult() {
+  GenerationResult result;
+  result.text = "Hi \"you\"";
+  result.finish = FinishReason::kLength;
+  result.stats.prompt_tokens = 10;
+  result.stats.cached_tokens = 6;
+  result.stats.generated_tokens = 3;
+  result.stats.prefill_ms = 2;
+  result.stats.decode_ms = 4;
+  return result;
+}
+
+constexpr const char* kUsage = R"({"prompt_tokens":10,"completion_tokens":3,"total_tokens":13,)"
+                               R"("prompt_tokens_details":{"cached_tokens":6},)"
+                               R"("completion_tokens_details":{"reasoning_tokens":0}})";
+// 4 tokens in 2 ms; the first of 3 came out of the prompt, so 2 in 4 ms.
+constexpr const char* kTimings =
+    R"({"cache_n":6,"prompt_n":4,"prompt_ms":2.0,"prompt_per_token_ms":0.5,)"
+    R"("prompt_per_second":2000.0,"predicted_n":3,"predicted_ms":4.0,)"
+    R"("predicted_per_token_ms":1.3333333333333333,"predicted_per_second":500.0})";
+
+TEST(ChatFormat, Whole) {
+  ChatFormat format({.head = kHead});
+  EXPECT_EQ(format.Whole(std::vector{OneResult()}).Dump(),
+            std::string(R"({"id":"chatcmpl-1","object":"chat.completion","created":1700000000,)"
+                        R"("model":"m","system_fingerprint":"kvasir","choices":[{"index":0,)"
+                        R"("message":{"role":"assistant","content":"Hi \"you\"","refusal":null},)"
+                        R"("logprobs":null,"finish_reason":"length"}],"usage":)") +
+                kUsage + R"(,"timings":)" + kTimings + "}");
+}
+
+constexpr const char* kChunkHead =
+    R"(data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,)"
+    R"("model":"m","system_fingerprint":"kvasir","choices":[)";
+
+TEST(ChatFormat, Stream) {
+  const std::string head = kChunkHead;
+  ChatFormat plain({.head = kHead});
+  EXPECT_EQ(plain.Begin({}), head + R"({"index":0,"delta":{"role":"assistant","content":""},)"
+                                    R"("logprobs":null,"finish_reason":null}]})"
+                                    "\n\n");
+  EXPECT_EQ(plain.ChoiceEnd(0, OneResult(), {}),
+            head +
+                R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],)"
+                R"("timings":)" +
+                kTimings + "}\n\n");
+  EXPECT_EQ(plain.End(std::vector{OneResult()}), "data: [DONE]\n\n");
+
+  ChatFormat with_usage({.head = kHead, .includes_usage = true});
+  EXPECT_EQ(with_usage.Text(2, "\n\x01", {}),
+            head + R"({"index":2,"delta":{"content":"\n\u0001"},"logprobs":null,)"
+                   R"("finish_reason":null}],"usage":null})"
+                   "\n\n");
+  EXPECT_EQ(with_usage.ChoiceEnd(0, OneResult(), {}),
+            head + R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],)"
+                   R"("usage":null})"
+                   "\n\n");
+  EXPECT_EQ(
+      with_usage.End(std::vector{OneResult()}),
+      head + R"(],"usage":)" + kUsage + R"(,"timings":)" + kTimings + "}\n\ndata: [DONE]\n\n");
+}
+
+TEST(AnswerJson, ThePromptOfSeveralChoicesCountsOnce) {
+  const std::vector<GenerationResult> results(6, OneResult());
+  const GenerationStats total = TotalStats(results, 3);  // two prompts
+  EXPECT_EQ(total.prompt_tokens, 20);
+  EXPECT_EQ(total.cached_tokens, 12);
+  EXPECT_EQ(total.generated_tokens, 18);
+}
+
+TEST(AnswerJson, NoTokenAndNoTimeGiveFiniteNumbers) {
+  EXPECT_EQ(TimingsJson({}).Dump(),
+            R"({"cache_n":0,"prompt_n":0,"prompt_ms":0.0,"prompt_per_token_ms":0.0,)"
+            R"("prompt_per_second":0.0,"predicted_n":0,"predicted_ms":0.0,)"
+            R"("predicted_per_token_ms":0.0,"predicted_per_second":0.0})");
+  EXPECT_EQ(FiniteLogprob(-std::numeric_limits<double>::infinity()), -9999.0);
+}
+
+TEST(AnswerJson, EventFraming) {
+  EXPECT_EQ(SseEvent(Json::Object{{"text", "a\n\nb"}}), "data: {\"text\":\"a\\n\\nb\"}\n\n");
+  EXPECT_EQ(SseTypedEvent(Json::Object{{"type", "ping"}}),
+            "event: ping\ndata: {\"type\":\"ping\"}\n\n");
+  EXPECT_EQ(SseComment("prompt 1/2"), ": prompt 1/2\n\n");
+  EXPECT_EQ(kSseDone, "data: [DONE]\n\n");
+}
+
+TEST(MessagesFormat, InputTokensAreWithoutTheCachedOnes) {
+  MessagesFormat format({"msg_1", 0, "m"});
+  GenerationResult result = OneResult();
+  result.finish = FinishReason::kStop;
+  result.stop_string = "END";
+  EXPECT_EQ(format.Whole(std::vector{result}).Dump(),
+            R"({"id":"msg_1","type":"message","role":"assistant","model":"m",)"
+            R"("content":[{"type":"text","text":"Hi \"you\""}],"stop_reason":"stop_sequence",)"
+            R"("stop_sequence":"END","usage":{"input_tokens":4,"cache_creation_input_tokens":0,)"
+            R"("cache_read_input_tokens":6,"output_tokens":3}})");
+}
+
+TEST(MessagesFormat, AnAnswerWithoutTextHasNoBlock) {
+  MessagesFormat format({"msg_1", 0, "m"});
+  EXPECT_EQ(format.Begin({10, 6, 4}),
+            "event: message_start\n"
+            R"(data: {"type":"message_start","message":{"id":"msg_1","type":"message",)"
+            R"("role":"assistant","model":"m","content":[],"stop_reason":null,)"
+            R"("stop_sequence":null,"usage":{"input_tokens":4,"cache_creation_input_tokens":0,)"
+            R"("cache_read_input_tokens":6,"output_tokens":0}}})"
+            "\n\n");
+  EXPECT_TRUE(format.ChoiceEnd(0, OneResult(), {}).starts_with("event: message_delta\n"));
+  EXPECT_EQ(format.Error({503, "full", "", ""}),
+            "event: error\n"
+            R"(data: {"type":"error","error":{"type":"overloaded_error","message":"full"}})"
+            "\n\n");
+}
+
+TEST(ResponsesFormat, CachedTokensAndNumberedEvents) {
+  ResponsesFormat format({.head = {"resp_1", 5, "m"}, .message_id = "msg_1"});
+  const Json whole = format.Whole(std::vector{OneResult()});
+  EXPECT_EQ(whole.Find("usage")->Dump(),
+            R"({"input_tokens":10,"input_tokens_details":{"cached_tokens":6},"output_tokens":3,)"
+            R"("output_tokens_details":{"reasoning_tokens":0},"total_tokens":13})");
+  const std::string events = format.Begin({}) + format.Text(0, "a", {}) + format.Text(0, "b", {});
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_NE(events.find("\"sequence_number\":" + std::to_string(i) + ","), std::string::npos);
+  }
+}
+
+TEST(Metrics, Text) {
+  Metrics metrics;
+  RequestRecord record;
+  record.prompt_tokens = 10;
+  record.cached_tokens = 6;
+  record.generated_tokens = 3;
+  record.first_token_ms = 30;
+  metrics.Add(record);
+  record.status = 503;
+  record.first_token_ms = 90'000;
+  metrics.Add(record);
+  SlotStatus busy;
+  busy.is_processing = true;
+  const std::string text = metrics.Render({{busy, {}}, 2, 100, 1000});
+  for (const char* line :
+       {"# TYPE kvasir_requests_total counter\n", "kvasir_requests_total{status=\"200\"} 1\n",
+        "kvasir_requests_total{status=\"503\"} 1\n", "kvasir_prompt_tokens_total 20\n",
+        "kvasir_cached_tokens_total 12\n", "kvasir_generated_tokens_total 6\n",
+        "kvasir_time_to_first_token_seconds_bucket{le=\"0.025\"} 0\n",
+        "kvasir_time_to_first_token_seconds_bucket{le=\"0.05\"} 1\n",
+        "kvasir_time_to_first_token_seconds_bucket{le=\"60\"} 1\n",
+        "kvasir_time_to_first_token_seconds_bucket{le=\"+Inf\"} 2\n",
+        "kvasir_time_to_first_token_seconds_sum 90.03\n",
+        "kvasir_time_to_first_token_seconds_count 2\n", "kvasir_requests_running 1\n",
+        "kvasir_requests_waiting 2\n", "kvasir_cache_used_bytes 100\n",
+        "kvasir_cache_budget_bytes 1000\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
+}
+
+TEST(RequestRecord, Line) {
+  RequestRecord record;
+  record.path = "/v1/messages";
+  record.prompt_tokens = 10;
+  record.cached_tokens = 6;
+  record.generated_tokens = 3;
+  record.first_token_ms = 30.04;
+  record.decode_tokens_per_second = 50;
+  record.total_ms = 70;
+  record.finish = "stop";
+  EXPECT_EQ(RecordLine(record),
+            "/v1/messages 200: 10 prompt tokens (6 cached, 4 new), 3 generated, the first after "
+            "30.0 ms, then 50.0 per second, 70.0 ms, stop");
+  EXPECT_EQ(RecordJson(record).Dump(),
+            R"({"path":"/v1/messages","status":200,"prompt_tokens":10,"cached_tokens":6,)"
+            R"("new_tokens":4,"generated_tokens":3,"first_token_ms":30.0,)"
+            R"("tokens_per_second":50.0,"total_ms":70.0,"finish_reason":"stop","error":null})");
+}
+
+}  // namespace
+}  // namespace kvasir

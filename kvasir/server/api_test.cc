@@ -1,0 +1,266 @@
+// Every endpoint over real sockets: requests as clients send them and the exact answers, but for
+// what differs each time (fixtures/api.json). With KVASIR_RECORD_FIXTURES set the answers are
+// written into that file instead; read them before you commit them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kvasir/base/file.h"
+#include "kvasir/server/server.h"
+#include "kvasir/server/test_client.h"
+#include "kvasir/server/test_json.h"
+#include "kvasir/server/test_model.h"
+
+namespace kvasir {
+namespace {
+
+const std::string kFixtures = std::string(KVASIR_SOURCE_DIR) + "/kvasir/server/fixtures/api.json";
+
+// Ids, times and speeds are masked.
+Json Masked(const std::string& name, const Json& value) {
+  if (value.is_object()) {
+    Json masked = Json::Object();
+    for (const auto& [key, member] : value.as_object()) masked.Set(key, Masked(key, member));
+    return masked;
+  }
+  if (value.is_array()) {
+    Json::Array masked;
+    for (const Json& element : value.as_array()) masked.push_back(Masked(name, element));
+    return masked;
+  }
+  if (value.is_string()) {
+    for (const char* prefix : {"chatcmpl-", "cmpl-", "msg_", "resp_"}) {
+      if (value.as_string().starts_with(prefix)) return std::string(prefix) + "*";
+    }
+  }
+  const bool is_time = name.starts_with("created") || name == "completed_at";
+  const bool is_speed = name.ends_with("_ms") || name.ends_with("_per_second");
+  return value.is_number() && (is_time || is_speed) ? Json(0) : value;
+}
+
+Json BlockJson(const std::string& block) {
+  const size_t data = block.find("data: ");
+  if (data == std::string::npos) return block;
+  const std::string text = block.substr(data + 6);
+  const Json content = text.starts_with("{") ? Masked("", Parsed(text)) : Json(text);
+  if (data == 0) return content;
+  return Json::Object{{"event", block.substr(0, data)}, {"data", content}};
+}
+
+Json ResponseJson(const WireResponse& response) {
+  const std::string type = response.Header("Content-Type");
+  if (type == "application/json") return Masked("", Parsed(response.body));
+  if (!type.starts_with("text/event-stream")) return response.body;
+  Json::Array blocks;
+  for (const std::string& block : Blocks(response.body)) blocks.push_back(BlockJson(block));
+  return blocks;
+}
+
+std::string RequestOf(const Json& fixture) {
+  std::string body;
+  if (const Json* json = fixture.Find("body")) body = json->Dump();
+  if (const Json* raw = fixture.Find("raw")) body = raw->as_string();
+  std::string request = fixture.Find("method")->as_string() + " " +
+                        fixture.Find("path")->as_string() + " HTTP/1.1\r\nHost: test\r\n";
+  if (const Json* headers = fixture.Find("headers")) {
+    for (const auto& [name, value] : headers->as_object()) {
+      request += name + ": " + value.as_string() + "\r\n";
+    }
+  }
+  return request + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+class ApiTest : public ::testing::Test {
+ protected:
+  void Start(ServerOptions options = {}) {
+    auto bundle = LoadTestModel();
+    ASSERT_TRUE(bundle.ok()) << bundle.error().message;
+    server_.reset();
+    bundle_ = *std::move(bundle);
+    options.port = 0;
+    options.model_name = "tiny";
+    auto server = Server::Start(bundle_.get(), options);
+    ASSERT_TRUE(server.ok()) << server.error().message;
+    server_ = *std::move(server);
+  }
+  WireResponse Ask(const std::string& bytes) {
+    TestClient client(server_->port());
+    EXPECT_TRUE(client.Send(bytes));
+    return client.Read();
+  }
+  WireResponse Ask(const std::string& method, const std::string& path, const std::string& headers,
+                   const std::string& body = "") {
+    return Ask(method + " " + path + " HTTP/1.1\r\nHost: test\r\n" + headers +
+               "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  }
+
+  std::unique_ptr<ModelBundle> bundle_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ApiTest, Fixtures) {
+  const bool is_recording = std::getenv("KVASIR_RECORD_FIXTURES") != nullptr;
+  auto fixtures = Json::ParseFile(kFixtures);
+  ASSERT_TRUE(fixtures.ok()) << fixtures.error().message;
+  for (Json& fixture : fixtures->as_array()) {
+    SCOPED_TRACE(fixture.Find("name")->as_string());
+    // What one request leaves in the cache would show in the answer to the next.
+    Start();
+    const WireResponse response = Ask(RequestOf(fixture));
+    EXPECT_TRUE(response.is_complete);
+    const Json answer = ResponseJson(response);
+    if (is_recording) {
+      fixture.Set("status", response.status);
+      fixture.Set("response", answer);
+      continue;
+    }
+    ASSERT_NE(fixture.Find("status"), nullptr);
+    EXPECT_EQ(Json(response.status), *fixture.Find("status"));
+    EXPECT_EQ(answer.Dump(), fixture.Find("response")->Dump());
+  }
+  if (is_recording) {
+    std::string text = "[";
+    for (const Json& fixture : fixtures->as_array()) {
+      text += (text.size() > 1 ? ",\n" : "\n") + fixture.Dump();
+    }
+    ASSERT_TRUE(WriteFileAtomic(kFixtures, text + "\n]\n").ok());
+    GTEST_SKIP() << "recorded";
+  }
+}
+
+// A text scores the same whether it was generated or given.
+TEST_F(ApiTest, GeneratedAndGivenTokensHaveTheSameScores) {
+  Start();
+  const auto scores = [&](const std::string& body) {
+    return At(Parsed(Ask("POST", "/v1/completions", "", body).body),
+              {"choices", "0", "logprobs", "token_logprobs"});
+  };
+  const Json generated =
+      scores(R"({"prompt":"Hi","max_tokens":4,"logprobs":0,"logit_bias":{"97":100}})");
+  const Json given = scores(R"({"prompt":"Hiaaaa","max_tokens":0,"logprobs":0,"echo":true})");
+  ASSERT_TRUE(generated.is_array() && given.is_array());
+  ASSERT_EQ(generated.as_array().size(), 4u);
+  ASSERT_EQ(given.as_array().size(), 6u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(generated.as_array()[i], given.as_array()[i + 2]);
+}
+
+constexpr const char* kText = R"({"prompt":"Hi","max_tokens":2,"logit_bias":{"97":100}})";
+
+TEST_F(ApiTest, KeysOpenEverythingButHealth) {
+  ServerOptions options;
+  options.api_keys = {"first", "second"};
+  Start(options);
+  EXPECT_EQ(Ask("GET", "/health", "").status, 200);
+  for (const char* headers :
+       {"", "Authorization: Bearer third\r\n", "Authorization: Bearer \r\n",
+        "Authorization: first\r\n", "Authorization: Bearer firstx\r\n", "x-api-key: firs\r\n"}) {
+    SCOPED_TRACE(headers);
+    const WireResponse refused = Ask("POST", "/v1/completions", headers, kText);
+    EXPECT_EQ(refused.status, 401);
+    EXPECT_EQ(refused.Header("WWW-Authenticate"), "Bearer");
+    EXPECT_EQ(At(Parsed(refused.body), {"error", "code"}), Json("invalid_api_key"));
+    EXPECT_EQ(Ask("GET", "/metrics", headers).status, 401);
+  }
+  const WireResponse message = Ask("POST", "/v1/messages", "", "{}");
+  EXPECT_EQ(message.status, 401);
+  EXPECT_EQ(At(Parsed(message.body), {"error", "type"}), Json("authentication_error"));
+  for (const char* headers : {"Authorization: Bearer first\r\n", "AUTHORIZATION: Bearer second\r\n",
+                              "x-api-key: second\r\n"}) {
+    SCOPED_TRACE(headers);
+    EXPECT_EQ(Ask("POST", "/v1/completions", headers, kText).status, 200);
+  }
+}
+
+TEST_F(ApiTest, OnlyNamedPagesMayRead) {
+  constexpr const char* kPage = "Origin: https://app.example\r\n";
+  Start();
+  EXPECT_EQ(Ask("GET", "/v1/models", kPage).Header("Access-Control-Allow-Origin"), "");
+  ServerOptions options;
+  options.cors_origins = {"https://app.example"};
+  options.api_keys = {"key"};
+  Start(options);
+  const WireResponse preflight =
+      Ask("OPTIONS", "/v1/completions",
+          std::string(kPage) + "Access-Control-Request-Headers: authorization\r\n");
+  EXPECT_EQ(preflight.status, 204);
+  EXPECT_EQ(preflight.Header("Access-Control-Allow-Origin"), "https://app.example");
+  EXPECT_EQ(preflight.Header("Access-Control-Allow-Headers"), "authorization");
+  EXPECT_EQ(preflight.Header("Access-Control-Allow-Methods"), "POST, OPTIONS");
+  // Also errors, or the page could not show them; and streams.
+  EXPECT_EQ(Ask("GET", "/v1/models", kPage).Header("Access-Control-Allow-Origin"),
+            "https://app.example");
+  const WireResponse stream =
+      Ask("POST", "/v1/completions", std::string(kPage) + "x-api-key: key\r\n",
+          R"({"prompt":"Hi","max_tokens":1,"stream":true})");
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_EQ(stream.Header("Access-Control-Allow-Origin"), "https://app.example");
+  const WireResponse other = Ask("GET", "/health", "Origin: https://evil.example\r\n");
+  EXPECT_EQ(other.Header("Access-Control-Allow-Origin"), "");
+  EXPECT_EQ(other.Header("Vary"), "Origin");
+}
+
+TEST_F(ApiTest, LateAnswersEnd) {
+  ServerOptions options;
+  options.request_timeout = std::chrono::milliseconds(300);
+  Start(options);
+  // Far more tokens than any machine makes in that time.
+  const WireResponse response =
+      Ask("POST", "/v1/completions", "",
+          R"({"prompt":"Hi","max_tokens":4000,"n":128,"logit_bias":{"97":100}})");
+  ASSERT_EQ(response.status, 200) << response.body;
+  const Json body = Parsed(response.body);
+  EXPECT_EQ(At(body, {"choices", "127", "finish_reason"}), Json("length"));
+  EXPECT_LT(At(body, {"usage", "completion_tokens"}).as_int(), 128 * 4000);
+}
+
+TEST_F(ApiTest, RecordsSayWhatWasReused) {
+  std::vector<RequestRecord> records;  // read when the server has stopped
+  ServerOptions options;
+  options.request_log = [&](const RequestRecord& record) { records.push_back(record); };
+  Start(options);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Ask("POST", "/v1/completions", "", kText).status, 200);
+  }
+  const std::string metrics = Ask("GET", "/metrics", "").body;
+  EXPECT_NE(metrics.find("kvasir_cached_tokens_total 1\n"), std::string::npos) << metrics;
+  server_->Stop();
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[1].path, "/v1/completions");
+  EXPECT_EQ(records[1].prompt_tokens, 2);
+  EXPECT_EQ(records[1].cached_tokens, 1);
+  EXPECT_EQ(records[1].generated_tokens, 2);
+  EXPECT_EQ(records[1].finish, "length");
+  EXPECT_TRUE(records[1].first_token_ms.has_value());
+}
+
+// All choices and prompts of a request end with its client.
+TEST_F(ApiTest, ClientsThatGoAwayAreNoticedOnEveryRoute) {
+  ServerOptions options;
+  options.max_unsent_bytes = 4096;
+  options.send_buffer_bytes = 4096;
+  Start(options);
+  const auto body = [](std::string more) {
+    return R"({"max_tokens":3000,"max_output_tokens":3000,"stream":true,"ignore_eos":true,)" +
+           std::string(R"("logit_bias":{"97":100},)") + more + "}";
+  };
+  const std::vector<std::pair<std::string, std::string>> requests = {
+      {"/v1/completions", body(R"("prompt":["Hi","Ho"],"n":8)")},
+      {"/v1/messages", body(R"("messages":[{"role":"user","content":"Hi"}])")},
+      {"/v1/responses", body(R"("input":"Hi")")}};
+  for (const auto& [path, text] : requests) {
+    SCOPED_TRACE(path);
+    TestClient client(server_->port(), 4096);
+    ASSERT_TRUE(client.SendRequest("POST", path, text));
+    ASSERT_TRUE(client.ReadUntil("\"a\""));
+    client.Reset();
+    EXPECT_EQ(Ask("POST", "/v1/completions", "", kText).status, 200);
+  }
+  const std::string metrics = Ask("GET", "/metrics", "").body;
+  EXPECT_NE(metrics.find("kvasir_requests_total{status=\"0\"} 3\n"), std::string::npos) << metrics;
+}
+
+}  // namespace
+}  // namespace kvasir

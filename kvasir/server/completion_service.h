@@ -1,0 +1,75 @@
+// CompletionService: what the routes know of the engine: requests go in, events come out.
+// Deliberately without HTTP and JSON on this side, and without batching: that is the
+// implementation's.
+#ifndef KVASIR_SERVER_COMPLETION_SERVICE_H_
+#define KVASIR_SERVER_COMPLETION_SERVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/engine/generator.h"
+
+namespace kvasir {
+
+struct PromptProgress {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of them, found in the cache
+  int64_t done_tokens = 0;    // of the others, evaluated so far
+};
+
+// Hears what becomes of one request. THREADS: the service calls one at a time, from its own.
+class CompletionSink {
+ public:
+  virtual ~CompletionSink() = default;
+
+  // Asked before every forward pass and when room for others is looked for: true ends all choices.
+  // THREADS: also from Submit.
+  virtual bool is_cancelled() const = 0;
+  virtual void OnPrompt(size_t choice, const PromptProgress& progress) = 0;
+  // `scores`: null unless asked for. The text that the token completes follows in OnText.
+  virtual void OnToken(size_t choice, const TokenScores* scores) = 0;
+  virtual void OnText(size_t choice, std::string_view text) = 0;
+  virtual void OnChoiceEnd(size_t choice, GenerationResult result) = 0;
+  // Nothing follows. An error means that some choice had no end: kResourceExhausted for a full
+  // queue or cache, kCancelled when the service stops, else as Generator::Generate.
+  virtual void OnEnd(const Status& status) = 0;
+};
+
+struct CompletionRequest {
+  std::vector<GenerationRequest> choices;  // equal prompts stand side by side
+  std::unique_ptr<CompletionSink> sink;
+};
+
+// What one place of the engine is doing.
+struct SlotStatus {
+  bool is_processing = false;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t generated_tokens = 0;
+  int64_t max_tokens = 0;
+};
+
+struct ServiceStatus {
+  std::vector<SlotStatus> slots;
+  int64_t waiting = 0;
+  size_t cache_used_bytes = 0;
+  size_t cache_budget_bytes = 0;
+};
+
+class CompletionService {
+ public:
+  virtual ~CompletionService() = default;
+
+  // Answers through the sink, now or later. THREADS: any.
+  virtual void Submit(CompletionRequest request) = 0;
+  // THREADS: any.
+  virtual ServiceStatus status() const = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_COMPLETION_SERVICE_H_

@@ -1,0 +1,134 @@
+#include "kvasir/server/responses_request.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kvasir/server/request_fields.h"
+
+namespace kvasir {
+namespace {
+
+bool IsPlainText(const Json& text) {
+  if (!text.is_object()) return false;
+  const Json* format = FindSet(text, "format");
+  if (format == nullptr) return true;
+  const Json* type = format->Find("type");
+  return type != nullptr && type->is_string() && type->as_string() == "text";
+}
+
+constexpr std::array kUnsupported = {
+    UnsupportedField{"previous_response_id", [](const Json&) { return false; },
+                     "is not supported: this server stores no responses; send the whole input"},
+    UnsupportedField{"conversation", [](const Json&) { return false; },
+                     "is not supported: this server stores no responses; send the whole input"},
+    UnsupportedField{"background", [](const Json& v) { return v.is_bool() && !v.as_bool(); },
+                     "is not supported: this server stores no responses"},
+    UnsupportedField{"tools", [](const Json& v) { return v.is_array() && v.as_array().empty(); },
+                     "is not supported by this server yet; leave it out"},
+    UnsupportedField{"text", IsPlainText,
+                     "must have the format {\"type\": \"text\"}: this server cannot constrain "
+                     "answers yet"},
+};
+
+constexpr std::array<std::string_view, 12> kTaken = {"model",
+                                                     "temperature",
+                                                     "top_p",
+                                                     "stream",
+                                                     "seed",
+                                                     "top_k",
+                                                     "chat_template_kwargs",
+                                                     "ignore_eos",
+                                                     "min_p",
+                                                     "logit_bias",
+                                                     "repeat_penalty",
+                                                     "stop"};
+
+Result<std::string> TextOf(const Json& content, const std::string& field) {
+  if (content.is_string()) return content.as_string();
+  if (!content.is_array()) return WrongType(field, "a string or an array of parts", content);
+  std::string text;
+  for (size_t i = 0; i < content.as_array().size(); ++i) {
+    const Json& part = content.as_array()[i];
+    const std::string name = field + "[" + std::to_string(i) + "]";
+    if (!part.is_object()) return WrongType(name, "an object", part);
+    KVASIR_TRY(const std::string type, part.GetStringOr("type", ""));
+    if (type != "input_text" && type != "output_text" && type != "text") {
+      return FieldError(ErrorCode::kUnsupported, name + ".type",
+                        "must be \"input_text\" or \"output_text\": this server reads no images "
+                        "and files");
+    }
+    const Json* value = part.Find("text");
+    if (value == nullptr || !value->is_string()) {
+      return FieldError(ErrorCode::kCorrupt, name + ".text", "must be a string");
+    }
+    text += value->as_string();
+  }
+  return text;
+}
+
+Status AppendItem(const Json& item, const std::string& field, Json::Array* messages) {
+  if (!item.is_object()) return WrongType(field, "an object", item);
+  KVASIR_TRY(const std::string type, item.GetStringOr("type", "message"));
+  // What a model thought in earlier turns is not shown to it again.
+  if (type == "reasoning") return {};
+  if (type != "message") {
+    return FieldError(ErrorCode::kUnsupported, field + ".type",
+                      "must be \"message\": this server knows no tools and stores nothing");
+  }
+  const Json* role = item.Find("role");
+  if (role == nullptr || !role->is_string()) {
+    return FieldError(ErrorCode::kCorrupt, field + ".role", "must be a string");
+  }
+  const Json* content = item.Find("content");
+  KVASIR_TRY(std::string text, TextOf(content == nullptr ? Json() : *content, field + ".content"));
+  messages->push_back(Json::Object{{"role", *role}, {"content", std::move(text)}});
+  return {};
+}
+
+Result<Json> MessagesOf(const Json& body) {
+  Json::Array messages;
+  KVASIR_TRY(std::string instructions, body.GetStringOr("instructions", ""));
+  if (!instructions.empty()) {
+    messages.push_back(Json::Object{{"role", "system"}, {"content", std::move(instructions)}});
+  }
+  const Json* input = FindSet(body, "input");
+  if (input == nullptr) {
+    return FieldError(ErrorCode::kCorrupt, "input", "is missing; give a string or an array");
+  }
+  if (input->is_string()) {
+    messages.push_back(Json::Object{{"role", "user"}, {"content", *input}});
+    return Json(std::move(messages));
+  }
+  if (!input->is_array()) return WrongType("input", "a string or an array of items", *input);
+  for (size_t i = 0; i < input->as_array().size(); ++i) {
+    const std::string field = "input[" + std::to_string(i) + "]";
+    KVASIR_TRY_OK(AppendItem(input->as_array()[i], field, &messages));
+  }
+  if (messages.empty()) {
+    return FieldError(ErrorCode::kInvalidArgument, "input", "must hold at least one message");
+  }
+  return Json(std::move(messages));
+}
+
+}  // namespace
+
+Result<Json> ChatBodyOfResponses(const Json& body) {
+  KVASIR_TRY_OK(RequireObject(body));
+  KVASIR_TRY_OK(RefuseUnsupported(body, kUnsupported));
+  KVASIR_TRY(Json messages, MessagesOf(body));
+  Json chat = Json::Object();
+  for (const std::string_view name : kTaken) {
+    if (const Json* value = FindSet(body, name)) chat.Set(name, *value);
+  }
+  KVASIR_TRY(const int64_t max_tokens, body.GetIntOr("max_output_tokens", -1));
+  if (max_tokens != -1 && max_tokens < 1) {
+    return FieldError(ErrorCode::kInvalidArgument, "max_output_tokens", "must be at least 1");
+  }
+  chat.Set("max_tokens", max_tokens);
+  chat.Set("messages", std::move(messages));
+  return chat;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,102 @@
+#include "kvasir/server/route_answer.h"
+
+#include <ctime>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "kvasir/server/answer.h"
+
+namespace kvasir {
+namespace {
+
+// For requests without a seed.
+uint64_t RandomSeed() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+}  // namespace
+
+Result<Json> ParseBody(const HttpRequest& request) {
+  auto json = Json::Parse(request.body);
+  if (!json.ok()) return WithContext(json.error(), "the body is no valid JSON");
+  return json;
+}
+
+AnswerHead NewHead(const ServerContext& context, std::string_view id_prefix,
+                   const std::string& model) {
+  return {NewId(id_prefix), static_cast<int64_t>(std::time(nullptr)),
+          model.empty() ? context.model_name : model};
+}
+
+std::optional<ApiError> CheckPrompt(const ServerContext& context, const std::vector<Token>& prompt,
+                                    std::string_view field) {
+  if (prompt.empty()) {
+    return ApiError{400, "field '" + std::string(field) + "' gives no token", std::string(field),
+                    ""};
+  }
+  const int64_t context_tokens = context.bundle->model().context_tokens();
+  if (static_cast<int64_t>(prompt.size()) < context_tokens) return std::nullopt;
+  const std::string name(field);
+  return ApiError{400,
+                  "This model's maximum context length is " + std::to_string(context_tokens) +
+                      " tokens. However, your " + name + " resulted in " +
+                      std::to_string(prompt.size()) + " tokens. Please reduce the length of the " +
+                      name + ".",
+                  name, "context_length_exceeded"};
+}
+
+ApiError TemplateError(const ServerContext& context, const Error& error) {
+  ApiError answer = ToApiError(error);
+  // Where the model lies is nobody's business.
+  const std::string folder = context.bundle->folder() + "/";
+  if (answer.message.starts_with(folder)) answer.message.erase(0, folder.size());
+  // Unless the model lacks something, what the template cannot render is wrong with the request.
+  answer.status = error.code == ErrorCode::kFailedPrecondition ? 500 : 400;
+  if (answer.status == 400) answer.param = "messages";
+  return answer;
+}
+
+std::optional<ApiError> MakeChatPrompt(const ServerContext& context, const ChatRequest& request,
+                                       std::vector<Token>* prompt) {
+  auto tokens = context.bundle->ChatTokens(request.messages, request.template_variables);
+  if (!tokens.ok()) return TemplateError(context, tokens.error());
+  *prompt = *std::move(tokens);
+  return CheckPrompt(context, *prompt, "messages");
+}
+
+void SubmitAnswer(const ServerContext& context, const HttpRequest& request, AnswerJob job,
+                  HttpReply reply) {
+  const GenerationFields& fields = job.fields;
+  GenerationRequest generation;
+  generation.max_tokens = fields.max_tokens.value_or(context.bundle->model().context_tokens());
+  generation.sampling = fields.sampling;
+  generation.stop_strings = fields.stop_strings;
+  generation.ignore_stop_tokens = fields.ignore_stop_tokens;
+  generation.chunk_tokens = context.chunk_tokens;
+  generation.top_logprobs = fields.top_logprobs;
+  generation.scores_prompt = job.scores_prompt;
+  const uint64_t seed = fields.seed.value_or(RandomSeed());
+
+  CompletionRequest completion;
+  for (const std::vector<Token>& prompt : job.prompts) {
+    generation.prompt = prompt;
+    for (int64_t i = 0; i < fields.choices; ++i) {
+      generation.sampling.seed = seed + static_cast<uint64_t>(i);
+      completion.choices.push_back(generation);
+    }
+  }
+  AnswerOptions options;
+  options.path = request.path;
+  options.choices = completion.choices.size();
+  options.choices_per_prompt = fields.choices;
+  options.is_stream = fields.is_stream;
+  options.ping_interval = context.ping_interval;
+  options.time_limit = context.time_limit;
+  completion.sink = std::make_unique<Answer>(std::move(options), std::move(job.format),
+                                             std::move(reply), context.observer);
+  context.service->Submit(std::move(completion));
+}
+
+}  // namespace kvasir

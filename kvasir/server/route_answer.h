@@ -1,0 +1,47 @@
+// What the routes that generate share: from a body to prompts, from prompts to the service.
+// Deliberately without any API's field names: those are in the *_request files.
+#ifndef KVASIR_SERVER_ROUTE_ANSWER_H_
+#define KVASIR_SERVER_ROUTE_ANSWER_H_
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/server/answer_format.h"
+#include "kvasir/server/answer_json.h"
+#include "kvasir/server/chat_request.h"
+#include "kvasir/server/http_reply.h"
+#include "kvasir/server/server_context.h"
+
+namespace kvasir {
+
+// ERRORS: kCorrupt: what is wrong with the JSON and where.
+Result<Json> ParseBody(const HttpRequest& request);
+
+// Id, time and model name of a new answer. `model`: what the request said, possibly nothing.
+AnswerHead NewHead(const ServerContext& context, std::string_view id_prefix,
+                   const std::string& model);
+
+// Null when the prompt fits the context and leaves room for an answer. `field`: where it came from.
+std::optional<ApiError> CheckPrompt(const ServerContext& context, const std::vector<Token>& prompt,
+                                    std::string_view field);
+// The tokens of the messages, checked.
+std::optional<ApiError> MakeChatPrompt(const ServerContext& context, const ChatRequest& request,
+                                       std::vector<Token>* prompt);
+// What the template could not do with the messages.
+ApiError TemplateError(const ServerContext& context, const Error& error);
+
+struct AnswerJob {
+  GenerationFields fields;
+  std::vector<std::vector<Token>> prompts;
+  bool scores_prompt = false;
+  std::unique_ptr<AnswerFormat> format;
+};
+// fields.choices per prompt, with the seeds seed, seed + 1, ...
+void SubmitAnswer(const ServerContext& context, const HttpRequest& request, AnswerJob job,
+                  HttpReply reply);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_ROUTE_ANSWER_H_

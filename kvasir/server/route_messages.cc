@@ -1,0 +1,47 @@
+// POST /v1/messages and /v1/messages/count_tokens, Anthropic's API.
+// Deliberately does not look at anthropic-version: there is one.
+#include <optional>
+#include <utility>
+
+#include "kvasir/server/messages_format.h"
+#include "kvasir/server/messages_request.h"
+#include "kvasir/server/route_answer.h"
+#include "kvasir/server/routes.h"
+
+namespace kvasir {
+namespace {
+
+HttpResponse Refusal(const ApiError& error) { return ErrorResponse(error, ErrorStyle::kAnthropic); }
+
+Result<ChatRequest> ParseMessages(const ServerContext& context, const HttpRequest& request,
+                                  MaxTokensRule rule) {
+  KVASIR_TRY(const Json body, ParseBody(request));
+  KVASIR_TRY(Json chat, ChatBodyOfMessages(body, rule));
+  return ParseChatRequest(std::move(chat), context.defaults);
+}
+
+}  // namespace
+
+void ServeMessages(const ServerContext& context, const HttpRequest& request, HttpReply reply) {
+  const auto chat = ParseMessages(context, request, MaxTokensRule::kRequired);
+  if (!chat.ok()) return reply.Send(Refusal(ToApiError(chat.error())));
+  AnswerJob job;
+  job.prompts.resize(1);
+  if (const auto error = MakeChatPrompt(context, *chat, &job.prompts.front())) {
+    return reply.Send(Refusal(*error));
+  }
+  job.fields = *chat;
+  job.format = std::make_unique<MessagesFormat>(NewHead(context, "msg_", chat->model));
+  SubmitAnswer(context, request, std::move(job), std::move(reply));
+}
+
+void ServeCountTokens(const ServerContext& context, const HttpRequest& request, HttpReply reply) {
+  const auto chat = ParseMessages(context, request, MaxTokensRule::kOptional);
+  if (!chat.ok()) return reply.Send(Refusal(ToApiError(chat.error())));
+  const auto tokens = context.bundle->ChatTokens(chat->messages, chat->template_variables);
+  if (!tokens.ok()) return reply.Send(Refusal(TemplateError(context, tokens.error())));
+  const Json count = Json::Object{{"input_tokens", static_cast<uint64_t>(tokens->size())}};
+  reply.Send({.body = count.Dump()});
+}
+
+}  // namespace kvasir

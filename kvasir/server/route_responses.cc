@@ -1,0 +1,40 @@
+// POST /v1/responses.
+// Deliberately stateless: nothing is stored, every request brings its whole input.
+#include <utility>
+
+#include "kvasir/server/responses_format.h"
+#include "kvasir/server/responses_request.h"
+#include "kvasir/server/route_answer.h"
+#include "kvasir/server/routes.h"
+
+namespace kvasir {
+namespace {
+
+Result<ChatRequest> ParseResponses(const ServerContext& context, const Json& body) {
+  KVASIR_TRY(Json chat, ChatBodyOfResponses(body));
+  return ParseChatRequest(std::move(chat), context.defaults);
+}
+
+}  // namespace
+
+void ServeResponses(const ServerContext& context, const HttpRequest& request, HttpReply reply) {
+  auto body = ParseBody(request);
+  if (!body.ok()) return reply.Send(ErrorResponse(ToApiError(body.error())));
+  const auto chat = ParseResponses(context, *body);
+  if (!chat.ok()) return reply.Send(ErrorResponse(ToApiError(chat.error())));
+  AnswerJob job;
+  job.prompts.resize(1);
+  if (auto error = MakeChatPrompt(context, *chat, &job.prompts.front())) {
+    if (error->param == "messages") error->param = "input";
+    return reply.Send(ErrorResponse(*error));
+  }
+  ResponsesFormatOptions options;
+  options.head = NewHead(context, "resp_", chat->model);
+  options.message_id = NewId("msg_");
+  options.echoed = *std::move(body);
+  job.fields = *chat;
+  job.format = std::make_unique<ResponsesFormat>(std::move(options));
+  SubmitAnswer(context, request, std::move(job), std::move(reply));
+}
+
+}  // namespace kvasir

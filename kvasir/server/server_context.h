@@ -1,0 +1,34 @@
+// ServerContext: what routes need to answer.
+// Deliberately without sockets and threads: the server owns those.
+#ifndef KVASIR_SERVER_SERVER_CONTEXT_H_
+#define KVASIR_SERVER_SERVER_CONTEXT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "kvasir/engine/model_bundle.h"
+#include "kvasir/server/completion_service.h"
+#include "kvasir/server/metrics.h"
+#include "kvasir/server/request_fields.h"
+#include "kvasir/server/request_record.h"
+
+namespace kvasir {
+
+// Set up once, then shared by all threads. Outlives every answer.
+struct ServerContext {
+  ModelBundle* bundle = nullptr;  // with tokenizer and chat template
+  CompletionService* service = nullptr;
+  const Metrics* metrics = nullptr;
+  std::string model_name;
+  ChatDefaults defaults;
+  int64_t created = 0;  // Unix seconds
+  int64_t chunk_tokens = 512;
+  std::chrono::milliseconds ping_interval{5'000};
+  std::chrono::milliseconds time_limit{0};  // per request; 0: none
+  RequestObserver observer;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_SERVER_CONTEXT_H_

@@ -1,0 +1,154 @@
+#include "kvasir/server/text_format.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kvasir/tokenizer/utf8.h"
+
+namespace kvasir {
+namespace {
+
+int64_t Characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; });
+}
+
+// Half a character is written "bytes:\xe2\x82", as OpenAI does: a name must be a text.
+std::string TokenName(const Tokenizer& tokenizer, Token token) {
+  const std::string piece = TokenPiece(tokenizer, token);
+  if (IsValidUtf8(piece)) return piece;
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string name = "bytes:";
+  for (const char byte : piece) {
+    const auto value = static_cast<uint8_t>(byte);
+    name += {'\\', 'x', kDigits[value >> 4], kDigits[value & 15]};
+  }
+  return name;
+}
+
+}  // namespace
+
+// {tokens, token_logprobs, top_logprobs, text_offset}: four lists, one entry per token.
+class TextFormat::Legacy {
+ public:
+  Legacy(const Tokenizer& tokenizer, int64_t offset) : tokenizer_(tokenizer), offset_(offset) {}
+
+  // The first token of a prompt, which nothing predicts.
+  void AddFirst(Token token) { Add(token, nullptr, nullptr); }
+  void Add(const TokenScores& scores) {
+    Json top = Json::Object();
+    for (const TokenLogprob& other : scores.top) {
+      top.Set(TokenName(tokenizer_, other.token), FiniteLogprob(other.logprob));
+    }
+    Add(scores.token.token, FiniteLogprob(scores.token.logprob), std::move(top));
+  }
+  int64_t offset() const { return offset_; }
+  Json ToJson() && {
+    return Json::Object{{"tokens", std::move(tokens_)},
+                        {"token_logprobs", std::move(logprobs_)},
+                        {"top_logprobs", std::move(top_)},
+                        {"text_offset", std::move(offsets_)}};
+  }
+
+ private:
+  void Add(Token token, Json logprob, Json top) {
+    tokens_.push_back(TokenName(tokenizer_, token));
+    logprobs_.push_back(std::move(logprob));
+    top_.push_back(std::move(top));
+    offsets_.push_back(offset_);
+    offset_ += Characters(TokenPiece(tokenizer_, token));
+  }
+
+  const Tokenizer& tokenizer_;
+  int64_t offset_;
+  Json::Array tokens_;
+  Json::Array logprobs_;
+  Json::Array top_;
+  Json::Array offsets_;
+};
+
+TextFormat::TextFormat(TextFormatOptions options)
+    : options_(std::move(options)),
+      offsets_(options_.prompts.size() * static_cast<size_t>(options_.choices_per_prompt)) {}
+
+Json TextFormat::Choice(size_t choice, Json text, Json logprobs, Json finish_reason) const {
+  return Json::Object{{"text", std::move(text)},
+                      {"index", static_cast<uint64_t>(choice)},
+                      {"logprobs", std::move(logprobs)},
+                      {"finish_reason", std::move(finish_reason)}};
+}
+
+Json TextFormat::WholeLogprobs(size_t choice, const GenerationResult& result) const {
+  if (!options_.has_logprobs) return {};
+  Legacy logprobs(*options_.tokenizer, 0);
+  if (!options_.echoes.empty()) logprobs.AddFirst(options_.prompts[PromptOf(choice)].front());
+  for (const TokenScores& scores : result.prompt_scores) logprobs.Add(scores);
+  for (const TokenScores& scores : result.scores) logprobs.Add(scores);
+  return std::move(logprobs).ToJson();
+}
+
+Json TextFormat::StreamedLogprobs(size_t choice, std::span<const TokenScores> scores) {
+  if (!options_.has_logprobs || scores.empty()) return {};
+  Legacy logprobs(*options_.tokenizer, offsets_[choice]);
+  for (const TokenScores& token : scores) logprobs.Add(token);
+  offsets_[choice] = logprobs.offset();
+  return std::move(logprobs).ToJson();
+}
+
+Json TextFormat::Whole(std::span<const GenerationResult> results) {
+  Json::Array choices;
+  for (size_t i = 0; i < results.size(); ++i) {
+    std::string text = options_.echoes.empty() ? "" : options_.echoes[PromptOf(i)];
+    text += results[i].text;
+    choices.push_back(Choice(i, std::move(text), WholeLogprobs(i, results[i]),
+                             FinishReasonName(results[i].finish)));
+  }
+  const GenerationStats total = TotalStats(results, options_.choices_per_prompt);
+  Json completion = Envelope(options_.head, "text_completion");
+  completion.Set("choices", std::move(choices));
+  completion.Set("usage", UsageJson(total));
+  completion.Set("timings", TimingsJson(total));
+  return completion;
+}
+
+std::string TextFormat::Chunk(Json choice) const {
+  Json chunk = Envelope(options_.head, "text_completion");
+  chunk.Set("choices", Json::Array{std::move(choice)});
+  if (options_.includes_usage) chunk.Set("usage", nullptr);
+  return SseEvent(chunk);
+}
+
+std::string TextFormat::Begin(const PromptProgress&) {
+  std::string events;
+  if (options_.echoes.empty()) return events;
+  for (size_t i = 0; i < offsets_.size(); ++i) {
+    events += Chunk(Choice(i, options_.echoes[PromptOf(i)], nullptr, nullptr));
+  }
+  return events;
+}
+
+std::string TextFormat::Text(size_t choice, std::string_view text,
+                             std::span<const TokenScores> scores) {
+  return Chunk(Choice(choice, text, StreamedLogprobs(choice, scores), nullptr));
+}
+
+std::string TextFormat::ChoiceEnd(size_t choice, const GenerationResult& result,
+                                  std::span<const TokenScores> scores) {
+  Json logprobs = StreamedLogprobs(choice, scores);
+  return Chunk(Choice(choice, "", std::move(logprobs), FinishReasonName(result.finish)));
+}
+
+std::string TextFormat::End(std::span<const GenerationResult> results) {
+  std::string events;
+  if (options_.includes_usage) {
+    const GenerationStats total = TotalStats(results, options_.choices_per_prompt);
+    Json chunk = Envelope(options_.head, "text_completion");
+    chunk.Set("choices", Json::Array());
+    chunk.Set("usage", UsageJson(total));
+    chunk.Set("timings", TimingsJson(total));
+    events = SseEvent(chunk);
+  }
+  return events.append(kSseDone);
+}
+
+}  // namespace kvasir
