@@ -185,7 +185,8 @@ class BenchCommand final : public Command {
 
   Status Prefill(KvSequence& sequence, std::span<const Token> prompt) {
     while (!prompt.empty()) {
-      const auto part = prompt.first(std::min<size_t>(prompt.size(), chunk_tokens_));
+      const auto limit = static_cast<size_t>(std::min(chunk_tokens_, sequence.RunLimit()));
+      const auto part = prompt.first(std::min(prompt.size(), limit));
       prompt = prompt.subspan(part.size());
       const SequenceRun run = {&sequence, part, prompt.empty() ? 1 : 0};
       KVASIR_TRY_OK(bundle_->model().Forward(std::span(&run, 1), workspace_));

@@ -33,9 +33,10 @@ class LogitsCommand final : public Command {
     KVASIR_TRY(KvSequence sequence, KvSequence::Create(&bundle->pool(), bundle->cache_spec()));
     KVASIR_TRY(NpyWriter writer, NpyWriter::Create(out_, bundle->model().vocab_size()));
     Workspace workspace;
-    for (size_t begin = 0; begin < tokens.size(); begin += static_cast<size_t>(chunk_tokens_)) {
-      const auto part = std::span(tokens).subspan(
-          begin, std::min<size_t>(static_cast<size_t>(chunk_tokens_), tokens.size() - begin));
+    for (size_t begin = 0; begin < tokens.size();) {
+      const auto limit = static_cast<size_t>(std::min(chunk_tokens_, sequence.RunLimit()));
+      const auto part = std::span(tokens).subspan(begin, std::min(limit, tokens.size() - begin));
+      begin += part.size();
       const SequenceRun run = {&sequence, part, static_cast<int64_t>(part.size())};
       KVASIR_TRY(const ConstFloatRows logits,
                  bundle->model().Forward(std::span(&run, 1), workspace));
