@@ -122,6 +122,21 @@ TEST(LogitsTest, BytesDoNotDependOnChunksThreadsOrInstructionSet) {
   }
 }
 
+// A budget evicts at positions of the sequence, wherever its chunks end.
+TEST(LogitsTest, BytesUnderABudgetDoNotDependOnChunks) {
+  std::string tokens;
+  for (int i = 0; i < 300; ++i) tokens += std::to_string(5 + i * 7 % 900) + " ";
+  ScratchFolder scratch;
+  const auto bytes = [&](const std::string& chunk) {
+    const ProgramResult result = RunProgram(
+        {"logits", "-m", Demo(), "--tokens", tokens, "--out", scratch.File("x.npy"), "--chunk",
+         chunk, "--kv-budget", "128", "--kv-keep-recent", "64", "--kv-compact-interval", "64"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return *ReadFile(scratch.File("x.npy"));
+  };
+  EXPECT_EQ(bytes("7"), bytes("512"));
+}
+
 // --- generate
 
 std::vector<std::string> GenerateArgs(std::vector<std::string> more) {
