@@ -89,7 +89,7 @@ void Answer::Begin() {
 
 void Answer::Send(std::string_view event) {
   // A failed write shows in is_client_gone, which ends the generation.
-  (void)reply_.Write(event);
+  (void)reply_.WriteNow(event);
   last_sent_ = Clock::now();
 }
 

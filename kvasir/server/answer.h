@@ -33,6 +33,8 @@ class Answer final : public CompletionSink {
          RequestObserver observer);
 
   bool is_cancelled() const override;
+  bool is_paused() const override { return reply_.is_client_behind(); }
+  void WaitWhilePaused() override { reply_.WaitForClient(); }
   void OnPrompt(size_t choice, const PromptProgress& progress) override;
   void OnToken(size_t choice, const TokenScores* scores) override;
   void OnText(size_t choice, std::string_view text) override;

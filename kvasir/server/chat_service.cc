@@ -129,6 +129,7 @@ Status ChatService::Answer(CompletionRequest& request) {
 GenerationCallbacks ChatService::Listen(size_t choice, CompletionSink* sink) {
   GenerationCallbacks callbacks;
   callbacks.is_cancelled = [this, sink] {
+    sink->WaitWhilePaused();
     return cancels_.load(std::memory_order_relaxed) || sink->is_cancelled();
   };
   callbacks.on_prefill = [this, choice, sink](int64_t done, int64_t total) {

@@ -8,9 +8,22 @@ HttpExchange::HttpExchange(size_t max_unsent_bytes, std::function<void()> wake)
     : max_unsent_bytes_(max_unsent_bytes), wake_(std::move(wake)) {}
 
 bool HttpExchange::Append(std::string_view bytes) {
+  WaitForRoom();
+  return AppendNow(bytes);
+}
+
+void HttpExchange::WaitForRoom() {
   std::unique_lock lock(mutex_);
-  room_.wait(lock,
-             [&] { return is_closed() || pending_.size() + taken_bytes_ < max_unsent_bytes_; });
+  room_.wait(lock, [&] { return is_closed() || has_room(); });
+}
+
+bool HttpExchange::is_full() const {
+  const std::lock_guard lock(mutex_);
+  return !is_closed() && !has_room();
+}
+
+bool HttpExchange::AppendNow(std::string_view bytes) {
+  const std::lock_guard lock(mutex_);
   if (is_closed()) return false;
   pending_ += bytes;
   if (wake_ && !std::exchange(is_wake_due_, true)) wake_();

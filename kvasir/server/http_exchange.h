@@ -24,6 +24,11 @@ class HttpExchange {
 
   // Producer. Waits while too much is unsent. False, and nothing added, once the client is gone.
   bool Append(std::string_view bytes);
+  // The same without waiting, for producers that ask is_full or WaitForRoom from time to time.
+  bool AppendNow(std::string_view bytes);
+  // Whether too much is unsent. False once the client is gone. THREADS: any.
+  bool is_full() const;
+  void WaitForRoom();
   // Producer: no more bytes come. `keeps_alive` false: close the connection behind them.
   void End(bool keeps_alive);
   // True once the consumer has called Close.
@@ -43,7 +48,9 @@ class HttpExchange {
 
  private:
   const size_t max_unsent_bytes_;
-  std::mutex mutex_;
+  bool has_room() const { return pending_.size() + taken_bytes_ < max_unsent_bytes_; }
+
+  mutable std::mutex mutex_;
   std::condition_variable room_;
   std::function<void()> wake_;
   std::string pending_;

@@ -27,7 +27,7 @@ void HttpReply::Send(const HttpResponse& response) {
   state_ = State::kDone;
   std::string bytes = Head(response, response.body.size());
   if (!form_.is_head_only) bytes += response.body;
-  (void)exchange_->Append(bytes);
+  (void)exchange_->AppendNow(bytes);
   exchange_->End(form_.keeps_alive);
 }
 
@@ -35,19 +35,24 @@ bool HttpReply::StartStream(const HttpResponse& head) {
   KVASIR_CHECK(state_ == State::kOpen);
   state_ = State::kStreaming;
   form_.keeps_alive = form_.keeps_alive && form_.is_http_1_1;
-  return exchange_->Append(Head(head, std::nullopt));
+  return exchange_->AppendNow(Head(head, std::nullopt));
 }
 
 bool HttpReply::Write(std::string_view data) {
+  exchange_->WaitForRoom();
+  return WriteNow(data);
+}
+
+bool HttpReply::WriteNow(std::string_view data) {
   KVASIR_CHECK(state_ == State::kStreaming);
   if (data.empty() || form_.is_head_only) return !is_client_gone();
-  return form_.is_http_1_1 ? exchange_->Append(FormatChunk(data)) : exchange_->Append(data);
+  return form_.is_http_1_1 ? exchange_->AppendNow(FormatChunk(data)) : exchange_->AppendNow(data);
 }
 
 void HttpReply::Finish() {
   KVASIR_CHECK(state_ == State::kStreaming);
   state_ = State::kDone;
-  if (form_.is_http_1_1 && !form_.is_head_only) (void)exchange_->Append("0\r\n\r\n");
+  if (form_.is_http_1_1 && !form_.is_head_only) (void)exchange_->AppendNow("0\r\n\r\n");
   exchange_->End(form_.keeps_alive);
 }
 

@@ -1,5 +1,6 @@
 #include "kvasir/server/server.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <ctime>
 #include <mutex>
@@ -8,7 +9,7 @@
 
 #include "kvasir/server/access.h"
 #include "kvasir/server/api_error.h"
-#include "kvasir/server/chat_service.h"
+#include "kvasir/server/engine_service.h"
 #include "kvasir/server/http_server.h"
 #include "kvasir/server/metrics.h"
 #include "kvasir/server/routes.h"
@@ -108,8 +109,14 @@ class Server::Impl {
     for (const std::string& key : options_.api_keys) {
       if (key.empty()) return {ErrorCode::kInvalidArgument, "an API key must not be empty"};
     }
-    KVASIR_TRY(chat_, ChatService::Start(bundle_, options_.max_waiting_requests));
-    context_.service = chat_.get();
+    EngineServiceOptions service;
+    service.engine.max_streams = options_.max_streams;
+    service.engine.scheduler.step_tokens = options_.chunk_tokens;
+    service.engine.scheduler.mixed_step_tokens =
+        std::min(options_.chunk_tokens, service.engine.scheduler.mixed_step_tokens);
+    service.max_waiting = options_.max_waiting_requests;
+    KVASIR_TRY(service_, EngineService::Start(bundle_, std::move(service)));
+    context_.service = service_.get();
     KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_),
                                         [this](HttpRequest request, HttpReply reply) {
                                           Serve(std::move(request), std::move(reply));
@@ -123,11 +130,11 @@ class Server::Impl {
     const std::lock_guard one_at_a_time(stop_mutex_);
     if (is_stopped_ || http_ == nullptr) return;
     http_->StopAccepting();
-    chat_->Stop(options_.stop_grace, kCancelPatience);
+    service_->Stop(options_.stop_grace, kCancelPatience);
     // From here on an answer that is still on its way finds its client gone.
     http_->Stop(kDrain);
     work_.Stop();
-    chat_.reset();
+    service_.reset();
     const std::lock_guard lock(state_mutex_);
     is_stopped_ = true;
     stopped_.notify_all();
@@ -184,8 +191,8 @@ class Server::Impl {
   AccessOptions access_;
   Metrics metrics_;
   ServerContext context_;
-  std::unique_ptr<ChatService> chat_;
-  WorkThread work_;                   // calls into chat_, so it goes first
+  std::unique_ptr<EngineService> service_;
+  WorkThread work_;                   // calls into service_, so it goes first
   std::unique_ptr<HttpServer> http_;  // calls into both
 
   std::mutex stop_mutex_;
