@@ -506,6 +506,32 @@ TEST_F(EngineTest, ScoresComeWithTokensWhenAskedFor) {
   }
 }
 
+TEST_F(EngineTest, PromptsAreScoredWhateverIsCached) {
+  EngineRequest request = Request(Prompt(100), 2);
+  request.top_logprobs = 2;
+  bench_.Submit(request);
+  bench_.Drain();
+  request.scores_prompt = true;
+  request.answers = 2;
+  const RequestId id = bench_.Submit(request);
+  bench_.Drain();
+  const GenerationResult& answer = bench_.Answer(id);
+  ASSERT_EQ(answer.prompt_scores.size(), 99u);
+  for (const size_t i : {0u, 15u, 16u, 98u}) {
+    EXPECT_EQ(answer.prompt_scores[i].token.token, request.prompt[i + 1]);
+    // What the prompt up to there alone says of the next token.
+    EngineRequest part = request;
+    part.scores_prompt = false;
+    part.prompt.resize(i + 1);
+    part.max_tokens = 1;
+    const RequestId alone = bench_.Submit(part);
+    bench_.Drain();
+    EXPECT_EQ(answer.prompt_scores[i].top[0].token, bench_.Answer(alone).tokens[0]);
+    EXPECT_EQ(answer.prompt_scores[i].top[0].logprob, bench_.Answer(alone).scores[0].token.logprob);
+  }
+  EXPECT_EQ(bench_.Answer(id, 1).prompt_scores.size(), 99u);
+}
+
 TEST_F(EngineTest, LimitsOfTheContextAndOfTheRequest) {
   const int64_t context = bench_.model().context_tokens();
   const RequestId to_the_end = bench_.Submit(Request(Prompt(context - 3), 1'000'000));

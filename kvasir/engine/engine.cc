@@ -132,6 +132,7 @@ void Engine::AddStreams(Job& job, int count) {
     job.streams.push_back(std::make_unique<EngineStream>(
         &job.request, &job.callbacks, &parts_.vocabulary, job.breakers.get(),
         static_cast<int>(job.streams.size()), limit));
+    job.streams.back()->result().prompt_scores = job.streams[0]->result().prompt_scores;
     GenerationStats& stats = job.streams.back()->result().stats;
     stats.prompt_tokens = static_cast<int64_t>(job.request.prompt.size());
     stats.cached_tokens = job.streams[0]->result().stats.cached_tokens;
@@ -226,7 +227,9 @@ std::vector<Engine::Member> Engine::PlanMembers() {
       if (!stream->sequence || job->is_paused) continue;
       const int64_t pending = stream->known_tokens() - stream->sequence->position();
       inputs.push_back({.pending_tokens = pending,
-                        .run_limit = stream->sequence->RunLimit(),
+                        .run_limit = job->is_scored()
+                                         ? std::min(stream->sequence->RunLimit(), kScoredTokens)
+                                         : stream->sequence->RunLimit(),
                         .priority = job->request.priority,
                         .is_decode = pending == 1});
       members.push_back({job.get(), stream.get(), 0});
@@ -252,7 +255,8 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
       const Position position = member.stream->sequence->position();
       tokens.push_back(member.stream->Known(position, member.tokens));
       const bool is_last = position + member.tokens == member.stream->known_tokens();
-      runs.push_back({&*member.stream->sequence, tokens.back(), is_last ? 1 : 0});
+      const int64_t rows = member.job->is_scored() ? member.tokens : is_last ? 1 : 0;
+      runs.push_back({&*member.stream->sequence, tokens.back(), rows});
       evaluated += member.tokens;
     }
     auto logits = parts_.model->Forward(runs, workspace_);
@@ -281,7 +285,17 @@ void Engine::Deliver(const std::vector<Member>& members, ConstFloatRows logits) 
     const auto prompt = static_cast<int64_t>(job.request.prompt.size());
     if (job.callbacks.on_prefill && position - member.tokens < prompt &&
         stream.generated_tokens() == 0) {
-      job.callbacks.on_prefill(std::min(position, prompt), prompt);
+      job.callbacks.on_prefill({.cached = stream.result().stats.cached_tokens,
+                                .done = std::min(position, prompt),
+                                .total = prompt});
+    }
+    const auto next_row = [&] {
+      return std::span<const float>(logits.row(row++), static_cast<size_t>(logits.cols));
+    };
+    if (job.is_scored()) {
+      for (Position at = position - member.tokens; at < std::min(position, prompt - 1); ++at) {
+        stream.ScorePrompt(at, next_row());
+      }
     }
     if (position < stream.known_tokens()) {
       if (position / kPublishTokens != (position - member.tokens) / kPublishTokens) {
@@ -289,7 +303,7 @@ void Engine::Deliver(const std::vector<Member>& members, ConstFloatRows logits) 
       }
       continue;
     }
-    const std::span<const float> scores(logits.row(row++), static_cast<size_t>(logits.cols));
+    const std::span<const float> scores = next_row();
     if (job.is_prompt_read()) {
       Accept(job, stream, scores);
       continue;
@@ -329,6 +343,7 @@ void Engine::Publish(const Job& job, const EngineStream& stream) {
 
 EngineStats Engine::Stats() const {
   EngineStats stats = stats_;
+  stats.used_bytes = parts_.pool->used_bytes();
   stats.waiting_requests = static_cast<int64_t>(submitted_.size());
   for (const auto& job : jobs_) {
     ++(job->is_begun ? stats.running_requests : stats.waiting_requests);

@@ -41,6 +41,7 @@ struct EngineStats {
   int64_t waiting_requests = 0;  // accepted and not begun
   int64_t running_requests = 0;
   int64_t active_streams = 0;  // answers that hold cache blocks
+  size_t used_bytes = 0;       // of the pool: running and cached
   // Since creation:
   int64_t steps = 0;
   int64_t evaluated_tokens = 0;  // rows of all forward passes, recomputed ones included
@@ -80,6 +81,7 @@ class Engine {
   bool has_work() const { return !jobs_.empty() || !submitted_.empty(); }
 
   EngineStats Stats() const;
+  const EngineOptions& options() const { return options_; }
   PrefixTree& prefix_tree() { return tree_; }
 
  private:

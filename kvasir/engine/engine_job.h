@@ -15,6 +15,9 @@ namespace kvasir {
 // of their windows, so points are a few blocks apart.
 inline constexpr int64_t kPublishTokens = 8 * kBlockTokens;
 
+// Logits take vocabulary * 4 bytes per row: 10 MB for 16 rows of the largest vocabularies.
+inline constexpr int64_t kScoredTokens = 16;
+
 struct Engine::Job {
   RequestId id = 0;
   EngineRequest request;
@@ -28,6 +31,10 @@ struct Engine::Job {
   std::vector<std::unique_ptr<EngineStream>> streams;
   EngineResult result;
 
+  // Logits of every token being read are wanted.
+  bool is_scored() const {
+    return request.scores_prompt && request.top_logprobs && !is_prompt_read();
+  }
   bool is_prompt_read() const { return streams[0]->generated_tokens() > 0 || streams.size() > 1; }
   bool is_done() const {
     for (const auto& stream : streams) {

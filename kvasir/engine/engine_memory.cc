@@ -73,13 +73,15 @@ void Engine::Admit() {
 Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   const int64_t known = stream.known_tokens();
   // The last token is always evaluated, for its logits.
-  auto match = tree_.Find(job.request.salt, stream.Known(0, known), known - 1);
+  // No cache holds logits.
+  const int64_t limit = job.is_scored() ? 0 : known - 1;
+  auto match = tree_.Find(job.request.salt, stream.Known(0, known), limit);
   if (!match.ok()) {
     job.result.status = match.error();
     EndJob(job, FinishReason::kCancelled);
     return Admission::kLater;
   }
-  if (IsBeingRead(job, match->tokens)) return Admission::kLater;
+  if (!job.is_scored() && IsBeingRead(job, match->tokens)) return Admission::kLater;
   if (!HasRoomFor(stream, match->sequence)) return Admission::kNoRoom;
   stream.sequence = std::move(match->sequence);
   if (!job.is_begun) {

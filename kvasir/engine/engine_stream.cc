@@ -58,11 +58,16 @@ bool EngineStream::IsStopToken(Token token) const {
   return holds(vocabulary_->stop_tokens) || holds(request_->stop_tokens);
 }
 
-const TokenScores* EngineStream::Score(Token token, std::span<const float> logits) {
-  if (!request_->top_logprobs) return nullptr;
-  const Logprobs logprobs(logits);
-  result_.scores.push_back({{token, logprobs.Of(token)}, logprobs.Top(*request_->top_logprobs)});
-  return &result_.scores.back();
+TokenScores EngineStream::Score(Token token, std::span<const float> logits) const {
+  const Logprobs logprobs(logits.first(static_cast<size_t>(vocabulary_->sampleable_tokens)));
+  return {{token, logprobs.Of(token)}, logprobs.Top(*request_->top_logprobs)};
+}
+
+void EngineStream::ScorePrompt(Position position, std::span<const float> logits) {
+  // What is read again after a preemption has been scored.
+  if (position < static_cast<Position>(result_.prompt_scores.size())) return;
+  result_.prompt_scores.push_back(
+      Score(request_->prompt[static_cast<size_t>(position) + 1], logits));
 }
 
 void EngineStream::Accept(std::span<const float> logits, Sampler& sampler) {
@@ -77,8 +82,10 @@ void EngineStream::Accept(std::span<const float> logits, Sampler& sampler) {
   ++result.stats.generated_tokens;
   if (IsStopToken(token)) return Finish(FinishReason::kStop);
   result.tokens.push_back(token);
-  const TokenScores* scores = Score(token, choices);
-  if (callbacks_->on_token) callbacks_->on_token(answer_, token, scores);
+  if (request_->top_logprobs) result_.scores.push_back(Score(token, choices));
+  if (callbacks_->on_token) {
+    callbacks_->on_token(answer_, token, result_.scores.empty() ? nullptr : &result_.scores.back());
+  }
   if (detokenizer_) Show(stops_.Push(detokenizer_->Push(token)));
   if (stops_.matched()) return Finish(FinishReason::kStop);
   if (result.stats.generated_tokens == limit_) Finish(FinishReason::kLength);

@@ -41,6 +41,8 @@ class EngineStream {
   // Chooses the next token and shows it, which may end the answer. REQUIRES: !is_done(); logits of
   // the last known token.
   void Accept(std::span<const float> logits, Sampler& sampler);
+  // `logits`: of the prompt's token at `position`, which is not its last. Scores the next one.
+  void ScorePrompt(Position position, std::span<const float> logits);
   // Ends the answer and gives its blocks back.
   void Finish(FinishReason reason);
   bool is_done() const { return is_done_; }
@@ -62,7 +64,7 @@ class EngineStream {
 
  private:
   bool IsStopToken(Token token) const;
-  const TokenScores* Score(Token token, std::span<const float> logits);
+  TokenScores Score(Token token, std::span<const float> logits) const;
   void Show(std::string_view text);
 
   const EngineRequest* request_;

@@ -1,5 +1,6 @@
 #include "kvasir/engine/engine_thread.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -33,7 +34,8 @@ Result<RequestId> EngineThread::Submit(EngineRequest request, EngineCallbacks ca
   const std::lock_guard lock(mutex_);
   if (is_stopping_) return {ErrorCode::kCancelled, "the engine is shutting down"};
   const int64_t waiting = stats_.waiting_requests + static_cast<int64_t>(inbox_.size());
-  if (waiting >= max_waiting_) {
+  const int64_t free_streams = engine_->options().max_streams - stats_.active_streams;
+  if (waiting >= max_waiting_ + std::max<int64_t>(free_streams, 0)) {
     return {ErrorCode::kResourceExhausted,
             std::to_string(waiting) + " requests are waiting already; try again later"};
   }

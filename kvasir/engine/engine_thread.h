@@ -17,7 +17,8 @@ namespace kvasir {
 
 class EngineThread {
  public:
-  // `max_waiting`: requests accepted and not begun, beyond which more are refused.
+  // `max_waiting`: requests accepted and not begun, beyond those for which a stream is free; more
+  // are refused.
   EngineThread(std::unique_ptr<Engine> engine, int64_t max_waiting);
   // As Stop without grace; returns once the thread has ended.
   ~EngineThread();

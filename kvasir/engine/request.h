@@ -33,6 +33,9 @@ struct EngineRequest {
   bool ignore_stop_tokens = false;        // go on past all of them
   // Set: every token comes with its scores and this many alternatives.
   std::optional<int64_t> top_logprobs;
+  // The prompt's tokens are scored too, as top_logprobs says: all of them are evaluated then,
+  // whatever is cached.
+  bool scores_prompt = false;
   int priority = 0;   // larger is admitted and prefilled first, and preempted last
   uint64_t salt = 0;  // only requests of the same salt share cached prefixes
   std::optional<EngineClock::time_point> deadline;
@@ -51,6 +54,13 @@ struct EngineResult {
   double queued_ms = 0;     // from Submit to admission
 };
 
+// Tokens of a prompt.
+struct PrefillProgress {
+  int64_t cached = 0;  // found in the cache
+  int64_t done = 0;    // these and those read since
+  int64_t total = 0;
+};
+
 // Called on the thread that calls Engine::Step; may call Submit and Cancel of that engine. Any may
 // be empty. After on_finish, nothing more is called.
 struct EngineCallbacks {
@@ -58,8 +68,8 @@ struct EngineCallbacks {
   std::function<void(int answer, std::string_view text)> on_text;
   // Before the text it completes; not for end tokens. The scores are null unless asked for.
   std::function<void(int answer, Token token, const TokenScores* scores)> on_token;
-  // Prompt tokens known to the cache, and all of them, after each step that read some.
-  std::function<void(int64_t done, int64_t total)> on_prefill;
+  // After each step that read some of the prompt.
+  std::function<void(const PrefillProgress& progress)> on_prefill;
   // Asked once per step; true: nothing for this request now, because its reader is behind. It keeps
   // its place, but is the first to be preempted.
   std::function<bool()> is_paused;
