@@ -50,11 +50,12 @@ class ServeCommand final : public Command {
               "a key that requests must bring; may be given several times");
     flags.Add("--cors-origin", &cors_origins_,
               "a web page's origin that may read answers, or *; may be given several times");
-    flags.Add("--ubatch-size", &chunk_tokens_, "tokens of a prompt per forward pass");
+    flags.Add("-np,--parallel", &max_streams_, "answers made at once; they share the cache");
+    flags.Add("--ubatch-size", &chunk_tokens_, "tokens per forward pass");
     flags.Add("--timeout", &timeout_s_, "seconds for a body to arrive and a client to read");
     flags.Add("--request-timeout", &request_timeout_s_,
               "seconds after which an answer ends as if it had its length; 0: none");
-    flags.Add("--max-queue", &max_queue_, "requests that may wait; more get 503");
+    flags.Add("--max-queue", &max_queue_, "answers that may wait; more get 503");
     flags.Add("--max-connections", &max_connections_, "connections; more get 503");
     flags.Add("--max-body-bytes", &max_body_bytes_, "bytes of a request's body; more is 413");
     flags.Add("--max-header-bytes", &max_header_bytes_, "bytes of a request's header");
@@ -95,6 +96,7 @@ class ServeCommand final : public Command {
     constexpr int64_t kMostSeconds = 1'000'000;
     constexpr int64_t kMostBodyBytes = int64_t{1} << 30;
     KVASIR_TRY_OK(check(port_, 0, 65535, "--port"));
+    KVASIR_TRY_OK(check(max_streams_, 1, 4096, "--parallel"));
     KVASIR_TRY_OK(check(chunk_tokens_, 1, 1 << 20, "--ubatch-size"));
     KVASIR_TRY_OK(check(timeout_s_, 1, kMostSeconds, "--timeout"));
     KVASIR_TRY_OK(check(request_timeout_s_, 0, kMostSeconds, "--request-timeout"));
@@ -105,6 +107,7 @@ class ServeCommand final : public Command {
     options.model_name = alias_;
     options.api_keys = api_keys_;
     options.cors_origins = cors_origins_;
+    options.max_streams = max_streams_;
     options.chunk_tokens = chunk_tokens_;
     options.body_timeout = std::chrono::seconds(timeout_s_);
     options.write_timeout = std::chrono::seconds(timeout_s_);
@@ -123,6 +126,7 @@ class ServeCommand final : public Command {
   std::vector<std::string> api_keys_;
   std::vector<std::string> cors_origins_;
   int64_t port_ = 8080;
+  int64_t max_streams_ = 16;
   int64_t chunk_tokens_ = 512;
   int64_t timeout_s_ = 120;
   int64_t request_timeout_s_ = 0;

@@ -107,8 +107,11 @@ TEST_F(ApiTest, Fixtures) {
   ASSERT_TRUE(fixtures.ok()) << fixtures.error().message;
   for (Json& fixture : fixtures->as_array()) {
     SCOPED_TRACE(fixture.Find("name")->as_string());
-    // What one request leaves in the cache would show in the answer to the next.
-    Start();
+    // What one request leaves in the cache would show in the answer to the next; several answers at
+    // once would send their events in an order that nobody promises.
+    ServerOptions options;
+    options.max_streams = 1;
+    Start(options);
     const WireResponse response = Ask(RequestOf(fixture));
     EXPECT_TRUE(response.is_complete);
     const Json answer = ResponseJson(response);
@@ -209,11 +212,11 @@ TEST_F(ApiTest, LateAnswersEnd) {
   // Far more tokens than any machine makes in that time.
   const WireResponse response =
       Ask("POST", "/v1/completions", "",
-          R"({"prompt":"Hi","max_tokens":4000,"n":128,"logit_bias":{"97":100}})");
+          R"({"prompt":"Hi","max_tokens":4000,"n":32,"logit_bias":{"97":100}})");
   ASSERT_EQ(response.status, 200) << response.body;
   const Json body = Parsed(response.body);
-  EXPECT_EQ(At(body, {"choices", "127", "finish_reason"}), Json("length"));
-  EXPECT_LT(At(body, {"usage", "completion_tokens"}).as_int(), 128 * 4000);
+  EXPECT_EQ(At(body, {"choices", "31", "finish_reason"}), Json("length"));
+  EXPECT_LT(At(body, {"usage", "completion_tokens"}).as_int(), 32 * 4000);
 }
 
 TEST_F(ApiTest, RecordsSayWhatWasReused) {

@@ -1,5 +1,5 @@
 // Server: a model behind the HTTP APIs of OpenAI, Anthropic and llama-server (routes.cc).
-// Deliberately one answer at a time so far; docs/server.md says what clients can rely on.
+// Deliberately without TLS; docs/server.md says what clients can rely on.
 #ifndef KVASIR_SERVER_SERVER_H_
 #define KVASIR_SERVER_SERVER_H_
 
