@@ -1,5 +1,5 @@
 // Vectors of levels from the units of a packed code plane (kv_codec.h): one shift, sometimes of two
-// words, then a look-up or a conversion. Included once per Highway target.
+// words, or a shuffle, then a look-up or a conversion. Included once per Highway target.
 // Deliberately knows neither scales nor what the lanes stand for: tokens of keys, dims of values.
 #if defined(KVASIR_KERNELS_PACKED_LEVELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_PACKED_LEVELS_INL_H_
@@ -39,6 +39,32 @@ struct CodeLevels {
   }
 };
 
+// Levels of codes of a byte. The two in the middle of a word take one shuffle, which moves the byte
+// down and clears the others, instead of a shift and a mask.
+struct ByteLevels : CodeLevels<8> {
+  ByteLevels(const KvCodec& codec, int64_t dim)
+      : CodeLevels(codec, dim), second(Index(1)), third(Index(2)) {}
+
+  template <size_t kByte>
+  HWY_INLINE VF GetByte(VU words) const {
+    static_assert(kByte == 1 || kByte == 2);
+    return Get<true>(hn::TableLookupBytesOr0(words, kByte == 1 ? second : third));
+  }
+
+  // Shuffles work within 16 bytes; an index with its high bit set yields zero.
+  static VU Index(uint32_t byte) {
+    const VU word = hn::And(hn::Iota(DU(), 0), hn::Set(DU(), 3));
+    return hn::Or(hn::ShiftLeft<2>(word), hn::Set(DU(), 0x80808000u + byte));
+  }
+
+  VU second;
+  VU third;
+};
+
+// Levels that take arithmetic rather than a table.
+template <size_t kBits>
+using ComputedLevels = std::conditional_t<kBits == 8, ByteLevels, CodeLevels<kBits>>;
+
 // The table that a codec of at most 4 bits looks levels up in: 16 entries that repeat.
 HWY_INLINE const float* LevelTable(const KvCodec& codec, int64_t dim) {
   alignas(64) static constexpr float kCodes[3][16] = {
@@ -65,7 +91,7 @@ struct TableLevels {
 // One look-up is less work than a mask and a conversion.
 template <size_t kBits>
 using AffineLevels =
-    std::conditional_t<kBits <= 4, TableLevels<kBits <= 4 ? kBits : 4>, CodeLevels<kBits>>;
+    std::conditional_t<kBits <= 4, TableLevels<kBits <= 4 ? kBits : 4>, ComputedLevels<kBits>>;
 
 #elif HWY_TARGET == HWY_AVX2
 
@@ -88,7 +114,7 @@ struct TableLevels {
   VF high;
 };
 template <size_t kBits>
-using AffineLevels = CodeLevels<kBits>;
+using AffineLevels = ComputedLevels<kBits>;
 
 #else
 
@@ -104,7 +130,7 @@ struct TableLevels {
   const float* table;
 };
 template <size_t kBits>
-using AffineLevels = CodeLevels<kBits>;
+using AffineLevels = ComputedLevels<kBits>;
 
 #endif
 
@@ -116,6 +142,9 @@ HWY_INLINE VF LevelAt(const Levels& levels, const uint32_t* unit) {
   constexpr size_t kEnd = kShift + Levels::kBits;
   const uint32_t* word = unit + kFirstBit / 32 * kVirtualLanes;
   VU codes = hn::LoadU(DU(), word);
+  if constexpr (Levels::kBits == 8 && (kShift == 8 || kShift == 16)) {
+    return levels.template GetByte<kShift / 8>(codes);
+  }
   if constexpr (kShift != 0) codes = hn::ShiftRight<kShift>(codes);
   if constexpr (kEnd > 32) {
     const VU above = hn::LoadU(DU(), word + kVirtualLanes);
