@@ -50,7 +50,7 @@ class ServeCommand final : public Command {
               "a key that requests must bring; may be given several times");
     flags.Add("--cors-origin", &cors_origins_,
               "a web page's origin that may read answers, or *; may be given several times");
-    flags.Add("-np,--parallel", &max_streams_, "answers made at once; they share the cache");
+    flags.Add("--parallel", &max_streams_, "answers made at once; they share the cache");
     flags.Add("--ubatch-size", &chunk_tokens_, "tokens per forward pass");
     flags.Add("--timeout", &timeout_s_, "seconds for a body to arrive and a client to read");
     flags.Add("--request-timeout", &request_timeout_s_,
