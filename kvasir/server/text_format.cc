@@ -56,7 +56,8 @@ class TextFormat::Legacy {
     logprobs_.push_back(std::move(logprob));
     top_.push_back(std::move(top));
     offsets_.push_back(offset_);
-    offset_ += Characters(TokenPiece(tokenizer_, token));
+    // Special tokens, the <bos> before a prompt say, are not in the text.
+    offset_ += Characters(tokenizer_.TokenBytes(token));
   }
 
   const Tokenizer& tokenizer_;
