@@ -1,8 +1,10 @@
 #include "kvasir/server/engine_service.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <thread>
@@ -63,6 +65,7 @@ class EngineService::Delivery {
   template <typename Change>
   void Update(size_t choice, const Change& change) {
     const std::lock_guard lock(mutex_);
+    is_begun_ = true;
     change(slots_[choice]);
   }
   // The choice has ended, well or not: the first error is what the client hears.
@@ -79,6 +82,11 @@ class EngineService::Delivery {
   bool is_done() const {
     const std::lock_guard lock(mutex_);
     return is_done_;
+  }
+  // Whether it takes a place in the queue: whoever has gone must not keep others out.
+  bool is_waiting() const {
+    const std::lock_guard lock(mutex_);
+    return open_choices_ > 0 && !is_begun_ && !sink_->is_cancelled();
   }
   void AddSlots(std::vector<SlotStatus>* slots) const {
     const std::lock_guard lock(mutex_);
@@ -117,6 +125,7 @@ class EngineService::Delivery {
   std::vector<SlotStatus> slots_;  // per choice
   std::optional<Error> error_;
   size_t open_choices_;
+  bool is_begun_ = false;
   bool is_done_ = false;
   std::thread thread_;
 };
@@ -140,7 +149,10 @@ EngineService::EngineService(ModelBundle* bundle, std::unique_ptr<Engine> engine
                              const EngineServiceOptions& options)
     : budget_bytes_(bundle->pool().budget_bytes()),
       slots_(options.engine.max_streams),
-      engine_(std::make_unique<EngineThread>(std::move(engine), options.max_waiting)) {}
+      max_waiting_(options.max_waiting),
+      // Requests are bounded here, where one may have many choices.
+      engine_(std::make_unique<EngineThread>(std::move(engine),
+                                             std::numeric_limits<int64_t>::max() / 2)) {}
 
 EngineService::~EngineService() {
   Stop(std::chrono::milliseconds(0), std::chrono::milliseconds(0));
@@ -150,14 +162,8 @@ EngineService::~EngineService() {
 void EngineService::Submit(CompletionRequest request) {
   Reap();
   const auto delivery = std::make_shared<Delivery>(request);
-  bool is_stopping = false;
-  {
-    const std::lock_guard lock(mutex_);
-    is_stopping = is_stopping_;
-    deliveries_.push_back(delivery);
-  }
+  Status refused = Register(delivery);
   std::vector<RequestId> accepted;
-  Status refused = is_stopping ? ShuttingDown() : Status();
   for (size_t i = 0; i < request.choices.size(); ++i) {
     if (refused.ok()) {
       const auto id = engine_->Submit(ToEngine(std::move(request.choices[i])), Listen(delivery, i));
@@ -171,6 +177,18 @@ void EngineService::Submit(CompletionRequest request) {
     }
     delivery->EndChoice(i, refused);
   }
+}
+
+// The delivery is listed in any case: its thread has to be waited for.
+Status EngineService::Register(const std::shared_ptr<Delivery>& delivery) {
+  const int64_t free_streams = std::max<int64_t>(slots_ - engine_->Stats().active_streams, 0);
+  const std::lock_guard lock(mutex_);
+  int64_t waiting = 0;
+  for (const auto& other : deliveries_) waiting += other->is_waiting();
+  deliveries_.push_back(delivery);
+  if (is_stopping_) return ShuttingDown();
+  if (waiting < max_waiting_ + free_streams) return {};
+  return {ErrorCode::kResourceExhausted, "too many requests are waiting; try again later"};
 }
 
 EngineCallbacks EngineService::Listen(const std::shared_ptr<Delivery>& delivery, size_t choice) {

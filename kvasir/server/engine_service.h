@@ -19,7 +19,7 @@ namespace kvasir {
 
 struct EngineServiceOptions {
   EngineOptions engine;
-  int64_t max_waiting = 64;  // choices beyond those that are being answered
+  int64_t max_waiting = 64;  // requests that have not begun, beyond the free streams
 };
 
 class EngineService final : public CompletionService {
@@ -47,9 +47,11 @@ class EngineService final : public CompletionService {
 
   EngineCallbacks Listen(const std::shared_ptr<Delivery>& delivery, size_t choice);
   void Reap();
+  Status Register(const std::shared_ptr<Delivery>& delivery);
 
   const size_t budget_bytes_;
   const int64_t slots_;
+  const int64_t max_waiting_;
   std::unique_ptr<EngineThread> engine_;
 
   mutable std::mutex mutex_;
