@@ -1,22 +1,14 @@
 #include "kvasir/server/engine_service.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 namespace kvasir {
 namespace {
-
-// Events that a client may be behind before its request is paused. Each is a token or so; what is
-// on its way to the socket is bounded in bytes by the connection.
-constexpr size_t kMaxUndelivered = 64;
 
 Status ShuttingDown() { return {ErrorCode::kCancelled, "the server is shutting down"}; }
 
@@ -34,33 +26,21 @@ EngineRequest ToEngine(GenerationRequest choice) {
 
 }  // namespace
 
-// Carries one request's events from the engine's thread to its sink, which may wait.
-class EngineService::Delivery {
+// One request with all its choices. Its sink is called on the engine's thread, and for a request
+// that was refused as a whole on the caller's.
+class EngineService::Listener {
  public:
-  using Event = std::function<void(CompletionSink& sink)>;
-
-  explicit Delivery(CompletionRequest& request)
+  explicit Listener(CompletionRequest& request)
       : sink_(std::move(request.sink)), open_choices_(request.choices.size()) {
     for (const GenerationRequest& choice : request.choices) {
       slots_.push_back({.prompt_tokens = static_cast<int64_t>(choice.prompt.size()),
                         .max_tokens = choice.max_tokens});
     }
-    thread_ = std::thread([this] { Run(); });
   }
-  ~Delivery() { thread_.join(); }
 
-  // On the engine's thread, while a choice is open: the sink lives until the last has ended.
-  bool is_cancelled() const { return sink_->is_cancelled(); }
+  // REQUIRES: a choice is open, and the caller is who will end it.
+  CompletionSink& sink() { return *sink_; }
 
-  bool is_behind() const {
-    const std::lock_guard lock(mutex_);
-    return events_.size() > kMaxUndelivered;
-  }
-  void Post(Event event) {
-    const std::lock_guard lock(mutex_);
-    events_.push_back(std::move(event));
-    added_.notify_one();
-  }
   // Changes what status() says of one choice.
   template <typename Change>
   void Update(size_t choice, const Change& change) {
@@ -70,18 +50,20 @@ class EngineService::Delivery {
   }
   // The choice has ended, well or not: the first error is what the client hears.
   void EndChoice(size_t choice, const Status& status) {
-    const std::lock_guard lock(mutex_);
-    slots_[choice].is_processing = false;
-    if (!error_ && !status.ok()) error_ = status.error();
-    if (--open_choices_ > 0) return;
-    events_.push_back(
-        [error = error_](CompletionSink& sink) { sink.OnEnd(error ? Status(*error) : Status()); });
-    added_.notify_one();
+    std::unique_ptr<CompletionSink> sink;
+    {
+      const std::lock_guard lock(mutex_);
+      slots_[choice].is_processing = false;
+      if (!error_ && !status.ok()) error_ = status.error();
+      if (--open_choices_ > 0) return;
+      sink = std::move(sink_);
+    }
+    sink->OnEnd(error_ ? Status(*error_) : Status());
   }
 
   bool is_done() const {
     const std::lock_guard lock(mutex_);
-    return is_done_;
+    return open_choices_ == 0;
   }
   // Whether it takes a place in the queue: whoever has gone must not keep others out.
   bool is_waiting() const {
@@ -94,40 +76,14 @@ class EngineService::Delivery {
       if (slot.is_processing) slots->push_back(slot);
     }
   }
-  bool WaitUntilDone(std::chrono::steady_clock::time_point deadline) {
-    std::unique_lock lock(mutex_);
-    return done_.wait_until(lock, deadline, [this] { return is_done_; });
-  }
 
  private:
-  void Run() {
-    std::unique_lock lock(mutex_);
-    while (open_choices_ > 0 || !events_.empty()) {
-      added_.wait(lock, [this] { return !events_.empty(); });
-      Event event = std::move(events_.front());
-      lock.unlock();
-      event(*sink_);
-      lock.lock();
-      events_.pop_front();  // only now: until then the client is behind by it
-    }
-    lock.unlock();
-    sink_.reset();
-    lock.lock();
-    is_done_ = true;
-    done_.notify_all();
-  }
-
-  std::unique_ptr<CompletionSink> sink_;
   mutable std::mutex mutex_;
-  std::condition_variable added_;
-  std::condition_variable done_;
-  std::deque<Event> events_;
-  std::vector<SlotStatus> slots_;  // per choice
+  std::unique_ptr<CompletionSink> sink_;  // null once all choices have ended
+  std::vector<SlotStatus> slots_;         // per choice
   std::optional<Error> error_;
   size_t open_choices_;
   bool is_begun_ = false;
-  bool is_done_ = false;
-  std::thread thread_;
 };
 
 Result<std::unique_ptr<EngineService>> EngineService::Start(ModelBundle* bundle,
@@ -154,19 +110,15 @@ EngineService::EngineService(ModelBundle* bundle, std::unique_ptr<Engine> engine
       engine_(std::make_unique<EngineThread>(std::move(engine),
                                              std::numeric_limits<int64_t>::max() / 2)) {}
 
-EngineService::~EngineService() {
-  Stop(std::chrono::milliseconds(0), std::chrono::milliseconds(0));
-  engine_.reset();  // no event comes any more
-}
+EngineService::~EngineService() { Stop(std::chrono::milliseconds(0)); }
 
 void EngineService::Submit(CompletionRequest request) {
-  Reap();
-  const auto delivery = std::make_shared<Delivery>(request);
-  Status refused = Register(delivery);
+  const auto listener = std::make_shared<Listener>(request);
+  Status refused = Register(listener);
   std::vector<RequestId> accepted;
   for (size_t i = 0; i < request.choices.size(); ++i) {
     if (refused.ok()) {
-      const auto id = engine_->Submit(ToEngine(std::move(request.choices[i])), Listen(delivery, i));
+      const auto id = engine_->Submit(ToEngine(std::move(request.choices[i])), Listen(listener, i));
       if (id.ok()) {
         accepted.push_back(*id);
         continue;
@@ -175,68 +127,52 @@ void EngineService::Submit(CompletionRequest request) {
       // Nobody can use some of the choices.
       for (const RequestId other : accepted) engine_->Cancel(other);
     }
-    delivery->EndChoice(i, refused);
+    listener->EndChoice(i, refused);
   }
 }
 
-// The delivery is listed in any case: its thread has to be waited for.
-Status EngineService::Register(const std::shared_ptr<Delivery>& delivery) {
+Status EngineService::Register(const std::shared_ptr<Listener>& listener) {
   const int64_t free_streams = std::max<int64_t>(slots_ - engine_->Stats().active_streams, 0);
   const std::lock_guard lock(mutex_);
   int64_t waiting = 0;
-  for (const auto& other : deliveries_) waiting += other->is_waiting();
-  deliveries_.push_back(delivery);
+  std::erase_if(listeners_, [](const auto& other) { return other->is_done(); });
+  for (const auto& other : listeners_) waiting += other->is_waiting();
   if (is_stopping_) return ShuttingDown();
-  if (waiting < max_waiting_ + free_streams) return {};
+  if (waiting < max_waiting_ + free_streams) {
+    listeners_.push_back(listener);
+    return {};
+  }
   return {ErrorCode::kResourceExhausted, "too many requests are waiting; try again later"};
 }
 
-EngineCallbacks EngineService::Listen(const std::shared_ptr<Delivery>& delivery, size_t choice) {
+EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener, size_t choice) {
   EngineCallbacks callbacks;
-  callbacks.is_cancelled = [delivery] { return delivery->is_cancelled(); };
-  callbacks.is_paused = [delivery] { return delivery->is_behind(); };
-  callbacks.on_prefill = [delivery, choice](const PrefillProgress& progress) {
-    delivery->Update(choice, [&](SlotStatus& slot) {
+  callbacks.is_cancelled = [listener] { return listener->sink().is_cancelled(); };
+  callbacks.is_paused = [listener] { return listener->sink().is_paused(); };
+  callbacks.on_prefill = [listener, choice](const PrefillProgress& progress) {
+    listener->Update(choice, [&](SlotStatus& slot) {
       slot.is_processing = true;
       slot.cached_tokens = progress.cached;
     });
-    const PromptProgress done = {progress.total, progress.cached, progress.done - progress.cached};
-    delivery->Post([=](CompletionSink& sink) { sink.OnPrompt(choice, done); });
+    listener->sink().OnPrompt(choice,
+                              {progress.total, progress.cached, progress.done - progress.cached});
   };
-  callbacks.on_token = [delivery, choice](int, Token, const TokenScores* scores) {
-    delivery->Update(choice, [](SlotStatus& slot) { ++slot.generated_tokens; });
-    std::optional<TokenScores> copy;
-    if (scores != nullptr) copy = *scores;
-    delivery->Post([choice, copy = std::move(copy)](CompletionSink& sink) {
-      sink.OnToken(choice, copy ? &*copy : nullptr);
-    });
+  callbacks.on_token = [listener, choice](int, Token, const TokenScores* scores) {
+    listener->Update(choice, [](SlotStatus& slot) { ++slot.generated_tokens; });
+    listener->sink().OnToken(choice, scores);
   };
-  callbacks.on_text = [delivery, choice](int, std::string_view text) {
-    delivery->Post(
-        [choice, text = std::string(text)](CompletionSink& sink) { sink.OnText(choice, text); });
+  callbacks.on_text = [listener, choice](int, std::string_view text) {
+    listener->sink().OnText(choice, text);
   };
-  callbacks.on_finish = [this, delivery, choice](EngineResult result) {
-    const bool is_cancelled = result.answers[0].finish == FinishReason::kCancelled;
-    if (!result.status.ok()) return delivery->EndChoice(choice, result.status);
-    if (is_cancelled && is_stopping_) return delivery->EndChoice(choice, ShuttingDown());
-    // std::function wants what can be copied.
-    const auto answer = std::make_shared<GenerationResult>(std::move(result.answers[0]));
-    delivery->Post(
-        [choice, answer](CompletionSink& sink) { sink.OnChoiceEnd(choice, std::move(*answer)); });
-    delivery->EndChoice(choice, {});
+  callbacks.on_finish = [this, listener, choice](EngineResult result) {
+    GenerationResult& answer = result.answers[0];
+    if (result.status.ok() && is_stopping_ && answer.finish == FinishReason::kCancelled) {
+      result.status = ShuttingDown();
+    }
+    if (result.status.ok()) listener->sink().OnChoiceEnd(choice, std::move(answer));
+    listener->EndChoice(choice, result.status);
   };
   return callbacks;
-}
-
-// The threads of requests that have ended.
-void EngineService::Reap() {
-  std::list<std::shared_ptr<Delivery>> done;  // joined outside the lock
-  const std::lock_guard lock(mutex_);
-  for (auto it = deliveries_.begin(); it != deliveries_.end();) {
-    const auto next = std::next(it);
-    if ((*it)->is_done()) done.splice(done.end(), deliveries_, it);
-    it = next;
-  }
 }
 
 ServiceStatus EngineService::status() const {
@@ -246,23 +182,14 @@ ServiceStatus EngineService::status() const {
   status.cache_used_bytes = stats.used_bytes;
   status.cache_budget_bytes = budget_bytes_;
   const std::lock_guard lock(mutex_);
-  for (const auto& delivery : deliveries_) delivery->AddSlots(&status.slots);
+  for (const auto& listener : listeners_) listener->AddSlots(&status.slots);
   status.slots.resize(static_cast<size_t>(slots_));
   return status;
 }
 
-void EngineService::Stop(std::chrono::milliseconds grace, std::chrono::milliseconds patience) {
-  std::vector<std::shared_ptr<Delivery>> open;
-  {
-    const std::lock_guard lock(mutex_);
-    is_stopping_ = true;
-    open.assign(deliveries_.begin(), deliveries_.end());
-  }
+void EngineService::Stop(std::chrono::milliseconds grace) {
+  is_stopping_ = true;
   engine_->Stop(grace);
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  for (const auto& delivery : open) {
-    if (!delivery->WaitUntilDone(deadline)) return;
-  }
 }
 
 }  // namespace kvasir

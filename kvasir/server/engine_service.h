@@ -1,5 +1,6 @@
 // EngineService: the batching engine behind the routes: every choice is one of its requests.
-// Deliberately one thread per request that is being answered: only that waits for a slow client.
+// Deliberately without threads of its own: sinks are called on the engine's and never wait; whose
+// client is behind is paused.
 #ifndef KVASIR_SERVER_ENGINE_SERVICE_H_
 #define KVASIR_SERVER_ENGINE_SERVICE_H_
 
@@ -35,28 +36,27 @@ class EngineService final : public CompletionService {
   ServiceStatus status() const override;
 
   // New requests are refused from now on. Accepted ones may end within `grace`, then they are
-  // cancelled: within one forward pass. Returns once every client has its answer, or after
-  // `patience` more; what is left ends when the service is destroyed. THREADS: any.
-  void Stop(std::chrono::milliseconds grace, std::chrono::milliseconds patience);
+  // cancelled: within one forward pass. Returns when all have ended. THREADS: any.
+  void Stop(std::chrono::milliseconds grace);
 
  private:
-  class Delivery;
+  class Listener;
 
   EngineService(ModelBundle* bundle, std::unique_ptr<Engine> engine,
                 const EngineServiceOptions& options);
 
-  EngineCallbacks Listen(const std::shared_ptr<Delivery>& delivery, size_t choice);
-  void Reap();
-  Status Register(const std::shared_ptr<Delivery>& delivery);
+  EngineCallbacks Listen(const std::shared_ptr<Listener>& listener, size_t choice);
+  Status Register(const std::shared_ptr<Listener>& listener);
 
   const size_t budget_bytes_;
   const int64_t slots_;
   const int64_t max_waiting_;
-  std::unique_ptr<EngineThread> engine_;
+  std::atomic<bool> is_stopping_ = false;
 
   mutable std::mutex mutex_;
-  std::atomic<bool> is_stopping_ = false;
-  std::list<std::shared_ptr<Delivery>> deliveries_;
+  std::list<std::shared_ptr<Listener>> listeners_;  // of what has not ended, and a little more
+
+  std::unique_ptr<EngineThread> engine_;  // calls back into the above, so it goes first
 };
 
 }  // namespace kvasir

@@ -19,8 +19,7 @@
 namespace kvasir {
 namespace {
 
-// For an answer to notice its cancellation (one forward pass), and for the last bytes to leave.
-constexpr std::chrono::milliseconds kCancelPatience{2'000};
+// For the last bytes to leave.
 constexpr std::chrono::milliseconds kDrain{1'000};
 
 // An unknown path or method is quoted up to here.
@@ -130,7 +129,7 @@ class Server::Impl {
     const std::lock_guard one_at_a_time(stop_mutex_);
     if (is_stopped_ || http_ == nullptr) return;
     http_->StopAccepting();
-    service_->Stop(options_.stop_grace, kCancelPatience);
+    service_->Stop(options_.stop_grace);
     // From here on an answer that is still on its way finds its client gone.
     http_->Stop(kDrain);
     work_.Stop();
