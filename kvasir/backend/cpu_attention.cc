@@ -285,14 +285,16 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
     const bool last = (block + 1) * kBlockTokens >= partition.rows.end;
     const std::byte* const next_keys =
         last ? nullptr : kv.block(block + 1) + tile.kv_head * layout.KeyHeadBytes();
-    kernels.ForCodec(key_codec).score_tile({.queries = queries,
-                                            .query_stride = layout.key_dim,
-                                            .rows = rows,
-                                            .keys = keys,
-                                            .key_dim = layout.key_dim,
-                                            .scores = scratch.scores.data(),
-                                            .next = values,
-                                            .codec = key_codec});
+    kernels.ForCodec(key_codec).score_tile(
+        {.queries = queries,
+         .query_stride = layout.key_dim,
+         .rows = rows,
+         .keys = keys,
+         .key_dim = layout.key_dim,
+         .scores = scratch.scores.data(),
+         .next = values,
+         .codec = key_codec,
+         .next_bytes = static_cast<int64_t>(layout.ValueHeadBytes())});
     kernels.softmax_tile({.scores = scratch.scores.data(),
                           .rows = rows,
                           .begin = scratch.begin.data(),
@@ -312,7 +314,8 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
                           .accumulator = state.accumulator,
                           .accumulator_stride = layout.value_dim,
                           .next = next_keys,
-                          .codec = layout.value_codec});
+                          .codec = layout.value_codec,
+                          .next_bytes = static_cast<int64_t>(layout.KeyHeadBytes())});
   }
 }
 

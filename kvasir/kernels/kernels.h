@@ -55,9 +55,10 @@ struct ScoreTileArgs {
   int64_t key_dim = 0;
   float* scores = nullptr;  // all 64 are written; those outside the visible range mean nothing
   // What is read after `keys`, such as the block's values: fetched into the cache meanwhile, or
-  // null. A hint of the same size as `keys`; it may point anywhere and never changes a result.
+  // null. A hint; it may point anywhere and never changes a result.
   const std::byte* next = nullptr;
   KvCodec codec;
+  int64_t next_bytes = 0;  // how much of `next` to fetch; 0: as much as `keys` has
 };
 
 struct SoftmaxTileArgs {
@@ -86,6 +87,7 @@ struct AccumulateTileArgs {
   int64_t accumulator_stride = 0;
   const std::byte* next = nullptr;  // as in ScoreTileArgs, such as the keys of the next block
   KvCodec codec;
+  int64_t next_bytes = 0;  // as in ScoreTileArgs
 };
 
 // `count` tokens' rows of one head into a plane, from token slot `slot` on (slot + count <= 64).

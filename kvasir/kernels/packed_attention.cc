@@ -39,24 +39,40 @@ int64_t TileRows(int64_t left) {
   return (left + tiles - 1) / tiles;
 }
 
-// Fetches the part of the next plane, taken to be of this one's shape, that stands where unit u
-// and its share of the parameters stand here. Without a division: it runs once per few cycles.
-struct Prefetcher {
-  const std::byte* next;  // null: nothing
-  int64_t lines;
-  int64_t units;
+// Fetches the u-th of as many shares of the next plane as this one has units, so that both are done
+// together. Without a division in Fetch: it runs once per few cycles.
+class Prefetcher {
+ public:
+  // next null: nothing; next_bytes 0: as many as this plane's.
+  Prefetcher(const std::byte* next, int64_t next_bytes, const PackedPlane& plane)
+      : next_(next),
+        lines_(next_bytes > 0 ? next_bytes / kLineBytes : plane.lines),
+        units_(plane.dim / kUnitDims),
+        unit_lines_(lines_ / units_) {}
+
   template <size_t kBits>
   HWY_INLINE void Fetch(int64_t u) const {
-    constexpr int64_t kLineBytes = 64;
-    constexpr int64_t kUnitLines = kBits;
-    if (next == nullptr) return;
-    for (int64_t i = 0; i < kUnitLines; ++i) {
-      hwy::Prefetch(next + (u * kUnitLines + i) * kLineBytes);
+    if (next_ == nullptr) return;
+    if (unit_lines_ == static_cast<int64_t>(kBits)) {  // the usual case, unrolled
+      for (int64_t i = 0; i < static_cast<int64_t>(kBits); ++i) {
+        hwy::Prefetch(next_ + (u * static_cast<int64_t>(kBits) + i) * kLineBytes);
+      }
+    } else {
+      for (int64_t i = 0; i < unit_lines_; ++i) {
+        hwy::Prefetch(next_ + (u * unit_lines_ + i) * kLineBytes);
+      }
     }
-    for (int64_t line = units * kUnitLines + u; line < lines; line += units) {
-      hwy::Prefetch(next + line * kLineBytes);
+    for (int64_t line = units_ * unit_lines_ + u; line < lines_; line += units_) {
+      hwy::Prefetch(next_ + line * kLineBytes);
     }
   }
+
+ private:
+  static constexpr int64_t kLineBytes = 64;
+  const std::byte* next_;
+  int64_t lines_;
+  int64_t units_;
+  int64_t unit_lines_;
 };
 
 // One vector of levels is alive at a time: that leaves the registers to the sums.
@@ -176,8 +192,7 @@ void ScorePacked(const ScoreTileArgs& args) noexcept {
   const PackedPlane plane(args.codec, args.keys, args.key_dim);
   for (int64_t row = 0; row < args.rows;) {
     const int64_t rows = TileRows(args.rows - row);
-    const Prefetcher prefetcher = {row == 0 ? args.next : nullptr, plane.lines,
-                                   plane.dim / kUnitDims};
+    const Prefetcher prefetcher(row == 0 ? args.next : nullptr, args.next_bytes, plane);
     ScoreAnyRows<Levels>(args, plane, row, rows, prefetcher);
     row += rows;
   }
@@ -329,7 +344,7 @@ void AccumulatePacked(const AccumulateTileArgs& args) noexcept {
       continue;
     }
     const int64_t rows = TileRows(filled);
-    SumAnyRows<Levels>(args, plane, row, rows, {next, plane.lines, plane.dim / kUnitDims});
+    SumAnyRows<Levels>(args, plane, row, rows, Prefetcher(next, args.next_bytes, plane));
     next = nullptr;
     row += rows;
   }
