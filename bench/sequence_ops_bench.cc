@@ -1,7 +1,7 @@
 // What the operations on a long cached sequence cost: 32,768 tokens in the shape of Qwen3-0.6B (28
 // layers, 8 KV heads of 128). Microseconds, the median of many; beside them a copy of the same
-// rows, which is what engines do that do not share blocks. Deliberately without rows: no operation
-// but the compaction reads one.
+// rows, which is what engines do that do not share blocks. Deliberately without rows: none of
+// these operations reads one.
 //   sequence_ops_bench [tokens] [codec]
 #include <algorithm>
 #include <chrono>

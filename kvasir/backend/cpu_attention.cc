@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "kvasir/base/check.h"
-#include "kvasir/kernels/scalar_math.h"
+#include "kvasir/base/scalar_math.h"
 
 namespace kvasir {
 namespace {

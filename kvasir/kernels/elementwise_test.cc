@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "gtest/gtest.h"
+#include "kvasir/base/scalar_math.h"
 #include "kvasir/kernels/kernel_test_util.h"
-#include "kvasir/kernels/scalar_math.h"
 
 namespace kvasir {
 namespace {

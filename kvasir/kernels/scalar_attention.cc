@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kvasir/kernels/scalar_math.h"
+#include "kvasir/base/scalar_math.h"
 #include "kvasir/kernels/table_parts.h"
 #include "kvasir/tensor/dtype.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kvasir/kernels/scalar_math.h"
+#include "kvasir/base/scalar_math.h"
 #include "kvasir/kernels/table_parts.h"
 
 namespace kvasir {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "kvasir/kernels/scalar_math.h"
+#include "kvasir/base/scalar_math.h"
 #include "kvasir/kernels/table_parts.h"
 #include "kvasir/tensor/packed_codec.h"
 #include "kvasir/tensor/packed_codes.h"
