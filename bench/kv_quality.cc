@@ -123,6 +123,18 @@ class Bench {
   void MeasureAttention(const std::vector<std::pair<std::string, KvPolicy>>& formats);
 
  private:
+  // What a full-attention layer held after a real prompt, and the queries of its last 64 tokens.
+  struct RealLayer {
+    int index = 0;
+    KvLayout layout;
+    int64_t count = 0;  // rows
+    KvRows rows;
+    std::vector<float> queries;  // [64, query_heads * key_dim]
+  };
+  std::vector<RealLayer> RealLayers();
+  // Outputs of those queries, [64, query_heads * value_dim], over the rows in these formats.
+  std::vector<float> Attend(const RealLayer& layer, KvCodec keys, KvCodec values);
+
   static BundleOptions Options() {
     BundleOptions options;
     options.kv_budget_bytes = size_t{512} << 20;
@@ -217,104 +229,111 @@ std::vector<std::pair<std::string, KvPolicy>> Formats() {
   return formats;
 }
 
-void Bench::MeasureAttention(const std::vector<std::pair<std::string, KvPolicy>>& formats) {
-  // The longest item gives the rows; one block of it the queries.
+std::vector<Bench::RealLayer> Bench::RealLayers() {
+  // The longest item gives the rows; its last whole block the queries.
   const Item& item = *std::max_element(
       items_.begin(), items_.end(),
       [](const Item& a, const Item& b) { return a.prompt.size() < b.prompt.size(); });
   KvCacheSpec spec = bundle_->model().CacheSpec({KvCodec::Kind::kF32});
-  const int query_heads = bundle_->model().query_heads();
   const int64_t block = static_cast<int64_t>(item.prompt.size()) / kBlockTokens - 1;
   const int64_t rows = (block + 1) * kBlockTokens;
-  std::vector<int> layers;
+  std::vector<RealLayer> layers;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     KvLayerSpec& layer = spec.layers[i];
     if (layer.retention.kind != RetentionSpec::Kind::kAll) continue;
-    layers.push_back(static_cast<int>(i));
+    layers.push_back({.index = static_cast<int>(i), .layout = layer.layout, .count = rows});
     // A budget that is about to be full has recorded the last queries.
     layer.retention = {.kind = RetentionSpec::Kind::kBudget,
                        .size = kBlockTokens,
                        .interval = rows - kBlockTokens,
                        .score = RowScore::kTova};
-    layer.layout.query_floats = query_heads * layer.layout.key_dim;
+    layer.layout.query_floats = bundle_->model().query_heads() * layer.layout.key_dim;
     layer.layout.observed_block = block;
   }
   KvSequence sequence =
       ValueOrDie(KvSequence::Create(&bundle_->pool(), std::make_shared<const KvCacheSpec>(spec)));
-  const SequenceRun prompt = {&sequence, std::span(item.prompt).first(static_cast<size_t>(rows)),
-                              0};
+  const auto tokens = std::span(item.prompt).first(static_cast<size_t>(rows));
+  const SequenceRun prompt = {&sequence, tokens, 0};
   ValueOrDie(bundle_->model().Forward(std::span(&prompt, 1), workspace_));
-  std::printf("\nRelative error of attention outputs over %lld real rows, 64 real queries:\n\n",
-              static_cast<long long>(rows));
-  std::printf("| format | bits per element |");
-  for (const int layer : layers) std::printf(" layer %d |", layer);
-  std::printf("\n|---|---|%s\n",
-              [&] {
-                std::string rule;
-                for (size_t i = 0; i < layers.size(); ++i) rule += "---|";
-                return rule;
-              }()
-                  .c_str());
+  for (RealLayer& layer : layers) {
+    const KvLayout& observed = spec.layers[static_cast<size_t>(layer.index)].layout;
+    const auto* const queries = reinterpret_cast<const float*>(
+        sequence.Blocks(layer.index).block(block) + observed.BlockAt(block).QueriesOffset());
+    layer.queries.assign(queries, queries + kBlockTokens * observed.query_floats);
+    layer.rows = sequence.ReadRows(layer.index, 0, rows);
+  }
+  return layers;
+}
 
+std::vector<float> Bench::Attend(const RealLayer& layer, KvCodec keys, KvCodec values) {
+  KvLayout layout = layer.layout;
+  layout.key_codec = keys;
+  layout.value_codec = values;
+  KvSequence sequence = ValueOrDie(
+      KvSequence::Create(&bundle_->pool(), std::make_shared<const KvCacheSpec>(KvCacheSpec::Uniform(
+                                               1, {.layout = layout, .retention = {}}))));
+  KVASIR_CHECK(sequence.Reserve(layer.count).ok());
+  const KvRun all = {.kv = sequence.Blocks(0), .rows = layer.count};
+  const int64_t key_cols = int64_t{layout.kv_heads} * layout.key_dim;
+  const int64_t value_cols = int64_t{layout.kv_heads} * layout.value_dim;
+  Backend& backend = bundle_->backend();
+  backend.EncodeKv(layout, std::span(&all, 1),
+                   ConstFloatRows(layer.rows.keys.data(), layer.count, key_cols, key_cols),
+                   ConstFloatRows(layer.rows.values.data(), layer.count, value_cols, value_cols));
+  const int64_t first = layer.count - kBlockTokens;
+  std::vector<VisibleRows> visible;
+  for (int64_t i = 0; i < kBlockTokens; ++i) visible.push_back({0, 0, first + i + 1});
+  const KvRun last = {.kv = sequence.Blocks(0), .first_row = first, .rows = kBlockTokens};
+  const int query_heads = bundle_->model().query_heads();
+  const int64_t in_cols = int64_t{query_heads} * layout.key_dim;
+  const int64_t out_cols = int64_t{query_heads} * layout.value_dim;
+  std::vector<float> out(static_cast<size_t>(kBlockTokens * out_cols));
+  AttendArgs args;
+  args.layout = layout;
+  args.query_heads = query_heads;
+  args.scale = 1 / std::sqrt(static_cast<float>(layout.key_dim));
+  args.queries = ConstFloatRows(layer.queries.data(), kBlockTokens, in_cols, in_cols);
+  args.runs = std::span(&last, 1);
+  args.visible = visible;
+  args.out = FloatRows(out.data(), kBlockTokens, out_cols, out_cols);
+  backend.Attend(args);
+  return out;
+}
+
+double RelativeError(const std::vector<float>& out, const std::vector<float>& reference) {
+  double error = 0;
+  double norm = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    error += std::pow(double{out[i]} - reference[i], 2);
+    norm += std::pow(double{reference[i]}, 2);
+  }
+  return std::sqrt(error / norm);
+}
+
+void Bench::MeasureAttention(const std::vector<std::pair<std::string, KvPolicy>>& formats) {
+  const std::vector<RealLayer> layers = RealLayers();
+  if (layers.empty()) return;
+  std::printf("\nRelative error of attention outputs over %lld real rows, 64 real queries:\n\n",
+              static_cast<long long>(layers[0].count));
+  std::string rule = "|---|---|";
+  std::printf("| format | bits per element |");
+  for (const RealLayer& layer : layers) {
+    std::printf(" layer %d |", layer.index);
+    rule += "---|";
+  }
+  std::printf("\n%s\n", rule.c_str());
   for (const auto& [name, policy] : formats) {
-    std::printf("| %s |", name.c_str());
-    bool first = true;
-    for (const int layer : layers) {
-      const KvLayout& exact = spec.layers[static_cast<size_t>(layer)].layout;
-      const KvRows real = sequence.ReadRows(layer, 0, rows);
-      const auto* const queries = reinterpret_cast<const float*>(
-          sequence.Blocks(layer).block(block) + exact.BlockAt(block).QueriesOffset());
-      const auto attend = [&](KvCodec keys, KvCodec values) {
-        KvLayout layout = exact;
-        layout.query_floats = 0;
-        layout.observed_block = -1;
-        layout.key_codec = keys;
-        layout.value_codec = values;
-        KvSequence copy = ValueOrDie(KvSequence::Create(
-            &bundle_->pool(), std::make_shared<const KvCacheSpec>(
-                                  KvCacheSpec::Uniform(1, {.layout = layout, .retention = {}}))));
-        KVASIR_CHECK(copy.Reserve(rows).ok());
-        const KvRun all = {.kv = copy.Blocks(0), .rows = rows};
-        const int64_t key_cols = int64_t{layout.kv_heads} * layout.key_dim;
-        const int64_t value_cols = int64_t{layout.kv_heads} * layout.value_dim;
-        Backend& backend = bundle_->backend();
-        backend.EncodeKv(layout, std::span(&all, 1),
-                         ConstFloatRows(real.keys.data(), rows, key_cols, key_cols),
-                         ConstFloatRows(real.values.data(), rows, value_cols, value_cols));
-        std::vector<float> out(static_cast<size_t>(kBlockTokens * query_heads * layout.value_dim));
-        std::vector<VisibleRows> visible;
-        for (int64_t i = 0; i < kBlockTokens; ++i)
-          visible.push_back({0, 0, rows - kBlockTokens + i + 1});
-        const KvRun last = {
-            .kv = copy.Blocks(0), .first_row = rows - kBlockTokens, .rows = kBlockTokens};
-        AttendArgs args;
-        args.layout = layout;
-        args.query_heads = query_heads;
-        args.scale = 1 / std::sqrt(static_cast<float>(layout.key_dim));
-        args.queries =
-            ConstFloatRows(queries, kBlockTokens, exact.query_floats, exact.query_floats);
-        args.runs = std::span(&last, 1);
-        args.visible = visible;
-        const int64_t out_cols = int64_t{query_heads} * layout.value_dim;
-        args.out = FloatRows(out.data(), kBlockTokens, out_cols, out_cols);
-        backend.Attend(args);
-        return std::pair(out, layout.TokenBytes());
-      };
-      const auto [reference, reference_bytes] =
-          attend({KvCodec::Kind::kF32}, {KvCodec::Kind::kF32});
-      const auto [out, bytes] = attend(policy.key_codec, policy.value_codec);
-      double error = 0;
-      double norm = 0;
-      for (size_t i = 0; i < out.size(); ++i) {
-        error += std::pow(double{out[i]} - reference[i], 2);
-        norm += std::pow(double{reference[i]}, 2);
-      }
-      if (first) {
-        std::printf(" %.2f |",
-                    32.0 * static_cast<double>(bytes) / static_cast<double>(reference_bytes));
-      }
-      first = false;
-      std::printf(" %.2e |", std::sqrt(error / norm));
+    const KvLayout& shape = layers[0].layout;
+    const size_t bytes =
+        policy.key_codec.HeadBytes(shape.key_dim) + policy.value_codec.HeadBytes(shape.value_dim);
+    std::printf("| %s | %.2f |", name.c_str(),
+                8.0 * static_cast<double>(bytes) /
+                    (kBlockTokens * static_cast<double>(shape.key_dim + shape.value_dim)));
+    for (const RealLayer& layer : layers) {
+      const std::vector<float> reference =
+          Attend(layer, {KvCodec::Kind::kF32}, {KvCodec::Kind::kF32});
+      std::printf(" %.2e |",
+                  RelativeError(Attend(layer, policy.key_codec, policy.value_codec), reference));
     }
     std::printf("\n");
   }
