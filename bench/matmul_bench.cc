@@ -99,6 +99,14 @@ void RegisterAll() {
           ->Arg(512)
           ->Unit(benchmark::kMillisecond);
     }
+    // A whole prefill chunk over a layer that fits the caches: arithmetic alone.
+    for (WeightFormat format : kFormats) {
+      const std::string name = "layer/" + isa_name + "/" + std::string(WeightFormatName(format));
+      benchmark::RegisterBenchmark(name.c_str(), RunMatmul, isa, format, Shape{3072, 1024})
+          ->ArgName("rows")
+          ->Arg(512)
+          ->Unit(benchmark::kMillisecond);
+    }
     benchmark::RegisterBenchmark(("quantize_rows/" + isa_name).c_str(), RunQuantizeRows, isa);
   }
 }
