@@ -327,7 +327,11 @@ void Engine::Accept(Job& job, EngineStream& stream, std::span<const float> logit
   }
   stats.decode_ms = MsBetween(stream.first_token_at, now);
   const int64_t before = stats.generated_tokens;
-  stream.Accept(logits, sampler_);
+  const Status chosen = stream.Accept(logits, sampler_);
+  if (!chosen.ok()) {
+    job.result.status = chosen.error();
+    job.is_cancelled = true;  // its other answers end with this step
+  }
   stats_.generated_tokens += stats.generated_tokens - before;
   if (!stream.is_done()) return;
   Publish(job, stream);

@@ -31,6 +31,7 @@ EngineStream::EngineStream(const EngineRequest* request, const EngineCallbacks* 
       sampling_(request->sampling),
       stops_(request->stop_strings) {
   sampling_.seed += static_cast<uint64_t>(answer);
+  if (request->constraint) constraint_ = request->constraint->Begin();
   if (vocabulary->tokenizer != nullptr) {
     detokenizer_.emplace(*vocabulary->tokenizer,
                          StreamOptions{.decode = {}, .continues_text = true});
@@ -51,7 +52,7 @@ std::vector<Token> EngineStream::Known(int64_t begin, int64_t count) const {
 }
 
 bool EngineStream::IsStopToken(Token token) const {
-  if (request_->ignore_stop_tokens) return false;
+  if (request_->ignore_stop_tokens && !constraint_) return false;
   const auto holds = [token](const std::vector<Token>& tokens) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
@@ -70,25 +71,37 @@ void EngineStream::ScorePrompt(Position position, std::span<const float> logits)
       Score(request_->prompt[static_cast<size_t>(position) + 1], logits));
 }
 
-void EngineStream::Accept(std::span<const float> logits, Sampler& sampler) {
+Status EngineStream::Accept(std::span<const float> logits, Sampler& sampler) {
   KVASIR_CHECK(!is_done_);
-  if (limit_ <= 0) return Finish(FinishReason::kLength);
   GenerationResult& result = result_;
+  if (limit_ <= 0) Finish(FinishReason::kLength);
+  if (is_done_) return {};
   const auto choices = logits.first(static_cast<size_t>(vocabulary_->sampleable_tokens));
-  const Token token =
-      sampler.Sample(choices, sampling_,
-                     static_cast<int64_t>(request_->prompt.size()) + result.stats.generated_tokens,
-                     {request_->prompt, result.tokens, {}, breakers_, &mirostat_});
+  const Token token = sampler.Sample(
+      choices, sampling_,
+      static_cast<int64_t>(request_->prompt.size()) + result.stats.generated_tokens,
+      {request_->prompt, result.tokens, {}, breakers_, &mirostat_, constraint_.get()});
+  if (constraint_ && !constraint_->Accept(token)) {
+    Finish(FinishReason::kCancelled);
+    return NoTokenError();
+  }
   ++result.stats.generated_tokens;
-  if (IsStopToken(token)) return Finish(FinishReason::kStop);
+  if (IsStopToken(token)) {
+    Finish(FinishReason::kStop);
+    return {};
+  }
   result.tokens.push_back(token);
-  if (request_->top_logprobs) result_.scores.push_back(Score(token, choices));
+  if (request_->top_logprobs) result.scores.push_back(Score(token, choices));
   if (callbacks_->on_token) {
     callbacks_->on_token(answer_, token, result_.scores.empty() ? nullptr : &result_.scores.back());
   }
   if (detokenizer_) Show(stops_.Push(detokenizer_->Push(token)));
-  if (stops_.matched()) return Finish(FinishReason::kStop);
-  if (result.stats.generated_tokens == limit_) Finish(FinishReason::kLength);
+  if (stops_.matched() || (constraint_ && constraint_->IsComplete())) {
+    Finish(FinishReason::kStop);
+  } else if (result.stats.generated_tokens == limit_) {
+    Finish(FinishReason::kLength);
+  }
+  return {};
 }
 
 void EngineStream::Finish(FinishReason reason) {

@@ -39,8 +39,8 @@ class EngineStream {
                int64_t limit);
 
   // Chooses the next token and shows it, which may end the answer. REQUIRES: !is_done(); logits of
-  // the last known token.
-  void Accept(std::span<const float> logits, Sampler& sampler);
+  // the last known token. ERRORS: NoTokenError; the answer has then ended.
+  Status Accept(std::span<const float> logits, Sampler& sampler);
   // `logits`: of the prompt's token at `position`, which is not its last. Scores the next one.
   void ScorePrompt(Position position, std::span<const float> logits);
   // Ends the answer and gives its blocks back.
@@ -75,6 +75,7 @@ class EngineStream {
   int64_t limit_;
   SamplingOptions sampling_;
   MirostatState mirostat_;
+  std::unique_ptr<TokenConstraint> constraint_;  // stands behind result_.tokens; null: none
   std::optional<StreamingDetokenizer> detokenizer_;
   StopMatcher stops_;
   GenerationResult result_;

@@ -46,6 +46,11 @@ std::string_view FinishReasonName(FinishReason reason) {
   return "";
 }
 
+Error NoTokenError() {
+  return {ErrorCode::kFailedPrecondition,
+          "the grammar allows no token that this model has; change the grammar"};
+}
+
 double GenerationStats::prefill_tokens_per_second() const {
   return PerSecond(prompt_tokens - cached_tokens, prefill_ms);
 }
@@ -182,6 +187,7 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
 
   const DryBreakers* breakers = Breakers(request.sampling);
   MirostatState mirostat;
+  const auto constraint = request.constraint ? request.constraint->Begin() : nullptr;
   const Stopwatch watch;
   std::span<const float> logits = *prefilled;
   FinishReason reason = FinishReason::kLength;
@@ -189,10 +195,11 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
     const Token token =
         sampler_.Sample(logits.first(static_cast<size_t>(choices)), request.sampling,
                         prompt_tokens + result.stats.generated_tokens,
-                        {request.prompt, result.tokens, {}, breakers, &mirostat});
+                        {request.prompt, result.tokens, {}, breakers, &mirostat, constraint.get()});
+    if (constraint && !constraint->Accept(token)) return NoTokenError();
     ++result.stats.generated_tokens;
     result.stats.decode_ms = watch.ms();
-    if (IsStopToken(token) && !request.ignore_stop_tokens) {
+    if (IsStopToken(token) && (constraint || !request.ignore_stop_tokens)) {
       reason = FinishReason::kStop;
       break;
     }
@@ -203,7 +210,7 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
       if (callbacks.on_scores) callbacks.on_scores(result.scores.back());
     }
     output.Push(token);
-    if (output.stops.matched()) {
+    if (output.stops.matched() || (constraint && constraint->IsComplete())) {
       reason = FinishReason::kStop;
       break;
     }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "kvasir/sampling/dry_breakers.h"
 #include "kvasir/sampling/logprobs.h"
 #include "kvasir/sampling/sampler.h"
+#include "kvasir/sampling/token_constraint.h"
 
 namespace kvasir {
 
@@ -31,8 +33,11 @@ struct GenerationRequest {
   int64_t max_tokens = 256;   // new tokens at most; clamped to what the context leaves
   SamplingOptions sampling;
   std::vector<std::string> stop_strings;  // not part of the answer
-  bool ignore_stop_tokens = false;        // go on past end tokens
-  int64_t chunk_tokens = 512;             // prefill; results do not depend on it
+  // Go on past end tokens, unless a constraint says that the text is complete.
+  bool ignore_stop_tokens = false;
+  // What the answer has to follow; null: nothing. It ends as soon as nothing else may come.
+  std::shared_ptr<const TokenConstraintSource> constraint;
+  int64_t chunk_tokens = 512;  // prefill; results do not depend on it
   // Set: every token comes with its scores and this many alternatives (0: none).
   std::optional<int64_t> top_logprobs;
   // The prompt's tokens are scored too, as top_logprobs says. They are all evaluated then, one at a
@@ -45,6 +50,9 @@ struct TokenScores {
   TokenLogprob token;
   std::vector<TokenLogprob> top;  // likeliest first
 };
+
+// The constraint's grammar asks for what no token of the vocabulary can begin.
+Error NoTokenError();
 
 struct GenerationCallbacks {
   // Whole UTF-8 characters of the answer as they become certain.
@@ -86,7 +94,8 @@ class Generator {
 
   // Reuses what `sequence` holds of the prompt. Afterwards the sequence holds the prompt and all
   // generated tokens but the last. Without a tokenizer text stays empty.
-  // ERRORS: kInvalidArgument (sampling options, empty or too long prompt), kResourceExhausted.
+  // ERRORS: kInvalidArgument (sampling options, empty or too long prompt), kResourceExhausted,
+  // kFailedPrecondition where the constraint allows no token of this vocabulary.
   // Cancellation is no error: the result says so.
   Result<GenerationResult> Generate(const GenerationRequest& request, CachedSequence& sequence,
                                     const GenerationCallbacks& callbacks = {});

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "kvasir/base/token.h"
 #include "kvasir/engine/generator.h"
 #include "kvasir/sampling/sampling_options.h"
+#include "kvasir/sampling/token_constraint.h"
 
 namespace kvasir {
 
@@ -30,7 +32,11 @@ struct EngineRequest {
   int answers = 1;                        // "n": they share the prompt's blocks
   std::vector<std::string> stop_strings;  // not part of the answer
   std::vector<Token> stop_tokens;         // beside the model's own
-  bool ignore_stop_tokens = false;        // go on past all of them
+  // Go on past all of them, unless a constraint says that the text is complete.
+  bool ignore_stop_tokens = false;
+  // What each answer has to follow; null: nothing. An answer ends as soon as nothing else may come.
+  // Its constraints are used on the engine's thread alone.
+  std::shared_ptr<const TokenConstraintSource> constraint;
   // Set: every token comes with its scores and this many alternatives.
   std::optional<int64_t> top_logprobs;
   // The prompt's tokens are scored too, as top_logprobs says: all of them are evaluated then,
@@ -43,7 +49,8 @@ struct EngineRequest {
 
 struct EngineResult {
   // ERRORS: kResourceExhausted if the request does not fit into the cache even alone, kCancelled if
-  // its deadline came. Answers then hold what there was.
+  // its deadline came, kFailedPrecondition where its constraint allows no token of the vocabulary.
+  // Answers then hold what there was.
   Status status;
   // One per answer asked for. stats.prefill_ms is the time from admission to the first token.
   std::vector<GenerationResult> answers;

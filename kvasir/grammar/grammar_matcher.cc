@@ -59,6 +59,10 @@ void GrammarMatcher::Rollback(size_t count) {
   steps_.resize(steps_.size() - count);
 }
 
+bool GrammarMatcher::MustEnd() {
+  return ended_ || (CanEnd() && Mask() == masks_->vocabulary().end());
+}
+
 bool GrammarMatcher::CanEnd() { return ended_ || masks_->CanEnd(Current()); }
 
 }  // namespace kvasir

@@ -33,6 +33,8 @@ class GrammarMatcher {
   bool CanEnd();
   // An end token was accepted.
   bool ended() const { return ended_; }
+  // The text is complete and cannot go on: only end tokens may come next, or one has come.
+  bool MustEnd();
   // No token may come next: after an end token, or where the vocabulary lacks a byte.
   bool IsDead() { return Mask().None(); }
 

@@ -83,6 +83,12 @@ void CandidatePool::Reset(std::span<const float> logits) {
   has_weights_ = false;
 }
 
+std::span<float> CandidatePool::OwnLogits() {
+  own_.assign(logits_.begin(), logits_.end());
+  logits_ = own_;
+  return own_;
+}
+
 void CandidatePool::Penalize(Token token, double factor, double loss) {
   float* logit = Find(token);
   if (logit == nullptr || !std::isfinite(*logit)) return;
@@ -101,10 +107,7 @@ float* CandidatePool::Find(Token token) {
   is_max_known_ = false;
   has_weights_ = false;
   if (!is_list_) {
-    if (own_.empty()) {
-      own_.assign(logits_.begin(), logits_.end());
-      logits_ = own_;
-    }
+    if (own_.empty()) (void)OwnLogits();
     return &own_[static_cast<size_t>(token)];
   }
   const auto found = std::lower_bound(candidates_.begin(), candidates_.end(), token,

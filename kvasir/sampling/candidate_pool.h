@@ -35,6 +35,8 @@ class CandidatePool {
   // REQUIRES: 1 to kMaxTokens logits.
   void Reset(std::span<const float> logits);
 
+  // All logits, for writing. REQUIRES: Reset was the last call.
+  std::span<float> OwnLogits();
   // Makes the token's logit logit * factor, or logit / factor if it is positive, minus `loss` times
   // the temperature: at whatever temperature, the loss is one of the scaled logit. Nothing happens
   // to tokens that are unknown or gone, nor to infinities and NaN. Finite stays finite.

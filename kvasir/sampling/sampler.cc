@@ -8,6 +8,7 @@
 
 #include "kvasir/base/rng.h"
 #include "kvasir/sampling/exact_math.h"
+#include "kvasir/sampling/token_constraint.h"
 
 namespace kvasir {
 namespace {
@@ -102,6 +103,7 @@ TokenDistribution Sampler::Distribution(std::span<const float> logits,
 std::optional<Token> Sampler::Run(std::span<const float> logits, const SamplingOptions& options,
                                   Position position, const TokenHistory& history) {
   pool_.Reset(logits);
+  if (history.constraint != nullptr) history.constraint->Mask(pool_.OwnLogits());
   for (const TokenBias& entry : options.logit_bias) pool_.AddBias(entry.token, entry.bias);
   const bool has_mirostat = options.mirostat.version != 0;
   const std::span<const SamplerStage> stages = options.stages;

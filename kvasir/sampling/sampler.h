@@ -24,7 +24,8 @@ class Sampler {
  public:
   // Chooses the token at `position` of its sequence; the random numbers are a function of
   // (options.seed, position). Pass only the logits of ids that may be chosen, at most 2^22.
-  // If biases leave no logit above -infinity, the largest one that was given wins.
+  // If biases or history.constraint leave no logit above -infinity, the largest one that was given
+  // wins: a constraint does not accept it.
   // With mirostat, history.mirostat becomes the state after this token.
   // REQUIRES: !logits.empty(), options.Validate(logits.size()) is OK.
   Token Sample(std::span<const float> logits, const SamplingOptions& options, Position position,

@@ -14,6 +14,7 @@ namespace kvasir {
 
 class DryBreakers;
 struct MirostatState;
+class TokenConstraint;
 
 // Only read when the options need it.
 struct TokenHistory {
@@ -25,6 +26,9 @@ struct TokenHistory {
   const DryBreakers* breakers = nullptr;
   // Read and advanced by mirostat; nullptr: every token is the first one to it.
   MirostatState* mirostat = nullptr;
+  // Stands behind the output and the drafts: the sampler asks it for a mask and leaves it there,
+  // whoever samples accepts the token. nullptr: any token may come.
+  TokenConstraint* constraint = nullptr;
 
   size_t size() const { return prompt.size() + output.size() + drafts.size(); }
 

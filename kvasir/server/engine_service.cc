@@ -19,6 +19,7 @@ EngineRequest ToEngine(GenerationRequest choice) {
   request.sampling = std::move(choice.sampling);
   request.stop_strings = std::move(choice.stop_strings);
   request.ignore_stop_tokens = choice.ignore_stop_tokens;
+  request.constraint = std::move(choice.constraint);
   request.top_logprobs = choice.top_logprobs;
   request.scores_prompt = choice.scores_prompt;
   return request;

@@ -1,0 +1,190 @@
+// Answers held to grammars, on the bundled model: valid, ended in time, and the same bits in any
+// batch, under preemption and alone.
+#include "kvasir/engine/grammar_constraint.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "kvasir/engine/engine.h"
+#include "kvasir/engine/generator.h"
+#include "kvasir/grammar/grammar.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+constexpr std::string_view kPerson = R"({
+  "type": "object", "additionalProperties": false, "required": ["name", "age", "tags"],
+  "properties": {"name": {"type": "string", "minLength": 2, "maxLength": 12},
+                 "age": {"type": "integer", "minimum": 0, "maximum": 120},
+                 "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 3}}})";
+
+class EngineConstraintTest : public testing::Test {
+ protected:
+  EngineConstraintTest() { Load(size_t{64} << 20); }
+
+  void Load(size_t budget_bytes) {
+    BundleOptions options;
+    options.kv_budget_bytes = budget_bytes;
+    bundle_ = ValueOrDie(
+        ModelBundle::Load(std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-demo", options));
+    vocabulary_ = std::make_shared<const GrammarVocabulary>(
+        GrammarVocabulary::FromTokenizer(*bundle_->tokenizer(), bundle_->stop_tokens()));
+  }
+  std::shared_ptr<const TokenConstraintSource> Schema(std::string_view schema) {
+    return std::make_shared<GrammarConstraintSource>(
+        ValueOrDie(Grammar::FromJsonSchema(ValueOrDie(Json::Parse(schema)))), vocabulary_);
+  }
+  std::shared_ptr<const TokenConstraintSource> Gbnf(std::string_view text) {
+    return std::make_shared<GrammarConstraintSource>(ValueOrDie(Grammar::FromGbnf(text)),
+                                                     vocabulary_);
+  }
+  EngineRequest Chat(const std::string& text) {
+    EngineRequest request;
+    request.prompt = ValueOrDie(
+        bundle_->ChatTokens(Json::Array{Json(Json::Object{{"role", "user"}, {"content", text}})}));
+    request.max_tokens = 120;
+    return request;
+  }
+  GenerationResult Alone(const EngineRequest& request) {
+    GenerationRequest alone;
+    alone.prompt = request.prompt;
+    alone.max_tokens = request.max_tokens;
+    alone.sampling = request.sampling;
+    alone.ignore_stop_tokens = request.ignore_stop_tokens;
+    alone.constraint = request.constraint;
+    CachedSequence sequence = ValueOrDie(bundle_->NewSequence());
+    return ValueOrDie(Generator(bundle_.get()).Generate(alone, sequence));
+  }
+  std::vector<EngineResult> Together(const std::vector<EngineRequest>& requests) {
+    const auto engine = ValueOrDie(Engine::Create(EngineParts::Of(*bundle_)));
+    std::vector<EngineResult> results(requests.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EngineCallbacks callbacks;
+      callbacks.on_finish = [&, i](EngineResult result) { results[i] = std::move(result); };
+      (void)ValueOrDie(engine->Submit(requests[i], callbacks));
+      engine->Step();
+    }
+    while (engine->Step()) {
+    }
+    preemptions_ = engine->Stats().preemptions;
+    return results;
+  }
+
+  std::unique_ptr<ModelBundle> bundle_;
+  std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  int64_t preemptions_ = 0;
+};
+
+TEST_F(EngineConstraintTest, AnswersAreValidAndThoseOfTheRequestAlone) {
+  std::vector<EngineRequest> requests(5, Chat("Who are you?"));
+  requests[0].constraint = Schema(kPerson);
+  requests[1].constraint = requests[0].constraint;
+  requests[1].sampling = {.temperature = 1.5, .seed = 11};
+  requests[2] = Chat("What is a cache?");  // free
+  requests[3].constraint = Gbnf("root ::= (\"yes\" | \"no\") \", \" [0-9]{3}");
+  requests[3].sampling = {.temperature = 1.0, .seed = 4};
+  requests[4].constraint = requests[0].constraint;
+  requests[4].sampling = {.temperature = 1.0, .seed = 5};
+  requests[4].sampling.mirostat = {.version = 2, .tau = 3, .eta = 0.1};
+
+  const std::vector<EngineResult> results = Together(requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_TRUE(results[i].status.ok()) << results[i].status.error().message;
+    const GenerationResult& answer = results[i].answers[0];
+    const GenerationResult wanted = Alone(requests[i]);
+    EXPECT_EQ(answer.tokens, wanted.tokens) << i;
+    EXPECT_EQ(answer.text, wanted.text) << i;
+    EXPECT_EQ(answer.finish, wanted.finish) << i;
+    if (i == 2) continue;
+    EXPECT_EQ(answer.finish, FinishReason::kStop) << answer.text;
+    if (i == 3) continue;
+    const Json person = ValueOrDie(Json::Parse(answer.text));
+    EXPECT_GE(ValueOrDie(person.GetString("name")).size(), 2u);
+    EXPECT_LE(ValueOrDie(person.GetInt("age")), 120);
+  }
+  const std::string& picked = results[3].answers[0].text;
+  EXPECT_EQ(picked.size(), picked.starts_with("yes") ? 8u : 7u) << picked;
+}
+
+TEST_F(EngineConstraintTest, AnswerEndsWhenNothingElseMayCome) {
+  EngineRequest request = Chat("Who are you?");
+  request.constraint = Gbnf("root ::= \"fixed\"");
+  request.ignore_stop_tokens = true;
+  request.answers = 3;
+  const EngineResult result = std::move(Together({request})[0]);
+  ASSERT_EQ(result.answers.size(), 3u);
+  for (const GenerationResult& answer : result.answers) {
+    EXPECT_EQ(answer.text, "fixed");
+    EXPECT_EQ(answer.finish, FinishReason::kStop);
+  }
+}
+
+TEST_F(EngineConstraintTest, PreemptionKeepsThePlaceInTheGrammar) {
+  std::vector<EngineRequest> requests;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    requests.push_back(Chat("Tell me about caches, number " + std::to_string(seed)));
+    requests.back().sampling = {.temperature = 1.0, .seed = seed};
+    requests.back().constraint = Schema(
+        R"({"type": "array", "items": {"type": "integer"}, "minItems": 60, "maxItems": 60})");
+    requests.back().max_tokens = 150;
+  }
+  std::vector<GenerationResult> wanted;
+  for (const EngineRequest& request : requests) wanted.push_back(Alone(request));
+  // Room for the longest of them, not for two.
+  const auto tokens = static_cast<int64_t>(requests[0].prompt.size()) + 160;
+  Load(bundle_->cache_spec()->BytesAt(tokens) * 3 / 2);
+  const std::vector<EngineResult> results = Together(requests);
+  EXPECT_GT(preemptions_, 0);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_TRUE(results[i].status.ok()) << results[i].status.error().message;
+    EXPECT_EQ(results[i].answers[0].tokens, wanted[i].tokens) << i;
+  }
+}
+
+TEST_F(EngineConstraintTest, GrammarThatNoTokenCanFollowEndsItsRequestOnly) {
+  // A vocabulary in which nothing begins with 'f'.
+  std::vector<std::string> bytes(static_cast<size_t>(bundle_->tokenizer()->vocab_size()));
+  bytes[5] = "n";
+  bytes[6] = "o";
+  const auto poor =
+      std::make_shared<const GrammarVocabulary>(std::move(bytes), bundle_->stop_tokens());
+  std::vector<EngineRequest> requests(2, Chat("Who are you?"));
+  requests[0].constraint = std::make_shared<GrammarConstraintSource>(
+      ValueOrDie(Grammar::FromGbnf("root ::= \"nof\"")), poor);
+  requests[0].answers = 2;
+  const std::vector<EngineResult> results = Together(requests);
+  ASSERT_FALSE(results[0].status.ok());
+  EXPECT_EQ(results[0].status.error().code, ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(results[0].answers.size(), 2u);
+  EXPECT_TRUE(results[1].status.ok());
+  EXPECT_EQ(results[1].answers[0].tokens, Alone(requests[1]).tokens);
+}
+
+TEST_F(EngineConstraintTest, RollbackReturnsToTheSameMask) {
+  const auto constraint = Schema(kPerson)->Begin();
+  const std::vector<Token> draft =
+      bundle_->tokenizer()->Encode("{\"name\": \"Ab\"", {.add_special = false});
+  const auto mask = [&] {
+    std::vector<float> logits(static_cast<size_t>(bundle_->sampleable_tokens()), 1.0f);
+    constraint->Mask(logits);
+    return logits;
+  };
+  std::vector<std::vector<float>> masks = {mask()};
+  for (const Token token : draft) {
+    ASSERT_TRUE(constraint->Accept(token));
+    masks.push_back(mask());
+  }
+  for (size_t left = draft.size(); left > 0; --left) {
+    EXPECT_EQ(mask(), masks[left]);
+    constraint->Rollback(1);
+  }
+  EXPECT_EQ(mask(), masks[0]);
+  EXPECT_FALSE(constraint->Accept(draft.back()));
+  EXPECT_EQ(mask(), masks[0]);
+}
+
+}  // namespace
+}  // namespace kvasir
