@@ -239,7 +239,7 @@ TEST_F(EngineTest, AnIdenticalPromptEvaluatesOneToken) {
     EXPECT_EQ(bench.engine().Stats().evaluated_tokens - before, 1);
     EXPECT_EQ(bench.Answer(first).stats.cached_tokens, 0);
     EXPECT_EQ(bench.Answer(second).stats.cached_tokens, 199);
-    EXPECT_EQ(bench.ResultOf(second).known_prefix_tokens, 200);
+    EXPECT_EQ(bench.Answer(second).stats.known_prefix_tokens, 200);
     EXPECT_EQ(bench.Answer(second).tokens, bench.Answer(first).tokens);
   }
 }
@@ -295,7 +295,7 @@ TEST_F(EngineTest, SaltsShareNothing) {
   const RequestId other = bench_.Submit(request);
   bench_.Drain();
   EXPECT_EQ(bench_.Answer(other).stats.cached_tokens, 0);
-  EXPECT_EQ(bench_.ResultOf(other).known_prefix_tokens, 0);
+  EXPECT_EQ(bench_.Answer(other).stats.known_prefix_tokens, 0);
 }
 
 TEST_F(EngineTest, ARunningAnswerGetsATokenInEveryStep) {

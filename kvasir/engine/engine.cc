@@ -136,6 +136,7 @@ void Engine::AddStreams(Job& job, int count) {
     GenerationStats& stats = job.streams.back()->result().stats;
     stats.prompt_tokens = static_cast<int64_t>(job.request.prompt.size());
     stats.cached_tokens = job.streams[0]->result().stats.cached_tokens;
+    stats.known_prefix_tokens = job.streams[0]->result().stats.known_prefix_tokens;
   }
 }
 
@@ -286,6 +287,7 @@ void Engine::Deliver(const std::vector<Member>& members, ConstFloatRows logits) 
     if (job.callbacks.on_prefill && position - member.tokens < prompt &&
         stream.generated_tokens() == 0) {
       job.callbacks.on_prefill({.cached = stream.result().stats.cached_tokens,
+                                .known_prefix = stream.result().stats.known_prefix_tokens,
                                 .done = std::min(position, prompt),
                                 .total = prompt});
     }

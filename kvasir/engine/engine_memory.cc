@@ -89,8 +89,8 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
     stream.admitted_at = Now();
     job.result.queued_ms =
         std::chrono::duration<double, std::milli>(stream.admitted_at - job.submitted_at).count();
-    job.result.known_prefix_tokens = match->diverges_at;
     stream.result().stats.cached_tokens = match->tokens;
+    stream.result().stats.known_prefix_tokens = match->diverges_at;
     stats_.cached_tokens += match->tokens;
   }
   return Admission::kAdmitted;

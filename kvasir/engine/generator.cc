@@ -125,6 +125,11 @@ Result<std::vector<float>> Generator::Prefill(const GenerationRequest& request,
     stats->prefill_ms = watch.ms();
     return logits;
   }
+  const std::vector<Token>& known = sequence.tokens();
+  stats->known_prefix_tokens =
+      std::mismatch(known.begin(), known.end(), request.prompt.begin(), request.prompt.end())
+          .first -
+      known.begin();
   stats->cached_tokens = sequence.Rewind(request.prompt);
   const auto fresh = std::span(request.prompt).subspan(static_cast<size_t>(stats->cached_tokens));
   EvaluateOptions options;

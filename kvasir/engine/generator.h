@@ -67,7 +67,10 @@ struct GenerationCallbacks {
 
 struct GenerationStats {
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;     // of the prompt, not evaluated again
+  int64_t cached_tokens = 0;  // of the prompt, not evaluated again
+  // Where the prompt parted from all that was cached: at least cached_tokens. What lies between was
+  // evaluated again, because window layers no longer held it or for the logits of the last token.
+  int64_t known_prefix_tokens = 0;
   int64_t generated_tokens = 0;  // end token included
   double prefill_ms = 0;
   double decode_ms = 0;  // from the first generated token to the last

@@ -54,17 +54,15 @@ struct EngineResult {
   Status status;
   // One per answer asked for. stats.prefill_ms is the time from admission to the first token.
   std::vector<GenerationResult> answers;
-  // Tokens that the prompt has in common with any cached one; stats.cached_tokens of them could be
-  // reused. The difference is what window layers no longer hold.
-  int64_t known_prefix_tokens = 0;
   int64_t preemptions = 0;  // how often an answer lost its cache and computed it again
   double queued_ms = 0;     // from Submit to admission
 };
 
 // Tokens of a prompt.
 struct PrefillProgress {
-  int64_t cached = 0;  // found in the cache
-  int64_t done = 0;    // these and those read since
+  int64_t cached = 0;        // found in the cache
+  int64_t known_prefix = 0;  // GenerationStats::known_prefix_tokens
+  int64_t done = 0;          // the cached ones and those read since
   int64_t total = 0;
 };
 

@@ -50,6 +50,7 @@ GenerationStats TotalStats(std::span<const GenerationResult> results, int64_t pe
     if (i % static_cast<size_t>(std::max<int64_t>(per_prompt, 1)) == 0) {
       total.prompt_tokens += stats.prompt_tokens;
       total.cached_tokens += stats.cached_tokens;
+      total.known_prefix_tokens += stats.known_prefix_tokens;
     }
     total.generated_tokens += stats.generated_tokens;
     total.prefill_ms += stats.prefill_ms;

@@ -4,9 +4,11 @@
 #ifndef KVASIR_SERVER_COMPLETION_SERVICE_H_
 #define KVASIR_SERVER_COMPLETION_SERVICE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -18,7 +20,9 @@ namespace kvasir {
 struct PromptProgress {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of them, found in the cache
-  int64_t done_tokens = 0;    // of the others, evaluated so far
+  // Where the prompt parted from all that was cached; at least cached_tokens.
+  int64_t known_prefix_tokens = 0;
+  int64_t done_tokens = 0;  // of those not cached, evaluated so far
 };
 
 // Hears what becomes of one request. THREADS: the service calls one at a time, from its own.
@@ -47,7 +51,14 @@ class CompletionSink {
 struct CompletionRequest {
   std::vector<GenerationRequest> choices;  // equal prompts stand side by side
   std::unique_ptr<CompletionSink> sink;
+  // As EngineRequest has them, for all choices.
+  int priority = 0;
+  uint64_t salt = 0;
+  std::optional<std::chrono::steady_clock::time_point> deadline;
 };
+
+// Names one request of one service, for ever.
+using CompletionId = uint64_t;
 
 // What one place of the engine is doing.
 struct SlotStatus {
@@ -70,7 +81,10 @@ class CompletionService {
   virtual ~CompletionService() = default;
 
   // Answers through the sink, now or later. THREADS: any.
-  virtual void Submit(CompletionRequest request) = 0;
+  virtual CompletionId Submit(CompletionRequest request) = 0;
+  // Ends all choices of a request within one forward pass, whatever it is doing: the sink hears
+  // FinishReason::kCancelled. False if it has ended already. THREADS: any.
+  virtual bool Cancel(CompletionId id) = 0;
   // THREADS: any.
   virtual ServiceStatus status() const = 0;
 };

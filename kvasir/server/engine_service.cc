@@ -12,8 +12,11 @@ namespace {
 
 Status ShuttingDown() { return {ErrorCode::kCancelled, "the server is shutting down"}; }
 
-EngineRequest ToEngine(GenerationRequest choice) {
+EngineRequest ToEngine(GenerationRequest choice, const CompletionRequest& whole) {
   EngineRequest request;
+  request.priority = whole.priority;
+  request.salt = whole.salt;
+  request.deadline = whole.deadline;
   request.prompt = std::move(choice.prompt);
   request.max_tokens = choice.max_tokens;
   request.sampling = std::move(choice.sampling);
@@ -31,16 +34,21 @@ EngineRequest ToEngine(GenerationRequest choice) {
 // that was refused as a whole on the caller's.
 class EngineService::Listener {
  public:
-  explicit Listener(CompletionRequest& request)
-      : sink_(std::move(request.sink)), open_choices_(request.choices.size()) {
+  Listener(CompletionId id, CompletionRequest& request)
+      : id_(id), sink_(std::move(request.sink)), open_choices_(request.choices.size()) {
     for (const GenerationRequest& choice : request.choices) {
       slots_.push_back({.prompt_tokens = static_cast<int64_t>(choice.prompt.size()),
                         .max_tokens = choice.max_tokens});
     }
   }
 
+  CompletionId id() const { return id_; }
   // REQUIRES: a choice is open, and the caller is who will end it.
   CompletionSink& sink() { return *sink_; }
+
+  void Cancel() { is_cancelled_ = true; }
+  // REQUIRES: as sink().
+  bool is_cancelled() const { return is_cancelled_ || sink_->is_cancelled(); }
 
   // Changes what status() says of one choice.
   template <typename Change>
@@ -69,7 +77,7 @@ class EngineService::Listener {
   // Whether it takes a place in the queue: whoever has gone must not keep others out.
   bool is_waiting() const {
     const std::lock_guard lock(mutex_);
-    return open_choices_ > 0 && !is_begun_ && !sink_->is_cancelled();
+    return open_choices_ > 0 && !is_begun_ && !is_cancelled();
   }
   void AddSlots(std::vector<SlotStatus>* slots) const {
     const std::lock_guard lock(mutex_);
@@ -79,6 +87,8 @@ class EngineService::Listener {
   }
 
  private:
+  const CompletionId id_;
+  std::atomic<bool> is_cancelled_ = false;
   mutable std::mutex mutex_;
   std::unique_ptr<CompletionSink> sink_;  // null once all choices have ended
   std::vector<SlotStatus> slots_;         // per choice
@@ -113,13 +123,14 @@ EngineService::EngineService(ModelBundle* bundle, std::unique_ptr<Engine> engine
 
 EngineService::~EngineService() { Stop(std::chrono::milliseconds(0)); }
 
-void EngineService::Submit(CompletionRequest request) {
-  const auto listener = std::make_shared<Listener>(request);
+CompletionId EngineService::Submit(CompletionRequest request) {
+  const auto listener = std::make_shared<Listener>(next_id_.fetch_add(1), request);
   Status refused = Register(listener);
   std::vector<RequestId> accepted;
   for (size_t i = 0; i < request.choices.size(); ++i) {
     if (refused.ok()) {
-      const auto id = engine_->Submit(ToEngine(std::move(request.choices[i])), Listen(listener, i));
+      const auto id =
+          engine_->Submit(ToEngine(std::move(request.choices[i]), request), Listen(listener, i));
       if (id.ok()) {
         accepted.push_back(*id);
         continue;
@@ -130,6 +141,17 @@ void EngineService::Submit(CompletionRequest request) {
     }
     listener->EndChoice(i, refused);
   }
+  return listener->id();
+}
+
+bool EngineService::Cancel(CompletionId id) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& listener : listeners_) {
+    if (listener->id() != id || listener->is_done()) continue;
+    listener->Cancel();
+    return true;
+  }
+  return false;
 }
 
 Status EngineService::Register(const std::shared_ptr<Listener>& listener) {
@@ -148,15 +170,17 @@ Status EngineService::Register(const std::shared_ptr<Listener>& listener) {
 
 EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener, size_t choice) {
   EngineCallbacks callbacks;
-  callbacks.is_cancelled = [listener] { return listener->sink().is_cancelled(); };
+  callbacks.is_cancelled = [listener] { return listener->is_cancelled(); };
   callbacks.is_paused = [listener] { return listener->sink().is_paused(); };
   callbacks.on_prefill = [listener, choice](const PrefillProgress& progress) {
     listener->Update(choice, [&](SlotStatus& slot) {
       slot.is_processing = true;
       slot.cached_tokens = progress.cached;
     });
-    listener->sink().OnPrompt(choice,
-                              {progress.total, progress.cached, progress.done - progress.cached});
+    listener->sink().OnPrompt(choice, {.prompt_tokens = progress.total,
+                                       .cached_tokens = progress.cached,
+                                       .known_prefix_tokens = progress.known_prefix,
+                                       .done_tokens = progress.done - progress.cached});
   };
   callbacks.on_token = [listener, choice](int, Token, const TokenScores* scores) {
     listener->Update(choice, [](SlotStatus& slot) { ++slot.generated_tokens; });

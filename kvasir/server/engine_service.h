@@ -32,7 +32,8 @@ class EngineService final : public CompletionService {
   // Cancels what runs.
   ~EngineService() override;
 
-  void Submit(CompletionRequest request) override;
+  CompletionId Submit(CompletionRequest request) override;
+  bool Cancel(CompletionId id) override;
   ServiceStatus status() const override;
 
   // New requests are refused from now on. Accepted ones may end within `grace`, then they are
@@ -52,6 +53,7 @@ class EngineService final : public CompletionService {
   const int64_t slots_;
   const int64_t max_waiting_;
   std::atomic<bool> is_stopping_ = false;
+  std::atomic<CompletionId> next_id_ = 1;
 
   mutable std::mutex mutex_;
   std::list<std::shared_ptr<Listener>> listeners_;  // of what has not ended, and a little more

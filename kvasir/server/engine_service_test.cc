@@ -1,0 +1,125 @@
+// The engine behind the routes: what a request's fields become, and how one is ended from outside.
+#include "kvasir/server/engine_service.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <vector>
+
+#include "kvasir/server/test_model.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+// What became of one request.
+struct Outcome {
+  std::vector<GenerationResult> results;
+  PromptProgress progress;
+  Status status;
+};
+
+class RecordingSink final : public CompletionSink {
+ public:
+  RecordingSink(std::promise<Outcome> outcome, std::promise<void>* begun)
+      : outcome_(std::move(outcome)), begun_(begun) {}
+
+  bool is_cancelled() const override { return false; }
+  bool is_paused() const override { return false; }
+  void WaitWhilePaused() override {}
+  void OnPrompt(size_t, const PromptProgress& progress) override { seen_.progress = progress; }
+  void OnToken(size_t, const TokenScores*) override {
+    if (begun_ != nullptr) std::exchange(begun_, nullptr)->set_value();
+  }
+  void OnText(size_t, std::string_view) override {}
+  void OnChoiceEnd(size_t, GenerationResult result) override {
+    seen_.results.push_back(std::move(result));
+  }
+  void OnEnd(const Status& status) override {
+    if (!status.ok()) seen_.status = status.error();
+    outcome_.set_value(std::move(seen_));
+  }
+
+ private:
+  std::promise<Outcome> outcome_;
+  std::promise<void>* begun_;
+  Outcome seen_;
+};
+
+class EngineServiceTest : public testing::Test {
+ protected:
+  EngineServiceTest()
+      : bundle_(ValueOrDie(LoadTestModel())),
+        service_(ValueOrDie(EngineService::Start(bundle_.get(), {.engine = {.max_streams = 1}}))) {}
+
+  static CompletionRequest Request(int64_t prompt_tokens, int64_t max_tokens) {
+    CompletionRequest request;
+    request.choices.resize(1);
+    request.choices[0].prompt = RandomTokens(prompt_tokens, 256, 1);
+    request.choices[0].max_tokens = max_tokens;
+    request.choices[0].ignore_stop_tokens = true;
+    return request;
+  }
+  std::future<Outcome> Submit(CompletionRequest request, CompletionId* id = nullptr,
+                              std::promise<void>* begun = nullptr) {
+    std::promise<Outcome> outcome;
+    auto future = outcome.get_future();
+    request.sink = std::make_unique<RecordingSink>(std::move(outcome), begun);
+    const CompletionId submitted = service_->Submit(std::move(request));
+    if (id != nullptr) *id = submitted;
+    return future;
+  }
+
+  std::unique_ptr<ModelBundle> bundle_;
+  std::unique_ptr<EngineService> service_;
+};
+
+TEST_F(EngineServiceTest, SaysWhereThePromptPartedFromTheCache) {
+  Submit(Request(100, 1)).get();
+  CompletionRequest second = Request(120, 1);
+  second.choices[0].prompt[70] ^= 1;
+  const Outcome outcome = Submit(std::move(second)).get();
+  ASSERT_EQ(outcome.results.size(), 1u);
+  EXPECT_EQ(outcome.progress.known_prefix_tokens, 70);
+  EXPECT_EQ(outcome.results[0].stats.known_prefix_tokens, 70);
+  EXPECT_EQ(outcome.results[0].stats.cached_tokens, 70);
+  EXPECT_EQ(outcome.progress.done_tokens, 50);
+}
+
+TEST_F(EngineServiceTest, SaltsShareNothing) {
+  Submit(Request(100, 1)).get();
+  CompletionRequest other = Request(100, 1);
+  other.salt = 9;
+  const Outcome outcome = Submit(std::move(other)).get();
+  EXPECT_EQ(outcome.results.at(0).stats.cached_tokens, 0);
+  EXPECT_EQ(outcome.results.at(0).stats.known_prefix_tokens, 0);
+}
+
+TEST_F(EngineServiceTest, CancelsWhatRunsAndWhatWaits) {
+  std::promise<void> begun;
+  CompletionId running = 0, waiting = 0;
+  auto first = Submit(Request(10, 4000), &running, &begun);
+  auto second = Submit(Request(10, 4000), &waiting);  // there is one stream
+  begun.get_future().wait();
+  EXPECT_TRUE(service_->Cancel(waiting));
+  const Outcome waited = second.get();
+  EXPECT_EQ(waited.results.at(0).finish, FinishReason::kCancelled);
+  EXPECT_TRUE(waited.results[0].tokens.empty());
+  EXPECT_TRUE(service_->Cancel(running));
+  EXPECT_EQ(first.get().results.at(0).finish, FinishReason::kCancelled);
+  EXPECT_FALSE(service_->Cancel(running));
+  EXPECT_FALSE(service_->Cancel(12345));
+}
+
+TEST_F(EngineServiceTest, DeadlinesEndRequests) {
+  CompletionRequest request = Request(10, 4000);
+  request.deadline = std::chrono::steady_clock::now();
+  const Outcome outcome = Submit(std::move(request)).get();
+  ASSERT_FALSE(outcome.status.ok());
+  EXPECT_EQ(outcome.status.error().code, ErrorCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace kvasir
