@@ -131,6 +131,42 @@ TEST_P(InvarianceTest, AnyBatchEqualsAlone) {
   for (size_t i = 0; i < kSequences; ++i) EXPECT_TRUE(SameBits(batched[i], alone[i])) << i;
 }
 
+// Hidden states have the bits that a step of their token alone gives, and asking for them changes
+// no logits.
+TEST_P(InvarianceTest, HiddenStatesInChunksAndBatchesEqualTokenByToken) {
+  TinyModel tiny(Options());
+  const auto prompt = Prompt(tiny, 150);
+  const auto other_prompt = Prompt(tiny, 30, 2);
+  KvSequence single = tiny.NewSequence();
+  KvSequence chunked = tiny.NewSequence();
+  KvSequence other = tiny.NewSequence();
+  std::vector<float> wanted;
+  const auto append_states = [&](std::vector<float>* all, int64_t begin, int64_t end) {
+    const ConstFloatRows states = tiny.workspace().HiddenStates();
+    ASSERT_EQ(states.cols, tiny.model().hidden_size());
+    ASSERT_LE(end, states.rows);
+    for (int64_t i = begin; i < end; ++i) {
+      all->insert(all->end(), states.row(i), states.row(i) + states.cols);
+    }
+  };
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    const SequenceRun run = {&single, std::span(prompt).subspan(i, 1), 0, 1};
+    ValueOrDie(tiny.model().Forward(std::span(&run, 1), tiny.workspace()));
+    append_states(&wanted, 0, 1);
+  }
+  std::vector<float> states;
+  for (size_t begin = 0; begin < prompt.size(); begin += 50) {
+    const SequenceRun runs[] = {{&other, std::span(other_prompt).subspan(begin / 5, 10), 2, 3},
+                                {&chunked, std::span(prompt).subspan(begin, 50), 0, 50}};
+    ValueOrDie(tiny.model().Forward(runs, tiny.workspace()));
+    append_states(&states, 3, 53);
+  }
+  EXPECT_TRUE(SameBits(states, wanted));
+  const SequenceRun too_many = {&single, std::span(prompt).first(1), 0, 2};
+  EXPECT_EQ(tiny.model().Forward(std::span(&too_many, 1), tiny.workspace()).error().code,
+            ErrorCode::kInvalidArgument);
+}
+
 TEST_P(InvarianceTest, ForkEqualsOriginal) {
   TinyModel tiny(Options());
   const auto prompt = Prompt(tiny, 150);

@@ -17,6 +17,7 @@ struct DecoderModel::Step {
   std::vector<Token> tokens;             // [rows] of all runs, one after the other
   std::vector<Position> positions;       // [rows]
   std::vector<int64_t> logits_rows;      // rows that need logits
+  std::vector<int64_t> hidden_rows;      // rows whose hidden state is asked for
   std::vector<ConstFloatRows> cos, sin;  // per rope
 
   explicit Step(std::span<const SequenceRun> runs) : runs(runs) {
@@ -27,6 +28,7 @@ struct DecoderModel::Step {
       counts.push_back(count);
       for (int64_t i = 0; i < count; ++i) {
         if (i >= count - run.logits_rows) logits_rows.push_back(rows());
+        if (i >= count - run.hidden_rows) hidden_rows.push_back(rows());
         tokens.push_back(run.tokens[static_cast<size_t>(i)]);
         positions.push_back(first + i);
       }
@@ -172,11 +174,13 @@ Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {
       return {ErrorCode::kInvalidArgument, "all sequences of a step must store their caches alike"};
     }
     const int64_t count = static_cast<int64_t>(run.tokens.size());
-    if (count == 0 || run.logits_rows < 0 || run.logits_rows > count) {
+    const auto fits = [count](int64_t rows) { return rows >= 0 && rows <= count; };
+    if (count == 0 || !fits(run.logits_rows) || !fits(run.hidden_rows)) {
       return {ErrorCode::kInvalidArgument,
-              "a run needs at least one token and at most one logits row per token, not " +
+              "a run needs at least one token and at most one logits and one hidden row per "
+              "token, not " +
                   std::to_string(count) + " tokens with " + std::to_string(run.logits_rows) +
-                  " logits rows"};
+                  " logits rows and " + std::to_string(run.hidden_rows) + " hidden rows"};
     }
     if (run.sequence->position() + count > spec_.context_tokens) {
       return {ErrorCode::kInvalidArgument,
@@ -213,6 +217,7 @@ Result<ConstFloatRows> DecoderModel::Forward(std::span<const SequenceRun> runs,
   for (const SequenceRun& run : runs) {
     run.sequence->Advance(static_cast<int64_t>(run.tokens.size()));
   }
+  workspace.SetHiddenStates(Normed(step.hidden_rows, step, Buffer::kStates, workspace));
   return Logits(step, workspace);
 }
 
@@ -312,20 +317,28 @@ void DecoderModel::Mlp(const Layer& layer, Workspace& workspace, ConstFloatRows 
   backend_.Matmul(gate, out);
 }
 
+// The given rows of the residual stream after the final norm.
+FloatRows DecoderModel::Normed(std::span<const int64_t> rows, const Step& step, Buffer buffer,
+                               Workspace& workspace) const {
+  const int64_t count = static_cast<int64_t>(rows.size());
+  const FloatRows normed = workspace.Rows(buffer, count, spec_.hidden_size);
+  if (count == 0) return normed;
+  const FloatRows hidden = workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size);
+  for (int64_t i = 0; i < count; ++i) {
+    std::copy_n(hidden.row(rows[static_cast<size_t>(i)]), spec_.hidden_size, normed.row(i));
+  }
+  backend_.RmsNorm(normed, final_norm_, spec_.norm_eps, normed);
+  return normed;
+}
+
 ConstFloatRows DecoderModel::Logits(const Step& step, Workspace& workspace) const {
   const int64_t count = static_cast<int64_t>(step.logits_rows.size());
   const FloatRows logits = workspace.Rows(Buffer::kLogits, count, spec_.vocab_size);
   if (count == 0) return logits;
-  const FloatRows hidden = workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size);
-  const FloatRows selected = workspace.Rows(Buffer::kSelected, count, spec_.hidden_size);
-  for (int64_t i = 0; i < count; ++i) {
-    std::copy_n(hidden.row(step.logits_rows[static_cast<size_t>(i)]), spec_.hidden_size,
-                selected.row(i));
-  }
-  backend_.RmsNorm(selected, final_norm_, spec_.norm_eps, selected);
+  const FloatRows normed = Normed(step.logits_rows, step, Buffer::kSelected, workspace);
   const WeightMatrix& head = head_ == nullptr ? *embedding_ : *head_;
   const MatmulJob jobs[] = {{&head, nullptr, logits}};
-  backend_.Matmul(selected, jobs);
+  backend_.Matmul(normed, jobs);
   if (spec_.final_softcap > 0) backend_.Softcap(logits, spec_.final_softcap);
   return logits;
 }

@@ -19,6 +19,7 @@ class DecoderModel final : public Model {
                                                    Backend& backend);
 
   int64_t vocab_size() const override { return spec_.vocab_size; }
+  int64_t hidden_size() const override { return spec_.hidden_size; }
   int64_t context_tokens() const override { return spec_.context_tokens; }
   size_t weight_bytes() const override;
   int64_t parameters() const override;
@@ -51,6 +52,8 @@ class DecoderModel final : public Model {
                  FloatRows projected) const;
   void Mlp(const Layer& layer, Workspace& workspace, ConstFloatRows normed,
            FloatRows projected) const;
+  FloatRows Normed(std::span<const int64_t> rows, const Step& step, Workspace::Buffer buffer,
+                   Workspace& workspace) const;
   ConstFloatRows Logits(const Step& step, Workspace& workspace) const;
   template <typename Visit>
   void ForEachLinear(const Visit& visit) const;

@@ -25,6 +25,7 @@ struct SequenceRun {
   KvSequence* sequence = nullptr;
   std::span<const Token> tokens;  // at positions [sequence->position(), + tokens.size())
   int64_t logits_rows = 0;        // how many of the last tokens need logits
+  int64_t hidden_rows = 0;        // how many of the last tokens need their hidden state
 };
 
 class Model {
@@ -32,6 +33,8 @@ class Model {
   virtual ~Model() = default;
 
   virtual int64_t vocab_size() const = 0;
+  // Floats of a hidden state.
+  virtual int64_t hidden_size() const = 0;
   // Largest position + 1 the model was made for.
   virtual int64_t context_tokens() const = 0;
   virtual size_t weight_bytes() const = 0;
@@ -42,7 +45,9 @@ class Model {
   virtual int query_heads() const = 0;
 
   // Runs one step over all runs together, advances their sequences, and returns logits
-  // [sum of logits_rows, vocab_size] in run order; they live in `workspace` until the next step.
+  // [sum of logits_rows, vocab_size] in run order; they live in `workspace` until the next step,
+  // as do the hidden states after the final norm, workspace.HiddenStates() [sum of hidden_rows,
+  // hidden_size].
   // The bits of a row depend on its own sequence only.
   // ERRORS: kInvalidArgument (a token outside the vocabulary, an empty run, a position past the
   // context, a run longer than KvSequence::RunLimit), kResourceExhausted (the pool's budget). No

@@ -25,6 +25,7 @@ class Workspace {
     kGate,
     kUp,
     kSelected,  // hidden rows that need logits
+    kStates,    // hidden rows that were asked for, after the final norm
     kLogits,
     kCount,
   };
@@ -33,6 +34,9 @@ class Workspace {
   FloatRows Rows(Buffer buffer, int64_t rows, int64_t cols) {
     return View(buffers_[static_cast<size_t>(buffer)], rows, cols);
   }
+  // What the last step left of the hidden states that its runs asked for, in run order.
+  ConstFloatRows HiddenStates() const { return hidden_states_; }
+  void SetHiddenStates(ConstFloatRows states) { hidden_states_ = states; }
   // Angles of rope number `rope`.
   FloatRows Cos(int rope, int64_t rows, int64_t pairs) { return Angles(2 * rope, rows, pairs); }
   FloatRows Sin(int rope, int64_t rows, int64_t pairs) { return Angles(2 * rope + 1, rows, pairs); }
@@ -58,6 +62,7 @@ class Workspace {
 
   std::array<std::vector<float>, static_cast<size_t>(Buffer::kCount)> buffers_;
   std::vector<std::vector<float>> angles_;
+  ConstFloatRows hidden_states_;
 };
 
 }  // namespace kvasir
