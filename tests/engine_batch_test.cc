@@ -448,6 +448,57 @@ TEST_F(EngineTest, HigherPrioritiesAreAdmittedFirst) {
   EXPECT_EQ(order, (std::vector<int>{5, 0, 0}));
 }
 
+TEST_F(EngineTest, AHigherPriorityTakesThePlaceOfARunningLowerOne) {
+  bench_.Start(size_t{64} << 20, {.max_streams = 1});
+  const EngineRequest low = Request(Prompt(70), 40, 3);
+  EngineRequest high = Request(Prompt(90, 2), 10), equal = Request(Prompt(50, 4), 5);
+  high.priority = 2;
+  const RequestId running = bench_.Submit(low);
+  for (int i = 0; i < 5; ++i) bench_.engine().Step();
+  const RequestId waits = bench_.Submit(equal);
+  bench_.engine().Step();
+  EXPECT_EQ(bench_.engine().Stats().preemptions, 0);
+  const RequestId first = bench_.Submit(high);
+  bench_.engine().Step();
+  EXPECT_EQ(bench_.engine().Stats().preemptions, 1);
+  while (!bench_.IsFinished(first)) ASSERT_TRUE(bench_.engine().Step());
+  EXPECT_FALSE(bench_.IsFinished(running));
+  bench_.Drain();
+  EXPECT_EQ(bench_.ResultOf(running).preemptions, 1);
+  EXPECT_EQ(bench_.Answer(running).tokens, bench_.Alone(low));
+  EXPECT_EQ(bench_.Answer(first).tokens, bench_.Alone(high));
+  EXPECT_EQ(bench_.Answer(waits).tokens, bench_.Alone(equal));
+}
+
+TEST_F(EngineTest, AHigherPriorityTakesOnlyTheMemoryItNeedsOfTheYoungestOfTheLowest) {
+  bench_.Start(bench_.spec().BytesAt(64 * 14));
+  std::vector<EngineRequest> requests;
+  std::vector<RequestId> ids;
+  for (const int priority : {1, 0, 0}) {
+    requests.push_back(Request(Prompt(150, 10 + requests.size()), 40));
+    requests.back().priority = priority;
+    ids.push_back(bench_.Submit(requests.back()));
+  }
+  for (int i = 0; i < 4; ++i) bench_.engine().Step();
+  ASSERT_EQ(bench_.engine().Stats().active_streams, 3);
+  for (const int64_t prompt : {200, 700}) {
+    requests.push_back(Request(Prompt(prompt, 20), 20));
+    requests.back().priority = 1;
+    ids.push_back(bench_.Submit(requests.back()));
+  }
+  bench_.engine().Step();
+  // The last of the lowest makes room for one; all of them would not for the other, which waits.
+  EXPECT_EQ(bench_.engine().Stats().active_streams, 3);
+  EXPECT_EQ(bench_.engine().Stats().preemptions, 1);
+  bench_.Drain();
+  EXPECT_EQ(bench_.ResultOf(ids[0]).preemptions, 0);
+  EXPECT_EQ(bench_.ResultOf(ids[1]).preemptions, 0);
+  EXPECT_EQ(bench_.ResultOf(ids[2]).preemptions, 1);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    EXPECT_EQ(bench_.Answer(ids[i]).tokens, bench_.Alone(requests[i])) << i;
+  }
+}
+
 TEST_F(EngineTest, OnlyARequestThatCannotFitAloneIsEndedForMemory) {
   const size_t budget = bench_.spec().BytesAt(192);
   bench_.Start(budget);

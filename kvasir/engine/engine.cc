@@ -311,6 +311,7 @@ void Engine::Deliver(const std::vector<Member>& members, ConstFloatRows logits) 
       continue;
     }
     Publish(job, stream);
+    tree_.AddUser(job.request.salt, job.request.prompt);
     AddStreams(job, job.request.answers);
     for (size_t i = 1; i < job.streams.size(); ++i) {
       job.streams[i]->sequence = stream.sequence->Fork();

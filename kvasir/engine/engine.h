@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -112,9 +113,13 @@ class Engine {
 
   // engine_memory.cc
   void Admit();
-  bool HasRoomFor(const EngineStream& stream, const KvSequence& cached) const;
+  bool HasRoomFor(const EngineStream& stream, const KvSequence& cached,
+                  std::span<const Member> active) const;
+  std::optional<std::vector<Member>> FindVictims(const Job& job, const EngineStream& stream,
+                                                 const KvSequence& cached) const;
   enum class Admission { kAdmitted, kLater, kNoRoom };
   Admission TryAdmit(Job& job, EngineStream& stream);
+  void Begin(Job& job, EngineStream& stream, int64_t cached_tokens, int64_t known_prefix_tokens);
   bool IsBeingRead(const Job& job, int64_t cached_tokens) const;
   bool MakeRoom(std::vector<Member>& members, const Error& error);
   void Preempt(Job& job, EngineStream& stream);

@@ -43,30 +43,18 @@ std::vector<Engine::Member> Engine::StreamsByRank(bool with_cache) const {
 
 int64_t Engine::UsedSlots() const {
   int64_t used = 0;
-  for (const auto& job : jobs_) {
-    for (const auto& stream : job->streams) {
-      if (!stream->sequence) continue;
-      // Its forks come without asking again.
-      used += job->is_prompt_read() ? 1 : job->request.answers;
-    }
-  }
+  for (const Member& member : StreamsByRank(true)) used += member.job->slots();
   return used;
 }
 
 void Engine::Admit() {
   if (is_admission_blocked_) return;
-  int64_t used = UsedSlots();
   for (const Member& member : StreamsByRank(false)) {
     if (member.job->is_paused) continue;
-    const int64_t slots = member.job->is_prompt_read() ? 1 : member.job->request.answers;
     // Nobody overtakes: what is first in rank would wait for ever behind a stream of small ones.
-    if (used + slots > options_.max_streams) return;
-    const Admission admission = TryAdmit(*member.job, *member.stream);
-    if (admission == Admission::kNoRoom) {
-      is_admission_blocked_ = true;
-      return;
-    }
-    if (admission == Admission::kAdmitted) used += slots;
+    if (TryAdmit(*member.job, *member.stream) != Admission::kNoRoom) continue;
+    is_admission_blocked_ = true;
+    return;
   }
 }
 
@@ -82,18 +70,45 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
     return Admission::kLater;
   }
   if (!job.is_scored() && IsBeingRead(job, match->tokens)) return Admission::kLater;
-  if (!HasRoomFor(stream, match->sequence)) return Admission::kNoRoom;
+  const auto victims = FindVictims(job, stream, match->sequence);
+  if (!victims) return Admission::kNoRoom;
+  for (const Member& victim : *victims) Preempt(*victim.job, *victim.stream);
   stream.sequence = std::move(match->sequence);
-  if (!job.is_begun) {
-    job.is_begun = true;
-    stream.admitted_at = Now();
-    job.result.queued_ms =
-        std::chrono::duration<double, std::milli>(stream.admitted_at - job.submitted_at).count();
-    stream.result().stats.cached_tokens = match->tokens;
-    stream.result().stats.known_prefix_tokens = match->diverges_at;
-    stats_.cached_tokens += match->tokens;
-  }
+  if (!job.is_begun) Begin(job, stream, match->tokens, match->diverges_at);
   return Admission::kAdmitted;
+}
+
+void Engine::Begin(Job& job, EngineStream& stream, int64_t cached_tokens,
+                   int64_t known_prefix_tokens) {
+  job.is_begun = true;
+  stream.admitted_at = Now();
+  job.result.queued_ms =
+      std::chrono::duration<double, std::milli>(stream.admitted_at - job.submitted_at).count();
+  stream.result().stats.cached_tokens = cached_tokens;
+  stream.result().stats.known_prefix_tokens = known_prefix_tokens;
+  stats_.cached_tokens += cached_tokens;
+}
+
+// Which running streams have to give way so that this one fits: none if it fits beside all, else
+// the last in rank of lower priorities, and no more than it takes. Nothing if that is not enough.
+std::optional<std::vector<Engine::Member>> Engine::FindVictims(const Job& job,
+                                                               const EngineStream& stream,
+                                                               const KvSequence& cached) const {
+  std::vector<Member> active = StreamsByRank(true);
+  // Blocks of whoever is paused count as free, but not their places.
+  int64_t slots = job.slots();
+  for (const Member& member : active) slots += member.job->slots();
+  std::vector<Member> victims;
+  while (slots > options_.max_streams || !HasRoomFor(stream, cached, active)) {
+    const auto last = std::find_if(active.rbegin(), active.rend(), [&](const Member& member) {
+      return member.job->request.priority < job.request.priority;
+    });
+    if (last == active.rend()) return std::nullopt;
+    victims.push_back(*last);
+    slots -= last->job->slots();
+    active.erase(std::next(last).base());
+  }
+  return victims;
 }
 
 // Whether somebody is just reading at least a block more of this prompt than the tree knows: then
@@ -119,20 +134,10 @@ bool Engine::IsBeingRead(const Job& job, int64_t cached_tokens) const {
   return false;
 }
 
-bool Engine::HasRoomFor(const EngineStream& stream, const KvSequence& cached) const {
+// Whether the stream fits beside these. What only the prefix tree holds can be evicted.
+bool Engine::HasRoomFor(const EngineStream& stream, const KvSequence& cached,
+                        std::span<const Member> active) const {
   size_t to_come = BytesToCome(*parts_.spec, stream.known_tokens(), cached.nbytes());
-  std::vector<Member> active = StreamsByRank(true);
-  // Whoever is paused gives way when it comes to that.
-  std::erase_if(active, [](const Member& member) { return member.job->is_paused; });
-  if (active.empty()) return true;
-  for (const Member& member : active) {
-    to_come +=
-        BytesToCome(*parts_.spec, member.stream->known_tokens(), member.stream->sequence->nbytes());
-  }
-  const size_t budget = parts_.pool->budget_bytes();
-  if (parts_.pool->used_bytes() + to_come <= budget) return true;
-  // What only the prefix tree holds can be evicted: count the blocks that running streams share or
-  // own, each once.
   std::unordered_set<const KvBlock*> seen;
   size_t held = 0;
   const auto count = [&](const KvSequence& sequence) {
@@ -140,9 +145,18 @@ bool Engine::HasRoomFor(const EngineStream& stream, const KvSequence& cached) co
       if (seen.insert(block).second) held += block->owner->block_bytes();
     }
   };
+  bool is_alone = true;
+  for (const Member& member : active) {
+    // Whoever is paused gives way when it comes to that.
+    if (member.job->is_paused) continue;
+    is_alone = false;
+    const KvSequence& sequence = *member.stream->sequence;
+    to_come += BytesToCome(*parts_.spec, member.stream->known_tokens(), sequence.nbytes());
+    count(sequence);
+  }
+  if (is_alone || parts_.pool->used_bytes() + to_come <= parts_.pool->budget_bytes()) return true;
   count(cached);
-  for (const Member& member : active) count(*member.stream->sequence);
-  return held + to_come <= budget;
+  return held + to_come <= parts_.pool->budget_bytes();
 }
 
 // Finds memory for a step that the pool refused. False: there is none left to find.

@@ -3,6 +3,7 @@
 #ifndef KVASIR_KV_PREFIX_NODE_H_
 #define KVASIR_KV_PREFIX_NODE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -42,10 +43,22 @@ struct PrefixNode {
   bool restorable = false;
   PrefixPriority priority = PrefixPriority::kNormal;
   uint64_t last_used = 0;
+  int64_t users = 0;  // requests that have these tokens in common
 
   Position end() const { return begin + static_cast<Position>(tokens.size()); }
-  // The order of eviction.
-  Key key() const { return {priority, last_used, id}; }
+  // The order of eviction: by last use, but each user beyond the first counts as if it had come
+  // kUsesPerUser uses of anything later.
+  Key key() const { return {priority, last_used + Head(users), id}; }
+
+ private:
+  // What many conversations begin with is worth more than the last of them, and is not worth
+  // everything: a prompt of many users outlives about five strangers per user, since a request is
+  // about three uses, and at most some 300.
+  static constexpr int64_t kUsesPerUser = 16;
+  static constexpr int64_t kMostUsers = 64;
+  static uint64_t Head(int64_t users) {
+    return static_cast<uint64_t>(kUsesPerUser * (std::clamp<int64_t>(users, 1, kMostUsers) - 1));
+  }
 };
 
 // Whether a store holds only part of a long sequence.

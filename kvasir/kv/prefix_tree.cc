@@ -66,6 +66,13 @@ Result<PrefixTree::Match> PrefixTree::Find(uint64_t salt, std::span<const Token>
   return Match{at, std::move(sequence), path.known};
 }
 
+void PrefixTree::AddUser(uint64_t salt, std::span<const Token> tokens) {
+  const Path path = Walk(salt, tokens);
+  for (PrefixNode* node : path.nodes) {
+    if (node->end() <= path.known) ++node->users;
+  }
+}
+
 bool PrefixTree::Insert(uint64_t salt, std::span<const Token> tokens, const KvSequence& sequence,
                         PrefixPriority priority) {
   return Insert(salt, tokens, sequence.Snapshot(), priority);
@@ -154,6 +161,7 @@ PrefixNode* PrefixTree::Split(PrefixNode* node, Position at) {
       NewNode(node->parent, node->begin, std::span(node->tokens).first(upper_tokens));
   upper->priority = node->priority;
   upper->last_used = node->last_used;
+  upper->users = node->users;
   SetUnbounded(node->held, node->begin, at, upper);
   auto part = BoundedPart(node->held, node->end(), at);
   if (part.has_value()) SetBounded(*std::move(part), upper);

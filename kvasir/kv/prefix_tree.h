@@ -77,10 +77,14 @@ class PrefixTree {
   bool Insert(uint64_t salt, std::span<const Token> tokens, const KvSnapshot& snapshot,
               PrefixPriority priority = PrefixPriority::kNormal);
 
+  // Somebody asked for these tokens, which were inserted: what of them many ask for outlives what
+  // few do (PrefixNode::key). Once per request; Find and Insert do not count.
+  void AddUser(uint64_t salt, std::span<const Token> tokens);
+
   // Frees at least `bytes_wanted` bytes of the pool, or all it can, and returns how many: blocks
   // that sequences use free nothing and are left alone while others will do. Leaves go before what
-  // they continue, by priority, then by last use; where every layer sees all rows, a leaf loses
-  // only as many blocks from its end as it takes.
+  // they continue, by priority, then by last use and number of users; where every layer sees all
+  // rows, a leaf loses only as many blocks from its end as it takes.
   size_t Evict(size_t bytes_wanted);
   // Forgets everything but the counts of hits and misses.
   void Clear();

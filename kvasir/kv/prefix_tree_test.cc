@@ -248,6 +248,34 @@ TEST_F(PrefixTreeTest, SystemPromptsGoLast) {
   EXPECT_EQ(tree_.Evict(1), column);
 }
 
+// A shared beginning of 64 tokens with some users, whose continuations are gone; then strangers
+// come, each a use later than the last. How many of them are evicted before the beginning?
+TEST_F(PrefixTreeTest, WhatManyAskForOutlivesStrangersInProportion) {
+  struct Row {
+    int64_t users;
+    int64_t strangers_evicted;  // of 90
+  };
+  for (const Row& row : {Row{0, 0}, Row{1, 0}, Row{2, 15}, Row{3, 31}, Row{5, 63}, Row{100, 90}}) {
+    tree_.Clear();
+    const std::vector<Token> shared = Tokens(0, 64);
+    Insert(shared);
+    for (int64_t i = 0; i < row.users; ++i) tree_.AddUser(kSalt, shared);
+    tree_.AddUser(kSalt, Tokens(0, 63));  // leaves the edge: not these tokens
+    tree_.AddUser(kSalt + 1, shared);     // another tenant's
+    for (int i = 0; i < 90; ++i) Insert(Tokens(1000 + 100 * i, 64));
+    // Finding nothing of it is no use of it.
+    const auto is_known = [&] { return Must(tree_.Find(kSalt, shared, 0)).diverges_at == 64; };
+    ASSERT_TRUE(is_known());
+    int64_t evicted = 0;
+    while (tree_.Stats().nodes > 1) {
+      tree_.Evict(1);
+      if (!is_known()) break;
+      ++evicted;
+    }
+    EXPECT_EQ(evicted, row.strangers_evicted) << row.users;
+  }
+}
+
 TEST_F(PrefixTreeTest, BlocksInUseAreLeftAloneAndFreeNothing) {
   const std::vector<Token> used = Tokens(0, 128);
   const std::vector<Token> idle = Tokens(1000, 128);
