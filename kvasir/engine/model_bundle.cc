@@ -44,8 +44,8 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
     KVASIR_TRY(bundle->loaded_,
                LoadModel(folder, *bundle->backend_,
                          {.weight_format = options.weight_format, .log = options.log}));
-    KVASIR_TRY_OK(bundle->LoadText(folder));
   }
+  KVASIR_TRY_OK(bundle->LoadText(folder));
   const Model& model = bundle->model();
   bundle->policy_ = options.kv;
   KVASIR_TRY(KvCacheSpec spec, options.kv.Apply(model.CacheSpec({}), model.query_heads()));

@@ -109,19 +109,24 @@ bool TestClient::ReceiveBytes(size_t size_bytes) {
   return true;
 }
 
-bool TestClient::ReadChunks(std::string* body) {
-  for (;;) {
-    if (!ReadUntil("\r\n")) return false;
-    const size_t line = received_.find("\r\n");
-    const size_t size_bytes = std::strtoul(received_.c_str(), nullptr, 16);
-    if (!ReceiveBytes(line + 2 + size_bytes + 2)) return false;
-    body->append(received_, line + 2, size_bytes);
-    received_.erase(0, line + 2 + size_bytes + 2);
-    if (size_bytes == 0) return true;
-  }
+bool TestClient::ReadChunk(std::string* body) {
+  if (!ReadUntil("\r\n")) return false;
+  const size_t line = received_.find("\r\n");
+  const size_t size_bytes = std::strtoul(received_.c_str(), nullptr, 16);
+  if (!ReceiveBytes(line + 2 + size_bytes + 2)) return false;
+  body->append(received_, line + 2, size_bytes);
+  received_.erase(0, line + 2 + size_bytes + 2);
+  is_last_chunk_ = size_bytes == 0;
+  return !is_last_chunk_;
 }
 
-WireResponse TestClient::Read(bool is_head) {
+bool TestClient::ReadChunks(std::string* body) {
+  while (ReadChunk(body)) {
+  }
+  return is_last_chunk_;
+}
+
+WireResponse TestClient::ReadHead() {
   WireResponse response;
   do {
     if (!ReadUntil("\r\n\r\n")) return response;
@@ -131,6 +136,23 @@ WireResponse TestClient::Read(bool is_head) {
     response.status = std::atoi(response.headers.c_str() + response.headers.find(' '));
     interim_responses_ += response.status < 200 ? 1 : 0;
   } while (response.status < 200);
+  is_last_chunk_ = false;
+  return response;
+}
+
+bool TestClient::ReadEvent(std::string* event) {
+  size_t end;
+  while ((end = events_.find("\n\n")) == std::string::npos) {
+    if (is_last_chunk_ || !ReadChunk(&events_)) return false;
+  }
+  *event = events_.substr(0, end);
+  events_.erase(0, end + 2);
+  return true;
+}
+
+WireResponse TestClient::Read(bool is_head) {
+  WireResponse response = ReadHead();
+  if (response.status == 0) return response;
   const std::string length = response.Header("Content-Length");
   if (is_head || response.status == 204) {
     response.is_complete = true;

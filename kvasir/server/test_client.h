@@ -42,6 +42,10 @@ class TestClient {
 
   // The next final response; interim ones (100 Continue) are counted and skipped.
   WireResponse Read(bool is_head = false);
+  // The header of the next response alone, whose events ReadEvent then takes one by one.
+  WireResponse ReadHead();
+  // The next event of a chunked stream, without its blank line; false at its end.
+  bool ReadEvent(std::string* event);
   // Reads until all bytes received since the last Read contain `text`.
   bool ReadUntil(std::string_view text);
   // Takes everything until the server ends the connection; false if it does not.
@@ -56,10 +60,14 @@ class TestClient {
  private:
   bool Receive();
   bool ReceiveBytes(size_t size_bytes);
+  // Appends one chunk; false after the last.
+  bool ReadChunk(std::string* body);
   bool ReadChunks(std::string* body);
 
   int socket_ = -1;
   std::string received_;
+  std::string events_;  // of the stream, not asked for yet
+  bool is_last_chunk_ = false;
   int interim_responses_ = 0;
 };
 
