@@ -35,6 +35,23 @@ PrefixTree::Path PrefixTree::Walk(uint64_t salt, std::span<const Token> tokens) 
   return path;
 }
 
+std::vector<Token> PrefixTree::Continuation(uint64_t salt, std::span<const Token> tokens,
+                                            int64_t limit) const {
+  const Path path = Walk(salt, tokens);
+  if (path.nodes.empty() || path.known != static_cast<Position>(tokens.size())) return {};
+  const PrefixNode* node = path.nodes.back();
+  std::vector<Token> found(node->tokens.begin() + (path.known - node->begin), node->tokens.end());
+  while (static_cast<int64_t>(found.size()) < limit && !node->children.empty()) {
+    const auto latest = std::max_element(
+        node->children.begin(), node->children.end(),
+        [](const auto& a, const auto& b) { return a.second->last_used < b.second->last_used; });
+    node = latest->second;
+    found.insert(found.end(), node->tokens.begin(), node->tokens.end());
+  }
+  found.resize(static_cast<size_t>(std::min(limit, static_cast<int64_t>(found.size()))));
+  return found;
+}
+
 Result<PrefixTree::Match> PrefixTree::Find(uint64_t salt, std::span<const Token> tokens,
                                            int64_t limit) {
   Path path = Walk(salt, tokens);

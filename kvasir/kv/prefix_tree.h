@@ -63,6 +63,11 @@ class PrefixTree {
   // used now. ERRORS: none that its arguments can cause.
   Result<Match> Find(uint64_t salt, std::span<const Token> tokens, int64_t limit);
 
+  // What others continued exactly `tokens` with, at most `limit` tokens; where they parted, the way
+  // that was used last. Empty where `tokens` as a whole is not known. Does not count as use.
+  std::vector<Token> Continuation(uint64_t salt, std::span<const Token> tokens,
+                                  int64_t limit) const;
+
   // Publishes the state of `sequence`, which is the cache of the first position() of `tokens`, and
   // its checkpoints. The sequence may go on: it then copies its last block, if that is partly
   // filled, and recurrent states. Also counts as use. The priority holds for these tokens from the

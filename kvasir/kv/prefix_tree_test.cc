@@ -121,6 +121,23 @@ TEST_F(PrefixTreeTest, FindsEveryPointOfDivergence) {
   EXPECT_EQ(tree_.Stats().tokens, 200 + 201 * 5);
 }
 
+TEST_F(PrefixTreeTest, ContinuesWithWhatOthersSaid) {
+  const std::vector<Token> question = Tokens(0, 100);
+  Insert(Concat(question, Tokens(1000, 20)));
+  EXPECT_EQ(tree_.Continuation(kSalt, question, 8), Tokens(1000, 8));
+  EXPECT_EQ(tree_.Continuation(kSalt, question, 50), Tokens(1000, 20));
+  EXPECT_EQ(tree_.Continuation(kSalt, Tokens(0, 99), 3), Concat(Tokens(99, 1), Tokens(1000, 2)));
+  EXPECT_TRUE(tree_.Continuation(kSalt, Concat(question, {5}), 8).empty());
+  EXPECT_TRUE(tree_.Continuation(kSalt, {}, 8).empty());
+  EXPECT_TRUE(tree_.Continuation(kSalt, question, 0).empty());
+  EXPECT_TRUE(tree_.Continuation(kSalt + 1, question, 8).empty()) << "another tenant's words";
+  // Where they part, the way that was gone last.
+  Insert(Concat(question, Tokens(2000, 20)));
+  EXPECT_EQ(tree_.Continuation(kSalt, question, 4), Tokens(2000, 4));
+  EXPECT_EQ(Found(Concat(question, Tokens(1000, 3))), 103);
+  EXPECT_EQ(tree_.Continuation(kSalt, question, 4), Tokens(1000, 4));
+}
+
 TEST_F(PrefixTreeTest, FindNeedsNoFreeBlockAndCopiesNothing) {
   Insert(Tokens(0, 300));
   const KvPoolStats before = pool_.Stats();

@@ -1,0 +1,66 @@
+// Drafter: guesses how sequences go on, so that the target can verify several tokens in one step.
+// Deliberately only guesses: what is accepted is decided by sampling from the target's logits with
+// the random number of each position, so no draft, however bad, changes an answer.
+#ifndef KVASIR_SPECULATIVE_DRAFTER_H_
+#define KVASIR_SPECULATIVE_DRAFTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/base/token.h"
+#include "kvasir/kv/kv_sequence.h"
+#include "kvasir/sampling/sampling_options.h"
+#include "kvasir/speculative/known_tokens.h"
+
+namespace kvasir {
+
+// What a drafter remembers of one sequence, such as a cache of its own. Destroying it gives
+// everything back.
+class DraftState {
+ public:
+  virtual ~DraftState() = default;
+};
+
+// One sequence that wants drafts.
+struct DraftRequest {
+  DraftState* state = nullptr;  // of Drafter::NewState
+  KnownTokens known;            // not empty; grows only, by what was accepted
+  uint64_t salt = 0;            // what may be learnt from others: only from the same salt
+  int64_t max_drafts = 0;       // at least 1
+  // With the seed of this answer. A drafter that draws with the same random number per position
+  // guesses right more often than one that takes the likeliest token.
+  const SamplingOptions* sampling = nullptr;
+  // The target's cache of known[0, size - 1): to read from, for drafters that do. The row of the
+  // last known token is not written yet.
+  const KvSequence* target = nullptr;
+  // The target's hidden state behind its final norm at position size - 2, [hidden_size]; empty
+  // unless the drafter asks for it and it is known.
+  std::span<const float> hidden = {};
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  // "ngram", "model", "mtp"
+  virtual std::string_view kind() const = 0;
+  virtual std::unique_ptr<DraftState> NewState() = 0;
+  // Catches up with what is known: a drafter with a cache of its own reads what it lacks, a bounded
+  // number of tokens per call. REQUIRES: no state twice.
+  virtual void Follow(std::span<const DraftRequest>) {}
+  // For each request up to max_drafts tokens that may follow; none where there is no guess, or
+  // Follow has not caught up. One call for all sequences of a step, so that drafts are computed
+  // side by side. REQUIRES: no state twice. THREADS: one call at a time, states included.
+  virtual std::vector<std::vector<Token>> Propose(std::span<const DraftRequest> requests) = 0;
+  // The sequence has ended: what is worth keeping for others may be kept.
+  virtual void Finish(DraftState&, KnownTokens, uint64_t /*salt*/) {}
+  // Whether DraftRequest::hidden is wanted.
+  virtual bool wants_hidden() const { return false; }
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SPECULATIVE_DRAFTER_H_

@@ -1,0 +1,72 @@
+// ModelDrafter: a small model with its own cache guesses what the large one will say (Leviathan et
+// al. 2023). Deliberately without the acceptance rule: it draws each draft as the target will, with
+// the same options and the same random number, so that equal distributions give equal tokens.
+#ifndef KVASIR_SPECULATIVE_MODEL_DRAFTER_H_
+#define KVASIR_SPECULATIVE_MODEL_DRAFTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/kv/prefix_tree.h"
+#include "kvasir/model/model.h"
+#include "kvasir/sampling/sampler.h"
+#include "kvasir/speculative/drafter.h"
+
+namespace kvasir {
+
+struct DraftModelParts {
+  const Model* model = nullptr;
+  KvPool* pool = nullptr;  // the drafter's alone
+  std::shared_ptr<const KvCacheSpec> spec;
+  int64_t sampleable_tokens = 0;  // ids that the target may choose; at most the model's vocabulary
+};
+
+struct ModelDrafterOptions {
+  // Tokens that a call of Follow reads, over all sequences: what a prompt may hold up others by.
+  int64_t follow_tokens = 256;
+};
+
+// Where its pool is full it first forgets what ended sequences left, then gives up drafting for
+// those that do not fit.
+class ModelDrafter final : public Drafter {
+ public:
+  // Model and pool outlive the drafter, and the drafter its states.
+  // ERRORS: kInvalidArgument from KvCacheSpec::Validate, or if options or parts are out of range.
+  static Result<std::unique_ptr<ModelDrafter>> Create(DraftModelParts parts,
+                                                      ModelDrafterOptions options = {});
+
+  std::string_view kind() const override { return "model"; }
+  std::unique_ptr<DraftState> NewState() override;
+  void Follow(std::span<const DraftRequest> requests) override;
+  std::vector<std::vector<Token>> Propose(std::span<const DraftRequest> requests) override;
+  void Finish(DraftState& state, KnownTokens known, uint64_t salt) override;
+
+ private:
+  struct State;
+  // One sequence that a pass of the draft model takes on.
+  struct Member {
+    State* state = nullptr;
+    std::vector<Token> tokens;  // to read
+    bool wants_logits = false;
+  };
+
+  ModelDrafter(DraftModelParts parts, ModelDrafterOptions options);
+
+  void Align(const DraftRequest& request);
+  // Runs the members that fit; the others' states are given up and their members cleared. The
+  // logits of those that want them, in order.
+  std::optional<ConstFloatRows> Forward(std::vector<Member>& members);
+
+  const DraftModelParts parts_;
+  const ModelDrafterOptions options_;
+  PrefixTree tree_;
+  Workspace workspace_;
+  Sampler sampler_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SPECULATIVE_MODEL_DRAFTER_H_
