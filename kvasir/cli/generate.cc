@@ -6,6 +6,7 @@
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/engine/cached_sequence_file.h"
+#include "kvasir/engine/grammar_constraint.h"
 
 namespace kvasir {
 namespace {
@@ -23,6 +24,8 @@ class GenerateCommand final : public Command {
     flags.Add("-n,--max-tokens", &max_tokens_, "new tokens at most");
     flags.Add("--chat", &is_chat_, "the prompt is a user's message: apply the chat template");
     flags.Add("--system", &system_, "system message; implies --chat");
+    flags.Add("--grammar-file", &grammar_file_, "hold the answer to this GBNF grammar");
+    flags.Add("--json-schema-file", &schema_file_, "hold the answer to this JSON schema");
     flags.Add("--stop", &stops_, "end the answer before this text; may be repeated");
     flags.Add("--ignore-eos", &ignores_eos_, "go on past end tokens");
     flags.Add("--chunk", &chunk_tokens_, "prompt tokens per forward pass; results do not change");
@@ -46,6 +49,7 @@ class GenerateCommand final : public Command {
     request.stop_strings = stops_;
     request.ignore_stop_tokens = ignores_eos_;
     request.chunk_tokens = chunk_tokens_;
+    KVASIR_TRY(request.constraint, Constraint(*bundle));
 
     InstallInterruptHandler();
     Status printed;
@@ -85,6 +89,33 @@ class GenerateCommand final : public Command {
     return prompt_file_.empty() ? Result<std::string>(prompt_) : ReadFile(prompt_file_);
   }
 
+  Result<std::shared_ptr<const Grammar>> ReadGrammar() const {
+    if (schema_file_.empty()) {
+      KVASIR_TRY(const std::string text, ReadFile(grammar_file_));
+      auto grammar = Grammar::FromGbnf(text);
+      if (!grammar.ok()) return WithContext(grammar.error(), grammar_file_);
+      return grammar;
+    }
+    KVASIR_TRY(const Json schema, Json::ParseFile(schema_file_));
+    auto grammar = Grammar::FromJsonSchema(schema);
+    if (!grammar.ok()) return WithContext(grammar.error(), schema_file_);
+    return grammar;
+  }
+
+  Result<std::shared_ptr<const TokenConstraintSource>> Constraint(const ModelBundle& bundle) const {
+    if (grammar_file_.empty() && schema_file_.empty()) {
+      return std::shared_ptr<const TokenConstraintSource>();
+    }
+    if (!grammar_file_.empty() && !schema_file_.empty()) {
+      return {ErrorCode::kInvalidArgument, "give --grammar-file or --json-schema-file, not both"};
+    }
+    KVASIR_TRY(auto grammar, ReadGrammar());
+    auto vocabulary = std::make_shared<const GrammarVocabulary>(
+        GrammarVocabulary::FromTokenizer(*bundle.tokenizer(), bundle.stop_tokens()));
+    return std::shared_ptr<const TokenConstraintSource>(
+        std::make_shared<GrammarConstraintSource>(std::move(grammar), std::move(vocabulary)));
+  }
+
   Result<CachedSequence> Sequence(ModelBundle& bundle) const {
     if (load_cache_.empty()) return bundle.NewSequence();
     KVASIR_TRY(LoadedCachedSequence loaded, LoadCachedSequence(bundle, load_cache_));
@@ -120,6 +151,8 @@ class GenerateCommand final : public Command {
   std::string prompt_;
   std::string prompt_file_;
   std::string system_;
+  std::string grammar_file_;
+  std::string schema_file_;
   std::string load_cache_;
   std::string save_cache_;
   std::vector<std::string> stops_;

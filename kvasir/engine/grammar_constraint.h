@@ -31,15 +31,14 @@ class GrammarConstraint final : public TokenConstraint {
 };
 
 // One grammar on one vocabulary; what its masks remember is shared by all answers.
-// THREADS: may be made and destroyed on any; its constraints are one engine's.
+// THREADS: may be made and destroyed on any; the constraints of one GrammarMasks are one engine's.
 class GrammarConstraintSource final : public TokenConstraintSource {
  public:
-  // `cache_bytes`: as GrammarMasks.
+  explicit GrammarConstraintSource(std::shared_ptr<GrammarMasks> masks)
+      : masks_(std::move(masks)) {}
   GrammarConstraintSource(std::shared_ptr<const Grammar> grammar,
-                          std::shared_ptr<const GrammarVocabulary> vocabulary,
-                          size_t cache_bytes = GrammarMasks::kDefaultCacheBytes)
-      : masks_(std::make_shared<GrammarMasks>(std::move(grammar), std::move(vocabulary),
-                                              cache_bytes)) {}
+                          std::shared_ptr<const GrammarVocabulary> vocabulary)
+      : masks_(std::make_shared<GrammarMasks>(std::move(grammar), std::move(vocabulary))) {}
 
   std::unique_ptr<TokenConstraint> Begin() const override {
     return std::make_unique<GrammarConstraint>(masks_);

@@ -23,16 +23,6 @@ constexpr std::array kUnsupported = {
     UnsupportedField{"function_call",
                      [](const Json& v) { return IsString(v, "none") || IsString(v, "auto"); },
                      "is not supported by this server; leave it out"},
-    UnsupportedField{"response_format",
-                     [](const Json& v) {
-                       const Json* type = v.Find("type");
-                       return type != nullptr && IsString(*type, "text");
-                     },
-                     "must be {\"type\": \"text\"}: this server cannot constrain answers yet"},
-    UnsupportedField{"grammar", [](const Json& v) { return IsString(v, ""); },
-                     "is not supported: this server cannot constrain answers yet"},
-    UnsupportedField{"json_schema", [](const Json&) { return false; },
-                     "is not supported: this server cannot constrain answers yet"},
     UnsupportedField{"modalities",
                      [](const Json& v) {
                        return v.is_array() && v.as_array().size() == 1 &&

@@ -165,6 +165,7 @@ Result<GenerationFields> ParseGenerationFields(const Json& body, const ChatDefau
   KVASIR_TRY(fields.stop_strings, ParseStop(body));
   KVASIR_TRY(fields.choices, ParseChoices(body));
   KVASIR_TRY(fields.ignore_stop_tokens, body.GetBoolOr("ignore_eos", false));
+  KVASIR_TRY(fields.rule, ParseOutputRule(body));
   KVASIR_TRY(fields.is_stream, body.GetBoolOr("stream", false));
   KVASIR_TRY(fields.includes_usage, ParseIncludeUsage(body));
   return fields;

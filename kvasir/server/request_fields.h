@@ -13,6 +13,7 @@
 #include "kvasir/base/json.h"
 #include "kvasir/base/result.h"
 #include "kvasir/sampling/sampling_options.h"
+#include "kvasir/server/output_rule.h"
 
 namespace kvasir {
 
@@ -32,6 +33,7 @@ struct GenerationFields {
   int64_t choices = 1;                  // n, per prompt
   std::optional<int64_t> top_logprobs;  // GenerationRequest
   bool ignore_stop_tokens = false;
+  OutputRule rule;
   bool is_stream = false;
   bool includes_usage = false;  // in a stream
 };

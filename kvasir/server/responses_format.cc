@@ -57,7 +57,10 @@ Json ResponsesFormat::Response(std::string_view status, Json output) const {
   const Json* metadata = options_.echoed.Find("metadata");
   const bool has_metadata = metadata != nullptr && metadata->is_object();
   response.Set("metadata", has_metadata ? *metadata : Json(Json::Object()));
-  response.Set("text", Json::Object{{"format", Json::Object{{"type", "text"}}}});
+  const Json* text = options_.echoed.Find("text");
+  const bool has_format = text != nullptr && text->Find("format") != nullptr;
+  response.Set("text",
+               has_format ? *text : Json(Json::Object{{"format", Json::Object{{"type", "text"}}}}));
   response.Set("usage", nullptr);
   return response;
 }

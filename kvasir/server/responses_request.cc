@@ -10,12 +10,15 @@
 namespace kvasir {
 namespace {
 
-bool IsPlainText(const Json& text) {
-  if (!text.is_object()) return false;
+// text.format as a chat request's response_format: the same, but for where the schema stands.
+Result<Json> ResponseFormatOf(const Json& text) {
+  if (!text.is_object()) return WrongType("text", "an object", text);
   const Json* format = FindSet(text, "format");
-  if (format == nullptr) return true;
-  const Json* type = format->Find("type");
-  return type != nullptr && type->is_string() && type->as_string() == "text";
+  if (format == nullptr) return Json();
+  if (!format->is_object()) return WrongType("text.format", "an object", *format);
+  KVASIR_TRY(const std::string type, format->GetStringOr("type", "text"));
+  if (type != "json_schema") return *format;
+  return Json(Json::Object{{"type", type}, {"json_schema", *format}});
 }
 
 constexpr std::array kUnsupported = {
@@ -27,9 +30,6 @@ constexpr std::array kUnsupported = {
                      "is not supported: this server stores no responses"},
     UnsupportedField{"tools", [](const Json& v) { return v.is_array() && v.as_array().empty(); },
                      "is not supported by this server yet; leave it out"},
-    UnsupportedField{"text", IsPlainText,
-                     "must have the format {\"type\": \"text\"}: this server cannot constrain "
-                     "answers yet"},
 };
 
 constexpr std::array<std::string_view, 12> kTaken = {"model",
@@ -121,6 +121,10 @@ Result<Json> ChatBodyOfResponses(const Json& body) {
   Json chat = Json::Object();
   for (const std::string_view name : kTaken) {
     if (const Json* value = FindSet(body, name)) chat.Set(name, *value);
+  }
+  if (const Json* text = FindSet(body, "text")) {
+    KVASIR_TRY(Json format, ResponseFormatOf(*text));
+    chat.Set("response_format", std::move(format));
   }
   KVASIR_TRY(const int64_t max_tokens, body.GetIntOr("max_output_tokens", -1));
   if (max_tokens != -1 && max_tokens < 1) {

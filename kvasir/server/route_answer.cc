@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "kvasir/engine/grammar_constraint.h"
 #include "kvasir/server/answer.h"
 
 namespace kvasir {
@@ -66,6 +67,22 @@ std::optional<ApiError> MakeChatPrompt(const ServerContext& context, const ChatR
   return CheckPrompt(context, *prompt, "messages");
 }
 
+Result<std::shared_ptr<const TokenConstraintSource>> MakeConstraint(const ServerContext& context,
+                                                                    const OutputRule& rule) {
+  if (rule.is_free()) return std::shared_ptr<const TokenConstraintSource>();
+  const auto build = [&]() -> Result<std::shared_ptr<const Grammar>> {
+    KVASIR_TRY(OutputLanguage language, LanguageOf(rule));
+    const GrammarSyntax::Rule root = language.syntax.RuleNamed("answer text");
+    language.syntax.Define(root, language.text);
+    auto grammar = Grammar::FromSyntax(language.syntax, root);
+    if (!grammar.ok()) return GrammarError(grammar.error(), rule.field);
+    return grammar;
+  };
+  KVASIR_TRY(auto masks, context.grammars->Get(rule.Key(), build));
+  return std::shared_ptr<const TokenConstraintSource>(
+      std::make_shared<GrammarConstraintSource>(std::move(masks)));
+}
+
 void SubmitAnswer(const ServerContext& context, const HttpRequest& request, AnswerJob job,
                   HttpReply reply) {
   const GenerationFields& fields = job.fields;
@@ -77,6 +94,7 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   generation.chunk_tokens = context.chunk_tokens;
   generation.top_logprobs = fields.top_logprobs;
   generation.scores_prompt = job.scores_prompt;
+  generation.constraint = job.constraint;
   const uint64_t seed = fields.seed.value_or(RandomSeed());
 
   CompletionRequest completion;

@@ -32,10 +32,16 @@ std::optional<ApiError> MakeChatPrompt(const ServerContext& context, const ChatR
 // What the template could not do with the messages.
 ApiError TemplateError(const ServerContext& context, const Error& error);
 
+// What the answer is held to; null: nothing. ERRORS: kInvalidArgument, kUnsupported; the message
+// begins with the field.
+Result<std::shared_ptr<const TokenConstraintSource>> MakeConstraint(const ServerContext& context,
+                                                                    const OutputRule& rule);
+
 struct AnswerJob {
   GenerationFields fields;
   std::vector<std::vector<Token>> prompts;
   bool scores_prompt = false;
+  std::shared_ptr<const TokenConstraintSource> constraint;  // null: none
   std::unique_ptr<AnswerFormat> format;
 };
 // fields.choices per prompt, with the seeds seed, seed + 1, ...

@@ -13,7 +13,10 @@ void ServeChat(const ServerContext& context, const HttpRequest& request, HttpRep
   if (!body.ok()) return reply.Send(ErrorResponse(ToApiError(body.error())));
   const auto chat = ParseChatRequest(*std::move(body), context.defaults);
   if (!chat.ok()) return reply.Send(ErrorResponse(ToApiError(chat.error())));
+  auto constraint = MakeConstraint(context, chat->rule);
+  if (!constraint.ok()) return reply.Send(ErrorResponse(ToApiError(constraint.error())));
   AnswerJob job;
+  job.constraint = *std::move(constraint);
   job.prompts.resize(1);
   if (const auto error = MakeChatPrompt(context, *chat, &job.prompts.front())) {
     return reply.Send(ErrorResponse(*error));

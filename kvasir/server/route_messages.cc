@@ -25,7 +25,10 @@ Result<ChatRequest> ParseMessages(const ServerContext& context, const HttpReques
 void ServeMessages(const ServerContext& context, const HttpRequest& request, HttpReply reply) {
   const auto chat = ParseMessages(context, request, MaxTokensRule::kRequired);
   if (!chat.ok()) return reply.Send(Refusal(ToApiError(chat.error())));
+  auto constraint = MakeConstraint(context, chat->rule);
+  if (!constraint.ok()) return reply.Send(Refusal(ToApiError(constraint.error())));
   AnswerJob job;
+  job.constraint = *std::move(constraint);
   job.prompts.resize(1);
   if (const auto error = MakeChatPrompt(context, *chat, &job.prompts.front())) {
     return reply.Send(Refusal(*error));

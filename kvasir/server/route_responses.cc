@@ -22,7 +22,10 @@ void ServeResponses(const ServerContext& context, const HttpRequest& request, Ht
   if (!body.ok()) return reply.Send(ErrorResponse(ToApiError(body.error())));
   const auto chat = ParseResponses(context, *body);
   if (!chat.ok()) return reply.Send(ErrorResponse(ToApiError(chat.error())));
+  auto constraint = MakeConstraint(context, chat->rule);
+  if (!constraint.ok()) return reply.Send(ErrorResponse(ToApiError(constraint.error())));
   AnswerJob job;
+  job.constraint = *std::move(constraint);
   job.prompts.resize(1);
   if (auto error = MakeChatPrompt(context, *chat, &job.prompts.front())) {
     if (error->param == "messages") error->param = "input";

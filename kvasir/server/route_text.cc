@@ -28,6 +28,8 @@ void ServeText(const ServerContext& context, const HttpRequest& request, HttpRep
   if (!body.ok()) return reply.Send(ErrorResponse(ToApiError(body.error())));
   const auto text = ParseTextRequest(*body, context.defaults);
   if (!text.ok()) return reply.Send(ErrorResponse(ToApiError(text.error())));
+  auto constraint = MakeConstraint(context, text->rule);
+  if (!constraint.ok()) return reply.Send(ErrorResponse(ToApiError(constraint.error())));
   TextFormatOptions options;
   options.head = NewHead(context, "cmpl-", text->model);
   for (const TextPrompt& prompt : text->prompts) {
@@ -42,6 +44,7 @@ void ServeText(const ServerContext& context, const HttpRequest& request, HttpRep
   options.has_logprobs = text->top_logprobs.has_value();
   options.tokenizer = context.bundle->tokenizer();
   AnswerJob job;
+  job.constraint = *std::move(constraint);
   job.fields = *text;
   job.prompts = options.prompts;
   job.scores_prompt = text->echoes_prompt && options.has_logprobs;

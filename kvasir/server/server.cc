@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <ctime>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -92,6 +93,8 @@ class Server::Impl {
     access_ = {options.api_keys, options.cors_origins};
     context_.bundle = bundle;
     context_.metrics = &metrics_;
+    grammars_.emplace(bundle->tokenizer(), bundle->stop_tokens());
+    context_.grammars = &*grammars_;
     context_.model_name = options.model_name.empty() ? bundle->name() : options.model_name;
     context_.defaults = DefaultsOf(*bundle);
     context_.created = std::time(nullptr);
@@ -189,6 +192,7 @@ class Server::Impl {
   const ServerOptions options_;
   AccessOptions access_;
   Metrics metrics_;
+  std::optional<GrammarCache> grammars_;
   ServerContext context_;
   std::unique_ptr<EngineService> service_;
   WorkThread work_;                   // calls into service_, so it goes first

@@ -9,6 +9,7 @@
 
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/server/completion_service.h"
+#include "kvasir/server/grammar_cache.h"
 #include "kvasir/server/metrics.h"
 #include "kvasir/server/request_fields.h"
 #include "kvasir/server/request_record.h"
@@ -19,6 +20,7 @@ namespace kvasir {
 struct ServerContext {
   ModelBundle* bundle = nullptr;  // with tokenizer and chat template
   CompletionService* service = nullptr;
+  GrammarCache* grammars = nullptr;
   const Metrics* metrics = nullptr;
   std::string model_name;
   ChatDefaults defaults;

@@ -11,13 +11,6 @@ constexpr std::array kUnsupported = {
                      "is not supported: this server writes on at the end of a text only"},
     UnsupportedField{"best_of", [](const Json& v) { return v.is_int() && v.as_int() == 1; },
                      "must be 1: this server returns every answer it generates; use n"},
-    UnsupportedField{"response_format", [](const Json&) { return false; },
-                     "is not supported: this server cannot constrain answers yet"},
-    UnsupportedField{"grammar",
-                     [](const Json& v) { return v.is_string() && v.as_string().empty(); },
-                     "is not supported: this server cannot constrain answers yet"},
-    UnsupportedField{"json_schema", [](const Json&) { return false; },
-                     "is not supported: this server cannot constrain answers yet"},
 };
 
 constexpr std::string_view kPromptTypes =

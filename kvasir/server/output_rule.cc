@@ -1,0 +1,118 @@
+#include "kvasir/server/output_rule.h"
+
+#include <utility>
+
+#include "kvasir/grammar/gbnf_parser.h"
+#include "kvasir/grammar/json_text.h"
+#include "kvasir/grammar/schema_translator.h"
+#include "kvasir/server/request_fields.h"
+
+namespace kvasir {
+namespace {
+
+OutputRule SchemaRule(std::string field, const Json& schema) {
+  return {.kind = OutputRule::Kind::kJsonSchema, .field = std::move(field), .schema = schema};
+}
+
+Status CheckSchema(const Json* schema, const std::string& field) {
+  if (schema == nullptr) return FieldError(ErrorCode::kCorrupt, field, "is missing");
+  if (schema->is_object() || schema->is_bool()) return {};
+  return WrongType(field, "a JSON schema", *schema);
+}
+
+Result<OutputRule> ParseResponseFormat(const Json& format) {
+  const std::string name = "response_format";
+  if (!format.is_object()) return WrongType(name, "an object", format);
+  const Json* type = FindSet(format, "type");
+  if (type == nullptr || !type->is_string()) {
+    return FieldError(ErrorCode::kCorrupt, name + ".type", "must be a string");
+  }
+  if (type->as_string() == "text") return OutputRule();
+  if (type->as_string() == "json_object") {
+    const Json* schema = FindSet(format, "schema");
+    if (schema == nullptr) return OutputRule{.kind = OutputRule::Kind::kJsonObject, .field = name};
+    KVASIR_TRY_OK(CheckSchema(schema, name + ".schema"));
+    return SchemaRule(name + ".schema", *schema);
+  }
+  if (type->as_string() != "json_schema") {
+    return FieldError(ErrorCode::kUnsupported, name + ".type",
+                      "must be \"text\", \"json_object\" or \"json_schema\"");
+  }
+  const Json* wrapper = FindSet(format, "json_schema");
+  if (wrapper == nullptr || !wrapper->is_object()) {
+    return FieldError(ErrorCode::kCorrupt, name + ".json_schema", "must be an object");
+  }
+  const std::string field = name + ".json_schema.schema";
+  const Json* schema = FindSet(*wrapper, "schema");
+  KVASIR_TRY_OK(CheckSchema(schema, field));
+  return SchemaRule(field, *schema);
+}
+
+}  // namespace
+
+std::string OutputRule::Key() const {
+  switch (kind) {
+    case Kind::kFree:
+      return "free";
+    case Kind::kJsonObject:
+      return "object";
+    case Kind::kJsonSchema:
+      return "schema " + schema.Dump();
+    case Kind::kGbnf:
+      return "gbnf " + gbnf;
+  }
+  return {};
+}
+
+Result<OutputRule> ParseOutputRule(const Json& body) {
+  OutputRule rule;
+  const auto take = [&](OutputRule other) -> Status {
+    if (other.is_free()) return {};
+    if (!rule.is_free()) {
+      return FieldError(
+          ErrorCode::kInvalidArgument, other.field,
+          "says what the answer has to be, and so does '" + rule.field + "'; give one of them");
+    }
+    rule = std::move(other);
+    return {};
+  };
+  if (const Json* format = FindSet(body, "response_format")) {
+    KVASIR_TRY(OutputRule other, ParseResponseFormat(*format));
+    KVASIR_TRY_OK(take(std::move(other)));
+  }
+  if (const Json* schema = FindSet(body, "json_schema")) {
+    KVASIR_TRY_OK(CheckSchema(schema, "json_schema"));
+    KVASIR_TRY_OK(take(SchemaRule("json_schema", *schema)));
+  }
+  KVASIR_TRY(std::string gbnf, body.GetStringOr("grammar", ""));
+  if (!gbnf.empty()) {
+    KVASIR_TRY_OK(
+        take({.kind = OutputRule::Kind::kGbnf, .field = "grammar", .gbnf = std::move(gbnf)}));
+  }
+  return rule;
+}
+
+Error GrammarError(const Error& error, const std::string& field) {
+  const ErrorCode code =
+      error.code == ErrorCode::kResourceExhausted ? ErrorCode::kInvalidArgument : error.code;
+  return FieldError(code, field, "cannot be held to: " + error.message);
+}
+
+Result<OutputLanguage> LanguageOf(const OutputRule& rule) {
+  OutputLanguage language;
+  if (rule.kind == OutputRule::Kind::kJsonObject) {
+    language.text = JsonText(&language.syntax).Object();
+  } else if (rule.kind == OutputRule::Kind::kJsonSchema) {
+    const auto root = SchemaTranslator(rule.schema, &language.syntax).Translate();
+    if (!root.ok()) return GrammarError(root.error(), rule.field);
+    language.text = language.syntax.Call(*root);
+  } else {
+    auto syntax = ParseGbnf(rule.gbnf);
+    if (!syntax.ok()) return GrammarError(syntax.error(), rule.field);
+    language.syntax = *std::move(syntax);
+    language.text = language.syntax.Call(language.syntax.RuleNamed("root"));
+  }
+  return language;
+}
+
+}  // namespace kvasir
