@@ -79,6 +79,11 @@ class EngineService::Listener {
     const std::lock_guard lock(mutex_);
     return open_choices_ > 0 && !is_begun_ && !is_cancelled();
   }
+  int64_t begun_choices() const {
+    const std::lock_guard lock(mutex_);
+    return std::count_if(slots_.begin(), slots_.end(),
+                         [](const SlotStatus& slot) { return slot.is_processing; });
+  }
   void AddSlots(std::vector<SlotStatus>* slots) const {
     const std::lock_guard lock(mutex_);
     for (const SlotStatus& slot : slots_) {
@@ -155,13 +160,18 @@ bool EngineService::Cancel(CompletionId id) {
 }
 
 Status EngineService::Register(const std::shared_ptr<Listener>& listener) {
-  const int64_t free_streams = std::max<int64_t>(slots_ - engine_->Stats().active_streams, 0);
   const std::lock_guard lock(mutex_);
   int64_t waiting = 0;
+  // Not the engine's own count, which is that of the step before: whoever has read the beginning of
+  // an answer must find its place taken.
+  int64_t begun = 0;
   std::erase_if(listeners_, [](const auto& other) { return other->is_done(); });
-  for (const auto& other : listeners_) waiting += other->is_waiting();
+  for (const auto& other : listeners_) {
+    waiting += other->is_waiting();
+    begun += other->begun_choices();
+  }
   if (is_stopping_) return ShuttingDown();
-  if (waiting < max_waiting_ + free_streams) {
+  if (waiting < max_waiting_ + std::max<int64_t>(slots_ - begun, 0)) {
     listeners_.push_back(listener);
     return {};
   }
