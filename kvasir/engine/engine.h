@@ -17,6 +17,7 @@
 #include "kvasir/engine/engine_stream.h"
 #include "kvasir/engine/request.h"
 #include "kvasir/engine/scheduler.h"
+#include "kvasir/kv/cache_picture.h"
 #include "kvasir/kv/prefix_tree.h"
 #include "kvasir/model/model.h"
 
@@ -38,6 +39,8 @@ struct EngineOptions {
   std::function<EngineClock::time_point()> now = {};  // empty: EngineClock::now
 };
 
+struct EnginePicture;
+
 struct EngineStats {
   int64_t waiting_requests = 0;  // accepted and not begun
   int64_t running_requests = 0;
@@ -47,6 +50,7 @@ struct EngineStats {
   int64_t steps = 0;
   int64_t evaluated_tokens = 0;  // rows of all forward passes, recomputed ones included
   int64_t generated_tokens = 0;
+  int64_t prompt_tokens = 0;  // of all requests that have begun
   int64_t cached_tokens = 0;  // of prompts, not evaluated
   int64_t preemptions = 0;
 };
@@ -82,6 +86,9 @@ class Engine {
   bool has_work() const { return !jobs_.empty() || !submitted_.empty(); }
 
   EngineStats Stats() const;
+  // For people to look at (engine_picture.h). Costs what `options` allow; a request's salt decides
+  // what it is shown to share, and shows nowhere.
+  EnginePicture Picture(const CachePictureOptions& options = {}) const;
   const EngineOptions& options() const { return options_; }
   PrefixTree& prefix_tree() { return tree_; }
 

@@ -86,6 +86,7 @@ void Engine::Begin(Job& job, EngineStream& stream, int64_t cached_tokens,
       std::chrono::duration<double, std::milli>(stream.admitted_at - job.submitted_at).count();
   stream.result().stats.cached_tokens = cached_tokens;
   stream.result().stats.known_prefix_tokens = known_prefix_tokens;
+  stats_.prompt_tokens += stream.known_tokens();
   stats_.cached_tokens += cached_tokens;
 }
 

@@ -67,10 +67,35 @@ EngineStats EngineThread::Stats() const {
   return stats;
 }
 
+void EngineThread::Picture(ShowPicture show) {
+  std::shared_ptr<const EnginePicture> known;
+  {
+    const std::lock_guard lock(mutex_);
+    if (picture_ != nullptr && EngineClock::now() - picture_->made_at < kPictureAge) {
+      known = picture_;
+    } else {
+      viewers_.push_back(std::move(show));
+      work_.notify_one();
+    }
+  }
+  if (known != nullptr) show(std::move(known));
+}
+
+// On the engine's thread.
+void EngineThread::ShowTo(const std::vector<ShowPicture>& viewers) {
+  if (viewers.empty()) return;
+  const auto picture = std::make_shared<const EnginePicture>(engine_->Picture());
+  {
+    const std::lock_guard lock(mutex_);
+    picture_ = picture;
+  }
+  for (const ShowPicture& show : viewers) show(picture);
+}
+
 void EngineThread::Run() {
   std::unique_lock lock(mutex_);
   const auto is_called = [this] {
-    return is_ended_ || cancels_all_ || !inbox_.empty() || !cancels_.empty();
+    return is_ended_ || cancels_all_ || !inbox_.empty() || !cancels_.empty() || !viewers_.empty();
   };
   for (;;) {
     // With work, but none that could be done: every reader is behind.
@@ -86,6 +111,7 @@ void EngineThread::Serve(std::unique_lock<std::mutex>& lock) {
   std::vector<Submission> submissions = std::exchange(inbox_, {});
   const std::vector<RequestId> cancels = std::exchange(cancels_, {});
   const bool cancels_all = std::exchange(cancels_all_, false);
+  const std::vector<ShowPicture> viewers = std::exchange(viewers_, {});
   has_work_ = true;
   // What leaves the inbox must go on counting as waiting.
   stats_.waiting_requests += static_cast<int64_t>(submissions.size());
@@ -98,6 +124,7 @@ void EngineThread::Serve(std::unique_lock<std::mutex>& lock) {
   for (const RequestId id : cancels) engine_->Cancel(id);
   if (cancels_all) engine_->CancelAll();
   const bool has_work = engine_->has_work() && engine_->Step();
+  ShowTo(viewers);
   const EngineStats stats = engine_->Stats();
   lock.lock();
   is_stalled_ = stats.steps == stats_.steps;

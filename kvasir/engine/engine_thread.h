@@ -6,12 +6,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "kvasir/engine/engine.h"
+#include "kvasir/engine/engine_picture.h"
 
 namespace kvasir {
 
@@ -40,6 +42,14 @@ class EngineThread {
   // As of the last step, with what has come since as waiting. THREADS: any.
   EngineStats Stats() const;
 
+  // Shows a picture that was made at most kPictureAge ago: one made before, on this thread and at
+  // once, or else one made between two steps, on the engine's; then `show` must not wait. Never, if
+  // the engine's thread ends first. However many ask, the engine is kept no more often than that.
+  // THREADS: any.
+  using ShowPicture = std::function<void(std::shared_ptr<const EnginePicture> picture)>;
+  static constexpr std::chrono::milliseconds kPictureAge{200};
+  void Picture(ShowPicture show);
+
  private:
   struct Submission {
     RequestId id;
@@ -50,6 +60,7 @@ class EngineThread {
   void Run();
   // Called with the lock held, gives it up meanwhile.
   void Serve(std::unique_lock<std::mutex>& lock);
+  void ShowTo(const std::vector<ShowPicture>& viewers);
 
   const std::unique_ptr<Engine> engine_;  // the thread's, but for NewId and Check
   const int64_t max_waiting_;
@@ -60,6 +71,8 @@ class EngineThread {
   std::vector<Submission> inbox_;
   std::vector<RequestId> cancels_;
   EngineStats stats_;
+  std::vector<ShowPicture> viewers_;  // who wait for the next picture
+  std::shared_ptr<const EnginePicture> picture_;
   bool has_work_ = false;    // in the engine
   bool is_stalled_ = false;  // the last step evaluated nothing
   bool is_stopping_ = false;

@@ -163,5 +163,44 @@ TEST_F(EngineThreadTest, BadRequestsAreRefusedBeforeTheyWait) {
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST_F(EngineThreadTest, ShowsItsCacheWhileItWorksAndWhenItDoesNot) {
+  using Shown = std::promise<std::shared_ptr<const EnginePicture>>;
+  const auto look = [](EngineThread& thread) {
+    const auto shown = std::make_shared<Shown>();
+    thread.Picture([shown](std::shared_ptr<const EnginePicture> picture) {
+      shown->set_value(std::move(picture));
+    });
+    return shown->get_future().get();
+  };
+  const auto thread = Start(100);
+  const auto empty = look(*thread);
+  EXPECT_TRUE(empty->cache.sequences.empty());
+  EXPECT_EQ(empty->live_bytes, 0u);
+  EXPECT_GT(empty->budget_bytes, 0u);
+
+  // Asked at a token, so it is made before the answer ends.
+  Ending ending;
+  EngineCallbacks callbacks = ending.Callbacks();
+  bool has_asked = false;
+  std::promise<void> first_token;
+  callbacks.on_token = [&](int, Token, const TokenScores*) {
+    if (!std::exchange(has_asked, true)) first_token.set_value();
+  };
+  const RequestId id = ValueOrDie(thread->Submit(Request(100, 100'000, 1), std::move(callbacks)));
+  first_token.get_future().wait();
+  // The first one asked may still be the one of the empty cache.
+  std::shared_ptr<const EnginePicture> busy;
+  while (busy == nullptr || busy->made_at == empty->made_at) busy = look(*thread);
+  thread->Cancel(id);
+  ending.result.wait();
+  ASSERT_FALSE(busy->cache.sequences.empty());
+  EXPECT_TRUE(busy->cache.sequences[0].is_running);
+  EXPECT_EQ(busy->cache.sequences[0].id, id);
+  EXPECT_GE(busy->cache.sequences[0].tokens, 100);
+  EXPECT_GT(busy->live_bytes, 0u);
+  EXPECT_LE(busy->live_bytes, busy->stats.used_bytes);
+  EXPECT_EQ(busy->stats.prompt_tokens, 100);
+}
+
 }  // namespace
 }  // namespace kvasir

@@ -87,6 +87,12 @@ KvBlockMap::Bytes KvBlockMap::BytesOf(const List& list, const std::vector<int>& 
   return Sum(NumbersOf(list), block_bytes, references);
 }
 
+std::string CodecsText(const KvBlockLayout& layout) {
+  const std::string keys = layout.key_codec.name();
+  if (layout.value_codec == layout.key_codec) return keys;
+  return keys + " / " + layout.value_codec.name();
+}
+
 std::string LayersText(const std::vector<int>& layers) {
   std::string text = layers.size() == 1 ? "layer " : "layers ";
   for (size_t i = 0; i < layers.size();) {

@@ -82,6 +82,9 @@ struct KvBlockMap {
   Bytes BytesOf(const List& list, const std::vector<int>& references) const;
 };
 
+// "f16", or "affine8 / affine4" where values are stored otherwise than keys.
+std::string CodecsText(const KvBlockLayout& layout);
+
 // "layers 0-3, 5" of ascending layers. REQUIRES: at least one.
 std::string LayersText(const std::vector<int>& layers);
 

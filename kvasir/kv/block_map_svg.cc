@@ -98,11 +98,7 @@ class Drawing {
 
   Square MakeSquare(const KvBlockMap::List& list, uint32_t number, int64_t index) {
     std::string codec = "state";
-    if (list.part != KvBlockMap::Part::kState) {
-      const KvBlockLayout layout = map_.LayoutOf(list, index);
-      codec = layout.key_codec.name();
-      if (layout.value_codec != layout.key_codec) codec += " / " + layout.value_codec.name();
-    }
+    if (list.part != KvBlockMap::Part::kState) codec = CodecsText(map_.LayoutOf(list, index));
     const auto shares = static_cast<size_t>(std::clamp(references_[number], 1, 3) - 1);
     return {ColourOf(codec), shares, index};
   }

@@ -164,6 +164,8 @@ class KvSequence {
   size_t nbytes_exclusive() const;
   // Every reference to a block, as often as this sequence holds it. For statistics.
   std::vector<const KvBlock*> BlockReferences() const { return content_.References(); }
+  // All that it holds, for pictures of it.
+  const KvContent& content() const { return content_; }
   // The position this sequence can reach before the pool needs another slab, if nobody else takes
   // blocks meanwhile.
   int64_t capacity_tokens() const;

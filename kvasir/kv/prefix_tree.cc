@@ -199,4 +199,36 @@ PrefixTreeStats PrefixTree::Stats() const {
           .misses = misses_};
 }
 
+std::vector<std::vector<const PrefixNode*>> PrefixTree::LatestPaths(size_t most) const {
+  std::vector<const PrefixNode*> leaves;
+  for (const auto& [id, node] : nodes_) {
+    if (node.parent != nullptr && node.children.empty()) leaves.push_back(&node);
+  }
+  const size_t count = std::min(most, leaves.size());
+  std::partial_sort(leaves.begin(), leaves.begin() + static_cast<ptrdiff_t>(count), leaves.end(),
+                    [](const PrefixNode* a, const PrefixNode* b) {
+                      return std::pair(a->last_used, a->id) > std::pair(b->last_used, b->id);
+                    });
+  std::vector<std::vector<const PrefixNode*>> paths(count);
+  for (size_t i = 0; i < count; ++i) {
+    for (const PrefixNode* node = leaves[i]; node->parent != nullptr; node = node->parent) {
+      paths[i].push_back(node);
+    }
+    std::reverse(paths[i].begin(), paths[i].end());
+  }
+  return paths;
+}
+
+int64_t PrefixTree::leaf_count() const {
+  return std::count_if(nodes_.begin(), nodes_.end(), [](const auto& entry) {
+    return entry.second.parent != nullptr && entry.second.children.empty();
+  });
+}
+
+const PrefixNode* PrefixTree::LastWithin(uint64_t salt, std::span<const Token> tokens) const {
+  Path path = Walk(salt, tokens);
+  if (!path.nodes.empty() && path.known < path.nodes.back()->end()) path.nodes.pop_back();
+  return path.nodes.empty() ? nullptr : path.nodes.back();
+}
+
 }  // namespace kvasir

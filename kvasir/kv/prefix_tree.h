@@ -99,6 +99,14 @@ class PrefixTree {
   // For metrics: O(blocks log blocks).
   PrefixTreeStats Stats() const;
 
+  // For pictures (cache_picture.h). At most `most` leaves, the latest used first, each as the nodes
+  // from below its root to it; valid until the next change.
+  std::vector<std::vector<const PrefixNode*>> LatestPaths(size_t most) const;
+  int64_t leaf_count() const;
+  // The last node all of whose tokens are the beginning of `tokens`; null: there is none.
+  const PrefixNode* LastWithin(uint64_t salt, std::span<const Token> tokens) const;
+  const KvPlan& plan() const { return *plan_; }
+
  private:
   struct Path {
     std::vector<PrefixNode*> nodes;  // below the root; the tokens may end within the last one

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kvasir/base/result.h"
+#include "kvasir/engine/engine_thread.h"
 #include "kvasir/engine/generator.h"
 
 namespace kvasir {
@@ -87,6 +88,8 @@ class CompletionService {
   virtual bool Cancel(CompletionId id) = 0;
   // THREADS: any.
   virtual ServiceStatus status() const = 0;
+  // As EngineThread::Picture.
+  virtual void Picture(EngineThread::ShowPicture show) = 0;
 };
 
 }  // namespace kvasir

@@ -10,6 +10,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "kvasir/base/result.h"
 #include "kvasir/engine/engine_thread.h"
@@ -35,6 +36,7 @@ class EngineService final : public CompletionService {
   CompletionId Submit(CompletionRequest request) override;
   bool Cancel(CompletionId id) override;
   ServiceStatus status() const override;
+  void Picture(EngineThread::ShowPicture show) override { engine_->Picture(std::move(show)); }
 
   // New requests are refused from now on. Accepted ones may end within `grace`, then they are
   // cancelled: within one forward pass. Returns when all have ended. THREADS: any.

@@ -11,6 +11,7 @@ constexpr auto kAnthropic = ErrorStyle::kAnthropic;
 
 constexpr std::array kRoutes = {
     Route{"/health", kGet, ServeHealth, RouteAccess::kForAll},
+    Route{"/cache", kGet, ServeCache},
     Route{"/models", kGet, ServeModels},
     Route{"/models/", kGet, ServeModel},
     Route{"/props", kGet, ServeProps},

@@ -38,6 +38,7 @@ void ServeModel(const ServerContext& context, const HttpRequest& request, HttpRe
 void ServeProps(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeSlots(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeMetrics(const ServerContext& context, const HttpRequest& request, HttpReply reply);
+void ServeCache(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeTokenize(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeDetokenize(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeApplyTemplate(const ServerContext& context, const HttpRequest& request, HttpReply reply);

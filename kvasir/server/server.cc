@@ -101,6 +101,7 @@ class Server::Impl {
     context_.chunk_tokens = options.chunk_tokens;
     context_.ping_interval = options.ping_interval;
     context_.time_limit = options.request_timeout;
+    context_.post = [this](std::function<void()> task) { Post(std::move(task)); };
     context_.observer = [this](const RequestRecord& record) { Record(record); };
   }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "kvasir/engine/model_bundle.h"
@@ -29,6 +30,9 @@ struct ServerContext {
   std::chrono::milliseconds ping_interval{5'000};
   std::chrono::milliseconds time_limit{0};  // per request; 0: none
   RequestObserver observer;
+  // Runs a task on the work thread. Unset: there is none.
+  std::function<void(std::function<void()> task)> post;
+  EngineClock::time_point started = EngineClock::now();
 };
 
 }  // namespace kvasir

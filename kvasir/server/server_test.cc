@@ -544,5 +544,51 @@ TEST(ServerStart, NeedsAModelThatCanChat) {
   EXPECT_EQ(server.error().code, ErrorCode::kFailedPrecondition);
 }
 
+// The cache's picture when it shows `sequences` of them: one is made anew only after a while.
+Json CacheWith(uint16_t port, size_t sequences) {
+  for (;;) {
+    Json cache = Parsed(Exchange(port, "GET", "/cache").body);
+    if (cache.Find("sequences")->as_array().size() == sequences) return cache;
+  }
+}
+
+TEST_F(ServerTest, CacheShowsWhatBranchesShareAndNothingOfWhatWasSaid) {
+  Start();
+  const uint16_t port = server_->port();
+  EXPECT_EQ(At(CacheWith(port, 0), {"bytes", "cached"}), Json(0));
+  const std::string common(256, 'c');
+  Json::Array messages = {Message("user", common + "secret words")};
+  ASSERT_EQ(Chat(LetterRequest(messages, 20)).status, 200);
+  messages[0] = Message("user", common + "hidden words");
+  ASSERT_EQ(Chat(LetterRequest(messages, 20)).status, 200);
+
+  const Json cache = CacheWith(port, 2);
+  const std::string text = cache.Dump();
+  EXPECT_EQ(text.find("secret"), std::string::npos);
+  EXPECT_EQ(At(cache, {"block_tokens"}), Json(64));
+  EXPECT_EQ(At(cache, {"left_out"}), Json(0));
+  EXPECT_EQ(At(cache, {"bytes", "live"}), Json(0));
+  EXPECT_GT(At(cache, {"bytes", "cached"}).as_int(), 0);
+  EXPECT_EQ(At(cache, {"bytes", "cached"}).as_int() + At(cache, {"bytes", "free"}).as_int(),
+            At(cache, {"bytes", "budget"}).as_int());
+  EXPECT_GE(At(cache, {"counters", "cached_tokens"}).as_int(), 256);
+  EXPECT_EQ(At(cache, {"counters", "generated_tokens"}), Json(40));
+  for (const char* sequence : {"0", "1"}) {
+    EXPECT_EQ(At(cache, {"sequences", sequence, "state"}), Json("cached"));
+    const Json first = At(cache, {"sequences", sequence, "runs", "0", "0"});
+    EXPECT_EQ(At(first, {"first_block"}), Json(0));
+    EXPECT_EQ(At(first, {"blocks"}), Json(4)) << "four whole blocks are common";
+    EXPECT_EQ(At(first, {"shared_by"}), Json(2));
+    EXPECT_EQ(At(first, {"tier"}), Json("cached"));
+  }
+  EXPECT_EQ(At(cache, {"sequences", "0", "runs", "0", "0", "id"}),
+            At(cache, {"sequences", "1", "runs", "0", "0", "id"}));
+}
+
+TEST_F(ServerTest, CacheWantsTheKey) {
+  Start({.api_keys = {"sesame"}});
+  ErrorOf(Exchange(server_->port(), "GET", "/cache"), 401);
+}
+
 }  // namespace
 }  // namespace kvasir
