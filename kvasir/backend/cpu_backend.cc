@@ -6,6 +6,7 @@
 
 #include "kvasir/backend/cpu_attention.h"
 #include "kvasir/backend/cpu_kv_rows.h"
+#include "kvasir/backend/panel_packer.h"
 #include "kvasir/base/check.h"
 #include "kvasir/base/thread_pool.h"
 
@@ -56,7 +57,8 @@ class CpuBackend final : public Backend {
 
   size_t scratch_bytes() const override {
     return codes_.capacity() + scales_.capacity() * sizeof(float) +
-           sums_.capacity() * sizeof(int32_t) + attention_.scratch_bytes();
+           (sums_.capacity() + half_sums_.capacity()) * sizeof(int32_t) +
+           attention_.scratch_bytes();
   }
 
   Result<std::unique_ptr<const WeightMatrix>> Pack(const TensorView& weights,
@@ -71,7 +73,14 @@ class CpuBackend final : public Backend {
   Result<std::unique_ptr<const WeightMatrix>> PackRows(const WeightTensor& weights,
                                                        WeightFormat format) override {
     KVASIR_CHECK(weights.shape.size() == 2);
-    return Fill(weights.shape[0], weights.shape[1], format, weights.read_row);
+    KVASIR_TRY(PackedMatrix matrix,
+               PackedMatrix::Allocate(weights.shape[0], weights.shape[1], format, weights.affine));
+    pool_.For(static_cast<size_t>(matrix.panels()), [&](size_t begin, size_t end) {
+      PanelPacker packer(weights, &matrix);
+      for (size_t panel = begin; panel < end; ++panel) packer.Pack(static_cast<int64_t>(panel));
+    });
+    return std::unique_ptr<const WeightMatrix>(
+        std::make_unique<CpuWeightMatrix>(std::move(matrix)));
   }
 
   Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,
@@ -110,12 +119,15 @@ class CpuBackend final : public Backend {
   void Matmul(ConstFloatRows x, std::span<const MatmulJob> jobs) override {
     int64_t tiles = 0;
     bool any_quantized = false;
+    bool any_halves = false;
     for (const MatmulJob& job : jobs) {
       KVASIR_CHECK(job.weights->inputs() == x.cols);
       tiles += TilesOf(job);
       any_quantized |= IsQuantized(job.weights->format());
+      any_halves |= job.weights->format() == WeightFormat::kQ6K;
     }
     if (any_quantized) QuantizeRows(x);
+    if (any_halves) SumHalves();
     pool_.For(static_cast<size_t>(tiles), [&](size_t begin, size_t end) {
       int64_t offset = 0;  // tiles of earlier jobs
       for (const MatmulJob& job : jobs) {
@@ -216,6 +228,23 @@ class CpuBackend final : public Backend {
     });
   }
 
+  // Sums of the first 16 codes of every group of a step's activations.
+  void SumHalves() {
+    half_sums_.resize(sums_.size());
+    const auto range = [&](size_t begin, size_t end) {
+      for (size_t group = begin; group < end; ++group) {
+        int32_t sum = 0;
+        for (size_t k = 0; k < kQuantGroup / 2; ++k) sum += codes_[group * kQuantGroup + k];
+        half_sums_[group] = sum;
+      }
+    };
+    if (static_cast<int64_t>(codes_.size()) < kForkThreshold) {
+      range(0, sums_.size());
+    } else {
+      pool_.For(sums_.size(), range);
+    }
+  }
+
   void MatmulTiles(ConstFloatRows x, const MatmulJob& job, int64_t first, int64_t last) {
     const PackedMatrix& matrix = Packed(*job.weights);
     kernels_.matmul[static_cast<size_t>(matrix.format())](
@@ -224,6 +253,7 @@ class CpuBackend final : public Backend {
          .x_codes = codes_.data(),
          .x_scales = scales_.data(),
          .x_sums = sums_.data(),
+         .x_half_sums = half_sums_.data(),
          .rows = x.rows,
          .weights = &matrix,
          .panel_begin = first * kPanelTile,
@@ -240,6 +270,7 @@ class CpuBackend final : public Backend {
   std::vector<int8_t> codes_;
   std::vector<float> scales_;
   std::vector<int32_t> sums_;
+  std::vector<int32_t> half_sums_;  // q6_k only
 };
 
 }  // namespace

@@ -22,6 +22,11 @@ Status WriteFileAtomic(const std::string& path, std::string_view contents);
 bool FileExists(const std::string& path);
 bool DirectoryExists(const std::string& path);
 
+// Takes the pages of a mapped file that lie wholly or partly in `bytes` out of this process's
+// memory; they come back from the file when they are read again. Only a hint.
+// REQUIRES: bytes lie in a MappedFile.
+void ReleasePages(std::span<const std::byte> bytes);
+
 // A read-only private map of a whole file. Movable; unmaps on destruction.
 class MappedFile {
  public:

@@ -17,6 +17,24 @@ std::string PartSuffix(int64_t part, int64_t count) {
   return text;
 }
 
+void ReadCodes(const std::byte* blocks, int64_t count, const GgufType& type, CodedRow* out) {
+  const size_t elements = static_cast<size_t>(type.block_elements);
+  const size_t total = static_cast<size_t>(count) * elements;
+  out->codes.resize(total);
+  out->scales.resize(static_cast<size_t>(count));
+  out->biases.resize(static_cast<size_t>(count));
+  out->sub_scales.resize(total / 16);
+  out->sub_mins.resize(total / 32);
+  // q6_k has a small scale for 16 elements, the others for 32 if at all.
+  const size_t sub_scales = elements / (type.stored_format == WeightFormat::kQ6K ? 16 : 32);
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    type.codes(
+        blocks + i * static_cast<size_t>(type.block_bytes),
+        {out->codes.data() + i * elements, out->scales.data() + i, out->biases.data() + i,
+         out->sub_scales.data() + i * sub_scales, out->sub_mins.data() + i * (elements / 32)});
+  }
+}
+
 // `data` is the first byte of a tensor of a type with a decoder.
 WeightTensor Decoded(const GgufEntry& entry, const std::byte* data) {
   const GgufType& type = *entry.type;
@@ -26,13 +44,24 @@ WeightTensor Decoded(const GgufEntry& entry, const std::byte* data) {
                                                                    : DType::kBf16;
     return DenseWeights({dtype, entry.shape, data});
   }
+  WeightTensor tensor;
+  tensor.shape = entry.shape;
+  tensor.stored_format = type.stored_format;
   const int64_t blocks = entry.shape.back() / type.block_elements;
-  return {entry.shape, type.stored_format, [data, blocks, &type](int64_t row, float* out) {
-            const std::byte* block = data + row * blocks * type.block_bytes;
-            for (int64_t i = 0; i < blocks; ++i) {
-              type.decode(block + i * type.block_bytes, out + i * type.block_elements);
-            }
-          }};
+  tensor.read_row = [data, blocks, &type](int64_t row, float* out) {
+    const std::byte* block = data + row * blocks * type.block_bytes;
+    for (int64_t i = 0; i < blocks; ++i) {
+      type.decode(block + i * type.block_bytes, out + i * type.block_elements);
+    }
+  };
+  if (type.codes != nullptr) {
+    tensor.affine.dtype = type.scale_dtype;
+    tensor.read_codes = [data, blocks, &type](int64_t row, CodedRow* out) {
+      ReadCodes(data + row * blocks * type.block_bytes, blocks, type, out);
+    };
+  }
+  tensor.source = {{data, entry.size_bytes}};
+  return tensor;
 }
 
 }  // namespace
@@ -115,7 +144,9 @@ Result<WeightTensor> GgufFile::Get(std::string_view name, const std::vector<int6
     return {ErrorCode::kUnsupported,
             where + " is " + std::string(entry.type->name) + ", which is not read"};
   }
-  return Decoded(entry, files_[part].bytes().data() + entry.begin);
+  WeightTensor tensor = Decoded(entry, files_[part].bytes().data() + entry.begin);
+  tensor.is_mapped = true;
+  return tensor;
 }
 
 std::vector<std::string> GgufFile::names() const {

@@ -27,6 +27,25 @@ inline float Half(const std::byte* block, int at) { return F16ToFloat(Load<uint1
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
 
+struct ScaleAndMin {
+  int scale;
+  int min;
+};
+
+// Q4_K and Q5_K: eight pairs of six bits in twelve bytes at `s`.
+inline ScaleAndMin PairOf(const std::byte* s, int b) {
+  if (b < 4) return {Byte(s, b) & 63, Byte(s, b + 4) & 63};
+  return {Low(Byte(s, b + 4)) | (Byte(s, b - 4) >> 6) << 4, High(Byte(s, b + 4)) | (Byte(s, b) >> 6)
+                                                                                       << 4};
+}
+
+// Q3_K: sixteen scales of six bits in twelve bytes at `s`, stored plus 32.
+inline int ScaleOfQ3K(const std::byte* s, int k) {
+  const int low = k < 8 ? Low(Byte(s, k)) : High(Byte(s, k - 8));
+  const int high = (Byte(s, 8 + k % 4) >> (2 * (k / 4))) & 3;
+  return (low | high << 4) - 32;
+}
+
 }  // namespace kvasir::gguf
 
 #endif  // KVASIR_FORMATS_GGUF_BLOCK_BYTES_H_

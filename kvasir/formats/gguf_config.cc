@@ -206,6 +206,27 @@ Status ReadDivisors(const GgufFile& file, ModelConfig* model) {
 
 }  // namespace
 
+Result<Json> GgufConfigJson(const GgufFile& file) {
+  auto config = ConfigBuilder(file).Build();
+  if (!config.ok()) return WithContext(config.error(), file.path());
+  if (file.Find(kRopeDivisors) != nullptr) {
+    return {ErrorCode::kUnsupported, file.path() + ": tensor '" + std::string(kRopeDivisors) +
+                                         "' scales the frequencies of rope one by one, which no "
+                                         "config.json can say"};
+  }
+  const std::string architecture = *file.metadata().Text("general.architecture");
+  config->Set("model_type", architecture == "gemma3" ? "gemma3_text" : architecture);
+  if (file.Find("blk.0.attn_q.bias") != nullptr) config->Set("attention_bias", true);
+  const auto special = GgufSpecialTokens::Read(file.metadata());
+  if (!special.ok()) return WithContext(special.error(), file.path());
+  if (special->bos) config->Set("bos_token_id", static_cast<int64_t>(*special->bos));
+  if (special->pad) config->Set("pad_token_id", static_cast<int64_t>(*special->pad));
+  Json stops = Json::Array();
+  for (const Token token : special->stops) stops.Append(static_cast<int64_t>(token));
+  if (!special->stops.empty()) config->Set("eos_token_id", std::move(stops));
+  return config;
+}
+
 Result<ModelConfig> GgufModelConfig(const GgufFile& file) {
   const auto config = ConfigBuilder(file).Build();
   if (!config.ok()) return WithContext(config.error(), file.path());

@@ -4,29 +4,6 @@
 #include "kvasir/formats/gguf_blocks.h"
 
 namespace kvasir::gguf {
-namespace {
-
-struct ScaleAndMin {
-  int scale;
-  int min;
-};
-
-// Q4_K and Q5_K: eight pairs of six bits in twelve bytes at `s`.
-ScaleAndMin PairOf(const std::byte* s, int b) {
-  if (b < 4) return {Byte(s, b) & 63, Byte(s, b + 4) & 63};
-  return {Low(Byte(s, b + 4)) | (Byte(s, b - 4) >> 6) << 4, High(Byte(s, b + 4)) | (Byte(s, b) >> 6)
-                                                                                       << 4};
-}
-
-// Q3_K: sixteen scales of six bits in twelve bytes at `s`, stored plus 32.
-int ScaleOfQ3K(const std::byte* s, int k) {
-  const int low = k < 8 ? Low(Byte(s, k)) : High(Byte(s, k - 8));
-  const int high = (Byte(s, 8 + k % 4) >> (2 * (k / 4))) & 3;
-  return (low | high << 4) - 32;
-}
-
-}  // namespace
-
 void DecodeQ2K(const std::byte* block, float* out) {
   const float d = Half(block, 80);
   const float dmin = Half(block, 82);

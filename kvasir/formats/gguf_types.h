@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "kvasir/formats/gguf_codes.h"
 #include "kvasir/tensor/packed_matrix.h"
 
 namespace kvasir {
@@ -19,9 +20,13 @@ struct GgufType {
   int block_bytes = 0;
   // Decodes one block, aligned or not. Null for types this build does not decode.
   void (*decode)(const std::byte* block, float* out) = nullptr;
-  // What the values become in memory when nobody asks for a format. q8 for Q8_0, whose codes and
-  // scales it keeps; two bytes for the rest.
+  // What the values become in memory when nobody asks for a format: one that keeps codes and
+  // scales, else two bytes.
   WeightFormat stored_format = WeightFormat::kF16;
+  // Reads one block for a quantized stored_format. Null for the others.
+  void (*codes)(const std::byte* block, const gguf::BlockCodes& out) = nullptr;
+  // What scales and biases of an affine stored_format are.
+  DType scale_dtype = DType::kF16;
 };
 
 // Every type that files may hold. Null for an id that has no meaning (any more).

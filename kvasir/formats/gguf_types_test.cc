@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,45 @@ TEST(GgufTypes, DecodeToTheReferencesBits) {
     }
   }
   EXPECT_EQ(types, 13);
+}
+
+// What a packed format keeps of a block is worth what the block is.
+TEST(GgufTypes, CodesHaveTheValuesOfTheirBlocks) {
+  std::mt19937 random(7);
+  int types = 0;
+  for (const GgufType& type : AllGgufTypes()) {
+    ASSERT_EQ(type.codes != nullptr, type.decode != nullptr && IsQuantized(type.stored_format))
+        << type.name;
+    if (type.codes == nullptr) continue;
+    ++types;
+    const int64_t elements = type.block_elements;
+    auto packed =
+        *PackedMatrix::Allocate(1, elements, type.stored_format, {.dtype = type.scale_dtype});
+    for (int trial = 0; trial < 200; ++trial) {
+      std::vector<std::byte> block(static_cast<size_t>(type.block_bytes));
+      for (std::byte& byte : block) byte = static_cast<std::byte>(random() & 0xFF);
+      // Exponents that leave every value finite: only MXFP4's scale is a single byte.
+      if (type.name == "MXFP4") block[0] = static_cast<std::byte>(random() % 250);
+      std::vector<float> wanted(static_cast<size_t>(elements));
+      type.decode(block.data(), wanted.data());
+      CodedRow row;
+      row.codes.resize(static_cast<size_t>(elements));
+      row.scales.resize(1);
+      row.biases.resize(1);
+      row.sub_scales.resize(16);
+      row.sub_mins.resize(8);
+      type.codes(block.data(), {row.codes.data(), row.scales.data(), row.biases.data(),
+                                row.sub_scales.data(), row.sub_mins.data()});
+      packed.SetCodedRow(0, row);
+      std::vector<float> kept(wanted.size());
+      packed.GetRow(0, kept.data());
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        if (!std::isfinite(wanted[i])) continue;  // an f16 scale of random bits may be infinite
+        ASSERT_EQ(kept[i], wanted[i]) << type.name << " trial " << trial << " element " << i;
+      }
+    }
+  }
+  EXPECT_EQ(types, 11);
 }
 
 std::vector<float> Decode(std::string_view name, std::vector<std::pair<int, int>> bytes) {

@@ -1,10 +1,13 @@
 #include "kvasir/formats/mlx_weights.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvasir/tensor/packed_codes.h"
@@ -127,24 +130,49 @@ Status CheckParts(const MlxTensors& tensors, const MlxFormat& format, int64_t ou
   return CheckPart("biases", tensors.biases, dtype, groups);
 }
 
-WeightTensor Affine(Layout layout, std::vector<int64_t> shape) {
-  switch (layout.scales.dtype) {
-    case DType::kF16:
-      return {std::move(shape), WeightFormat::kF16, [layout](int64_t row, float* out) {
-                const auto round = [](float value) { return F16ToFloat(FloatToF16(value)); };
-                ReadAffineRow(layout, row, round, out);
-              }};
-    case DType::kBf16:
-      return {std::move(shape), WeightFormat::kBf16, [layout](int64_t row, float* out) {
-                const auto round = [](float value) { return Bf16ToFloat(FloatToBf16(value)); };
-                ReadAffineRow(layout, row, round, out);
-              }};
-    default:
-      return {std::move(shape), WeightFormat::kF32, [layout](int64_t row, float* out) {
-                ReadAffineRow(
-                    layout, row, [](float value) { return value; }, out);
-              }};
+// The codes and scales of a row, for a format that keeps them.
+void ReadCodedRow(const Layout& layout, int64_t row, CodedRow* out) {
+  out->codes.resize(static_cast<size_t>(layout.inputs));
+  std::array<uint8_t, kChunk> codes;
+  for (int64_t begin = 0; begin < layout.inputs; begin += kChunk) {
+    ReadCodes(layout, row, begin, &codes);
+    std::copy(codes.begin(), codes.end(), out->codes.begin() + begin);
   }
+  const auto groups = static_cast<size_t>(layout.groups());
+  out->scales.resize(groups);
+  out->biases.resize(groups);
+  const size_t at = static_cast<size_t>(row) * groups * 2;
+  std::memcpy(out->scales.data(), layout.scales.data + at, groups * 2);
+  std::memcpy(out->biases.data(), layout.biases.data + at, groups * 2);
+}
+
+WeightTensor Affine(const Layout& layout, std::vector<int64_t> shape) {
+  WeightTensor tensor;
+  tensor.shape = std::move(shape);
+  const DType dtype = layout.scales.dtype;
+  if (dtype == DType::kF32) {
+    tensor.read_row = [layout](int64_t row, float* out) {
+      ReadAffineRow(
+          layout, row, [](float value) { return value; }, out);
+    };
+    return tensor;
+  }
+  tensor.stored_format =
+      layout.format.bits <= 4 ? WeightFormat::kQ4Affine : WeightFormat::kQ8Affine;
+  tensor.affine = {layout.format.group_size, dtype, true};
+  tensor.read_codes = [layout](int64_t row, CodedRow* out) { ReadCodedRow(layout, row, out); };
+  if (dtype == DType::kF16) {
+    tensor.read_row = [layout](int64_t row, float* out) {
+      const auto round = [](float value) { return F16ToFloat(FloatToF16(value)); };
+      ReadAffineRow(layout, row, round, out);
+    };
+  } else {
+    tensor.read_row = [layout](int64_t row, float* out) {
+      const auto round = [](float value) { return Bf16ToFloat(FloatToBf16(value)); };
+      ReadAffineRow(layout, row, round, out);
+    };
+  }
+  return tensor;
 }
 
 }  // namespace
@@ -154,16 +182,25 @@ Result<WeightTensor> MlxWeights(const MlxTensors& tensors, const MlxFormat& form
   KVASIR_TRY_OK(CheckParts(tensors, format, outputs, inputs));
   Layout layout = {format, *tensors.weight, *tensors.scales, {}, inputs};
   std::vector<int64_t> shape = {outputs, inputs};
+  WeightTensor tensor;
   if (format.mode == MlxMode::kAffine) {
     layout.biases = *tensors.biases;
-    return Affine(std::move(layout), std::move(shape));
+    tensor = Affine(layout, std::move(shape));
+  } else {
+    const auto elements = format.mode == MlxMode::kMxfp8 ? Table(E4m3ToFloat) : Table(E2m1ToFloat);
+    const auto scales = format.mode == MlxMode::kNvfp4 ? Table(E4m3ToFloat) : Table(E8m0ToFloat);
+    tensor.shape = std::move(shape);
+    tensor.stored_format = WeightFormat::kBf16;
+    tensor.read_row = [layout, elements, scales](int64_t row, float* out) {
+      ReadMicroscaledRow(layout, elements, scales, row, out);
+    };
   }
-  const auto elements = format.mode == MlxMode::kMxfp8 ? Table(E4m3ToFloat) : Table(E2m1ToFloat);
-  const auto scales = format.mode == MlxMode::kNvfp4 ? Table(E4m3ToFloat) : Table(E8m0ToFloat);
-  return WeightTensor{std::move(shape), WeightFormat::kBf16,
-                      [layout, elements, scales](int64_t row, float* out) {
-                        ReadMicroscaledRow(layout, elements, scales, row, out);
-                      }};
+  const auto bytes = [](const TensorView& view) {
+    return std::span(view.data, static_cast<size_t>(view.elements()) * DTypeBytes(view.dtype));
+  };
+  tensor.source = {bytes(layout.weight), bytes(layout.scales)};
+  if (format.mode == MlxMode::kAffine) tensor.source.push_back(bytes(layout.biases));
+  return tensor;
 }
 
 }  // namespace kvasir

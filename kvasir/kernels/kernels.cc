@@ -30,12 +30,14 @@ KernelTable MakeTable(Isa isa) {
   table.isa = isa;
   if (isa == Isa::kScalar) {
     FillScalarMatmul(&table);
+    FillScalarCodedMatmul(&table);
     FillScalarAttention(&table);
     FillScalarElementwise(&table);
     FillScalarPacked(&table);
   } else if (IsSupported(isa)) {
     FillFloatMatmul(isa, &table);
     FillQuantMatmul(isa, &table);
+    FillCodedMatmul(isa, &table);
     FillAttention(isa, &table);
     FillElementwise(isa, &table);
     FillPackedAttention(isa, &table);

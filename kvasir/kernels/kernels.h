@@ -36,6 +36,8 @@ struct MatmulArgs {
   const int8_t* x_codes = nullptr;  // [rows, inputs]
   const float* x_scales = nullptr;  // [rows, inputs/32]
   const int32_t* x_sums = nullptr;  // [rows, inputs/32]: sum of a group's codes
+  // q6_k only: the sum of the first 16 codes of each group, [rows, inputs/32].
+  const int32_t* x_half_sums = nullptr;
   int64_t rows = 0;
   const PackedMatrix* weights = nullptr;
   int64_t panel_begin = 0;
@@ -136,7 +138,7 @@ struct KernelTable {
   Isa isa;
 
   // Indexed by WeightFormat.
-  void (*matmul[5])(const MatmulArgs&) noexcept;
+  void (*matmul[kWeightFormats])(const MatmulArgs&) noexcept;
   // Per row and group of 32: scale = max|x| / 127, code = round-to-even(x / scale) (0 if scale is
   // 0), sum of codes. A group holding a non-finite value gets a NaN scale, so the result is NaN.
   void (*quantize_rows)(const float* x, int64_t x_stride, int64_t rows, int64_t inputs,

@@ -9,6 +9,7 @@ namespace kvasir {
 
 // The oracle: plain loops and std::fma, no SIMD (scalar_*.cc).
 void FillScalarMatmul(KernelTable* table);
+void FillScalarCodedMatmul(KernelTable* table);
 void FillScalarAttention(KernelTable* table);
 void FillScalarElementwise(KernelTable* table);
 void FillScalarPacked(KernelTable* table);
@@ -16,6 +17,7 @@ void FillScalarPacked(KernelTable* table);
 // Highway, compiled once per target. REQUIRES: isa is not kScalar and this build has it.
 void FillFloatMatmul(Isa isa, KernelTable* table);
 void FillQuantMatmul(Isa isa, KernelTable* table);
+void FillCodedMatmul(Isa isa, KernelTable* table);
 void FillAttention(Isa isa, KernelTable* table);
 void FillElementwise(Isa isa, KernelTable* table);
 void FillPackedAttention(Isa isa, KernelTable* table);

@@ -52,7 +52,9 @@ class CheckpointWeights final : public StoredWeights {
     }
     KVASIR_TRY(const TensorView tensor, checkpoint_.Get(full_name, shape));
     used_.insert(full_name);
-    return DenseWeights(tensor);
+    WeightTensor weights = DenseWeights(tensor);
+    weights.is_mapped = true;
+    return weights;
   }
 
   std::string Where(const std::string& name) const override {
@@ -73,6 +75,7 @@ class CheckpointWeights final : public StoredWeights {
                                 checkpoint_.Find(module + ".biases")};
     auto decoded = MlxWeights(tensors, *format, shape[0], shape[1]);
     if (!decoded.ok()) return WithContext(decoded.error(), where);
+    decoded->is_mapped = true;
     for (const char* part : {".weight", ".scales", ".biases"}) used_.insert(module + part);
     return decoded;
   }

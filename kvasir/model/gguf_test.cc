@@ -64,9 +64,11 @@ TEST(GgufModel, Q8_0KeepsItsValuesAsQ8) {
     PackedMatrix packed = ValueOrDie(PackedMatrix::Allocate(shape[0], shape[1], WeightFormat::kQ8));
     std::vector<float> stored(static_cast<size_t>(shape[1]));
     std::vector<float> kept(stored.size());
+    CodedRow codes;
     for (int64_t row = 0; row < shape[0]; ++row) {
       tensor.read_row(row, stored.data());
-      packed.SetRow(row, stored.data());
+      tensor.read_codes(row, &codes);
+      packed.SetCodedRow(row, codes);
       packed.GetRow(row, kept.data());
       ASSERT_EQ(kept, stored) << name << " row " << row;
     }

@@ -79,6 +79,13 @@ class GgufWeights final : public StoredWeights {
     tensor.read_row = [head_dim, stored = std::move(tensor.read_row)](int64_t row, float* out) {
       stored(InterleavedRow(row, head_dim), out);
     };
+    if (tensor.read_codes) {
+      tensor.read_codes = [head_dim, stored = std::move(tensor.read_codes)](int64_t row,
+                                                                            CodedRow* out) {
+        stored(InterleavedRow(row, head_dim), out);
+      };
+    }
+    tensor.is_raw = false;
     return tensor;
   }
 
@@ -128,6 +135,11 @@ std::unique_ptr<WeightSource> MakeGgufWeights(const GgufFile& file, const ModelC
                                               Backend& backend,
                                               std::optional<WeightFormat> format) {
   return std::make_unique<GgufWeights>(file, config, backend, format);
+}
+
+std::unique_ptr<StoredWeights> MakeGgufTensors(const GgufFile& file, const ModelConfig& config,
+                                               Backend& backend) {
+  return std::make_unique<GgufWeights>(file, config, backend, std::nullopt);
 }
 
 }  // namespace kvasir

@@ -6,7 +6,8 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Matrix(const std::str
                                                                   int64_t outputs, int64_t inputs) {
   KVASIR_TRY(const WeightTensor tensor, Take(name, {outputs, inputs}));
   WeightFormat format = format_.value_or(tensor.stored_format);
-  if (IsQuantized(format) && inputs % kQuantGroup != 0) format = tensor.stored_format;
+  const bool makes_codes = format_ && IsQuantized(format);
+  if (makes_codes && inputs % kQuantGroup != 0) format = tensor.stored_format;
   auto packed = backend_.PackRows(tensor, format);
   if (!packed.ok()) return WithContext(packed.error(), Where(name));
   return packed;

@@ -18,6 +18,10 @@ class StoredWeights : public WeightSource {
   Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name, int64_t outputs,
                                                      int64_t inputs) override;
   Result<std::vector<float>> Vector(const std::string& name, int64_t size, float offset) override;
+  // The tensor before it is packed. ERRORS: as Take.
+  Result<WeightTensor> Tensor(const std::string& name, const std::vector<int64_t>& shape) {
+    return Take(name, shape);
+  }
 
  protected:
   StoredWeights(Backend& backend, std::optional<WeightFormat> format)
@@ -33,6 +37,10 @@ class StoredWeights : public WeightSource {
   Backend& backend_;
   const std::optional<WeightFormat> format_;
 };
+
+// MakeGgufWeights, every matrix in the type it is stored in, for whoever wants the rows.
+std::unique_ptr<StoredWeights> MakeGgufTensors(const GgufFile& file, const ModelConfig& config,
+                                               Backend& backend);
 
 }  // namespace kvasir
 

@@ -11,15 +11,12 @@
 namespace kvasir {
 namespace {
 
-constexpr WeightFormat kAllFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16,
-                                        WeightFormat::kQ8, WeightFormat::kQ4};
-
 size_t CodeBytesPerGroup(WeightFormat format) {
   return format == WeightFormat::kQ8 ? kQuantGroup * kPanelOutputs
                                      : kQuantGroup * kPanelOutputs / 2;
 }
 
-size_t PanelBytes(int64_t inputs, WeightFormat format) {
+size_t PanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affine) {
   const size_t columns = static_cast<size_t>(inputs);
   switch (format) {
     case WeightFormat::kF32:
@@ -30,8 +27,9 @@ size_t PanelBytes(int64_t inputs, WeightFormat format) {
     case WeightFormat::kQ8:
     case WeightFormat::kQ4:
       return columns / kQuantGroup * (CodeBytesPerGroup(format) + 2 * kPanelOutputs);
+    default:
+      return CodedPanelBytes(inputs, format, affine);
   }
-  KVASIR_CHECK(false);
 }
 
 // Largest code magnitude and the code of zero.
@@ -45,56 +43,23 @@ CodeRange RangeOf(WeightFormat format) {
 
 }  // namespace
 
-std::string_view WeightFormatName(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return "f32";
-    case WeightFormat::kF16:
-      return "f16";
-    case WeightFormat::kBf16:
-      return "bf16";
-    case WeightFormat::kQ8:
-      return "q8";
-    case WeightFormat::kQ4:
-      return "q4";
-  }
-  return "";
-}
-
-Result<WeightFormat> WeightFormatFromName(std::string_view name) {
-  for (WeightFormat format : kAllFormats) {
-    if (WeightFormatName(format) == name) return format;
-  }
-  return {ErrorCode::kInvalidArgument,
-          "weight format '" + std::string(name) + "' is unknown; use f32, f16, bf16, q8 or q4"};
-}
-
-bool IsQuantized(WeightFormat format) {
-  return format == WeightFormat::kQ8 || format == WeightFormat::kQ4;
-}
-
-Result<PackedMatrix> PackedMatrix::Allocate(int64_t outputs, int64_t inputs, WeightFormat format) {
+Result<PackedMatrix> PackedMatrix::Allocate(int64_t outputs, int64_t inputs, WeightFormat format,
+                                            const AffineScales& affine) {
   KVASIR_CHECK(outputs >= 0 && inputs >= 0);
-  if (IsQuantized(format) && inputs % kQuantGroup != 0) {
+  const int unit = InputUnit(format, affine);
+  if (inputs % unit != 0) {
     return {ErrorCode::kInvalidArgument, std::string(WeightFormatName(format)) +
-                                             " needs a multiple of " + std::to_string(kQuantGroup) +
+                                             " needs a multiple of " + std::to_string(unit) +
                                              " inputs, not " + std::to_string(inputs)};
   }
   PackedMatrix matrix;
   matrix.outputs_ = outputs;
   matrix.inputs_ = inputs;
   matrix.format_ = format;
-  matrix.panel_bytes_ = PanelBytes(inputs, format);
+  matrix.affine_ = affine;
+  matrix.panel_bytes_ = PanelBytes(inputs, format, affine);
   KVASIR_TRY(matrix.data_,
              AlignedBuffer::Allocate(static_cast<size_t>(matrix.panels()) * matrix.panel_bytes_));
-  if (IsQuantized(format) && inputs > 0) {
-    const int zero = RangeOf(format).zero;
-    const int fill = format == WeightFormat::kQ8 ? zero : zero | (zero << 4);
-    for (int64_t p = 0; p < matrix.panels(); ++p) {
-      std::memset(matrix.data_.data() + p * matrix.panel_bytes_, fill,
-                  matrix.scales_offset_bytes());
-    }
-  }
   return matrix;
 }
 
@@ -112,11 +77,12 @@ Result<PackedMatrix> PackedMatrix::Pack(const TensorView& weights, WeightFormat 
 
 size_t PackedMatrix::scales_offset_bytes() const {
   KVASIR_CHECK(IsQuantized(format_));
+  if (IsCodedOnly(format_)) return AffineScalesOffset(inputs_, format_);
   return static_cast<size_t>(inputs_) / kQuantGroup * CodeBytesPerGroup(format_);
 }
 
 void PackedMatrix::SetRow(int64_t output, const float* row) {
-  KVASIR_CHECK(output >= 0 && output < outputs_);
+  KVASIR_CHECK(output >= 0 && output < outputs_ && !IsCodedOnly(format_));
   std::byte* const panel = data_.data() + (output / kPanelOutputs) * panel_bytes_;
   const int64_t lane = output % kPanelOutputs;
   if (format_ == WeightFormat::kF32) {
@@ -159,6 +125,54 @@ void PackedMatrix::SetRow(int64_t output, const float* row) {
   }
 }
 
+void PackedMatrix::SetCodedRow(int64_t output, const CodedRow& row) {
+  KVASIR_CHECK(output >= 0 && output < outputs_ && IsQuantized(format_));
+  std::byte* const panel = data_.data() + (output / kPanelOutputs) * panel_bytes_;
+  const int lane = static_cast<int>(output % kPanelOutputs);
+  if (IsCodedOnly(format_)) return WriteCodedRow(row, inputs_, format_, affine_, lane, panel);
+  uint16_t* const scales = reinterpret_cast<uint16_t*>(panel + scales_offset_bytes()) + lane;
+  // Their codes lie as those of the affine formats.
+  const WeightFormat codes =
+      format_ == WeightFormat::kQ8 ? WeightFormat::kQ8Affine : WeightFormat::kQ4Affine;
+  WriteCodes(row.codes, codes, lane, panel);
+  for (size_t g = 0; g < static_cast<size_t>(inputs_ / kQuantGroup); ++g) {
+    scales[g * kPanelOutputs] = row.scales[g];
+  }
+}
+
+namespace {
+
+// The transpose of a panel whose elements keep their bits.
+template <typename T>
+void CopyPanel(const std::byte* rows, size_t row_bytes, int64_t count, int64_t inputs, T* out) {
+  // So many inputs of 16 rows are read before the next: they and what is written stay in the
+  // first-level cache.
+  constexpr int64_t kChunk = 256;
+  T chunk[kChunk];
+  for (int64_t begin = 0; begin < inputs; begin += kChunk) {
+    const int64_t size = std::min(kChunk, inputs - begin);
+    for (int64_t lane = 0; lane < count; ++lane) {
+      std::memcpy(chunk, rows + static_cast<size_t>(lane) * row_bytes + begin * sizeof(T),
+                  static_cast<size_t>(size) * sizeof(T));
+      T* const to = out + begin * kPanelOutputs + lane;
+      for (int64_t k = 0; k < size; ++k) to[k * kPanelOutputs] = chunk[k];
+    }
+  }
+}
+
+}  // namespace
+
+void PackedMatrix::SetPanel(int64_t panel, const std::byte* rows, size_t row_bytes) {
+  KVASIR_CHECK(panel >= 0 && panel < panels() && !IsQuantized(format_));
+  const int64_t count = std::min<int64_t>(kPanelOutputs, outputs_ - panel * kPanelOutputs);
+  std::byte* const out = data_.data() + static_cast<size_t>(panel) * panel_bytes_;
+  if (format_ == WeightFormat::kF32) {
+    CopyPanel(rows, row_bytes, count, inputs_, reinterpret_cast<uint32_t*>(out));
+  } else {
+    CopyPanel(rows, row_bytes, count, inputs_, reinterpret_cast<uint16_t*>(out));
+  }
+}
+
 void PackedMatrix::GetRow(int64_t output, float* row) const {
   KVASIR_CHECK(output >= 0 && output < outputs_);
   const std::byte* const base = panel(output / kPanelOutputs);
@@ -175,6 +189,9 @@ void PackedMatrix::GetRow(int64_t output, float* row) const {
       row[k] = is_half ? F16ToFloat(in[k * kPanelOutputs]) : Bf16ToFloat(in[k * kPanelOutputs]);
     }
     return;
+  }
+  if (IsCodedOnly(format_)) {
+    return ReadCodedRow(base, inputs_, format_, affine_, static_cast<int>(lane), row);
   }
   const CodeRange range = RangeOf(format_);
   const uint8_t* const codes = reinterpret_cast<const uint8_t*>(base) + lane * 4;

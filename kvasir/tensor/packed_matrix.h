@@ -8,29 +8,21 @@
 //   q4             panel p: codes u8 [inputs/32][4][16][4], then scales f16 [inputs/32][16]
 //                  byte at [g][j][lane][i]: low nibble input 32g + 4j + i, high nibble
 //                  32g + 16 + 4j + i; weight = (nibble - 8) * scale
-// Outputs past the last are zero weights (codes 128 and 8).
+//   the others     coded_row.h
+// Outputs past the last have scale 0.
 #ifndef KVASIR_TENSOR_PACKED_MATRIX_H_
 #define KVASIR_TENSOR_PACKED_MATRIX_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "kvasir/base/result.h"
 #include "kvasir/tensor/aligned_buffer.h"
+#include "kvasir/tensor/coded_row.h"
 #include "kvasir/tensor/tensor_view.h"
+#include "kvasir/tensor/weight_format.h"
 
 namespace kvasir {
-
-inline constexpr int kPanelOutputs = 16;  // one AVX-512 vector of floats, four NEON vectors
-inline constexpr int kQuantGroup = 32;    // inputs that share a scale
-
-enum class WeightFormat { kF32, kF16, kBf16, kQ8, kQ4 };
-
-std::string_view WeightFormatName(WeightFormat format);
-// ERRORS: kInvalidArgument, listing the names that exist.
-Result<WeightFormat> WeightFormatFromName(std::string_view name);
-bool IsQuantized(WeightFormat format);
 
 // A weight matrix [outputs, inputs], y = x * W^T. Immutable once built; movable.
 class PackedMatrix {
@@ -43,29 +35,38 @@ class PackedMatrix {
   // ERRORS: kInvalidArgument when quantizing inputs that are no multiple of 32;
   // kResourceExhausted.
   static Result<PackedMatrix> Pack(const TensorView& weights, WeightFormat format);
-  // Zero weights to be filled through SetRow.
-  static Result<PackedMatrix> Allocate(int64_t outputs, int64_t inputs, WeightFormat format);
+  // Zero weights to be filled through SetRow or SetCodedRow; `affine` is for the affine formats.
+  // ERRORS: as Pack.
+  static Result<PackedMatrix> Allocate(int64_t outputs, int64_t inputs, WeightFormat format,
+                                       const AffineScales& affine = {});
 
   // Encodes row `output`. `row` holds inputs() floats. THREADS: different panels may be written
-  // at the same time.
+  // at the same time. REQUIRES: !IsCodedOnly(format()).
   void SetRow(int64_t output, const float* row);
+  // Keeps row `output` as it is coded. THREADS: as SetRow. REQUIRES: a quantized format.
+  void SetCodedRow(int64_t output, const CodedRow& row);
+  // Outputs [16 panel, 16 panel + count) from rows of 16-bit or 32-bit floats of the format's own
+  // type, `row_bytes` apart, which may be unaligned. THREADS: as SetRow. REQUIRES: a float format.
+  void SetPanel(int64_t panel, const std::byte* rows, size_t row_bytes);
   // Decodes row `output` into inputs() floats, exactly what the kernels multiply with.
   void GetRow(int64_t output, float* row) const;
 
   int64_t outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
   WeightFormat format() const { return format_; }
+  const AffineScales& affine() const { return affine_; }
   int64_t panels() const { return (outputs_ + kPanelOutputs - 1) / kPanelOutputs; }
   size_t panel_bytes() const { return panel_bytes_; }
   size_t bytes() const { return data_.size_bytes(); }
   const std::byte* panel(int64_t p) const { return data_.data() + p * panel_bytes_; }
-  // Where a quantized panel's scales begin, in bytes from its start.
+  // Where the scales of a q8, q4 or affine panel begin, in bytes from its start.
   size_t scales_offset_bytes() const;
 
  private:
   int64_t outputs_ = 0;
   int64_t inputs_ = 0;
   WeightFormat format_ = WeightFormat::kF32;
+  AffineScales affine_;
   size_t panel_bytes_ = 0;
   AlignedBuffer data_;
 };

@@ -1,10 +1,12 @@
-// WeightTensor: a stored weight that is read row by row as floats, whatever its encoding.
+// WeightTensor: a stored weight that is read row by row, whatever its encoding.
 // Deliberately lazy: nothing is decoded before somebody asks for a row, so memory stays bounded.
 #ifndef KVASIR_TENSOR_WEIGHT_TENSOR_H_
 #define KVASIR_TENSOR_WEIGHT_TENSOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "kvasir/tensor/packed_matrix.h"
@@ -21,17 +23,31 @@ struct WeightTensor {
   // Decodes row `row` into shape.back() floats. Borrows the file. THREADS: concurrently.
   // REQUIRES: 0 <= row < product of the other extents.
   std::function<void(int64_t row, float* out)> read_row;
+  // The same as the codes of stored_format; set exactly if that is quantized.
+  std::function<void(int64_t row, CodedRow* out)> read_codes;
+  AffineScales affine;  // where stored_format is an affine one
+  // Where the tensor lies: each span holds rows of one size.
+  std::vector<std::span<const std::byte>> source;
+  // `source` is in a MappedFile: its pages may be given back (ReleasePages).
+  bool is_mapped = false;
+  // source[0] holds stored_format's own floats, row by row.
+  bool is_raw = false;
 };
 
 // A dense float tensor. REQUIRES: IsFloatType, at least one extent.
 inline WeightTensor DenseWeights(const TensorView& view) {
-  const WeightFormat format = view.dtype == DType::kF32   ? WeightFormat::kF32
-                              : view.dtype == DType::kF16 ? WeightFormat::kF16
-                                                          : WeightFormat::kBf16;
-  return {view.shape, format, [view](int64_t row, float* out) {
-            const int64_t columns = view.shape.back();
-            ReadFloats(view, row * columns, columns, out);
-          }};
+  WeightTensor tensor;
+  tensor.shape = view.shape;
+  tensor.stored_format = view.dtype == DType::kF32   ? WeightFormat::kF32
+                         : view.dtype == DType::kF16 ? WeightFormat::kF16
+                                                     : WeightFormat::kBf16;
+  tensor.read_row = [view](int64_t row, float* out) {
+    const int64_t columns = view.shape.back();
+    ReadFloats(view, row * columns, columns, out);
+  };
+  tensor.source = {{view.data, static_cast<size_t>(view.elements()) * DTypeBytes(view.dtype)}};
+  tensor.is_raw = true;
+  return tensor;
 }
 
 }  // namespace kvasir

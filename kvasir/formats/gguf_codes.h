@@ -1,0 +1,34 @@
+// GGUF blocks as codes and scales, for the types that a packed format holds to the bit.
+// Deliberately no arithmetic on values: gguf_types.cc says which format holds which type.
+#ifndef KVASIR_FORMATS_GGUF_CODES_H_
+#define KVASIR_FORMATS_GGUF_CODES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kvasir::gguf {
+
+// Where the parts of a CodedRow of one block go.
+struct BlockCodes {
+  uint8_t* codes;
+  uint16_t* scales;
+  uint16_t* biases;
+  uint8_t* sub_scales;
+  uint8_t* sub_mins;
+};
+
+void CodesOfQ8_0(const std::byte* block, const BlockCodes& out);   // q8
+void CodesOfQ4_0(const std::byte* block, const BlockCodes& out);   // q4
+void CodesOfQ4_1(const std::byte* block, const BlockCodes& out);   // q4_affine, f16
+void CodesOfQ5_0(const std::byte* block, const BlockCodes& out);   // q8
+void CodesOfQ5_1(const std::byte* block, const BlockCodes& out);   // q8_affine, f16
+void CodesOfIq4Nl(const std::byte* block, const BlockCodes& out);  // q8
+void CodesOfMxfp4(const std::byte* block, const BlockCodes& out);  // q8_affine, bf16
+void CodesOfQ3K(const std::byte* block, const BlockCodes& out);    // q6_k
+void CodesOfQ4K(const std::byte* block, const BlockCodes& out);    // q4_k
+void CodesOfQ5K(const std::byte* block, const BlockCodes& out);    // q5_k
+void CodesOfQ6K(const std::byte* block, const BlockCodes& out);    // q6_k
+
+}  // namespace kvasir::gguf
+
+#endif  // KVASIR_FORMATS_GGUF_CODES_H_

@@ -1,0 +1,446 @@
+// Matmul with weights kept as a file coded them (coded_row.h), on activations quantized per row and
+// group of 32.
+// Deliberately never sums floats across lanes: integer sums are exact, and the groups of an output
+// form one chain of fused multiply-adds (docs/numerics.md).
+#include "kvasir/kernels/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kvasir/kernels/coded_matmul.cc"
+#include <cstring>
+#include <type_traits>
+
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kvasir/kernels/table_parts.h"
+
+#if KVASIR_KERNEL_TARGET
+
+#include "kvasir/kernels/coded_dot-inl.h"
+
+KVASIR_BEFORE_QUANT();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+inline constexpr int kVecBytes = kLanes * 4;  // kLanes outputs x 4 inputs of codes
+inline constexpr int64_t kSuperGroups = kSuperblockInputs / kQuantGroup;
+
+// What is known of a format when compiling.
+template <WeightFormat kFormat>
+struct Coding {
+  static constexpr bool kIsByte = kFormat == WeightFormat::kQ8Affine;
+  static constexpr bool kIsAffine = kIsByte || kFormat == WeightFormat::kQ4Affine;
+  static constexpr bool kIsQ5K = kFormat == WeightFormat::kQ5K;
+  static constexpr bool kIsQ6K = kFormat == WeightFormat::kQ6K;
+  static constexpr int64_t kGroupBytes = kIsByte ? 512 : kIsQ5K ? 320 : kIsQ6K ? 384 : 256;
+  // Groups that lie together with their scales.
+  static constexpr int64_t kUnitGroups = kIsAffine ? 1 : kSuperGroups;
+  static constexpr int64_t kUnitBytes =
+      kIsAffine ? kGroupBytes : kSuperGroups * kGroupBytes + 256 + (kIsQ6K ? 32 : 64);
+  // Prefetches per group: enough to touch each line of a unit.
+  static constexpr int64_t kSteps = (kUnitBytes / kUnitGroups + 63) / 64;
+  using Dot = std::conditional_t<kIsByte, ByteDot,
+                                 std::conditional_t<kIsQ5K || kIsQ6K, SmallDot, NibbleDot>>;
+};
+
+struct CodedBlock {
+  const int8_t* x_codes = nullptr;  // [rows, inputs], at the block's first group
+  const float* x_scales = nullptr;  // [rows, inputs/32], likewise
+  const int32_t* x_sums = nullptr;
+  const int32_t* x_half_sums = nullptr;
+  int64_t row_groups = 0;              // inputs/32 of a whole row
+  const std::byte* weights = nullptr;  // the first panel at the block's first unit
+  int64_t panel_bytes = 0;
+  int64_t groups = 0;  // of the block
+  WeightPrefetch prefetch;
+  // Affine formats only.
+  const uint16_t* affine_scales = nullptr;  // of the first panel, of the matrix's first input
+  int64_t first_group = 0;                  // of the block, in the matrix
+  int64_t scale_groups = 1;                 // groups of 32 that share a scale
+  bool is_half = true;                      // scales are f16, else bf16
+};
+
+// The scales of one group: of the codes, and of what `other` means (see Finish).
+template <int C>
+struct GroupScales {
+  FloatVec scale[C];
+  FloatVec other[C];
+};
+
+template <WeightFormat kFormat>
+struct CodedTile {
+  using Code = Coding<kFormat>;
+  using Dot = typename Code::Dot;
+  using Sum = typename Dot::Sum;
+  using Weights = typename Dot::Weights;
+
+  // As quant_matmul.cc; bits above the fourth and biases take registers from the sums.
+  static constexpr int kTileRows = HWY_TARGET == HWY_NEON ? 2 : 4;
+  static constexpr int MaxPanels(int64_t rows) {
+    if (HWY_TARGET != HWY_AVX3_DL) return 1;
+    return rows <= 2 ? 4 : 2;
+  }
+
+  static HWY_INLINE IntVec FourCodes(const int8_t* codes) {
+    int32_t four;
+    std::memcpy(&four, codes, sizeof(four));
+    return hn::Set(IntTag(), four);
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void AddRow(IntVec x, const Weights (&w)[C], Sum (&sums)[C],
+                                std::index_sequence<I...>) {
+    ((sums[I] = Dot::Add(sums[I], w[I], x)), ...);
+  }
+  template <int R, int C, size_t... I>
+  static HWY_INLINE void AddRows(const int8_t* x, int64_t x_stride, const Weights (&w)[C],
+                                 Sum (&sums)[R][C], std::index_sequence<I...>) {
+    (AddRow(FourCodes(x + static_cast<int64_t>(I) * x_stride), w, sums[I],
+            std::make_index_sequence<C>()),
+     ...);
+  }
+
+  // Line `line` of a group, of every column.
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadLine(const std::byte* group, int line, int64_t panel_bytes,
+                                  ByteVec (&out)[C], std::index_sequence<I...>) {
+    const auto* from = reinterpret_cast<const uint8_t*>(group) + line * 64;
+    ((out[I] = hn::LoadU(ByteTag(), from + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes +
+                                        (I % kVecsPerPanel) * kVecBytes)),
+     ...);
+  }
+
+  // Bits moved up by kShift (down when negative), those of kMask kept. x86 shifts no bytes.
+  template <int kShift, uint8_t kMask>
+  static HWY_INLINE ByteVec Bits(ByteVec bytes) {
+    const hn::Repartition<uint16_t, ByteTag> wide;
+    auto words = hn::BitCast(wide, bytes);
+    if constexpr (kShift > 0) words = hn::ShiftLeft<kShift>(words);
+    if constexpr (kShift < 0) words = hn::ShiftRight<-kShift>(words);
+    return hn::And(hn::BitCast(ByteTag(), words), hn::Set(ByteTag(), kMask));
+  }
+
+  // The codes of inputs 4 kLine + i (high: 16 + 4 kLine + i) of a group; `more` holds the bits
+  // above the fourth.
+  template <int kLine, bool kHigh>
+  static HWY_INLINE ByteVec Codes(ByteVec raw, ByteVec more) {
+    if constexpr (Code::kIsByte) return raw;
+    const ByteVec nibbles = Bits < kHigh ? -4 : 0, 0x0F > (raw);
+    if constexpr (Code::kIsQ5K) {
+      return hn::Or(nibbles, Bits<4 - kLine - (kHigh ? 4 : 0), 0x10>(more));
+    } else if constexpr (Code::kIsQ6K) {
+      return hn::Or(nibbles, Bits<4 - 2 * kLine, 0x30>(more));
+    } else {
+      return nibbles;
+    }
+  }
+
+  template <int kLine, bool kHigh, int C, size_t... I>
+  static HWY_INLINE void Prepare(const ByteVec (&raw)[C], const ByteVec (&more)[C], Weights (&w)[C],
+                                 std::index_sequence<I...>) {
+    ((w[I] = Dot::Prepare(Codes<kLine, kHigh>(raw[I], more[I]))), ...);
+  }
+
+  // Where a group begins.
+  struct Group {
+    const std::byte* weights = nullptr;
+    int64_t panel_bytes = 0;
+    const int8_t* x = nullptr;
+    int64_t x_stride = 0;
+  };
+
+  template <int kLine, bool kLow, bool kHigh, int R, int C>
+  static HWY_INLINE void AddLine(const Group& group, const ByteVec (&more)[C], Sum (&sums)[R][C]) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    constexpr auto kRows = std::make_index_sequence<R>();
+    ByteVec raw[C];
+    LoadLine(group.weights, kLine, group.panel_bytes, raw, kColumns);
+    Weights w[C];
+    if constexpr (kLow) {
+      Prepare<kLine, false>(raw, more, w, kColumns);
+      AddRows(group.x + 4 * kLine, group.x_stride, w, sums, kRows);
+    }
+    if constexpr (kHigh) {
+      Prepare<kLine, true>(raw, more, w, kColumns);
+      AddRows(group.x + 16 + 4 * kLine, group.x_stride, w, sums, kRows);
+    }
+  }
+
+  // Unrolled, as in quant_matmul.cc.
+  template <bool kLow, bool kHigh, int R, int C, size_t... kLine>
+  static HWY_INLINE void AddLines(const Group& group, const ByteVec (&more)[C], Sum (&sums)[R][C],
+                                  std::index_sequence<kLine...>) {
+    (AddLine<kLine, kLow, kHigh>(group, more, sums), ...);
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void ClearRow(Sum (&sums)[C], std::index_sequence<I...>) {
+    ((sums[I] = Dot::Start()), ...);
+  }
+  template <int R, int C, size_t... I>
+  static HWY_INLINE void Clear(Sum (&sums)[R][C], std::index_sequence<I...>) {
+    (ClearRow(sums[I], std::make_index_sequence<C>()), ...);
+  }
+
+  static HWY_INLINE FloatVec LoadHalf(const uint16_t* from) {
+    const hn::Rebind<hwy::float16_t, FloatTag> half;
+    return hn::PromoteTo(FloatTag(),
+                         hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
+  }
+  static HWY_INLINE FloatVec LoadBf16(const uint16_t* from) {
+    const hn::Rebind<uint16_t, FloatTag> narrow;
+    const hn::RebindToUnsigned<FloatTag> wide;
+    return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, from))));
+  }
+  template <class Narrow>
+  static HWY_INLINE FloatVec LoadSmall(const std::byte* from) {
+    const hn::Rebind<Narrow, IntTag> narrow;
+    return hn::ConvertTo(
+        FloatTag(),
+        hn::PromoteTo(IntTag(), hn::LoadU(narrow, reinterpret_cast<const Narrow*>(from))));
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadAffine(const CodedBlock& block, int64_t g, GroupScales<C>& to,
+                                    std::index_sequence<I...>) {
+    const int64_t group = (block.first_group + g) / block.scale_groups;
+    const uint16_t* const from = block.affine_scales + group * 2 * kPanelOutputs;
+    const int64_t stride = block.panel_bytes / 2;
+    const auto at = [&](size_t i) {
+      return from + static_cast<int64_t>(i / kVecsPerPanel) * stride + (i % kVecsPerPanel) * kLanes;
+    };
+    if (block.is_half) {
+      ((to.scale[I] = LoadHalf(at(I)), to.other[I] = LoadHalf(at(I) + kPanelOutputs)), ...);
+    } else {
+      ((to.scale[I] = LoadBf16(at(I)), to.other[I] = LoadBf16(at(I) + kPanelOutputs)), ...);
+    }
+  }
+
+  // `scales`: the superblock's small scales in the first panel; `at`: the group in it.
+  template <int C>
+  static HWY_INLINE void LoadColumn(const std::byte* scales, int64_t at, size_t i,
+                                    GroupScales<C>& to) {
+    const size_t lane = (i % kVecsPerPanel) * kLanes;
+    const auto* halves = reinterpret_cast<const uint16_t*>(scales + 256) + lane;
+    const FloatVec d = LoadHalf(halves);
+    if constexpr (Code::kIsQ6K) {
+      const std::byte* const pair = scales + 2 * at * kPanelOutputs + lane;
+      to.scale[i] = hn::Mul(d, LoadSmall<int8_t>(pair));
+      to.other[i] = hn::Mul(d, LoadSmall<int8_t>(pair + kPanelOutputs));
+    } else {
+      const std::byte* const scale = scales + at * kPanelOutputs + lane;
+      to.scale[i] = hn::Mul(d, LoadSmall<uint8_t>(scale));
+      to.other[i] = hn::Neg(hn::Mul(LoadHalf(halves + kPanelOutputs),
+                                    LoadSmall<uint8_t>(scale + kSuperGroups * kPanelOutputs)));
+    }
+  }
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadSuper(const std::byte* scales, int64_t at, int64_t panel_bytes,
+                                   GroupScales<C>& to, std::index_sequence<I...>) {
+    (LoadColumn(scales + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes, at, I, to), ...);
+  }
+
+  // acc += (sum - zero) * x_scale * scale
+  template <int C, size_t... I>
+  static HWY_INLINE void FinishRow(const Sum (&sums)[C], int32_t x_sum, int32_t zero, float x_scale,
+                                   const FloatVec (&scales)[C], FloatVec (&acc)[C],
+                                   std::index_sequence<I...>) {
+    const FloatTag d;
+    const FloatVec scale = hn::Set(d, x_scale);
+    const IntVec start = hn::Set(IntTag(), zero);
+    if constexpr (Code::kIsQ6K) {
+      ((acc[I] = hn::MulAdd(hn::ConvertTo(d, hn::Sub(Dot::Finish(sums[I], x_sum), start)),
+                            hn::Mul(scale, scales[I]), acc[I])),
+       ...);
+    } else {
+      ((acc[I] = hn::MulAdd(hn::ConvertTo(d, Dot::Finish(sums[I], x_sum)),
+                            hn::Mul(scale, scales[I]), acc[I])),
+       ...);
+    }
+  }
+  template <int C, size_t... I>
+  static HWY_INLINE void AddBiases(float x_sum, const FloatVec (&biases)[C], FloatVec (&acc)[C],
+                                   std::index_sequence<I...>) {
+    const FloatVec sum = hn::Set(FloatTag(), x_sum);
+    ((acc[I] = hn::MulAdd(sum, biases[I], acc[I])), ...);
+  }
+
+  // Every row of a group whose scale and bias hold for all 32 inputs.
+  template <int R, int C, size_t... I>
+  static HWY_INLINE void FinishGroup(const Sum (&sums)[R][C], const CodedBlock& block, int64_t g,
+                                     const GroupScales<C>& scales, FloatVec (&acc)[R][C],
+                                     std::index_sequence<I...>) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    const auto finish = [&](size_t r, const Sum(&row)[C], FloatVec(&to)[C]) HWY_ATTR {
+      const int64_t at = static_cast<int64_t>(r) * block.row_groups + g;
+      const float x_scale = block.x_scales[at];
+      FinishRow(row, block.x_sums[at], 0, x_scale, scales.scale, to, kColumns);
+      AddBiases(x_scale * static_cast<float>(block.x_sums[at]), scales.other, to, kColumns);
+    };
+    (finish(I, sums[I], acc[I]), ...);
+  }
+
+  // Every row of half a q6_k group.
+  template <int kHalf, int R, int C, size_t... I>
+  static HWY_INLINE void FinishHalf(const Sum (&sums)[R][C], const CodedBlock& block, int64_t g,
+                                    const FloatVec (&scales)[C], FloatVec (&acc)[R][C],
+                                    std::index_sequence<I...>) {
+    const auto finish = [&](size_t r, const Sum(&row)[C], FloatVec(&to)[C]) HWY_ATTR {
+      const int64_t at = static_cast<int64_t>(r) * block.row_groups + g;
+      const int32_t first = block.x_half_sums[at];
+      const int32_t x_sum = kHalf == 0 ? first : block.x_sums[at] - first;
+      FinishRow(row, x_sum, 32 * x_sum, block.x_scales[at], scales, to,
+                std::make_index_sequence<C>());
+    };
+    (finish(I, sums[I], acc[I]), ...);
+  }
+
+  template <int R, int C>
+  static HWY_INLINE void AddGroup(const CodedBlock& block, const Group& group, int64_t g,
+                                  const GroupScales<C>& scales, FloatVec (&acc)[R][C]) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    Sum sums[R][C];
+    Clear(sums, kRows);
+    ByteVec more[C];
+    if constexpr (Code::kIsQ6K) {
+      LoadLine(group.weights, 4, group.panel_bytes, more, kColumns);
+      AddLines<true, false>(group, more, sums, std::make_index_sequence<4>());
+      FinishHalf<0>(sums, block, g, scales.scale, acc, kRows);
+      Clear(sums, kRows);
+      LoadLine(group.weights, 5, group.panel_bytes, more, kColumns);
+      AddLines<false, true>(group, more, sums, std::make_index_sequence<4>());
+      FinishHalf<1>(sums, block, g, scales.other, acc, kRows);
+    } else {
+      // Loaded from line 0 where there are no further bits: never looked at.
+      LoadLine(group.weights, Code::kIsQ5K ? 4 : 0, group.panel_bytes, more, kColumns);
+      constexpr int kLines = Code::kIsByte ? 8 : 4;
+      AddLines<true, !Code::kIsByte>(group, more, sums, std::make_index_sequence<kLines>());
+      FinishGroup(sums, block, g, scales, acc, kRows);
+    }
+  }
+
+  template <int P, bool kPrefetch, int R, int C>
+  static HWY_INLINE void Accumulate(const CodedBlock& block, FloatVec (&acc)[R][C]) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    const WeightPrefetch prefetch = block.prefetch;
+    Group group = {block.weights, block.panel_bytes, block.x_codes, block.row_groups * kQuantGroup};
+    const std::byte* unit = block.weights;
+    for (int64_t g = 0; g < block.groups; ++g) {
+      if constexpr (kPrefetch) {
+        for (int64_t i = g * Code::kSteps; i < (g + 1) * Code::kSteps; ++i) {
+          PrefetchPanels(prefetch, i, std::make_index_sequence<P>());
+        }
+      }
+      const int64_t at = g % Code::kUnitGroups;
+      if (at == 0) unit = block.weights + g / Code::kUnitGroups * Code::kUnitBytes;
+      group.weights = unit + at * Code::kGroupBytes;
+      GroupScales<C> scales;
+      if constexpr (Code::kIsAffine) {
+        LoadAffine(block, g, scales, kColumns);
+      } else {
+        LoadSuper(unit + kSuperGroups * Code::kGroupBytes, at, block.panel_bytes, scales, kColumns);
+      }
+      AddGroup(block, group, g, scales, acc);
+      group.x += kQuantGroup;
+    }
+  }
+
+  template <int R, int P>
+  static HWY_NOINLINE void Run(const CodedBlock& block, const TileOutput& output) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    FloatVec acc[R][P * kVecsPerPanel];
+    LoadTile(output, acc, kRows);
+    if (block.prefetch.from != nullptr) {
+      Accumulate<P, true>(block, acc);
+    } else {
+      Accumulate<P, false>(block, acc);
+    }
+    StoreTile(output, acc, kRows);
+  }
+};
+
+template <WeightFormat kFormat>
+struct CodedKernel {
+  using Tile = CodedTile<kFormat>;
+  using Code = Coding<kFormat>;
+  static constexpr int kTileRows = Tile::kTileRows;
+  static constexpr int64_t kUnitBytes = Code::kUnitBytes;
+  static constexpr int64_t kUnitSteps = Code::kUnitGroups * Code::kSteps;
+  static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
+  static int64_t Units(const MatmulArgs& args) {
+    return args.weights->inputs() / (Code::kUnitGroups * kQuantGroup);
+  }
+  static int64_t BlockUnits(int panels) { return kBlockBytes / (panels * kUnitBytes); }
+
+  class Block {
+   public:
+    Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count)
+        : args_(args), panels_(panels) {
+      const std::byte* const first = args.weights->panel(panel);
+      block_.row_groups = args.weights->inputs() / kQuantGroup;
+      block_.weights = first + begin * kUnitBytes;
+      block_.panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
+      block_.first_group = begin * Code::kUnitGroups;
+      block_.groups = count * Code::kUnitGroups;
+      if constexpr (Code::kIsAffine) {
+        const AffineScales& affine = args.weights->affine();
+        block_.affine_scales =
+            reinterpret_cast<const uint16_t*>(first + args.weights->scales_offset_bytes());
+        block_.scale_groups = affine.group_inputs / kQuantGroup;
+        block_.is_half = affine.dtype == DType::kF16;
+      }
+    }
+
+    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch,
+             const TileOutput& output) const {
+      const int64_t group = row * block_.row_groups + block_.first_group;
+      CodedBlock block = block_;
+      block.x_codes = args_.x_codes + group * kQuantGroup;
+      block.x_scales = args_.x_scales + group;
+      block.x_sums = args_.x_sums + group;
+      if constexpr (Code::kIsQ6K) block.x_half_sums = args_.x_half_sums + group;
+      block.prefetch = prefetch;
+      CallTile<Tile>(rows, panels_, block, output);
+    }
+
+   private:
+    const MatmulArgs& args_;
+    const int panels_;
+    CodedBlock block_;
+  };
+};
+
+void FillCoded(KernelTable* table) {
+  using enum WeightFormat;
+  table->matmul[static_cast<int>(kQ4Affine)] = RunMatmul<CodedKernel<kQ4Affine>>;
+  table->matmul[static_cast<int>(kQ8Affine)] = RunMatmul<CodedKernel<kQ8Affine>>;
+  table->matmul[static_cast<int>(kQ4K)] = RunMatmul<CodedKernel<kQ4K>>;
+  table->matmul[static_cast<int>(kQ5K)] = RunMatmul<CodedKernel<kQ5K>>;
+  table->matmul[static_cast<int>(kQ6K)] = RunMatmul<CodedKernel<kQ6K>>;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNEL_TARGET
+
+#if HWY_ONCE
+namespace kvasir {
+
+void FillCodedMatmul(Isa isa, KernelTable* table) {
+#if HWY_TARGETS & HWY_AVX2
+  if (isa == Isa::kAvx2) N_AVX2::FillCoded(table);
+#endif
+#if HWY_TARGETS & HWY_AVX3_DL
+  if (isa == Isa::kAvx512) N_AVX3_DL::FillCoded(table);
+#endif
+#if HWY_TARGETS & HWY_NEON
+  if (isa == Isa::kNeon) N_NEON::FillCoded(table);
+#endif
+}
+
+}  // namespace kvasir
+#endif  // HWY_ONCE

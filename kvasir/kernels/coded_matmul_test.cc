@@ -1,0 +1,194 @@
+// Matmul with weights kept as a file coded them: every table has the oracle's bits whatever the cut
+// in rows and panels, and the oracle multiplies the values that GetRow gives.
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "gtest/gtest.h"
+#include "kvasir/kernels/kernel_test_util.h"
+#include "kvasir/tensor/dtype.h"
+
+namespace kvasir {
+namespace {
+
+using testing::ExpectSameBits;
+using testing::Oracle;
+using testing::RandomFloats;
+using testing::SimdTables;
+
+struct Format {
+  const char* name;
+  WeightFormat format;
+  int most;  // largest code
+  AffineScales affine = {};
+};
+
+constexpr Format kFormats[] = {
+    {"q4_affine_f16", WeightFormat::kQ4Affine, 15, {32, DType::kF16, false}},
+    {"q4_affine_bf16_64", WeightFormat::kQ4Affine, 15, {64, DType::kBf16, true}},
+    {"q8_affine_f16_128", WeightFormat::kQ8Affine, 255, {128, DType::kF16, true}},
+    {"q8_affine_bf16", WeightFormat::kQ8Affine, 255, {32, DType::kBf16, false}},
+    {"q4_k", WeightFormat::kQ4K, 15},
+    {"q5_k", WeightFormat::kQ5K, 31},
+    {"q6_k", WeightFormat::kQ6K, 63},
+};
+
+// Codes and small scales cover their range, and each row has one group of the largest everywhere.
+PackedMatrix RandomMatrix(const Format& format, int64_t outputs, int64_t inputs, uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto bytes = [&](int64_t count, int most) {
+    std::vector<uint8_t> out(static_cast<size_t>(count));
+    for (uint8_t& byte : out) byte = static_cast<uint8_t>(random() % (most + 1));
+    return out;
+  };
+  const auto halves = [&](int64_t count) {
+    std::vector<uint16_t> out(static_cast<size_t>(count));
+    const bool is_bf16 = format.affine.dtype == DType::kBf16;
+    for (uint16_t& bits : out) {
+      const float value = (static_cast<float>(random() % 4001) - 2000.0f) * 1e-5f;
+      bits = is_bf16 ? FloatToBf16(value) : FloatToF16(value);
+    }
+    return out;
+  };
+  PackedMatrix matrix = *PackedMatrix::Allocate(outputs, inputs, format.format, format.affine);
+  for (int64_t n = 0; n < outputs; ++n) {
+    CodedRow row;
+    row.codes = bytes(inputs, format.most);
+    std::fill_n(row.codes.begin(), kQuantGroup, static_cast<uint8_t>(format.most));
+    row.scales = halves(inputs / 32);
+    row.biases = halves(inputs / 32);
+    row.sub_scales = bytes(inputs / 16, format.format == WeightFormat::kQ6K ? 255 : 63);
+    row.sub_mins = bytes(inputs / 32, 63);
+    matrix.SetCodedRow(n, row);
+  }
+  return matrix;
+}
+
+struct Activations {
+  int64_t inputs;
+  std::vector<int8_t> codes;
+  std::vector<float> scales;
+  std::vector<int32_t> sums;
+  std::vector<int32_t> half_sums;
+
+  Activations(const std::vector<float>& x, int64_t rows, int64_t input_count)
+      : inputs(input_count),
+        codes(x.size()),
+        scales(x.size() / kQuantGroup),
+        sums(scales.size()),
+        half_sums(scales.size()) {
+    Oracle().quantize_rows(x.data(), inputs, rows, inputs, codes.data(), scales.data(),
+                           sums.data());
+    for (size_t g = 0; g < sums.size(); ++g) {
+      for (size_t k = 0; k < 16; ++k) half_sums[g] += codes[g * kQuantGroup + k];
+    }
+  }
+};
+
+// Row 0 has every activation at the largest code, so that sums are the largest there are.
+std::vector<float> Inputs(int64_t rows, int64_t inputs, uint32_t seed) {
+  std::vector<float> x = RandomFloats(static_cast<size_t>(rows * inputs), seed);
+  std::fill_n(x.begin(), inputs, 1.0f);
+  return x;
+}
+
+std::vector<float> RunRows(const KernelTable& table, const Activations& x,
+                           const PackedMatrix& weights, int64_t first_row, int64_t rows,
+                           int64_t panel_begin, int64_t panel_end, const float* bias) {
+  const int64_t groups = x.inputs / kQuantGroup;
+  MatmulArgs args;
+  args.x_codes = x.codes.data() + first_row * x.inputs;
+  args.x_scales = x.scales.data() + first_row * groups;
+  args.x_sums = x.sums.data() + first_row * groups;
+  args.x_half_sums = x.half_sums.data() + first_row * groups;
+  args.rows = rows;
+  args.weights = &weights;
+  args.panel_begin = panel_begin;
+  args.panel_end = panel_end;
+  args.bias = bias;
+  args.out_stride = weights.outputs() + 3;
+  std::vector<float> out(static_cast<size_t>(rows * args.out_stride), 12345.0f);
+  args.out = out.data();
+  table.matmul[static_cast<size_t>(weights.format())](args);
+  return out;
+}
+
+class CodedMatmulTest : public ::testing::TestWithParam<Format> {};
+
+TEST_P(CodedMatmulTest, EveryTableHasTheOraclesBits) {
+  uint32_t seed = 1;
+  for (int64_t inputs : {256, 512, 1280, 6144}) {
+    for (int64_t outputs : {1, 16, 17, 48, 65, 130}) {
+      const PackedMatrix weights = RandomMatrix(GetParam(), outputs, inputs, ++seed);
+      const std::vector<float> bias = RandomFloats(static_cast<size_t>(outputs), ++seed);
+      for (int64_t rows : {1, 2, 3, 4, 5, 7, 13}) {
+        const Activations x(Inputs(rows, inputs, ++seed), rows, inputs);
+        const float* const added = rows % 2 == 0 ? bias.data() : nullptr;
+        const auto expected = RunRows(Oracle(), x, weights, 0, rows, 0, weights.panels(), added);
+        for (const KernelTable* table : SimdTables()) {
+          ExpectSameBits(expected, RunRows(*table, x, weights, 0, rows, 0, weights.panels(), added),
+                         std::string(IsaName(table->isa)) + " rows " + std::to_string(rows) +
+                             " outputs " + std::to_string(outputs) + " inputs " +
+                             std::to_string(inputs));
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CodedMatmulTest, ARowAndAPanelDependOnNothingElse) {
+  constexpr int64_t kRows = 9;
+  constexpr int64_t kInputs = 2048;
+  const PackedMatrix weights = RandomMatrix(GetParam(), 100, kInputs, 3);
+  const Activations x(Inputs(kRows, kInputs, 4), kRows, kInputs);
+  for (const Isa isa : SupportedIsas()) {
+    const KernelTable& table = KernelsFor(isa);
+    const auto all = RunRows(table, x, weights, 0, kRows, 0, weights.panels(), nullptr);
+    const size_t stride = static_cast<size_t>(weights.outputs() + 3);
+    for (int64_t row = 0; row < kRows; ++row) {
+      auto whole = std::vector<float>(all.begin() + row * stride, all.begin() + (row + 1) * stride);
+      const auto alone = RunRows(table, x, weights, row, 1, 0, weights.panels(), nullptr);
+      ExpectSameBits(whole, alone, "row " + std::to_string(row));
+    }
+    const auto part = RunRows(table, x, weights, 0, kRows, 2, 5, nullptr);
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (size_t n = 0; n < stride; ++n) {
+        const float wanted = n >= 32 && n < 80 ? all[row * stride + n] : 12345.0f;
+        ASSERT_EQ(part[row * stride + n], wanted) << "row " << row << " output " << n;
+      }
+    }
+  }
+}
+
+// GetRow is what a matmul multiplies with, but for the rounding of single values that MLX does.
+TEST_P(CodedMatmulTest, TheOracleMultipliesTheDecodedValues) {
+  constexpr int64_t kInputs = 1024;
+  Format format = GetParam();
+  format.affine.rounds_values = false;
+  const PackedMatrix weights = RandomMatrix(format, 33, kInputs, 5);
+  const Activations x(Inputs(2, kInputs, 6), 2, kInputs);
+  const auto out = RunRows(Oracle(), x, weights, 0, 2, 0, weights.panels(), nullptr);
+  std::vector<float> row(kInputs);
+  for (int64_t n = 0; n < weights.outputs(); ++n) {
+    weights.GetRow(n, row.data());
+    for (int64_t r = 0; r < 2; ++r) {
+      double sum = 0;
+      double magnitude = 0;
+      for (int64_t k = 0; k < kInputs; ++k) {
+        const double product = double{row[k]} * x.codes[r * kInputs + k] *
+                               double{x.scales[(r * kInputs + k) / kQuantGroup]};
+        sum += product;
+        magnitude += std::fabs(product);
+      }
+      // Each of 64 terms is rounded twice; a bias of many times the weights can cancel.
+      EXPECT_NEAR(out[r * (weights.outputs() + 3) + n], sum, 64 * 0x1.0p-23 * magnitude * 4);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CodedMatmulTest, ::testing::ValuesIn(kFormats),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace kvasir

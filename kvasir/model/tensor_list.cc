@@ -1,0 +1,77 @@
+#include "kvasir/model/tensor_list.h"
+
+#include <utility>
+
+#include "kvasir/backend/cpu_backend.h"
+#include "kvasir/model/decoder_model.h"
+#include "kvasir/model/families.h"
+#include "kvasir/model/stored_weights.h"
+
+namespace kvasir {
+namespace {
+
+// A matrix that is never multiplied with.
+class Outline final : public WeightMatrix {
+ public:
+  Outline(int64_t outputs, int64_t inputs) : outputs_(outputs), inputs_(inputs) {}
+  int64_t outputs() const override { return outputs_; }
+  int64_t inputs() const override { return inputs_; }
+  WeightFormat format() const override { return WeightFormat::kF32; }
+  size_t bytes() const override { return 0; }
+
+ private:
+  const int64_t outputs_;
+  const int64_t inputs_;
+};
+
+class ListingWeights final : public WeightSource {
+ public:
+  ListingWeights(StoredWeights& stored, float norm_offset)
+      : stored_(stored), norm_offset_(norm_offset) {}
+
+  bool Has(const std::string& name) const override { return stored_.Has(name); }
+
+  Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name, int64_t outputs,
+                                                     int64_t inputs) override {
+    KVASIR_TRY(WeightTensor rows, stored_.Tensor(name, {outputs, inputs}));
+    Add(name, std::move(rows), 0);
+    return std::unique_ptr<const WeightMatrix>(std::make_unique<Outline>(outputs, inputs));
+  }
+
+  Result<std::vector<float>> Vector(const std::string& name, int64_t size, float) override {
+    KVASIR_TRY(WeightTensor rows, stored_.Tensor(name, {size}));
+    std::vector<float> values(static_cast<size_t>(size));
+    rows.read_row(0, values.data());
+    Add(name, std::move(rows), name.find("norm") != std::string::npos ? norm_offset_ : 0);
+    return values;
+  }
+
+  std::vector<std::string> Unused() const override { return stored_.Unused(); }
+
+  std::vector<ListedTensor> Take() { return std::move(tensors_); }
+
+ private:
+  void Add(const std::string& name, WeightTensor rows, float offset) {
+    const bool is_head = name.starts_with("lm_head.");
+    tensors_.push_back({is_head ? name : "model." + name, std::move(rows), offset});
+  }
+
+  StoredWeights& stored_;
+  const float norm_offset_;
+  std::vector<ListedTensor> tensors_;
+};
+
+}  // namespace
+
+Result<std::vector<ListedTensor>> ListTensors(const GgufFile& file, const ModelConfig& config) {
+  KVASIR_TRY(const auto backend, MakeCpuBackend({.threads = 1}));
+  const auto stored = MakeGgufTensors(file, config, *backend);
+  // Of the same family in a checkpoint.
+  ModelConfig in_checkpoint = config;
+  in_checkpoint.norms_hold_offset = false;
+  ListingWeights listing(*stored, -MakeDecoderSpec(in_checkpoint).norm_offset);
+  KVASIR_TRY_OK(DecoderModel::Load(MakeDecoderSpec(config), listing, *backend).status());
+  return listing.Take();
+}
+
+}  // namespace kvasir

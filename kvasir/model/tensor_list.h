@@ -1,0 +1,28 @@
+// The tensors that a decoder reads from a GGUF file, under the names of a checkpoint.
+// Deliberately found by building the decoder on them: what loads is what is listed.
+#ifndef KVASIR_MODEL_TENSOR_LIST_H_
+#define KVASIR_MODEL_TENSOR_LIST_H_
+
+#include <string>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/formats/gguf.h"
+#include "kvasir/formats/model_config.h"
+#include "kvasir/tensor/weight_tensor.h"
+
+namespace kvasir {
+
+struct ListedTensor {
+  std::string name;  // "model.layers.0.mlp.up_proj.weight", "lm_head.weight"
+  WeightTensor rows;
+  // To be added to every number: norms that the file keeps with their 1 and checkpoints without.
+  float offset = 0;
+};
+
+// Borrows `file`. ERRORS: as LoadModel's.
+Result<std::vector<ListedTensor>> ListTensors(const GgufFile& file, const ModelConfig& config);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_TENSOR_LIST_H_

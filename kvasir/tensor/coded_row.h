@@ -1,0 +1,72 @@
+// CodedRow: a row of weights as integer codes and the scales that make them values, as quantized
+// files hold them; and how such rows lie in the panels of a PackedMatrix.
+// Deliberately never quantizes: what a file says is kept to the bit, at about the file's size.
+//
+// Lanes are the 16 outputs of a panel. "Low and high" codes: byte [j][lane][i] of a group of 32
+// inputs holds input 4j + i in its low nibble and input 16 + 4j + i in its high one, j = 0..3.
+//
+//   q4_affine  codes [inputs/32][4][16][4] low and high; then per group_inputs inputs
+//              scales [16], biases [16], 16 bits each
+//   q8_affine  codes u8 [inputs/32][8][16][4]; then scales and biases likewise
+//   q4_k       per 256 inputs: codes [8][4][16][4] low and high, u8 scale [8][16], u8 min [8][16],
+//              f16 d [16], f16 dmin [16]
+//   q5_k       the same with [16][4] bytes after each 32 inputs' codes: bit j of byte [lane][i]
+//              is bit 4 of the code of input 4j + i
+//   q6_k       per 256 inputs: codes [8] of { [4][16][4] low and high, [2][16][4] bytes whose bits
+//              2j and 2j + 1 are bits 4 and 5 of the code of input 16h + 4j + i, h the first index
+//              }, i8 scale [16][16], f16 d [16]
+//
+//   value      q4_affine, q8_affine: code * scale + bias; q4_k, q5_k: d * scale * code - dmin * min
+//              q6_k: d * scale * (code - 32)
+#ifndef KVASIR_TENSOR_CODED_ROW_H_
+#define KVASIR_TENSOR_CODED_ROW_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kvasir/tensor/dtype.h"
+#include "kvasir/tensor/weight_format.h"
+
+namespace kvasir {
+
+inline constexpr int kSuperblockInputs = 256;  // of the K formats
+
+// What the scales and biases of an affine matrix are.
+struct AffineScales {
+  int group_inputs = 32;      // 32, 64 or 128 inputs share a scale and a bias
+  DType dtype = DType::kF16;  // or kBf16
+  // Single values are rounded to dtype after the product and after the sum, as MLX's are. Matmuls
+  // never round them (nor do MLX's).
+  bool rounds_values = false;
+};
+
+struct CodedRow {
+  std::vector<uint8_t> codes;       // [inputs]; q8 plus 128, q4 plus 8
+  std::vector<uint16_t> scales;     // bits: q8, q4 f16 of 32 inputs; affine of a group; K: d
+  std::vector<uint16_t> biases;     // affine: of a group; q4_k, q5_k: dmin
+  std::vector<uint8_t> sub_scales;  // q4_k, q5_k of 32 inputs; q6_k of 16, signed
+  std::vector<uint8_t> sub_mins;    // q4_k, q5_k of 32 inputs
+};
+
+// The formats above: those that hold CodedRows and nothing else.
+bool IsCodedOnly(WeightFormat format);
+
+// Of one panel. REQUIRES: IsCodedOnly; inputs a multiple of 32, of group_inputs, of 256 for K.
+size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affine);
+// Multiples that the inputs of a matrix must be.
+int InputUnit(WeightFormat format, const AffineScales& affine);
+// Where the scales of an affine panel begin, in bytes.
+size_t AffineScalesOffset(int64_t inputs, WeightFormat format);
+
+// Only the codes, one lane's, of an affine panel.
+void WriteCodes(const std::vector<uint8_t>& codes, WeightFormat format, int lane, std::byte* panel);
+// One lane of one panel. `row` has what its format needs.
+void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
+                   const AffineScales& affine, int lane, std::byte* panel);
+void ReadCodedRow(const std::byte* panel, int64_t inputs, WeightFormat format,
+                  const AffineScales& affine, int lane, float* out);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_TENSOR_CODED_ROW_H_

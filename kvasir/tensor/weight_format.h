@@ -1,0 +1,28 @@
+// WeightFormat: how a weight matrix is stored in memory.
+// Deliberately only names: packed_matrix.h and coded_row.h have the layouts.
+#ifndef KVASIR_TENSOR_WEIGHT_FORMAT_H_
+#define KVASIR_TENSOR_WEIGHT_FORMAT_H_
+
+#include <cstddef>
+#include <string_view>
+
+#include "kvasir/base/result.h"
+
+namespace kvasir {
+
+inline constexpr int kPanelOutputs = 16;  // one AVX-512 vector of floats, four NEON vectors
+inline constexpr int kQuantGroup = 32;    // inputs whose activations share a scale
+
+// The first five can be made of any weights. The others only keep what a file has quantized.
+enum class WeightFormat { kF32, kF16, kBf16, kQ8, kQ4, kQ4Affine, kQ8Affine, kQ4K, kQ5K, kQ6K };
+inline constexpr size_t kWeightFormats = 10;
+
+std::string_view WeightFormatName(WeightFormat format);
+// One of the first five. ERRORS: kInvalidArgument, listing the names that exist.
+Result<WeightFormat> WeightFormatFromName(std::string_view name);
+// Those whose matmul wants quantized activations: all but the float formats.
+bool IsQuantized(WeightFormat format);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_TENSOR_WEIGHT_FORMAT_H_
