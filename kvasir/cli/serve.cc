@@ -52,6 +52,7 @@ class ServeCommand final : public Command {
               "a web page's origin that may read answers, or *; may be given several times");
     flags.Add("--parallel", &max_streams_, "answers made at once; they share the cache");
     flags.Add("--ubatch-size", &chunk_tokens_, "tokens per forward pass");
+    flags.Add("--pooling", &pooling_, "embeddings are the mean of all tokens, or of the last");
     flags.Add("--timeout", &timeout_s_, "seconds for a body to arrive and a client to read");
     flags.Add("--request-timeout", &request_timeout_s_,
               "seconds after which an answer ends as if it had its length; 0: none");
@@ -101,7 +102,13 @@ class ServeCommand final : public Command {
     KVASIR_TRY_OK(check(timeout_s_, 1, kMostSeconds, "--timeout"));
     KVASIR_TRY_OK(check(request_timeout_s_, 0, kMostSeconds, "--request-timeout"));
     KVASIR_TRY_OK(check(max_body_bytes_, 0, kMostBodyBytes, "--max-body-bytes"));
+    const std::optional<Pooling> pooling = PoolingFromName(pooling_);
+    if (!pooling) {
+      return {ErrorCode::kInvalidArgument,
+              "--pooling must be mean or last, not '" + pooling_ + "'"};
+    }
     ServerOptions options;
+    options.pooling = *pooling;
     options.host = host_;
     options.port = static_cast<uint16_t>(port_);
     options.model_name = alias_;
@@ -125,6 +132,7 @@ class ServeCommand final : public Command {
   std::string alias_;
   std::vector<std::string> api_keys_;
   std::vector<std::string> cors_origins_;
+  std::string pooling_ = "mean";
   int64_t port_ = 8080;
   int64_t max_streams_ = 16;
   int64_t chunk_tokens_ = 512;

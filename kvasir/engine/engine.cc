@@ -81,6 +81,10 @@ Status Engine::Check(const EngineRequest& request) const {
     return Invalid("answers is " + std::to_string(request.answers) + ", it must be 1 to " +
                    std::to_string(options_.max_streams));
   }
+  if (request.pooling && request.answers != 1) {
+    return Invalid("answers is " + std::to_string(request.answers) +
+                   ", it must be 1 where the prompt is pooled");
+  }
   if (request.top_logprobs.value_or(0) < 0) {
     return Invalid("top_logprobs is " + std::to_string(*request.top_logprobs) +
                    ", it must be 0 or more");
@@ -256,8 +260,10 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
       const Position position = member.stream->sequence->position();
       tokens.push_back(member.stream->Known(position, member.tokens));
       const bool is_last = position + member.tokens == member.stream->known_tokens();
-      const int64_t rows = member.job->is_scored() ? member.tokens : is_last ? 1 : 0;
-      runs.push_back({&*member.stream->sequence, tokens.back(), rows});
+      const bool is_pooled = member.job->request.pooling.has_value();
+      const int64_t rows = member.job->is_scored() ? member.tokens : is_last && !is_pooled ? 1 : 0;
+      runs.push_back({&*member.stream->sequence, tokens.back(), rows,
+                      member.stream->WantedStates(member.tokens, is_last)});
       evaluated += member.tokens;
     }
     auto logits = parts_.model->Forward(runs, workspace_);
@@ -279,6 +285,8 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
 
 void Engine::Deliver(const std::vector<Member>& members, ConstFloatRows logits) {
   int64_t row = 0;
+  const ConstFloatRows states = workspace_.HiddenStates();
+  int64_t state = 0;
   for (const Member& member : members) {
     Job& job = *member.job;
     EngineStream& stream = *member.stream;
@@ -299,10 +307,21 @@ void Engine::Deliver(const std::vector<Member>& members, ConstFloatRows logits) 
         stream.ScorePrompt(at, next_row());
       }
     }
-    if (position < stream.known_tokens()) {
-      if (position / kPublishTokens != (position - member.tokens) / kPublishTokens) {
+    const bool is_all_read = position == stream.known_tokens();
+    if (job.request.pooling) {
+      const int64_t rows = stream.WantedStates(member.tokens, is_all_read);
+      stream.AddStates(position - rows, states.Part(state, rows));
+      state += rows;
+    }
+    if (!is_all_read) {
+      if (!job.is_mean_pooled() &&
+          position / kPublishTokens != (position - member.tokens) / kPublishTokens) {
         Publish(job, stream);
       }
+      continue;
+    }
+    if (job.request.pooling) {
+      EndPooled(job, stream);
       continue;
     }
     const std::span<const float> scores = next_row();
@@ -338,6 +357,14 @@ void Engine::Accept(Job& job, EngineStream& stream, std::span<const float> logit
   stats_.generated_tokens += stats.generated_tokens - before;
   if (!stream.is_done()) return;
   Publish(job, stream);
+  stream.sequence.reset();
+  is_admission_blocked_ = false;
+}
+
+void Engine::EndPooled(Job& job, EngineStream& stream) {
+  stream.result().stats.prefill_ms = MsBetween(stream.admitted_at, Now());
+  stream.Finish(FinishReason::kStop);
+  if (!job.is_mean_pooled()) Publish(job, stream);
   stream.sequence.reset();
   is_admission_blocked_ = false;
 }

@@ -116,6 +116,7 @@ class Engine {
   Result<ConstFloatRows> Forward(std::vector<Member>& members);
   void Deliver(const std::vector<Member>& members, ConstFloatRows logits);
   void Accept(Job& job, EngineStream& stream, std::span<const float> logits);
+  void EndPooled(Job& job, EngineStream& stream);
   void Publish(const Job& job, const EngineStream& stream);
 
   // engine_memory.cc

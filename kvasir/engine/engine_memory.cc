@@ -62,14 +62,18 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   const int64_t known = stream.known_tokens();
   // The last token is always evaluated, for its logits.
   // No cache holds logits.
-  const int64_t limit = job.is_scored() ? 0 : known - 1;
+  const int64_t limit = job.is_scored()        ? 0
+                        : job.is_mean_pooled() ? std::min(stream.pooled_tokens(), known - 1)
+                                               : known - 1;
   auto match = tree_.Find(job.request.salt, stream.Known(0, known), limit);
   if (!match.ok()) {
     job.result.status = match.error();
     EndJob(job, FinishReason::kCancelled);
     return Admission::kLater;
   }
-  if (!job.is_scored() && IsBeingRead(job, match->tokens)) return Admission::kLater;
+  if (!job.is_scored() && !job.is_mean_pooled() && IsBeingRead(job, match->tokens)) {
+    return Admission::kLater;
+  }
   const auto victims = FindVictims(job, stream, match->sequence);
   if (!victims) return Admission::kNoRoom;
   for (const Member& victim : *victims) Preempt(*victim.job, *victim.stream);
@@ -122,7 +126,9 @@ bool Engine::IsBeingRead(const Job& job, int64_t cached_tokens) const {
         other->request.priority < job.request.priority) {
       continue;
     }
-    if (!other->streams[0]->sequence || other->is_prompt_read()) continue;
+    if (!other->streams[0]->sequence || other->is_prompt_read() || other->is_mean_pooled()) {
+      continue;
+    }
     const std::vector<Token>& theirs = other->request.prompt;
     const auto part = std::mismatch(mine.begin(), mine.end(), theirs.begin(), theirs.end());
     int64_t shared = part.first - mine.begin();

@@ -31,6 +31,7 @@ EngineStream::EngineStream(const EngineRequest* request, const EngineCallbacks* 
       sampling_(request->sampling),
       stops_(request->stop_strings) {
   sampling_.seed += static_cast<uint64_t>(answer);
+  if (request->pooling) pool_.emplace(*request->pooling);
   if (request->constraint) constraint_ = request->constraint->Begin();
   if (vocabulary->tokenizer != nullptr) {
     detokenizer_.emplace(*vocabulary->tokenizer,
@@ -69,6 +70,15 @@ void EngineStream::ScorePrompt(Position position, std::span<const float> logits)
   if (position < static_cast<Position>(result_.prompt_scores.size())) return;
   result_.prompt_scores.push_back(
       Score(request_->prompt[static_cast<size_t>(position) + 1], logits));
+}
+
+int64_t EngineStream::WantedStates(int64_t tokens, bool is_last) const {
+  return pool_ ? pool_->WantedRows(tokens, is_last) : 0;
+}
+
+void EngineStream::AddStates(Position begin, ConstFloatRows states) {
+  pool_->Add(begin, states);
+  if (begin + states.rows == known_tokens()) result_.embedding = pool_->Embedding();
 }
 
 Status EngineStream::Accept(std::span<const float> logits, Sampler& sampler) {

@@ -43,6 +43,12 @@ class EngineStream {
   Status Accept(std::span<const float> logits, Sampler& sampler);
   // `logits`: of the prompt's token at `position`, which is not its last. Scores the next one.
   void ScorePrompt(Position position, std::span<const float> logits);
+  // For requests with pooling: which states are wanted, and where they go. The embedding is
+  // complete with the state of the last known token.
+  int64_t WantedStates(int64_t tokens, bool is_last) const;
+  void AddStates(Position begin, ConstFloatRows states);
+  // Tokens of the prompt that need not be evaluated for their states.
+  int64_t pooled_tokens() const { return pool_ ? pool_->position() : 0; }
   // Ends the answer and gives its blocks back.
   void Finish(FinishReason reason);
   bool is_done() const { return is_done_; }
@@ -78,6 +84,7 @@ class EngineStream {
   std::unique_ptr<TokenConstraint> constraint_;  // stands behind result_.tokens; null: none
   std::optional<StreamingDetokenizer> detokenizer_;
   StopMatcher stops_;
+  std::optional<HiddenPool> pool_;
   GenerationResult result_;
   bool is_done_ = false;
 };

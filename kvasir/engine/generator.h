@@ -84,6 +84,7 @@ struct GenerationResult {
   std::vector<Token> tokens;               // generated, without the end token
   std::vector<TokenScores> scores;         // of `tokens`, or empty
   std::vector<TokenScores> prompt_scores;  // of the prompt's tokens but the first, or empty
+  std::vector<float> embedding;            // EngineRequest::pooling
   std::string text;
   FinishReason finish = FinishReason::kStop;
   std::string stop_string;  // the one that was found, or empty

@@ -15,6 +15,7 @@
 #include "kvasir/base/result.h"
 #include "kvasir/base/token.h"
 #include "kvasir/engine/generator.h"
+#include "kvasir/engine/hidden_pool.h"
 #include "kvasir/sampling/sampling_options.h"
 #include "kvasir/sampling/token_constraint.h"
 
@@ -42,6 +43,10 @@ struct EngineRequest {
   // The prompt's tokens are scored too, as top_logprobs says: all of them are evaluated then,
   // whatever is cached.
   bool scores_prompt = false;
+  // Set: nothing is generated; the prompt's hidden states, after the final norm, are pooled into
+  // GenerationResult::embedding. For the mean all tokens are evaluated, whatever is cached, and
+  // nobody else finds them. REQUIRES: one answer.
+  std::optional<Pooling> pooling;
   int priority = 0;   // larger is admitted and prefilled first, and preempted last
   uint64_t salt = 0;  // only requests of the same salt share cached prefixes
   std::optional<EngineClock::time_point> deadline;

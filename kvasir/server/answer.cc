@@ -11,6 +11,13 @@ double Milliseconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
+// What the cache knew of the prompt, for people who ask why it was evaluated again.
+HttpHeader CacheHeader(const PromptProgress& prompt) {
+  return {"Kvasir-Cache", "prompt=" + std::to_string(prompt.prompt_tokens) +
+                              ", cached=" + std::to_string(prompt.cached_tokens) +
+                              ", known=" + std::to_string(prompt.known_prefix_tokens)};
+}
+
 }  // namespace
 
 Answer::Answer(AnswerOptions options, std::unique_ptr<AnswerFormat> format, HttpReply reply,
@@ -66,7 +73,10 @@ void Answer::OnEnd(const Status& status) {
     return Fail(error);
   }
   Report(status, 200);
-  if (!options_.is_stream) return reply_.Send({.body = format_->Whole(results_).Dump()});
+  if (!options_.is_stream) {
+    reply_.AddHeader(CacheHeader(prompt_));
+    return reply_.Send({.body = format_->Whole(results_).Dump()});
+  }
   Send(format_->End(results_));
   reply_.Finish();
 }
@@ -82,7 +92,7 @@ void Answer::Begin() {
   if (reply_.is_started()) return;
   HttpResponse head;
   head.content_type = "text/event-stream; charset=utf-8";
-  head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}, CacheHeader(prompt_)};
   (void)reply_.StartStream(head);
   Send(format_->Begin(prompt_));
 }

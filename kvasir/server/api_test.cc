@@ -3,8 +3,11 @@
 // written into that file instead; read them before you commit them.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -239,11 +242,34 @@ TEST_F(ApiTest, RecordsSayWhatWasReused) {
   EXPECT_TRUE(records[1].first_token_ms.has_value());
 }
 
+TEST_F(ApiTest, HeaderSaysWhereThePromptParted) {
+  Start();
+  for (const bool is_stream : {false, true}) {
+    const std::string rest =
+        is_stream ? R"(,"max_tokens":1,"stream":true})" : R"(,"max_tokens":1})";
+    const std::string first = is_stream ? "stream " : "";
+    (void)Ask("POST", "/v1/completions", "", R"({"prompt":")" + first + "abcdef\"" + rest);
+    const WireResponse response =
+        Ask("POST", "/v1/completions", "", R"({"prompt":")" + first + "abcXYZ\"" + rest);
+    const std::string known = std::to_string(first.size() + 3);
+    EXPECT_EQ(response.Header("Kvasir-Cache"), "prompt=" + std::to_string(first.size() + 6) +
+                                                   ", cached=" + known + ", known=" + known);
+  }
+}
+
 // All choices and prompts of a request end with its client.
 TEST_F(ApiTest, ClientsThatGoAwayAreNoticedOnEveryRoute) {
   ServerOptions options;
   options.max_unsent_bytes = 4096;
   options.send_buffer_bytes = 4096;
+  std::mutex mutex;
+  std::condition_variable recorded;
+  int gone = 0;
+  options.request_log = [&](const RequestRecord& record) {
+    const std::lock_guard lock(mutex);
+    gone += record.status == 0;
+    recorded.notify_all();
+  };
   Start(options);
   const auto body = [](std::string more) {
     return R"({"max_tokens":3000,"max_output_tokens":3000,"stream":true,"ignore_eos":true,)" +
@@ -260,6 +286,11 @@ TEST_F(ApiTest, ClientsThatGoAwayAreNoticedOnEveryRoute) {
     ASSERT_TRUE(client.ReadUntil("\"a\""));
     client.Reset();
     EXPECT_EQ(Ask("POST", "/v1/completions", "", kText).status, 200);
+  }
+  {
+    // Somebody else's short answer may be done before the reset has been noticed.
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(recorded.wait_for(lock, std::chrono::seconds(60), [&] { return gone == 3; }));
   }
   const std::string metrics = Ask("GET", "/metrics", "").body;
   EXPECT_NE(metrics.find("kvasir_requests_total{status=\"0\"} 3\n"), std::string::npos) << metrics;

@@ -15,6 +15,7 @@
 #include "kvasir/base/result.h"
 #include "kvasir/engine/engine_thread.h"
 #include "kvasir/engine/generator.h"
+#include "kvasir/engine/hidden_pool.h"
 
 namespace kvasir {
 
@@ -53,6 +54,7 @@ struct CompletionRequest {
   std::vector<GenerationRequest> choices;  // equal prompts stand side by side
   std::unique_ptr<CompletionSink> sink;
   // As EngineRequest has them, for all choices.
+  std::optional<Pooling> pooling;
   int priority = 0;
   uint64_t salt = 0;
   std::optional<std::chrono::steady_clock::time_point> deadline;

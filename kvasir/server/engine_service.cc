@@ -14,6 +14,7 @@ Status ShuttingDown() { return {ErrorCode::kCancelled, "the server is shutting d
 
 EngineRequest ToEngine(GenerationRequest choice, const CompletionRequest& whole) {
   EngineRequest request;
+  request.pooling = whole.pooling;
   request.priority = whole.priority;
   request.salt = whole.salt;
   request.deadline = whole.deadline;
@@ -35,7 +36,10 @@ EngineRequest ToEngine(GenerationRequest choice, const CompletionRequest& whole)
 class EngineService::Listener {
  public:
   Listener(CompletionId id, CompletionRequest& request)
-      : id_(id), sink_(std::move(request.sink)), open_choices_(request.choices.size()) {
+      : id_(id),
+        is_pooled_(request.pooling.has_value()),
+        sink_(std::move(request.sink)),
+        open_choices_(request.choices.size()) {
     for (const GenerationRequest& choice : request.choices) {
       slots_.push_back({.prompt_tokens = static_cast<int64_t>(choice.prompt.size()),
                         .max_tokens = choice.max_tokens});
@@ -43,6 +47,7 @@ class EngineService::Listener {
   }
 
   CompletionId id() const { return id_; }
+  bool is_pooled() const { return is_pooled_; }
   // REQUIRES: a choice is open, and the caller is who will end it.
   CompletionSink& sink() { return *sink_; }
 
@@ -93,6 +98,7 @@ class EngineService::Listener {
 
  private:
   const CompletionId id_;
+  const bool is_pooled_;
   std::atomic<bool> is_cancelled_ = false;
   mutable std::mutex mutex_;
   std::unique_ptr<CompletionSink> sink_;  // null once all choices have ended
@@ -199,10 +205,15 @@ EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener,
   callbacks.on_text = [listener, choice](int, std::string_view text) {
     listener->sink().OnText(choice, text);
   };
-  callbacks.on_finish = [this, listener, choice](EngineResult result) {
+  callbacks.on_finish = [this, listener, choice,
+                         is_pooled = listener->is_pooled()](EngineResult result) {
     GenerationResult& answer = result.answers[0];
     if (result.status.ok() && is_stopping_ && answer.finish == FinishReason::kCancelled) {
       result.status = ShuttingDown();
+    }
+    // Half an answer is an answer, half an embedding is none.
+    if (result.status.ok() && is_pooled && answer.finish == FinishReason::kCancelled) {
+      result.status = {ErrorCode::kCancelled, "the request's time was over before its embeddings"};
     }
     if (result.status.ok()) listener->sink().OnChoiceEnd(choice, std::move(answer));
     listener->EndChoice(choice, result.status);

@@ -152,13 +152,16 @@ Status RefuseUnsupported(const Json& body, std::span<const UnsupportedField> fie
   return {};
 }
 
+Result<std::string> ParseModelName(const Json& body) {
+  KVASIR_TRY(std::string model, body.GetStringOr("model", ""));
+  if (model.size() <= kMaxModelNameBytes) return model;
+  return FieldError(ErrorCode::kInvalidArgument, "model", "must be at most 256 bytes long");
+}
+
 Result<GenerationFields> ParseGenerationFields(const Json& body, const ChatDefaults& defaults,
                                                int64_t least_max_tokens) {
   GenerationFields fields;
-  KVASIR_TRY(fields.model, body.GetStringOr("model", ""));
-  if (fields.model.size() > kMaxModelNameBytes) {
-    return FieldError(ErrorCode::kInvalidArgument, "model", "must be at most 256 bytes long");
-  }
+  KVASIR_TRY(fields.model, ParseModelName(body));
   KVASIR_TRY(fields.sampling, ParseSampling(body, defaults));
   KVASIR_TRY(fields.seed, ParseSeed(body));
   KVASIR_TRY(fields.max_tokens, ParseMaxTokens(body, least_max_tokens));

@@ -48,6 +48,9 @@ inline constexpr int64_t kMaxTopLogprobs = 20;
 Result<GenerationFields> ParseGenerationFields(const Json& body, const ChatDefaults& defaults,
                                                int64_t least_max_tokens);
 
+// The name that answers echo; empty: not given. ERRORS: as ParseChatRequest.
+Result<std::string> ParseModelName(const Json& body);
+
 // A field that would change the answer and is not supported, with the values that ask for nothing.
 struct UnsupportedField {
   std::string_view name;

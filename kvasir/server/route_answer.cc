@@ -31,6 +31,11 @@ AnswerHead NewHead(const ServerContext& context, std::string_view id_prefix,
           model.empty() ? context.model_name : model};
 }
 
+std::vector<Token> TokensOf(const ServerContext& context, const TextPrompt& prompt) {
+  if (const auto* tokens = std::get_if<std::vector<Token>>(&prompt)) return *tokens;
+  return context.bundle->tokenizer()->Encode(std::get<std::string>(prompt));
+}
+
 std::optional<ApiError> CheckPrompt(const ServerContext& context, const std::vector<Token>& prompt,
                                     std::string_view field) {
   if (prompt.empty()) {
@@ -98,6 +103,7 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   const uint64_t seed = fields.seed.value_or(RandomSeed());
 
   CompletionRequest completion;
+  completion.pooling = job.pooling;
   for (const std::vector<Token>& prompt : job.prompts) {
     generation.prompt = prompt;
     for (int64_t i = 0; i < fields.choices; ++i) {

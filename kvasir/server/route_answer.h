@@ -13,6 +13,7 @@
 #include "kvasir/server/chat_request.h"
 #include "kvasir/server/http_reply.h"
 #include "kvasir/server/server_context.h"
+#include "kvasir/server/text_request.h"
 
 namespace kvasir {
 
@@ -22,6 +23,9 @@ Result<Json> ParseBody(const HttpRequest& request);
 // Id, time and model name of a new answer. `model`: what the request said, possibly nothing.
 AnswerHead NewHead(const ServerContext& context, std::string_view id_prefix,
                    const std::string& model);
+
+// A text's tokens with the model's special ones, or the tokens as they came.
+std::vector<Token> TokensOf(const ServerContext& context, const TextPrompt& prompt);
 
 // Null when the prompt fits the context and leaves room for an answer. `field`: where it came from.
 std::optional<ApiError> CheckPrompt(const ServerContext& context, const std::vector<Token>& prompt,
@@ -42,6 +46,7 @@ struct AnswerJob {
   std::vector<std::vector<Token>> prompts;
   bool scores_prompt = false;
   std::shared_ptr<const TokenConstraintSource> constraint;  // null: none
+  std::optional<Pooling> pooling;  // set: embeddings are wanted, one per prompt
   std::unique_ptr<AnswerFormat> format;
 };
 // fields.choices per prompt, with the seeds seed, seed + 1, ...

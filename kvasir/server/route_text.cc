@@ -10,11 +10,6 @@
 namespace kvasir {
 namespace {
 
-std::vector<Token> TokensOf(const ServerContext& context, const TextPrompt& prompt) {
-  if (const auto* tokens = std::get_if<std::vector<Token>>(&prompt)) return *tokens;
-  return context.bundle->tokenizer()->Encode(std::get<std::string>(prompt));
-}
-
 std::string EchoOf(const ServerContext& context, const TextPrompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
   return context.bundle->tokenizer()->Decode(std::get<std::vector<Token>>(prompt),

@@ -23,6 +23,8 @@ constexpr std::array kRoutes = {
     Route{"/chat/completions", kPost, ServeChat},
     Route{"/completions", kPost, ServeText},
     Route{"/responses", kPost, ServeResponses},
+    Route{"/embeddings", kPost, ServeEmbeddings},
+    Route{"/embedding", kPost, ServeEmbedding},
     Route{"/messages", kPost, ServeMessages, RouteAccess::kWithKey, kAnthropic},
     Route{"/messages/count_tokens", kPost, ServeCountTokens, RouteAccess::kWithKey, kAnthropic},
 };

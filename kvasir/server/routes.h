@@ -46,6 +46,8 @@ void ServeChat(const ServerContext& context, const HttpRequest& request, HttpRep
 void ServeText(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeMessages(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeCountTokens(const ServerContext& context, const HttpRequest& request, HttpReply reply);
+void ServeEmbeddings(const ServerContext& context, const HttpRequest& request, HttpReply reply);
+void ServeEmbedding(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeResponses(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 
 }  // namespace kvasir

@@ -99,6 +99,7 @@ class Server::Impl {
     context_.defaults = DefaultsOf(*bundle);
     context_.created = std::time(nullptr);
     context_.chunk_tokens = options.chunk_tokens;
+    context_.pooling = options.pooling;
     context_.ping_interval = options.ping_interval;
     context_.time_limit = options.request_timeout;
     context_.post = [this](std::function<void()> task) { Post(std::move(task)); };

@@ -11,6 +11,7 @@
 
 #include "kvasir/base/log.h"
 #include "kvasir/base/result.h"
+#include "kvasir/engine/hidden_pool.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/server/request_record.h"
 
@@ -28,6 +29,7 @@ struct ServerOptions {
   int64_t max_waiting_requests = 64;     // answers beyond those being made; more get 503
   int64_t max_unsent_bytes = 256 << 10;  // per connection, beyond which an answer waits
   int send_buffer_bytes = 0;             // the system's, per connection; 0: as it decides
+  Pooling pooling = Pooling::kMean;      // of embeddings
   int64_t chunk_tokens = 512;            // of a prompt per forward pass; no influence on results
   std::chrono::milliseconds idle_timeout{75'000};   // between requests, header included
   std::chrono::milliseconds body_timeout{120'000};  // for a request's body

@@ -27,6 +27,7 @@ struct ServerContext {
   ChatDefaults defaults;
   int64_t created = 0;  // Unix seconds
   int64_t chunk_tokens = 512;
+  Pooling pooling = Pooling::kMean;  // of embeddings
   std::chrono::milliseconds ping_interval{5'000};
   std::chrono::milliseconds time_limit{0};  // per request; 0: none
   RequestObserver observer;

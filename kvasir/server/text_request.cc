@@ -43,28 +43,6 @@ Result<TextPrompt> ParsePrompt(const Json& value, const std::string& field, int6
   return TextPrompt(std::move(tokens));
 }
 
-Result<std::vector<TextPrompt>> ParsePrompts(const Json& body, int64_t vocab_size) {
-  const Json* prompt = FindSet(body, "prompt");
-  if (prompt == nullptr) {
-    return FieldError(ErrorCode::kCorrupt, "prompt", "is missing; give a string");
-  }
-  std::vector<TextPrompt> prompts;
-  if (!prompt->is_array() || IsTokens(*prompt)) {
-    KVASIR_TRY(TextPrompt one, ParsePrompt(*prompt, "prompt", vocab_size));
-    prompts.push_back(std::move(one));
-    return prompts;
-  }
-  for (const Json& entry : prompt->as_array()) {
-    const std::string field = "prompt[" + std::to_string(prompts.size()) + "]";
-    KVASIR_TRY(TextPrompt one, ParsePrompt(entry, field, vocab_size));
-    prompts.push_back(std::move(one));
-  }
-  if (prompts.empty()) {
-    return FieldError(ErrorCode::kInvalidArgument, "prompt", "must hold at least one prompt");
-  }
-  return prompts;
-}
-
 // The number of alternatives; some clients write the chat API's boolean.
 Result<std::optional<int64_t>> ParseLogprobs(const Json& body) {
   const Json* value = FindSet(body, "logprobs");
@@ -80,6 +58,29 @@ Result<std::optional<int64_t>> ParseLogprobs(const Json& body) {
 }
 
 }  // namespace
+
+Result<std::vector<TextPrompt>> ParseTextPrompts(const Json& body, const std::string& field,
+                                                 int64_t vocab_size) {
+  const Json* value = FindSet(body, field);
+  if (value == nullptr) {
+    return FieldError(ErrorCode::kCorrupt, field, "is missing; give a string");
+  }
+  std::vector<TextPrompt> prompts;
+  if (!value->is_array() || IsTokens(*value)) {
+    KVASIR_TRY(TextPrompt one, ParsePrompt(*value, field, vocab_size));
+    prompts.push_back(std::move(one));
+    return prompts;
+  }
+  for (const Json& entry : value->as_array()) {
+    const std::string name = field + "[" + std::to_string(prompts.size()) + "]";
+    KVASIR_TRY(TextPrompt one, ParsePrompt(entry, name, vocab_size));
+    prompts.push_back(std::move(one));
+  }
+  if (prompts.empty()) {
+    return FieldError(ErrorCode::kInvalidArgument, field, "must hold at least one " + field);
+  }
+  return prompts;
+}
 
 Result<TextRequest> ParseTextRequest(const Json& body, const ChatDefaults& defaults) {
   KVASIR_TRY_OK(RequireObject(body));
@@ -97,7 +98,7 @@ Result<TextRequest> ParseTextRequest(const Json& body, const ChatDefaults& defau
     return FieldError(ErrorCode::kUnsupported, "echo",
                       "with logprobs cannot be streamed; leave out stream");
   }
-  KVASIR_TRY(request.prompts, ParsePrompts(body, defaults.vocab_size));
+  KVASIR_TRY(request.prompts, ParseTextPrompts(body, "prompt", defaults.vocab_size));
   if (static_cast<int64_t>(request.prompts.size()) * request.choices > kMaxChoices) {
     return FieldError(ErrorCode::kInvalidArgument, "prompt",
                       "asks for more than 128 answers, n for each prompt; send several requests");

@@ -19,6 +19,11 @@ struct TextRequest : GenerationFields {
   bool echoes_prompt = false;
 };
 
+// The prompts in `field` of `body`: a string, an array of strings, an array of token ids or an
+// array of such arrays. ERRORS: as ParseChatRequest.
+Result<std::vector<TextPrompt>> ParseTextPrompts(const Json& body, const std::string& field,
+                                                 int64_t vocab_size);
+
 // Tokens per choice of a request without max_tokens: as OpenAI.
 inline constexpr int64_t kDefaultTextTokens = 16;
 

@@ -30,6 +30,10 @@ struct ConstFloatRows {
       : data(other.data), rows(other.rows), cols(other.cols), stride(other.stride) {}
 
   const float* row(int64_t i) const { return data + i * stride; }
+  // Rows [begin, begin + count).
+  ConstFloatRows Part(int64_t begin, int64_t count) const {
+    return {row(begin), count, cols, stride};
+  }
 };
 
 }  // namespace kvasir
