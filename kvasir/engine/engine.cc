@@ -171,8 +171,14 @@ bool Engine::Step() {
   is_stepping_ = true;
   Admit();
   std::vector<Member> members = PlanMembers();
+  ProposeDrafts(members);
+  const EngineClock::time_point begin = Now();
+  const int64_t evaluated = stats_.evaluated_tokens;
   const auto logits = Forward(members);
-  if (logits.ok()) Deliver(members, *logits);
+  if (logits.ok()) {
+    Deliver(members, *logits);
+    planner_.RecordStep(stats_.evaluated_tokens - evaluated, MsBetween(begin, Now()));
+  }
   is_stepping_ = false;
   EndCancelled();
   return has_work();
@@ -206,6 +212,7 @@ void Engine::EndJob(Job& job, FinishReason reason) {
   for (const auto& stream : job.streams) {
     stream->Finish(reason);
     if (stream->sequence) is_admission_blocked_ = false;
+    FinishDrafts(job, *stream);
     stream->sequence.reset();
   }
 }
@@ -253,6 +260,7 @@ std::vector<Engine::Member> Engine::PlanMembers() {
 Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
   for (;;) {
     if (members.empty()) return {ErrorCode::kCancelled, "there is nothing to evaluate"};
+    OpenSpeculation(members);
     std::vector<std::vector<Token>> tokens;
     std::vector<SequenceRun> runs;
     int64_t evaluated = 0;
@@ -261,10 +269,14 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
       tokens.push_back(member.stream->Known(position, member.tokens));
       const bool is_last = position + member.tokens == member.stream->known_tokens();
       const bool is_pooled = member.job->request.pooling.has_value();
-      const int64_t rows = member.job->is_scored() ? member.tokens : is_last && !is_pooled ? 1 : 0;
+      const auto drafts = static_cast<int64_t>(member.drafts.size());
+      tokens.back().insert(tokens.back().end(), member.drafts.begin(), member.drafts.end());
+      const int64_t rows = member.job->is_scored() ? member.tokens
+                           : is_last && !is_pooled ? 1 + drafts
+                                                   : 0;
       runs.push_back({&*member.stream->sequence, tokens.back(), rows,
                       member.stream->WantedStates(member.tokens, is_last)});
-      evaluated += member.tokens;
+      evaluated += member.tokens + drafts;
     }
     auto logits = parts_.model->Forward(runs, workspace_);
     if (logits.ok()) {
@@ -273,6 +285,8 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
       return logits;
     }
     const Error error = logits.error();
+    // Nobody loses a cache for somebody's drafts.
+    if (DropDrafts(members)) continue;
     if (error.code == ErrorCode::kResourceExhausted && MakeRoom(members, error)) continue;
     // Checked requests give the model nothing to refuse; if it does, these can never go on.
     for (const Member& member : members) {
@@ -283,13 +297,18 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
   }
 }
 
-void Engine::Deliver(const std::vector<Member>& members, ConstFloatRows logits) {
+void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
   int64_t row = 0;
   const ConstFloatRows states = workspace_.HiddenStates();
   int64_t state = 0;
-  for (const Member& member : members) {
+  for (Member& member : members) {
     Job& job = *member.job;
     EngineStream& stream = *member.stream;
+    if (!member.drafts.empty()) {
+      Verify(member, logits, row);
+      row += 1 + static_cast<int64_t>(member.drafts.size());
+      continue;
+    }
     const Position position = stream.sequence->position();
     const auto prompt = static_cast<int64_t>(job.request.prompt.size());
     if (job.callbacks.on_prefill && position - member.tokens < prompt &&
@@ -338,9 +357,15 @@ void Engine::Deliver(const std::vector<Member>& members, ConstFloatRows logits) 
     }
     for (const auto& answer : job.streams) Accept(job, *answer, scores);
   }
+  CommitDrafts(members);
 }
 
 void Engine::Accept(Job& job, EngineStream& stream, std::span<const float> logits) {
+  Choose(job, stream, logits);
+  if (stream.is_done()) Retire(job, stream);
+}
+
+void Engine::Choose(Job& job, EngineStream& stream, std::span<const float> logits) {
   GenerationStats& stats = stream.result().stats;
   const EngineClock::time_point now = Now();
   if (stats.generated_tokens == 0) {
@@ -355,8 +380,11 @@ void Engine::Accept(Job& job, EngineStream& stream, std::span<const float> logit
     job.is_cancelled = true;  // its other answers end with this step
   }
   stats_.generated_tokens += stats.generated_tokens - before;
-  if (!stream.is_done()) return;
+}
+
+void Engine::Retire(const Job& job, EngineStream& stream) {
   Publish(job, stream);
+  FinishDrafts(job, stream);
   stream.sequence.reset();
   is_admission_blocked_ = false;
 }

@@ -19,7 +19,10 @@
 #include "kvasir/engine/scheduler.h"
 #include "kvasir/kv/cache_picture.h"
 #include "kvasir/kv/prefix_tree.h"
+#include "kvasir/kv/speculation.h"
 #include "kvasir/model/model.h"
+#include "kvasir/speculative/draft_planner.h"
+#include "kvasir/speculative/drafter.h"
 
 namespace kvasir {
 
@@ -35,7 +38,10 @@ struct EngineParts {
 
 struct EngineOptions {
   SchedulerOptions scheduler;
-  int64_t max_streams = 32;                           // answers being made at once; more wait
+  int64_t max_streams = 32;  // answers being made at once; more wait
+  // Drafts per answer and step at most, for requests that do not say; how many there are is chosen
+  // from what they cost and bring.
+  int64_t max_drafts = 16;
   std::function<EngineClock::time_point()> now = {};  // empty: EngineClock::now
 };
 
@@ -53,6 +59,8 @@ struct EngineStats {
   int64_t prompt_tokens = 0;  // of all requests that have begun
   int64_t cached_tokens = 0;  // of prompts, not evaluated
   int64_t preemptions = 0;
+  int64_t drafted_tokens = 0;   // verified beside the token that was certain
+  int64_t accepted_drafts = 0;  // of them
 };
 
 // What a request is answered depends on the request alone: not on others, on memory pressure, on
@@ -64,6 +72,11 @@ class Engine {
   static Result<std::unique_ptr<Engine>> Create(EngineParts parts, EngineOptions options = {});
   // Cancels whatever is unfinished.
   ~Engine();
+
+  // From now on answers are drafted and verified several tokens at a time. Changes how fast they
+  // come and not one bit of them. Without effect where a cache has recurrent layers, which cannot
+  // go back by single tokens. REQUIRES: nothing is being answered.
+  void UseDrafter(std::unique_ptr<Drafter> drafter);
 
   // A name that no request of this engine has had. THREADS: any.
   RequestId NewId() { return next_id_.fetch_add(1); }
@@ -99,6 +112,8 @@ class Engine {
     Job* job;
     EngineStream* stream;
     int64_t tokens;
+    std::vector<Token> drafts = {};  // evaluated behind the last known token
+    int64_t accepted_drafts = 0;
   };
 
   Engine(EngineParts parts, EngineOptions options);
@@ -114,10 +129,21 @@ class Engine {
 
   std::vector<Member> PlanMembers();
   Result<ConstFloatRows> Forward(std::vector<Member>& members);
-  void Deliver(const std::vector<Member>& members, ConstFloatRows logits);
+  void Deliver(std::vector<Member>& members, ConstFloatRows logits);
   void Accept(Job& job, EngineStream& stream, std::span<const float> logits);
   void EndPooled(Job& job, EngineStream& stream);
+  void Choose(Job& job, EngineStream& stream, std::span<const float> logits);
+  void Retire(const Job& job, EngineStream& stream);
   void Publish(const Job& job, const EngineStream& stream);
+
+  // engine_drafts.cc
+  void ProposeDrafts(std::vector<Member>& members);
+  int64_t MaxDrafts(const Member& member, int64_t streams) const;
+  void OpenSpeculation(std::vector<Member>& members);
+  bool DropDrafts(std::vector<Member>& members);
+  void Verify(Member& member, ConstFloatRows logits, int64_t row);
+  void CommitDrafts(const std::vector<Member>& members);
+  void FinishDrafts(const Job& job, EngineStream& stream);
 
   // engine_memory.cc
   void Admit();
@@ -140,7 +166,10 @@ class Engine {
   PrefixTree tree_;
   Workspace workspace_;
   Sampler sampler_;
-  const bool shares_any_prefix_;  // every layer keeps all rows
+  std::unique_ptr<Drafter> drafter_;  // null: one token at a time
+  DraftPlanner planner_;
+  std::optional<Speculation> speculation_;  // of the step being made
+  const bool shares_any_prefix_;            // every layer keeps all rows
   const bool evicts_rows_;
   std::vector<std::unique_ptr<Job>> submitted_;  // since the last step began
   std::vector<std::unique_ptr<Job>> jobs_;       // in order of arrival

@@ -16,6 +16,8 @@
 #include "kvasir/sampling/dry_breakers.h"
 #include "kvasir/sampling/mirostat.h"
 #include "kvasir/sampling/sampler.h"
+#include "kvasir/speculative/draft_planner.h"
+#include "kvasir/speculative/drafter.h"
 #include "kvasir/tokenizer/streaming_detokenizer.h"
 
 namespace kvasir {
@@ -59,12 +61,20 @@ class EngineStream {
   }
   // Known tokens [begin, begin + count), one behind the other.
   std::vector<Token> Known(int64_t begin, int64_t count) const;
+  KnownTokens known() const { return {request_->prompt, result_.tokens}; }
   int64_t generated_tokens() const { return result_.stats.generated_tokens; }
+  // Tokens that may still be chosen.
+  int64_t remaining_tokens() const { return limit_ - generated_tokens(); }
+  // With the seed of this answer.
+  const SamplingOptions& sampling() const { return sampling_; }
 
   // Null while the stream waits for memory: never admitted, or preempted.
   std::optional<KvSequence> sequence;
   EngineClock::time_point admitted_at;
   EngineClock::time_point first_token_at;
+  // Null and empty until the first draft.
+  std::unique_ptr<DraftState> draft_state;
+  std::optional<AcceptanceRate> draft_rate;
 
   GenerationResult& result() { return result_; }
 

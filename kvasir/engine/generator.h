@@ -72,6 +72,8 @@ struct GenerationStats {
   // evaluated again, because window layers no longer held it or for the logits of the last token.
   int64_t known_prefix_tokens = 0;
   int64_t generated_tokens = 0;  // end token included
+  int64_t drafted_tokens = 0;    // verified as drafts
+  int64_t accepted_drafts = 0;   // of them
   double prefill_ms = 0;
   double decode_ms = 0;  // from the first generated token to the last
   size_t kv_bytes = 0;   // blocks referenced at the end

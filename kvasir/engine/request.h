@@ -47,6 +47,8 @@ struct EngineRequest {
   // GenerationResult::embedding. For the mean all tokens are evaluated, whatever is cached, and
   // nobody else finds them. REQUIRES: one answer.
   std::optional<Pooling> pooling;
+  // Drafts per step at most; 0: none. Unset: EngineOptions::max_drafts.
+  std::optional<int64_t> max_drafts;
   int priority = 0;   // larger is admitted and prefilled first, and preempted last
   uint64_t salt = 0;  // only requests of the same salt share cached prefixes
   std::optional<EngineClock::time_point> deadline;
