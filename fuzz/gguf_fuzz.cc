@@ -12,6 +12,24 @@
 #include "kvasir/formats/gguf_tokenizer.h"
 #include "kvasir/tokenizer/tokenizer.h"
 
+// The way of a block into a packed matrix.
+void KeepCodes(const kvasir::GgufType& type, const std::byte* block) {
+  kvasir::CodedRow row;
+  row.codes.resize(static_cast<size_t>(type.block_elements));
+  row.scales.resize(1);
+  row.biases.resize(1);
+  row.sub_scales.resize(16);
+  row.sub_mins.resize(8);
+  type.codes(block, {row.codes.data(), row.scales.data(), row.biases.data(), row.sub_scales.data(),
+                     row.sub_mins.data()});
+  auto matrix = kvasir::PackedMatrix::Allocate(1, type.block_elements, type.stored_format,
+                                               {.dtype = type.scale_dtype});
+  KVASIR_CHECK(matrix.ok());
+  matrix->SetCodedRow(0, row);
+  std::vector<float> out(row.codes.size());
+  matrix->GetRow(0, out.data());
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto file = std::as_bytes(std::span(data, size));
   const auto header = kvasir::GgufHeader::Parse(file);
@@ -23,8 +41,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     KVASIR_CHECK(entry.size_bytes >= block_bytes);
     if (entry.type->decode == nullptr) continue;
     const std::byte* begin = file.data() + entry.begin;
-    entry.type->decode(begin, block.data());
-    entry.type->decode(begin + entry.size_bytes - block_bytes, block.data());
+    for (const std::byte* at : {begin, begin + entry.size_bytes - block_bytes}) {
+      entry.type->decode(at, block.data());
+      if (entry.type->codes != nullptr) KeepCodes(*entry.type, at);
+    }
   }
   [[maybe_unused]] const auto special = kvasir::GgufSpecialTokens::Read(header->metadata);
   const auto json = kvasir::GgufTokenizerJson(header->metadata);

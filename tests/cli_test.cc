@@ -58,7 +58,8 @@ TEST_P(HelpTest, SaysWhatTheVerbDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Verbs, HelpTest,
                          testing::Values("generate", "chat", "serve", "logits", "tokenize",
-                                         "inspect", "bench", "replay", "demo"));
+                                         "inspect", "convert", "create", "bench", "replay",
+                                         "demo"));
 
 TEST(CliTest, VersionIsAVersion) {
   const ProgramResult result = RunProgram({"--version"});
@@ -260,6 +261,19 @@ TEST(InspectTest, CountsCacheBytes) {
   EXPECT_EQ(*json.Find("kv_cache")->Find("f32")->GetInt("bytes_per_token"), 4 * 2 * 16 * 2 * 4);
   EXPECT_EQ(*json.GetString("family"), "llama");
   EXPECT_FALSE(json.Find("tensors")->as_array().empty());
+  EXPECT_EQ(json.Find("kv_cache")->Find("f16")->Find("bytes_at_context")->as_int() * 2,
+            json.Find("kv_cache")->Find("f32")->Find("bytes_at_context")->as_int());
+  EXPECT_TRUE(*json.GetBool("runs"));
+}
+
+TEST(InspectTest, SaysWhatIsMissing) {
+  ScratchFolder scratch;
+  scratch.Write("config.json", R"({"architectures": ["MambaForCausalLM"], "vocab_size": 10})");
+  const ProgramResult result = RunProgram({"inspect", scratch.path(), "--json"});
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  const Json json = ParseOrDie(result.out);
+  EXPECT_FALSE(*json.GetBool("runs"));
+  EXPECT_NE(json.GetString("reason")->find("MambaForCausalLM"), std::string::npos);
 }
 
 // Both read the same GGUF file: one its front, one all of it.
@@ -270,7 +284,8 @@ TEST(GgufTest, IsInspectedAndGeneratesText) {
   const Json json = ParseOrDie(inspected.out);
   EXPECT_EQ(*json.GetString("family"), "qwen2");
   EXPECT_TRUE(*json.GetBool("tokenizer"));
-  EXPECT_TRUE(*json.GetBool("all_types_readable"));
+  EXPECT_TRUE(*json.GetBool("runs"));
+  EXPECT_EQ(*json.GetString("kind"), "GGUF file");
   EXPECT_GT(*json.Find("tensor_types")->GetInt("F16"), 0);
   const ProgramResult generated = RunProgram({"generate", "-m", path, "-p", "hello", "-n", "8"});
   ASSERT_EQ(generated.exit_code, 0) << generated.err;

@@ -15,6 +15,8 @@ std::unique_ptr<Command> MakeServeCommand();     // serve.cc
 std::unique_ptr<Command> MakeLogitsCommand();    // logits.cc
 std::unique_ptr<Command> MakeTokenizeCommand();  // tokenize.cc
 std::unique_ptr<Command> MakeInspectCommand();   // inspect.cc
+std::unique_ptr<Command> MakeConvertCommand();   // convert.cc
+std::unique_ptr<Command> MakeCreateCommand();    // create.cc
 std::unique_ptr<Command> MakeBenchCommand();     // bench.cc
 std::unique_ptr<Command> MakeReplayCommand();    // replay.cc
 std::unique_ptr<Command> MakeDemoCommand();      // demo.cc

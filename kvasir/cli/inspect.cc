@@ -3,6 +3,7 @@
 // Deliberately only reads headers and checksums.
 #include <cstdio>
 #include <map>
+#include <optional>
 
 #include "kvasir/base/file.h"
 #include "kvasir/cli/commands.h"
@@ -12,6 +13,8 @@
 #include "kvasir/formats/checkpoint.h"
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/gguf_tokenizer.h"
+#include "kvasir/formats/package_file.h"
+#include "kvasir/kv/kv_policy.h"
 #include "kvasir/model/model_loader.h"
 
 namespace kvasir {
@@ -27,6 +30,55 @@ KvCacheSpec CacheSpecOf(const ModelConfig& config, KvCodec codec) {
                                                   : RetentionSpec::All()});
   }
   return spec;
+}
+
+// Cache settings that people choose between, as flags would ask for them.
+struct CacheSetting {
+  const char* name;
+  const char* bits;    // --kv-bits
+  const char* scheme;  // --kv-quant-scheme
+  const char* dtype;   // --kv-dtype
+};
+constexpr CacheSetting kCacheSettings[] = {
+    {"f32", "", "", "f32"},
+    {"f16", "", "", "f16"},
+    {"8 bit", "8", "", "f16"},
+    {"4 bit", "4", "", "f16"},
+    {"turboquant 4 bit", "4", "turboquant", "f16"},
+    {"turboquant 3 bit", "3", "turboquant", "f16"},
+};
+
+// Nothing where the model's shape does not take the setting.
+std::optional<KvCacheSpec> SpecOf(const ModelConfig& config, const CacheSetting& setting) {
+  KvPolicyFlags flags;
+  flags.kv_bits = setting.bits;
+  flags.kv_quant_scheme = setting.scheme;
+  flags.kv_dtype = setting.dtype;
+  const auto policy = KvPolicy::FromFlags(flags);
+  if (!policy.ok()) return std::nullopt;
+  auto spec = policy->Apply(CacheSpecOf(config, {KvCodec::Kind::kF16}), config.num_attention_heads);
+  if (!spec.ok() || !spec->Validate().ok()) return std::nullopt;
+  return *std::move(spec);
+}
+
+// Of a tensor whose values keep their file's type: about what packing takes.
+uint64_t PackedBytes(const std::vector<int64_t>& shape, const GgufType& type) {
+  uint64_t rows = 1;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= static_cast<uint64_t>(shape[i]);
+  const auto columns = static_cast<uint64_t>(shape.back());
+  switch (type.stored_format) {
+    case WeightFormat::kF32:
+      return rows * columns * 4;
+    case WeightFormat::kF16:
+    case WeightFormat::kBf16:
+      return rows * columns * 2;
+    case WeightFormat::kQ8:
+      return rows * (columns + columns / 16);
+    case WeightFormat::kQ4:
+      return rows * (columns / 2 + columns / 16);
+    default:
+      return rows * CodedPanelBytes(shape.back(), type.stored_format, {}) / kPanelOutputs;
+  }
 }
 
 class InspectCommand final : public Command {
@@ -53,27 +105,50 @@ class InspectCommand final : public Command {
               "--svg draws the blocks of a cache; give a KV snapshot or an mlx-lm prompt cache"};
     }
     KVASIR_TRY(const std::string folder, model_.Folder());
-    KVASIR_TRY(const ModelConfig config, LoadModelConfig(folder));
-    if (context_ < 0 || context_ > config.max_position_embeddings) {
-      return {ErrorCode::kInvalidArgument, "--context must be at most the model's " +
-                                               std::to_string(config.max_position_embeddings)};
+    const auto config = LoadModelConfig(folder);
+    Json report = Json::Object{{"folder", folder}, {"kind", KindOf(folder)}};
+    Status verdict = config.status();
+    if (config.ok()) {
+      if (context_ < 0 || context_ > config->max_position_embeddings) {
+        return {ErrorCode::kInvalidArgument, "--context must be at most the model's " +
+                                                 std::to_string(config->max_position_embeddings)};
+      }
+      Describe(*config, &report);
+    } else if (verdict.error().code != ErrorCode::kUnsupported) {
+      return verdict;
     }
-    Json report = Describe(folder, config);
-    if (IsGgufPath(folder)) {
-      KVASIR_TRY_OK(AddGgufTensors(folder, &report));
-      return is_json_ ? PrintJson(report) : PrintText(report);
-    }
+    KVASIR_TRY_OK(AddWeights(folder, &report, &verdict));
+    if (config.ok()) AddCache(*config, &report);
+    report.Set("runs", verdict.ok());
+    if (!verdict.ok()) report.Set("reason", verdict.error().message);
+    KVASIR_TRY_OK(is_json_ ? PrintJson(report) : PrintText(report));
+    return verdict;
+  }
+
+ private:
+  static std::string KindOf(const std::string& folder) {
+    if (IsGgufPath(folder)) return "GGUF file";
+    const auto config = Json::ParseFile(folder + "/config.json");
+    const bool is_quantized = config.ok() && config->Find("quantization") != nullptr;
+    const auto package = PackageFile::Load(folder);
+    std::string kind = is_quantized ? "MLX-quantized folder" : "safetensors folder";
+    if (package.ok() && !package->weights.empty()) kind += ", packaged as " + package->weights;
+    if (package.ok() && !package->draft.empty()) kind += " with a draft";
+    return kind;
+  }
+
+  Status AddWeights(const std::string& folder, Json* report, Status* verdict) const {
+    if (IsGgufPath(folder)) return AddGgufTensors(folder, report, verdict);
     // Weights may be absent: a config alone can be measured with --random-weights.
     const auto checkpoint = Checkpoint::Open(folder);
     if (!checkpoint.ok() && checkpoint.error().code != ErrorCode::kNotFound) {
       return checkpoint.error();
     }
-    if (checkpoint.ok()) AddTensors(*checkpoint, &report);
-    report.Set("tokenizer", FileExists(folder + "/tokenizer.json"));
-    return is_json_ ? PrintJson(report) : PrintText(report);
+    if (checkpoint.ok()) AddTensors(*checkpoint, report);
+    report->Set("tokenizer", FileExists(folder + "/tokenizer.json"));
+    return {};
   }
 
- private:
   Status RunCache() const {
     KVASIR_TRY(CacheReport report,
                DescribeCache(model_.model,
@@ -83,35 +158,39 @@ class InspectCommand final : public Command {
     return std::move(report.damage);
   }
 
-  Json Describe(const std::string& folder, const ModelConfig& config) const {
-    const int64_t context = context_ == 0 ? config.max_position_embeddings : context_;
+  void Describe(const ModelConfig& config, Json* report) const {
     int64_t window_layers = 0;
     for (const LayerKind kind : config.layer_kinds) window_layers += kind == LayerKind::kSliding;
-    Json report;
-    report.Set("folder", folder);
-    report.Set("architecture", config.architecture);
-    report.Set("family", ModelFamilyName(config.family));
-    report.Set("parameters", config.ParameterCount());
-    report.Set("layers", config.num_hidden_layers);
-    report.Set("window_layers", window_layers);
-    report.Set("window_tokens", config.sliding_window);
-    report.Set("hidden_size", config.hidden_size);
-    report.Set("query_heads", config.num_attention_heads);
-    report.Set("kv_heads", config.num_key_value_heads);
-    report.Set("head_dim", config.head_dim);
-    report.Set("vocab_size", config.vocab_size);
-    report.Set("context_tokens", config.max_position_embeddings);
+    report->Set("architecture", config.architecture);
+    report->Set("family", ModelFamilyName(config.family));
+    report->Set("parameters", config.ParameterCount());
+    report->Set("layers", config.num_hidden_layers);
+    report->Set("window_layers", window_layers);
+    report->Set("window_tokens", config.sliding_window);
+    report->Set("hidden_size", config.hidden_size);
+    report->Set("query_heads", config.num_attention_heads);
+    report->Set("kv_heads", config.num_key_value_heads);
+    report->Set("head_dim", config.head_dim);
+    report->Set("vocab_size", config.vocab_size);
+    report->Set("context_tokens", config.max_position_embeddings);
+  }
+
+  void AddCache(const ModelConfig& config, Json* report) const {
+    const int64_t context = context_ == 0 ? config.max_position_embeddings : context_;
+    const Json* const weights = report->Find("weight_bytes_in_memory");
     Json cache;
-    for (const auto kind : {KvCodec::Kind::kF32, KvCodec::Kind::kF16, KvCodec::Kind::kBf16}) {
-      const KvCacheSpec spec = CacheSpecOf(config, {kind});
+    for (const CacheSetting& setting : kCacheSettings) {
+      const auto spec = SpecOf(config, setting);
+      if (!spec) continue;
+      const auto bytes = static_cast<int64_t>(spec->BytesAt(context));
       Json entry;
-      entry.Set("bytes_per_token", static_cast<uint64_t>(spec.TokenBytes()));
-      entry.Set("bytes_at_context", static_cast<uint64_t>(spec.BytesAt(context)));
-      cache.Set(KvCodec{kind}.name(), std::move(entry));
+      entry.Set("bytes_per_token", static_cast<uint64_t>(spec->TokenBytes()));
+      entry.Set("bytes_at_context", bytes);
+      if (weights != nullptr) entry.Set("bytes_with_weights", bytes + weights->as_int());
+      cache.Set(setting.name, std::move(entry));
     }
-    report.Set("kv_context_tokens", context);
-    report.Set("kv_cache", std::move(cache));
-    return report;
+    report->Set("kv_context_tokens", context);
+    report->Set("kv_cache", std::move(cache));
   }
 
   void AddTensors(const Checkpoint& checkpoint, Json* report) const {
@@ -129,28 +208,33 @@ class InspectCommand final : public Command {
     for (const auto& [type, count] : types) counts.Set(type, count);
     report->Set("weight_files", static_cast<uint64_t>(checkpoint.files().size()));
     report->Set("weight_bytes", checkpoint.total_bytes());
+    report->Set("weight_bytes_in_memory", checkpoint.total_bytes());
     report->Set("tensor_types", std::move(counts));
     if (lists_tensors_) report->Set("tensors", std::move(tensors));
   }
 
-  Status AddGgufTensors(const std::string& path, Json* report) const {
+  Status AddGgufTensors(const std::string& path, Json* report, Status* verdict) const {
     KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
     std::map<std::string, int64_t> types;
     Json tensors = Json::Array();
-    bool is_readable = true;
+    uint64_t packed_bytes = 0;
     for (const std::string& name : file.names()) {
       const GgufEntry& entry = *file.Find(name);
       const std::string type(entry.type->name);
       ++types[type];
-      is_readable = is_readable && entry.type->decode != nullptr;
+      packed_bytes += PackedBytes(entry.shape, *entry.type);
+      if (entry.type->decode == nullptr && verdict->ok()) {
+        *verdict = {ErrorCode::kUnsupported,
+                    path + ": tensor '" + name + "' is " + type + ", which is not read"};
+      }
       if (lists_tensors_) tensors.Append(name + " " + type + " " + ShapeString(entry.shape));
     }
     Json counts = Json::Object();
     for (const auto& [type, count] : types) counts.Set(type, count);
     report->Set("weight_files", static_cast<uint64_t>(file.part_count()));
     report->Set("weight_bytes", file.total_bytes());
+    report->Set("weight_bytes_in_memory", packed_bytes);
     report->Set("tensor_types", std::move(counts));
-    report->Set("all_types_readable", is_readable);
     if (lists_tensors_) report->Set("tensors", std::move(tensors));
     report->Set("tokenizer", GgufTokenizerJson(file.metadata()).ok());
     return {};
@@ -165,7 +249,12 @@ class InspectCommand final : public Command {
                  FormatBytes(static_cast<size_t>(entry.Find("bytes_per_token")->as_int())) +
                  " a token, " +
                  FormatBytes(static_cast<size_t>(entry.Find("bytes_at_context")->as_int())) +
-                 " at the context above\n";
+                 " at the context above";
+          const Json* const all = entry.Find("bytes_with_weights");
+          if (all != nullptr) {
+            out += ", with the weights " + FormatBytes(static_cast<size_t>(all->as_int()));
+          }
+          out += "\n";
         }
       } else if (value.is_array()) {
         for (const Json& line : value.as_array()) out += "  " + line.as_string() + "\n";

@@ -14,6 +14,8 @@ int main(int argc, char** argv) {
   commands.push_back(kvasir::MakeLogitsCommand());
   commands.push_back(kvasir::MakeTokenizeCommand());
   commands.push_back(kvasir::MakeInspectCommand());
+  commands.push_back(kvasir::MakeConvertCommand());
+  commands.push_back(kvasir::MakeCreateCommand());
   commands.push_back(kvasir::MakeBenchCommand());
   commands.push_back(kvasir::MakeReplayCommand());
   commands.push_back(kvasir::MakeDemoCommand());

@@ -70,6 +70,12 @@ void ShowPrefillProgress(int64_t done, int64_t total) {
                static_cast<long long>(total), done == total ? "\n" : "");
 }
 
+void ShowWriteProgress(std::string_view what, uint64_t done, uint64_t total) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\r%.*s %s of %s%s", static_cast<int>(what.size()), what.data(),
+               FormatBytes(done).c_str(), FormatBytes(total).c_str(), done == total ? "\n" : "  ");
+}
+
 void InstallInterruptHandler() {
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;  // without SA_RESTART: a waiting read returns

@@ -25,6 +25,9 @@ Json StatsJson(const GenerationStats& stats);
 // Shows prompt evaluation on stderr, in place, when it is a terminal and takes several chunks.
 void ShowPrefillProgress(int64_t done, int64_t total);
 
+// Shows bytes written of `what` on stderr, in place, when it is a terminal; a line at the end.
+void ShowWriteProgress(std::string_view what, uint64_t done, uint64_t total);
+
 // Set by Ctrl-C once InstallInterruptHandler was called: an answer stops, the program goes on. A
 // second Ctrl-C that nobody has taken ends the program.
 void InstallInterruptHandler();

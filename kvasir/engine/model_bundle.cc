@@ -22,6 +22,13 @@ size_t BudgetBytes(size_t wanted) {
   return available > 0 ? available / 2 : kFallbackBudgetBytes;
 }
 
+// A system message (some templates call it developer's) wins over the package's.
+bool BringsSystem(const Json& messages) {
+  if (!messages.is_array() || messages.as_array().empty()) return false;
+  const Json* const role = messages.as_array().front().Find("role");
+  return role != nullptr && (*role == Json("system") || *role == Json("developer"));
+}
+
 int64_t LocalSeconds() {
   const std::time_t now = std::time(nullptr);
   std::tm local = {};
@@ -60,6 +67,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
 Status ModelBundle::LoadText(const std::string& folder) {
   stop_tokens_ = loaded_.config.eos_token_ids;
   if (IsGgufPath(folder)) return LoadGgufText(folder);
+  KVASIR_TRY(package_, PackageFile::Load(folder));
   auto tokenizer = Tokenizer::FromFile(folder + "/tokenizer.json");
   if (!tokenizer.ok()) {
     return tokenizer.error().code == ErrorCode::kNotFound ? Status() : tokenizer.status();
@@ -124,8 +132,13 @@ Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& ext
             folder_ + " has no " + (tokenizer_ == nullptr ? "tokenizer.json" : "chat template") +
                 "; chatting needs both"};
   }
-  Json variables =
-      Json::Object{{"messages", messages}, {"tools", nullptr}, {"add_generation_prompt", true}};
+  Json conversation = messages;
+  if (!package_.system.empty() && messages.is_array() && !BringsSystem(messages)) {
+    Json::Array& all = conversation.as_array();
+    all.insert(all.begin(), Json::Object{{"role", "system"}, {"content", package_.system}});
+  }
+  Json variables = Json::Object{
+      {"messages", std::move(conversation)}, {"tools", nullptr}, {"add_generation_prompt", true}};
   if (extra.is_object()) {
     for (const auto& [key, value] : extra.as_object()) variables.Set(key, value);
   }

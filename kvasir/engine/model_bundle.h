@@ -14,6 +14,7 @@
 #include "kvasir/base/log.h"
 #include "kvasir/chat/template_loader.h"
 #include "kvasir/engine/cached_sequence.h"
+#include "kvasir/formats/package_file.h"
 #include "kvasir/kv/kv_policy.h"
 #include "kvasir/kv/kv_pool.h"
 #include "kvasir/model/model_loader.h"
@@ -51,14 +52,17 @@ class ModelBundle {
   std::string DescribeCache() const { return policy_.Describe(*spec_); }
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }
   const ChatTemplateSet* chat() const { return chat_ ? &*chat_ : nullptr; }
+  // What `kvasir create` says of a packaged folder; all empty for others.
+  const PackageFile& package() const { return package_; }
   // Tokens that end an answer.
   const std::vector<Token>& stop_tokens() const { return stop_tokens_; }
   // Logits that may be sampled: those of ids the tokenizer knows. Models pad their vocabulary.
   int64_t sampleable_tokens() const;
 
-  // The messages (an array of {role, content}) as a prompt's tokens, ready for an answer.
-  // `extra` holds further template variables (an object or null). ERRORS: kFailedPrecondition
-  // without tokenizer or template; kInvalidArgument from the template.
+  // The messages (an array of {role, content}) as a prompt's tokens, ready for an answer. A
+  // package's system message stands first where they bring none. `extra` holds further template
+  // variables (an object or null). ERRORS: kFailedPrecondition without tokenizer or template;
+  // kInvalidArgument from the template.
   Result<std::vector<Token>> ChatTokens(const Json& messages, const Json& extra = {}) const;
 
   // The same before it becomes tokens.
@@ -79,6 +83,7 @@ class ModelBundle {
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<const Tokenizer> tokenizer_;
   std::optional<const ChatTemplateSet> chat_;
+  PackageFile package_;
   std::vector<Token> stop_tokens_;
 };
 

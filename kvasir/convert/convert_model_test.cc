@@ -1,0 +1,157 @@
+// Converted models are the models they were made of.
+#include "kvasir/convert/convert_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "kvasir/formats/test_files.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Path(const std::string& name) { return std::string(KVASIR_SOURCE_DIR) + "/" + name; }
+
+// `source` is from the repository's root.
+Status Convert(const std::string& source, const std::string& type, const std::string& out,
+               uint64_t shard_bytes = uint64_t{2} << 30) {
+  KVASIR_TRY(const ModelSource model, ModelSource::Open(source));
+  WriteOptions options;
+  KVASIR_TRY(options.plan, PlanFor(model, type, 0));
+  options.plan.shard_bytes = shard_bytes;
+  options.threads = 2;
+  KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out));
+  KVASIR_TRY_OK(WriteModelFolder(model, builder.partial(), options));
+  return builder.Commit();
+}
+
+// Of any path; TinyModel's are relative to the repository.
+std::vector<float> Logits(const std::string& path, std::optional<WeightFormat> weights) {
+  const std::string relative = fs::relative(path, KVASIR_SOURCE_DIR).string();
+  TinyModel tiny({.folder = relative, .threads = 2, .isa = {}, .weights = weights});
+  KvSequence sequence = tiny.NewSequence();
+  return tiny.Feed(sequence, RandomTokens(60, 256, 11));
+}
+
+struct Lossless {
+  const char* name;
+  const char* source;
+  const char* type;
+};
+
+class LosslessTest : public testing::TestWithParam<Lossless> {};
+
+// With float weights: conversions that lose nothing give the same bits.
+TEST_P(LosslessTest, SameLogits) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.File("out");
+  const Status done = Convert(Path(GetParam().source), GetParam().type, out);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(scratch.FileCount(), 1u);  // nothing temporary is left
+  const auto wanted = Logits(Path(GetParam().source), WeightFormat::kF32);
+  EXPECT_EQ(Logits(out, WeightFormat::kF32), wanted);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, LosslessTest,
+    testing::Values(
+        Lossless{"Copy", "testdata/models/transformers_qwen2_f16", "stored"},
+        Lossless{"Wider", "testdata/models/transformers_qwen2_f16", "f32"},
+        Lossless{"ShardsJoined", "testdata/models/transformers_gemma3_sharded_bf16", "stored"},
+        Lossless{"MlxCopied", "testdata/models/mlx_qwen3_q4g32_bf16", "stored"},
+        Lossless{"MlxDecoded", "testdata/models/mlx_qwen3_q4g32_bf16", "bf16"},
+        Lossless{"GgufF16", "testdata/gguf/qwen2_f16.gguf", "stored"},
+        // Norms lose their 1 and get it back.
+        Lossless{"GgufGemma", "testdata/gguf/gemma3_bf16-00001-of-00002.gguf", "stored"},
+        Lossless{"GgufQ8", "testdata/gguf/qwen3_q8_0.gguf", "f32"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ConvertModel, QuantizedFoldersLoadAndAreNear) {
+  const std::string source = Path("testdata/models/transformers_qwen2_f16");
+  const auto wanted = Logits(source, WeightFormat::kF32);
+  double variance = 0;
+  for (const float value : wanted) variance += double{value} * value;
+  struct Type {
+    const char* name;
+    double most;  // root mean square error over that of the logits
+  };
+  // A third above what was measured on this model of random weights: what a format loses.
+  for (const Type& type : {Type{"int8", 0.04}, {"int4", 0.4}, {"mxfp8", 0.2}, {"mxfp4", 0.55}}) {
+    const ScratchFolder scratch;
+    const std::string out = scratch.File("out");
+    const Status done = Convert(source, type.name, out);
+    ASSERT_TRUE(done.ok()) << type.name << ": " << done.error().message;
+    for (const auto weights : {std::optional<WeightFormat>(), std::optional(WeightFormat::kF32)}) {
+      const auto actual = Logits(out, weights);
+      ASSERT_EQ(actual.size(), wanted.size());
+      double error = 0;
+      for (size_t i = 0; i < actual.size(); ++i) {
+        error += std::pow(double{actual[i]} - double{wanted[i]}, 2);
+      }
+      EXPECT_LE(std::sqrt(error / variance), type.most) << type.name;
+    }
+  }
+}
+
+TEST(ConvertModel, ShardsAreIndexedAndAStoppedRunGoesOn) {
+  const ScratchFolder scratch;
+  const std::string source = Path("testdata/models/transformers_qwen2_f16");
+  const auto model = ValueOrDie(ModelSource::Open(source));
+  WriteOptions options;
+  options.plan.shard_bytes = 50'000;
+  const std::string folder = scratch.File("out.partial");
+  fs::create_directory(folder);
+  ASSERT_TRUE(WriteModelFolder(model, folder, options).ok());
+  const FolderPlan plan = ValueOrDie(PlanFolder(model, options.plan));
+  ASSERT_GT(plan.shards.size(), 2u);
+  EXPECT_TRUE(Checkpoint::Open(folder).ok());
+
+  // As if it had been stopped after the first file; that one is not written again.
+  const std::string first = folder + "/" + plan.ShardName(0);
+  const std::string second = folder + "/" + plan.ShardName(1);
+  const std::string contents = *ReadFile(first);
+  const std::string marked = contents.substr(0, contents.size() - 1) + '\x55';
+  ASSERT_TRUE(WriteFileAtomic(first, marked).ok());
+  fs::remove(second);
+  ASSERT_TRUE(WriteModelFolder(model, folder, options).ok());
+  EXPECT_TRUE(FileExists(second));
+  EXPECT_EQ(*ReadFile(first), marked);
+
+  // Another conversion does not go on with it.
+  options.plan.dtype = DType::kF32;
+  options.plan.shard_bytes = 100'000;
+  ASSERT_TRUE(WriteModelFolder(model, folder, options).ok());
+  const auto checkpoint = Checkpoint::Open(folder);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  EXPECT_EQ(checkpoint->Find("model.norm.weight")->dtype, DType::kF32);
+}
+
+TEST(ConvertModel, ErrorsSayWhatToDo) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.File("out");
+  const std::string quantized = Path("testdata/models/mlx_qwen3_q4g32_bf16");
+  const auto message = [](const Status& status) {
+    return status.ok() ? std::string("no error") : status.error().message;
+  };
+  EXPECT_NE(message(Convert(quantized, "int8", out)).find("is quantized already"),
+            std::string::npos);
+  EXPECT_NE(message(Convert(quantized, "int9", out)).find("use int4, int8"), std::string::npos);
+  EXPECT_NE(message(Convert(scratch.File("none"), "f16", out)).find("is no folder"),
+            std::string::npos);
+  // Its frequencies are a table.
+  EXPECT_NE(message(Convert(Path("testdata/gguf/llama3_rope_bf16.gguf"), "f16", out))
+                .find("rope_freqs.weight"),
+            std::string::npos);
+  fs::create_directory(out);
+  EXPECT_NE(message(Convert(quantized, "stored", out)).find("exists; remove it"),
+            std::string::npos);
+  EXPECT_EQ(scratch.FileCount(), 1u);
+}
+
+}  // namespace
+}  // namespace kvasir

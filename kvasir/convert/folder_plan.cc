@@ -1,0 +1,119 @@
+#include "kvasir/convert/folder_plan.h"
+
+#include <cstdio>
+
+#include "kvasir/formats/safetensors_header.h"
+
+namespace kvasir {
+namespace {
+
+Json FormatJson(const MlxFormat& format) {
+  return Json::Object{
+      {"group_size", format.group_size}, {"bits", format.bits}, {"mode", MlxModeName(format.mode)}};
+}
+
+// f32 has no 16-bit scales; f16 holds them more finely than bf16.
+DType ScaleType(DType stored) { return stored == DType::kBf16 ? DType::kBf16 : DType::kF16; }
+
+std::string Module(const std::string& name) {
+  constexpr std::string_view kWeight = ".weight";
+  return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
+}
+
+PlannedTensor Planned(const SourceTensor& tensor, const PlanOptions& options) {
+  PlannedTensor planned;
+  planned.source = &tensor;
+  const bool is_float = static_cast<bool>(tensor.rows.read_row);
+  const DType dtype = is_float ? options.dtype.value_or(tensor.dtype) : tensor.dtype;
+  planned.encoding.dtype = dtype;
+  const auto format = is_float && options.quantize
+                          ? options.quantize->For(tensor.name, tensor.shape)
+                          : std::nullopt;
+  if (format) {
+    planned.encoding = {ScaleType(dtype), true, *format};
+  } else {
+    planned.is_copied = tensor.raw != nullptr && dtype == tensor.dtype;
+  }
+  return planned;
+}
+
+}  // namespace
+
+std::vector<TensorDeclaration> PlannedTensor::Declarations() const {
+  const std::string& name = source->name;
+  if (!encoding.is_quantized) return {{name, encoding.dtype, source->shape}};
+  const MlxFormat& format = encoding.format;
+  std::vector<int64_t> words = source->shape;
+  words.back() = words.back() / 32 * format.bits;
+  std::vector<int64_t> groups = source->shape;
+  groups.back() /= format.group_size;
+  const bool is_affine = format.mode == MlxMode::kAffine;
+  std::vector<TensorDeclaration> parts = {
+      {Module(name) + ".weight", DType::kU32, std::move(words)},
+      {Module(name) + ".scales", is_affine ? encoding.dtype : DType::kU8, groups}};
+  if (is_affine) parts.push_back({Module(name) + ".biases", encoding.dtype, std::move(groups)});
+  return parts;
+}
+
+uint64_t PlannedTensor::bytes() const {
+  uint64_t total = 0;
+  for (const TensorDeclaration& part : Declarations()) {
+    const auto size = DenseTensorBytes(part.dtype, part.shape);
+    total += size.ok() ? *size : 0;
+  }
+  return total;
+}
+
+std::string FolderPlan::ShardName(size_t shard) const {
+  if (shards.size() == 1) return "model.safetensors";
+  char name[64];
+  std::snprintf(name, sizeof(name), "model-%05zu-of-%05zu.safetensors", shard + 1, shards.size());
+  return name;
+}
+
+std::string FolderPlan::Fingerprint() const {
+  std::string text;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    text += ShardName(i) + "\n";
+    for (const PlannedTensor& tensor : shards[i]) {
+      for (const TensorDeclaration& part : tensor.Declarations()) {
+        text += part.name + " " + std::string(DTypeName(part.dtype)) + " " +
+                ShapeString(part.shape) + "\n";
+      }
+    }
+  }
+  return text + quantization.Dump();
+}
+
+Result<FolderPlan> PlanFolder(const ModelSource& source, const PlanOptions& options) {
+  FolderPlan plan;
+  plan.shards.emplace_back();
+  uint64_t shard_bytes = 0;
+  for (const SourceTensor& tensor : source.tensors()) {
+    const PlannedTensor planned = Planned(tensor, options);
+    const uint64_t bytes = planned.bytes();
+    if (!plan.shards.back().empty() && shard_bytes + bytes > options.shard_bytes) {
+      plan.shards.emplace_back();
+      shard_bytes = 0;
+    }
+    if (planned.encoding.is_quantized) {
+      if (plan.quantization.is_null()) plan.quantization = FormatJson(options.quantize->base);
+      if (planned.encoding.format != options.quantize->base) {
+        plan.quantization.Set(Module(tensor.name), FormatJson(planned.encoding.format));
+      }
+    }
+    shard_bytes += bytes;
+    plan.total_bytes += bytes;
+    plan.shards.back().push_back(planned);
+  }
+  if (options.quantize && plan.quantization.is_null()) {
+    return {ErrorCode::kInvalidArgument,
+            source.path() + ": no tensor can be quantized as " +
+                MlxFormatLabel(options.quantize->base) +
+                ": matrices need at least 1024 numbers and rows of whole groups of " +
+                std::to_string(options.quantize->base.group_size)};
+  }
+  return plan;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,219 @@
+#include "kvasir/convert/model_source.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "kvasir/base/file.h"
+#include "kvasir/formats/gguf_config.h"
+#include "kvasir/formats/gguf_special_tokens.h"
+#include "kvasir/formats/gguf_tokenizer.h"
+#include "kvasir/formats/mlx_weights.h"
+#include "kvasir/model/tensor_list.h"
+
+namespace kvasir {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 4> kSuffixes = {".json", ".jinja", ".txt", ".model"};
+// Written anew.
+constexpr std::array<std::string_view, 2> kOwn = {"config.json", "model.safetensors.index.json"};
+// Larger ones are no tokenizer.
+constexpr uintmax_t kMostFileBytes = uintmax_t{256} << 20;
+
+bool IsCarried(const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) return false;
+  const std::string suffix = path.extension().string();
+  return std::find(kSuffixes.begin(), kSuffixes.end(), suffix) != kSuffixes.end();
+}
+
+// The smallest float type that holds what the format decodes to.
+DType DecodedType(const WeightTensor& rows) {
+  switch (rows.stored_format) {
+    case WeightFormat::kF32:
+      return DType::kF32;
+    case WeightFormat::kBf16:
+      return DType::kBf16;
+    case WeightFormat::kQ4Affine:
+    case WeightFormat::kQ8Affine:
+      return rows.affine.dtype;
+    default:
+      return DType::kF16;
+  }
+}
+
+Json SpecialTokensConfig(const GgufMetadata& metadata, const GgufSpecialTokens& special) {
+  Json config = Json::Object();
+  const auto tokens = metadata.Strings("tokenizer.ggml.tokens");
+  if (tokens.ok()) config = special.Texts(*tokens);
+  if (config.is_null()) config = Json::Object();
+  const auto chat = metadata.Text("tokenizer.chat_template");
+  if (chat.ok()) config.Set("chat_template", *chat);
+  return config;
+}
+
+}  // namespace
+
+Result<ModelSource> ModelSource::Open(const std::string& path) {
+  ModelSource source;
+  source.path_ = path;
+  if (IsGgufPath(path)) {
+    KVASIR_TRY_OK(source.OpenGguf());
+  } else {
+    KVASIR_TRY_OK(source.OpenFolder());
+  }
+  std::sort(source.tensors_.begin(), source.tensors_.end(),
+            [](const SourceTensor& a, const SourceTensor& b) { return a.name < b.name; });
+  return source;
+}
+
+Status ModelSource::OpenFolder() {
+  if (!DirectoryExists(path_)) {
+    return {ErrorCode::kNotFound, path_ + " is no folder and no .gguf file"};
+  }
+  KVASIR_TRY(config_, Json::ParseFile(path_ + "/config.json"));
+  if (!config_.is_object()) {
+    return {ErrorCode::kCorrupt, path_ + "/config.json: must be an object"};
+  }
+  for (const char* field : {"quantization", "quantization_config"}) {
+    const Json* found = config_.Find(field);
+    if (found == nullptr || found->is_null()) continue;
+    if (quantization_.is_null()) quantization_ = *found;
+    std::erase_if(config_.as_object(), [&](const Json::Member& m) { return m.first == field; });
+  }
+  KVASIR_TRY(checkpoint_, Checkpoint::Open(path_));
+  for (const std::string& name : checkpoint_->names()) KVASIR_TRY_OK(AddTensor(name));
+  for (const SafetensorsFile& file : checkpoint_->files()) {
+    KVASIR_TRY_OK(AddFingerprint(file.path()));
+  }
+  KVASIR_TRY_OK(AddFingerprint(path_ + "/config.json"));
+  return AddFiles();
+}
+
+Status ModelSource::AddTensor(const std::string& name) {
+  const std::string module = name.substr(0, name.rfind('.'));
+  const TensorView& view = *checkpoint_->Find(name);
+  const TensorView* const scales = checkpoint_->Find(module + ".scales");
+  if (scales != nullptr && name != module + ".bias") {
+    // Scales and biases belong to their weight.
+    return name == module + ".weight" ? AddQuantized(module, view, *scales) : Status();
+  }
+  SourceTensor tensor;
+  tensor.name = name;
+  tensor.shape = view.shape;
+  tensor.dtype = view.dtype;
+  tensor.raw = view.data;
+  if (IsFloatType(view.dtype) && !view.shape.empty()) tensor.rows = DenseWeights(view);
+  tensors_.push_back(std::move(tensor));
+  return {};
+}
+
+Status ModelSource::AddQuantized(const std::string& module, const TensorView& weight,
+                                 const TensorView& scales) {
+  const std::string where = path_ + ": module '" + module + "'";
+  if (quantization_.is_null()) {
+    return {ErrorCode::kCorrupt,
+            where + " has scales, but config.json does not say how it is quantized"};
+  }
+  const auto quantization = MlxQuantization::Parse(quantization_);
+  if (!quantization.ok()) return WithContext(quantization.error(), path_ + "/config.json");
+  const std::optional<MlxFormat> format = quantization->For(module);
+  if (!format || weight.shape.size() < 2 || weight.shape.size() != scales.shape.size()) {
+    return {ErrorCode::kCorrupt, where + " does not have the shape of a quantized matrix"};
+  }
+  // Stacked experts are so many rows more.
+  const auto flat = [](const TensorView& view) {
+    TensorView rows = view;
+    const int64_t columns = view.shape.back();
+    rows.shape = {columns == 0 ? 0 : view.elements() / columns, columns};
+    return rows;
+  };
+  const TensorView flat_weight = flat(weight);
+  const TensorView flat_scales = flat(scales);
+  const TensorView* const biases = checkpoint_->Find(module + ".biases");
+  const TensorView flat_biases = biases == nullptr ? TensorView{} : flat(*biases);
+  const int64_t inputs = weight.shape.back() * 32 / format->bits;
+  auto rows = MlxWeights({&flat_weight, &flat_scales, biases == nullptr ? nullptr : &flat_biases},
+                         *format, flat_weight.shape[0], inputs);
+  if (!rows.ok()) return WithContext(rows.error(), where);
+  SourceTensor tensor;
+  tensor.name = module + ".weight";
+  tensor.shape = weight.shape;
+  tensor.shape.back() = inputs;
+  tensor.dtype = DecodedType(*rows);
+  tensor.rows = *std::move(rows);
+  tensors_.push_back(std::move(tensor));
+  return {};
+}
+
+Status ModelSource::AddFiles() {
+  std::error_code error;
+  std::vector<fs::path> paths;
+  for (const fs::path& folder : {fs::path(path_), fs::path(path_) / "additional_chat_templates"}) {
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      if (at->is_regular_file(error) && IsCarried(at->path())) paths.push_back(at->path());
+    }
+    error.clear();
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const fs::path& path : paths) {
+    if (fs::file_size(path, error) > kMostFileBytes || error) continue;
+    KVASIR_TRY(std::string contents, ReadFile(path.string()));
+    files_.push_back({path.lexically_relative(path_).string(), std::move(contents)});
+  }
+  return {};
+}
+
+Status ModelSource::OpenGguf() {
+  KVASIR_TRY(gguf_, GgufFile::Open(path_));
+  KVASIR_TRY(config_, GgufConfigJson(*gguf_));
+  KVASIR_TRY(const ModelConfig config, GgufModelConfig(*gguf_));
+  KVASIR_TRY(std::vector<ListedTensor> listed, ListTensors(*gguf_, config));
+  for (ListedTensor& tensor : listed) {
+    SourceTensor added;
+    added.name = std::move(tensor.name);
+    added.shape = tensor.rows.shape;
+    added.dtype = DecodedType(tensor.rows);
+    if (tensor.rows.is_raw && tensor.offset == 0) added.raw = tensor.rows.source[0].data();
+    added.rows = std::move(tensor.rows);
+    added.offset = tensor.offset;
+    tensors_.push_back(std::move(added));
+  }
+  KVASIR_TRY_OK(AddFingerprint(path_));
+  const auto tokenizer = GgufTokenizerJson(gguf_->metadata());
+  if (!tokenizer.ok()) {
+    return tokenizer.error().code == ErrorCode::kNotFound ? Status()
+                                                          : WithContext(tokenizer.error(), path_);
+  }
+  const auto special = GgufSpecialTokens::Read(gguf_->metadata());
+  if (!special.ok()) return WithContext(special.error(), path_);
+  files_.push_back({"tokenizer.json", tokenizer->Dump()});
+  files_.push_back(
+      {"tokenizer_config.json", SpecialTokensConfig(gguf_->metadata(), *special).DumpPretty()});
+  return {};
+}
+
+Status ModelSource::AddFingerprint(const std::string& path) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (error) return {ErrorCode::kIo, path + ": " + error.message()};
+  const auto changed = fs::last_write_time(path, error).time_since_epoch().count();
+  if (error) return {ErrorCode::kIo, path + ": " + error.message()};
+  fingerprint_ += path + " " + std::to_string(size) + " " + std::to_string(changed) + "\n";
+  return {};
+}
+
+int64_t ModelSource::ConfigInt(std::string_view field) const {
+  const Json* const text = config_.Find("text_config");
+  for (const Json* const config : {text, &config_}) {
+    const Json* const value = config == nullptr ? nullptr : config->Find(field);
+    if (value != nullptr && value->is_int()) return value->as_int();
+  }
+  return 0;
+}
+
+}  // namespace kvasir

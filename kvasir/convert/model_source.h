@@ -1,0 +1,84 @@
+// ModelSource: a model to be converted: its tensors under checkpoint names, its config, and the
+// files that belong to it.
+// Deliberately keeps everything it cannot interpret as it is: an unknown architecture in a folder
+// can be copied and quantized too.
+#ifndef KVASIR_CONVERT_MODEL_SOURCE_H_
+#define KVASIR_CONVERT_MODEL_SOURCE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kvasir/base/json.h"
+#include "kvasir/base/result.h"
+#include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/gguf.h"
+#include "kvasir/tensor/weight_tensor.h"
+
+namespace kvasir {
+
+struct SourceTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  DType dtype = DType::kBf16;  // of `raw`; of decoded rows the smallest float type that holds them
+  // The tensor as it is stored dense; null for one that is decoded.
+  const std::byte* raw = nullptr;
+  // Rows as floats; empty for tensors of integers.
+  WeightTensor rows;
+  float offset = 0;  // added to every number
+};
+
+// A file of the model that is no tensor: carried over as it is.
+struct SourceFile {
+  std::string name;  // relative to the folder
+  std::string contents;
+};
+
+// Movable; owns the maps that its tensors borrow.
+class ModelSource {
+ public:
+  // A folder with config.json and safetensors, or a .gguf file.
+  // ERRORS: kNotFound, kIo, kCorrupt, kUnsupported, naming file and tensor.
+  static Result<ModelSource> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  // In byte order of the names. Quantized modules of a folder are one tensor each, decoded.
+  const std::vector<SourceTensor>& tensors() const { return tensors_; }
+  // config.json, without any "quantization".
+  const Json& config() const { return config_; }
+  // How MLX quantized it, as in config.json; null for dense models and GGUF files.
+  const Json& quantization() const { return quantization_; }
+  // Tokenizer, chat template, generation_config.json and so on.
+  const std::vector<SourceFile>& files() const { return files_; }
+  // Every tensor of a folder as stored, quantized modules in their parts.
+  const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  // Changes whenever a file of the model may have.
+  const std::string& fingerprint() const { return fingerprint_; }
+  // Members of text_config win, as everywhere.
+  int64_t layers() const { return ConfigInt("num_hidden_layers"); }
+  int64_t vocab_size() const { return ConfigInt("vocab_size"); }
+
+ private:
+  ModelSource() = default;
+  Status OpenFolder();
+  Status OpenGguf();
+  Status AddTensor(const std::string& name);
+  Status AddQuantized(const std::string& module, const TensorView& weight,
+                      const TensorView& scales);
+  Status AddFiles();
+  Status AddFingerprint(const std::string& path);
+  int64_t ConfigInt(std::string_view field) const;  // 0 when absent
+
+  std::string path_;
+  std::optional<Checkpoint> checkpoint_;
+  std::optional<GgufFile> gguf_;
+  std::vector<SourceTensor> tensors_;
+  Json config_;
+  Json quantization_;
+  std::vector<SourceFile> files_;
+  std::string fingerprint_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CONVERT_MODEL_SOURCE_H_

@@ -1,0 +1,22 @@
+// Whether a draft can serve a model: it is another one, and says the same by the same tokens.
+// Deliberately compares whole vocabularies: one differing token would be proposed and refused, or
+// worse, accepted as something else.
+#ifndef KVASIR_CONVERT_PACKAGE_DRAFT_H_
+#define KVASIR_CONVERT_PACKAGE_DRAFT_H_
+
+#include <string>
+
+#include "kvasir/base/result.h"
+#include "kvasir/convert/model_source.h"
+
+namespace kvasir {
+
+// ERRORS: kInvalidArgument when both are one file or folder.
+Status CheckDraftIsAnother(const std::string& model_path, const std::string& draft_path);
+// ERRORS: kInvalidArgument, naming the first token that differs; kCorrupt, kUnsupported for
+// tokenizers that cannot be read. A draft without a tokenizer is compared by size.
+Status CheckDraftVocabulary(const ModelSource& model, const ModelSource& draft);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CONVERT_PACKAGE_DRAFT_H_

@@ -1,0 +1,71 @@
+#include "kvasir/convert/quantize_policy.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+namespace kvasir {
+namespace {
+
+constexpr int64_t kFewestNumbers = 1024;
+
+constexpr std::string_view kDense[] = {
+    "norm",           "router",    "vision", "audio",       "visual",
+    "mlp.gate.",      "per_layer", "conv",   "multi_modal", "position_embedding",
+    "token_ordering", "centroids", "lora_",  "rotary"};
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// The number after "layers.", -1 without one.
+int64_t LayerOf(std::string_view name) {
+  constexpr std::string_view kLayers = "layers.";
+  const size_t at = name.find(kLayers);
+  if (at == std::string_view::npos) return -1;
+  int64_t layer = -1;
+  const char* const begin = name.data() + at + kLayers.size();
+  std::from_chars(begin, name.data() + name.size(), layer);
+  return layer;
+}
+
+bool IsTable(std::string_view name) {
+  return name.ends_with("embed_tokens.weight") || name.ends_with("lm_head.weight");
+}
+
+bool IsSensitive(std::string_view name, int64_t layers) {
+  if (!Contains(name, "v_proj") && !Contains(name, "down_proj")) return false;
+  const int64_t layer = LayerOf(name);
+  if (layer < 0 || layers == 0) return false;
+  const int64_t eighth = layers / 8;
+  return layer < eighth || layer >= layers - eighth || (layer - eighth) % 3 == 2;
+}
+
+MlxFormat Wider(const MlxFormat& format) {
+  if (format.mode == MlxMode::kAffine) return {MlxMode::kAffine, 8, format.group_size};
+  return {MlxMode::kMxfp8, 8, 32};
+}
+
+}  // namespace
+
+std::optional<MlxFormat> QuantizePolicy::For(std::string_view name,
+                                             const std::vector<int64_t>& shape) const {
+  if (shape.size() < 2 || shape.size() > 3) return std::nullopt;
+  // Stacked experts have no ".weight".
+  const bool is_experts = shape.size() == 3 && Contains(name, "experts");
+  if (!is_experts && (shape.size() != 2 || !name.ends_with(".weight"))) return std::nullopt;
+  if (std::any_of(std::begin(kDense), std::end(kDense),
+                  [&](std::string_view part) { return Contains(name, part); })) {
+    return std::nullopt;
+  }
+  int64_t numbers = 1;
+  for (const int64_t extent : shape) numbers *= extent;
+  if (numbers < kFewestNumbers) return std::nullopt;
+  const bool wants_more = IsTable(name) ? !is_draft : IsSensitive(name, layers);
+  const MlxFormat format = wants_more ? Wider(base) : base;
+  const int64_t unit = std::max(format.group_size, 32);
+  if (shape.back() % unit != 0) return std::nullopt;
+  return format;
+}
+
+}  // namespace kvasir

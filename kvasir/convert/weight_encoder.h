@@ -1,0 +1,64 @@
+// WeightEncoder: rows of floats as the tensors of a safetensors file: dense, or quantized as MLX
+// does it (docs/formats/mlx-quantized.md).
+// Deliberately knows no names and no files: it turns rows into bytes.
+#ifndef KVASIR_CONVERT_WEIGHT_ENCODER_H_
+#define KVASIR_CONVERT_WEIGHT_ENCODER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/formats/mlx_quantization.h"
+#include "kvasir/tensor/dtype.h"
+
+namespace kvasir {
+
+// What a tensor becomes.
+struct WeightEncoding {
+  // Element type of dense tensors; of scales and biases of affine ones (f16 or bf16).
+  DType dtype = DType::kBf16;
+  bool is_quantized = false;
+  MlxFormat format;  // affine, mxfp4 or mxfp8
+};
+
+// "int4", "int8" (affine), "int2", "int3", "int5", "int6", "mxfp4", "mxfp8"; "q4", "fp4", "q8" and
+// "fp8" are other names of int4 and int8. `group_size` is for affine ones, 0: 64.
+// ERRORS: kInvalidArgument, listing the names that exist.
+Result<MlxFormat> MlxFormatFromName(std::string_view name, int group_size = 0);
+// "int4", "mxfp8", ...
+std::string MlxFormatLabel(const MlxFormat& format);
+
+class WeightEncoder {
+ public:
+  // Bytes of one row of `inputs` numbers. REQUIRES for quantized ones: whole groups, a multiple of
+  // 32 inputs.
+  WeightEncoder(const WeightEncoding& encoding, int64_t inputs);
+
+  size_t weight_bytes() const { return weight_bytes_; }
+  size_t scale_bytes() const { return scale_bytes_; }  // 0 when dense
+  size_t bias_bytes() const { return bias_bytes_; }    // 0 but for affine ones
+
+  // Affine: mx.quantize's rule (affine_codec.h), scales and biases rounded to dtype. mxfp4, mxfp8:
+  // the scale is 2^floor(log2(max|w|)) over the largest power of two of the element type (OCP
+  // Microscaling Formats v1.0, 6.3), elements the nearest, ties to the even code. Numbers that are
+  // not finite make their group NaN (affine) or count as the largest there is.
+  // THREADS: concurrently.
+  void Encode(const float* row, std::byte* weight, std::byte* scales, std::byte* biases) const;
+
+ private:
+  void EncodeAffine(const float* row, std::byte* weight, std::byte* scales,
+                    std::byte* biases) const;
+  void EncodeMicroscaled(const float* row, std::byte* weight, std::byte* scales) const;
+
+  const WeightEncoding encoding_;
+  const int64_t inputs_;
+  size_t weight_bytes_ = 0;
+  size_t scale_bytes_ = 0;
+  size_t bias_bytes_ = 0;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CONVERT_WEIGHT_ENCODER_H_

@@ -1,0 +1,133 @@
+// What the encoder writes, the reader of MLX's weights decodes: close to what went in, and a second
+// time to the very same codes.
+#include "kvasir/convert/weight_encoder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "kvasir/formats/mlx_weights.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int64_t kInputs = 256;
+
+std::vector<float> RandomRow(uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, 0.02f);
+  std::vector<float> row(kInputs);
+  for (float& value : row) value = normal(random);
+  return row;
+}
+
+struct Encoded {
+  std::vector<std::byte> weight;
+  std::vector<std::byte> scales;
+  std::vector<std::byte> biases;
+};
+
+Encoded Encode(const WeightEncoding& encoding, const std::vector<float>& row) {
+  const WeightEncoder encoder(encoding, kInputs);
+  Encoded out = {std::vector<std::byte>(encoder.weight_bytes()),
+                 std::vector<std::byte>(encoder.scale_bytes()),
+                 std::vector<std::byte>(encoder.bias_bytes())};
+  encoder.Encode(row.data(), out.weight.data(), out.scales.data(), out.biases.data());
+  return out;
+}
+
+std::vector<float> Decode(const WeightEncoding& encoding, const Encoded& encoded) {
+  const MlxFormat& format = encoding.format;
+  const bool is_affine = format.mode == MlxMode::kAffine;
+  const std::vector<int64_t> groups = {1, kInputs / format.group_size};
+  const TensorView weight = {DType::kU32, {1, kInputs / 32 * format.bits}, encoded.weight.data()};
+  const TensorView scales = {is_affine ? encoding.dtype : DType::kU8, groups,
+                             encoded.scales.data()};
+  const TensorView biases = {encoding.dtype, groups, encoded.biases.data()};
+  const auto rows =
+      MlxWeights({&weight, &scales, is_affine ? &biases : nullptr}, format, 1, kInputs);
+  EXPECT_TRUE(rows.ok());
+  std::vector<float> out(kInputs);
+  rows->read_row(0, out.data());
+  return out;
+}
+
+class WeightEncoderTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(WeightEncoderTest, DecodedWeightsAreNear) {
+  const MlxFormat format = *MlxFormatFromName(GetParam());
+  const WeightEncoding encoding = {DType::kF16, true, format};
+  const std::vector<float> row = RandomRow(3);
+  const std::vector<float> decoded = Decode(encoding, Encode(encoding, row));
+  for (int64_t begin = 0; begin < kInputs; begin += format.group_size) {
+    float low = row[begin];
+    float high = row[begin];
+    for (int64_t i = begin; i < begin + format.group_size; ++i) {
+      low = std::min(low, row[i]);
+      high = std::max(high, row[i]);
+    }
+    const float largest = std::max(std::fabs(low), std::fabs(high));
+    for (int64_t i = begin; i < begin + format.group_size; ++i) {
+      // Affine: half a step, and its end moves by up to one when zero is put on a code; f16 scales
+      // and values. E2M1 leaves gaps of a third, E4M3 of a sixteenth, of the value, and the
+      // largest may lie above the last code by a third or an eighth.
+      const float step = (high - low) / static_cast<float>((1 << format.bits) - 1);
+      const float tolerance = format.mode == MlxMode::kAffine  ? 1.5f * step + largest * 0x1.0p-9f
+                              : format.mode == MlxMode::kMxfp4 ? largest / 3.5f
+                                                               : largest / 7.0f;
+      ASSERT_NEAR(decoded[i], row[i], tolerance) << "element " << i;
+    }
+  }
+}
+
+// The values of a microscaled group are on its grid already, so encoding them again loses nothing.
+TEST(WeightEncoder, MicroscaledValuesAreEncodedToThemselves) {
+  for (const char* name : {"mxfp4", "mxfp8"}) {
+    const WeightEncoding encoding = {DType::kBf16, true, *MlxFormatFromName(name)};
+    const std::vector<float> once = Decode(encoding, Encode(encoding, RandomRow(5)));
+    EXPECT_EQ(Decode(encoding, Encode(encoding, once)), once) << name;
+  }
+}
+
+TEST(WeightEncoder, OddGroups) {
+  std::vector<float> row(kInputs, 0.0f);
+  row[40] = std::nanf("");
+  row[70] = INFINITY;
+  row[100] = 1e-42f;
+  for (const char* name : {"int4", "int8", "mxfp4", "mxfp8"}) {
+    const WeightEncoding encoding = {DType::kF16, true, *MlxFormatFromName(name)};
+    const std::vector<float> decoded = Decode(encoding, Encode(encoding, row));
+    for (int64_t i = 128; i < kInputs; ++i) ASSERT_EQ(decoded[i], 0.0f) << name;
+  }
+}
+
+TEST(WeightEncoder, DenseRowsAreRounded) {
+  const std::vector<float> row = RandomRow(9);
+  const Encoded encoded = Encode({DType::kBf16, false, {}}, row);
+  ASSERT_EQ(encoded.weight.size(), size_t{2 * kInputs});
+  for (size_t i = 0; i < row.size(); ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, encoded.weight.data() + 2 * i, sizeof(bits));
+    ASSERT_EQ(bits, FloatToBf16(row[i]));
+  }
+}
+
+TEST(WeightEncoder, UnknownNamesListWhatExists) {
+  const auto format = MlxFormatFromName("int7");
+  ASSERT_FALSE(format.ok());
+  EXPECT_NE(format.error().message.find("int4, int8, mxfp4"), std::string::npos);
+  EXPECT_FALSE(MlxFormatFromName("mxfp4", 64).ok());
+  EXPECT_FALSE(MlxFormatFromName("int4", 48).ok());
+  EXPECT_EQ(MlxFormatFromName("q4", 128)->group_size, 128);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, WeightEncoderTest,
+                         testing::Values("int2", "int3", "int4", "int5", "int6", "int8", "mxfp4",
+                                         "mxfp8"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,117 @@
+// A packaged folder: complete, atomic, and it speaks as its Modelfile says.
+#include "kvasir/convert/package.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "kvasir/engine/model_bundle.h"
+#include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/test_files.h"
+
+namespace kvasir {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kModel = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-demo";
+const std::string kDraft = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-demo-draft";
+
+PackageOptions Options(const ScratchFolder& scratch) {
+  PackageOptions options;
+  options.file.from = kModel;
+  options.output = scratch.File("packed");
+  options.threads = 2;
+  return options;
+}
+
+std::string Message(const Status& status) {
+  return status.ok() ? "no error" : status.error().message;
+}
+
+TEST(Package, SpeaksAsItsModelfileSays) {
+  const ScratchFolder scratch;
+  PackageOptions options = Options(scratch);
+  options.file.draft = kDraft;
+  options.file.system = "You are brief.";
+  options.file.parameters = {{"temperature", "0.25"}, {"top_k", "7"}};
+  options.file.chat_template = "{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}";
+  options.quantize = "int8";
+  options.quantize_draft = "int4";
+  const Status created = CreatePackage(options);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  EXPECT_EQ(scratch.FileCount(), 1u);
+
+  BundleOptions bundle_options;
+  bundle_options.kv_budget_bytes = size_t{64} << 20;
+  auto bundle = ModelBundle::Load(options.output, bundle_options);
+  ASSERT_TRUE(bundle.ok()) << bundle.error().message;
+  EXPECT_EQ((*bundle)->package().draft, "draft");
+  EXPECT_EQ((*bundle)->package().weights, "int8");
+  EXPECT_EQ((*bundle)->config().generation.temperature, 0.25);
+  EXPECT_EQ((*bundle)->config().generation.top_k, 7);
+  const auto text = [&](const char* role) {
+    const auto segments =
+        (*bundle)->ChatText(Json::Array{Json(Json::Object{{"role", role}, {"content", "hi"}})});
+    std::string all;
+    for (const TextSegment& segment : *segments) all += segment.text;
+    return all;
+  };
+  EXPECT_EQ(text("user"), "[system:You are brief.][user:hi]");
+  EXPECT_EQ(text("system"), "[system:hi]");
+
+  auto draft = ModelBundle::Load(options.output + "/draft", bundle_options);
+  ASSERT_TRUE(draft.ok()) << draft.error().message;
+  EXPECT_TRUE((*draft)->config().quantization.has_value());
+}
+
+TEST(Package, RefusesWhatCannotWorkBeforeItWrites) {
+  const ScratchFolder scratch;
+  struct Case {
+    const char* message;
+    std::function<void(PackageOptions*)> change;
+  };
+  const Case cases[] = {
+      {"DRAFT and FROM are both", [](PackageOptions* o) { o->file.draft = kModel + "/."; }},
+      {"is no folder", [](PackageOptions* o) { o->file.from = "/no/such/folder"; }},
+      {"is no folder", [](PackageOptions* o) { o->file.draft = "/no/such/folder"; }},
+      {"quantization type 'int7'", [](PackageOptions* o) { o->quantize = "int7"; }},
+      {"there is none; add --draft", [](PackageOptions* o) { o->quantize_draft = "int4"; }},
+      {"PARAMETER 'mirostat' is unknown",
+       [](PackageOptions* o) {
+         o->file.parameters = {{"mirostat", "1"}};
+       }},
+      {"PARAMETER top_p is '1.5'",
+       [](PackageOptions* o) {
+         o->file.parameters = {{"top_p", "1.5"}};
+       }},
+      {"is no single token",
+       [](PackageOptions* o) {
+         o->file.parameters = {{"stop", "no such token at all"}};
+       }},
+      {"templates are Jinja", [](PackageOptions* o) { o->file.chat_template = "{% if %}"; }},
+      {"a draft needs the same tokens",
+       [](PackageOptions* o) {
+         o->file.draft = std::string(KVASIR_SOURCE_DIR) + "/testdata/models/transformers_qwen2_f16";
+       }},
+  };
+  for (const Case& bad : cases) {
+    PackageOptions options = Options(scratch);
+    bad.change(&options);
+    EXPECT_NE(Message(CreatePackage(options)).find(bad.message), std::string::npos)
+        << bad.message << ": " << Message(CreatePackage(options));
+    EXPECT_EQ(scratch.FileCount(), 0u) << bad.message;
+  }
+}
+
+TEST(Package, NeverWritesOverAnything) {
+  const ScratchFolder scratch;
+  const PackageOptions options = Options(scratch);
+  ASSERT_TRUE(CreatePackage(options).ok());
+  const std::string config = *ReadFile(options.output + "/config.json");
+  EXPECT_NE(Message(CreatePackage(options)).find("exists; remove it"), std::string::npos);
+  EXPECT_EQ(*ReadFile(options.output + "/config.json"), config);
+}
+
+}  // namespace
+}  // namespace kvasir
