@@ -1,6 +1,7 @@
 # Helpers that every layer's CMakeLists.txt uses: one library and some tests per folder.
 include(GNUInstallDirs)
 include(KvasirDependencies)
+include(KvasirEmbed)
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)

@@ -60,6 +60,7 @@ class ServeCommand final : public Command {
     flags.Add("--max-connections", &max_connections_, "connections; more get 503");
     flags.Add("--max-body-bytes", &max_body_bytes_, "bytes of a request's body; more is 413");
     flags.Add("--max-header-bytes", &max_header_bytes_, "bytes of a request's header");
+    flags.Add("--no-webui", &no_web_page_, "serve no web page at /");
     flags.Add("--log-json", &log_json_, "log one JSON object per line");
   }
 
@@ -115,6 +116,7 @@ class ServeCommand final : public Command {
     options.api_keys = api_keys_;
     options.cors_origins = cors_origins_;
     options.max_streams = max_streams_;
+    options.has_web_page = !no_web_page_;
     options.chunk_tokens = chunk_tokens_;
     options.body_timeout = std::chrono::seconds(timeout_s_);
     options.write_timeout = std::chrono::seconds(timeout_s_);
@@ -143,6 +145,7 @@ class ServeCommand final : public Command {
   int64_t max_body_bytes_ = 16 << 20;
   int64_t max_header_bytes_ = 64 << 10;
   bool log_json_ = false;
+  bool no_web_page_ = false;
 };
 
 }  // namespace

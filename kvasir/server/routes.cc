@@ -11,6 +11,8 @@ constexpr auto kAnthropic = ErrorStyle::kAnthropic;
 
 constexpr std::array kRoutes = {
     Route{"/health", kGet, ServeHealth, RouteAccess::kForAll},
+    Route{"/", kGet, ServeWeb, RouteAccess::kForAll},
+    Route{"/web/", kGet, ServeWeb, RouteAccess::kForAll},
     Route{"/cache", kGet, ServeCache},
     Route{"/models", kGet, ServeModels},
     Route{"/models/", kGet, ServeModel},
@@ -36,7 +38,8 @@ const Route* FindRoute(std::string_view path) {
   if (path.starts_with("/v1/")) path.remove_prefix(kVersion.size());
   for (const Route& route : kRoutes) {
     if (path == route.path) return &route;
-    if (route.path.ends_with('/') && path.starts_with(route.path)) return &route;
+    if (route.path.size() > 1 && route.path.ends_with('/') && path.starts_with(route.path))
+      return &route;
   }
   return nullptr;
 }

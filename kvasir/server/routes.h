@@ -20,7 +20,7 @@ using RouteHandler = void (*)(const ServerContext& context, const HttpRequest& r
 enum class RouteAccess { kWithKey, kForAll };
 
 struct Route {
-  std::string_view path;     // one that ends with '/' also stands for everything below
+  std::string_view path;     // one that ends with '/', "/" aside, stands for all below it too
   std::string_view methods;  // for the Allow header
   RouteHandler handler;
   RouteAccess access = RouteAccess::kWithKey;
@@ -39,6 +39,7 @@ void ServeProps(const ServerContext& context, const HttpRequest& request, HttpRe
 void ServeSlots(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeMetrics(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeCache(const ServerContext& context, const HttpRequest& request, HttpReply reply);
+void ServeWeb(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeTokenize(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeDetokenize(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeApplyTemplate(const ServerContext& context, const HttpRequest& request, HttpReply reply);

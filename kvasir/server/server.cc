@@ -102,6 +102,7 @@ class Server::Impl {
     context_.pooling = options.pooling;
     context_.ping_interval = options.ping_interval;
     context_.time_limit = options.request_timeout;
+    context_.has_web_page = options.has_web_page;
     context_.post = [this](std::function<void()> task) { Post(std::move(task)); };
     context_.observer = [this](const RequestRecord& record) { Record(record); };
   }

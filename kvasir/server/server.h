@@ -39,6 +39,7 @@ struct ServerOptions {
   std::chrono::milliseconds request_timeout{0};     // then an answer ends; 0: none
   std::vector<std::string> api_keys;                // one of them opens everything; none: open
   std::vector<std::string> cors_origins;            // web pages that may read answers; "*": all
+  bool has_web_page = true;                         // at "/"
   LogSink log;
   // Gets what is known of every answered request; unset: a line goes to `log`. THREADS: any.
   RequestObserver request_log;

@@ -33,6 +33,7 @@ struct ServerContext {
   RequestObserver observer;
   // Runs a task on the work thread. Unset: there is none.
   std::function<void(std::function<void()> task)> post;
+  bool has_web_page = true;
   EngineClock::time_point started = EngineClock::now();
 };
 

@@ -590,5 +590,35 @@ TEST_F(ServerTest, CacheWantsTheKey) {
   ErrorOf(Exchange(server_->port(), "GET", "/cache"), 401);
 }
 
+TEST_F(ServerTest, WebPageNeedsNoKeyAndAllowsNothingFromElsewhere) {
+  Start({.api_keys = {"sesame"}});
+  const uint16_t port = server_->port();
+  const WireResponse page = Exchange(port, "GET", "/");
+  ASSERT_EQ(page.status, 200);
+  EXPECT_EQ(page.Header("Content-Type"), "text/html; charset=utf-8");
+  EXPECT_TRUE(page.Header("Content-Security-Policy").starts_with("default-src 'none'; "));
+  // Everything that it names is there, and of this server.
+  size_t files = 0;
+  for (size_t at = page.body.find("/web/"); at != std::string::npos;
+       at = page.body.find("/web/", at + 1)) {
+    const std::string path = page.body.substr(at, page.body.find('"', at) - at);
+    EXPECT_EQ(page.body[at - 1], '"') << path;
+    const WireResponse file = Exchange(port, "GET", path);
+    EXPECT_EQ(file.status, 200) << path;
+    EXPECT_EQ(file.Header("X-Content-Type-Options"), "nosniff");
+    EXPECT_FALSE(file.body.empty());
+    ++files;
+  }
+  EXPECT_GE(files, 4u);
+  ErrorOf(Exchange(port, "GET", "/web/../server.h"), 404);
+  ErrorOf(Exchange(port, "GET", "/index"), 404);
+}
+
+TEST_F(ServerTest, WebPageCanBeLeftOut) {
+  Start({.has_web_page = false});
+  ErrorOf(Exchange(server_->port(), "GET", "/"), 404);
+  ErrorOf(Exchange(server_->port(), "GET", "/web/app.js"), 404);
+}
+
 }  // namespace
 }  // namespace kvasir

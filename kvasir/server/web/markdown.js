@@ -1,0 +1,195 @@
+// Markdown as models write it, turned into elements. Deliberately never HTML: every piece of text
+// becomes a text node, and a link goes nowhere but to http, https or mailto.
+import {h} from './dom.js';
+
+// A list of elements for a whole text.
+export function renderMarkdown(text) {
+  return blocks(text.replace(/\r\n?/g, '\n').split('\n'));
+}
+
+const FENCE = /^ {0,3}(```+|~~~+)\s*([^`\s]*)[^`]*$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
+const QUOTE = /^ {0,3}> ?(.*)$/;
+const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(\s+)(.*)$/;
+const TABLE_LINE = /^ {0,3}\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+
+// Deeper than anybody writes; bounds the recursion on hostile text.
+const MAX_DEPTH = 16;
+
+function blocks(lines, depth = 0) {
+  const out = [];
+  let at = 0;
+  const take = ([element, next]) => {
+    out.push(element);
+    at = next;
+  };
+  while (at < lines.length) {
+    const line = lines[at];
+    if (line.trim() === '') {
+      ++at;
+    } else if (depth >= MAX_DEPTH) {
+      take(paragraph(lines, at));
+    } else if (FENCE.test(line)) {
+      take(codeBlock(lines, at));
+    } else if (HEADING.test(line)) {
+      const [, marks, title] = HEADING.exec(line);
+      // The page has the first two levels.
+      take([h(`h${Math.min(marks.length + 2, 6)}`, {}, ...inline(title)), at + 1]);
+    } else if (RULE.test(line)) {
+      take([h('hr'), at + 1]);
+    } else if (QUOTE.test(line)) {
+      take(quote(lines, at, depth));
+    } else if (ITEM.test(line)) {
+      take(list(lines, at, depth));
+    } else if (line.includes('|') && TABLE_LINE.test(lines[at + 1] ?? '')) {
+      take(table(lines, at));
+    } else {
+      take(paragraph(lines, at));
+    }
+  }
+  return out;
+}
+
+function codeBlock(lines, at) {
+  const [, fence, language] = FENCE.exec(lines[at]);
+  const body = [];
+  let next = at + 1;
+  const isEnd = (line) =>
+    line.trim().startsWith(fence) && line.trim().replaceAll(fence[0], '') === '';
+  while (next < lines.length && !isEnd(lines[next])) body.push(lines[next++]);
+  const code = h('code', {}, body.join('\n'));
+  const copy = h('button', {type: 'button', class: 'copy', onclick: async (event) => {
+    await navigator.clipboard?.writeText(code.textContent);
+    event.target.textContent = 'Copied';
+  }}, 'Copy');
+  const head = h('div', {class: 'code-head'}, h('span', {}, language || 'text'), copy);
+  return [h('div', {class: 'code'}, head, h('pre', {tabindex: 0}, code)), next + 1];
+}
+
+function quote(lines, at, depth) {
+  const body = [];
+  let next = at;
+  for (; next < lines.length && QUOTE.test(lines[next]); ++next) {
+    body.push(QUOTE.exec(lines[next])[1]);
+  }
+  return [h('blockquote', {}, ...blocks(body, depth + 1)), next];
+}
+
+function list(lines, at, depth) {
+  const [, indent, marker] = ITEM.exec(lines[at]);
+  const isOrdered = /\d/.test(marker);
+  const element = isOrdered ? h('ol', {start: parseInt(marker, 10)}) : h('ul');
+  let next = at;
+  while (next < lines.length) {
+    const item = ITEM.exec(lines[next]);
+    if (!item || item[1].length > indent.length + 1 || /\d/.test(item[2]) !== isOrdered) break;
+    const inner = item[1].length + item[2].length + Math.min(item[3].length, 4);
+    const body = [item[4]];
+    // What is indented as far as the item's text belongs to it, across blank lines too.
+    for (++next; next < lines.length; ++next) {
+      const isBlank = lines[next].trim() === '';
+      const space = lines[next].length - lines[next].trimStart().length;
+      if (isBlank ? !isIndented(lines[next + 1], inner) : space < Math.min(inner, 2)) break;
+      body.push(lines[next].slice(Math.min(space, inner)));
+    }
+    const isBlank = (line) => line?.trim() === '';
+    while (isBlank(lines[next]) && ITEM.test(lines[next + 1] ?? '')) ++next;
+    element.append(h('li', {}, ...itemContent(blocks(body, depth + 1))));
+  }
+  return [element, next];
+}
+
+const isIndented = (line, least) => line !== undefined && line.trim() !== '' &&
+  line.length - line.trimStart().length >= Math.min(least, 2);
+
+// A single paragraph in an item needs no element of its own.
+function itemContent(elements) {
+  if (elements[0]?.tagName !== 'P') return elements;
+  return [...elements[0].childNodes, ...elements.slice(1)];
+}
+
+function cells(line) {
+  return line.trim().replace(/^\||\|$/g, '').split(/(?<!\\)\|/).map((cell) =>
+    cell.trim().replaceAll('\\|', '|'));
+}
+
+function table(lines, at) {
+  const columns = cells(lines[at]);
+  const sides = cells(lines[at + 1]).map((cell) =>
+    cell.endsWith(':') ? (cell.startsWith(':') ? 'center' : 'right') : 'left');
+  const row = (tag, texts) => h('tr', {}, ...columns.map((_, i) =>
+    h(tag, {class: `to-${sides[i] ?? 'left'}`}, ...inline(texts[i] ?? ''))));
+  const body = h('tbody');
+  let next = at + 2;
+  for (; next < lines.length && lines[next].includes('|'); ++next) {
+    body.append(row('td', cells(lines[next])));
+  }
+  const whole = h('table', {}, h('thead', {}, row('th', columns)), body);
+  return [h('div', {class: 'table', tabindex: 0}, whole), next];
+}
+
+function paragraph(lines, at) {
+  const body = [lines[at].trim()];
+  let next = at + 1;
+  const ends = [FENCE, HEADING, RULE, QUOTE, ITEM];
+  while (next < lines.length && lines[next].trim() !== '' &&
+         !ends.some((pattern) => pattern.test(lines[next]))) {
+    body.push(lines[next++].trim());
+  }
+  const element = h('p');
+  body.forEach((line, i) => element.append(...(i > 0 ? [h('br')] : []), ...inline(line)));
+  return [element, next];
+}
+
+// Each finds its first match in a text; the earliest wins, and of those at one place the first.
+const SPANS = [
+  {pattern: /\\([\\`*_{}[\]()#+\-.!|~<>])/, make: (m) => document.createTextNode(m[1])},
+  {pattern: /(`+)([\s\S]*?[^`])\1(?!`)/, make: (m) => h('code', {}, m[2])},
+  {pattern: /\*\*(?=\S)([\s\S]*?\S)\*\*/,
+   make: (m, depth) => h('strong', {}, ...inline(m[1], depth))},
+  {pattern: /(?<!\w)__(?=\S)([\s\S]*?\S)__(?!\w)/,
+   make: (m, depth) => h('strong', {}, ...inline(m[1], depth))},
+  {pattern: /~~(?=\S)([\s\S]*?\S)~~/, make: (m, depth) => h('s', {}, ...inline(m[1], depth))},
+  {pattern: /\*(?![\s*])([^*]*[^\s*])\*(?!\*)/,
+   make: (m, depth) => h('em', {}, ...inline(m[1], depth))},
+  {pattern: /(?<!\w)_(?![\s_])([^_]*[^\s_])_(?!\w)/,
+   make: (m, depth) => h('em', {}, ...inline(m[1], depth))},
+  {pattern: /!?\[([^\]]*)\]\(\s*<?([^\s)>]*)>?[^)]*\)/,
+   make: (m, depth) => link(m[2], m[1], depth)},
+  {pattern: /<?\b(https?:\/\/[^\s<>"')\]]*[^\s<>"')\].,;:!?])>?/,
+   make: (m) => link(m[1], m[1], MAX_DEPTH)},
+];
+
+function inline(text, depth = 0) {
+  const out = [];
+  while (text !== '') {
+    let best = null;
+    for (const span of depth < MAX_DEPTH ? SPANS : []) {
+      const match = span.pattern.exec(text);
+      if (match && (best === null || match.index < best.match.index)) best = {match, span};
+    }
+    if (best === null) {
+      out.push(document.createTextNode(text));
+      break;
+    }
+    const {match, span} = best;
+    if (match.index > 0) out.push(document.createTextNode(text.slice(0, match.index)));
+    out.push(span.make(match, depth + 1));
+    text = text.slice(match.index + match[0].length);
+  }
+  return out;
+}
+
+// Images are links too: the page loads nothing from elsewhere.
+function link(address, text, depth) {
+  const shown = inline(text || address, depth);
+  let url;
+  try {
+    url = new URL(address);
+  } catch {
+    return h('span', {}, ...shown);
+  }
+  if (!['http:', 'https:', 'mailto:'].includes(url.protocol)) return h('span', {}, ...shown);
+  return h('a', {href: url.href, target: '_blank', rel: 'noopener noreferrer'}, ...shown);
+}

@@ -1,0 +1,105 @@
+// The settings of a chat: system prompt and sampling. Deliberately only what is set is sent:
+// whatever is empty stays as the model recommends.
+import {apiKey} from './api.js';
+import {byId, h} from './dom.js';
+
+const STORE = 'kvasir.settings';
+
+// `standard`: the name in /props, for the placeholder.
+const FIELDS = [
+  {name: 'temperature', label: 'Temperature', min: 0, max: 2, step: 0.05, standard: 'temperature'},
+  {name: 'top_p', label: 'Top p', min: 0, max: 1, step: 0.01, standard: 'top_p'},
+  {name: 'top_k', label: 'Top k', min: 0, step: 1, standard: 'top_k'},
+  {name: 'min_p', label: 'Min p', min: 0, max: 1, step: 0.01, standard: 'min_p'},
+  {name: 'repeat_penalty', label: 'Repeat penalty', min: 0.1, max: 2, step: 0.01,
+   standard: 'repeat_penalty'},
+  {name: 'max_tokens', label: 'Most tokens', min: 1, step: 1, empty: 'as fit'},
+  {name: 'seed', label: 'Seed', min: 0, step: 1, empty: 'random'},
+];
+
+export class Settings {
+  constructor() {
+    const kept = this.load();
+    this.inputs = new Map();
+    for (const {name, label, min, max, step} of FIELDS) {
+      const input = h('input', {type: 'number', id: `set-${name}`, min, max, step,
+                                inputmode: 'decimal'});
+      input.value = kept[name] ?? '';
+      this.inputs.set(name, input);
+      byId('sampling').append(h('label', {}, label, input));
+    }
+    this.system = byId('system');
+    this.system.value = kept.system ?? '';
+    byId('key').value = apiKey.get();
+    byId('settings').addEventListener('submit', (event) => event.preventDefault());
+    byId('settings').addEventListener('input', () => this.save());
+    byId('key').addEventListener('change', () => apiKey.set(byId('key').value.trim()));
+    byId('reset-settings').addEventListener('click', () => {
+      for (const input of [...this.inputs.values(), this.system]) input.value = '';
+      this.save();
+    });
+  }
+
+  showDefaults(params) {
+    for (const {name, standard, empty} of FIELDS) {
+      const value = params?.[standard];
+      this.inputs.get(name).placeholder =
+        typeof value === 'number' ? String(+value.toFixed(3)) : empty ?? '';
+    }
+  }
+
+  // What goes into a request beside the messages.
+  sampling() {
+    const set = {};
+    for (const [name, input] of this.inputs) {
+      if (input.value !== '' && input.validity.valid) set[name] = input.valueAsNumber;
+    }
+    return set;
+  }
+
+  systemMessages() {
+    const content = this.system.value.trim();
+    return content ? [{role: 'system', content}] : [];
+  }
+
+  save() {
+    const kept = {system: this.system.value};
+    for (const [name, input] of this.inputs) kept[name] = input.value;
+    localStorage.setItem(STORE, JSON.stringify(kept));
+  }
+
+  load() {
+    try {
+      return JSON.parse(localStorage.getItem(STORE)) ?? {};
+    } catch {
+      return {};
+    }
+  }
+}
+
+// Asks for the key; true once there is a new one.
+export function askForKey(reason) {
+  const dialog = byId('key-dialog');
+  if (dialog.open) return Promise.resolve(false);
+  byId('key-reason').textContent = reason;
+  byId('key-entry').value = '';
+  dialog.showModal();
+  return new Promise((resolve) => {
+    const end = (isGiven) => {
+      byId('key-form').onsubmit = byId('key-cancel').onclick = dialog.oncancel = null;
+      dialog.close();
+      // Chromium gives the focus back without a caret: what is typed would be lost.
+      byId('prompt').blur();
+      byId('prompt').focus();
+      resolve(isGiven);
+    };
+    byId('key-form').onsubmit = (event) => {
+      event.preventDefault();
+      apiKey.set(byId('key-entry').value.trim());
+      byId('key').value = apiKey.get();
+      end(true);
+    };
+    byId('key-cancel').onclick = () => end(false);
+    dialog.oncancel = () => end(false);
+  });
+}

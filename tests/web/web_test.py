@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""The web page in a real browser, against the real program and the bundled model.
+
+Usage: web_test.py PROGRAM MODEL. Exits 77, which ctest shows as skipped, where there is no
+Chromium.
+Deliberately only what a browser is needed for: the routes have tests of their own.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+from urllib.parse import urlsplit
+
+from webdriver import Browser, poll
+
+SKIPPED = 77
+ENTER, ESCAPE, UP = "\ue007", "\ue00c", "\ue013"
+# Long enough that branches have whole blocks in common.
+FACTS = " ".join(f"Note {i}: the {thing} is {colour}." for i, (thing, colour) in enumerate(
+    [("door", "green"), ("letter", "silver"), ("boat", "red"), ("lamp", "yellow"),
+     ("cup", "white"), ("coat", "black"), ("chair", "brown"), ("stone", "grey")]))
+ASK = FACTS + " The pass key is 48213. Remember it. What is the pass key?"
+
+
+class Server:
+    """`kvasir serve` on a free port."""
+
+    def __init__(self, *flags):
+        self.process = subprocess.Popen(
+            [PROGRAM, "serve", "-m", MODEL, "--port", "0", "--cache-bytes", "64M", *flags],
+            stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            if line.startswith("listening on "):
+                self.url = line.split()[-1]
+                break
+        else:
+            raise AssertionError("the server did not start")
+
+    def close(self):
+        self.process.terminate()
+        self.process.communicate()
+
+
+class WebTest(unittest.TestCase):
+    flags = ()
+    # Errors of the console that a test provokes.
+    expected_errors = ()
+
+    def setUp(self):
+        self.server = Server(*self.flags)
+        self.addCleanup(self.server.close)
+        self.browser = Browser(CHROMIUM, CHROMEDRIVER)
+        self.addCleanup(self.browser.close)
+        self.browser.go(self.server.url + "/")
+
+    def check_page(self):
+        """To be called at the end of a test: it was quiet and asked nobody else."""
+        errors = [entry["message"] for entry in self.browser.console()
+                  if not any(expected in entry["message"] for expected in self.expected_errors)]
+        self.assertEqual(errors, [])
+        urls = [url for url in self.browser.requested_urls() if url.startswith("http")]
+        self.assertGreater(len(urls), 5)
+        host = urlsplit(self.server.url).netloc
+        self.assertEqual({urlsplit(url).netloc for url in urls}, {host})
+
+    def set_greedy(self):
+        self.browser.click("#show-settings")
+        self.browser.type("#set-temperature", "0")
+        self.browser.click("#show-settings")
+
+    def send(self, text):
+        self.browser.type("#prompt", text)
+        self.browser.key(ENTER)
+
+    def wait_for_answers(self, count):
+        """Until nothing is being answered and `count` answers are shown."""
+        self.browser.until(
+            "return !document.getElementById('send').hidden && "
+            "document.querySelectorAll('.turn.assistant').length === arguments[0]",
+            f"{count} answers", count)
+
+    def answers(self):
+        return self.browser.run("return [...document.querySelectorAll('.turn.assistant .text')]"
+                                ".map((e) => e.innerText)")
+
+    def cached(self):
+        """Of the last answer: (cached, prompt) tokens."""
+        return self.browser.run(
+            "const e = [...document.querySelectorAll('.stats.cached')].at(-1);"
+            "return [Number(e.dataset.cached), Number(e.dataset.prompt)]")
+
+
+class ChatTest(WebTest):
+    def test_chat_then_branch_shares_the_cache(self):
+        browser = self.browser
+        self.assertEqual(browser.run("return document.activeElement.id"), "prompt")
+        browser.until("return document.getElementById('model').textContent", "the model's name")
+        self.set_greedy()
+        self.send(ASK)
+        self.wait_for_answers(1)
+        self.assertEqual(self.answers(), ["48213"])
+        self.send("What is the pass key?")
+        self.wait_for_answers(2)
+        self.assertGreater(self.cached()[0], 64)
+
+        # The branch: another first message that begins alike. Edited with the keyboard alone.
+        browser.click(".turn.user:first-child .edit")
+        self.assertEqual(browser.run("return document.activeElement.value"), ASK)
+        browser.clear(".edit-field")
+        browser.type(".edit-field", ASK.replace("48213", "90077"))
+        browser.key(ENTER)
+        self.wait_for_answers(1)
+        self.assertEqual(self.answers(), ["90077"])
+        cached, prompt = self.cached()
+        self.assertGreaterEqual(cached, 64)
+        self.assertLess(cached, prompt)
+        self.assertEqual(browser.text(".turn.user .branches span"), "2/2")
+
+        # The picture: two sequences with blocks in common.
+        poll(lambda: browser.count('#blocks .run[data-shared="2"]') >= 2,
+             "blocks that two sequences share are in the picture")
+        self.assertGreaterEqual(browser.count("#blocks .sequence"), 2)
+        browser.until("return document.querySelectorAll('.curve polyline[points]').length === 2",
+                      "both curves are drawn")
+        self.assertIn("cached", browser.text("#budget"))
+        for colour in ("codec", "tier"):
+            browser.click(f"#colouring input[value={colour}]")
+            self.assertGreater(browser.count(f"#blocks.by-{colour} .run"), 0)
+
+        # Back on the first branch everything is as it was, also after a reload.
+        browser.click(".turn.user .previous")
+        self.assertEqual(self.answers()[0], "48213")
+        self.assertEqual(browser.count(".turn"), 4)
+        browser.go(self.server.url + "/")
+        self.assertEqual(browser.count(".turn"), 4)
+
+        # Another answer to the same prompt: all but its last token is known.
+        browser.click(".turn.assistant:last-child .retry")
+        self.wait_for_answers(2)
+        cached, prompt = self.cached()
+        self.assertEqual(cached, prompt - 1)
+        browser.key(UP)
+        self.check_page()
+
+    def test_stop_ends_the_answer_in_the_server(self):
+        browser = self.browser
+        browser.click("#show-settings")
+        # The model's end token never comes: only stopping ends it.
+        browser.type("#set-temperature", "2")
+        browser.click("#show-settings")
+        browser.run("window.realFetch = window.fetch;"
+                    "window.fetch = (path, options) => { if (options?.body) {"
+                    "  const body = JSON.parse(options.body);"
+                    "  options.body = JSON.stringify({...body, ignore_eos: true, min_p: 0}); }"
+                    "  return window.realFetch(path, options); };")
+        self.send("Spell the word river.")
+        poll(lambda: len(self.answers()[0]) > 20, "text streams in")
+        self.assertTrue(browser.run("return document.getElementById('send').hidden"))
+        browser.key(ESCAPE)
+        self.wait_for_answers(1)
+        self.assertIn("stopped", browser.text(".turn.assistant .tools"))
+        browser.until("return fetch('/slots').then((r) => r.json())"
+                      ".then((slots) => slots.every((slot) => !slot.is_processing))",
+                      "the server has ended it")
+        # What was said so far is part of the conversation.
+        self.assertGreater(len(self.answers()[0]), 20)
+        self.check_page()
+
+    def test_markdown_never_becomes_markup(self):
+        shown = self.browser.run("""
+            const {renderMarkdown} = await import('/web/markdown.js');
+            const hostile = ['<img src=x onerror="hacked=1"><script>window.hacked=1</script>',
+              '[a](javascript:window.hacked=1) [b](data:text/html,x) [c](https://example.org/ok)',
+              '![pixel](https://example.org/p.png)', '`<b>`', '# <i>',
+              '| a | <u> |\\n|---|---|\\n| 1 | 2 |', '> '.repeat(500) + 'deep',
+              '*'.repeat(300), '- '.repeat(300), '`'.repeat(301)].join('\\n\\n');
+            const box = document.createElement('div');
+            box.append(...renderMarkdown(hostile));
+            document.body.append(box);
+            const result = {
+              markup: box.querySelectorAll('img, script, b, i, u, iframe, style').length,
+              links: [...box.querySelectorAll('a')].map((a) => a.href), hacked: window.hacked ?? 0};
+            box.replaceChildren(...renderMarkdown('# T\\n\\ntext **bold** and *so* `code`\\n\\n' +
+              '1. one\\n   - inner\\n2. two\\n\\n```py\\nx = 1\\n```\\n\\n|a|b|\\n|-|-:|\\n|1|2|'));
+            result.structure = ['h3', 'strong', 'em', 'p > code', 'ol > li > ul > li', 'pre > code',
+              'td.to-right'].filter((selector) => !box.querySelector(selector));
+            result.code = box.querySelector('pre').textContent;
+            box.remove();
+            return result;""")
+        self.assertEqual(shown["markup"], 0)
+        self.assertEqual(shown["links"], ["https://example.org/ok", "https://example.org/p.png"])
+        self.assertEqual(shown["hacked"], 0)
+        self.assertEqual(shown["structure"], [])
+        self.assertEqual(shown["code"], "x = 1")
+        # And if the page had a mistake, the browser would refuse it.
+        refused = self.browser.run("try { document.createElement('div').innerHTML = '<b>x</b>'; "
+                                   "return 'taken'; } catch (error) { return error.name; }")
+        self.assertEqual(refused, "TypeError")
+
+    def test_reasoning_is_folded(self):
+        parts = self.browser.run("""
+            const {splitReasoning} = await import('/web/conversation.js');
+            return ['<think>why', '<think>why</think>\\n\\nso', 'no <think>']
+              .map((text) => Object.values(splitReasoning(text)));""")
+        self.assertEqual(parts, [["why", ""], ["why", "so"], ["", "no <think>"]])
+        shown = self.browser.run("""
+            const {ChatView} = await import('/web/chat_view.js');
+            const {Conversation} = await import('/web/conversation.js');
+            const conversation = new Conversation();
+            const answer = conversation.add(conversation.add(conversation.root, 'user', 'q'),
+                                            'assistant', 'so');
+            answer.reasoning = 'why';
+            new ChatView(conversation, {}).showAll();
+            const fold = document.querySelector('.turn details.reasoning');
+            return [fold.open, fold.textContent];""")
+        self.assertEqual(shown, [False, "Reasoningwhy"])
+        self.assertEqual(self.answers(), ["so"])
+
+    def test_a_phone_shows_one_thing_at_a_time(self):
+        phone = Browser(CHROMIUM, CHROMEDRIVER, width=500, height=800)
+        self.addCleanup(phone.close)
+        phone.go(self.server.url + "/")
+        self.assertTrue(phone.run("return document.getElementById('cache').hidden"))
+        phone.click("#show-cache")
+        poll(lambda: "budget" in phone.text("#budget"), "the budget is shown")
+        overhang = phone.run("return document.documentElement.scrollWidth - innerWidth")
+        self.assertLessEqual(overhang, 0)
+
+
+class KeyTest(WebTest):
+    flags = ("--api-key", "sesame")
+    expected_errors = ("401",)
+
+    def give(self, key):
+        self.browser.one("#key-dialog[open]")
+        self.browser.type("#key-entry", key)
+        self.browser.key(ENTER)
+
+    def test_a_wrong_key_is_said_and_the_right_one_works(self):
+        browser = self.browser
+        self.give("wrong")
+        browser.until("const dialog = document.getElementById('key-dialog');"
+                      "return dialog.open && dialog.innerText.includes('API key') && "
+                      "document.getElementById('key-entry').value === ''", "it is asked for again")
+        browser.click("#key-cancel")
+        self.send("Hello")
+        browser.one(".turn.assistant .error")
+        self.assertIn("API key", browser.text(".turn.assistant .error"))
+        self.give("sesame")
+        browser.until("return document.querySelector('.stats.cached')", "it is answered now")
+        self.assertEqual(browser.count(".turn .error"), 0)
+        self.assertEqual(browser.run("return sessionStorage.getItem('kvasir.key')"), "sesame")
+        self.assertNotIn("sesame", browser.run("return JSON.stringify(localStorage)"))
+        self.check_page()
+
+
+class NoWebTest(unittest.TestCase):
+    def test_it_can_be_switched_off(self):
+        server = Server("--no-webui")
+        self.addCleanup(server.close)
+        browser = Browser(CHROMIUM, CHROMEDRIVER)
+        self.addCleanup(browser.close)
+        browser.go(server.url + "/")
+        self.assertIn("without its web page", browser.text("body"))
+
+
+if __name__ == "__main__":
+    CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+    CHROMEDRIVER = shutil.which("chromedriver")
+    if not CHROMIUM or not CHROMEDRIVER:
+        print("skipped: there is no browser (apt-get install chromium chromium-driver)")
+        sys.exit(SKIPPED)
+    PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[3:]])
