@@ -18,7 +18,8 @@ void LogToStderr(LogLevel level, std::string_view line) {
   std::fprintf(stderr, "%s%.*s\n", prefix, static_cast<int>(line.size()), line.data());
 }
 
-// "4096", "800M", "4G": bytes, with a binary unit.
+}  // namespace
+
 Result<size_t> ParseBytes(const std::string& flag, const std::string& text) {
   constexpr std::string_view kUnits = "KMGT";
   uint64_t number = 0;
@@ -36,8 +37,6 @@ Result<size_t> ParseBytes(const std::string& flag, const std::string& text) {
   }
   return static_cast<size_t>(number << shift);
 }
-
-}  // namespace
 
 Result<std::string> BundledModel(const std::string& name) {
   namespace fs = std::filesystem;

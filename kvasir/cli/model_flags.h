@@ -13,6 +13,9 @@
 
 namespace kvasir {
 
+// "4096", "800M", "4G": bytes, with a binary unit. ERRORS: kInvalidArgument naming the flag.
+Result<size_t> ParseBytes(const std::string& flag, const std::string& text);
+
 struct ModelFlags {
   std::string model;  // empty: the bundled one
   std::string weights = "stored";

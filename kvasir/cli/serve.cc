@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kvasir/cli/commands.h"
+#include "kvasir/cli/draft_flags.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/server/server.h"
@@ -43,6 +44,7 @@ class ServeCommand final : public Command {
 
   void Declare(Flags& flags) override {
     model_.Declare(flags);
+    draft_.Declare(flags);
     flags.Add("--host", &host_, "address to listen on; 127.0.0.1 is this machine only");
     flags.Add("--port", &port_, "port to listen on; 0: any free one");
     flags.Add("-a,--alias", &alias_, "name of the model in answers; default: the folder's");
@@ -74,7 +76,11 @@ class ServeCommand final : public Command {
 
     KVASIR_TRY(const BundleOptions bundle_options, model_.Options());
     KVASIR_TRY(ServerOptions options, Options());
+    KVASIR_TRY_OK(draft_.Check());
     KVASIR_TRY(const auto bundle, model_.Load());
+    KVASIR_TRY(const auto drafts, draft_.Load(model_, *bundle));
+    options.drafts = drafts.get();
+    options.max_drafts = draft_.max_drafts;
     options.log = bundle_options.log;
     if (log_json_) LogAsJson(&options);
     KVASIR_TRY(const auto server, Server::Start(bundle.get(), options));
@@ -130,6 +136,7 @@ class ServeCommand final : public Command {
   }
 
   ModelFlags model_;
+  DraftFlags draft_;
   std::string host_ = "127.0.0.1";
   std::string alias_;
   std::vector<std::string> api_keys_;

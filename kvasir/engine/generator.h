@@ -38,6 +38,8 @@ struct GenerationRequest {
   // What the answer has to follow; null: nothing. It ends as soon as nothing else may come.
   std::shared_ptr<const TokenConstraintSource> constraint;
   int64_t chunk_tokens = 512;  // prefill; results do not depend on it
+  // Drafts per step at most, where the engine has a drafter; unset: as many as it chooses.
+  std::optional<int64_t> max_drafts;
   // Set: every token comes with its scores and this many alternatives (0: none).
   std::optional<int64_t> top_logprobs;
   // The prompt's tokens are scored too, as top_logprobs says. They are all evaluated then, one at a

@@ -47,6 +47,7 @@ class ModelBundle {
   const ModelConfig& config() const { return loaded_.config; }
   Backend& backend() const { return *backend_; }
   KvPool& pool() { return *pool_; }
+  size_t cache_budget_bytes() const { return pool_->budget_bytes(); }
   const std::shared_ptr<const KvCacheSpec>& cache_spec() const { return spec_; }
   // How it is stored, and its bytes per token, in one line.
   std::string DescribeCache() const { return policy_.Describe(*spec_); }

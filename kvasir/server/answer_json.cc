@@ -53,6 +53,8 @@ GenerationStats TotalStats(std::span<const GenerationResult> results, int64_t pe
       total.known_prefix_tokens += stats.known_prefix_tokens;
     }
     total.generated_tokens += stats.generated_tokens;
+    total.drafted_tokens += stats.drafted_tokens;
+    total.accepted_drafts += stats.accepted_drafts;
     total.prefill_ms += stats.prefill_ms;
     total.decode_ms += stats.decode_ms;
   }
@@ -70,15 +72,21 @@ Json UsageJson(const GenerationStats& stats) {
 
 Json TimingsJson(const GenerationStats& stats) {
   const int64_t evaluated = stats.prompt_tokens - stats.cached_tokens;
-  return Json::Object{{"cache_n", stats.cached_tokens},
-                      {"prompt_n", evaluated},
-                      {"prompt_ms", stats.prefill_ms},
-                      {"prompt_per_token_ms", PerToken(stats.prefill_ms, evaluated)},
-                      {"prompt_per_second", stats.prefill_tokens_per_second()},
-                      {"predicted_n", stats.generated_tokens},
-                      {"predicted_ms", stats.decode_ms},
-                      {"predicted_per_token_ms", PerToken(stats.decode_ms, stats.generated_tokens)},
-                      {"predicted_per_second", stats.decode_tokens_per_second()}};
+  Json timings =
+      Json::Object{{"cache_n", stats.cached_tokens},
+                   {"prompt_n", evaluated},
+                   {"prompt_ms", stats.prefill_ms},
+                   {"prompt_per_token_ms", PerToken(stats.prefill_ms, evaluated)},
+                   {"prompt_per_second", stats.prefill_tokens_per_second()},
+                   {"predicted_n", stats.generated_tokens},
+                   {"predicted_ms", stats.decode_ms},
+                   {"predicted_per_token_ms", PerToken(stats.decode_ms, stats.generated_tokens)},
+                   {"predicted_per_second", stats.decode_tokens_per_second()}};
+  if (stats.drafted_tokens > 0) {
+    timings.Set("draft_n", stats.drafted_tokens);
+    timings.Set("draft_n_accepted", stats.accepted_drafts);
+  }
+  return timings;
 }
 
 std::string TokenPiece(const Tokenizer& tokenizer, Token token) {

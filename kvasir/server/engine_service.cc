@@ -23,6 +23,7 @@ EngineRequest ToEngine(GenerationRequest choice, const CompletionRequest& whole)
   request.sampling = std::move(choice.sampling);
   request.stop_strings = std::move(choice.stop_strings);
   request.ignore_stop_tokens = choice.ignore_stop_tokens;
+  request.max_drafts = choice.max_drafts;
   request.constraint = std::move(choice.constraint);
   request.top_logprobs = choice.top_logprobs;
   request.scores_prompt = choice.scores_prompt;
@@ -120,6 +121,9 @@ Result<std::unique_ptr<EngineService>> EngineService::Start(ModelBundle* bundle,
     return {ErrorCode::kInvalidArgument, "server option 'max_waiting_requests' must be 0 or more"};
   }
   KVASIR_TRY(auto engine, Engine::Create(EngineParts::Of(*bundle), options.engine));
+  if (options.drafts != nullptr) {
+    engine->UseDrafter(options.drafts->NewDrafter(&engine->prefix_tree()));
+  }
   return std::unique_ptr<EngineService>(new EngineService(bundle, std::move(engine), options));
 }
 

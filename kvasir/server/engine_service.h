@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "kvasir/base/result.h"
+#include "kvasir/engine/draft_source.h"
 #include "kvasir/engine/engine_thread.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/server/completion_service.h"
@@ -21,7 +22,8 @@ namespace kvasir {
 
 struct EngineServiceOptions {
   EngineOptions engine;
-  int64_t max_waiting = 64;  // requests that have not begun, beyond the free streams
+  const DraftSource* drafts = nullptr;  // outlives the service; null: one token at a time
+  int64_t max_waiting = 64;             // requests that have not begun, beyond the free streams
 };
 
 class EngineService final : public CompletionService {

@@ -120,6 +120,18 @@ Result<int64_t> ParseChoices(const Json& body) {
   return choices;
 }
 
+// As mlx-lm and llama-server name it.
+Result<std::optional<int64_t>> ParseMaxDrafts(const Json& body) {
+  std::optional<int64_t> most;
+  for (const char* field : {"num_draft_tokens", "speculative.n_max"}) {
+    if (FindSet(body, field) == nullptr) continue;
+    KVASIR_TRY(const int64_t value, body.GetIntOr(field, 0));
+    if (value < 0) return FieldError(ErrorCode::kInvalidArgument, field, "must be 0 or more");
+    most = value;
+  }
+  return most;
+}
+
 }  // namespace
 
 Error FieldError(ErrorCode code, std::string_view field, std::string_view rest) {
@@ -168,6 +180,7 @@ Result<GenerationFields> ParseGenerationFields(const Json& body, const ChatDefau
   KVASIR_TRY(fields.stop_strings, ParseStop(body));
   KVASIR_TRY(fields.choices, ParseChoices(body));
   KVASIR_TRY(fields.ignore_stop_tokens, body.GetBoolOr("ignore_eos", false));
+  KVASIR_TRY(fields.max_drafts, ParseMaxDrafts(body));
   KVASIR_TRY(fields.rule, ParseOutputRule(body));
   KVASIR_TRY(fields.is_stream, body.GetBoolOr("stream", false));
   KVASIR_TRY(fields.includes_usage, ParseIncludeUsage(body));

@@ -33,6 +33,7 @@ struct GenerationFields {
   int64_t choices = 1;                  // n, per prompt
   std::optional<int64_t> top_logprobs;  // GenerationRequest
   bool ignore_stop_tokens = false;
+  std::optional<int64_t> max_drafts;  // GenerationRequest
   OutputRule rule;
   bool is_stream = false;
   bool includes_usage = false;  // in a stream

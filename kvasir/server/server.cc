@@ -119,6 +119,8 @@ class Server::Impl {
     service.engine.scheduler.step_tokens = options_.chunk_tokens;
     service.engine.scheduler.mixed_step_tokens =
         std::min(options_.chunk_tokens, service.engine.scheduler.mixed_step_tokens);
+    service.engine.max_drafts = options_.max_drafts;
+    service.drafts = options_.drafts;
     service.max_waiting = options_.max_waiting_requests;
     KVASIR_TRY(service_, EngineService::Start(bundle_, std::move(service)));
     context_.service = service_.get();

@@ -11,6 +11,7 @@
 
 #include "kvasir/base/log.h"
 #include "kvasir/base/result.h"
+#include "kvasir/engine/draft_source.h"
 #include "kvasir/engine/hidden_pool.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/server/request_record.h"
@@ -37,6 +38,8 @@ struct ServerOptions {
   std::chrono::milliseconds ping_interval{5'000};   // silence after which a stream shows life
   std::chrono::milliseconds stop_grace{5'000};      // for the running answer when stopping
   std::chrono::milliseconds request_timeout{0};     // then an answer ends; 0: none
+  const DraftSource* drafts = nullptr;              // who guesses ahead; outlives the server
+  int64_t max_drafts = 16;                          // per step, where a request does not say
   std::vector<std::string> api_keys;                // one of them opens everything; none: open
   std::vector<std::string> cors_origins;            // web pages that may read answers; "*": all
   bool has_web_page = true;                         // at "/"

@@ -1,0 +1,57 @@
+#include "kvasir/cli/draft_flags.h"
+
+#include <cstdio>
+
+namespace kvasir {
+
+void DraftFlags::Declare(Flags& flags) {
+  flags.Add("--draft-model,--model-draft", &model,
+            "a small model with the same vocabulary that guesses ahead; answers stay the same");
+  flags.Add("--draft-kind", &kind,
+            "who guesses ahead: none, ngram (what was said before) or model; default: model if "
+            "--draft-model is given");
+  flags.Add("--draft-max,--draft", &max_drafts, "tokens guessed per step at most");
+  flags.Add("--draft-cache-bytes", &cache_bytes,
+            "upper bound of the draft model's KV cache; 0: an eighth of the model's");
+}
+
+Result<DraftKind> DraftFlags::Kind() const {
+  if (kind.empty()) return model.empty() ? DraftKind::kNone : DraftKind::kModel;
+  const auto named = DraftKindFromName(kind);
+  if (!named.ok()) return {named.error().code, "--draft-kind: " + named.error().message};
+  return *named;
+}
+
+Status DraftFlags::Check() const {
+  KVASIR_TRY(const DraftKind named, Kind());
+  if (named == DraftKind::kModel && model.empty()) {
+    return {ErrorCode::kInvalidArgument, "--draft-kind model needs --draft-model"};
+  }
+  if (named != DraftKind::kModel && !model.empty()) {
+    return {ErrorCode::kInvalidArgument,
+            "--draft-model is of no use with --draft-kind " + kind + "; leave one of them out"};
+  }
+  if (max_drafts < 0 || max_drafts > 256) {
+    return {ErrorCode::kInvalidArgument, "--draft-max must be 0 to 256"};
+  }
+  KVASIR_TRY([[maybe_unused]] const size_t bytes, ParseBytes("--draft-cache-bytes", cache_bytes));
+  return {};
+}
+
+Result<std::unique_ptr<DraftSource>> DraftFlags::Load(const ModelFlags& target_flags,
+                                                      const ModelBundle& target) const {
+  DraftSourceOptions options;
+  KVASIR_TRY(options.kind, Kind());
+  options.model = model;
+  KVASIR_TRY(options.bundle, target_flags.Options());
+  options.bundle.kv = {};
+  KVASIR_TRY(options.bundle.kv_budget_bytes, ParseBytes("--draft-cache-bytes", cache_bytes));
+  if (options.bundle.kv_budget_bytes == 0) {
+    options.bundle.kv_budget_bytes = target.cache_budget_bytes() / 8;
+  }
+  KVASIR_TRY(auto source, DraftSource::Load(options, target));
+  if (options.kind != DraftKind::kNone) std::fprintf(stderr, "%s\n", source->Describe().c_str());
+  return source;
+}
+
+}  // namespace kvasir

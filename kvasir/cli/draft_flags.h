@@ -1,0 +1,35 @@
+// The options of speculative decoding, and how they become a DraftSource.
+// Deliberately with llama-server's names where they mean the same.
+#ifndef KVASIR_CLI_DRAFT_FLAGS_H_
+#define KVASIR_CLI_DRAFT_FLAGS_H_
+
+#include <memory>
+#include <string>
+
+#include "kvasir/cli/flags.h"
+#include "kvasir/cli/model_flags.h"
+#include "kvasir/engine/draft_source.h"
+
+namespace kvasir {
+
+struct DraftFlags {
+  std::string model;
+  std::string kind;  // empty: model if there is one, else none
+  std::string cache_bytes = "0";
+  int64_t max_drafts = 16;
+
+  void Declare(Flags& flags);
+  // ERRORS: kInvalidArgument for values out of range or that do not fit each other.
+  Status Check() const;
+  // Loads the draft model, if there is one, as `target_flags` load the target.
+  // ERRORS: as DraftSource::Load.
+  Result<std::unique_ptr<DraftSource>> Load(const ModelFlags& target_flags,
+                                            const ModelBundle& target) const;
+
+ private:
+  Result<DraftKind> Kind() const;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CLI_DRAFT_FLAGS_H_

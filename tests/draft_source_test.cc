@@ -1,0 +1,74 @@
+// Drafts of the bundled pair: what is accepted as a pair and what is refused, and why.
+#include "kvasir/engine/draft_source.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+std::string Folder(const std::string& name) { return std::string(KVASIR_SOURCE_DIR) + "/" + name; }
+
+const BundleOptions kSmall = {.kv_budget_bytes = size_t{16} << 20};
+
+std::unique_ptr<ModelBundle> Demo() {
+  return ValueOrDie(ModelBundle::Load(Folder("models/kvasir-demo"), kSmall));
+}
+
+TEST(DraftSourceTest, TheBundledPairFits) {
+  const auto target = Demo();
+  const auto source = ValueOrDie(DraftSource::Load(
+      {DraftKind::kModel, Folder("models/kvasir-demo-draft"), kSmall}, *target));
+  EXPECT_EQ(source->NewDrafter(nullptr)->kind(), "model");
+  EXPECT_NE(source->Describe().find("kvasir-demo-draft"), std::string::npos);
+}
+
+TEST(DraftSourceTest, OthersNeedNoModel) {
+  const auto target = Demo();
+  EXPECT_EQ(ValueOrDie(DraftSource::Load({}, *target))->NewDrafter(nullptr), nullptr);
+  const auto ngrams = ValueOrDie(DraftSource::Load({DraftKind::kNgram, "", kSmall}, *target));
+  EXPECT_EQ(ngrams->NewDrafter(nullptr)->kind(), "ngram");
+}
+
+TEST(DraftSourceTest, WhatIsMissingIsSaid) {
+  const auto target = Demo();
+  const auto nothing = DraftSource::Load({DraftKind::kModel, "", kSmall}, *target);
+  EXPECT_EQ(nothing.error().code, ErrorCode::kInvalidArgument);
+  const auto nowhere = DraftSource::Load({DraftKind::kModel, Folder("no-such"), kSmall}, *target);
+  EXPECT_NE(nowhere.error().message.find("no-such"), std::string::npos);
+  const auto mute = DraftSource::Load(
+      {DraftKind::kModel, Folder("testdata/models/public_qwen3_f32"), kSmall}, *target);
+  ASSERT_FALSE(mute.ok());
+  EXPECT_NE(mute.error().message.find("tokenizer.json"), std::string::npos)
+      << mute.error().message;
+}
+
+// A tokenizer of five words, made from text as tokenizer.json has it.
+std::unique_ptr<const Tokenizer> Words(const std::string& fourth, bool has_fifth = true) {
+  const std::string json = R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"c":2,")" + fourth +
+                           R"(":3)" + (has_fifth ? R"(,"e":4)" : "") + R"(},"merges":[]}})";
+  return ValueOrDie(Tokenizer::FromJson(ValueOrDie(Json::Parse(json))));
+}
+
+TEST(DraftSourceTest, TheFirstTokenThatDiffersIsNamed) {
+  EXPECT_TRUE(CheckSameVocabulary(*Words("d"), *Words("d")).ok());
+  const Status other = CheckSameVocabulary(*Words("d"), *Words("x"));
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.error().message.find("token 3 is 'd' in the model and 'x' in the draft"),
+            std::string::npos)
+      << other.error().message;
+  const Status shorter = CheckSameVocabulary(*Words("d"), *Words("d", false));
+  ASSERT_FALSE(shorter.ok());
+  EXPECT_NE(shorter.error().message.find("token 4"), std::string::npos);
+}
+
+TEST(DraftSourceTest, KindsHaveNames) {
+  EXPECT_EQ(*DraftKindFromName("ngram"), DraftKind::kNgram);
+  EXPECT_FALSE(DraftKindFromName("crystal-ball").ok());
+}
+
+}  // namespace
+}  // namespace kvasir
