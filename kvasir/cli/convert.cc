@@ -1,8 +1,9 @@
-// kvasir convert: a model folder or GGUF file becomes a model folder, dense or quantized.
-// Deliberately never writes over anything: the folder appears when it is complete.
+// kvasir convert: a model folder or GGUF file becomes a model folder or GGUF file of another type.
+// Deliberately never writes over anything: what it makes appears when it is complete.
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/convert/convert_model.h"
+#include "kvasir/convert/write_gguf.h"
 
 namespace kvasir {
 namespace {
@@ -14,9 +15,10 @@ class ConvertCommand final : public Command {
 
   void Declare(Flags& flags) override {
     flags.AddRequired("-m,--model", &model_, "model folder or .gguf file");
-    flags.AddRequired("-o,--out", &out_, "folder to create");
+    flags.AddRequired("-o,--out", &out_, "folder to create, or .gguf file");
     flags.Add("--type", &type_,
-              "weights: stored, f32, f16, bf16, int4, int8, mxfp4, mxfp8, int2, int3, int5, int6");
+              "weights: stored, f32, f16, bf16, int4, int8, mxfp4, mxfp8, int2, int3, int5, int6; "
+              "of .gguf files f32, f16, bf16, q8_0, q4_0");
     flags.Add("--group-size", &group_size_,
               "inputs that share a scale: 32, 64, 128; 0: the type's");
     flags.Add("-t,--threads", &threads_, "threads; 0: one per core");
@@ -30,21 +32,26 @@ class ConvertCommand final : public Command {
     }
     KVASIR_TRY(const ModelSource source, ModelSource::Open(model_));
     uint64_t written = 0;
-    WriteOptions options;
-    KVASIR_TRY(options.plan, PlanFor(source, type_, static_cast<int>(group_size_)));
-    options.threads = static_cast<int>(threads_);
-    options.progress = [&](uint64_t done, uint64_t total) {
+    const auto progress = [&](uint64_t done, uint64_t total) {
       written = done;
       ShowWriteProgress("model", done, total);
     };
-    KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out_));
-    KVASIR_TRY_OK(WriteModelFolder(source, builder.partial(), options));
-    KVASIR_TRY_OK(builder.Commit());
+    if (IsGgufPath(out_)) {
+      KVASIR_TRY_OK(WriteGguf(source, out_, {type_, static_cast<int>(threads_), progress}));
+    } else {
+      WriteOptions options;
+      KVASIR_TRY(options.plan, PlanFor(source, type_, static_cast<int>(group_size_)));
+      options.threads = static_cast<int>(threads_);
+      options.progress = progress;
+      KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out_));
+      KVASIR_TRY_OK(WriteModelFolder(source, builder.partial(), options));
+      KVASIR_TRY_OK(builder.Commit());
+    }
     if (!is_json_) {
       return Print(out_ + ": " + std::to_string(source.tensors().size()) + " tensors, " +
                    FormatBytes(written) + "\n");
     }
-    return PrintJson(Json::Object{{"folder", out_},
+    return PrintJson(Json::Object{{"out", out_},
                                   {"type", type_},
                                   {"tensors", static_cast<uint64_t>(source.tensors().size())},
                                   {"bytes", written}});

@@ -1,0 +1,20 @@
+// The metadata of a GGUF file for a model: what its config.json and tokenizer.json say.
+// Deliberately refuses tokenizers whose way of cutting text has no name in GGUF.
+#ifndef KVASIR_CONVERT_GGUF_PAIRS_OF_H_
+#define KVASIR_CONVERT_GGUF_PAIRS_OF_H_
+
+#include "kvasir/base/result.h"
+#include "kvasir/convert/model_source.h"
+#include "kvasir/formats/gguf_writer.h"
+#include "kvasir/formats/model_config.h"
+
+namespace kvasir {
+
+// llama, qwen2, qwen3 and gemma3; the tokenizer (byte-level BPE, cut by a pattern that llama.cpp
+// has a name for) and chat template if the model has them. ERRORS: kUnsupported, kCorrupt, naming
+// the file and the field.
+Result<GgufPairs> GgufPairsOf(const ModelSource& source, const ModelConfig& config);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CONVERT_GGUF_PAIRS_OF_H_

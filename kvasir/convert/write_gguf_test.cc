@@ -1,0 +1,109 @@
+// GGUF files written from folders are the folders' models: the same bits, the same tokens.
+#include "kvasir/convert/write_gguf.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "kvasir/formats/gguf.h"
+#include "kvasir/formats/gguf_tokenizer.h"
+#include "kvasir/formats/test_files.h"
+#include "kvasir/tokenizer/tokenizer.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Path(const std::string& name) { return std::string(KVASIR_SOURCE_DIR) + "/" + name; }
+
+Status Write(const std::string& source, const std::string& type, const std::string& out) {
+  KVASIR_TRY(const ModelSource model, ModelSource::Open(source));
+  return WriteGguf(model, out, {.type = type, .threads = 2, .progress = {}});
+}
+
+std::vector<float> Logits(const std::string& path, std::optional<WeightFormat> weights) {
+  const std::string relative = fs::relative(path, KVASIR_SOURCE_DIR).string();
+  TinyModel tiny({.folder = relative, .threads = 1, .isa = {}, .weights = weights});
+  KvSequence sequence = tiny.NewSequence();
+  return tiny.Feed(sequence, RandomTokens(60, 256, 12));
+}
+
+struct Case {
+  const char* name;
+  const char* source;
+  const char* type;
+  std::optional<WeightFormat> weights;  // of the source, to give the file's bits
+};
+
+class WriteGgufTest : public testing::TestWithParam<Case> {};
+
+TEST_P(WriteGgufTest, SameBits) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.File("out.gguf");
+  const Status done = Write(Path(GetParam().source), GetParam().type, out);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(scratch.FileCount(), 1u);
+  EXPECT_EQ(Logits(out, {}), Logits(Path(GetParam().source), GetParam().weights));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WriteGgufTest,
+    testing::Values(
+        Case{"Qwen2F16", "testdata/models/transformers_qwen2_f16", "f16", {}},
+        // Rows of queries and keys go to other places and back.
+        Case{"LlamaF32", "testdata/models/public_llama_f32", "f32", {}},
+        // Norms get their 1 and lose it; a window, two ropes, a scale of its own.
+        Case{"GemmaBf16", "testdata/models/transformers_gemma3_sharded_bf16", "bf16", {}},
+        Case{"DemoQ8", "models/kvasir-demo", "q8_0", WeightFormat::kQ8},
+        Case{"GgufAgain", "testdata/gguf/qwen2_f16.gguf", "f16", {}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(WriteGguf, Q4KeepsTheTableIn8Bits) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.File("out.gguf");
+  const Status done = Write(Path("models/kvasir-demo"), "q4_0", out);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  const GgufFile file = ValueOrDie(GgufFile::Open(out));
+  EXPECT_EQ(file.Find("token_embd.weight")->type->name, "Q8_0");
+  EXPECT_EQ(file.Find("blk.0.ffn_up.weight")->type->name, "Q4_0");
+  EXPECT_EQ(file.Find("output_norm.weight")->type->name, "F32");
+  const auto wanted = Logits(Path("models/kvasir-demo"), WeightFormat::kQ4);
+  const auto actual = Logits(out, {});
+  EXPECT_NE(actual, wanted);
+  EXPECT_EQ(actual.size(), wanted.size());
+}
+
+TEST(WriteGguf, TheTokenizerComesAlong) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.File("out.gguf");
+  ASSERT_TRUE(Write(Path("models/kvasir-demo"), "q8_0", out).ok());
+  const GgufFile file = ValueOrDie(GgufFile::Open(out));
+  EXPECT_TRUE(file.metadata().Has("tokenizer.chat_template"));
+  const auto written = ValueOrDie(Tokenizer::FromJson(*GgufTokenizerJson(file.metadata())));
+  const auto original = ValueOrDie(Tokenizer::FromFile(Path("models/kvasir-demo/tokenizer.json")));
+  for (const char* text : {"The ship, 1234 miles\n\n  away", "caf\u00e9 <eos> \t<pad>x", ""}) {
+    EXPECT_EQ(written->Encode(text), original->Encode(text)) << text;
+  }
+}
+
+TEST(WriteGguf, ErrorsSayWhatToDo) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.File("out.gguf");
+  const auto message = [](const Status& status) {
+    return status.ok() ? std::string("no error") : status.error().message;
+  };
+  const std::string demo = Path("models/kvasir-demo");
+  EXPECT_NE(message(Write(demo, "int8", out)).find("use f32, f16, bf16"), std::string::npos);
+  EXPECT_NE(message(Write(Path("testdata/models/transformers_llama3_rope_bf16"), "f16", out))
+                .find("rope scaling 'llama3' is not written"),
+            std::string::npos);
+  EXPECT_EQ(scratch.FileCount(), 0u);
+  scratch.Write("out.gguf", "mine");
+  EXPECT_NE(message(Write(demo, "f16", out)).find("exists; remove it"), std::string::npos);
+  EXPECT_EQ(*ReadFile(out), "mine");
+}
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,26 @@
+// The names of a decoder's tensors in GGUF files.
+// Deliberately only names: gguf_weights.cc and kvasir/convert know what else differs.
+#ifndef KVASIR_MODEL_GGUF_NAMES_H_
+#define KVASIR_MODEL_GGUF_NAMES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "kvasir/formats/model_config.h"
+
+namespace kvasir {
+
+// "layers.3.mlp.up_proj.weight" is "blk.3.ffn_up.weight". Names that mean nothing stay as they are.
+std::string GgufTensorName(ModelFamily family, const std::string& name);
+
+// True for llama's queries and keys, whose rows lie in another order in GGUF files.
+bool HasInterleavedRows(ModelFamily family, const std::string& name);
+
+// Element `row` of a head's rows as the decoder wants them: pairs (i, i + head_dim / 2) turn
+// together. Llama files have them beside each other, at InterleavedRow; DecoderRow is its inverse.
+int64_t InterleavedRow(int64_t row, int64_t head_dim);
+int64_t DecoderRow(int64_t row, int64_t head_dim);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_GGUF_NAMES_H_
