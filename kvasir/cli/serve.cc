@@ -53,6 +53,10 @@ class ServeCommand final : public Command {
     flags.Add("--cors-origin", &cors_origins_,
               "a web page's origin that may read answers, or *; may be given several times");
     flags.Add("--parallel", &max_streams_, "answers made at once; they share the cache");
+    flags.Add("--swap-dir", &swap_dir_,
+              "folder for the caches of answers that others displace; default: computed again");
+    flags.Add("--swap-bytes", &swap_bytes_,
+              "upper bound of what lies there, e.g. 20G; 0: half of what the disk has free");
     flags.Add("--ubatch-size", &chunk_tokens_, "tokens per forward pass");
     flags.Add("--pooling", &pooling_, "embeddings are the mean of all tokens, or of the last");
     flags.Add("--timeout", &timeout_s_, "seconds for a body to arrive and a client to read");
@@ -123,6 +127,8 @@ class ServeCommand final : public Command {
     options.cors_origins = cors_origins_;
     options.max_streams = max_streams_;
     options.has_web_page = !no_web_page_;
+    options.swap_dir = swap_dir_;
+    KVASIR_TRY(options.swap_bytes, ParseBytes("--swap-bytes", swap_bytes_));
     options.chunk_tokens = chunk_tokens_;
     options.body_timeout = std::chrono::seconds(timeout_s_);
     options.write_timeout = std::chrono::seconds(timeout_s_);
@@ -144,6 +150,8 @@ class ServeCommand final : public Command {
   std::string pooling_ = "mean";
   int64_t port_ = 8080;
   int64_t max_streams_ = 16;
+  std::string swap_dir_;
+  std::string swap_bytes_ = "0";
   int64_t chunk_tokens_ = 512;
   int64_t timeout_s_ = 120;
   int64_t request_timeout_s_ = 0;

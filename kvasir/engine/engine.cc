@@ -42,10 +42,14 @@ Result<std::unique_ptr<Engine>> Engine::Create(EngineParts parts, EngineOptions 
                                              ", it must be at least 1"};
   }
   KVASIR_TRY_OK(parts.spec->Validate());
-  return std::unique_ptr<Engine>(new Engine(std::move(parts), std::move(options)));
+  std::unique_ptr<SwapStore> swap;
+  if (!options.swap.dir.empty()) {
+    KVASIR_TRY(swap, SwapStore::Open(options.swap));
+  }
+  return std::unique_ptr<Engine>(new Engine(std::move(parts), std::move(options), std::move(swap)));
 }
 
-Engine::Engine(EngineParts parts, EngineOptions options)
+Engine::Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapStore> swap)
     : parts_(std::move(parts)),
       options_(std::move(options)),
       tree_(parts_.pool, parts_.spec),
@@ -58,7 +62,8 @@ Engine::Engine(EngineParts parts, EngineOptions options)
       evicts_rows_(std::any_of(parts_.spec->layers.begin(), parts_.spec->layers.end(),
                                [](const KvLayerSpec& layer) {
                                  return layer.retention.kind == RetentionSpec::Kind::kBudget;
-                               })) {}
+                               })),
+      swap_(std::move(swap)) {}
 
 Engine::~Engine() { CancelAll(); }
 
@@ -169,6 +174,7 @@ bool Engine::Step() {
   }
   EndCancelled();
   is_stepping_ = true;
+  UpdateSwaps();
   Admit();
   std::vector<Member> members = PlanMembers();
   ProposeDrafts(members);
@@ -179,6 +185,8 @@ bool Engine::Step() {
     Deliver(members, *logits);
     planner_.RecordStep(stats_.evaluated_tokens - evaluated, MsBetween(begin, Now()));
   }
+  // All that is left to do is the disk's.
+  if (members.empty() && swap_ != nullptr) swap_->WaitForProgress(swap_wait_left_);
   is_stepping_ = false;
   EndCancelled();
   return has_work();
@@ -211,9 +219,10 @@ void Engine::EndJob(Job& job, FinishReason reason) {
   AddStreams(job, job.request.answers);
   for (const auto& stream : job.streams) {
     stream->Finish(reason);
-    if (stream->sequence) is_admission_blocked_ = false;
+    if (stream->holds_blocks()) is_admission_blocked_ = false;
     FinishDrafts(job, *stream);
     stream->sequence.reset();
+    stream->swapped.reset();
   }
 }
 
@@ -278,8 +287,10 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
                       member.stream->WantedStates(member.tokens, is_last)});
       evaluated += member.tokens + drafts;
     }
+    const auto begin = std::chrono::steady_clock::now();
     auto logits = parts_.model->Forward(runs, workspace_);
     if (logits.ok()) {
+      MeasureStep(evaluated, std::chrono::steady_clock::now() - begin);
       ++stats_.steps;
       stats_.evaluated_tokens += evaluated;
       return logits;
@@ -406,10 +417,15 @@ void Engine::Publish(const Job& job, const EngineStream& stream) {
 EngineStats Engine::Stats() const {
   EngineStats stats = stats_;
   stats.used_bytes = parts_.pool->used_bytes();
+  stats.swap_bytes = swap_ == nullptr ? 0 : swap_->used_bytes();
   stats.waiting_requests = static_cast<int64_t>(submitted_.size());
   for (const auto& job : jobs_) {
     ++(job->is_begun ? stats.running_requests : stats.waiting_requests);
-    for (const auto& stream : job->streams) stats.active_streams += stream->sequence.has_value();
+    for (const auto& stream : job->streams) {
+      stats.active_streams += stream->holds_blocks();
+      stats.reading_streams += stream->is_reading();
+      stats.swapped_streams += stream->swapped != nullptr && !stream->is_reading();
+    }
   }
   return stats;
 }

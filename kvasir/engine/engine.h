@@ -4,6 +4,7 @@
 #define KVASIR_ENGINE_ENGINE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "kvasir/engine/engine_stream.h"
 #include "kvasir/engine/request.h"
 #include "kvasir/engine/scheduler.h"
+#include "kvasir/engine/swap_store.h"
 #include "kvasir/kv/cache_picture.h"
 #include "kvasir/kv/prefix_tree.h"
 #include "kvasir/kv/speculation.h"
@@ -42,6 +44,7 @@ struct EngineOptions {
   // Drafts per answer and step at most, for requests that do not say; how many there are is chosen
   // from what they cost and bring.
   int64_t max_drafts = 16;
+  SwapOptions swap;                                   // for preempted answers
   std::function<EngineClock::time_point()> now = {};  // empty: EngineClock::now
 };
 
@@ -50,8 +53,10 @@ struct EnginePicture;
 struct EngineStats {
   int64_t waiting_requests = 0;  // accepted and not begun
   int64_t running_requests = 0;
-  int64_t active_streams = 0;  // answers that hold cache blocks
-  size_t used_bytes = 0;       // of the pool: running and cached
+  int64_t active_streams = 0;   // answers that hold cache blocks
+  int64_t swapped_streams = 0;  // preempted ones whose cache is on disk, or on its way there
+  int64_t reading_streams = 0;  // and on its way back: active already
+  size_t used_bytes = 0;        // of the pool: running and cached
   // Since creation:
   int64_t steps = 0;
   int64_t evaluated_tokens = 0;  // rows of all forward passes, recomputed ones included
@@ -61,6 +66,10 @@ struct EngineStats {
   int64_t preemptions = 0;
   int64_t drafted_tokens = 0;   // verified beside the token that was certain
   int64_t accepted_drafts = 0;  // of them
+  int64_t swapped_out = 0;      // preempted caches that began to go to disk
+  int64_t swapped_in = 0;       // and came back whole
+  int64_t swaps_lost = 0;       // and were given up for a reason of the disk's or of memory
+  uint64_t swap_bytes = 0;      // on disk now
 };
 
 // What a request is answered depends on the request alone: not on others, on memory pressure, on
@@ -68,7 +77,7 @@ struct EngineStats {
 // THREADS: one at a time, but for NewId and Check.
 class Engine {
  public:
-  // ERRORS: kInvalidArgument (options, spec).
+  // ERRORS: kInvalidArgument (options, spec); as SwapStore::Open.
   static Result<std::unique_ptr<Engine>> Create(EngineParts parts, EngineOptions options = {});
   // Cancels whatever is unfinished.
   ~Engine();
@@ -116,7 +125,7 @@ class Engine {
     int64_t accepted_drafts = 0;
   };
 
-  Engine(EngineParts parts, EngineOptions options);
+  Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapStore> swap);
 
   EngineClock::time_point Now() const { return options_.now ? options_.now() : EngineClock::now(); }
   std::shared_ptr<const DryBreakers> Breakers(const SamplingOptions& options);
@@ -157,8 +166,18 @@ class Engine {
   bool IsBeingRead(const Job& job, int64_t cached_tokens) const;
   bool MakeRoom(std::vector<Member>& members, const Error& error);
   void Preempt(Job& job, EngineStream& stream);
-  int64_t UsedSlots() const;
-  std::vector<Member> StreamsByRank(bool with_cache) const;
+  // Streams that hold blocks, or that wait for some, the most important first.
+  std::vector<Member> StreamsByRank(bool with_blocks) const;
+
+  // engine_swap.cc
+  void UpdateSwaps();
+  void UpdateSwap(EngineStream& stream);
+  void SwapOut(EngineStream& stream);
+  bool IsWorthReading(const EngineStream& stream, int64_t found_tokens) const;
+  bool BeginReading(EngineStream& stream, const KvSequence& known);
+  bool WaitForSwap();
+  int64_t ExclusiveTokens(const EngineStream& stream) const;
+  void MeasureStep(int64_t tokens, std::chrono::steady_clock::duration time);
 
   const EngineParts parts_;
   const EngineOptions options_;
@@ -171,6 +190,10 @@ class Engine {
   std::optional<Speculation> speculation_;  // of the step being made
   const bool shares_any_prefix_;            // every layer keeps all rows
   const bool evicts_rows_;
+  const std::unique_ptr<SwapStore> swap_;  // null: nothing is swapped
+  double prefill_rate_ = 0;                // tokens per second, measured; 0: not yet
+  std::chrono::milliseconds last_step_{0};
+  std::chrono::milliseconds swap_wait_left_{0};  // of this step
   std::vector<std::unique_ptr<Job>> submitted_;  // since the last step began
   std::vector<std::unique_ptr<Job>> jobs_;       // in order of arrival
   bool is_stepping_ = false;

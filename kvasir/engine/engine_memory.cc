@@ -25,12 +25,11 @@ size_t BytesToCome(const KvCacheSpec& spec, int64_t known_tokens, size_t held_by
 
 }  // namespace
 
-// Streams that hold blocks, or that wait for some, the most important first.
-std::vector<Engine::Member> Engine::StreamsByRank(bool with_cache) const {
+std::vector<Engine::Member> Engine::StreamsByRank(bool with_blocks) const {
   std::vector<Member> members;
   for (const auto& job : jobs_) {
     for (const auto& stream : job->streams) {
-      if (stream->is_done() || stream->sequence.has_value() != with_cache) continue;
+      if (stream->is_done() || stream->holds_blocks() != with_blocks) continue;
       members.push_back({job.get(), stream.get(), 0});
     }
   }
@@ -39,12 +38,6 @@ std::vector<Engine::Member> Engine::StreamsByRank(bool with_cache) const {
     return a.job->request.priority > b.job->request.priority;
   });
   return members;
-}
-
-int64_t Engine::UsedSlots() const {
-  int64_t used = 0;
-  for (const Member& member : StreamsByRank(true)) used += member.job->slots();
-  return used;
 }
 
 void Engine::Admit() {
@@ -74,9 +67,14 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   if (!job.is_scored() && !job.is_mean_pooled() && IsBeingRead(job, match->tokens)) {
     return Admission::kLater;
   }
+  if (stream.swapped && !IsWorthReading(stream, match->tokens)) stream.swapped.reset();
+  if (stream.swapped && stream.swapped->state() == SwappedCache::State::kWriting) {
+    return Admission::kLater;
+  }
   const auto victims = FindVictims(job, stream, match->sequence);
   if (!victims) return Admission::kNoRoom;
   for (const Member& victim : *victims) Preempt(*victim.job, *victim.stream);
+  if (stream.swapped && BeginReading(stream, match->sequence)) return Admission::kAdmitted;
   stream.sequence = std::move(match->sequence);
   if (!job.is_begun) Begin(job, stream, match->tokens, match->diverges_at);
   return Admission::kAdmitted;
@@ -147,22 +145,25 @@ bool Engine::HasRoomFor(const EngineStream& stream, const KvSequence& cached,
   size_t to_come = BytesToCome(*parts_.spec, stream.known_tokens(), cached.nbytes());
   std::unordered_set<const KvBlock*> seen;
   size_t held = 0;
-  const auto count = [&](const KvSequence& sequence) {
-    for (const KvBlock* block : sequence.BlockReferences()) {
+  // Returns what these references come to.
+  const auto count = [&](const std::vector<const KvBlock*>& references) {
+    size_t bytes = 0;
+    for (const KvBlock* block : references) {
+      bytes += block->owner->block_bytes();
       if (seen.insert(block).second) held += block->owner->block_bytes();
     }
+    return bytes;
   };
   bool is_alone = true;
   for (const Member& member : active) {
     // Whoever is paused gives way when it comes to that.
     if (member.job->is_paused) continue;
     is_alone = false;
-    const KvSequence& sequence = *member.stream->sequence;
-    to_come += BytesToCome(*parts_.spec, member.stream->known_tokens(), sequence.nbytes());
-    count(sequence);
+    const size_t bytes = count(member.stream->BlockReferences());
+    to_come += BytesToCome(*parts_.spec, member.stream->known_tokens(), bytes);
   }
   if (is_alone || parts_.pool->used_bytes() + to_come <= parts_.pool->budget_bytes()) return true;
-  count(cached);
+  count(cached.BlockReferences());
   return held + to_come <= parts_.pool->budget_bytes();
 }
 
@@ -172,7 +173,7 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
   for (const Member& member : members) {
     wanted += member.stream->sequence->BytesToReserve(member.tokens);
   }
-  if (tree_.Evict(wanted) > 0) return true;
+  if (tree_.Evict(wanted) > 0 || WaitForSwap()) return true;
   const std::vector<Member> active = StreamsByRank(true);
   const Member last = active.back();
   if (active.size() > 1) {
@@ -194,12 +195,14 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
 }
 
 // The stream waits again, in its old place. What it has read goes to the prefix tree, which is
-// evicted block by block: as much as stays is not read again.
+// evicted block by block: as much as stays is not read again. What goes may be kept on disk.
 void Engine::Preempt(Job& job, EngineStream& stream) {
-  Publish(job, stream);
-  stream.sequence.reset();
   ++job.result.preemptions;
   ++stats_.preemptions;
+  if (stream.is_reading()) return stream.swapped->StopReading();
+  Publish(job, stream);
+  SwapOut(stream);
+  stream.sequence.reset();
 }
 
 }  // namespace kvasir

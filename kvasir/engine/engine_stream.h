@@ -12,6 +12,7 @@
 
 #include "kvasir/engine/request.h"
 #include "kvasir/engine/stop_matcher.h"
+#include "kvasir/engine/swapped_cache.h"
 #include "kvasir/kv/kv_sequence.h"
 #include "kvasir/sampling/dry_breakers.h"
 #include "kvasir/sampling/mirostat.h"
@@ -70,6 +71,17 @@ class EngineStream {
 
   // Null while the stream waits for memory: never admitted, or preempted.
   std::optional<KvSequence> sequence;
+  // What a preempted stream has on disk. Null if nothing; never beside a sequence.
+  std::unique_ptr<SwappedCache> swapped;
+
+  // Whether it has blocks that others could get: a sequence, or those that one is being read into.
+  bool holds_blocks() const { return sequence || is_reading(); }
+  bool is_reading() const { return swapped && swapped->state() == SwappedCache::State::kReading; }
+  // Every reference to such a block.
+  std::vector<const KvBlock*> BlockReferences() const {
+    if (sequence) return sequence->BlockReferences();
+    return is_reading() ? swapped->BlockReferences() : std::vector<const KvBlock*>();
+  }
   EngineClock::time_point admitted_at;
   EngineClock::time_point first_token_at;
   // Null and empty until the first draft.

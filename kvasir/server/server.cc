@@ -116,6 +116,7 @@ class Server::Impl {
     }
     EngineServiceOptions service;
     service.engine.max_streams = options_.max_streams;
+    service.engine.swap = {.dir = options_.swap_dir, .max_bytes = options_.swap_bytes};
     service.engine.scheduler.step_tokens = options_.chunk_tokens;
     service.engine.scheduler.mixed_step_tokens =
         std::min(options_.chunk_tokens, service.engine.scheduler.mixed_step_tokens);

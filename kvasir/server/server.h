@@ -26,7 +26,9 @@ struct ServerOptions {
   int64_t max_body_bytes = 16 << 20;
   int64_t max_total_body_bytes = 128 << 20;  // of all requests that wait or are being answered
   int64_t max_connections = 256;
-  int64_t max_streams = 16;              // answers being made at once; they share the cache
+  int64_t max_streams = 16;  // answers being made at once; they share the cache
+  std::string swap_dir;      // SwapOptions: for caches of answers that others displace
+  uint64_t swap_bytes = 0;
   int64_t max_waiting_requests = 64;     // answers beyond those being made; more get 503
   int64_t max_unsent_bytes = 256 << 10;  // per connection, beyond which an answer waits
   int send_buffer_bytes = 0;             // the system's, per connection; 0: as it decides
