@@ -18,14 +18,41 @@ namespace {
 
 void PrintLogLine(const Json& line) { std::fprintf(stderr, "%s\n", line.Dump().c_str()); }
 
-void LogAsJson(ServerOptions* options) {
+// The least level that is logged, and what of requests. The library has one level for details.
+struct LogChoice {
+  LogLevel least = LogLevel::kInfo;
+  RequestLogDetail detail = RequestLogDetail::kNone;
+};
+
+Result<LogChoice> LogChoiceFromName(const std::string& name) {
+  if (name == "error") return LogChoice{LogLevel::kError, RequestLogDetail::kNone};
+  if (name == "warning") return LogChoice{LogLevel::kWarning, RequestLogDetail::kNone};
+  if (name == "info") return LogChoice{LogLevel::kInfo, RequestLogDetail::kNone};
+  if (name == "debug") return LogChoice{LogLevel::kDebug, RequestLogDetail::kParameters};
+  if (name == "trace") return LogChoice{LogLevel::kDebug, RequestLogDetail::kTokens};
+  return Error{ErrorCode::kInvalidArgument,
+               "--log-level must be error, warning, info, debug or trace, not '" + name + "'"};
+}
+
+LogSink AtLeast(LogLevel least, LogSink sink) {
+  return [least, sink = std::move(sink)](LogLevel level, std::string_view line) {
+    if (level >= least) Log(sink, level, line);
+  };
+}
+
+std::string_view LevelName(LogLevel level) {
+  if (level == LogLevel::kDebug) return "debug";
+  return level == LogLevel::kInfo ? "info" : "warning";
+}
+
+void LogAsJson(LogLevel least, ServerOptions* options) {
   options->log = [](LogLevel level, std::string_view message) {
-    const bool is_problem = level == LogLevel::kWarning || level == LogLevel::kError;
     PrintLogLine(Json::Object{{"time", static_cast<int64_t>(std::time(nullptr))},
-                              {"level", is_problem ? "warning" : "info"},
+                              {"level", LevelName(level)},
                               {"message", message}});
   };
-  options->request_log = [](const RequestRecord& record) {
+  options->request_log = [least](const RequestRecord& record) {
+    if ((record.status >= 500 ? LogLevel::kWarning : LogLevel::kInfo) < least) return;
     Json line = Json::Object{{"time", static_cast<int64_t>(std::time(nullptr))},
                              {"level", record.status >= 500 ? "warning" : "info"},
                              {"message", "request"}};
@@ -67,6 +94,8 @@ class ServeCommand final : public Command {
     flags.Add("--max-body-bytes", &max_body_bytes_, "bytes of a request's body; more is 413");
     flags.Add("--max-header-bytes", &max_header_bytes_, "bytes of a request's header");
     flags.Add("--no-webui", &no_web_page_, "serve no web page at /");
+    flags.Add("--log-level", &log_level_,
+              "error, warning, info, debug (what requests ask for) or trace (their tokens)");
     flags.Add("--log-json", &log_json_, "log one JSON object per line");
   }
 
@@ -85,8 +114,11 @@ class ServeCommand final : public Command {
     KVASIR_TRY(const auto drafts, draft_.Load(model_, *bundle));
     options.drafts = drafts.get();
     options.max_drafts = draft_.max_drafts;
+    KVASIR_TRY(const LogChoice logged, LogChoiceFromName(log_level_));
     options.log = bundle_options.log;
-    if (log_json_) LogAsJson(&options);
+    options.log_detail = logged.detail;
+    if (log_json_) LogAsJson(logged.least, &options);
+    options.log = AtLeast(logged.least, std::move(options.log));
     KVASIR_TRY(const auto server, Server::Start(bundle.get(), options));
     std::fprintf(stderr, "listening on http://%s:%d\n", host_.c_str(),
                  static_cast<int>(server->port()));
@@ -159,6 +191,7 @@ class ServeCommand final : public Command {
   int64_t max_connections_ = 256;
   int64_t max_body_bytes_ = 16 << 20;
   int64_t max_header_bytes_ = 64 << 10;
+  std::string log_level_ = "info";
   bool log_json_ = false;
   bool no_web_page_ = false;
 };

@@ -173,7 +173,12 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
   for (const Member& member : members) {
     wanted += member.stream->sequence->BytesToReserve(member.tokens);
   }
-  if (tree_.Evict(wanted) > 0 || WaitForSwap()) return true;
+  if (const size_t freed = tree_.Evict(wanted); freed > 0) {
+    ++stats_.evictions;
+    stats_.evicted_bytes += static_cast<int64_t>(freed);
+    return true;
+  }
+  if (WaitForSwap()) return true;
   const std::vector<Member> active = StreamsByRank(true);
   const Member last = active.back();
   if (active.size() > 1) {

@@ -26,14 +26,16 @@ Answer::Answer(AnswerOptions options, std::unique_ptr<AnswerFormat> format, Http
       format_(std::move(format)),
       reply_(std::move(reply)),
       observer_(std::move(observer)),
+      last_tokens_(options_.choices, begin_),
       unsent_scores_(options_.choices),
       results_(options_.choices) {}
 
-bool Answer::is_late() const {
+bool Answer::is_cut_off() const {
+  if (options_.cancelled != nullptr && *options_.cancelled) return true;
   return options_.time_limit.count() > 0 && Clock::now() - begin_ >= options_.time_limit;
 }
 
-bool Answer::is_cancelled() const { return reply_.is_client_gone() || is_late(); }
+bool Answer::is_cancelled() const { return reply_.is_client_gone() || is_cut_off(); }
 
 void Answer::OnPrompt(size_t choice, const PromptProgress& progress) {
   if (choice == 0) prompt_ = progress;
@@ -44,7 +46,10 @@ void Answer::OnPrompt(size_t choice, const PromptProgress& progress) {
 }
 
 void Answer::OnToken(size_t choice, const TokenScores* scores) {
-  if (!std::exchange(has_token_, true)) first_token_ = Clock::now();
+  const Clock::time_point now = Clock::now();
+  if (!std::exchange(has_token_, true)) first_token_ = now;
+  const Clock::time_point last = std::exchange(last_tokens_[choice], now);
+  if (last != begin_) token_gaps_.Add(Milliseconds(now - last) / 1000);
   if (!options_.is_stream) return;
   Begin();
   if (scores != nullptr) unsent_scores_[choice].push_back(*scores);
@@ -65,8 +70,18 @@ void Answer::OnChoiceEnd(size_t choice, GenerationResult result) {
   Send(format_->ChoiceEnd(choice, results_[choice], std::exchange(unsent_scores_[choice], {})));
 }
 
-void Answer::OnEnd(const Status& status) {
-  if (reply_.is_client_gone()) return Report(status, 0);
+void Answer::OnEnd(const Status& end) {
+  if (reply_.is_client_gone()) return Report(end, 0);
+  if (options_.on_results) options_.on_results(results_);
+  // What was cut off in the queue is no answer of length 0.
+  const bool is_answered = !end.ok() || has_token_ || !is_cut_off() || reply_.is_started() ||
+                           results_.front().stats.generated_tokens > 0;
+  const Status cut_off(ErrorCode::kCancelled,
+                       "the request ended before its first token: its time was over, or somebody "
+                       "cancelled it");
+  const Status& status = is_answered ? end : cut_off;
+  // Whoever reads the end of an answer finds it no longer running.
+  options_.cancelled.reset();
   if (!status.ok()) {
     const ApiError error = ToApiError(status.error());
     Report(status, error.status);
@@ -111,7 +126,9 @@ void Answer::Report(const Status& status, int http_status) const {
   record.status = http_status;
   record.prompt_tokens = total.prompt_tokens;
   record.cached_tokens = total.cached_tokens;
+  record.known_tokens = total.known_prefix_tokens;
   record.generated_tokens = total.generated_tokens;
+  record.token_gaps = token_gaps_;
   record.decode_tokens_per_second = total.decode_tokens_per_second();
   record.total_ms = Milliseconds(Clock::now() - begin_);
   if (has_token_) record.first_token_ms = Milliseconds(first_token_ - begin_);

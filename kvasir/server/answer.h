@@ -3,8 +3,11 @@
 #ifndef KVASIR_SERVER_ANSWER_H_
 #define KVASIR_SERVER_ANSWER_H_
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +28,10 @@ struct AnswerOptions {
   // nor proxy gives up on a long prompt. From then on errors are events, not statuses.
   std::chrono::milliseconds ping_interval{5'000};
   std::chrono::milliseconds time_limit{0};  // then every choice ends, as "length"; 0: none
+  // True: as if the time were over. Null: nobody can say so.
+  std::shared_ptr<const std::atomic<bool>> cancelled;
+  // Gets the answer's tokens when it has ended. Empty: nobody wants them.
+  std::function<void(std::span<const GenerationResult> results)> on_results;
 };
 
 class Answer final : public CompletionSink {
@@ -44,13 +51,13 @@ class Answer final : public CompletionSink {
  private:
   using Clock = std::chrono::steady_clock;
 
-  bool is_late() const;
+  bool is_cut_off() const;
   void Begin();
   void Send(std::string_view event);
   void Fail(const ApiError& error);
   void Report(const Status& status, int http_status) const;
 
-  const AnswerOptions options_;
+  AnswerOptions options_;
   const std::unique_ptr<AnswerFormat> format_;
   HttpReply reply_;
   const RequestObserver observer_;
@@ -58,6 +65,8 @@ class Answer final : public CompletionSink {
   Clock::time_point last_sent_ = begin_;
   Clock::time_point first_token_ = begin_;
   bool has_token_ = false;
+  std::vector<Clock::time_point> last_tokens_;  // per choice; begin_: none yet
+  LatencyHistogram token_gaps_;
   PromptProgress prompt_;
   std::vector<std::vector<TokenScores>> unsent_scores_;  // per choice
   std::vector<GenerationResult> results_;                // per choice

@@ -153,7 +153,7 @@ TEST(Metrics, Text) {
   metrics.Add(record);
   SlotStatus busy;
   busy.is_processing = true;
-  const std::string text = metrics.Render({{busy, {}}, 2, 100, 1000});
+  const std::string text = metrics.Render({{busy, {}}, 2, 100, 1000, {}}, {});
   for (const char* line :
        {"# TYPE kvasir_requests_total counter\n", "kvasir_requests_total{status=\"200\"} 1\n",
         "kvasir_requests_total{status=\"503\"} 1\n", "kvasir_prompt_tokens_total 20\n",
@@ -175,17 +175,18 @@ TEST(RequestRecord, Line) {
   record.path = "/v1/messages";
   record.prompt_tokens = 10;
   record.cached_tokens = 6;
+  record.known_tokens = 7;
   record.generated_tokens = 3;
   record.first_token_ms = 30.04;
   record.decode_tokens_per_second = 50;
   record.total_ms = 70;
   record.finish = "stop";
   EXPECT_EQ(RecordLine(record),
-            "/v1/messages 200: 10 prompt tokens (6 cached, 4 new), 3 generated, the first after "
-            "30.0 ms, then 50.0 per second, 70.0 ms, stop");
+            "/v1/messages 200: 10 prompt tokens (6 cached, 4 new, parted from the cache at 7), "
+            "3 generated, the first after 30.0 ms, then 50.0 per second, 70.0 ms, stop");
   EXPECT_EQ(RecordJson(record).Dump(),
             R"({"path":"/v1/messages","status":200,"prompt_tokens":10,"cached_tokens":6,)"
-            R"("new_tokens":4,"generated_tokens":3,"first_token_ms":30.0,)"
+            R"("new_tokens":4,"known_tokens":7,"generated_tokens":3,"first_token_ms":30.0,)"
             R"("tokens_per_second":50.0,"total_ms":70.0,"finish_reason":"stop","error":null})");
 }
 

@@ -77,6 +77,7 @@ struct ServiceStatus {
   int64_t waiting = 0;
   size_t cache_used_bytes = 0;
   size_t cache_budget_bytes = 0;
+  EngineStats engine;
 };
 
 class CompletionService {

@@ -228,6 +228,7 @@ EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener,
 ServiceStatus EngineService::status() const {
   const EngineStats stats = engine_->Stats();
   ServiceStatus status;
+  status.engine = stats;
   status.waiting = stats.waiting_requests;
   status.cache_used_bytes = stats.used_bytes;
   status.cache_budget_bytes = budget_bytes_;

@@ -25,6 +25,7 @@ std::string HttpReply::Head(HttpResponse response, std::optional<size_t> body_by
 void HttpReply::Send(const HttpResponse& response) {
   KVASIR_CHECK(state_ == State::kOpen);
   state_ = State::kDone;
+  if (observer_) observer_(response.status);
   std::string bytes = Head(response, response.body.size());
   if (!form_.is_head_only) bytes += response.body;
   (void)exchange_->AppendNow(bytes);
@@ -34,6 +35,7 @@ void HttpReply::Send(const HttpResponse& response) {
 bool HttpReply::StartStream(const HttpResponse& head) {
   KVASIR_CHECK(state_ == State::kOpen);
   state_ = State::kStreaming;
+  if (observer_) observer_(head.status);
   form_.keeps_alive = form_.keeps_alive && form_.is_http_1_1;
   return exchange_->AppendNow(Head(head, std::nullopt));
 }

@@ -3,6 +3,7 @@
 #ifndef KVASIR_SERVER_HTTP_REPLY_H_
 #define KVASIR_SERVER_HTTP_REPLY_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,9 @@ class HttpReply {
 
   // Sent with whatever answer follows. REQUIRES: nothing was sent or started.
   void AddHeader(HttpHeader header) { headers_.push_back(std::move(header)); }
+
+  // Told the status of whatever answer follows, once. REQUIRES: as AddHeader.
+  void ObserveStatus(std::function<void(int status)> observer) { observer_ = std::move(observer); }
 
   // The whole answer. REQUIRES: nothing was sent or started.
   void Send(const HttpResponse& response);
@@ -54,6 +58,7 @@ class HttpReply {
   std::shared_ptr<HttpExchange> exchange_;  // null once moved from
   HttpForm form_;
   std::vector<HttpHeader> headers_;
+  std::function<void(int status)> observer_;
   State state_ = State::kOpen;
 };
 

@@ -25,6 +25,44 @@ void Append(std::string_view name, std::string_view type, std::string_view help,
   text->append(name).append(" ").append(std::to_string(value)).append("\n");
 }
 
+void AppendHistogram(std::string_view name, std::string_view help, const LatencyHistogram& times,
+                     std::string* text) {
+  Describe(name, "histogram", help, text);
+  const auto& buckets = LatencyHistogram::kBuckets;
+  for (size_t i = 0; i <= buckets.size(); ++i) {
+    text->append(name).append("_bucket{le=\"");
+    text->append(i < buckets.size() ? Number(buckets[i]) : "+Inf").append("\"} ");
+    text->append(std::to_string(times.CountUpTo(i))).append("\n");
+  }
+  text->append(name).append("_sum ").append(Number(times.seconds())).append("\n");
+  text->append(name).append("_count ").append(std::to_string(times.count())).append("\n");
+}
+
+void AppendGauges(const ServiceStatus& status, const EnginePicture& picture, std::string* text) {
+  const auto gauge = [&](std::string_view name, std::string_view help, uint64_t value) {
+    Append(name, "gauge", help, value, text);
+  };
+  const auto busy = std::count_if(status.slots.begin(), status.slots.end(),
+                                  [](const SlotStatus& slot) { return slot.is_processing; });
+  gauge("kvasir_requests_running", "Answers being generated.", static_cast<uint64_t>(busy));
+  gauge("kvasir_requests_waiting", "Requests in the queue.", static_cast<uint64_t>(status.waiting));
+  gauge("kvasir_cache_used_bytes", "Bytes of cache blocks in use.", status.cache_used_bytes);
+  gauge("kvasir_cache_budget_bytes", "Bytes the cache may use.", status.cache_budget_bytes);
+  Describe("kvasir_cache_bytes", "gauge",
+           "Bytes of cache blocks: of running answers, of prefixes that only wait to be found, and "
+           "activations outside the budget.",
+           text);
+  const size_t used = picture.stats.used_bytes;
+  const std::pair<const char*, size_t> kinds[] = {
+      {"live", picture.live_bytes},
+      {"cached", used - std::min(used, picture.live_bytes)},
+      {"scratch", picture.scratch_bytes}};
+  for (const auto& [kind, bytes] : kinds) {
+    *text +=
+        "kvasir_cache_bytes{kind=\"" + std::string(kind) + "\"} " + std::to_string(bytes) + "\n";
+  }
+}
+
 }  // namespace
 
 void Metrics::Add(const RequestRecord& record) {
@@ -33,15 +71,16 @@ void Metrics::Add(const RequestRecord& record) {
   prompt_tokens_ += record.prompt_tokens;
   cached_tokens_ += record.cached_tokens;
   generated_tokens_ += record.generated_tokens;
-  if (!record.first_token_ms) return;
-  const double seconds = *record.first_token_ms / 1000;
-  ++first_token_count_;
-  first_token_seconds_ += seconds;
-  const auto bucket = std::lower_bound(kBuckets.begin(), kBuckets.end(), seconds);
-  if (bucket != kBuckets.end()) ++first_token_counts_[bucket - kBuckets.begin()];
+  token_gaps_.Merge(record.token_gaps);
+  if (record.first_token_ms) first_tokens_.Add(*record.first_token_ms / 1000);
 }
 
-std::string Metrics::Render(const ServiceStatus& status) const {
+void Metrics::AddResponse(std::string_view route, int status) {
+  const std::lock_guard lock(mutex_);
+  ++responses_[{std::string(route), status}];
+}
+
+std::string Metrics::Render(const ServiceStatus& status, const EnginePicture& picture) const {
   const std::lock_guard lock(mutex_);
   std::string text;
   Describe("kvasir_requests_total", "counter",
@@ -49,6 +88,12 @@ std::string Metrics::Render(const ServiceStatus& status) const {
   for (const auto& [code, count] : requests_) {
     text += "kvasir_requests_total{status=\"" + std::to_string(code) + "\"} " +
             std::to_string(count) + "\n";
+  }
+  Describe("kvasir_http_responses_total", "counter",
+           "Responses begun, refusals included, by route and status.", &text);
+  for (const auto& [key, count] : responses_) {
+    text += "kvasir_http_responses_total{route=\"" + key.first + "\",status=\"" +
+            std::to_string(key.second) + "\"} " + std::to_string(count) + "\n";
   }
   const auto counter = [&](std::string_view name, std::string_view help, int64_t value) {
     Append(name, "counter", help, static_cast<uint64_t>(value), &text);
@@ -58,28 +103,19 @@ std::string Metrics::Render(const ServiceStatus& status) const {
           cached_tokens_);
   counter("kvasir_generated_tokens_total", "Tokens generated.", generated_tokens_);
 
-  const std::string_view first = "kvasir_time_to_first_token_seconds";
-  Describe(first, "histogram", "From the arrival of a request to its first token.", &text);
-  int64_t below = 0;
-  for (size_t i = 0; i < kBuckets.size(); ++i) {
-    below += first_token_counts_[i];
-    text.append(first).append("_bucket{le=\"").append(Number(kBuckets[i])).append("\"} ");
-    text.append(std::to_string(below)).append("\n");
-  }
-  text.append(first).append("_bucket{le=\"+Inf\"} ").append(std::to_string(first_token_count_));
-  text.append("\n").append(first).append("_sum ").append(Number(first_token_seconds_));
-  text.append("\n").append(first).append("_count ").append(std::to_string(first_token_count_));
-  text += "\n";
-
-  const auto gauge = [&](std::string_view name, std::string_view help, uint64_t value) {
-    Append(name, "gauge", help, value, &text);
-  };
-  const auto busy = std::count_if(status.slots.begin(), status.slots.end(),
-                                  [](const SlotStatus& slot) { return slot.is_processing; });
-  gauge("kvasir_requests_running", "Answers being generated.", static_cast<uint64_t>(busy));
-  gauge("kvasir_requests_waiting", "Requests in the queue.", static_cast<uint64_t>(status.waiting));
-  gauge("kvasir_cache_used_bytes", "Bytes of cache blocks in use.", status.cache_used_bytes);
-  gauge("kvasir_cache_budget_bytes", "Bytes the cache may use.", status.cache_budget_bytes);
+  counter("kvasir_steps_total", "Forward passes.", status.engine.steps);
+  counter("kvasir_evaluated_tokens_total", "Tokens in forward passes, recomputed ones included.",
+          status.engine.evaluated_tokens);
+  counter("kvasir_preemptions_total", "Answers that lost their cache for a while.",
+          status.engine.preemptions);
+  counter("kvasir_evictions_total", "Times that cached prefixes were given up for memory.",
+          status.engine.evictions);
+  counter("kvasir_evicted_bytes_total", "Bytes of them.", status.engine.evicted_bytes);
+  AppendHistogram("kvasir_time_to_first_token_seconds",
+                  "From the arrival of a request to its first token.", first_tokens_, &text);
+  AppendHistogram("kvasir_inter_token_seconds", "Between two tokens of an answer.", token_gaps_,
+                  &text);
+  AppendGauges(status, picture, &text);
   return text;
 }
 

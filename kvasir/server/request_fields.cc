@@ -170,6 +170,14 @@ Result<std::string> ParseModelName(const Json& body) {
   return FieldError(ErrorCode::kInvalidArgument, "model", "must be at most 256 bytes long");
 }
 
+Result<std::optional<int64_t>> ParseTimeout(const Json& body) {
+  if (FindSet(body, "timeout_ms") == nullptr) return std::optional<int64_t>();
+  constexpr int64_t kMostMs = 1'000'000'000;
+  KVASIR_TRY(const int64_t ms, body.GetInt("timeout_ms"));
+  if (ms >= 1 && ms <= kMostMs) return std::optional<int64_t>(ms);
+  return FieldError(ErrorCode::kInvalidArgument, "timeout_ms", "must be 1 to 1000000000");
+}
+
 Result<GenerationFields> ParseGenerationFields(const Json& body, const ChatDefaults& defaults,
                                                int64_t least_max_tokens) {
   GenerationFields fields;
@@ -182,6 +190,7 @@ Result<GenerationFields> ParseGenerationFields(const Json& body, const ChatDefau
   KVASIR_TRY(fields.ignore_stop_tokens, body.GetBoolOr("ignore_eos", false));
   KVASIR_TRY(fields.max_drafts, ParseMaxDrafts(body));
   KVASIR_TRY(fields.rule, ParseOutputRule(body));
+  KVASIR_TRY(fields.timeout_ms, ParseTimeout(body));
   KVASIR_TRY(fields.is_stream, body.GetBoolOr("stream", false));
   KVASIR_TRY(fields.includes_usage, ParseIncludeUsage(body));
   return fields;

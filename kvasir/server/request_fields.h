@@ -35,6 +35,7 @@ struct GenerationFields {
   bool ignore_stop_tokens = false;
   std::optional<int64_t> max_drafts;  // GenerationRequest
   OutputRule rule;
+  std::optional<int64_t> timeout_ms;  // the answer's time from its arrival on
   bool is_stream = false;
   bool includes_usage = false;  // in a stream
 };

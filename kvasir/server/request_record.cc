@@ -20,8 +20,9 @@ std::string RecordLine(const RequestRecord& record) {
   std::string line = record.path + " " + std::to_string(record.status) + ": " +
                      std::to_string(record.prompt_tokens) + " prompt tokens (" +
                      std::to_string(record.cached_tokens) + " cached, " +
-                     std::to_string(record.prompt_tokens - record.cached_tokens) + " new), " +
-                     std::to_string(record.generated_tokens) + " generated";
+                     std::to_string(record.prompt_tokens - record.cached_tokens) +
+                     " new, parted from the cache at " + std::to_string(record.known_tokens) +
+                     "), " + std::to_string(record.generated_tokens) + " generated";
   if (record.first_token_ms) {
     line += ", the first after " + Tenths(*record.first_token_ms) + " ms, then " +
             Tenths(record.decode_tokens_per_second) + " per second";
@@ -39,6 +40,7 @@ Json RecordJson(const RequestRecord& record) {
       {"prompt_tokens", record.prompt_tokens},
       {"cached_tokens", record.cached_tokens},
       {"new_tokens", record.prompt_tokens - record.cached_tokens},
+      {"known_tokens", record.known_tokens},
       {"generated_tokens", record.generated_tokens},
       {"first_token_ms", record.first_token_ms ? Json(Rounded(*record.first_token_ms)) : Json()},
       {"tokens_per_second", Rounded(record.decode_tokens_per_second)},

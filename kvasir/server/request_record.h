@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kvasir/base/json.h"
+#include "kvasir/server/latency_histogram.h"
 
 namespace kvasir {
 
@@ -19,10 +20,19 @@ struct RequestRecord {
   std::string error;   // its message, or empty
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt
+  int64_t known_tokens = 0;   // where it parted from all that was cached; at least cached_tokens
   int64_t generated_tokens = 0;
   std::optional<double> first_token_ms;  // from the arrival of the request
   double decode_tokens_per_second = 0;
   double total_ms = 0;
+  LatencyHistogram token_gaps;  // between tokens of one choice
+};
+
+// What the log says of a request beside its record, as it begins and ends.
+enum class RequestLogDetail {
+  kNone,
+  kParameters,
+  kTokens,  // the ids of prompt and answer too: whoever reads the log reads what was said
 };
 
 // Called once per request that reached the service. THREADS: any.

@@ -17,6 +17,46 @@ uint64_t RandomSeed() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
+std::string TokensText(const std::vector<Token>& tokens) {
+  std::string text = "[";
+  for (const Token token : tokens) {
+    if (text.size() > 1) text += ' ';
+    text += std::to_string(token);
+  }
+  text += ']';
+  return text;
+}
+
+// What the log says beside the line that every request gets at its end.
+void LogRequest(const ServerContext& context, const AnswerJob& job, uint64_t seed,
+                AnswerOptions* options) {
+  if (context.log_detail == RequestLogDetail::kNone) return;
+  const GenerationFields& fields = job.fields;
+  const Json parameters =
+      Json::Object{{"prompts", static_cast<uint64_t>(job.prompts.size())},
+                   {"n", fields.choices},
+                   {"max_tokens", fields.max_tokens ? Json(*fields.max_tokens) : Json()},
+                   {"temperature", fields.sampling.temperature},
+                   {"top_k", fields.sampling.top_k},
+                   {"top_p", fields.sampling.top_p},
+                   {"min_p", fields.sampling.min_p},
+                   {"seed", std::to_string(seed)},
+                   {"stop_strings", static_cast<uint64_t>(fields.stop_strings.size())},
+                   {"stream", fields.is_stream},
+                   {"constrained", job.constraint != nullptr},
+                   {"timeout_ms", static_cast<int64_t>(options->time_limit.count())}};
+  Log(context.log, LogLevel::kDebug, job.id + " " + options->path + ": " + parameters.Dump());
+  if (context.log_detail != RequestLogDetail::kTokens) return;
+  for (const std::vector<Token>& prompt : job.prompts) {
+    Log(context.log, LogLevel::kDebug, job.id + " prompt tokens " + TokensText(prompt));
+  }
+  options->on_results = [&context, id = job.id](std::span<const GenerationResult> results) {
+    for (const GenerationResult& result : results) {
+      Log(context.log, LogLevel::kDebug, id + " answer tokens " + TokensText(result.tokens));
+    }
+  };
+}
+
 }  // namespace
 
 Result<Json> ParseBody(const HttpRequest& request) {
@@ -119,6 +159,12 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   options.is_stream = fields.is_stream;
   options.ping_interval = context.ping_interval;
   options.time_limit = context.time_limit;
+  if (fields.timeout_ms &&
+      (options.time_limit.count() == 0 || *fields.timeout_ms < options.time_limit.count())) {
+    options.time_limit = std::chrono::milliseconds(*fields.timeout_ms);
+  }
+  options.cancelled = context.running->Add(job.id);
+  LogRequest(context, job, seed, &options);
   completion.sink = std::make_unique<Answer>(std::move(options), std::move(job.format),
                                              std::move(reply), context.observer);
   context.service->Submit(std::move(completion));

@@ -42,6 +42,7 @@ Result<std::shared_ptr<const TokenConstraintSource>> MakeConstraint(const Server
                                                                     const OutputRule& rule);
 
 struct AnswerJob {
+  std::string id;  // by which it can be cancelled
   GenerationFields fields;
   std::vector<std::vector<Token>> prompts;
   bool scores_prompt = false;

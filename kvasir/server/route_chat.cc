@@ -23,6 +23,7 @@ void ServeChat(const ServerContext& context, const HttpRequest& request, HttpRep
   }
   ChatFormatOptions options;
   options.head = NewHead(context, "chatcmpl-", chat->model);
+  job.id = options.head.id;
   options.choices = chat->choices;
   options.includes_usage = chat->includes_usage;
   if (chat->top_logprobs) options.tokenizer = context.bundle->tokenizer();

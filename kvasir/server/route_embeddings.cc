@@ -25,8 +25,10 @@ void ServeEmbeddingsAs(bool is_llama_server, const ServerContext& context,
     }
   }
   job.pooling = context.pooling;
+  AnswerHead head = NewHead(context, "embd-", wanted->model);
+  job.id = head.id;
   job.format = std::make_unique<EmbeddingsFormat>(
-      EmbeddingsFormatOptions{.head = NewHead(context, "embd-", wanted->model),
+      EmbeddingsFormatOptions{.head = std::move(head),
                               .is_base64 = wanted->is_base64,
                               .dimensions = wanted->dimensions,
                               .is_llama_server = is_llama_server});

@@ -34,7 +34,9 @@ void ServeMessages(const ServerContext& context, const HttpRequest& request, Htt
     return reply.Send(Refusal(*error));
   }
   job.fields = *chat;
-  job.format = std::make_unique<MessagesFormat>(NewHead(context, "msg_", chat->model));
+  AnswerHead head = NewHead(context, "msg_", chat->model);
+  job.id = head.id;
+  job.format = std::make_unique<MessagesFormat>(std::move(head));
   SubmitAnswer(context, request, std::move(job), std::move(reply));
 }
 

@@ -33,6 +33,7 @@ void ServeResponses(const ServerContext& context, const HttpRequest& request, Ht
   }
   ResponsesFormatOptions options;
   options.head = NewHead(context, "resp_", chat->model);
+  job.id = options.head.id;
   options.message_id = NewId("msg_");
   options.echoed = *std::move(body);
   job.fields = *chat;

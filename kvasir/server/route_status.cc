@@ -1,8 +1,10 @@
 // GET /props, /slots and /metrics: what the server is and what it is doing.
 // Deliberately without anybody's text: counts and sizes only.
 #include <algorithm>
+#include <memory>
 #include <utility>
 
+#include "kvasir/engine/engine_picture.h"
 #include "kvasir/server/routes.h"
 
 namespace kvasir {
@@ -68,10 +70,15 @@ void ServeSlots(const ServerContext& context, const HttpRequest& request, HttpRe
 }
 
 void ServeMetrics(const ServerContext& context, const HttpRequest&, HttpReply reply) {
-  HttpResponse response;
-  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = context.metrics->Render(context.service->status());
-  reply.Send(response);
+  // What blocks are for is known to the engine's thread only.
+  const auto shared = std::make_shared<HttpReply>(std::move(reply));
+  context.service->Picture([&context, shared](std::shared_ptr<const EnginePicture> picture) {
+    context.post([&context, shared, picture = std::move(picture)] {
+      shared->Send({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                    .headers = {},
+                    .body = context.metrics->Render(context.service->status(), *picture)});
+    });
+  });
 }
 
 }  // namespace kvasir

@@ -39,6 +39,7 @@ void ServeText(const ServerContext& context, const HttpRequest& request, HttpRep
   options.has_logprobs = text->top_logprobs.has_value();
   options.tokenizer = context.bundle->tokenizer();
   AnswerJob job;
+  job.id = options.head.id;
   job.constraint = *std::move(constraint);
   job.fields = *text;
   job.prompts = options.prompts;

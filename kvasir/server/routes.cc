@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::string_view kGet = "GET, HEAD, OPTIONS";
 constexpr std::string_view kPost = "POST, OPTIONS";
+constexpr std::string_view kDelete = "DELETE, OPTIONS";
 constexpr auto kAnthropic = ErrorStyle::kAnthropic;
 
 constexpr std::array kRoutes = {
@@ -29,6 +30,10 @@ constexpr std::array kRoutes = {
     Route{"/embedding", kPost, ServeEmbedding},
     Route{"/messages", kPost, ServeMessages, RouteAccess::kWithKey, kAnthropic},
     Route{"/messages/count_tokens", kPost, ServeCountTokens, RouteAccess::kWithKey, kAnthropic},
+    Route{"/chat/completions/", kDelete, ServeCancel},
+    Route{"/completions/", kDelete, ServeCancel},
+    Route{"/responses/", kDelete, ServeCancel},
+    Route{"/messages/", kDelete, ServeCancel, RouteAccess::kWithKey, kAnthropic},
 };
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 namespace kvasir {
 
-// Answers, now or later. GET handlers run on the I/O thread and must not wait; POST handlers run on
-// the work thread.
+// Answers, now or later. POST handlers run on the work thread, others on the I/O thread, where they
+// must not wait.
 using RouteHandler = void (*)(const ServerContext& context, const HttpRequest& request,
                               HttpReply reply);
 
@@ -27,6 +27,10 @@ struct Route {
   ErrorStyle error_style = ErrorStyle::kOpenAi;
 
   bool is_get() const { return methods.starts_with("GET"); }
+  // `method`: not OPTIONS, which every route takes.
+  bool Takes(std::string_view method) const {
+    return methods.substr(0, methods.find(',')) == method || (is_get() && method == "HEAD");
+  }
 };
 
 // Every path is also there with "/v1" before it, where clients expect it. nullptr: none.
@@ -49,6 +53,7 @@ void ServeMessages(const ServerContext& context, const HttpRequest& request, Htt
 void ServeCountTokens(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeEmbeddings(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeEmbedding(const ServerContext& context, const HttpRequest& request, HttpReply reply);
+void ServeCancel(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeResponses(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 
 }  // namespace kvasir

@@ -28,7 +28,7 @@ constexpr size_t kMaxQuotedBytes = 200;
 
 std::string Quoted(std::string_view text) { return std::string(text.substr(0, kMaxQuotedBytes)); }
 
-constexpr std::string_view kAnyMethod = "GET, HEAD, POST, OPTIONS";
+constexpr std::string_view kAnyMethod = "GET, HEAD, POST, DELETE, OPTIONS";
 
 ApiError NoKey() {
   return {401, "this server wants an API key: send \"Authorization: Bearer KEY\"", "",
@@ -65,7 +65,7 @@ ChatDefaults DefaultsOf(const ModelBundle& bundle) {
   return defaults;
 }
 
-HttpServerOptions HttpOptions(const ServerOptions& options) {
+HttpServerOptions HttpOptions(const ServerOptions& options, Metrics* metrics) {
   HttpServerOptions http;
   http.host = options.host;
   http.port = options.port;
@@ -79,7 +79,8 @@ HttpServerOptions HttpOptions(const ServerOptions& options) {
   http.body_timeout = options.body_timeout;
   http.write_timeout = options.write_timeout;
   http.log = options.log;
-  http.error_body = [](int status, std::string_view message) {
+  http.error_body = [metrics](int status, std::string_view message) {
+    metrics->AddResponse("none", status);
     return ErrorJson({status, std::string(message), "", ""}).Dump();
   };
   return http;
@@ -93,6 +94,9 @@ class Server::Impl {
     access_ = {options.api_keys, options.cors_origins};
     context_.bundle = bundle;
     context_.metrics = &metrics_;
+    context_.running = &running_;
+    context_.log = options.log;
+    context_.log_detail = options.log_detail;
     grammars_.emplace(bundle->tokenizer(), bundle->stop_tokens());
     context_.grammars = &*grammars_;
     context_.model_name = options.model_name.empty() ? bundle->name() : options.model_name;
@@ -125,7 +129,7 @@ class Server::Impl {
     service.max_waiting = options_.max_waiting_requests;
     KVASIR_TRY(service_, EngineService::Start(bundle_, std::move(service)));
     context_.service = service_.get();
-    KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_),
+    KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_, &metrics_),
                                         [this](HttpRequest request, HttpReply reply) {
                                           Serve(std::move(request), std::move(reply));
                                         }));
@@ -157,6 +161,9 @@ class Server::Impl {
   // On the I/O thread.
   void Serve(HttpRequest request, HttpReply reply) {
     const Route* route = FindRoute(request.path);
+    reply.ObserveStatus([this, name = route == nullptr ? "other" : route->path](int status) {
+      metrics_.AddResponse(name, status);
+    });
     const std::string_view methods = route == nullptr ? kAnyMethod : route->methods;
     for (HttpHeader& header : CorsHeaders(access_, request, methods)) {
       reply.AddHeader(std::move(header));
@@ -166,14 +173,13 @@ class Server::Impl {
           {.status = 204, .content_type = "", .headers = {{"Allow", std::string(methods)}}});
     }
     if (route == nullptr) return reply.Send(NotFound(request.path));
-    const bool is_get = request.method == "GET" || request.method == "HEAD";
-    if (route->is_get() ? !is_get : request.method != "POST") {
+    if (!route->Takes(request.method)) {
       return reply.Send(WrongMethod(*route, request.method));
     }
     if (route->access == RouteAccess::kWithKey && !HasKey(access_, request)) {
       return reply.Send(ErrorResponse(NoKey(), route->error_style));
     }
-    if (route->is_get()) return route->handler(context_, request, std::move(reply));
+    if (request.method != "POST") return route->handler(context_, request, std::move(reply));
     // Parsing, templates and tokenization take their time: neither sockets nor the engine wait.
     Post([this, route, request = std::move(request), reply = std::move(reply)]() mutable {
       route->handler(context_, request, std::move(reply));
@@ -198,6 +204,7 @@ class Server::Impl {
   const ServerOptions options_;
   AccessOptions access_;
   Metrics metrics_;
+  RunningAnswers running_;
   std::optional<GrammarCache> grammars_;
   ServerContext context_;
   std::unique_ptr<EngineService> service_;

@@ -46,6 +46,7 @@ struct ServerOptions {
   std::vector<std::string> cors_origins;            // web pages that may read answers; "*": all
   bool has_web_page = true;                         // at "/"
   LogSink log;
+  RequestLogDetail log_detail = RequestLogDetail::kNone;  // in lines of LogLevel::kDebug
   // Gets what is known of every answered request; unset: a line goes to `log`. THREADS: any.
   RequestObserver request_log;
 };

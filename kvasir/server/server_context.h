@@ -14,6 +14,7 @@
 #include "kvasir/server/metrics.h"
 #include "kvasir/server/request_fields.h"
 #include "kvasir/server/request_record.h"
+#include "kvasir/server/running_answers.h"
 
 namespace kvasir {
 
@@ -23,6 +24,9 @@ struct ServerContext {
   CompletionService* service = nullptr;
   GrammarCache* grammars = nullptr;
   const Metrics* metrics = nullptr;
+  RunningAnswers* running = nullptr;
+  LogSink log;
+  RequestLogDetail log_detail = RequestLogDetail::kNone;
   std::string model_name;
   ChatDefaults defaults;
   int64_t created = 0;  // Unix seconds

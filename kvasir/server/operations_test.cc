@@ -1,0 +1,246 @@
+// What operators rely on, over real sockets: cancelling by id, time limits, metrics, the log.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kvasir/server/server.h"
+#include "kvasir/server/test_client.h"
+#include "kvasir/server/test_json.h"
+#include "kvasir/server/test_model.h"
+
+namespace kvasir {
+namespace {
+
+// Streams about as many letters as the context holds, far more than are read.
+constexpr const char* kLong =
+    R"("max_tokens":3000,"max_output_tokens":3000,"stream":true,"ignore_eos":true,)"
+    R"("logit_bias":{"97":100})";
+
+class OperationsTest : public testing::Test {
+ protected:
+  void Start(ServerOptions options = {}) {
+    auto bundle = LoadTestModel();
+    ASSERT_TRUE(bundle.ok()) << bundle.error().message;
+    server_.reset();
+    bundle_ = *std::move(bundle);
+    options.port = 0;
+    options.model_name = "tiny";
+    options.log = [this](LogLevel level, std::string_view line) {
+      const std::lock_guard lock(mutex_);
+      (level == LogLevel::kDebug ? details_ : lines_).emplace_back(line);
+    };
+    auto server = Server::Start(bundle_.get(), options);
+    ASSERT_TRUE(server.ok()) << server.error().message;
+    server_ = *std::move(server);
+  }
+  WireResponse Ask(const char* method, const std::string& path, const std::string& body = "") {
+    return Exchange(server_->port(), method, path, body);
+  }
+  // The first id in what a stream has sent.
+  static std::string IdIn(const std::string& received) {
+    std::smatch match;
+    std::regex_search(received, match, std::regex("\"id\":\"([^\"]+)\""));
+    return match.size() > 1 ? match[1].str() : "";
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> lines_, details_;  // read when the server has stopped
+  std::unique_ptr<ModelBundle> bundle_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(OperationsTest, AnAnswerCanBeCancelledByItsId) {
+  Start();
+  const std::string messages = R"("messages":[{"role":"user","content":"Hi"}],)";
+  const std::vector<std::pair<std::string, std::string>> requests = {
+      {"/v1/chat/completions", messages},
+      {"/v1/completions", R"("prompt":"Hi",)"},
+      {"/v1/messages", messages},
+      {"/v1/responses", R"("input":"Hi",)"}};
+  for (const auto& [path, fields] : requests) {
+    SCOPED_TRACE(path);
+    TestClient client(server_->port());
+    ASSERT_TRUE(client.SendRequest("POST", path, "{" + fields + kLong + "}"));
+    ASSERT_TRUE(client.ReadUntil("\"a\""));
+    const std::string id = IdIn(client.received());
+    const WireResponse deleted = Ask("DELETE", path + "/" + id);
+    EXPECT_EQ(deleted.status, 200) << deleted.body;
+    EXPECT_EQ(At(Parsed(deleted.body), {"deleted"}), Json(true));
+    const WireResponse answer = client.Read();
+    EXPECT_TRUE(answer.is_complete);
+    EXPECT_LT(answer.body.size(), 3000u * 40) << "it went on to its end";
+    EXPECT_NE(answer.body.find(path.ends_with("messages")    ? "max_tokens"
+                               : path.ends_with("responses") ? "response.incomplete"
+                                                             : "\"length\""),
+              std::string::npos);
+    EXPECT_EQ(Ask("DELETE", path + "/" + id).status, 404) << "it has ended";
+  }
+  EXPECT_EQ(Ask("DELETE", "/v1/chat/completions/chatcmpl-nobody").status, 404);
+  EXPECT_EQ(Ask("DELETE", "/v1/chat/completions").status, 405);
+  EXPECT_EQ(Ask("POST", "/v1/chat/completions/x", "{}").status, 405);
+}
+
+TEST_F(OperationsTest, ARequestMaySetItsOwnTime) {
+  ServerOptions options;
+  options.max_streams = 1;
+  Start(options);
+  // Far more than any machine makes in that time.
+  const WireResponse response =
+      Ask("POST", "/v1/completions",
+          R"({"prompt":"Hi","max_tokens":4000,"n":64,"ignore_eos":true,"timeout_ms":200})");
+  if (response.status == 200) {
+    EXPECT_LT(At(Parsed(response.body), {"usage", "completion_tokens"}).as_int(), 64 * 4000);
+  } else {
+    EXPECT_EQ(response.status, 503);
+  }
+  const WireResponse wrong = Ask("POST", "/v1/completions", R"({"prompt":"Hi","timeout_ms":0})");
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_EQ(At(Parsed(wrong.body), {"error", "param"}), Json("timeout_ms"));
+}
+
+// Who has waited too long in the queue gets no empty answer, but an error that says so.
+TEST_F(OperationsTest, TimeThatEndsInTheQueueIs503) {
+  ServerOptions options;
+  options.max_streams = 1;
+  Start(options);
+  TestClient running(server_->port());
+  ASSERT_TRUE(running.SendRequest("POST", "/v1/completions",
+                                  std::string(R"({"prompt":"Hi",)") + kLong + "}"));
+  ASSERT_TRUE(running.ReadUntil("\"a\""));
+  const WireResponse late = Ask("POST", "/v1/completions", R"({"prompt":"Ho","timeout_ms":1})");
+  EXPECT_EQ(late.status, 503) << late.body;
+}
+
+// The text format 0.0.4: every sample has a type that was declared before it, histograms are
+// cumulative and end with their count.
+std::map<std::string, double> ParseMetrics(const std::string& text) {
+  std::map<std::string, double> samples;
+  std::map<std::string, std::string> types;
+  static const std::regex kType("# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) (counter|gauge|histogram)");
+  static const std::regex kHelp("# HELP [a-zA-Z_:][a-zA-Z0-9_:]* [^\\n]+");
+  static const std::regex kSample(
+      "([a-zA-Z_:][a-zA-Z0-9_:]*)(\\{[a-z]+=\"[^\"\\\\]*\"(,[a-z]+=\"[^\"\\\\]*\")*\\})? "
+      "([-+.0-9eE]+)");
+  EXPECT_TRUE(text.ends_with('\n'));
+  std::istringstream lines(text);
+  double last_bucket = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, kType)) {
+      EXPECT_TRUE(types.emplace(match[1], match[2]).second) << "declared twice: " << line;
+      last_bucket = 0;
+      continue;
+    }
+    if (std::regex_match(line, kHelp)) continue;
+    if (!std::regex_match(line, match, kSample)) {
+      ADD_FAILURE() << "no sample: " << line;
+      continue;
+    }
+    std::string name = match[1];
+    const double value = std::stod(match[4]);
+    EXPECT_TRUE(samples.emplace(name + match[2].str(), value).second) << "twice: " << line;
+    for (const char* suffix : {"_bucket", "_sum", "_count"}) {
+      const std::string base = name.substr(0, name.size() - std::string(suffix).size());
+      if (name.ends_with(suffix) && types[base] == "histogram") name = base;
+    }
+    EXPECT_NE(types[name], "") << "undeclared: " << line;
+    if (types[name] == "counter") {
+      EXPECT_TRUE(name.ends_with("_total")) << line;
+    }
+    if (match[1].str().ends_with("_bucket")) {
+      EXPECT_GE(value, last_bucket) << line;
+      last_bucket = value;
+      if (match[2].str().find("+Inf") != std::string::npos) samples[name + " all"] = value;
+    }
+    if (match[1].str().ends_with("_count")) {
+      EXPECT_EQ(value, samples[name + " all"]) << line;
+    }
+  }
+  return samples;
+}
+
+TEST_F(OperationsTest, MetricsAreCompleteAndWellFormed) {
+  ServerOptions options;
+  options.api_keys = {"secret"};
+  options.max_body_bytes = 1000;
+  Start(options);
+  const auto ask = [&](const std::string& method, const std::string& path, const std::string& body,
+                       const std::string& key) {
+    TestClient client(server_->port());
+    EXPECT_TRUE(client.Send(method + " " + path + " HTTP/1.1\r\nHost: test\r\nx-api-key: " + key +
+                            "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+                            body));
+    return client.Read();
+  };
+  const std::string text = "/v1/completions";
+  EXPECT_EQ(
+      ask("POST", text, R"({"prompt":"Hi","max_tokens":5,"ignore_eos":true})", "secret").status,
+      200);
+  EXPECT_EQ(ask("POST", text, R"({"prompt":"Hi","max_tokens":2,"stream":true})", "secret").status,
+            200);
+  EXPECT_EQ(ask("POST", text, "{", "secret").status, 400);
+  EXPECT_EQ(ask("POST", text, "{}", "wrong").status, 401);
+  EXPECT_EQ(ask("GET", "/nothing", "", "secret").status, 404);
+  EXPECT_EQ(ask("POST", text, std::string(2000, ' '), "secret").status, 413);
+  const auto samples = ParseMetrics(ask("GET", "/metrics", "", "secret").body);
+  const auto responses = [&](const std::string& route, int status) {
+    const auto found = samples.find("kvasir_http_responses_total{route=\"" + route +
+                                    "\",status=\"" + std::to_string(status) + "\"}");
+    return found == samples.end() ? 0 : found->second;
+  };
+  EXPECT_EQ(responses("/completions", 200), 2);
+  EXPECT_EQ(responses("/completions", 400), 1);
+  EXPECT_EQ(responses("/completions", 401), 1);
+  EXPECT_EQ(responses("other", 404), 1);
+  EXPECT_EQ(responses("none", 413), 1);
+  EXPECT_EQ(samples.at("kvasir_requests_total{status=\"200\"}"), 2);
+  EXPECT_EQ(samples.at("kvasir_prompt_tokens_total"), 4);
+  EXPECT_EQ(samples.at("kvasir_cached_tokens_total"), 1);
+  EXPECT_GE(samples.at("kvasir_generated_tokens_total"), 6);
+  EXPECT_EQ(samples.at("kvasir_time_to_first_token_seconds_count"), 2);
+  EXPECT_GE(samples.at("kvasir_inter_token_seconds_count"), 4);
+  for (const char* name :
+       {"kvasir_requests_running", "kvasir_requests_waiting", "kvasir_cache_used_bytes",
+        "kvasir_cache_budget_bytes", "kvasir_cache_bytes{kind=\"live\"}",
+        "kvasir_cache_bytes{kind=\"cached\"}", "kvasir_cache_bytes{kind=\"scratch\"}",
+        "kvasir_preemptions_total", "kvasir_evictions_total", "kvasir_evicted_bytes_total",
+        "kvasir_steps_total", "kvasir_evaluated_tokens_total"}) {
+    EXPECT_EQ(samples.count(name), 1u) << name;
+  }
+}
+
+TEST_F(OperationsTest, LogsAsMuchAsWanted) {
+  const std::string body = R"({"prompt":[72,105],"max_tokens":2,"seed":7,"ignore_eos":true})";
+  for (const auto detail :
+       {RequestLogDetail::kNone, RequestLogDetail::kParameters, RequestLogDetail::kTokens}) {
+    ServerOptions options;
+    options.log_detail = detail;
+    lines_.clear();
+    details_.clear();
+    Start(options);
+    EXPECT_EQ(Ask("POST", "/v1/completions", body).status, 200);
+    server_->Stop();
+    ASSERT_EQ(lines_.size(), 1u);
+    EXPECT_NE(lines_[0].find("/v1/completions 200: 2 prompt tokens (0 cached, 2 new"),
+              std::string::npos)
+        << lines_[0];
+    const auto logs = [&](const std::string& text) {
+      return std::any_of(details_.begin(), details_.end(), [&](const std::string& line) {
+        return line.find(text) != std::string::npos;
+      });
+    };
+    EXPECT_EQ(logs("\"seed\":\"7\""), detail != RequestLogDetail::kNone);
+    EXPECT_EQ(logs("prompt tokens [72 105]"), detail == RequestLogDetail::kTokens);
+    EXPECT_EQ(logs("answer tokens ["), detail == RequestLogDetail::kTokens);
+  }
+}
+
+}  // namespace
+}  // namespace kvasir
