@@ -74,7 +74,10 @@ void TestClient::Reset() {
 
 bool TestClient::Receive() {
   std::array<char, 4096> bytes;
-  const ssize_t got = ::recv(socket_, bytes.data(), bytes.size(), 0);
+  ssize_t got;
+  do {
+    got = ::recv(socket_, bytes.data(), bytes.size(), 0);
+  } while (got < 0 && errno == EINTR);
   if (got <= 0) return false;
   received_.append(bytes.data(), static_cast<size_t>(got));
   return true;
@@ -91,6 +94,7 @@ bool TestClient::ReadToEnd() {
   std::array<char, 4096> bytes;
   for (;;) {
     const ssize_t got = ::recv(socket_, bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
     // A reset ends the connection just as well.
     if (got <= 0) return got == 0 || errno == ECONNRESET;
     received_.append(bytes.data(), static_cast<size_t>(got));

@@ -128,6 +128,19 @@ class OpenAiTest(unittest.TestCase):
         self.assertIn(kinds[-1], ("response.completed", "response.incomplete"))
         self.assertEqual(final.output_text, answer.output_text)
 
+    def test_embeddings(self):
+        texts = ["The pass key is 48213.", "Once upon a time"]
+        # Unless told otherwise, the client asks for base64 and decodes it.
+        packed = self.client.embeddings.create(model=self.model, input=texts)
+        plain = self.client.embeddings.create(model=self.model, input=texts,
+                                              encoding_format="float")
+        self.assertEqual([entry.index for entry in packed.data], [0, 1])
+        self.assertEqual([entry.embedding for entry in packed.data],
+                         [entry.embedding for entry in plain.data])
+        alone = self.client.embeddings.create(model=self.model, input=texts[1])
+        self.assertEqual(alone.data[0].embedding, packed.data[1].embedding)
+        self.assertGreater(packed.usage.prompt_tokens, alone.usage.prompt_tokens)
+
     def test_errors(self):
         with self.assertRaises(openai.BadRequestError) as caught:
             self.chat(max_tokens=4, top_logprobs=99, logprobs=True)
