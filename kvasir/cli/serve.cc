@@ -94,6 +94,9 @@ class ServeCommand final : public Command {
     flags.Add("--max-body-bytes", &max_body_bytes_, "bytes of a request's body; more is 413");
     flags.Add("--max-header-bytes", &max_header_bytes_, "bytes of a request's header");
     flags.Add("--no-webui", &no_web_page_, "serve no web page at /");
+    flags.Add("--prompt-cache", &prompt_cache_,
+              "a file: what is cached is read from it when starting and saved when stopping");
+    flags.Add("--prompt-cache-bytes", &prompt_cache_bytes_, "save at most so much; 0: all");
     flags.Add("--log-level", &log_level_,
               "error, warning, info, debug (what requests ask for) or trace (their tokens)");
     flags.Add("--log-json", &log_json_, "log one JSON object per line");
@@ -150,7 +153,11 @@ class ServeCommand final : public Command {
       return {ErrorCode::kInvalidArgument,
               "--pooling must be mean or last, not '" + pooling_ + "'"};
     }
+    constexpr int64_t kMostCacheBytes = int64_t{1} << 50;
+    KVASIR_TRY_OK(check(prompt_cache_bytes_, 0, kMostCacheBytes, "--prompt-cache-bytes"));
     ServerOptions options;
+    options.prompt_cache_file = prompt_cache_;
+    options.prompt_cache_bytes = static_cast<size_t>(prompt_cache_bytes_);
     options.pooling = *pooling;
     options.host = host_;
     options.port = static_cast<uint16_t>(port_);
@@ -192,6 +199,8 @@ class ServeCommand final : public Command {
   int64_t max_body_bytes_ = 16 << 20;
   int64_t max_header_bytes_ = 64 << 10;
   std::string log_level_ = "info";
+  std::string prompt_cache_;
+  int64_t prompt_cache_bytes_ = 0;
   bool log_json_ = false;
   bool no_web_page_ = false;
 };

@@ -23,8 +23,8 @@ Status CheckModel(const CacheMetadata& metadata, const ModelBundle& bundle) {
   const std::string size = Value(metadata, "model_size");
   if (name.empty()) {
     return {ErrorCode::kInvalidArgument,
-            "it does not say which model it belongs to; only what generate and chat have saved can "
-            "be gone on with"};
+            "it does not say which model it belongs to; only what generate, chat and serve have "
+            "saved can be gone on with"};
   }
   const std::string own_size = ModelSize(bundle.model());
   if (name == bundle.name() && size == own_size) return {};
@@ -47,18 +47,26 @@ Status CheckSpec(const KvSnapshotFile& file, const ModelBundle& bundle) {
 
 }  // namespace
 
+CacheMetadata ModelMetadata(const ModelBundle& bundle) {
+  return {{"model", bundle.name()},
+          {"model_size", ModelSize(bundle.model())},
+          {"cache", bundle.DescribeCache()}};
+}
+
+Status CheckCacheFile(const KvSnapshotFile& file, const ModelBundle& bundle) {
+  KVASIR_TRY_OK(CheckModel(file.metadata, bundle));
+  return CheckSpec(file, bundle);
+}
+
 Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bundle,
                           const std::string& path, CacheMetadata metadata) {
-  metadata["model"] = bundle.name();
-  metadata["model_size"] = ModelSize(bundle.model());
-  metadata["cache"] = bundle.DescribeCache();
+  for (auto& [key, value] : ModelMetadata(bundle)) metadata[key] = value;
   return SaveSnapshots({sequence.Snapshots(), std::move(metadata)}, path);
 }
 
 Result<LoadedCachedSequence> LoadCachedSequence(ModelBundle& bundle, const std::string& path) {
   KVASIR_TRY(KvSnapshotFile file, LoadSnapshots(&bundle.pool(), path));
-  Status fits = CheckModel(file.metadata, bundle);
-  if (fits.ok()) fits = CheckSpec(file, bundle);
+  const Status fits = CheckCacheFile(file, bundle);
   if (!fits.ok()) return WithContext(fits.error(), path);
   auto sequence =
       CachedSequence::Restore(&bundle.model(), &bundle.pool(), bundle.cache_spec(), file.sequences);

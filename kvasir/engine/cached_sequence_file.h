@@ -8,10 +8,16 @@
 
 #include "kvasir/base/result.h"
 #include "kvasir/engine/model_bundle.h"
+#include "kvasir/kv/snapshot_file.h"
 
 namespace kvasir {
 
 using CacheMetadata = std::map<std::string, std::string>;  // UTF-8
+
+// What every cache file says of the model it belongs to.
+CacheMetadata ModelMetadata(const ModelBundle& bundle);
+// OK if a file is of this model and stores rows as it does. ERRORS: as LoadCachedSequence.
+Status CheckCacheFile(const KvSnapshotFile& file, const ModelBundle& bundle);
 
 struct LoadedCachedSequence {
   CachedSequence sequence;

@@ -1,6 +1,7 @@
 #include "kvasir/engine/engine_thread.h"
 
 #include <algorithm>
+#include <future>
 #include <string>
 #include <utility>
 
@@ -81,6 +82,19 @@ void EngineThread::Picture(ShowPicture show) {
   if (known != nullptr) show(std::move(known));
 }
 
+void EngineThread::RunBetweenSteps(const std::function<void(Engine& engine)>& task) {
+  std::promise<void> done;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back([&] {
+      task(*engine_);
+      done.set_value();
+    });
+    work_.notify_one();
+  }
+  done.get_future().wait();
+}
+
 // On the engine's thread.
 void EngineThread::ShowTo(const std::vector<ShowPicture>& viewers) {
   if (viewers.empty()) return;
@@ -95,7 +109,8 @@ void EngineThread::ShowTo(const std::vector<ShowPicture>& viewers) {
 void EngineThread::Run() {
   std::unique_lock lock(mutex_);
   const auto is_called = [this] {
-    return is_ended_ || cancels_all_ || !inbox_.empty() || !cancels_.empty() || !viewers_.empty();
+    return is_ended_ || cancels_all_ || !inbox_.empty() || !cancels_.empty() || !viewers_.empty() ||
+           !tasks_.empty();
   };
   for (;;) {
     // With work, but none that could be done: every reader is behind.
@@ -112,6 +127,7 @@ void EngineThread::Serve(std::unique_lock<std::mutex>& lock) {
   const std::vector<RequestId> cancels = std::exchange(cancels_, {});
   const bool cancels_all = std::exchange(cancels_all_, false);
   const std::vector<ShowPicture> viewers = std::exchange(viewers_, {});
+  const std::vector<std::function<void()>> tasks = std::exchange(tasks_, {});
   has_work_ = true;
   // What leaves the inbox must go on counting as waiting.
   stats_.waiting_requests += static_cast<int64_t>(submissions.size());
@@ -123,6 +139,7 @@ void EngineThread::Serve(std::unique_lock<std::mutex>& lock) {
   }
   for (const RequestId id : cancels) engine_->Cancel(id);
   if (cancels_all) engine_->CancelAll();
+  for (const auto& task : tasks) task();
   const bool has_work = engine_->has_work() && engine_->Step();
   ShowTo(viewers);
   const EngineStats stats = engine_->Stats();

@@ -50,6 +50,10 @@ class EngineThread {
   static constexpr std::chrono::milliseconds kPictureAge{200};
   void Picture(ShowPicture show);
 
+  // Runs `task` on the engine's thread between two steps, and returns when it has: meanwhile nobody
+  // is answered. THREADS: any but the engine's.
+  void RunBetweenSteps(const std::function<void(Engine& engine)>& task);
+
  private:
   struct Submission {
     RequestId id;
@@ -71,6 +75,7 @@ class EngineThread {
   std::vector<Submission> inbox_;
   std::vector<RequestId> cancels_;
   EngineStats stats_;
+  std::vector<std::function<void()>> tasks_;
   std::vector<ShowPicture> viewers_;  // who wait for the next picture
   std::shared_ptr<const EnginePicture> picture_;
   bool has_work_ = false;    // in the engine

@@ -129,7 +129,8 @@ Result<std::unique_ptr<EngineService>> EngineService::Start(ModelBundle* bundle,
 
 EngineService::EngineService(ModelBundle* bundle, std::unique_ptr<Engine> engine,
                              const EngineServiceOptions& options)
-    : budget_bytes_(bundle->pool().budget_bytes()),
+    : bundle_(bundle),
+      budget_bytes_(bundle->pool().budget_bytes()),
       slots_(options.engine.max_streams),
       max_waiting_(options.max_waiting),
       // Requests are bounded here, where one may have many choices.
@@ -241,6 +242,22 @@ ServiceStatus EngineService::status() const {
 void EngineService::Stop(std::chrono::milliseconds grace) {
   is_stopping_ = true;
   engine_->Stop(grace);
+}
+
+Result<PrefixCacheFileStats> EngineService::SaveCache(const std::string& path, size_t max_bytes) {
+  std::optional<Result<PrefixCacheFileStats>> saved;
+  engine_->RunBetweenSteps([&](Engine& engine) {
+    saved.emplace(SavePrefixCache(engine.prefix_tree(), *bundle_, path, max_bytes));
+  });
+  return *std::move(saved);
+}
+
+Result<PrefixCacheFileStats> EngineService::LoadCache(const std::string& path) {
+  std::optional<Result<PrefixCacheFileStats>> loaded;
+  engine_->RunBetweenSteps([&](Engine& engine) {
+    loaded.emplace(LoadPrefixCache(engine.prefix_tree(), *bundle_, path));
+  });
+  return *std::move(loaded);
 }
 
 }  // namespace kvasir

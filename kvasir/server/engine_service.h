@@ -10,12 +10,14 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "kvasir/base/result.h"
 #include "kvasir/engine/draft_source.h"
 #include "kvasir/engine/engine_thread.h"
 #include "kvasir/engine/model_bundle.h"
+#include "kvasir/engine/prefix_cache_file.h"
 #include "kvasir/server/completion_service.h"
 
 namespace kvasir {
@@ -44,6 +46,11 @@ class EngineService final : public CompletionService {
   // cancelled: within one forward pass. Returns when all have ended. THREADS: any.
   void Stop(std::chrono::milliseconds grace);
 
+  // As SavePrefixCache, of what is cached now. THREADS: any.
+  Result<PrefixCacheFileStats> SaveCache(const std::string& path, size_t max_bytes);
+  // As LoadPrefixCache. THREADS: any.
+  Result<PrefixCacheFileStats> LoadCache(const std::string& path);
+
  private:
   class Listener;
 
@@ -53,6 +60,7 @@ class EngineService final : public CompletionService {
   EngineCallbacks Listen(const std::shared_ptr<Listener>& listener, size_t choice);
   Status Register(const std::shared_ptr<Listener>& listener);
 
+  ModelBundle* const bundle_;
   const size_t budget_bytes_;
   const int64_t slots_;
   const int64_t max_waiting_;

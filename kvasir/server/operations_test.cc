@@ -1,6 +1,9 @@
 // What operators rely on, over real sockets: cancelling by id, time limits, metrics, the log.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -8,8 +11,10 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "kvasir/base/file.h"
 #include "kvasir/server/server.h"
 #include "kvasir/server/test_client.h"
 #include "kvasir/server/test_json.h"
@@ -25,8 +30,21 @@ constexpr const char* kLong =
 
 class OperationsTest : public testing::Test {
  protected:
+  OperationsTest() {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    EXPECT_TRUE(WriteTestModel(folder_).ok());
+  }
+  ~OperationsTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
   void Start(ServerOptions options = {}) {
-    auto bundle = LoadTestModel();
+    // One folder for all starts: files name the model they belong to.
+    BundleOptions load;
+    load.backend.threads = 1;
+    load.kv_budget_bytes = 64 << 20;
+    auto bundle = ModelBundle::Load(folder_, load);
     ASSERT_TRUE(bundle.ok()) << bundle.error().message;
     server_.reset();
     bundle_ = *std::move(bundle);
@@ -50,6 +68,7 @@ class OperationsTest : public testing::Test {
     return match.size() > 1 ? match[1].str() : "";
   }
 
+  std::string folder_ = testing::TempDir() + "kvasir-operations-XXXXXX";
   std::mutex mutex_;
   std::vector<std::string> lines_, details_;  // read when the server has stopped
   std::unique_ptr<ModelBundle> bundle_;
@@ -239,6 +258,71 @@ TEST_F(OperationsTest, LogsAsMuchAsWanted) {
     EXPECT_EQ(logs("\"seed\":\"7\""), detail != RequestLogDetail::kNone);
     EXPECT_EQ(logs("prompt tokens [72 105]"), detail == RequestLogDetail::kTokens);
     EXPECT_EQ(logs("answer tokens ["), detail == RequestLogDetail::kTokens);
+  }
+}
+
+// What is cached outlives the server; what cannot be used is left alone.
+class PromptCacheTest : public OperationsTest {
+ protected:
+  void Restart(size_t most_bytes = 0) {
+    ServerOptions options;
+    options.prompt_cache_file = file_;
+    options.prompt_cache_bytes = most_bytes;
+    Start(options);
+  }
+  // The text of an answer, and how many of the prompt's tokens were cached.
+  std::pair<std::string, int64_t> Answer(const std::string& prompt) {
+    const Json request = Json::Object{
+        {"prompt", prompt}, {"max_tokens", 8}, {"temperature", 0}, {"ignore_eos", true}};
+    const Json answer = Parsed(Ask("POST", "/v1/completions", request.Dump()).body);
+    return {At(answer, {"choices", "0", "text"}).as_string(),
+            At(answer, {"usage", "prompt_tokens_details", "cached_tokens"}).as_int()};
+  }
+  const std::string file_ = folder_ + "/prompts.kv";
+  const std::string long_prompt_ = std::string(300, 'x') + "yz";
+};
+
+TEST_F(PromptCacheTest, OutlivesTheServer) {
+  Restart();
+  const auto first = Answer(long_prompt_);
+  const auto other = Answer("Something else");
+  EXPECT_EQ(first.second, 0);
+  Restart();
+  EXPECT_EQ(Answer(long_prompt_), std::pair(first.first, int64_t{301}));
+  EXPECT_EQ(Answer("Something else"), std::pair(other.first, int64_t{13}));
+  EXPECT_EQ(Answer(std::string(200, 'x') + "other").second, 200);
+}
+
+TEST_F(PromptCacheTest, KeepsWhatWasUsedLast) {
+  Restart();
+  (void)Answer(long_prompt_);
+  (void)Answer("Something else");
+  const size_t most = bundle_->cache_spec()->BytesAt(kBlockTokens);
+  server_->Stop();
+  Restart(most);  // reads all, and saves as much
+  EXPECT_EQ(Answer("Something else").second, 13);
+  Restart();
+  EXPECT_EQ(Answer("Something else").second, 13);
+  EXPECT_EQ(Answer(long_prompt_).second, 0);
+}
+
+TEST_F(PromptCacheTest, DamagedFilesAreNotUsed) {
+  Restart();
+  const auto first = Answer(long_prompt_);
+  server_->Stop();
+  auto contents = ReadFile(file_);
+  ASSERT_TRUE(contents.ok());
+  for (const size_t at : {size_t{3}, contents->size() - 1}) {
+    std::string damaged = *contents;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    ASSERT_TRUE(WriteFileAtomic(file_, damaged).ok());
+    lines_.clear();
+    Restart();
+    ASSERT_EQ(lines_.size(), 1u);
+    EXPECT_NE(lines_[0].find("the prompt cache is not used: "), std::string::npos) << lines_[0];
+    EXPECT_EQ(lines_[0].find("was saved with"), std::string::npos) << lines_[0];
+    EXPECT_EQ(Answer(long_prompt_), std::pair(first.first, int64_t{0}));
+    server_->Stop();
   }
 }
 

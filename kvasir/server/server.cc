@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <condition_variable>
 #include <ctime>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "kvasir/base/file.h"
 #include "kvasir/server/access.h"
 #include "kvasir/server/api_error.h"
 #include "kvasir/server/engine_service.h"
@@ -129,6 +131,7 @@ class Server::Impl {
     service.max_waiting = options_.max_waiting_requests;
     KVASIR_TRY(service_, EngineService::Start(bundle_, std::move(service)));
     context_.service = service_.get();
+    LoadPromptCache();
     KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_, &metrics_),
                                         [this](HttpRequest request, HttpReply reply) {
                                           Serve(std::move(request), std::move(reply));
@@ -143,6 +146,7 @@ class Server::Impl {
     if (is_stopped_ || http_ == nullptr) return;
     http_->StopAccepting();
     service_->Stop(options_.stop_grace);
+    SavePromptCache();
     // From here on an answer that is still on its way finds its client gone.
     http_->Stop(kDrain);
     work_.Stop();
@@ -158,6 +162,31 @@ class Server::Impl {
   }
 
  private:
+  void LoadPromptCache() {
+    const std::string& file = options_.prompt_cache_file;
+    if (file.empty() || !FileExists(file)) return;
+    const auto loaded = service_->LoadCache(file);
+    if (!loaded.ok()) {
+      return Log(options_.log, LogLevel::kWarning,
+                 "the prompt cache is not used: " + loaded.error().message);
+    }
+    Log(options_.log, LogLevel::kInfo,
+        file + ": " + std::to_string(loaded->tokens) + " cached tokens, " +
+            std::to_string(loaded->bytes) + " bytes");
+  }
+
+  void SavePromptCache() {
+    const std::string& file = options_.prompt_cache_file;
+    if (file.empty()) return;
+    const size_t most = options_.prompt_cache_bytes;
+    const auto saved =
+        service_->SaveCache(file, most > 0 ? most : std::numeric_limits<size_t>::max());
+    Log(options_.log, saved.ok() ? LogLevel::kInfo : LogLevel::kWarning,
+        saved.ok() ? file + ": saved " + std::to_string(saved->tokens) + " cached tokens, " +
+                         std::to_string(saved->bytes) + " bytes"
+                   : "the prompt cache is not saved: " + saved.error().message);
+  }
+
   // On the I/O thread.
   void Serve(HttpRequest request, HttpReply reply) {
     const Route* route = FindRoute(request.path);

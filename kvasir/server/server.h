@@ -45,6 +45,11 @@ struct ServerOptions {
   std::vector<std::string> api_keys;                // one of them opens everything; none: open
   std::vector<std::string> cors_origins;            // web pages that may read answers; "*": all
   bool has_web_page = true;                         // at "/"
+  // The prefix cache is read from this file when starting, and written to it when stopping, as far
+  // as it has at most so many bytes; 0: all of it. A file that cannot be used is no error: the log
+  // says so. Empty: neither.
+  std::string prompt_cache_file;
+  size_t prompt_cache_bytes = 0;
   LogSink log;
   RequestLogDetail log_detail = RequestLogDetail::kNone;  // in lines of LogLevel::kDebug
   // Gets what is known of every answered request; unset: a line goes to `log`. THREADS: any.
