@@ -1,5 +1,6 @@
 // Attention and elementwise kernels on one thread, per instruction set.
 // Deliberately without a backend or threads: figures of the loops themselves.
+// Affine caches of 8 and 4 bits appear twice: in integers under their name, in floats as "@float".
 // GB/s counts the cache or row bytes read, FLOP/s two per multiply-add of scores and value sums.
 #include <algorithm>
 #include <cstdint>
@@ -24,12 +25,22 @@ std::vector<float> RandomFloats(size_t count) {
   return out;
 }
 
+// How a benchmark's cache is stored and multiplied with.
+struct Format {
+  KvCodec codec;
+  bool integers = false;
+
+  std::string name(const KernelTable& table) const {
+    const bool choice = codec.is_packed() && table.IntegerForCodec(codec) != nullptr;
+    return codec.name() + (choice && !integers ? "@float" : "");
+  }
+};
+
 // Blocks of one KV head in a shuffled order, as a pool hands them out.
 class Blocks {
  public:
   Blocks(const KernelTable& table, KvCodec codec, int64_t count)
-      : codec_(codec),
-        plane_bytes_(codec.HeadBytes(kDim)),
+      : plane_bytes_(codec.HeadBytes(kDim)),
         memory_(2 * plane_bytes_ * static_cast<size_t>(count) + 64) {
     const std::vector<float> rows = RandomFloats(kDim * kBlockTokens);
     const auto misaligned = reinterpret_cast<uintptr_t>(memory_.data()) % 64;
@@ -45,13 +56,11 @@ class Blocks {
     std::shuffle(order_.begin(), order_.end(), std::mt19937(2));
   }
 
-  const KvCodec& codec() const { return codec_; }
   size_t block_bytes() const { return 2 * plane_bytes_; }
   const std::vector<std::byte*>& order() const { return order_; }
   const std::byte* values(const std::byte* block) const { return block + plane_bytes_; }
 
  private:
-  KvCodec codec_;
   size_t plane_bytes_;
   std::vector<std::byte> memory_;
   std::vector<std::byte*> order_;
@@ -79,21 +88,48 @@ struct Queries {
   std::vector<float> sum;
   std::vector<float> rescale;
 
-  void Score(const KernelTable& table, const KvCodec& codec, const std::byte* keys,
+  // What the integer kernels read; done once per tile, not per block.
+  void Quantize(const KernelTable& table, const Format& format) {
+    if (!format.integers) return;
+    codes.resize(static_cast<size_t>(rows * IntegerQueries::CodeBytes(kDim)));
+    steps.resize(static_cast<size_t>(2 * rows * kDim / format.codec.group));
+    table.IntegerForCodec(format.codec)
+        ->quantize_queries({queries.data(), kDim, rows, kDim, format.codec, Integers()});
+  }
+  void Score(const KernelTable& table, const Format& format, const std::byte* keys,
              const std::byte* next = nullptr) {
-    table.ForCodec(codec).score_tile(
-        {queries.data(), kDim, rows, keys, kDim, scores.data(), next, codec});
+    const ScoreTileArgs args = {.queries = queries.data(),
+                                .query_stride = kDim,
+                                .rows = rows,
+                                .keys = keys,
+                                .key_dim = kDim,
+                                .scores = scores.data(),
+                                .next = next,
+                                .codec = format.codec,
+                                .integers = Integers()};
+    (format.integers ? table.IntegerForCodec(format.codec)->score_tile
+                     : table.ForCodec(format.codec).score_tile)(args);
   }
   void Softmax(const KernelTable& table) {
     table.softmax_tile({scores.data(), rows, begin.data(), end.data(), 0.0f, max.data(), sum.data(),
                         rescale.data()});
   }
-  void Accumulate(const KernelTable& table, const KvCodec& codec, const std::byte* values,
+  void Accumulate(const KernelTable& table, const Format& format, const std::byte* values,
                   const std::byte* next = nullptr) {
-    table.ForCodec(codec).accumulate_tile({scores.data(), rows, begin.data(), end.data(),
-                                           rescale.data(), values, kDim, accumulator.data(), kDim,
-                                           next, codec});
+    const AccumulateTileArgs args = {scores.data(),  rows,   begin.data(), end.data(),
+                                     rescale.data(), values, kDim,         accumulator.data(),
+                                     kDim,           next,   format.codec};
+    (format.integers ? table.IntegerForCodec(format.codec)->accumulate_tile
+                     : table.ForCodec(format.codec).accumulate_tile)(args);
   }
+
+ private:
+  IntegerQueries Integers() {
+    return {codes.data(), steps.data(), steps.data() + steps.size() / 2};
+  }
+
+  std::vector<std::byte> codes;
+  std::vector<float> steps;
 };
 
 void SetRates(benchmark::State& state, double bytes, double flops) {
@@ -105,18 +141,19 @@ void SetRates(benchmark::State& state, double bytes, double flops) {
 
 double TileFlops(int64_t rows) { return 2.0 * kDim * kBlockTokens * static_cast<double>(rows); }
 
-void BenchScore(benchmark::State& state, Isa isa, KvCodec codec) {
+void BenchScore(benchmark::State& state, Isa isa, Format format) {
   const KernelTable& table = KernelsFor(isa);
-  const Blocks blocks(table, codec, 1);
+  const Blocks blocks(table, format.codec, 1);
   Queries queries(state.range(0));
+  queries.Quantize(table, format);
   for (auto _ : state) {
-    queries.Score(table, blocks.codec(), blocks.order()[0]);
+    queries.Score(table, format, blocks.order()[0]);
     benchmark::DoNotOptimize(queries.scores.data());
   }
   SetRates(state, static_cast<double>(blocks.block_bytes()) / 2, TileFlops(queries.rows));
 }
 
-void BenchSoftmax(benchmark::State& state, Isa isa, KvCodec) {
+void BenchSoftmax(benchmark::State& state, Isa isa, Format) {
   const KernelTable& table = KernelsFor(isa);
   Queries queries(state.range(0));
   for (auto _ : state) {
@@ -126,29 +163,30 @@ void BenchSoftmax(benchmark::State& state, Isa isa, KvCodec) {
   SetRates(state, static_cast<double>(queries.rows) * kBlockTokens * 4, 0);
 }
 
-void BenchAccumulate(benchmark::State& state, Isa isa, KvCodec codec) {
+void BenchAccumulate(benchmark::State& state, Isa isa, Format format) {
   const KernelTable& table = KernelsFor(isa);
-  const Blocks blocks(table, codec, 1);
+  const Blocks blocks(table, format.codec, 1);
   Queries queries(state.range(0));
   for (auto _ : state) {
-    queries.Accumulate(table, blocks.codec(), blocks.values(blocks.order()[0]));
+    queries.Accumulate(table, format, blocks.values(blocks.order()[0]));
     benchmark::DoNotOptimize(queries.accumulator.data());
   }
   SetRates(state, static_cast<double>(blocks.block_bytes()) / 2, TileFlops(queries.rows));
 }
 
 // All three over many blocks: 4096 of them are 128 MiB of halves, far more than a cache.
-void BenchWalk(benchmark::State& state, Isa isa, KvCodec codec) {
+void BenchWalk(benchmark::State& state, Isa isa, Format format) {
   const KernelTable& table = KernelsFor(isa);
-  const Blocks blocks(table, codec, state.range(1));
+  const Blocks blocks(table, format.codec, state.range(1));
   Queries queries(state.range(0));
+  queries.Quantize(table, format);
   for (auto _ : state) {
     for (size_t i = 0; i < blocks.order().size(); ++i) {
       const std::byte* block = blocks.order()[i];
       const std::byte* next = blocks.order()[(i + 1) % blocks.order().size()];
-      queries.Score(table, blocks.codec(), block, blocks.values(block));
+      queries.Score(table, format, block, blocks.values(block));
       queries.Softmax(table);
-      queries.Accumulate(table, blocks.codec(), blocks.values(block), next);
+      queries.Accumulate(table, format, blocks.values(block), next);
     }
     benchmark::DoNotOptimize(queries.accumulator.data());
   }
@@ -157,13 +195,14 @@ void BenchWalk(benchmark::State& state, Isa isa, KvCodec codec) {
            count * 2 * TileFlops(queries.rows));
 }
 
-void BenchEncode(benchmark::State& state, Isa isa, KvCodec codec) {
+void BenchEncode(benchmark::State& state, Isa isa, Format format) {
   const KernelTable& table = KernelsFor(isa);
-  const Blocks blocks(table, codec, 1);
+  const Blocks blocks(table, format.codec, 1);
   const std::vector<float> rows = RandomFloats(static_cast<size_t>(state.range(0)) * kDim);
-  const EncodeArgs args = {rows.data(), kDim, state.range(0), kDim, 0, blocks.order()[0], codec};
+  const EncodeArgs args = {rows.data(),       kDim,        state.range(0), kDim, 0,
+                           blocks.order()[0], format.codec};
   for (auto _ : state) {
-    table.ForCodec(codec).encode_keys(args);
+    table.ForCodec(format.codec).encode_keys(args);
     benchmark::DoNotOptimize(args.plane);
   }
   SetRates(state, static_cast<double>(rows.size() * sizeof(float)), 0);
@@ -219,13 +258,23 @@ void RegisterRows(Isa isa) {
   }
 }
 
-using TileBenchmark = void (*)(benchmark::State&, Isa, KvCodec);
+using TileBenchmark = void (*)(benchmark::State&, Isa, Format);
 
 benchmark::internal::Benchmark* Register(const char* name, TileBenchmark body, Isa isa,
-                                         KvCodec codec) {
-  const std::string full = std::string(name) + "/" + std::string(IsaName(isa)) + "/" + codec.name();
+                                         Format format) {
+  const std::string full =
+      std::string(name) + "/" + std::string(IsaName(isa)) + "/" + format.name(KernelsFor(isa));
   return benchmark::RegisterBenchmark(full.c_str(),
-                                      [=](benchmark::State& state) { body(state, isa, codec); });
+                                      [=](benchmark::State& state) { body(state, isa, format); });
+}
+
+void RegisterTiles(Isa isa, const Format& format) {
+  for (int64_t rows : {1, 2, 4, 7, 8, 16, 64}) {
+    Register("score_tile", BenchScore, isa, format)->Arg(rows);
+    Register("accumulate_tile", BenchAccumulate, isa, format)->Arg(rows);
+    Register("walk", BenchWalk, isa, format)->Args({rows, 4096});
+    Register("walk", BenchWalk, isa, format)->Args({rows, 8});
+  }
 }
 
 void RegisterAll() {
@@ -235,17 +284,13 @@ void RegisterAll() {
          {"f16", "bf16", "f32", "affine8:64", "affine6:64", "affine5:64", "affine4:64",
           "affine3:64", "affine2:64", "turbo4", "turbo3", "turbo2"}) {
       const KvCodec codec = *KvCodec::FromName(name);
-      for (int64_t rows : {1, 2, 4, 7, 8, 16, 64}) {
-        Register("score_tile", BenchScore, isa, codec)->Arg(rows);
-        Register("accumulate_tile", BenchAccumulate, isa, codec)->Arg(rows);
-        Register("walk", BenchWalk, isa, codec)->Args({rows, 4096});
-        Register("walk", BenchWalk, isa, codec)->Args({rows, 8});
-      }
-      Register("encode_keys", BenchEncode, isa, codec)->Arg(1);
-      Register("encode_keys", BenchEncode, isa, codec)->Arg(kBlockTokens);
+      if (KernelsFor(isa).IntegerForCodec(codec) != nullptr) RegisterTiles(isa, {codec, true});
+      RegisterTiles(isa, {codec});
+      Register("encode_keys", BenchEncode, isa, {codec})->Arg(1);
+      Register("encode_keys", BenchEncode, isa, {codec})->Arg(kBlockTokens);
     }
     for (int64_t rows : {1, 8, 64}) {
-      Register("softmax_tile", BenchSoftmax, isa, KvCodec{})->Arg(rows);
+      Register("softmax_tile", BenchSoftmax, isa, Format{})->Arg(rows);
     }
     RegisterRows(isa);
   }

@@ -3,6 +3,7 @@
 // and the ratio to f16, measured alternately in one run. Then the cost of encoding rows.
 // Deliberately without a model: matmuls would hide what the cache costs.
 //   kv_attention_bench [tokens] [threads] [repeats] [format ...]
+// A format that ends in "@float" is attended to in float where integers are the default.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -42,8 +43,9 @@ std::vector<float> RandomFloats(size_t count, unsigned seed) {
 // A cache of all layers in one format, its blocks in a shuffled order as a pool hands them out.
 class Cache {
  public:
-  Cache(std::string name, KvCodec keys, KvCodec values, int64_t tokens)
+  Cache(std::string name, AttentionMath math, KvCodec keys, KvCodec values, int64_t tokens)
       : name_(std::move(name)),
+        math_(math),
         layout_{.kv_heads = kKvHeads,
                 .key_dim = kDim,
                 .value_dim = kDim,
@@ -61,6 +63,7 @@ class Cache {
   }
 
   const std::string& name() const { return name_; }
+  AttentionMath math() const { return math_; }
   double bytes() const {
     return static_cast<double>(layout_.BlockBytes(0)) * static_cast<double>(blocks_.size());
   }
@@ -114,6 +117,7 @@ class Cache {
   static constexpr int64_t kWidth = kKvHeads * kGroup * kDim;
 
   std::string name_;
+  AttentionMath math_;
   KvLayout layout_;
   int64_t tokens_;
   size_t blocks_per_layer_;
@@ -128,21 +132,43 @@ double Best(const std::vector<double>& values) {
 
 // "turbo3" or keys and values apart: "turbo3/turbo4".
 std::unique_ptr<Cache> MakeCache(const std::string& name, int64_t tokens) {
-  const size_t slash = name.find('/');
-  const auto keys = KvCodec::FromName(name.substr(0, slash));
-  const auto values = KvCodec::FromName(slash == std::string::npos ? name : name.substr(slash + 1));
+  const std::string formats = name.substr(0, name.find('@'));
+  const size_t slash = formats.find('/');
+  const auto keys = KvCodec::FromName(formats.substr(0, slash));
+  const auto values =
+      KvCodec::FromName(slash == std::string::npos ? formats : formats.substr(slash + 1));
   if (!keys.ok() || !values.ok()) {
     std::fprintf(stderr, "%s\n", (keys.ok() ? values : keys).error().message.c_str());
     std::exit(1);
   }
-  return std::make_unique<Cache>(name, *keys, *values, tokens);
+  const AttentionMath math = formats == name ? AttentionMath::kInteger : AttentionMath::kFloat;
+  return std::make_unique<Cache>(name, math, *keys, *values, tokens);
 }
 
-void PrintAttention(Backend& backend, std::vector<std::unique_ptr<Cache>>& caches, int64_t rows,
-                    int repeats) {
+// One per kind of attention, which share nothing but the machine.
+struct Backends {
+  std::unique_ptr<Backend> integer;
+  std::unique_ptr<Backend> floating;
+
+  Backend& For(const Cache& cache) const {
+    return *(cache.math() == AttentionMath::kInteger ? integer : floating);
+  }
+};
+
+Backends MakeBackends(int threads) {
+  auto integer = MakeCpuBackend({.threads = threads, .attention = AttentionMath::kInteger});
+  auto floating = MakeCpuBackend({.threads = threads, .attention = AttentionMath::kFloat});
+  KVASIR_CHECK(integer.ok() && floating.ok());
+  return {*std::move(integer), *std::move(floating)};
+}
+
+void PrintAttention(const Backends& backends, std::vector<std::unique_ptr<Cache>>& caches,
+                    int64_t rows, int repeats) {
   std::vector<std::vector<double>> times(caches.size());
   for (int repeat = 0; repeat < repeats; ++repeat) {
-    for (size_t i = 0; i < caches.size(); ++i) times[i].push_back(caches[i]->Attend(backend, rows));
+    for (size_t i = 0; i < caches.size(); ++i) {
+      times[i].push_back(caches[i]->Attend(backends.For(*caches[i]), rows));
+    }
   }
   std::printf("\n%lld new tokens:     ms  x f16   GB/s  bytes bound x\n",
               static_cast<long long>(rows));
@@ -164,19 +190,19 @@ int Run(int argc, char** argv) {
     names.insert(names.end(), {"affine8:64", "affine6:64", "affine5:64", "affine4:64", "affine3:64",
                                "affine2:64", "turbo4", "turbo3/turbo4", "turbo3", "turbo2"});
   }
-  auto backend = MakeCpuBackend({.threads = threads, .isa = {}});
-  KVASIR_CHECK(backend.ok());
-  std::printf("%s, %lld tokens\n", (*backend)->Describe().c_str(), static_cast<long long>(tokens));
+  const Backends backends = MakeBackends(threads);
+  Backend& backend = *backends.integer;
+  std::printf("%s, %lld tokens\n", backend.Describe().c_str(), static_cast<long long>(tokens));
   std::printf("encoding, us per token of all layers: one by one, by 64\n");
   std::vector<std::unique_ptr<Cache>> caches;
   for (const std::string& name : names) {
     caches.push_back(MakeCache(name, tokens));
-    const double block = caches.back()->Fill(**backend, kBlockTokens);
-    const double single = caches.back()->Fill(**backend, 1);
+    const double block = caches.back()->Fill(backend, kBlockTokens);
+    const double single = caches.back()->Fill(backend, 1);
     std::printf("%-16s %8.1f %8.1f\n", name.c_str(), single * kLayers * 1e3, block * kLayers * 1e3);
   }
-  PrintAttention(**backend, caches, 1, repeats);
-  PrintAttention(**backend, caches, 256, 1);
+  PrintAttention(backends, caches, 1, repeats);
+  PrintAttention(backends, caches, 256, 1);
   return 0;
 }
 

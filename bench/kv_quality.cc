@@ -1,7 +1,9 @@
 // What each cache format and each eviction score costs in quality, on the bundled model: error of
 // attention on its real keys, perplexity, and answers to look-up items. Markdown tables to stdout.
 // Deliberately no speed: kv_attention_bench and `kvasir bench` measure that.
-//   kv_quality MODEL_FOLDER ITEMS.jsonl [codecs|evictions|attention ...]
+//   kv_quality MODEL_FOLDER ITEMS.jsonl [float] [codecs|evictions|attention|FORMAT ...]
+// Formats, such as affine8:64, are those to measure; without any all are.
+// With `float` all attention is in float; by default in integers where it can be.
 // An item is {"task", "prompt", "answer"}; tools/train_demo writes them.
 #include <algorithm>
 #include <cmath>
@@ -82,8 +84,8 @@ bool IsLookup(const Item& item) { return item.task == "passkey" || item.task == 
 
 class Bench {
  public:
-  Bench(const std::string& folder, const std::string& items)
-      : bundle_(ValueOrDie(ModelBundle::Load(folder, Options()))),
+  Bench(const std::string& folder, const std::string& items, AttentionMath math)
+      : bundle_(ValueOrDie(ModelBundle::Load(folder, Options(math)))),
         items_(ReadItems(*bundle_, items)) {}
 
   Quality Measure(const Setting& setting) {
@@ -135,8 +137,9 @@ class Bench {
   // Outputs of those queries, [64, query_heads * value_dim], over the rows in these formats.
   std::vector<float> Attend(const RealLayer& layer, KvCodec keys, KvCodec values);
 
-  static BundleOptions Options() {
+  static BundleOptions Options(AttentionMath math) {
     BundleOptions options;
+    options.backend.attention = math;
     options.kv_budget_bytes = size_t{512} << 20;
     return options;
   }
@@ -353,11 +356,16 @@ void PrintQuality(const std::string& name, const Quality& quality) {
   std::fflush(stdout);
 }
 
-void MeasureCodecs(Bench& bench) {
+void MeasureCodecs(Bench& bench, const std::vector<std::pair<std::string, KvPolicy>>& formats) {
   PrintHeader("all layers");
-  for (const auto& [name, policy] : Formats()) {
-    PrintQuality(name, bench.Measure({name, [&](int64_t) { return policy; }}));
+  for (const auto& [name, policy] : formats) {
+    const KvPolicy& format = policy;
+    PrintQuality(name, bench.Measure({name, [&](int64_t) { return format; }}));
   }
+}
+
+bool Names(const std::vector<std::string>& words, const std::string& name) {
+  return std::ranges::find(words, name) != words.end();
 }
 
 void MeasureEvictions(Bench& bench) {
@@ -389,15 +397,25 @@ void MeasureEvictions(Bench& bench) {
 int Main(int argc, char** argv) {
   if (argc < 3) {
     std::fprintf(stderr,
-                 "usage: kv_quality MODEL_FOLDER ITEMS.jsonl [attention|codecs|evictions ...]\n");
+                 "usage: kv_quality MODEL_FOLDER ITEMS.jsonl [float] "
+                 "[attention|codecs|evictions ...]\n");
     return 2;
   }
-  Bench bench(argv[1], argv[2]);
-  std::vector<std::string> parts(argv + 3, argv + argc);
+  const bool in_float = argc > 3 && std::string(argv[3]) == "float";
+  Bench bench(argv[1], argv[2], in_float ? AttentionMath::kFloat : AttentionMath::kInteger);
+  const std::vector<std::string> words(argv + (in_float ? 4 : 3), argv + argc);
+  std::vector<std::string> parts;
+  auto formats = Formats();
+  if (std::ranges::any_of(formats, [&](const auto& f) { return Names(words, f.first); })) {
+    std::erase_if(formats, [&](const auto& f) { return !Names(words, f.first); });
+  }
+  for (const char* part : {"attention", "codecs", "evictions"}) {
+    if (Names(words, part)) parts.emplace_back(part);
+  }
   if (parts.empty()) parts = {"attention", "codecs", "evictions"};
   for (const std::string& part : parts) {
-    if (part == "attention") bench.MeasureAttention(Formats());
-    if (part == "codecs") MeasureCodecs(bench);
+    if (part == "attention") bench.MeasureAttention(formats);
+    if (part == "codecs") MeasureCodecs(bench, formats);
     if (part == "evictions") MeasureEvictions(bench);
   }
   return 0;

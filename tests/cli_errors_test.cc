@@ -37,6 +37,8 @@ TEST(CliErrorsTest, WrongFlags) {
   ExpectError({"generate", "-m", Demo(), "-p", "x", "-n", "-1"}, 2, "--max-tokens");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--threads", "-1"}, 2, "--threads");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--isa", "sse"}, 2, "sse");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--kv-attention", "bf8"}, 2,
+              "use integer or float");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--kv-dtype", "q3"}, 2, "q3");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--weights", "q3"}, 2, "q3");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-p", "7"}, 2, "top_p");

@@ -23,7 +23,8 @@ bool SameBits(std::span<const float> a, std::span<const float> b) {
 
 class PolicyInvarianceTest : public testing::TestWithParam<TinyPolicy> {
  protected:
-  PolicyInvarianceTest() : tiny_({.folder = GetParam().folder}) {}
+  PolicyInvarianceTest()
+      : tiny_({.folder = GetParam().folder, .attention = GetParam().attention}) {}
 
   static KvSequence New(TinyModel& tiny) {
     return ValueOrDie(KvSequence::Create(&tiny.pool(), GetParam().Spec(tiny.model())));
@@ -68,7 +69,10 @@ TEST_P(PolicyInvarianceTest, ThreadsAndInstructionSets) {
     for (const int threads : {1, 2, 4}) {
       // The scalar oracle is slow and has no threads of its own: once is enough.
       if (isa == Isa::kScalar && threads != 2) continue;
-      TinyModel other({.folder = GetParam().folder, .threads = threads, .isa = isa});
+      TinyModel other({.folder = GetParam().folder,
+                       .threads = threads,
+                       .isa = isa,
+                       .attention = GetParam().attention});
       KvSequence sequence = New(other);
       EXPECT_TRUE(SameBits(other.Feed(sequence, tokens, {170, 1}), whole))
           << IsaName(isa) << ", " << threads << " threads";
@@ -238,7 +242,7 @@ TEST(LongPackedContextTest, ChunksOfAnySize) {
         policy.name != std::string_view("turbo4")) {
       continue;
     }
-    TinyModel tiny({.folder = policy.folder});
+    TinyModel tiny({.folder = policy.folder, .attention = policy.attention});
     const auto tokens = RandomTokens(1100, tiny.model().vocab_size(), 1);
     const auto feed = [&](const std::vector<int64_t>& chunks) {
       auto sequence = ValueOrDie(KvSequence::Create(&tiny.pool(), policy.Spec(tiny.model())));

@@ -137,6 +137,9 @@ struct CpuAttention::Tile {
 struct CpuAttention::Scratch {
   std::vector<float> queries;  // [rows, key_dim]
   std::vector<float> rotated;  // [rows, key_dim]: the queries rotated, if some keys are
+  // The queries as integers, if keys are multiplied as such: codes, and scales before sums.
+  std::vector<std::byte> codes;
+  std::vector<float> steps;
   std::vector<float> scores;   // [rows, 64]
   std::vector<float> rescale;  // [rows]
   std::vector<float> totals;   // Totals
@@ -149,6 +152,10 @@ struct CpuAttention::Scratch {
     const size_t count = static_cast<size_t>(rows);
     queries.resize(count * static_cast<size_t>(layout.key_dim));
     if (layout.key_codec.rotates()) rotated.resize(queries.size());
+    if (layout.key_codec.kind == KvCodec::Kind::kAffine) {
+      codes.resize(count * static_cast<size_t>(IntegerQueries::CodeBytes(layout.key_dim)));
+      steps.resize(2 * count * static_cast<size_t>(layout.key_dim / layout.key_codec.group));
+    }
     scores.resize(count * kBlockTokens);
     rescale.resize(count);
     totals.resize(Totals::Floats(rows, layout));
@@ -159,11 +166,15 @@ struct CpuAttention::Scratch {
     begin.resize(count);
     end.resize(count);
   }
+  IntegerQueries integers() {
+    return {codes.data(), steps.data(), steps.data() + steps.size() / 2};
+  }
   size_t bytes() const {
-    return (queries.capacity() + rotated.capacity() + scores.capacity() + rescale.capacity() +
-            totals.capacity() + partial.capacity() + derived.capacity() + begin.capacity() +
-            end.capacity()) *
-           sizeof(float);
+    return codes.capacity() +
+           (queries.capacity() + rotated.capacity() + steps.capacity() + scores.capacity() +
+            rescale.capacity() + totals.capacity() + partial.capacity() + derived.capacity() +
+            begin.capacity() + end.capacity()) *
+               sizeof(float);
   }
 };
 
@@ -175,9 +186,31 @@ const VisibleRows& VisibleOf(const AttendArgs& args, const KvRun& run, int64_t t
   return args.visible[static_cast<size_t>(run.step_row + token)];
 }
 
-// Copies the tile's queries side by side and scales them; once more rotated if keys need it.
+// The kernels of one codec that the backend uses for scores and sums.
+struct TileKernels {
+  const KernelTable& table;
+  AttentionMath math;
+
+  // Null: float.
+  const IntegerKvKernels* Integer(const KvCodec& codec) const {
+    return math == AttentionMath::kInteger && codec.is_packed() ? table.IntegerForCodec(codec)
+                                                                : nullptr;
+  }
+  void Score(const ScoreTileArgs& args) const {
+    const IntegerKvKernels* const integer = Integer(args.codec);
+    (integer != nullptr ? integer->score_tile : table.ForCodec(args.codec).score_tile)(args);
+  }
+  void Accumulate(const AccumulateTileArgs& args) const {
+    const IntegerKvKernels* const integer = Integer(args.codec);
+    (integer != nullptr ? integer->accumulate_tile
+                        : table.ForCodec(args.codec).accumulate_tile)(args);
+  }
+};
+
+// Copies the tile's queries side by side and scales them; once more rotated, and as integers, if
+// keys need it.
 template <typename Tile, typename Scratch>
-void LoadQueries(const KernelTable& kernels, const AttendArgs& args, const Tile& tile,
+void LoadQueries(const TileKernels& kernels, const AttendArgs& args, const Tile& tile,
                  Scratch& scratch) {
   const int64_t group = GroupOf(args);
   const int64_t dim = args.layout.key_dim;
@@ -187,9 +220,20 @@ void LoadQueries(const KernelTable& kernels, const AttendArgs& args, const Tile&
     float* out = scratch.queries.data() + token * group * dim;
     for (int64_t i = 0; i < group * dim; ++i) out[i] = row[i] * args.scale;
   }
-  if (!args.layout.key_codec.rotates()) return;
-  std::copy_n(scratch.queries.data(), tile.tokens * group * dim, scratch.rotated.data());
-  kernels.rotate(scratch.rotated.data(), dim, tile.tokens * group, dim);
+  const KvCodec& codec = args.layout.key_codec;
+  if (codec.rotates()) {
+    std::copy_n(scratch.queries.data(), tile.tokens * group * dim, scratch.rotated.data());
+    kernels.table.rotate(scratch.rotated.data(), dim, tile.tokens * group, dim);
+  }
+  if (const IntegerKvKernels* const integer = kernels.Integer(codec)) {
+    integer->quantize_queries(
+        {.queries = (codec.rotates() ? scratch.rotated : scratch.queries).data(),
+         .query_stride = dim,
+         .rows = tile.tokens * group,
+         .dim = dim,
+         .codec = codec,
+         .out = scratch.integers()});
+  }
 }
 
 template <typename Tile>
@@ -264,7 +308,7 @@ const std::byte* DeriveKeys(const AttendArgs& args, const Tile& tile, const KvBl
 
 // One partition, from an empty state.
 template <typename Tile, typename Scratch>
-void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const Tile& tile,
+void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const Tile& tile,
                      const Partition& partition, Scratch& scratch, const State& state) {
   const KvBlockLayout& layout = partition.layout;
   const int64_t rows = tile.tokens * GroupOf(args);
@@ -285,37 +329,36 @@ void AttendPartition(const KernelTable& kernels, const AttendArgs& args, const T
     const bool last = (block + 1) * kBlockTokens >= partition.rows.end;
     const std::byte* const next_keys =
         last ? nullptr : kv.block(block + 1) + tile.kv_head * layout.KeyHeadBytes();
-    kernels.ForCodec(key_codec).score_tile(
-        {.queries = queries,
-         .query_stride = layout.key_dim,
-         .rows = rows,
-         .keys = keys,
-         .key_dim = layout.key_dim,
-         .scores = scratch.scores.data(),
-         .next = values,
-         .codec = key_codec,
-         .next_bytes = static_cast<int64_t>(layout.ValueHeadBytes())});
-    kernels.softmax_tile({.scores = scratch.scores.data(),
-                          .rows = rows,
-                          .begin = scratch.begin.data(),
-                          .end = scratch.end.data(),
-                          .softcap = args.softcap,
-                          .max = state.max,
-                          .sum = state.sum,
-                          .rescale = scratch.rescale.data()});
-    kernels.ForCodec(layout.value_codec)
-        .accumulate_tile({.weights = scratch.scores.data(),
-                          .rows = rows,
-                          .begin = scratch.begin.data(),
-                          .end = scratch.end.data(),
-                          .rescale = scratch.rescale.data(),
-                          .values = values,
-                          .value_dim = layout.value_dim,
-                          .accumulator = state.accumulator,
-                          .accumulator_stride = layout.value_dim,
-                          .next = next_keys,
-                          .codec = layout.value_codec,
-                          .next_bytes = static_cast<int64_t>(layout.KeyHeadBytes())});
+    kernels.Score({.queries = queries,
+                   .query_stride = layout.key_dim,
+                   .rows = rows,
+                   .keys = keys,
+                   .key_dim = layout.key_dim,
+                   .scores = scratch.scores.data(),
+                   .next = values,
+                   .codec = key_codec,
+                   .next_bytes = static_cast<int64_t>(layout.ValueHeadBytes()),
+                   .integers = scratch.integers()});
+    kernels.table.softmax_tile({.scores = scratch.scores.data(),
+                                .rows = rows,
+                                .begin = scratch.begin.data(),
+                                .end = scratch.end.data(),
+                                .softcap = args.softcap,
+                                .max = state.max,
+                                .sum = state.sum,
+                                .rescale = scratch.rescale.data()});
+    kernels.Accumulate({.weights = scratch.scores.data(),
+                        .rows = rows,
+                        .begin = scratch.begin.data(),
+                        .end = scratch.end.data(),
+                        .rescale = scratch.rescale.data(),
+                        .values = values,
+                        .value_dim = layout.value_dim,
+                        .accumulator = state.accumulator,
+                        .accumulator_stride = layout.value_dim,
+                        .next = next_keys,
+                        .codec = layout.value_codec,
+                        .next_bytes = static_cast<int64_t>(layout.KeyHeadBytes())});
   }
 }
 
@@ -333,8 +376,8 @@ void StoreOutput(const AttendArgs& args, const Tile& tile, const State& total) {
 
 }  // namespace
 
-CpuAttention::CpuAttention(const KernelTable& kernels, ThreadPool& pool)
-    : kernels_(kernels), pool_(pool), scratch_(static_cast<size_t>(pool.threads())) {}
+CpuAttention::CpuAttention(const KernelTable& kernels, ThreadPool& pool, AttentionMath math)
+    : kernels_(kernels), pool_(pool), math_(math), scratch_(static_cast<size_t>(pool.threads())) {}
 
 CpuAttention::~CpuAttention() = default;
 
@@ -360,11 +403,11 @@ std::vector<CpuAttention::Tile> CpuAttention::MakeTiles(const AttendArgs& args) 
 void CpuAttention::AttendTile(const AttendArgs& args, const Tile& tile, Scratch& scratch) const {
   const int64_t rows = tile.tokens * GroupOf(args);
   scratch.Resize(rows, args.layout);
-  LoadQueries(kernels_, args, tile, scratch);
+  LoadQueries(TileKernels{kernels_, math_}, args, tile, scratch);
   const Totals totals = Totals::At(scratch.totals.data(), rows, args.layout);
   const State partial = State::At(scratch.partial.data(), rows);
   ForEachPartition(args, tile, [&](const Partition& partition) {
-    AttendPartition(kernels_, args, tile, partition, scratch, partial);
+    AttendPartition(TileKernels{kernels_, math_}, args, tile, partition, scratch, partial);
     totals.Add(partition.layout, partial);
   });
   StoreOutput(args, tile, totals.Finish(kernels_));
@@ -394,8 +437,8 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
       const Unit& unit = units[i];
       const int64_t rows = unit.tile->tokens * group;
       scratch.Resize(rows, args.layout);
-      LoadQueries(kernels_, args, *unit.tile, scratch);
-      AttendPartition(kernels_, args, *unit.tile, unit.partition, scratch,
+      LoadQueries(TileKernels{kernels_, math_}, args, *unit.tile, scratch);
+      AttendPartition(TileKernels{kernels_, math_}, args, *unit.tile, unit.partition, scratch,
                       State::At(partials_.data() + unit.state_offset, rows));
     }
   });

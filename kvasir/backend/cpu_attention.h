@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "kvasir/backend/attention_math.h"
 #include "kvasir/backend/backend.h"
 #include "kvasir/base/thread_pool.h"
 #include "kvasir/kernels/kernels.h"
@@ -22,7 +23,7 @@ inline constexpr int64_t kPartitionRows = kPartitionBlocks * kBlockTokens;
 
 class CpuAttention {
  public:
-  CpuAttention(const KernelTable& kernels, ThreadPool& pool);
+  CpuAttention(const KernelTable& kernels, ThreadPool& pool, AttentionMath math);
   ~CpuAttention();
 
   void Attend(const AttendArgs& args);
@@ -38,6 +39,7 @@ class CpuAttention {
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
+  AttentionMath math_;
   std::vector<Scratch> scratch_;  // one per thread
   std::vector<float> partials_;   // AttendSplit: one state per tile row and partition
 };

@@ -47,8 +47,8 @@ uint64_t Mix(uint64_t x) {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const KernelTable& kernels, int threads)
-      : kernels_(kernels), pool_(threads), attention_(kernels, pool_) {}
+  CpuBackend(const KernelTable& kernels, int threads, AttentionMath attention)
+      : kernels_(kernels), pool_(threads), attention_(kernels, pool_, attention) {}
 
   std::string Describe() const override {
     return "cpu, " + std::string(IsaName(kernels_.isa)) + ", " + std::to_string(pool_.threads()) +
@@ -288,7 +288,8 @@ Result<std::unique_ptr<Backend>> MakeCpuBackend(const CpuBackendOptions& options
             "this CPU cannot run the " + std::string(IsaName(isa)) + " kernels"};
   }
   const int threads = options.threads == 0 ? AvailableCores() : options.threads;
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(KernelsFor(isa), threads));
+  return std::unique_ptr<Backend>(
+      std::make_unique<CpuBackend>(KernelsFor(isa), threads, options.attention));
 }
 
 }  // namespace kvasir

@@ -18,8 +18,11 @@ namespace {
 constexpr KvCodec kF16 = {KvCodec::Kind::kF16};
 constexpr KvCodec kF32 = {KvCodec::Kind::kF32};
 
-std::unique_ptr<Backend> Make(int threads, std::optional<Isa> isa = {}) {
-  auto backend = MakeCpuBackend({.threads = threads, .isa = isa});
+constexpr AttentionMath kMaths[] = {AttentionMath::kInteger, AttentionMath::kFloat};
+
+std::unique_ptr<Backend> Make(int threads, std::optional<Isa> isa = {},
+                              AttentionMath math = AttentionMath::kInteger) {
+  auto backend = MakeCpuBackend({.threads = threads, .isa = isa, .attention = math});
   KVASIR_CHECK(backend.ok());
   return *std::move(backend);
 }
@@ -254,22 +257,32 @@ std::vector<Case> Cases() {
   return cases;
 }
 
+// The largest error of attention in `math` against doubles.
+double WorstError(const Case& c, AttentionMath math) {
+  const auto backend = Make(2, {}, math);
+  Sequence sequence(c);
+  sequence.Encode(*backend);
+  const std::vector<float> out = sequence.Attend(*backend, c.new_rows);
+  const std::vector<double> wanted = sequence.Reference();
+  double worst = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double error = std::fabs(out[i] - wanted[i]);
+    worst = std::isnan(error) ? error : std::max(worst, error);
+  }
+  return worst;
+}
+
 TEST(PackedAttentionTest, MatchesADoubleReferenceOverDecodedRows) {
-  const auto backend = Make(2);
   for (const Case& c : Cases()) {
-    Sequence sequence(c);
-    sequence.Encode(*backend);
-    const std::vector<float> out = sequence.Attend(*backend, c.new_rows);
-    const std::vector<double> wanted = sequence.Reference();
-    double worst = 0;
-    for (size_t i = 0; i < out.size(); ++i) {
-      const double error = std::fabs(out[i] - wanted[i]);
-      worst = std::isnan(error) ? error : std::max(worst, error);
-    }
+    const std::string what = std::string(c.what) + ", " + c.layout.key_codec.name() + " and " +
+                             c.layout.value_codec.name();
     // Sums of up to 128 terms of magnitude up to 20, each rounded to 2^-24 relatively, make scores
     // and so weights uncertain by about 1e-5; values are of order 1.
-    EXPECT_LT(worst, 3e-5) << c.what << ", " << c.layout.key_codec.name() << " and "
-                           << c.layout.value_codec.name();
+    EXPECT_LT(WorstError(c, AttentionMath::kFloat), 3e-5) << what;
+    // Integers of 15 bits: a weight is off by up to 1 / 65024 of the largest, 9e-6 as a standard
+    // deviation, times a code and its scale, about 3: of 64 weights 2e-4, as much as halves cost.
+    // Queries add less. Four such deviations.
+    EXPECT_LT(WorstError(c, AttentionMath::kInteger), 8e-4) << what;
   }
 }
 
@@ -277,27 +290,48 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+void ExpectSameBitsHowever(const Case& c, AttentionMath math) {
+  const std::string what = std::string(c.what) + ", " + c.layout.key_codec.name() + " and " +
+                           c.layout.value_codec.name() +
+                           (math == AttentionMath::kFloat ? " in float" : "");
+  const auto one = Make(1, {}, math);
+  Sequence sequence(c);
+  sequence.Encode(*one);
+  const std::vector<float> wanted = sequence.Attend(*one, c.new_rows);
+  for (const int64_t chunk : {1, 7, 64}) {
+    EXPECT_TRUE(SameBits(wanted, sequence.Attend(*one, chunk))) << what << " by " << chunk;
+  }
+  EXPECT_TRUE(SameBits(wanted, sequence.Attend(*one, c.new_rows, true))) << what << ", runs";
+  for (const Isa isa : SupportedIsas()) {
+    for (const int threads : {2, 7}) {
+      const auto other = Make(threads, isa, math);
+      Sequence again(c);
+      again.Encode(*other);
+      EXPECT_TRUE(SameBits(wanted, again.Attend(*other, c.new_rows)))
+          << what << ", " << IsaName(isa) << " with " << threads << " threads";
+    }
+  }
+}
+
 TEST(PackedAttentionTest, BitsDoNotDependOnChunksRunsThreadsOrIsa) {
-  const auto one = Make(1);
   for (const Case& c : Cases()) {
-    const std::string what = std::string(c.what) + ", " + c.layout.key_codec.name() + " and " +
-                             c.layout.value_codec.name();
-    Sequence sequence(c);
-    sequence.Encode(*one);
-    const std::vector<float> wanted = sequence.Attend(*one, c.new_rows);
-    for (const int64_t chunk : {1, 7, 64}) {
-      EXPECT_TRUE(SameBits(wanted, sequence.Attend(*one, chunk))) << what << " by " << chunk;
+    for (const AttentionMath math : kMaths) ExpectSameBitsHowever(c, math);
+  }
+}
+
+// Integers round what they multiply with, so a test that compares the two must see a difference.
+TEST(PackedAttentionTest, IntegersAreUsedForAffineRowsOf8And4Bits) {
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    const KvCodec codec = KvCodec::Affine(bits, 32);
+    const Case c = {"affine", Layout(64, 64, codec, codec), 4, 130, 5};
+    std::vector<std::vector<float>> outs;
+    for (const AttentionMath math : kMaths) {
+      const auto backend = Make(1, {}, math);
+      Sequence sequence(c);
+      sequence.Encode(*backend);
+      outs.push_back(sequence.Attend(*backend, c.new_rows));
     }
-    EXPECT_TRUE(SameBits(wanted, sequence.Attend(*one, c.new_rows, true))) << what << ", runs";
-    for (const Isa isa : SupportedIsas()) {
-      for (const int threads : {2, 7}) {
-        const auto other = Make(threads, isa);
-        Sequence again(c);
-        again.Encode(*other);
-        EXPECT_TRUE(SameBits(wanted, again.Attend(*other, c.new_rows)))
-            << what << ", " << IsaName(isa) << " with " << threads << " threads";
-      }
-    }
+    EXPECT_EQ(SameBits(outs[0], outs[1]), bits != 8 && bits != 4) << bits;
   }
 }
 

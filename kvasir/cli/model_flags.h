@@ -23,6 +23,7 @@ struct ModelFlags {
   std::string cache_bytes = "0";
   int64_t threads = 0;
   std::string isa = "best";
+  std::string kv_attention = "integer";
   bool random_weights = false;
 
   // `default_kv_dtype`: how the cache is stored when no flag says so.

@@ -34,6 +34,7 @@ KernelTable MakeTable(Isa isa) {
     FillScalarAttention(&table);
     FillScalarElementwise(&table);
     FillScalarPacked(&table);
+    FillScalarInteger(&table);
   } else if (IsSupported(isa)) {
     FillFloatMatmul(isa, &table);
     FillQuantMatmul(isa, &table);
@@ -42,6 +43,7 @@ KernelTable MakeTable(Isa isa) {
     FillElementwise(isa, &table);
     FillPackedAttention(isa, &table);
     FillPackedEncode(isa, &table);
+    FillIntegerAttention(isa, &table);
   }
   return table;
 }

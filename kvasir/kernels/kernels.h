@@ -47,6 +47,24 @@ struct MatmulArgs {
   int64_t out_stride = 0;
 };
 
+// Queries as integers (IntegerKvKernels), [rows]: what quantize_queries writes and score_tile
+// reads. Codes are in an arrangement of the table's own; the same table must read them.
+struct IntegerQueries {
+  std::byte* codes = nullptr;  // [rows][CodeBytes]
+  float* scales = nullptr;     // [rows][dim / group]
+  float* sums = nullptr;       // [rows][dim / group]
+
+  static constexpr int64_t CodeBytes(int64_t dim) { return 2 * dim; }
+};
+struct IntegerQueryArgs {
+  const float* queries = nullptr;  // [rows, dim], scaled, and rotated if the codec rotates
+  int64_t query_stride = 0;
+  int64_t rows = 0;
+  int64_t dim = 0;
+  KvCodec codec;  // of the keys
+  IntegerQueries out;
+};
+
 // Query rows that share one KV head, for one block. Row-major state per query row.
 // scores and weights are [rows, 64].
 struct ScoreTileArgs {
@@ -60,7 +78,8 @@ struct ScoreTileArgs {
   // null. A hint; it may point anywhere and never changes a result.
   const std::byte* next = nullptr;
   KvCodec codec;
-  int64_t next_bytes = 0;  // how much of `next` to fetch; 0: as much as `keys` has
+  int64_t next_bytes = 0;        // how much of `next` to fetch; 0: as much as `keys` has
+  IntegerQueries integers = {};  // integer kernels only, which read no `queries`
 };
 
 struct SoftmaxTileArgs {
@@ -124,6 +143,22 @@ struct KvCodecKernels {
   void (*accumulate_tile)(const AccumulateTileArgs&) noexcept;
 };
 
+// The same tiles of an affine cache of 8 or 4 bits in integers; null for every other format.
+// integers(x) of a group of floats is its scale and codes as integer_steps.h has them. With
+// groups g of dims as above, and every sum of products with codes exact:
+//   quantize_queries  scale, code[d] = integers(q of group g)
+//                     sum = scale * float(sum of code[d])
+//   score_tile        part = float(sum over d of code[d] * key code[t][d]) * query scale
+//                     score = fma(scale[g][t], part, score), then fma(bias[g][t], query sum, score)
+//   accumulate_tile   scale, code[t] = integers(w[t] * scale[g][t] of all 64 tokens)
+//                     acc[d] = fma(float(sum over t of code[t] * value code[t][d]), scale,
+//                              acc[d] * rescale), then + shift[g], both as above
+struct IntegerKvKernels {
+  void (*quantize_queries)(const IntegerQueryArgs&) noexcept;
+  void (*score_tile)(const ScoreTileArgs&) noexcept;
+  void (*accumulate_tile)(const AccumulateTileArgs&) noexcept;
+};
+
 // f32, f16, bf16, affine 2 3 4 5 6 8, turbo 2 3 4.
 inline constexpr size_t kKvFormats = 12;
 inline constexpr size_t kFirstPackedFormat = 3;
@@ -146,6 +181,12 @@ struct KernelTable {
 
   KvCodecKernels kv[kKvFormats];  // by KvFormatIndex
   const KvCodecKernels& ForCodec(const KvCodec& codec) const { return kv[KvFormatIndex(codec)]; }
+  IntegerKvKernels integer_kv[kKvFormats];  // by KvFormatIndex
+  // Null if the format has none.
+  const IntegerKvKernels* IntegerForCodec(const KvCodec& codec) const {
+    const IntegerKvKernels& kernels = integer_kv[KvFormatIndex(codec)];
+    return kernels.score_tile == nullptr ? nullptr : &kernels;
+  }
   void (*softmax_tile)(const SoftmaxTileArgs&) noexcept;
 
   // out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]; weight may be null (ones). In place allowed.

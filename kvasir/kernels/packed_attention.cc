@@ -79,7 +79,7 @@ class Prefetcher {
 template <size_t kDim, size_t kVector, class Levels, size_t kRows>
 HWY_INLINE void ScoreVector(const Levels& levels, const uint32_t* unit, const VF (&query)[kRows],
                             VF (&part)[kRows][kVectors]) {
-  const VF level = LevelAt<kDim * kVectors + kVector>(levels, unit);
+  const VF level = LevelAt<kVector* static_cast<size_t>(kUnitDims) + kDim>(levels, unit);
   for (size_t r = 0; r < kRows; ++r) {
     part[r][kVector] = hn::MulAdd(query[r], level, part[r][kVector]);
   }

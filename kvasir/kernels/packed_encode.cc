@@ -1,6 +1,7 @@
 // Encoding rows into packed formats in SIMD, and the rotation: the bits of affine_codec.h,
 // turbo_codec.h and rotation.h. Deliberately row by row: a row of a head is all that a code needs.
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -30,30 +31,27 @@ constexpr int64_t kStep = kLanes;
 constexpr int64_t kMaxGroup = 128;
 constexpr float kQuietNan = std::numeric_limits<float>::quiet_NaN();
 
-// Writes the codes of dims [first_dim, first_dim + count) of a key row: one lane of count / 8
-// units, whose words are put together apart and then replaced under a mask.
+// Writes the codes of dims [first_dim, first_dim + count) of a key row: in each of count / 8 units
+// they are kBits neighbouring bytes of one lane.
 template <size_t kBits>
 void StoreKeyCodes(std::byte* plane, int64_t slot, int64_t first_dim, const uint32_t* codes,
                    int64_t count) {
   constexpr int64_t kUnitDims = 8;
-  const size_t slot_bit = static_cast<size_t>(slot / kUnitLanes) * kBits;
-  const auto spread = [slot_bit](const auto& code_of, uint32_t* words) HWY_ATTR {
-    for (size_t w = 0; w <= kBits; ++w) words[w] = 0;
-    for (size_t d = 0; d < kUnitDims; ++d) {
-      const size_t bit = d * 4 * kBits + slot_bit;
-      const uint64_t put = static_cast<uint64_t>(code_of(d)) << (bit % 32);
-      words[bit / 32] |= static_cast<uint32_t>(put);
-      words[bit / 32 + 1] |= static_cast<uint32_t>(put >> 32);
+  constexpr int64_t kUnitBytes = static_cast<int64_t>(kBits) * kUnitLanes * 4;
+  // Bytes at a time: all that a word holds, where rows begin at words.
+  constexpr size_t kChunk = kBits % 4 == 0 ? 4 : 1;
+  const size_t first_byte = static_cast<size_t>(slot / kUnitLanes) * kBits;
+  std::byte* unit = plane + first_dim / kUnitDims * kUnitBytes + slot % kUnitLanes * 4;
+  for (int64_t d = 0; d < count; d += kUnitDims, unit += kUnitBytes) {
+    uint64_t row = 0;
+    for (size_t i = 0; i < kUnitDims; ++i) {
+      row |= static_cast<uint64_t>(codes[d + static_cast<int64_t>(i)]) << (i * kBits);
     }
-  };
-  uint32_t masks[kBits + 1];
-  spread([](size_t) HWY_ATTR { return (1u << kBits) - 1; }, masks);
-  auto* word = reinterpret_cast<uint32_t*>(plane) +
-               first_dim / kUnitDims * static_cast<int64_t>(kBits) * kUnitLanes + slot % kUnitLanes;
-  for (int64_t d = 0; d < count; d += kUnitDims) {
-    uint32_t words[kBits + 1];
-    spread([codes, d](size_t i) HWY_ATTR { return codes[d + static_cast<int64_t>(i)]; }, words);
-    for (size_t w = 0; w < kBits; ++w, word += kUnitLanes) *word = (*word & ~masks[w]) | words[w];
+    for (size_t i = 0; i < kBits; i += kChunk) {
+      const size_t byte = first_byte + i;
+      std::memcpy(unit + byte / 4 * kUnitLanes * 4 + byte % 4, &row, kChunk);
+      row >>= 8 * kChunk;
+    }
   }
 }
 

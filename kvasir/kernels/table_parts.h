@@ -13,6 +13,7 @@ void FillScalarCodedMatmul(KernelTable* table);
 void FillScalarAttention(KernelTable* table);
 void FillScalarElementwise(KernelTable* table);
 void FillScalarPacked(KernelTable* table);
+void FillScalarInteger(KernelTable* table);
 
 // Highway, compiled once per target. REQUIRES: isa is not kScalar and this build has it.
 void FillFloatMatmul(Isa isa, KernelTable* table);
@@ -22,6 +23,7 @@ void FillAttention(Isa isa, KernelTable* table);
 void FillElementwise(Isa isa, KernelTable* table);
 void FillPackedAttention(Isa isa, KernelTable* table);
 void FillPackedEncode(Isa isa, KernelTable* table);
+void FillIntegerAttention(Isa isa, KernelTable* table);
 
 }  // namespace kvasir
 

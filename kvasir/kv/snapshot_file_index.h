@@ -15,7 +15,7 @@
 
 namespace kvasir {
 
-inline constexpr uint32_t kSnapshotFileVersion = 1;
+inline constexpr uint32_t kSnapshotFileVersion = 2;
 // Where blocks begin: at multiples of this.
 inline constexpr uint64_t kSnapshotBlockAlignment = 64;
 

@@ -400,11 +400,11 @@ TEST(SnapshotFileTest, RefusesWhatTheFormatCannotHold) {
   EXPECT_EQ(LoadSnapshots(&small.pool, path).error().code, ErrorCode::kNotFound);
 }
 
-// Files of version 1 are read, and written, as they were when the version was made.
-TEST(SnapshotFileTest, VersionOneStaysAsItIs) {
+// Files of version 2 are read, and written, as they were when the version was made.
+TEST(SnapshotFileTest, VersionTwoStaysAsItIs) {
   Small small;
-  const std::string golden = KVASIR_SOURCE_DIR "/testdata/kv_snapshots/version_1.kv";
-  const std::string written = Scratch("version_1.kv");
+  const std::string golden = KVASIR_SOURCE_DIR "/testdata/kv_snapshots/version_2.kv";
+  const std::string written = Scratch("version_2.kv");
   MustOk(SaveSnapshots(small.file, written));
   const KvSnapshotFile loaded = Must(LoadSnapshots(&small.pool, golden));
   ASSERT_EQ(loaded.sequences.size(), 2u);
@@ -446,11 +446,11 @@ TEST(SnapshotFileTest, EveryTruncationIsFound) {
 TEST(SnapshotFileTest, ANewerVersionIsRefusedWithASentence) {
   Small small;
   std::string bytes = Bytes(small.file);
-  bytes[8] = 2;
+  bytes[8] = 3;
   const auto loaded = ReadSnapshots(&small.pool, AsBytes(bytes));
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(loaded.error().message.find("version is 2"), std::string::npos);
+  EXPECT_NE(loaded.error().message.find("version is 3"), std::string::npos);
 }
 
 // A file with right checksums and a wrong map: only CheckBlockMap stands before the cache.

@@ -26,7 +26,7 @@ inline constexpr int kBlockTokens = 64;
 //                    [bits][16]. Lane l of a unit is the bit stream of its words [0][l], [1][l],
 //                    ... lowest bit first; code i of the lane (0 <= i < 32) is bits [i*b, (i+1)*b).
 //       keys         unit u holds the dims [8u, 8u + 8): the code of dim d and slot t is in lane
-//                    t % 16 at i = (d % 8) * 4 + t / 16. dim / 8 units.
+//                    t % 16 at i = t / 16 * 8 + d % 8. dim / 8 units.
 //       values       unit 2v + h holds the dims [16v, 16v + 16) of the slots [32h, 32h + 32): the
 //                    code of slot t and dim d is in lane d % 16 at i = t % 32. dim / 8 units.
 //     parameters     affine: scales [dim / group][64], then biases [dim / group][64]
@@ -34,7 +34,8 @@ inline constexpr int kBlockTokens = 64;
 //   from-value       nothing: keys are derived from the values (derived_key.h)
 //
 // so that every vector of 16 codes is one shift (and a mask) of one or two words, whatever the
-// width, and every bit of a code plane is used.
+// width, every bit of a code plane is used, and what lies in one word of 8 or 4 bit codes is what
+// one sum adds up: neighbouring dims of a key, neighbouring slots of a value dim.
 struct KvCodec {
   enum class Kind : uint8_t { kF32, kF16, kBf16, kAffine, kTurbo, kFromValue };
   enum class Scales : uint8_t { kF16, kF32 };

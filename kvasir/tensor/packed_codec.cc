@@ -126,15 +126,16 @@ void LoadKeyUnit(const std::byte* plane, int bits, int64_t unit, uint32_t* codes
   std::memcpy(words.data(), plane + static_cast<size_t>(unit) * unit_words * sizeof(uint32_t),
               unit_words * sizeof(uint32_t));
   const uint32_t mask = (1u << bits) - 1;
-  for (int i = 0; i < kLaneCodes; ++i, codes += kUnitLanes) {
+  for (int i = 0; i < kLaneCodes; ++i) {
+    uint32_t* const out = codes + i % 8 * kBlockTokens + i / 8 * kUnitLanes;
     const int shift = i * bits % 32;
     const uint32_t* const low = words.data() + i * bits / 32 * kUnitLanes;
     const uint32_t* const high = low + kUnitLanes;
     if (shift + bits <= 32) {
-      for (int lane = 0; lane < kUnitLanes; ++lane) codes[lane] = low[lane] >> shift & mask;
+      for (int lane = 0; lane < kUnitLanes; ++lane) out[lane] = low[lane] >> shift & mask;
     } else {
       for (int lane = 0; lane < kUnitLanes; ++lane) {
-        codes[lane] = (low[lane] >> shift | high[lane] << (32 - shift)) & mask;
+        out[lane] = (low[lane] >> shift | high[lane] << (32 - shift)) & mask;
       }
     }
   }

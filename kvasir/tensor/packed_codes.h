@@ -23,7 +23,7 @@ struct CodePlace {
 };
 inline CodePlace KeyCodePlace(int64_t dim_index, int slot) {
   return {dim_index / 8, slot % kUnitLanes,
-          static_cast<int>(dim_index % 8) * 4 + slot / kUnitLanes};
+          slot / kUnitLanes * 8 + static_cast<int>(dim_index % 8)};
 }
 inline CodePlace ValueCodePlace(int64_t dim_index, int slot) {
   return {dim_index / kUnitLanes * 2 + slot / kLaneCodes, static_cast<int>(dim_index % kUnitLanes),

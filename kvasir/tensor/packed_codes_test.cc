@@ -60,7 +60,7 @@ TEST(PackedCodes, LieWhereTheLayoutSays) {
     for (int d = 0; d < kDim; ++d) {
       for (int t = 0; t < kBlockTokens; ++t) {
         const uint32_t code = planes.codes[static_cast<size_t>(d * kBlockTokens + t)];
-        ASSERT_EQ(CodeOf(planes.keys, bits, d / 8, t % 16, d % 8 * 4 + t / 16), code);
+        ASSERT_EQ(CodeOf(planes.keys, bits, d / 8, t % 16, t / 16 * 8 + d % 8), code);
         ASSERT_EQ(CodeOf(planes.values, bits, d / 16 * 2 + t / 32, d % 16, t % 32), code);
         ASSERT_EQ(LoadKeyCode(keys, bits, d, t), code);
         ASSERT_EQ(LoadValueCode(values, bits, d, t), code);

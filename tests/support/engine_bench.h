@@ -32,7 +32,8 @@ inline EngineRequest Request(Tokens prompt, int64_t max_tokens, uint64_t seed = 
 class Bench {
  public:
   explicit Bench(const TinyPolicy& policy)
-      : tiny_({.folder = policy.folder}), spec_(policy.Spec(tiny_.model())) {}
+      : tiny_({.folder = policy.folder, .attention = policy.attention}),
+        spec_(policy.Spec(tiny_.model())) {}
 
   const Model& model() const { return tiny_.model(); }
   const KvCacheSpec& spec() const { return *spec_; }

@@ -35,6 +35,7 @@ struct TinyModelOptions {
   std::string folder;  // under testdata/models, or a path from the repository's root
   int threads = 1;
   std::optional<Isa> isa;
+  AttentionMath attention = AttentionMath::kInteger;
   std::optional<WeightFormat> weights;
   KvCodec codec = {KvCodec::Kind::kF32};
   size_t budget_bytes = size_t{256} << 20;
@@ -43,7 +44,8 @@ struct TinyModelOptions {
 class TinyModel {
  public:
   explicit TinyModel(const TinyModelOptions& options)
-      : backend_(ValueOrDie(MakeCpuBackend({.threads = options.threads, .isa = options.isa}))),
+      : backend_(ValueOrDie(MakeCpuBackend(
+            {.threads = options.threads, .isa = options.isa, .attention = options.attention}))),
         loaded_(ValueOrDie(LoadModel(Folder(options.folder), *backend_,
                                      {.weight_format = options.weights, .log = {}}))),
         spec_(std::make_shared<const KvCacheSpec>(loaded_.model->CacheSpec(options.codec))),

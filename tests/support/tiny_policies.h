@@ -23,6 +23,7 @@ struct TinyPolicy {
   const char* budget = "";  // a RetentionSpec's name, or "": every row stays
   int64_t dense_start = 0;
   int64_t dense_recent = 0;
+  AttentionMath attention = AttentionMath::kInteger;
 
   KvPolicy policy() const {
     KvPolicy policy;
@@ -53,6 +54,9 @@ inline std::vector<TinyPolicy> TinyPolicies() {
   return {
       {"affine8", kTinyWindows, "affine8:32", "affine8:32"},
       {"affine4", kTinyWindows, "affine4:32", "affine4:32"},
+      {"affine8_in_float", kTinyWindows, "affine8:32", "affine8:32", "", 0, 0,
+       AttentionMath::kFloat},
+      {"k8v4_in_float", kTinyWindows, "affine8:32", "affine4:32", "", 0, 0, AttentionMath::kFloat},
       {"affine3", kTinyWindows, "affine3:32", "affine3:32"},
       {"rotated4", kTinyWindows, "affine4:32+rot", "affine4:32+rot"},
       {"turbo4", kTinyFull, "turbo4", "turbo4"},

@@ -1,0 +1,322 @@
+// Integer attention: every table has the oracle's bits, for every codec that has it, head size and
+// number of rows; what it computes is close to what the float kernels do; unseen slots never
+// matter.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "gtest/gtest.h"
+#include "kvasir/kernels/integer_steps.h"
+#include "kvasir/kernels/kernel_test_util.h"
+
+namespace kvasir {
+namespace {
+
+using testing::AwkwardFloats;
+using testing::ExpectSameBits;
+using testing::HashBits;
+using testing::kInfinity;
+using testing::kNan;
+using testing::Oracle;
+using testing::PortableFloats;
+using testing::RandomFloats;
+using testing::SameBits;
+using testing::SimdTables;
+
+constexpr int64_t kDims[] = {32, 64, 96, 128, 192, 256};
+constexpr int64_t kRows[] = {1, 2, 3, 5, 7, 16, 64};
+
+// Calls body(codec, dim) for every codec and head size that go together.
+template <typename Body>
+void ForEachShape(const Body& body) {
+  for (const int bits : {4, 8}) {
+    for (const int group : {32, 64, 128}) {
+      for (const auto scales : {KvCodec::Scales::kF16, KvCodec::Scales::kF32}) {
+        const KvCodec codec = KvCodec::Affine(bits, group, scales);
+        for (const int64_t dim : kDims) {
+          if (codec.Validate(dim).ok()) body(codec, dim);
+        }
+      }
+    }
+  }
+}
+
+std::string Where(Isa isa, const KvCodec& codec, int64_t dim) {
+  return std::string(IsaName(isa)) + " " + codec.name() + ", dim " + std::to_string(dim);
+}
+
+std::vector<std::byte> Encoded(bool keys, const KvCodec& codec, const std::vector<float>& rows,
+                               int64_t dim) {
+  std::vector<std::byte> out(codec.HeadBytes(dim));
+  const KvCodecKernels& kernels = Oracle().ForCodec(codec);
+  (keys ? kernels.encode_keys
+        : kernels.encode_values)({rows.data(), dim, kBlockTokens, dim, 0, out.data(), codec});
+  return out;
+}
+
+// Rows of which some are zero, tiny, huge, one-hot or not finite, some strewn with odd numbers.
+std::vector<float> AwkwardRows(int64_t rows, int64_t dim) {
+  std::vector<float> out = RandomFloats(static_cast<size_t>(rows * dim), 7);
+  const std::vector<float> awkward = AwkwardFloats(out.size(), 8);
+  for (int64_t i = 0; i < rows; ++i) {
+    float* const row = out.data() + i * dim;
+    for (int64_t d = 0; d < dim; ++d) {
+      if (i % 8 == 1) row[d] = d % 3 == 0 ? -0.0f : 0.0f;
+      if (i % 8 == 4) row[d] *= 0x1p-140f;
+      if (i % 8 == 5) row[d] = d % 2 == 0 ? 3e38f : -3e38f;
+      if (i % 8 == 6) row[d] = d == 3 ? 1e-30f : 0.0f;
+      if (i % 8 == 7) row[d] = awkward[static_cast<size_t>(i * dim + d)];
+    }
+    if (i % 8 == 2) row[dim / 2] = kNan;
+    if (i % 8 == 3) row[dim - 1] = -kInfinity;
+  }
+  return out;
+}
+
+// Scores of `rows` queries, which lie `dim` + 5 apart; scales and sums of the queries behind them.
+std::vector<float> Scores(const KernelTable& table, const KvCodec& codec,
+                          const std::vector<std::byte>& keys, const float* queries, int64_t rows,
+                          int64_t dim) {
+  const auto count = static_cast<size_t>(rows);
+  const auto groups = static_cast<size_t>(dim / codec.group);
+  std::vector<std::byte> codes(count * static_cast<size_t>(IntegerQueries::CodeBytes(dim)));
+  std::vector<float> scales(count * groups);
+  std::vector<float> sums(count * groups);
+  const IntegerQueries integers = {codes.data(), scales.data(), sums.data()};
+  const IntegerKvKernels& kernels = *table.IntegerForCodec(codec);
+  kernels.quantize_queries({queries, dim + 5, rows, dim, codec, integers});
+  std::vector<float> out(count * kBlockTokens, kNan);
+  kernels.score_tile({.rows = rows,
+                      .keys = keys.data(),
+                      .key_dim = dim,
+                      .scores = out.data(),
+                      .next = keys.data(),
+                      .codec = codec,
+                      .integers = integers});
+  out.insert(out.end(), scales.begin(), scales.end());
+  out.insert(out.end(), sums.begin(), sums.end());
+  return out;
+}
+
+TEST(IntegerScores, TablesHaveTheOraclesBits) {
+  ForEachShape([](const KvCodec& codec, int64_t dim) {
+    const auto size = static_cast<size_t>((dim + 5) * 64);
+    for (const bool awkward : {false, true}) {
+      const std::vector<float> queries = awkward ? AwkwardRows(64, dim + 5) : RandomFloats(size, 6);
+      const std::vector<std::byte> keys =
+          Encoded(true, codec, awkward ? AwkwardRows(64, dim) : RandomFloats(size, 5), dim);
+      for (const int64_t rows : kRows) {
+        const auto expected = Scores(Oracle(), codec, keys, queries.data(), rows, dim);
+        for (const KernelTable* table : SimdTables()) {
+          ExpectSameBits(expected, Scores(*table, codec, keys, queries.data(), rows, dim),
+                         Where(table->isa, codec, dim) + ", rows " + std::to_string(rows));
+        }
+      }
+    }
+  });
+}
+
+// A query is rounded by at most half a step of its group, and by nothing else that is not rounding
+// to float: 2^-24 relative, a few times, of sums of magnitudes.
+TEST(IntegerScores, AreThoseOfFloatsUpToTheRoundingOfQueries) {
+  ForEachShape([](const KvCodec& codec, int64_t dim) {
+    const auto size = static_cast<size_t>((dim + 5) * 3);
+    const std::vector<float> queries = RandomFloats(size, 6);
+    const std::vector<std::byte> keys =
+        Encoded(true, codec, RandomFloats(static_cast<size_t>(dim * 64), 5), dim);
+    const auto integers = Scores(Oracle(), codec, keys, queries.data(), 3, dim);
+    std::vector<float> floats(3 * kBlockTokens);
+    Oracle().ForCodec(codec).score_tile(
+        {queries.data(), dim + 5, 3, keys.data(), dim, floats.data(), nullptr, codec});
+    for (size_t i = 0; i < floats.size(); ++i) {
+      // |k| <= 4.5 and |q| <= 4.5 in these samples.
+      const double step = 4.5 / kIntegerLevels;
+      const double limit = static_cast<double>(dim) * 4.5 * (step / 2 + 4.5 * 0x1p-20);
+      ASSERT_NEAR(integers[i], floats[i], limit) << codec.name() << ", dim " << dim;
+    }
+  });
+}
+
+// Weights, windows and accumulators of some rows, and what accumulate_tile makes of them.
+struct SumCase {
+  int64_t rows;
+  int64_t dim;
+  std::vector<float> weights;
+  std::vector<int32_t> begin;
+  std::vector<int32_t> end;
+  std::vector<float> rescale;
+  std::vector<float> accumulator;  // stride dim + 1
+
+  // Windows: 0 all, 1 random and sometimes empty, 2 causal.
+  SumCase(int64_t rows, int64_t dim, uint32_t windows)
+      : rows(rows),
+        dim(dim),
+        weights(RandomFloats(static_cast<size_t>(rows * kBlockTokens), windows)),
+        begin(static_cast<size_t>(rows), 0),
+        end(static_cast<size_t>(rows), kBlockTokens),
+        rescale(RandomFloats(static_cast<size_t>(rows), windows + 1)),
+        accumulator(RandomFloats(static_cast<size_t>(rows * (dim + 1)), windows + 2)) {
+    for (float& weight : weights) weight = std::exp(-weight * weight);
+    std::mt19937 random(windows);
+    for (size_t r = 0; r < begin.size(); ++r) {
+      if (windows == 1) {
+        begin[r] = static_cast<int32_t>(random() % 64);
+        end[r] = begin[r] + static_cast<int32_t>(random() % (65 - static_cast<uint32_t>(begin[r])));
+      }
+      if (windows == 2) end[r] = static_cast<int32_t>(std::min<size_t>(r, 64));
+      if (begin[r] == end[r]) rescale[r] = 1.0f;
+    }
+  }
+
+  std::vector<float> Run(const KernelTable& table, const KvCodec& codec,
+                         const std::vector<std::byte>& values, bool integers = true,
+                         int64_t first = 0) const {
+    std::vector<float> out = accumulator;
+    const AccumulateTileArgs args = {.weights = weights.data() + first * kBlockTokens,
+                                     .rows = rows - first,
+                                     .begin = begin.data() + first,
+                                     .end = end.data() + first,
+                                     .rescale = rescale.data() + first,
+                                     .values = values.data(),
+                                     .value_dim = dim,
+                                     .accumulator = out.data() + first * (dim + 1),
+                                     .accumulator_stride = dim + 1,
+                                     .next = values.data(),
+                                     .codec = codec};
+    integers ? table.IntegerForCodec(codec)->accumulate_tile(args)
+             : table.ForCodec(codec).accumulate_tile(args);
+    return out;
+  }
+};
+
+TEST(IntegerSums, TablesHaveTheOraclesBits) {
+  ForEachShape([](const KvCodec& codec, int64_t dim) {
+    for (const bool awkward : {false, true}) {
+      const std::vector<std::byte> values = Encoded(
+          false, codec,
+          awkward ? AwkwardRows(64, dim) : RandomFloats(static_cast<size_t>(dim * 64), 5), dim);
+      for (const int64_t rows : kRows) {
+        SumCase c(rows, dim, static_cast<uint32_t>(rows % 3));
+        if (awkward) c.weights = AwkwardFloats(c.weights.size(), 11);
+        const std::vector<float> expected = c.Run(Oracle(), codec, values);
+        for (const KernelTable* table : SimdTables()) {
+          ExpectSameBits(expected, c.Run(*table, codec, values),
+                         Where(table->isa, codec, dim) + ", rows " + std::to_string(rows));
+        }
+      }
+    }
+  });
+}
+
+// A weight times a scale is rounded by at most half a step of its tile, 64 of them times a code.
+TEST(IntegerSums, AreThoseOfFloatsUpToTheRoundingOfWeights) {
+  ForEachShape([](const KvCodec& codec, int64_t dim) {
+    const std::vector<std::byte> values =
+        Encoded(false, codec, RandomFloats(static_cast<size_t>(dim * 64), 5), dim);
+    const SumCase c(5, dim, 1);
+    const std::vector<float> integers = c.Run(Oracle(), codec, values);
+    const std::vector<float> floats = c.Run(Oracle(), codec, values, false);
+    // Scales are at most 9 / (2^bits - 1), so a scale times a code is at most 9.
+    for (size_t i = 0; i < floats.size(); ++i) {
+      ASSERT_NEAR(integers[i], floats[i], 64 * 9.0 * (0.5 / kIntegerLevels + 0x1p-20))
+          << codec.name() << ", dim " << dim;
+    }
+  });
+}
+
+TEST(IntegerSums, RowsOutsideTheVisibleRangeNeverMatter) {
+  ForEachShape([](const KvCodec& codec, int64_t dim) {
+    const std::vector<float> rows = RandomFloats(static_cast<size_t>(dim * kBlockTokens), 9);
+    SumCase c(5, dim, 0);
+    for (size_t r = 0; r < 5; ++r) {
+      c.begin[r] = static_cast<int32_t>(10 + r);
+      c.end[r] = static_cast<int32_t>(40 + r);
+    }
+    std::vector<std::byte> clean = Encoded(false, codec, rows, dim);
+    std::vector<std::byte> dirty(clean.size(), std::byte{0xFF});  // NaN scales, highest codes
+    for (int64_t slot = 10; slot < 44; ++slot) {
+      for (std::vector<std::byte>* plane : {&clean, &dirty}) {
+        Oracle().ForCodec(codec).encode_values(
+            {rows.data() + slot * dim, dim, 1, dim, slot, plane->data(), codec});
+      }
+    }
+    for (const Isa isa : SupportedIsas()) {
+      ExpectSameBits(c.Run(KernelsFor(isa), codec, clean), c.Run(KernelsFor(isa), codec, dirty),
+                     Where(isa, codec, dim));
+    }
+  });
+}
+
+TEST(IntegerKernels, ARowHasTheSameBitsWhateverItsNeighbours) {
+  constexpr int64_t kDim = 128;
+  constexpr int64_t kMany = 23;
+  const std::vector<float> cache = RandomFloats(kDim * kBlockTokens, 21);
+  const std::vector<float> queries = RandomFloats((kDim + 5) * kMany, 22);
+  for (const KvCodec& codec : {KvCodec::Affine(4, 64), KvCodec::Affine(8, 64)}) {
+    const std::vector<std::byte> keys = Encoded(true, codec, cache, kDim);
+    const std::vector<std::byte> values = Encoded(false, codec, cache, kDim);
+    const SumCase c(kMany, kDim, 1);
+    for (const KernelTable* table : SimdTables()) {
+      const auto all = Scores(*table, codec, keys, queries.data(), kMany, kDim);
+      const auto all_sums = c.Run(*table, codec, values);
+      for (int64_t first = 1; first < kMany; ++first) {
+        const auto some = Scores(*table, codec, keys, queries.data() + first * (kDim + 5), 1, kDim);
+        const auto some_sums = c.Run(*table, codec, values, true, first);
+        for (size_t i = 0; i < kBlockTokens; ++i) {
+          ASSERT_TRUE(SameBits(all[static_cast<size_t>(first) * kBlockTokens + i], some[i]));
+        }
+        for (size_t i = static_cast<size_t>(first * (kDim + 1)); i < all_sums.size(); ++i) {
+          ASSERT_TRUE(SameBits(all_sums[i], some_sums[i])) << codec.name();
+        }
+      }
+    }
+  }
+}
+
+TEST(IntegerKernels, TheLargestSumsFit) {
+  constexpr int64_t kDim = 128;
+  const KvCodec codec = KvCodec::Affine(8, 128);
+  // One end of every group is reached by all dims but one: codes of 255 or of 0.
+  std::vector<float> cache(kDim * kBlockTokens, 1.0f);
+  for (int64_t t = 0; t < kBlockTokens; ++t) cache[static_cast<size_t>(t * kDim)] = -2.0f;
+  const std::vector<float> queries(kDim + 5, 1.0f);
+  SumCase c(1, kDim, 0);
+  std::fill(c.weights.begin(), c.weights.end(), 1.0f);
+  std::fill(c.accumulator.begin(), c.accumulator.end(), 0.0f);
+  for (const Isa isa : SupportedIsas()) {
+    const auto scores =
+        Scores(KernelsFor(isa), codec, Encoded(true, codec, cache, kDim), queries.data(), 1, kDim);
+    EXPECT_NEAR(scores[0], 125.0f, 1e-2) << IsaName(isa);
+    const auto sums = c.Run(KernelsFor(isa), codec, Encoded(false, codec, cache, kDim));
+    EXPECT_NEAR(sums[1], 64.0f, 1e-2) << IsaName(isa);
+    EXPECT_NEAR(sums[0], -128.0f, 1e-2) << IsaName(isa);
+  }
+}
+
+TEST(IntegerKernels, BitsAreTheSameOnEveryMachine) {
+  constexpr int64_t kDim = 128;
+  const std::vector<float> cache = PortableFloats(kDim * kBlockTokens, 1);
+  const std::vector<float> queries = PortableFloats((kDim + 5) * 5, 2);
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<float> all;
+    for (const int bits : {4, 8}) {
+      for (const int group : {32, 64, 128}) {
+        const KvCodec codec = KvCodec::Affine(bits, group);
+        SumCase c(5, kDim, 2);
+        c.weights = PortableFloats(c.weights.size(), 3);
+        c.accumulator = PortableFloats(c.accumulator.size(), 4);
+        c.rescale = PortableFloats(c.rescale.size(), 5);
+        const auto scores = Scores(KernelsFor(isa), codec, Encoded(true, codec, cache, kDim),
+                                   queries.data(), 5, kDim);
+        const auto sums = c.Run(KernelsFor(isa), codec, Encoded(false, codec, cache, kDim));
+        all.insert(all.end(), scores.begin(), scores.end());
+        all.insert(all.end(), sums.begin(), sums.end());
+      }
+    }
+    // Written by the oracle on x86-64; a change here changes every model's output.
+    EXPECT_EQ(HashBits(all), 0x5EE05890982C1C38u) << IsaName(isa);
+  }
+}
+
+}  // namespace
+}  // namespace kvasir

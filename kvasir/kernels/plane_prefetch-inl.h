@@ -1,0 +1,42 @@
+// Fetches the plane that is read next while another is read, a few lines at each step of the work.
+// Included once per Highway target. Deliberately without bursts: those wait for each other.
+#if defined(KVASIR_KERNELS_PLANE_PREFETCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_PLANE_PREFETCH_INL_H_
+#undef KVASIR_KERNELS_PLANE_PREFETCH_INL_H_
+#else
+#define KVASIR_KERNELS_PLANE_PREFETCH_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvasir::HWY_NAMESPACE {
+
+class PlanePrefetch {
+ public:
+  // `next` null: nothing. It is fetched within `steps` steps.
+  PlanePrefetch(const std::byte* next, int64_t bytes, int64_t steps)
+      : at_(next),
+        end_(next == nullptr ? next : next + bytes),
+        step_bytes_((bytes / kLineBytes + steps - 1) / steps * kLineBytes) {}
+
+  HWY_INLINE void Step() {
+    const std::byte* const stop = end_ - at_ < step_bytes_ ? end_ : at_ + step_bytes_;
+    for (; at_ < stop; at_ += kLineBytes) hwy::Prefetch(at_);
+  }
+
+ private:
+  static constexpr int64_t kLineBytes = 64;
+  const std::byte* at_;
+  const std::byte* end_;
+  int64_t step_bytes_;
+};
+
+}  // namespace kvasir::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNELS_PLANE_PREFETCH_INL_H_
