@@ -3,6 +3,7 @@
 #ifndef KVASIR_ENGINE_ENGINE_H_
 #define KVASIR_ENGINE_ENGINE_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -66,6 +67,9 @@ struct EngineStats {
   int64_t preemptions = 0;
   int64_t drafted_tokens = 0;   // verified beside the token that was certain
   int64_t accepted_drafts = 0;  // of them
+  // Steps of one answer that verified so many drafts, the last: so many or more; the first counts
+  // only answers that could have had some.
+  std::array<int64_t, 17> draft_depths = {};
   int64_t swapped_out = 0;      // preempted caches that began to go to disk
   int64_t swapped_in = 0;       // and came back whole
   int64_t swaps_lost = 0;       // and were given up for a reason of the disk's or of memory

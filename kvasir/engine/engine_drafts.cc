@@ -71,6 +71,7 @@ void Engine::ProposeDrafts(std::vector<Member>& members) {
                         .sampling = &stream.sampling(),
                         .target = &*stream.sequence});
   }
+  stats_.draft_depths[0] += static_cast<int64_t>(candidates.size() - requests.size());
   if (requests.empty()) return;
   drafter_->Follow(requests);
   const EngineClock::time_point begin = Now();
@@ -78,6 +79,7 @@ void Engine::ProposeDrafts(std::vector<Member>& members) {
   size_t passes = 0;
   for (size_t i = 0; i < asked.size(); ++i) {
     passes = std::max(passes, drafts[i].size());
+    ++stats_.draft_depths[std::min(drafts[i].size(), stats_.draft_depths.size() - 1)];
     asked[i]->drafts = std::move(drafts[i]);
   }
   planner_.RecordDrafting(static_cast<int64_t>(passes),
