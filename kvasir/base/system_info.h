@@ -4,11 +4,17 @@
 #define KVASIR_BASE_SYSTEM_INFO_H_
 
 #include <cstddef>
+#include <optional>
+#include <string>
 
 namespace kvasir {
 
-// Bytes that could be allocated without swapping; 0 if the system does not tell.
+// Bytes that could be allocated without swapping, and that the control groups of this process
+// allow; 0 if the system does not tell.
 size_t AvailableMemoryBytes();
+// What a control group's folder (version 1 or 2) says is left of its limit, pages that it can give
+// back included; none if it has no limit.
+std::optional<size_t> ControlGroupFreeBytes(const std::string& folder);
 // Largest resident set of this process so far, or since the last reset; 0 if unknown.
 size_t PeakResidentBytes();
 // Starts the peak anew from what is resident now. No effect where the system does not allow it.

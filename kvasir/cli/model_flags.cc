@@ -66,7 +66,8 @@ void ModelFlags::Declare(Flags& flags, const std::string& default_kv_dtype) {
 
 void ModelFlags::DeclareCache(Flags& flags) {
   flags.Add("--cache-bytes", &cache_bytes,
-            "upper bound of the KV cache, e.g. 800M or 4G; 0: half of the available memory");
+            "upper bound of the KV cache (serve: and of activations and logits), e.g. 800M or 4G; "
+            "0: half of the memory that the weights leave");
   flags.Add("--kv-dtype", &kv.kv_dtype,
             "cached keys and values, where not quantized: f32, f16, bf16");
   flags.Add("--kv-key-dtype", &kv.kv_key_dtype, "keys only; they are then not quantized");
@@ -116,6 +117,8 @@ Result<BundleOptions> ModelFlags::Options() const {
   KVASIR_TRY(options.kv, KvPolicy::FromFlags(kv));
   KVASIR_TRY(options.kv_budget_bytes, ParseBytes("--cache-bytes", cache_bytes));
   options.random_weights = random_weights;
+  options.engine_step_tokens = engine_step_tokens;
+  options.engine_streams = engine_streams;
   options.log = LogToStderr;
   return options;
 }
@@ -136,6 +139,9 @@ Result<std::unique_ptr<ModelBundle>> ModelFlags::Load() const {
                bundle->backend().Describe().c_str());
   for (const std::string& line : DescribeRounding(kv)) std::fprintf(stderr, "%s\n", line.c_str());
   std::fprintf(stderr, "cache: %s\n", bundle->DescribeCache().c_str());
+  if (engine_step_tokens > 0) {
+    std::fprintf(stderr, "cache memory: %s\n", bundle->budget().Describe().c_str());
+  }
   return bundle;
 }
 

@@ -25,6 +25,9 @@ struct ModelFlags {
   std::string isa = "best";
   std::string kv_attention = "integer";
   bool random_weights = false;
+  // BundleOptions; not flags of their own.
+  int64_t engine_step_tokens = 0;
+  int64_t engine_streams = 1;
 
   // `default_kv_dtype`: how the cache is stored when no flag says so.
   void Declare(Flags& flags, const std::string& default_kv_dtype = "f16");

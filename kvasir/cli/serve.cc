@@ -113,7 +113,10 @@ class ServeCommand final : public Command {
     KVASIR_TRY(const BundleOptions bundle_options, model_.Options());
     KVASIR_TRY(ServerOptions options, Options());
     KVASIR_TRY_OK(draft_.Check());
-    KVASIR_TRY(const auto bundle, model_.Load());
+    ModelFlags served = model_;
+    served.engine_step_tokens = chunk_tokens_;
+    served.engine_streams = max_streams_;
+    KVASIR_TRY(const auto bundle, served.Load());
     KVASIR_TRY(const auto drafts, draft_.Load(model_, *bundle));
     options.drafts = drafts.get();
     options.max_drafts = draft_.max_drafts;

@@ -52,7 +52,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(EngineParts parts, EngineOptions 
 Engine::Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapStore> swap)
     : parts_(std::move(parts)),
       options_(std::move(options)),
-      tree_(parts_.pool, parts_.spec),
+      tree_(parts_.pool, parts_.spec, options_.max_index_bytes),
       shares_any_prefix_(std::all_of(parts_.spec->layers.begin(), parts_.spec->layers.end(),
                                      [](const KvLayerSpec& layer) {
                                        return !layer.is_recurrent() &&
@@ -243,13 +243,16 @@ void Engine::Close() {
 std::vector<Engine::Member> Engine::PlanMembers() {
   std::vector<Member> members;
   std::vector<SchedulerInput> inputs;
+  bool is_scoring = false;
   for (const auto& job : jobs_) {
     for (const auto& stream : job->streams) {
       if (!stream->sequence || job->is_paused) continue;
+      // One after the other, as the logits of many would take much memory.
+      if (job->is_scored() && std::exchange(is_scoring, true)) continue;
       const int64_t pending = stream->known_tokens() - stream->sequence->position();
       inputs.push_back({.pending_tokens = pending,
                         .run_limit = job->is_scored()
-                                         ? std::min(stream->sequence->RunLimit(), kScoredTokens)
+                                         ? std::min(stream->sequence->RunLimit(), kMostScoredRows)
                                          : stream->sequence->RunLimit(),
                         .priority = job->request.priority,
                         .is_decode = pending == 1});
@@ -417,6 +420,8 @@ void Engine::Publish(const Job& job, const EngineStream& stream) {
 EngineStats Engine::Stats() const {
   EngineStats stats = stats_;
   stats.used_bytes = parts_.pool->used_bytes();
+  stats.scratch_bytes = workspace_.bytes();
+  stats.index_bytes = tree_.index_bytes();
   stats.swap_bytes = swap_ == nullptr ? 0 : swap_->used_bytes();
   stats.waiting_requests = static_cast<int64_t>(submitted_.size());
   for (const auto& job : jobs_) {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,7 +46,9 @@ struct EngineOptions {
   // Drafts per answer and step at most, for requests that do not say; how many there are is chosen
   // from what they cost and bring.
   int64_t max_drafts = 16;
-  SwapOptions swap;                                   // for preempted answers
+  SwapOptions swap;  // for preempted answers
+  // What the prefix tree may take beside blocks; see CacheBudget.
+  size_t max_index_bytes = std::numeric_limits<size_t>::max();
   std::function<EngineClock::time_point()> now = {};  // empty: EngineClock::now
 };
 
@@ -57,6 +60,8 @@ struct EngineStats {
   int64_t active_streams = 0;   // answers that hold cache blocks
   int64_t swapped_streams = 0;  // preempted ones whose cache is on disk, or on its way there
   int64_t reading_streams = 0;  // and on its way back: active already
+  size_t scratch_bytes = 0;     // activations and logits of the largest step so far
+  size_t index_bytes = 0;       // PrefixTree::index_bytes
   size_t used_bytes = 0;        // of the pool: running and cached
   // Since creation:
   int64_t steps = 0;

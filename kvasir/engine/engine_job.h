@@ -15,9 +15,6 @@ namespace kvasir {
 // of their windows, so points are a few blocks apart.
 inline constexpr int64_t kPublishTokens = 8 * kBlockTokens;
 
-// Logits take vocabulary * 4 bytes per row: 10 MB for 16 rows of the largest vocabularies.
-inline constexpr int64_t kScoredTokens = 16;
-
 struct Engine::Job {
   RequestId id = 0;
   EngineRequest request;

@@ -13,13 +13,17 @@
 namespace kvasir {
 namespace {
 
-// When the system does not say how much memory is available.
-constexpr size_t kFallbackBudgetBytes = size_t{1} << 30;
-
-size_t BudgetBytes(size_t wanted) {
-  if (wanted > 0) return wanted;
-  const size_t available = AvailableMemoryBytes();
-  return available > 0 ? available / 2 : kFallbackBudgetBytes;
+Result<CacheBudget> DivideCache(const Model& model, const BundleOptions& options,
+                                size_t available_bytes) {
+  const size_t total = options.kv_budget_bytes > 0
+                           ? options.kv_budget_bytes
+                           : DefaultCacheBytes(available_bytes, model.weight_bytes());
+  if (options.engine_step_tokens == 0) {
+    return CacheBudget{.total_bytes = total, .block_bytes = total};
+  }
+  return PlanCacheBudget(model, {.total_bytes = total,
+                                 .step_tokens = options.engine_step_tokens,
+                                 .streams = options.engine_streams});
 }
 
 // A system message (some templates call it developer's) wins over the package's.
@@ -42,6 +46,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
                                                        const BundleOptions& options) {
   auto bundle = std::unique_ptr<ModelBundle>(new ModelBundle());
   bundle->folder_ = folder;
+  const size_t available_bytes = AvailableMemoryBytes();  // weights may be pages that come later
   KVASIR_TRY(bundle->backend_, MakeCpuBackend(options.backend));
   if (options.random_weights) {
     KVASIR_TRY(bundle->loaded_,
@@ -58,8 +63,9 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   KVASIR_TRY(KvCacheSpec spec, options.kv.Apply(model.CacheSpec({}), model.query_heads()));
   KVASIR_TRY_OK(spec.Validate());
   bundle->spec_ = std::make_shared<const KvCacheSpec>(std::move(spec));
+  KVASIR_TRY(bundle->budget_, DivideCache(model, options, available_bytes));
   bundle->pool_ =
-      std::make_unique<KvPool>(KvPoolOptions{.budget_bytes = BudgetBytes(options.kv_budget_bytes)});
+      std::make_unique<KvPool>(KvPoolOptions{.budget_bytes = bundle->budget_.block_bytes});
   return bundle;
 }
 

@@ -13,6 +13,7 @@
 #include "kvasir/backend/cpu_backend.h"
 #include "kvasir/base/log.h"
 #include "kvasir/chat/template_loader.h"
+#include "kvasir/engine/cache_budget.h"
 #include "kvasir/engine/cached_sequence.h"
 #include "kvasir/formats/package_file.h"
 #include "kvasir/kv/kv_policy.h"
@@ -26,8 +27,12 @@ struct BundleOptions {
   CpuBackendOptions backend;
   std::optional<WeightFormat> weight_format;  // unset: as stored
   KvPolicy kv;                                // default f16, every row
-  // Upper bound of the cache pool. 0: half of the memory that is available when loading.
+  // Upper bound of the cache pool. 0: DefaultCacheBytes.
   size_t kv_budget_bytes = 0;
+  // For an engine, whose scratch and index then come out of kv_budget_bytes as well: its largest
+  // step and the answers it makes at once. 0: all of it is the pool's.
+  int64_t engine_step_tokens = 0;
+  int64_t engine_streams = 1;
   // Only config.json is read, weights are made up; there is no tokenizer then.
   bool random_weights = false;
   LogSink log;
@@ -48,6 +53,8 @@ class ModelBundle {
   Backend& backend() const { return *backend_; }
   KvPool& pool() { return *pool_; }
   size_t cache_budget_bytes() const { return pool_->budget_bytes(); }
+  // How it was divided; step_tokens is 0 where that was not asked for.
+  const CacheBudget& budget() const { return budget_; }
   const std::shared_ptr<const KvCacheSpec>& cache_spec() const { return spec_; }
   // How it is stored, and its bytes per token, in one line.
   std::string DescribeCache() const { return policy_.Describe(*spec_); }
@@ -81,6 +88,7 @@ class ModelBundle {
   LoadedModel loaded_;
   KvPolicy policy_;
   std::shared_ptr<const KvCacheSpec> spec_;
+  CacheBudget budget_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<const Tokenizer> tokenizer_;
   std::optional<const ChatTemplateSet> chat_;

@@ -23,6 +23,10 @@ struct SchedulerOptions {
   Status Validate() const;
 };
 
+// Logits take vocabulary * 4 bytes per row: 10 MB for so many rows of the largest vocabularies. A
+// step scores no more of prompts.
+inline constexpr int64_t kMostScoredRows = 16;
+
 // One sequence that has tokens to evaluate.
 struct SchedulerInput {
   int64_t pending_tokens = 0;  // known and not evaluated yet; at least 1

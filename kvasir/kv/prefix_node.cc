@@ -48,6 +48,19 @@ void SetBounded(KvContent part, PrefixNode* node) {
   node->restorable = true;
 }
 
+size_t IndexBytes(const PrefixNode& node) {
+  // In the tree's map, in its parent's, and what the allocator adds.
+  constexpr size_t kMapBytes = 192;
+  constexpr size_t kReferenceBytes = sizeof(BlockRef) + sizeof(std::byte*);
+  size_t references = 0;
+  for (const KvLayer& layer : node.held.stores) {
+    references += layer.blocks().size() + layer.head().size();
+  }
+  return sizeof(PrefixNode) + kMapBytes + node.tokens.size() * sizeof(Token) +
+         node.held.stores.size() * sizeof(KvLayer) + references * kReferenceBytes +
+         node.held.states.current.size() * sizeof(BlockRef);
+}
+
 bool HoldsUnbounded(const KvContent& content, Position begin, Position end) {
   if (begin >= end) return true;
   for (size_t i = 0; i < content.stores.size(); ++i) {

@@ -43,7 +43,8 @@ struct PrefixNode {
   bool restorable = false;
   PrefixPriority priority = PrefixPriority::kNormal;
   uint64_t last_used = 0;
-  int64_t users = 0;  // requests that have these tokens in common
+  int64_t users = 0;       // requests that have these tokens in common
+  size_t index_bytes = 0;  // as the tree has counted it
 
   Position end() const { return begin + static_cast<Position>(tokens.size()); }
   // The order of eviction: by last use, but each user beyond the first counts as if it had come
@@ -73,6 +74,9 @@ bool HasRestorePoints(const KvPlan& plan);
 std::optional<KvContent> BoundedPart(const KvContent& content, Position end, Position at);
 // Makes `node` restorable with such a part of its end.
 void SetBounded(KvContent part, PrefixNode* node);
+
+// Bytes of the node itself, its tokens and its references.
+size_t IndexBytes(const PrefixNode& node);
 
 // Whether the unbounded stores of `content` hold every row of [begin, end).
 bool HoldsUnbounded(const KvContent& content, Position begin, Position end);

@@ -10,7 +10,9 @@
 
 namespace kvasir {
 
-PrefixTree::PrefixTree(KvPool* pool, std::shared_ptr<const KvCacheSpec> spec) : pool_(pool) {
+PrefixTree::PrefixTree(KvPool* pool, std::shared_ptr<const KvCacheSpec> spec,
+                       size_t max_index_bytes)
+    : pool_(pool), max_index_bytes_(max_index_bytes) {
   auto plan = KvPlan::Make(pool, std::move(spec));
   KVASIR_CHECK(plan.ok());
   plan_ = *std::move(plan);
@@ -133,7 +135,9 @@ bool PrefixTree::Publish(uint64_t salt, std::span<const Token> tokens, const KvS
   for (PrefixNode* node : path.nodes) {
     node->last_used = clock_;
     node->priority = std::max(node->priority, priority);
+    Recount(node);
   }
+  BoundIndex();
   return true;
 }
 
@@ -185,10 +189,19 @@ PrefixNode* PrefixTree::Split(PrefixNode* node, Position at) {
   SetUnbounded(node->held, at, node->end(), node);
   node->tokens.erase(node->tokens.begin(),
                      node->tokens.begin() + static_cast<ptrdiff_t>(upper_tokens));
+  node->tokens.shrink_to_fit();
   node->begin = at;
   node->parent = upper;
   upper->children[node->tokens[0]] = node;
+  Recount(upper);
+  Recount(node);
   return upper;
+}
+
+void PrefixTree::Recount(PrefixNode* node) {
+  index_bytes_ -= node->index_bytes;
+  node->index_bytes = IndexBytes(*node);
+  index_bytes_ += node->index_bytes;
 }
 
 PrefixTreeStats PrefixTree::Stats() const {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -54,8 +55,10 @@ class PrefixTree {
     int64_t diverges_at = 0;
   };
 
+  // `max_index_bytes` bounds index_bytes(): Insert evicts for it, in the order of Evict.
   // REQUIRES: spec->Validate().ok(); the pool outlives the tree.
-  PrefixTree(KvPool* pool, std::shared_ptr<const KvCacheSpec> spec);
+  PrefixTree(KvPool* pool, std::shared_ptr<const KvCacheSpec> spec,
+             size_t max_index_bytes = std::numeric_limits<size_t>::max());
   PrefixTree(const PrefixTree&) = delete;
   PrefixTree& operator=(const PrefixTree&) = delete;
 
@@ -94,6 +97,8 @@ class PrefixTree {
   // Forgets everything but the counts of hits and misses.
   void Clear();
 
+  // Bytes that the tree itself takes: tokens, references, nodes.
+  size_t index_bytes() const { return index_bytes_; }
   // Bytes that Clear would give back to the pool. O(blocks log blocks).
   size_t nbytes_exclusive() const;
   // For metrics: O(blocks log blocks).
@@ -126,6 +131,8 @@ class PrefixTree {
   Leaves AllLeaves() const;
   void Shorten(PrefixNode* leaf, size_t bytes_wanted, Leaves* leaves);
   void Remove(PrefixNode* leaf, Leaves* leaves);
+  void BoundIndex();
+  void Recount(PrefixNode* node);
 
   KvPool* pool_;
   std::shared_ptr<const KvPlan> plan_;
@@ -134,6 +141,8 @@ class PrefixTree {
   uint64_t next_id_ = 0;
   uint64_t clock_ = 0;
   int64_t tokens_ = 0;
+  const size_t max_index_bytes_;
+  size_t index_bytes_ = 0;
   uint64_t hits_ = 0;
   uint64_t misses_ = 0;
 };

@@ -32,6 +32,17 @@ size_t PrefixTree::Evict(size_t bytes_wanted) {
   return freed();
 }
 
+// An eighth more than has to be: finding the leaves looks at every node.
+void PrefixTree::BoundIndex() {
+  if (index_bytes_ <= max_index_bytes_) return;
+  Leaves leaves = AllLeaves();
+  while (index_bytes_ > max_index_bytes_ - max_index_bytes_ / 8 && !leaves.empty()) {
+    const PrefixNode::Key key = *leaves.begin();
+    leaves.erase(leaves.begin());
+    Remove(NodeOf(key), &leaves);
+  }
+}
+
 PrefixTree::Leaves PrefixTree::AllLeaves() const {
   Leaves leaves;
   for (const auto& [id, node] : nodes_) {
@@ -56,7 +67,9 @@ void PrefixTree::Shorten(PrefixNode* leaf, size_t bytes_wanted, Leaves* leaves) 
   if (end <= leaf->begin) return Remove(leaf, leaves);
   tokens_ -= leaf->end() - end;
   leaf->tokens.resize(static_cast<size_t>(end - leaf->begin));
+  leaf->tokens.shrink_to_fit();
   for (KvLayer& layer : leaf->held.stores) layer.DropFrom(end_block);
+  Recount(leaf);
   leaves->insert(leaf->key());
 }
 
@@ -66,6 +79,7 @@ void PrefixTree::Remove(PrefixNode* leaf, Leaves* leaves) {
     PrefixNode* parent = node->parent;
     parent->children.erase(node->tokens[0]);
     tokens_ -= static_cast<int64_t>(node->tokens.size());
+    index_bytes_ -= node->index_bytes;
     nodes_.erase(node->id);
     if (!parent->children.empty()) return;
     if (parent->parent == nullptr) {
@@ -85,6 +99,7 @@ void PrefixTree::Clear() {
   nodes_.clear();
   roots_.clear();
   tokens_ = 0;
+  index_bytes_ = 0;
 }
 
 size_t PrefixTree::nbytes_exclusive() const {

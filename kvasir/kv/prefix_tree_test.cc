@@ -293,6 +293,30 @@ TEST_F(PrefixTreeTest, WhatManyAskForOutlivesStrangersInProportion) {
   }
 }
 
+TEST_F(PrefixTreeTest, ItsOwnBytesAreCountedAndBounded) {
+  PrefixTree tree(&pool_, spec_, 20'000);
+  EXPECT_EQ(tree.index_bytes(), 0u);
+  size_t most = 0;
+  for (int i = 0; i < 100; ++i) {
+    // Edges are made, split, cut short and evicted.
+    const std::vector<Token> tokens = Concat(Tokens(i % 3, 100), Tokens(1000 * i, 100));
+    EXPECT_TRUE(tree.Insert(kSalt + static_cast<uint64_t>(i % 2), tokens, Compute(tokens)));
+    if (i % 10 == 0) tree.Evict(1);
+    EXPECT_LE(tree.index_bytes(), 20'000u);
+    EXPECT_GE(tree.index_bytes(), static_cast<size_t>(tree.Stats().tokens) * sizeof(Token));
+    most = std::max(most, tree.index_bytes());
+  }
+  EXPECT_GT(most, 15'000u);
+  // The last one is still there.
+  EXPECT_EQ(
+      Must(tree.Find(kSalt + 1, Concat(Tokens(0, 100), Tokens(99'000, 100)), kNoLimit)).tokens,
+      200);
+  while (tree.Evict(1) > 0) {
+  }
+  EXPECT_EQ(tree.Stats().nodes, 0);
+  EXPECT_EQ(tree.index_bytes(), 0u);
+}
+
 TEST_F(PrefixTreeTest, BlocksInUseAreLeftAloneAndFreeNothing) {
   const std::vector<Token> used = Tokens(0, 128);
   const std::vector<Token> idle = Tokens(1000, 128);

@@ -198,6 +198,21 @@ Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {
   return {};
 }
 
+size_t DecoderModel::ScratchBytes(int64_t rows, int64_t logits_rows) const {
+  const int64_t query_size = int64_t{spec_.query_heads} * spec_.head_dim;
+  const int64_t kv_size = int64_t{spec_.kv_heads} * spec_.head_dim;
+  const auto ropes = static_cast<int64_t>(spec_.ropes.size());
+  // kHidden, kNormed, kProjected, kStates; kQueries, kAttended; kKeys, kValues; kGate, kUp; angles.
+  const int64_t row_floats = 4 * spec_.hidden_size + 2 * query_size + 2 * kv_size +
+                             2 * spec_.intermediate_size + ropes * spec_.head_dim;
+  const int64_t logits_floats = spec_.hidden_size + spec_.vocab_size;  // kSelected, kLogits
+  // Quantized rows, twice because their buffers double; attention's tiles and partial results.
+  const int64_t widest = std::max({spec_.hidden_size, query_size, spec_.intermediate_size});
+  constexpr int64_t kAttentionBytes = int64_t{4} << 20;
+  return static_cast<size_t>(4 * (rows * row_floats + logits_rows * logits_floats) +
+                             4 * std::max(rows, logits_rows) * widest + kAttentionBytes);
+}
+
 Result<ConstFloatRows> DecoderModel::Forward(std::span<const SequenceRun> runs,
                                              Workspace& workspace) const {
   KVASIR_TRY_OK(CheckRuns(runs));

@@ -25,6 +25,7 @@ class DecoderModel final : public Model {
   int64_t parameters() const override;
   KvCacheSpec CacheSpec(KvCodec codec) const override;
   int query_heads() const override { return spec_.query_heads; }
+  size_t ScratchBytes(int64_t rows, int64_t logits_rows) const override;
   Result<ConstFloatRows> Forward(std::span<const SequenceRun> runs,
                                  Workspace& workspace) const override;
 

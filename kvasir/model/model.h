@@ -44,6 +44,10 @@ class Model {
   // What the ranking of cache rows needs to know of attention: query heads per layer.
   virtual int query_heads() const = 0;
 
+  // Upper bound of what a workspace and the backend take for steps of so many tokens, `logits_rows`
+  // of which need logits.
+  virtual size_t ScratchBytes(int64_t rows, int64_t logits_rows) const = 0;
+
   // Runs one step over all runs together, advances their sequences, and returns logits
   // [sum of logits_rows, vocab_size] in run order; they live in `workspace` until the next step,
   // as do the hidden states after the final norm, workspace.HiddenStates() [sum of hidden_rows,

@@ -51,7 +51,11 @@ class Workspace {
  private:
   static FloatRows View(std::vector<float>& buffer, int64_t rows, int64_t cols) {
     const size_t needed = static_cast<size_t>(rows * cols);
-    if (buffer.size() < needed) buffer.resize(needed);
+    if (buffer.size() < needed) {
+      // Without its growth to twice the size, and never the old and the new at once.
+      std::vector<float>().swap(buffer);
+      buffer.resize(needed);
+    }
     return {buffer.data(), rows, cols, cols};
   }
   FloatRows Angles(int index, int64_t rows, int64_t pairs) {

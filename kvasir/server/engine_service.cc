@@ -120,6 +120,13 @@ Result<std::unique_ptr<EngineService>> EngineService::Start(ModelBundle* bundle,
   if (options.max_waiting < 0) {
     return {ErrorCode::kInvalidArgument, "server option 'max_waiting_requests' must be 0 or more"};
   }
+  const CacheBudget& budget = bundle->budget();
+  if (budget.step_tokens > 0) {
+    SchedulerOptions& scheduler = options.engine.scheduler;
+    scheduler.step_tokens = std::min(scheduler.step_tokens, budget.step_tokens);
+    scheduler.mixed_step_tokens = std::min(scheduler.mixed_step_tokens, budget.step_tokens);
+    options.engine.max_index_bytes = budget.index_bytes;
+  }
   KVASIR_TRY(auto engine, Engine::Create(EngineParts::Of(*bundle), options.engine));
   if (options.drafts != nullptr) {
     engine->UseDrafter(options.drafts->NewDrafter(&engine->prefix_tree()));

@@ -1,0 +1,65 @@
+#include "kvasir/engine/cache_budget.h"
+
+#include <algorithm>
+
+#include "kvasir/engine/scheduler.h"
+
+namespace kvasir {
+namespace {
+
+// Blocks are most of it, and an index entry is thousands of times smaller than its blocks: 1.5 %
+// is enough for models whose blocks take 4 KiB and more.
+constexpr size_t kIndexShare = 64;
+constexpr size_t kScratchShare = 4;
+// When the system does not say how much memory is available.
+constexpr size_t kFallbackBytes = size_t{1} << 30;
+// Below this a cache is good for nothing: a few blocks of a small model.
+constexpr size_t kLeastBytes = size_t{16} << 20;
+
+std::string Mebibytes(size_t bytes) {
+  const size_t tenths = bytes * 10 >> 20;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
+}
+
+size_t ScratchOf(const Model& model, const CacheBudgetRequest& request, int64_t step_tokens) {
+  // A row per answer, the scored rows of a prompt, and drafts.
+  const int64_t logits = request.streams + kMostScoredRows +
+                         std::min(step_tokens, SchedulerOptions().mixed_step_tokens);
+  return model.ScratchBytes(step_tokens, logits);
+}
+
+}  // namespace
+
+std::string CacheBudget::Describe() const {
+  return Mebibytes(total_bytes) + ": " + Mebibytes(block_bytes) + " of blocks, " +
+         Mebibytes(scratch_bytes) + " for steps of " + std::to_string(step_tokens) + " tokens, " +
+         Mebibytes(index_bytes) + " for the index of prefixes";
+}
+
+Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest& request) {
+  CacheBudget budget = {.total_bytes = request.total_bytes,
+                        .index_bytes = request.total_bytes / kIndexShare,
+                        .step_tokens = std::max(request.step_tokens, int64_t{1})};
+  const size_t most = request.total_bytes / kScratchShare;
+  while ((budget.scratch_bytes = ScratchOf(model, request, budget.step_tokens)) > most) {
+    if (budget.step_tokens / 2 < kLeastStepTokens) {
+      return {ErrorCode::kResourceExhausted,
+              "cache budget: " + std::to_string(request.total_bytes) +
+                  " bytes are too few: steps of " + std::to_string(budget.step_tokens) +
+                  " tokens take " + std::to_string(budget.scratch_bytes) +
+                  " bytes for activations and logits, which may have a quarter; give at least " +
+                  std::to_string(budget.scratch_bytes * kScratchShare)};
+    }
+    budget.step_tokens /= 2;
+  }
+  budget.block_bytes = budget.total_bytes - budget.scratch_bytes - budget.index_bytes;
+  return budget;
+}
+
+size_t DefaultCacheBytes(size_t available_bytes, size_t weight_bytes) {
+  if (available_bytes == 0) return kFallbackBytes;
+  const size_t left = available_bytes > weight_bytes ? available_bytes - weight_bytes : 0;
+  return std::max(left / 2, kLeastBytes);
+}
+
+}  // namespace kvasir

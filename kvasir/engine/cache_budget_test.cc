@@ -1,0 +1,68 @@
+// How memory is divided, and that what an engine takes stays within its part.
+#include "kvasir/engine/cache_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/engine_bench.h"
+
+namespace kvasir {
+namespace {
+
+TEST(CacheBudgetTest, PartsAddUpAndStepsShrinkToFit) {
+  const TinyModel tiny({.folder = kTinyFull});
+  int64_t before = 0;
+  for (const size_t total : {size_t{20} << 20, size_t{64} << 20, size_t{1} << 30}) {
+    const CacheBudget budget = ValueOrDie(
+        PlanCacheBudget(tiny.model(), {.total_bytes = total, .step_tokens = 4096, .streams = 16}));
+    EXPECT_EQ(budget.block_bytes + budget.scratch_bytes + budget.index_bytes, total);
+    EXPECT_LE(budget.scratch_bytes, total / 4);
+    EXPECT_GE(budget.step_tokens, std::max(before, kLeastStepTokens));
+    before = budget.step_tokens;
+    EXPECT_NE(budget.Describe().find(std::to_string(budget.step_tokens)), std::string::npos);
+  }
+  EXPECT_EQ(before, 4096);
+}
+
+TEST(CacheBudgetTest, TooLittleIsSaid) {
+  const TinyModel tiny({.folder = kTinyFull});
+  const auto budget = PlanCacheBudget(tiny.model(), {.total_bytes = 1 << 20});
+  ASSERT_FALSE(budget.ok());
+  EXPECT_EQ(budget.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(budget.error().message.find("give at least"), std::string::npos);
+}
+
+TEST(CacheBudgetTest, TheDefaultIsHalfOfWhatTheWeightsLeave) {
+  constexpr size_t kGiB = size_t{1} << 30;
+  EXPECT_EQ(DefaultCacheBytes(10 * kGiB, 2 * kGiB), 4 * kGiB);
+  EXPECT_EQ(DefaultCacheBytes(0, 2 * kGiB), kGiB);  // the system does not say
+  EXPECT_GT(DefaultCacheBytes(kGiB, 2 * kGiB), 0u);
+}
+
+// Everything that takes rows: long prompts, many answers, scores of several prompts at once.
+TEST(CacheBudgetTest, AnEngineStaysWithinItsScratch) {
+  for (const char* folder : {kTinyFull, kTinyWindows, kTinyQwen}) {
+    Bench bench({"f32", folder, "f32", "f32"});
+    const CacheBudget budget = ValueOrDie(PlanCacheBudget(
+        bench.model(), {.total_bytes = size_t{64} << 20, .step_tokens = 200, .streams = 8}));
+    bench.Start(budget.block_bytes, {.scheduler = {budget.step_tokens, budget.step_tokens},
+                                     .max_streams = 8,
+                                     .max_index_bytes = budget.index_bytes});
+    for (uint64_t i = 0; i < 8; ++i) {
+      EngineRequest request = Request(
+          RandomTokens(50 + 60 * static_cast<int64_t>(i), bench.model().vocab_size(), i), 10);
+      request.scores_prompt = i % 2 == 0;
+      if (request.scores_prompt) request.top_logprobs = 2;
+      bench.Submit(request);
+    }
+    bench.Drain();
+    EXPECT_GT(bench.engine().Stats().scratch_bytes, 0u);
+    EXPECT_GT(bench.engine().Stats().index_bytes, 0u);
+    EXPECT_LE(bench.engine().Stats().scratch_bytes, budget.scratch_bytes) << folder;
+    EXPECT_LE(bench.engine().Stats().index_bytes, budget.index_bytes) << folder;
+  }
+}
+
+}  // namespace
+}  // namespace kvasir
