@@ -199,6 +199,8 @@ class LoadTestCommand final : public Command {
 }  // namespace kvasir
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF,
+               0);  // it takes minutes, and somebody may be watching a file
   std::vector<std::unique_ptr<kvasir::Command>> commands;
   commands.push_back(std::make_unique<kvasir::LoadTestCommand>());
   return kvasir::RunCommandLine(commands, argc, argv);
