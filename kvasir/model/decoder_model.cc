@@ -208,7 +208,7 @@ size_t DecoderModel::ScratchBytes(int64_t rows, int64_t logits_rows) const {
   const int64_t logits_floats = spec_.hidden_size + spec_.vocab_size;  // kSelected, kLogits
   // Quantized rows, twice because their buffers double; attention's tiles and partial results.
   const int64_t widest = std::max({spec_.hidden_size, query_size, spec_.intermediate_size});
-  constexpr int64_t kAttentionBytes = int64_t{4} << 20;
+  constexpr int64_t kAttentionBytes = int64_t{1} << 20;
   return static_cast<size_t>(4 * (rows * row_floats + logits_rows * logits_floats) +
                              4 * std::max(rows, logits_rows) * widest + kAttentionBytes);
 }
