@@ -27,13 +27,33 @@ std::vector<float> Ramp(int64_t count) {
   return values;
 }
 
+// Codes of every format's range and scales around 0.01.
+CodedRow RampCodes(int64_t inputs) {
+  CodedRow row;
+  row.codes.resize(static_cast<size_t>(inputs));
+  for (size_t i = 0; i < row.codes.size(); ++i) row.codes[i] = i * 7919 % 16;
+  const size_t groups = row.codes.size() / kQuantGroup;
+  row.scales.assign(groups, FloatToF16(0.01f));
+  row.biases.assign(groups, FloatToF16(0.08f));
+  row.sub_scales.assign(2 * groups, 7);
+  row.sub_mins.assign(groups, 3);
+  return row;
+}
+
 void RunMatmul(benchmark::State& state, Isa isa, WeightFormat format, Shape shape) {
   const KernelTable& table = KernelsFor(isa);
   const int64_t rows = state.range(0);
   Result<PackedMatrix> weights = PackedMatrix::Allocate(shape.outputs, shape.inputs, format);
   if (!weights.ok()) return state.SkipWithError("out of memory");
   const std::vector<float> row = Ramp(shape.inputs);
-  for (int64_t n = 0; n < shape.outputs; ++n) weights->SetRow(n, row.data());
+  const CodedRow coded = RampCodes(shape.inputs);
+  for (int64_t n = 0; n < shape.outputs; ++n) {
+    if (IsCodedOnly(format)) {
+      weights->SetCodedRow(n, coded);
+    } else {
+      weights->SetRow(n, row.data());
+    }
+  }
   const std::vector<float> x = Ramp(rows * shape.inputs);
   std::vector<float> out(static_cast<size_t>(rows * shape.outputs));
   std::vector<int8_t> codes(static_cast<size_t>(rows * shape.inputs));
@@ -41,12 +61,17 @@ void RunMatmul(benchmark::State& state, Isa isa, WeightFormat format, Shape shap
   std::vector<int32_t> sums(scales.size());
   table.quantize_rows(x.data(), shape.inputs, rows, shape.inputs, codes.data(), scales.data(),
                       sums.data());
+  std::vector<int32_t> half_sums(sums.size());
+  for (size_t i = 0; i < codes.size(); ++i) {
+    if (i % kQuantGroup < kQuantGroup / 2) half_sums[i / kQuantGroup] += codes[i];
+  }
   MatmulArgs args;
   args.x = x.data();
   args.x_stride = shape.inputs;
   args.x_codes = codes.data();
   args.x_scales = scales.data();
   args.x_sums = sums.data();
+  args.x_half_sums = half_sums.data();
   args.rows = rows;
   args.weights = &*weights;
   args.panel_end = weights->panels();
@@ -81,8 +106,10 @@ void RunQuantizeRows(benchmark::State& state, Isa isa) {
 void RegisterAll() {
   // Larger than the caches, so that one row measures memory.
   constexpr Shape kLarge = {14336, 4096};
-  constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16,
-                                       WeightFormat::kQ8, WeightFormat::kQ4};
+  constexpr WeightFormat kFormats[] = {
+      WeightFormat::kF32, WeightFormat::kF16,      WeightFormat::kBf16,     WeightFormat::kQ8,
+      WeightFormat::kQ4,  WeightFormat::kQ4Affine, WeightFormat::kQ8Affine, WeightFormat::kQ4K,
+      WeightFormat::kQ5K, WeightFormat::kQ6K};
   for (Isa isa : SupportedIsas()) {
     if (isa == Isa::kScalar) continue;
     const std::string isa_name(IsaName(isa));

@@ -35,8 +35,9 @@ struct Coding {
   static constexpr int64_t kGroupBytes = kIsByte ? 512 : kIsQ5K ? 320 : kIsQ6K ? 384 : 256;
   // Groups that lie together with their scales.
   static constexpr int64_t kUnitGroups = kIsAffine ? 1 : kSuperGroups;
-  static constexpr int64_t kUnitBytes =
-      kIsAffine ? kGroupBytes : kSuperGroups * kGroupBytes + 256 + (kIsQ6K ? 32 : 64);
+  // Scales before the codes of a unit.
+  static constexpr int64_t kScaleBytes = kIsAffine ? 0 : 256 + (kIsQ6K ? 32 : 64);
+  static constexpr int64_t kUnitBytes = kScaleBytes + kUnitGroups * kGroupBytes;
   // Prefetches per group: enough to touch each line of a unit.
   static constexpr int64_t kSteps = (kUnitBytes / kUnitGroups + 63) / 64;
   using Dot = std::conditional_t<kIsByte, ByteDot,
@@ -334,12 +335,12 @@ struct CodedTile {
       }
       const int64_t at = g % Code::kUnitGroups;
       if (at == 0) unit = block.weights + g / Code::kUnitGroups * Code::kUnitBytes;
-      group.weights = unit + at * Code::kGroupBytes;
+      group.weights = unit + Code::kScaleBytes + at * Code::kGroupBytes;
       GroupScales<C> scales;
       if constexpr (Code::kIsAffine) {
         LoadAffine(block, g, scales, kColumns);
       } else {
-        LoadSuper(unit + kSuperGroups * Code::kGroupBytes, at, block.panel_bytes, scales, kColumns);
+        LoadSuper(unit, at, block.panel_bytes, scales, kColumns);
       }
       AddGroup(block, group, g, scales, acc);
       group.x += kQuantGroup;

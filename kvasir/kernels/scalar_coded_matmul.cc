@@ -59,9 +59,9 @@ Group ReadSuperblock(const std::byte* panel, int64_t lane, int64_t g) {
   constexpr int64_t kHalves = kFormat == WeightFormat::kQ6K ? 1 : 2;
   const std::byte* const block =
       panel + g / kGroups * (kGroups * kBytes + 256 + kHalves * 2 * kPanelOutputs);
-  const std::byte* const codes = block + g % kGroups * kBytes;
-  const std::byte* const scales = block + kGroups * kBytes + lane;
-  const std::byte* const halves = block + kGroups * kBytes + 256;
+  const std::byte* const codes = block + 256 + kHalves * 2 * kPanelOutputs + g % kGroups * kBytes;
+  const std::byte* const scales = block + lane;
+  const std::byte* const halves = block + 256;
   Group group;
   ReadNibbles(codes, lane, &group);
   const float d = Half(halves, lane);

@@ -29,10 +29,16 @@ bool IsAffine(WeightFormat format) {
   return format == WeightFormat::kQ4Affine || format == WeightFormat::kQ8Affine;
 }
 
-size_t SuperblockBytes(WeightFormat format) {
-  const size_t sub_scales = 2 * kGroups * kPanelOutputs;  // scales and mins, or twice the scales
+constexpr size_t kSmallScaleBytes = 2 * kGroups * kPanelOutputs;  // and mins, or twice the scales
+
+// Where the codes of a superblock begin.
+size_t CodesOffset(WeightFormat format) {
   const size_t halves = format == WeightFormat::kQ6K ? 1 : 2;
-  return kGroups * GroupBytes(format) + sub_scales + halves * 2 * kPanelOutputs;
+  return kSmallScaleBytes + halves * 2 * kPanelOutputs;
+}
+
+size_t SuperblockBytes(WeightFormat format) {
+  return CodesOffset(format) + kGroups * GroupBytes(format);
 }
 
 // The four bytes of one lane in line `line` of a group.
@@ -120,13 +126,13 @@ void ReadAffineRow(const std::byte* panel, int64_t inputs, WeightFormat format,
 
 void ReadSuperblock(const std::byte* block, WeightFormat format, int lane, float* out) {
   const size_t group_bytes = GroupBytes(format);
-  const auto* scales = reinterpret_cast<const uint8_t*>(block + kGroups * group_bytes) + lane;
-  const auto* halves = reinterpret_cast<const uint16_t*>(block + kGroups * group_bytes +
-                                                         2 * kGroups * kPanelOutputs);
+  const std::byte* const groups = block + CodesOffset(format);
+  const auto* scales = reinterpret_cast<const uint8_t*>(block) + lane;
+  const auto* halves = reinterpret_cast<const uint16_t*>(block + kSmallScaleBytes);
   const float d = F16ToFloat(halves[lane]);
   uint8_t codes[kQuantGroup];
   for (int g = 0; g < kGroups; ++g) {
-    ReadGroup(block + static_cast<size_t>(g) * group_bytes, format, lane, codes);
+    ReadGroup(groups + static_cast<size_t>(g) * group_bytes, format, lane, codes);
     float* const values = out + g * kQuantGroup;
     if (format == WeightFormat::kQ6K) {
       for (int k = 0; k < kQuantGroup; ++k) {
@@ -146,14 +152,13 @@ void WriteSuperblock(const CodedRow& row, int64_t index, WeightFormat format, in
                      std::byte* block) {
   const auto at = static_cast<size_t>(index);
   const size_t group_bytes = GroupBytes(format);
+  std::byte* const groups = block + CodesOffset(format);
   for (size_t g = 0; g < kGroups; ++g) {
     WriteGroup(row.codes.data() + at * kSuperblockInputs + g * kQuantGroup, format, lane,
-               block + g * group_bytes);
+               groups + g * group_bytes);
   }
-  auto* scales = reinterpret_cast<uint8_t*>(block + kGroups * group_bytes) + lane;
-  auto* halves =
-      reinterpret_cast<uint16_t*>(block + kGroups * group_bytes + 2 * kGroups * kPanelOutputs) +
-      lane;
+  auto* scales = reinterpret_cast<uint8_t*>(block) + lane;
+  auto* halves = reinterpret_cast<uint16_t*>(block + kSmallScaleBytes) + lane;
   halves[0] = row.scales[at];
   const bool has_mins = format != WeightFormat::kQ6K;
   if (has_mins) halves[kPanelOutputs] = row.biases[at];

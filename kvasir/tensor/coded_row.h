@@ -8,13 +8,13 @@
 //   q4_affine  codes [inputs/32][4][16][4] low and high; then per group_inputs inputs
 //              scales [16], biases [16], 16 bits each
 //   q8_affine  codes u8 [inputs/32][8][16][4]; then scales and biases likewise
-//   q4_k       per 256 inputs: codes [8][4][16][4] low and high, u8 scale [8][16], u8 min [8][16],
-//              f16 d [16], f16 dmin [16]
+//   q4_k       per 256 inputs: u8 scale [8][16], u8 min [8][16], f16 d [16], f16 dmin [16], codes
+//              [8][4][16][4] low and high
 //   q5_k       the same with [16][4] bytes after each 32 inputs' codes: bit j of byte [lane][i]
 //              is bit 4 of the code of input 4j + i
-//   q6_k       per 256 inputs: codes [8] of { [4][16][4] low and high, [2][16][4] bytes whose bits
-//              2j and 2j + 1 are bits 4 and 5 of the code of input 16h + 4j + i, h the first index
-//              }, i8 scale [16][16], f16 d [16]
+//   q6_k       per 256 inputs: i8 scale [16][16], f16 d [16], codes [8] of { [4][16][4] low and high,
+//              [2][16][4] bytes whose bits 2j and 2j + 1 are bits 4 and 5 of the code of input
+//              16h + 4j + i, h the first index }. Scales stand first, where they are read first
 //
 //   value      q4_affine, q8_affine: code * scale + bias; q4_k, q5_k: d * scale * code - dmin * min
 //              q6_k: d * scale * (code - 32)
