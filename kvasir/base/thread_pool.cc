@@ -51,10 +51,21 @@ struct ThreadPool::Shared {
   std::condition_variable work_posted;
   std::condition_variable work_done;
   std::atomic<uint64_t> generation{0};  // one more for every Run
-  std::atomic<int> running{0};          // helpers still inside the current task
+  // Per helper: the last generation whose part somebody has begun, the helper itself or the caller.
+  std::vector<std::atomic<uint64_t>> begun;
+  std::atomic<int> running{0};  // parts of helpers that have not ended
   std::atomic<bool> stop{false};
   std::optional<TaskRef> task;
   std::vector<std::thread> helpers;
+
+  explicit Shared(int threads) : begun(static_cast<size_t>(threads)) {}
+
+  // Whether the part of `thread` is now the asker's to run: each has one taker.
+  bool Take(int thread, uint64_t of_generation) {
+    uint64_t before = of_generation - 1;
+    return begun[static_cast<size_t>(thread)].compare_exchange_strong(before, of_generation,
+                                                                      std::memory_order_acq_rel);
+  }
 
   void HelperLoop(int thread) {
     uint64_t seen = 0;
@@ -69,6 +80,7 @@ struct ThreadPool::Shared {
       }
       if (stop.load(std::memory_order_acquire)) return;
       seen = generation.load(std::memory_order_acquire);
+      if (!Take(thread, seen)) continue;
       (*task)(thread);
       if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         const std::lock_guard lock(mutex);
@@ -81,7 +93,7 @@ struct ThreadPool::Shared {
 ThreadPool::ThreadPool(int threads) : threads_(threads) {
   KVASIR_CHECK(threads >= 1);
   if (threads == 1) return;
-  shared_ = std::make_unique<Shared>();
+  shared_ = std::make_unique<Shared>(threads);
   for (int thread = 1; thread < threads; ++thread) {
     shared_->helpers.emplace_back([this, thread] { shared_->HelperLoop(thread); });
   }
@@ -105,12 +117,19 @@ void ThreadPool::Run(TaskRef task) {
   Shared& shared = *shared_;
   shared.task.emplace(task);
   shared.running.store(threads_ - 1, std::memory_order_relaxed);
+  uint64_t generation;
   {
     const std::lock_guard lock(shared.mutex);
-    shared.generation.fetch_add(1, std::memory_order_release);
+    generation = shared.generation.fetch_add(1, std::memory_order_release) + 1;
     shared.work_posted.notify_all();
   }
   task(0);
+  // On a busy machine a helper may not get a core for long: what it has not begun is done here.
+  for (int thread = 1; thread < threads_; ++thread) {
+    if (!shared.Take(thread, generation)) continue;
+    task(thread);
+    shared.running.fetch_sub(1, std::memory_order_acq_rel);
+  }
   const auto finished = [&] { return shared.running.load(std::memory_order_acquire) == 0; };
   if (!SpinUntil(finished)) {
     std::unique_lock lock(shared.mutex);

@@ -34,7 +34,8 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  // Runs task(0) .. task(threads()-1), the first on the caller.
+  // Runs task(0) .. task(threads()-1), each on a thread of its own or, if that has not come to it,
+  // on the caller's: they must not wait for each other.
   // THREADS: one caller at a time; tasks must not call Run.
   void Run(TaskRef task);
 

@@ -185,7 +185,7 @@ class LoadTestCommand final : public Command {
   std::string model_;
   int64_t requests_ = 10'000;
   uint64_t seed_ = 1;
-  std::string cache_bytes_ = "16M";
+  std::string cache_bytes_ = "32M";
   int64_t most_growth_mib_ = 16;
   int64_t port_ = 0;
 
