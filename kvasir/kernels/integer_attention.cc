@@ -205,7 +205,8 @@ HWY_INLINE bool SeeAll(const AccumulateTileArgs& args, int64_t row, size_t rows)
 
 template <class Dot, size_t kRows, bool kSeeAll>
 HWY_INLINE void LoadGroupWeights(const AccumulateTileArgs& args, const PackedPlane& plane,
-                                 int64_t row, int64_t g, GroupWeights<Dot, kRows>& out) {
+                                 int64_t row, int64_t g, PlanePrefetch& prefetch,
+                                 GroupWeights<Dot, kRows>& out) {
   const DF d;
   constexpr size_t kTokenVectors = kBlockTokens / kLanes;
   VF products[kRows][kTokenVectors];
@@ -216,6 +217,7 @@ HWY_INLINE void LoadGroupWeights(const AccumulateTileArgs& args, const PackedPla
     for (VF& v : shifts[r]) v = hn::Zero(d);
   }
   for (size_t i = 0; i < kTokenVectors; ++i) {
+    if (i % kLaneVectors == 0) prefetch.Step();
     const auto token = static_cast<int64_t>(i * kLanes);
     const VF scale = plane.Parameter(plane.scales, g, token);
     const VF bias = plane.Parameter(plane.biases, g, token);
@@ -324,9 +326,9 @@ HWY_NOINLINE void SumRows(const AccumulateTileArgs& args, const PackedPlane& pla
     const int64_t count = HWY_MIN(kGroups, groups - first);
     for (int64_t i = 0; i < count; ++i) {
       if (see_all) {
-        LoadGroupWeights<Dot, kRows, true>(args, plane, row, first + i, weights[i]);
+        LoadGroupWeights<Dot, kRows, true>(args, plane, row, first + i, prefetch, weights[i]);
       } else {
-        LoadGroupWeights<Dot, kRows, false>(args, plane, row, first + i, weights[i]);
+        LoadGroupWeights<Dot, kRows, false>(args, plane, row, first + i, prefetch, weights[i]);
       }
     }
     for (int64_t i = 0; i < count; ++i) {
@@ -346,7 +348,9 @@ template <class Dot>
 void Accumulate(const AccumulateTileArgs& args) noexcept {
   const PackedPlane plane(args.codec, args.values, args.value_dim);
   constexpr int64_t kStep = kVectors * kLanes;
-  const int64_t steps = (plane.dim + kStep - 1) / kStep * 2 * static_cast<int64_t>(Dot::kBits);
+  // 16 tokens of a group's weights each, then a word of kStep dims each.
+  const int64_t steps = plane.dim / plane.group * (kBlockTokens / kUnitLanes) +
+                        (plane.dim + kStep - 1) / kStep * 2 * static_cast<int64_t>(Dot::kBits);
   const std::byte* next = args.next;
   for (int64_t row = 0; row < args.rows;) {
     int64_t filled = 0;

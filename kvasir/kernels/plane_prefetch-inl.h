@@ -20,20 +20,22 @@ class PlanePrefetch {
  public:
   // `next` null: nothing. It is fetched within `steps` steps.
   PlanePrefetch(const std::byte* next, int64_t bytes, int64_t steps)
-      : at_(next),
-        end_(next == nullptr ? next : next + bytes),
-        step_bytes_((bytes / kLineBytes + steps - 1) / steps * kLineBytes) {}
+      : next_(next),
+        bytes_(next == nullptr ? 0 : bytes),
+        step_bytes_((bytes + steps - 1) / steps) {}
 
   HWY_INLINE void Step() {
-    const std::byte* const stop = end_ - at_ < step_bytes_ ? end_ : at_ + step_bytes_;
-    for (; at_ < stop; at_ += kLineBytes) hwy::Prefetch(at_);
+    due_ = HWY_MIN(due_ + step_bytes_, bytes_);
+    for (; done_ < due_; done_ += kLineBytes) hwy::Prefetch(next_ + done_);
   }
 
  private:
   static constexpr int64_t kLineBytes = 64;
-  const std::byte* at_;
-  const std::byte* end_;
+  const std::byte* next_;
+  int64_t bytes_;
   int64_t step_bytes_;
+  int64_t due_ = 0;
+  int64_t done_ = 0;
 };
 
 }  // namespace kvasir::HWY_NAMESPACE
