@@ -28,6 +28,7 @@ Status ChatTemplateSet::Add(const std::string& name, const std::string& source,
   if (name != "default" && name != "tool_use") return Status();
   KVASIR_TRY(auto parsed, ChatTemplate::Parse(source, origin));
   (name == "default" ? default_ : tool_use_) = std::move(parsed);
+  source_ += source;
   return Status();
 }
 

@@ -32,6 +32,9 @@ class ChatTemplateSet {
   // default one.
   const ChatTemplate& For(const Json& variables) const;
 
+  // The text of all its templates.
+  const std::string& source() const { return source_; }
+
   // An object of those special tokens that the folder defines: bos_token, eos_token, ... as
   // strings.
   const Json& special_tokens() const { return special_tokens_; }
@@ -51,6 +54,7 @@ class ChatTemplateSet {
 
   std::unique_ptr<const ChatTemplate> default_;
   std::unique_ptr<const ChatTemplate> tool_use_;
+  std::string source_;
   Json special_tokens_{Json::Object{}};
 };
 

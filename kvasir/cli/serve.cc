@@ -99,6 +99,11 @@ class ServeCommand final : public Command {
     flags.Add("--prompt-cache-bytes", &prompt_cache_bytes_, "save at most so much; 0: all");
     flags.Add("--log-level", &log_level_,
               "error, warning, info, debug (what requests ask for) or trace (their tokens)");
+    flags.Add("--reasoning-format", &reasoning_format_,
+              "auto: thoughts are told apart from answers; none: they stay in the text");
+    flags.Add("--tool-format", &tool_format_,
+              "how the model writes calls: hermes, qwen-xml, llama, mistral, mistral-args, gemma; "
+              "default: as its chat template");
     flags.Add("--log-json", &log_json_, "log one JSON object per line");
   }
 
@@ -179,6 +184,17 @@ class ServeCommand final : public Command {
     options.max_connections = max_connections_;
     options.max_header_bytes = max_header_bytes_;
     options.max_body_bytes = max_body_bytes_;
+    if (reasoning_format_ != "auto" && reasoning_format_ != "deepseek" &&
+        reasoning_format_ != "none") {
+      return {ErrorCode::kInvalidArgument, "--reasoning-format must be auto, deepseek or none"};
+    }
+    options.reads_thoughts = reasoning_format_ != "none";
+    if (!tool_format_.empty()) {
+      options.tool_syntax = ToolSyntaxNamed(tool_format_);
+      if (!options.tool_syntax) {
+        return {ErrorCode::kInvalidArgument, "--tool-format '" + tool_format_ + "' is unknown"};
+      }
+    }
     options.max_total_body_bytes = std::max(options.max_total_body_bytes, max_body_bytes_);
     return options;
   }
@@ -187,6 +203,8 @@ class ServeCommand final : public Command {
   DraftFlags draft_;
   std::string host_ = "127.0.0.1";
   std::string alias_;
+  std::string reasoning_format_ = "auto";
+  std::string tool_format_;
   std::vector<std::string> api_keys_;
   std::vector<std::string> cors_origins_;
   std::string pooling_ = "mean";

@@ -164,7 +164,8 @@ TEST_F(EngineConstraintTest, GrammarThatNoTokenCanFollowEndsItsRequestOnly) {
 }
 
 TEST_F(EngineConstraintTest, RollbackReturnsToTheSameMask) {
-  const auto constraint = Schema(kPerson)->Begin();
+  const auto source = Schema(kPerson);
+  const auto constraint = source->Begin();
   const std::vector<Token> draft =
       bundle_->tokenizer()->Encode("{\"name\": \"Ab\"", {.add_special = false});
   const auto mask = [&] {
@@ -184,6 +185,95 @@ TEST_F(EngineConstraintTest, RollbackReturnsToTheSameMask) {
   EXPECT_EQ(mask(), masks[0]);
   EXPECT_FALSE(constraint->Accept(draft.back()));
   EXPECT_EQ(mask(), masks[0]);
+}
+
+// Free text, then the grammar: whatever the cut between tokens.
+class FreeTextTest : public testing::Test {
+ protected:
+  // Token i is bytes[i]; 0 ends.
+  std::unique_ptr<GrammarConstraintSource> Source(std::vector<FreeText> before) {
+    const std::vector<std::string> bytes = {"",  "a",  "<c>", "<",   "c", ">",
+                                            "x", ">x", "y",   "<t>", ">z"};
+    const std::vector<Token> ends = {0};
+    vocabulary_size_ = bytes.size();
+    return std::make_unique<GrammarConstraintSource>(
+        std::make_shared<GrammarMasks>(ValueOrDie(Grammar::FromGbnf("root ::= \"x\" \"y\"?")),
+                                       std::make_shared<const GrammarVocabulary>(bytes, ends)),
+        std::move(before));
+  }
+  std::vector<Token> Allowed(TokenConstraint& constraint) const {
+    std::vector<float> logits(vocabulary_size_, 0.0f);
+    constraint.Mask(logits);
+    std::vector<Token> tokens;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (logits[i] == 0.0f) tokens.push_back(static_cast<Token>(i));
+    }
+    return tokens;
+  }
+  static void Take(TokenConstraint& constraint, const std::vector<Token>& tokens) {
+    for (const Token token : tokens) ASSERT_TRUE(constraint.Accept(token)) << token;
+  }
+
+  size_t vocabulary_size_ = 0;
+};
+
+TEST_F(FreeTextTest, TheGrammarBeginsBehindTheMarker) {
+  const auto source = Source({{.until = "<c>"}});
+  for (const std::vector<Token>& marker :
+       std::vector<std::vector<Token>>{{2}, {3, 4, 5}, {1, 3, 3, 4, 5}, {4, 3, 4, 3, 4, 5}}) {
+    const auto constraint = source->Begin();
+    EXPECT_EQ(Allowed(*constraint), (std::vector<Token>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+    EXPECT_FALSE(constraint->Accept(0));
+    Take(*constraint, marker);
+    EXPECT_EQ(Allowed(*constraint), std::vector<Token>{6});
+    EXPECT_FALSE(constraint->IsComplete());
+    Take(*constraint, {6});
+    EXPECT_EQ(Allowed(*constraint), (std::vector<Token>{0, 8}));
+    Take(*constraint, {8});
+    EXPECT_TRUE(constraint->IsComplete());
+    constraint->Rollback(2);
+    EXPECT_EQ(Allowed(*constraint), std::vector<Token>{6});
+    constraint->Rollback(marker.size());
+    EXPECT_EQ(Allowed(*constraint).size(), 10u);
+    Take(*constraint, {2, 6, 8});
+    EXPECT_TRUE(constraint->IsComplete());
+  }
+}
+
+TEST_F(FreeTextTest, ATokenMayEndTheMarkerAndBeginTheText) {
+  const auto source = Source({{.until = "<c>", .may_end = true}});
+  const auto constraint = source->Begin();
+  EXPECT_EQ(Allowed(*constraint).size(), vocabulary_size_);
+  Take(*constraint, {3, 4, 7});  // "<" "c" ">x"
+  EXPECT_EQ(Allowed(*constraint), (std::vector<Token>{0, 8}));
+  constraint->Rollback(1);
+  Take(*constraint, {10});  // ">z", which the grammar forbids: held to nothing
+  EXPECT_EQ(Allowed(*constraint).size(), vocabulary_size_);
+  EXPECT_FALSE(constraint->IsComplete());
+  Take(*constraint, {0});
+  EXPECT_TRUE(constraint->IsComplete());
+}
+
+TEST_F(FreeTextTest, AnOpenerMayComeFirst) {
+  const auto source = Source({{.until = "<c>", .opener = 9}, {.until = "aa", .may_end = true}});
+  auto constraint = source->Begin();
+  EXPECT_EQ(Allowed(*constraint).size(), vocabulary_size_);  // of the second text
+  Take(*constraint, {9, 1, 1});
+  EXPECT_FALSE(constraint->Accept(0));
+  Take(*constraint, {2, 1, 1});
+  EXPECT_EQ(Allowed(*constraint), std::vector<Token>{6});
+  constraint = source->Begin();
+  Take(*constraint, {1, 1, 6, 8});
+  EXPECT_TRUE(constraint->IsComplete());
+
+  const auto direct = Source({{.until = "<c>", .opener = 9}});
+  constraint = direct->Begin();
+  EXPECT_EQ(Allowed(*constraint), (std::vector<Token>{6, 9}));
+  EXPECT_FALSE(constraint->Accept(1));
+  Take(*constraint, {6, 8});
+  EXPECT_TRUE(constraint->IsComplete());
+  constraint->Rollback(2);
+  EXPECT_EQ(Allowed(*constraint), (std::vector<Token>{6, 9}));
 }
 
 }  // namespace

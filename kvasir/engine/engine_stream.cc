@@ -105,7 +105,10 @@ Status EngineStream::Accept(std::span<const float> logits, Sampler& sampler) {
   if (callbacks_->on_token) {
     callbacks_->on_token(answer_, token, result_.scores.empty() ? nullptr : &result_.scores.back());
   }
-  if (detokenizer_) Show(stops_.Push(detokenizer_->Push(token)));
+  if (detokenizer_) {
+    Show(stops_.Push(
+        PushToken(token, request_->shown_special, *vocabulary_->tokenizer, *detokenizer_)));
+  }
   if (stops_.matched() || (constraint_ && constraint_->IsComplete())) {
     Finish(FinishReason::kStop);
   } else if (result.stats.generated_tokens == limit_) {

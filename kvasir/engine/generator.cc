@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "kvasir/engine/stop_matcher.h"
-#include "kvasir/tokenizer/streaming_detokenizer.h"
 
 namespace kvasir {
 namespace {
@@ -46,6 +45,14 @@ std::string_view FinishReasonName(FinishReason reason) {
   return "";
 }
 
+std::string PushToken(Token token, const std::vector<Token>& shown_special,
+                      const Tokenizer& tokenizer, StreamingDetokenizer& detokenizer) {
+  if (std::find(shown_special.begin(), shown_special.end(), token) == shown_special.end()) {
+    return detokenizer.Push(token);
+  }
+  return detokenizer.Finish() + tokenizer.TokenText(token);
+}
+
 Error NoTokenError() {
   return {ErrorCode::kFailedPrecondition,
           "the grammar allows no token that this model has; change the grammar"};
@@ -62,21 +69,24 @@ double GenerationStats::decode_tokens_per_second() const {
 
 // The text side of an answer: characters, stop strings, callbacks.
 struct Generator::Output {
+  const GenerationRequest& request;
   const GenerationCallbacks& callbacks;
+  const Tokenizer* tokenizer;
   std::optional<StreamingDetokenizer> detokenizer;
   StopMatcher stops;
   std::string text;
 
   Output(const GenerationRequest& request, const GenerationCallbacks& callbacks,
          const Tokenizer* tokenizer)
-      : callbacks(callbacks), stops(request.stop_strings) {
+      : request(request), callbacks(callbacks), tokenizer(tokenizer), stops(request.stop_strings) {
     if (tokenizer != nullptr) {
       detokenizer.emplace(*tokenizer, StreamOptions{.decode = {}, .continues_text = true});
     }
   }
   void Push(Token token) {
     if (callbacks.on_token) callbacks.on_token(token);
-    if (detokenizer) Show(stops.Push(detokenizer->Push(token)));
+    if (!detokenizer) return;
+    Show(stops.Push(PushToken(token, request.shown_special, *tokenizer, *detokenizer)));
   }
   void Finish() {
     if (!detokenizer) return;

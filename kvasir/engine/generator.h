@@ -17,6 +17,7 @@
 #include "kvasir/sampling/logprobs.h"
 #include "kvasir/sampling/sampler.h"
 #include "kvasir/sampling/token_constraint.h"
+#include "kvasir/tokenizer/streaming_detokenizer.h"
 
 namespace kvasir {
 
@@ -35,6 +36,8 @@ struct GenerationRequest {
   std::vector<std::string> stop_strings;  // not part of the answer
   // Go on past end tokens, unless a constraint says that the text is complete.
   bool ignore_stop_tokens = false;
+  // Special tokens whose text is part of the answer; that of others is not.
+  std::vector<Token> shown_special;
   // What the answer has to follow; null: nothing. It ends as soon as nothing else may come.
   std::shared_ptr<const TokenConstraintSource> constraint;
   int64_t chunk_tokens = 512;  // prefill; results do not depend on it
@@ -52,6 +55,10 @@ struct TokenScores {
   TokenLogprob token;
   std::vector<TokenLogprob> top;  // likeliest first
 };
+
+// The text that `token` adds, whose own text is shown if it is one of `shown_special`.
+std::string PushToken(Token token, const std::vector<Token>& shown_special,
+                      const Tokenizer& tokenizer, StreamingDetokenizer& detokenizer);
 
 // The constraint's grammar asks for what no token of the vocabulary can begin.
 Error NoTokenError();

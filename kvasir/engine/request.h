@@ -35,6 +35,8 @@ struct EngineRequest {
   std::vector<Token> stop_tokens;         // beside the model's own
   // Go on past all of them, unless a constraint says that the text is complete.
   bool ignore_stop_tokens = false;
+  // Special tokens whose text is part of the answer; that of others is not.
+  std::vector<Token> shown_special;
   // What each answer has to follow; null: nothing. An answer ends as soon as nothing else may come.
   // Its constraints are used on the engine's thread alone.
   std::shared_ptr<const TokenConstraintSource> constraint;

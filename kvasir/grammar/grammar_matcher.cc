@@ -1,16 +1,19 @@
 #include "kvasir/grammar/grammar_matcher.h"
 
+#include <utility>
+
 #include "kvasir/base/check.h"
 
 namespace kvasir {
 
-GrammarMatcher::GrammarMatcher(GrammarMasks* masks)
-    : masks_(masks), none_(masks->vocabulary().size()) {}
+GrammarMatcher::GrammarMatcher(GrammarMasks* masks, std::string begun)
+    : masks_(masks), begun_(std::move(begun)), none_(masks->vocabulary().size()) {}
 
 GrammarMasks::State GrammarMatcher::Current() {
   size_t known = steps_.size();
   while (known > 0 && steps_[known - 1].generation != masks_->generation()) --known;
-  GrammarMasks::State state = known > 0 ? steps_[known - 1].state : masks_->start();
+  GrammarMasks::State state =
+      known > 0 ? steps_[known - 1].state : masks_->Advance(masks_->start(), begun_);
   for (; known < steps_.size(); ++known) {
     masks_->KeepWithinBudget(&state);
     Step& step = steps_[known];

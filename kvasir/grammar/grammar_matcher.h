@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kvasir/base/token.h"
@@ -17,8 +18,9 @@ namespace kvasir {
 // A value. THREADS: one caller at a time for all matchers of one GrammarMasks.
 class GrammarMatcher {
  public:
-  // `masks` must outlive the matcher and its copies.
-  explicit GrammarMatcher(GrammarMasks* masks);
+  // `masks` must outlive the matcher and its copies. `begun`: text that stands there already, of a
+  // token that began before the grammar did.
+  explicit GrammarMatcher(GrammarMasks* masks, std::string begun = {});
 
   // The tokens that may come next; none after an end token. Valid until the next call that any
   // matcher makes to the same GrammarMasks.
@@ -50,6 +52,7 @@ class GrammarMatcher {
   void Remember(GrammarMasks::State state);
 
   GrammarMasks* masks_;
+  std::string begun_;
   std::vector<Step> steps_;
   TokenMask none_;
   bool ended_ = false;

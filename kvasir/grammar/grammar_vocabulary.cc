@@ -10,7 +10,10 @@ GrammarVocabulary::GrammarVocabulary(std::vector<std::string> bytes,
                                      std::span<const Token> end_tokens)
     : bytes_(std::move(bytes)), end_(bytes_.size()), plain_(bytes_.size()) {
   for (const Token token : end_tokens) {
-    if (token >= 0 && static_cast<size_t>(token) < bytes_.size()) end_.Set(token);
+    if (token >= 0 && static_cast<size_t>(token) < bytes_.size()) {
+      end_.Set(token);
+      end_tokens_.push_back(token);
+    }
   }
   std::vector<std::pair<std::string, Token>> plain;
   std::vector<std::pair<std::string, Token>> other;
@@ -28,11 +31,15 @@ GrammarVocabulary::GrammarVocabulary(std::vector<std::string> bytes,
 }
 
 GrammarVocabulary GrammarVocabulary::FromTokenizer(const Tokenizer& tokenizer,
-                                                   std::span<const Token> end_tokens) {
+                                                   std::span<const Token> end_tokens,
+                                                   std::span<const Token> markers) {
   std::vector<std::string> bytes(static_cast<size_t>(tokenizer.vocab_size()));
   for (size_t i = 0; i < bytes.size(); ++i) {
     const auto token = static_cast<Token>(i);
     if (!tokenizer.IsSpecial(token)) bytes[i] = tokenizer.TokenBytes(token);
+  }
+  for (const Token marker : markers) {
+    bytes[static_cast<size_t>(marker)] = tokenizer.TokenText(marker);
   }
   return {std::move(bytes), end_tokens};
 }

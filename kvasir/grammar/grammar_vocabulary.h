@@ -1,6 +1,7 @@
 // GrammarVocabulary: the bytes of every token a grammar may produce, arranged for masks. Built once
 // per tokenizer.
-// Deliberately without special tokens: no grammar can ask for one, except to end the text.
+// Deliberately without special tokens but the ones it is given: no grammar can ask for others,
+// except to end the text.
 #ifndef KVASIR_GRAMMAR_GRAMMAR_VOCABULARY_H_
 #define KVASIR_GRAMMAR_GRAMMAR_VOCABULARY_H_
 
@@ -27,13 +28,16 @@ class GrammarVocabulary {
   // TokenTrie::kMaxTokenBytes, and `end_tokens` never continue a text; the latter end it. Ids in
   // `end_tokens` outside the vocabulary are left out.
   GrammarVocabulary(std::vector<std::string> bytes, std::span<const Token> end_tokens);
+  // `markers`: special tokens that stand for their text all the same.
   static GrammarVocabulary FromTokenizer(const Tokenizer& tokenizer,
-                                         std::span<const Token> end_tokens);
+                                         std::span<const Token> end_tokens,
+                                         std::span<const Token> markers = {});
 
   size_t size() const { return bytes_.size(); }
   // Empty for tokens that never continue a text, and for ids that no token has.
   std::string_view bytes(Token token) const;
   bool IsEnd(Token token) const { return end_.Test(token); }
+  const std::vector<Token>& end_tokens() const { return end_tokens_; }
 
   const TokenMask& end() const { return end_; }
   // The tokens of up to kMaxPlainCharacters whole characters of plain text (plain_text.h): a
@@ -45,6 +49,7 @@ class GrammarVocabulary {
 
  private:
   std::vector<std::string> bytes_;
+  std::vector<Token> end_tokens_;
   TokenMask end_;
   TokenMask plain_;
   TokenTrie plain_trie_;

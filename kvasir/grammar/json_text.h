@@ -57,7 +57,6 @@ class JsonText {
 
   GrammarSyntax& syntax_;
   std::map<std::vector<std::pair<char32_t, char32_t>>, Expr> chars_;
-  int shared_ = 0;
 };
 
 }  // namespace kvasir

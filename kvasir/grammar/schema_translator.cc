@@ -123,7 +123,7 @@ const Json* Step(const Json& json, const std::string& step) {
 }  // namespace
 
 Result<GrammarSyntax::Rule> SchemaTranslator::Translate() {
-  KVASIR_TRY(const Expr root, Reference(Json("#"), "schema"));
+  KVASIR_TRY(const Expr root, Reference(Json("#"), name_));
   // Rules are translated in the order in which they are first mentioned, not inside each other.
   for (size_t i = 0; i < pending_.size(); ++i) {
     const Pending pending = pending_[i];
@@ -347,7 +347,7 @@ Result<SchemaTranslator::Expr> SchemaTranslator::Reference(const Json& reference
   KVASIR_TRY(const Json* const target, Resolve(reference, path));
   const auto [entry, added] = rule_of_.try_emplace(target, 0);
   if (added) {
-    const std::string target_path = "schema" + reference.as_string().substr(1);
+    const std::string target_path = name_ + reference.as_string().substr(1);
     entry->second = syntax_.RuleNamed(target_path);
     pending_.push_back({target, target_path, entry->second});
   }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kvasir/base/json.h"
@@ -22,9 +23,10 @@ class SchemaTranslator {
  public:
   using Expr = GrammarSyntax::Expr;
 
-  // Both must outlive this.
-  SchemaTranslator(const Json& schema, GrammarSyntax* syntax)
-      : document_(schema), syntax_(*syntax), json_(syntax) {}
+  // Both must outlive this. `name`: what messages and rules call the schema; schemas that share a
+  // syntax need different ones.
+  SchemaTranslator(const Json& schema, GrammarSyntax* syntax, std::string name = "schema")
+      : document_(schema), syntax_(*syntax), json_(syntax), name_(std::move(name)) {}
 
   // The rule of the whole schema. ERRORS: kUnsupported, kInvalidArgument, kResourceExhausted; the
   // message begins with the path, as in "schema/properties/age/minimum: ".
@@ -83,6 +85,7 @@ class SchemaTranslator {
   const Json& document_;
   GrammarSyntax& syntax_;
   JsonText json_;
+  const std::string name_;
   std::map<const Json*, GrammarSyntax::Rule> rule_of_;  // by what is referred to
   std::vector<Pending> pending_;
   int depth_ = 0;

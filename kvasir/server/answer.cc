@@ -28,6 +28,7 @@ Answer::Answer(AnswerOptions options, std::unique_ptr<AnswerFormat> format, Http
       observer_(std::move(observer)),
       last_tokens_(options_.choices, begin_),
       unsent_scores_(options_.choices),
+      parsers_(options_.choices, AnswerParser(options_.parser)),
       results_(options_.choices) {}
 
 bool Answer::is_cut_off() const {
@@ -50,21 +51,38 @@ void Answer::OnToken(size_t choice, const TokenScores* scores) {
   if (!std::exchange(has_token_, true)) first_token_ = now;
   const Clock::time_point last = std::exchange(last_tokens_[choice], now);
   if (last != begin_) token_gaps_.Add(Milliseconds(now - last) / 1000);
+  if (parsers_[choice].is_in_thought()) ++results_[choice].message.reasoning_tokens;
   if (!options_.is_stream) return;
   Begin();
   if (scores != nullptr) unsent_scores_[choice].push_back(*scores);
 }
 
 void Answer::OnText(size_t choice, std::string_view text) {
-  if (!options_.is_stream) return;
-  Send(format_->Text(choice, text, std::exchange(unsent_scores_[choice], {})));
+  Take(choice, parsers_[choice].Push(text));
+}
+
+void Answer::Take(size_t choice, const AnswerParts& parts) {
+  AnswerMessage& message = results_[choice].message;
+  for (const AnswerPart& part : parts) {
+    const bool is_call = part.kind == AnswerPart::Kind::kCall;
+    message.Add(part, is_call ? NewCallId() : "");
+    if (!options_.is_stream) continue;
+    Begin();
+    Send(format_->Part(choice, part, message, std::exchange(unsent_scores_[choice], {})));
+  }
+}
+
+std::string Answer::NewCallId() const {
+  constexpr size_t kShort = 9;
+  return options_.has_short_call_ids ? NewId("").substr(0, kShort) : NewId(options_.call_id_prefix);
 }
 
 void Answer::OnChoiceEnd(size_t choice, GenerationResult result) {
   if (result.finish == FinishReason::kCancelled && !reply_.is_client_gone()) {
     result.finish = FinishReason::kLength;
   }
-  results_[choice] = std::move(result);
+  Take(choice, parsers_[choice].Finish());
+  static_cast<GenerationResult&>(results_[choice]) = std::move(result);
   if (!options_.is_stream || reply_.is_client_gone()) return;
   Begin();
   Send(format_->ChoiceEnd(choice, results_[choice], std::exchange(unsent_scores_[choice], {})));

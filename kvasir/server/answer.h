@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kvasir/chat/answer_parser.h"
 #include "kvasir/server/answer_format.h"
 #include "kvasir/server/completion_service.h"
 #include "kvasir/server/http_reply.h"
@@ -24,6 +25,9 @@ struct AnswerOptions {
   size_t choices = 1;
   int64_t choices_per_prompt = 1;
   bool is_stream = false;
+  AnswerParserOptions parser;  // what the text of each choice is read as
+  std::string call_id_prefix = "call_";
+  bool has_short_call_ids = false;  // 9 characters without prefix, which Mistral's templates want
   // A stream that has shown nothing for this long says that it is alive, so that neither client
   // nor proxy gives up on a long prompt. From then on errors are events, not statuses.
   std::chrono::milliseconds ping_interval{5'000};
@@ -31,7 +35,7 @@ struct AnswerOptions {
   // True: as if the time were over. Null: nobody can say so.
   std::shared_ptr<const std::atomic<bool>> cancelled;
   // Gets the answer's tokens when it has ended. Empty: nobody wants them.
-  std::function<void(std::span<const GenerationResult> results)> on_results;
+  std::function<void(std::span<const AnsweredChoice> results)> on_results;
 };
 
 class Answer final : public CompletionSink {
@@ -52,6 +56,8 @@ class Answer final : public CompletionSink {
   using Clock = std::chrono::steady_clock;
 
   bool is_cut_off() const;
+  void Take(size_t choice, const AnswerParts& parts);
+  std::string NewCallId() const;
   void Begin();
   void Send(std::string_view event);
   void Fail(const ApiError& error);
@@ -69,7 +75,8 @@ class Answer final : public CompletionSink {
   LatencyHistogram token_gaps_;
   PromptProgress prompt_;
   std::vector<std::vector<TokenScores>> unsent_scores_;  // per choice
-  std::vector<GenerationResult> results_;                // per choice
+  std::vector<AnswerParser> parsers_;                    // per choice
+  std::vector<AnsweredChoice> results_;                  // per choice
 };
 
 }  // namespace kvasir

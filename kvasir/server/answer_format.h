@@ -10,26 +10,28 @@
 
 #include "kvasir/base/json.h"
 #include "kvasir/engine/generator.h"
+#include "kvasir/server/answer_message.h"
 #include "kvasir/server/api_error.h"
 #include "kvasir/server/completion_service.h"
 
 namespace kvasir {
 
-// One object per answer. A stream is Begin, then Text and ChoiceEnd of all choices, then End; or at
+// One object per answer. A stream is Begin, then Part and ChoiceEnd of all choices, then End; or at
 // any point after Begin, Error. Scores belong to the tokens since the last call for that choice.
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
 
   // The body of a whole answer: one result per choice.
-  virtual Json Whole(std::span<const GenerationResult> results) = 0;
+  virtual Json Whole(std::span<const AnsweredChoice> results) = 0;
 
   virtual std::string Begin(const PromptProgress& prompt) = 0;
-  virtual std::string Text(size_t choice, std::string_view text,
+  // `message`: the choice's so far, with this part.
+  virtual std::string Part(size_t choice, const AnswerPart& part, const AnswerMessage& message,
                            std::span<const TokenScores> scores) = 0;
-  virtual std::string ChoiceEnd(size_t choice, const GenerationResult& result,
+  virtual std::string ChoiceEnd(size_t choice, const AnsweredChoice& result,
                                 std::span<const TokenScores> scores) = 0;
-  virtual std::string End(std::span<const GenerationResult> results) = 0;
+  virtual std::string End(std::span<const AnsweredChoice> results) = 0;
   virtual std::string Error(const ApiError& error) = 0;
 
   // Of an error before anything was sent.

@@ -14,9 +14,10 @@ namespace {
 
 const AnswerHead kHead = {"chatcmpl-1", 1700000000, "m"};
 
-GenerationResult OneResult() {
-  GenerationResult result;
+AnsweredChoice OneResult() {
+  AnsweredChoice result;
   result.text = "Hi \"you\"";
+  result.message.text = result.text;
   result.finish = FinishReason::kLength;
   result.stats.prompt_tokens = 10;
   result.stats.cached_tokens = 6;
@@ -25,6 +26,8 @@ GenerationResult OneResult() {
   result.stats.decode_ms = 4;
   return result;
 }
+
+AnswerPart Text(std::string text) { return {AnswerPart::Kind::kText, std::move(text)}; }
 
 constexpr const char* kUsage = R"({"prompt_tokens":10,"completion_tokens":3,"total_tokens":13,)"
                                R"("prompt_tokens_details":{"cached_tokens":6},)"
@@ -63,7 +66,7 @@ TEST(ChatFormat, Stream) {
   EXPECT_EQ(plain.End(std::vector{OneResult()}), "data: [DONE]\n\n");
 
   ChatFormat with_usage({.head = kHead, .includes_usage = true});
-  EXPECT_EQ(with_usage.Text(2, "\n\x01", {}),
+  EXPECT_EQ(with_usage.Part(2, Text("\n\x01"), {}, {}),
             head + R"({"index":2,"delta":{"content":"\n\u0001"},"logprobs":null,)"
                    R"("finish_reason":null}],"usage":null})"
                    "\n\n");
@@ -77,7 +80,7 @@ TEST(ChatFormat, Stream) {
 }
 
 TEST(AnswerJson, ThePromptOfSeveralChoicesCountsOnce) {
-  const std::vector<GenerationResult> results(6, OneResult());
+  const std::vector<AnsweredChoice> results(6, OneResult());
   const GenerationStats total = TotalStats(results, 3);  // two prompts
   EXPECT_EQ(total.prompt_tokens, 20);
   EXPECT_EQ(total.cached_tokens, 12);
@@ -102,7 +105,7 @@ TEST(AnswerJson, EventFraming) {
 
 TEST(MessagesFormat, InputTokensAreWithoutTheCachedOnes) {
   MessagesFormat format({"msg_1", 0, "m"});
-  GenerationResult result = OneResult();
+  AnsweredChoice result = OneResult();
   result.finish = FinishReason::kStop;
   result.stop_string = "END";
   EXPECT_EQ(format.Whole(std::vector{result}).Dump(),
@@ -134,7 +137,8 @@ TEST(ResponsesFormat, CachedTokensAndNumberedEvents) {
   EXPECT_EQ(whole.Find("usage")->Dump(),
             R"({"input_tokens":10,"input_tokens_details":{"cached_tokens":6},"output_tokens":3,)"
             R"("output_tokens_details":{"reasoning_tokens":0},"total_tokens":13})");
-  const std::string events = format.Begin({}) + format.Text(0, "a", {}) + format.Text(0, "b", {});
+  const std::string events =
+      format.Begin({}) + format.Part(0, Text("a"), {}, {}) + format.Part(0, Text("b"), {}, {});
   for (int i = 0; i < 6; ++i) {
     EXPECT_NE(events.find("\"sequence_number\":" + std::to_string(i) + ","), std::string::npos);
   }

@@ -43,7 +43,7 @@ Json Envelope(const AnswerHead& head, std::string_view object) {
                       {"system_fingerprint", "kvasir"}};
 }
 
-GenerationStats TotalStats(std::span<const GenerationResult> results, int64_t per_prompt) {
+GenerationStats TotalStats(std::span<const AnsweredChoice> results, int64_t per_prompt) {
   GenerationStats total;
   for (size_t i = 0; i < results.size(); ++i) {
     const GenerationStats& stats = results[i].stats;
@@ -61,13 +61,19 @@ GenerationStats TotalStats(std::span<const GenerationResult> results, int64_t pe
   return total;
 }
 
-Json UsageJson(const GenerationStats& stats) {
+int64_t ReasoningTokens(std::span<const AnsweredChoice> results) {
+  int64_t tokens = 0;
+  for (const AnsweredChoice& result : results) tokens += result.message.reasoning_tokens;
+  return tokens;
+}
+
+Json UsageJson(const GenerationStats& stats, int64_t reasoning_tokens) {
   return Json::Object{
       {"prompt_tokens", stats.prompt_tokens},
       {"completion_tokens", stats.generated_tokens},
       {"total_tokens", stats.prompt_tokens + stats.generated_tokens},
       {"prompt_tokens_details", Json::Object{{"cached_tokens", stats.cached_tokens}}},
-      {"completion_tokens_details", Json::Object{{"reasoning_tokens", 0}}}};
+      {"completion_tokens_details", Json::Object{{"reasoning_tokens", reasoning_tokens}}}};
 }
 
 Json TimingsJson(const GenerationStats& stats) {

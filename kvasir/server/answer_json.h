@@ -12,6 +12,7 @@
 
 #include "kvasir/base/json.h"
 #include "kvasir/engine/generator.h"
+#include "kvasir/server/answer_message.h"
 #include "kvasir/tokenizer/tokenizer.h"
 
 namespace kvasir {
@@ -30,10 +31,12 @@ std::string NewId(std::string_view prefix);
 Json Envelope(const AnswerHead& head, std::string_view object);
 
 // Of all choices of a request, `per_prompt` of which have the same prompt: that one counts once.
-GenerationStats TotalStats(std::span<const GenerationResult> results, int64_t per_prompt);
+GenerationStats TotalStats(std::span<const AnsweredChoice> results, int64_t per_prompt);
 
 // {prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details: {cached_tokens}, ...}
-Json UsageJson(const GenerationStats& stats);
+Json UsageJson(const GenerationStats& stats, int64_t reasoning_tokens);
+// Of all choices.
+int64_t ReasoningTokens(std::span<const AnsweredChoice> results);
 // As llama.cpp's server: cache_n, prompt_n, prompt_ms, ..., predicted_per_second. prompt_n counts
 // the evaluated tokens only, so cache_n + prompt_n is the prompt.
 Json TimingsJson(const GenerationStats& stats);

@@ -35,7 +35,8 @@ Json Masked(const std::string& name, const Json& value) {
     return masked;
   }
   if (value.is_string()) {
-    for (const char* prefix : {"chatcmpl-", "cmpl-", "msg_", "resp_"}) {
+    for (const char* prefix :
+         {"chatcmpl-", "cmpl-", "msg_", "resp_", "call_", "toolu_", "fc_", "rs_"}) {
       if (value.as_string().starts_with(prefix)) return std::string(prefix) + "*";
     }
   }
@@ -78,8 +79,8 @@ std::string RequestOf(const Json& fixture) {
 
 class ApiTest : public ::testing::Test {
  protected:
-  void Start(ServerOptions options = {}) {
-    auto bundle = LoadTestModel();
+  void Start(ServerOptions options = {}, const std::string& more_template = "") {
+    auto bundle = LoadTestModel(64 << 20, more_template);
     ASSERT_TRUE(bundle.ok()) << bundle.error().message;
     server_.reset();
     bundle_ = *std::move(bundle);
@@ -135,6 +136,61 @@ TEST_F(ApiTest, Fixtures) {
     ASSERT_TRUE(WriteFileAtomic(kFixtures, text + "\n]\n").ok());
     GTEST_SKIP() << "recorded";
   }
+}
+
+// A template that speaks of thoughts, and an answer with one, which a grammar makes sure of.
+TEST_F(ApiTest, ThoughtsAreNotContent) {
+  const std::string rule = R"("grammar":"root ::= \"<think>so</think> yes\"")";
+  const std::string chat = R"({"messages":[{"role":"user","content":"a"}],"max_tokens":30,)" + rule;
+  Start({}, "{# <think></think> #}");
+  const auto ask = [&](const std::string& path, const std::string& body) {
+    return Parsed(Ask("POST", path, "", body).body);
+  };
+  const Json whole = ask("/v1/chat/completions", chat + "}");
+  EXPECT_EQ(At(whole, {"choices", "0", "message", "content"}), Json("yes"));
+  EXPECT_EQ(At(whole, {"choices", "0", "message", "reasoning_content"}), Json("so"));
+  EXPECT_GT(At(whole, {"usage", "completion_tokens_details", "reasoning_tokens"}).as_int(), 2);
+  const Json raw = ask("/v1/chat/completions", chat + R"(,"reasoning_format":"none"})");
+  EXPECT_EQ(At(raw, {"choices", "0", "message", "content"}), Json("<think>so</think> yes"));
+  const Json message = ask("/v1/messages", chat + "}");
+  EXPECT_EQ(At(message, {"content", "0", "thinking"}), Json("so"));
+  EXPECT_EQ(At(message, {"content", "1", "text"}), Json("yes"));
+
+  std::string thought;
+  std::string text;
+  for (const std::string& block :
+       Blocks(Ask("POST", "/v1/chat/completions", "", chat + R"(,"stream":true})").body)) {
+    if (!block.starts_with("data: {")) continue;
+    const Json delta = At(Parsed(block.substr(6)), {"choices", "0", "delta"});
+    if (const Json* piece = delta.Find("reasoning_content")) thought += piece->as_string();
+    if (const Json* piece = delta.Find("content")) text += piece->as_string();
+  }
+  EXPECT_EQ(thought, "so");
+  EXPECT_EQ(text, "yes");
+  std::vector<std::string> events;
+  for (const std::string& block :
+       Blocks(Ask("POST", "/v1/messages", "", chat + R"(,"stream":true})").body)) {
+    const std::string event = block.substr(7, block.find('\n') - 7);
+    if (events.empty() || events.back() != event) events.push_back(event);
+  }
+  EXPECT_EQ(events, (std::vector<std::string>{
+                        "message_start", "content_block_start", "content_block_delta",
+                        "content_block_stop", "content_block_start", "content_block_delta",
+                        "content_block_stop", "message_delta", "message_stop"}));
+}
+
+// The prompt opens the thought: a schema is held to behind it only, and it never ends here.
+TEST_F(ApiTest, WhatIsHeldToASchemaBeginsBehindTheThought) {
+  Start({}, "<think>\n{# </think> #}");
+  const Json answer =
+      Parsed(Ask("POST", "/v1/chat/completions", "",
+                 R"({"messages":[{"role":"user","content":"a"}],"max_tokens":5,"temperature":0,)"
+                 R"("logit_bias":{"97":100},"response_format":{"type":"json_object"}})")
+                 .body);
+  EXPECT_EQ(At(answer, {"choices", "0", "message", "content"}), Json(""));
+  EXPECT_EQ(At(answer, {"choices", "0", "message", "reasoning_content"}), Json("aaaaa"));
+  EXPECT_EQ(At(answer, {"choices", "0", "finish_reason"}), Json("length"));
+  EXPECT_EQ(At(answer, {"usage", "completion_tokens_details", "reasoning_tokens"}), Json(5));
 }
 
 // A text scores the same whether it was generated or given.

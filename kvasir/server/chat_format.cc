@@ -7,6 +7,39 @@ namespace {
 
 constexpr std::string_view kChunkObject = "chat.completion.chunk";
 
+std::string_view FinishName(const AnsweredChoice& result) {
+  return result.asks_for_tools() ? "tool_calls" : FinishReasonName(result.finish);
+}
+
+// Id and name come with the beginning of a call, then only pieces of its arguments.
+Json CallDelta(const AnswerPart& part, const std::vector<ToolCall>& calls) {
+  Json delta = Json::Object{{"index", static_cast<uint64_t>(calls.size() - 1)}};
+  if (part.kind == AnswerPart::Kind::kArguments) {
+    delta.Set("function", Json::Object{{"arguments", part.text}});
+    return delta;
+  }
+  delta.Set("id", calls.back().id);
+  delta.Set("type", "function");
+  delta.Set("function", Json::Object{{"name", part.text}, {"arguments", ""}});
+  return delta;
+}
+
+Json MessageJson(const AnswerMessage& message) {
+  Json json = Json::Object{{"role", "assistant"}};
+  const bool has_text = !message.text.empty() || message.calls.empty();
+  json.Set("content", has_text ? Json(message.text) : Json());
+  if (!message.reasoning.empty()) json.Set("reasoning_content", message.reasoning);
+  json.Set("refusal", nullptr);
+  Json::Array calls;
+  for (const ToolCall& call : message.calls) {
+    Json function = Json::Object{{"name", call.name}, {"arguments", call.arguments}};
+    calls.push_back(
+        Json::Object{{"id", call.id}, {"type", "function"}, {"function", std::move(function)}});
+  }
+  if (!calls.empty()) json.Set("tool_calls", std::move(calls));
+  return json;
+}
+
 }  // namespace
 
 Json ChatFormat::LogprobsOf(std::span<const TokenScores> scores) const {
@@ -25,20 +58,18 @@ Json ChatFormat::Chunk(size_t choice, Json delta, Json logprobs, Json finish_rea
   return chunk;
 }
 
-Json ChatFormat::Whole(std::span<const GenerationResult> results) {
+Json ChatFormat::Whole(std::span<const AnsweredChoice> results) {
   Json::Array choices;
-  for (const GenerationResult& result : results) {
-    Json message =
-        Json::Object{{"role", "assistant"}, {"content", result.text}, {"refusal", nullptr}};
+  for (const AnsweredChoice& result : results) {
     choices.push_back(Json::Object{{"index", static_cast<uint64_t>(choices.size())},
-                                   {"message", std::move(message)},
+                                   {"message", MessageJson(result.message)},
                                    {"logprobs", LogprobsOf(result.scores)},
-                                   {"finish_reason", FinishReasonName(result.finish)}});
+                                   {"finish_reason", FinishName(result)}});
   }
   const GenerationStats total = TotalStats(results, options_.choices);
   Json completion = Envelope(options_.head, "chat.completion");
   completion.Set("choices", std::move(choices));
-  completion.Set("usage", UsageJson(total));
+  completion.Set("usage", UsageJson(total, ReasoningTokens(results)));
   completion.Set("timings", TimingsJson(total));
   return completion;
 }
@@ -52,26 +83,39 @@ std::string ChatFormat::Begin(const PromptProgress&) {
   return events;
 }
 
-std::string ChatFormat::Text(size_t choice, std::string_view text,
+std::string ChatFormat::Part(size_t choice, const AnswerPart& part, const AnswerMessage& message,
                              std::span<const TokenScores> scores) {
-  return SseEvent(Chunk(choice, Json::Object{{"content", text}}, LogprobsOf(scores), nullptr));
+  Json delta = Json::Object();
+  switch (part.kind) {
+    case AnswerPart::Kind::kText:
+      delta.Set("content", part.text);
+      break;
+    case AnswerPart::Kind::kReasoning:
+      delta.Set("reasoning_content", part.text);
+      break;
+    case AnswerPart::Kind::kCall:
+    case AnswerPart::Kind::kArguments:
+      delta.Set("tool_calls", Json::Array{CallDelta(part, message.calls)});
+      break;
+  }
+  return SseEvent(Chunk(choice, std::move(delta), LogprobsOf(scores), nullptr));
 }
 
-std::string ChatFormat::ChoiceEnd(size_t choice, const GenerationResult& result,
+std::string ChatFormat::ChoiceEnd(size_t choice, const AnsweredChoice& result,
                                   std::span<const TokenScores> scores) {
   Json logprobs = scores.empty() ? Json() : LogprobsOf(scores);
-  Json chunk = Chunk(choice, Json::Object(), std::move(logprobs), FinishReasonName(result.finish));
+  Json chunk = Chunk(choice, Json::Object(), std::move(logprobs), FinishName(result));
   if (!options_.includes_usage) chunk.Set("timings", TimingsJson(result.stats));
   return SseEvent(chunk);
 }
 
-std::string ChatFormat::End(std::span<const GenerationResult> results) {
+std::string ChatFormat::End(std::span<const AnsweredChoice> results) {
   std::string events;
   if (options_.includes_usage) {
     const GenerationStats total = TotalStats(results, options_.choices);
     Json chunk = Envelope(options_.head, kChunkObject);
     chunk.Set("choices", Json::Array());
-    chunk.Set("usage", UsageJson(total));
+    chunk.Set("usage", UsageJson(total, ReasoningTokens(results)));
     chunk.Set("timings", TimingsJson(total));
     events = SseEvent(chunk);
   }

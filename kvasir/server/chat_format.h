@@ -1,5 +1,5 @@
 // ChatFormat: chat.completion and chat.completion.chunk.
-// Deliberately without tool calls: texts only, so far.
+// Deliberately with the raw text of calls in no member: what is a call is not content.
 #ifndef KVASIR_SERVER_CHAT_FORMAT_H_
 #define KVASIR_SERVER_CHAT_FORMAT_H_
 
@@ -20,13 +20,13 @@ class ChatFormat final : public AnswerFormat {
  public:
   explicit ChatFormat(ChatFormatOptions options) : options_(std::move(options)) {}
 
-  Json Whole(std::span<const GenerationResult> results) override;
+  Json Whole(std::span<const AnsweredChoice> results) override;
   std::string Begin(const PromptProgress& prompt) override;
-  std::string Text(size_t choice, std::string_view text,
+  std::string Part(size_t choice, const AnswerPart& part, const AnswerMessage& message,
                    std::span<const TokenScores> scores) override;
-  std::string ChoiceEnd(size_t choice, const GenerationResult& result,
+  std::string ChoiceEnd(size_t choice, const AnsweredChoice& result,
                         std::span<const TokenScores> scores) override;
-  std::string End(std::span<const GenerationResult> results) override;
+  std::string End(std::span<const AnsweredChoice> results) override;
   std::string Error(const ApiError& error) override { return SseEvent(ErrorJson(error)); }
 
  private:

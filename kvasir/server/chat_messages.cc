@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,50 @@ Result<std::string> ContentText(const Json* content, const std::string& field,
   return text;
 }
 
+// [{"id", "type", "function": {"name", "arguments"}}]. Templates want the arguments as an object;
+// a text that is none, one that was cut off say, stays a text.
+Status NormalizeCalls(const std::string& field, Json* calls) {
+  if (!calls->is_array()) return WrongType(field, "an array", *calls);
+  for (size_t i = 0; i < calls->as_array().size(); ++i) {
+    const std::string name = field + "[" + std::to_string(i) + "].function";
+    Json& call = calls->as_array()[i];
+    const Json* given = FindSet(call, "function");
+    if (given == nullptr || !given->is_object()) {
+      return FieldError(ErrorCode::kCorrupt, name, "must be an object");
+    }
+    Json function = *given;
+    const Json* called = FindSet(function, "name");
+    if (called == nullptr || !called->is_string()) {
+      return FieldError(ErrorCode::kCorrupt, name + ".name", "must be a string");
+    }
+    const Json* given_arguments = FindSet(function, "arguments");
+    Json arguments = given_arguments == nullptr ? Json(Json::Object()) : *given_arguments;
+    if (arguments.is_string()) {
+      auto parsed = Json::Parse(arguments.as_string());
+      if (arguments.as_string().empty()) arguments = Json::Object();
+      if (parsed.ok() && parsed->is_object()) arguments = *std::move(parsed);
+    }
+    function.Set("arguments", std::move(arguments));
+    call.Set("function", std::move(function));
+  }
+  return {};
+}
+
+// Some templates want to know which function a result is of.
+void NameResult(std::span<const Json> earlier, Json* message) {
+  const Json* id = message->Find("tool_call_id");
+  if (id == nullptr || !id->is_string() || message->Find("name") != nullptr) return;
+  for (const Json& other : earlier) {
+    const Json* calls = other.Find("tool_calls");
+    if (calls == nullptr || !calls->is_array()) continue;
+    for (const Json& call : calls->as_array()) {
+      const Json* call_id = call.Find("id");
+      if (call_id == nullptr || !(*call_id == *id)) continue;
+      message->Set("name", *call.Find("function")->Find("name"));
+    }
+  }
+}
+
 Status NormalizeMessage(const std::string& field, Json* message) {
   if (!message->is_object()) return WrongType(field, "an object", *message);
   const Json* role = message->Find("role");
@@ -64,6 +109,15 @@ Status NormalizeMessage(const std::string& field, Json* message) {
   KVASIR_TRY(std::string text, ContentText(message->Find("content"), field + ".content", name));
   message->Set("content", std::move(text));
   if (name == "developer") message->Set("role", "system");
+  const Json* calls = message->Find("tool_calls");
+  if (calls != nullptr && (calls->is_null() || name != "assistant")) {
+    std::erase_if(message->as_object(),
+                  [](const auto& member) { return member.first == "tool_calls"; });
+  } else if (calls != nullptr) {
+    Json normal = *calls;
+    KVASIR_TRY_OK(NormalizeCalls(field + ".tool_calls", &normal));
+    message->Set("tool_calls", std::move(normal));
+  }
   return {};
 }
 
@@ -76,6 +130,7 @@ Result<Json> NormalizeMessages(Json messages) {
   }
   for (size_t i = 0; i < messages.as_array().size(); ++i) {
     KVASIR_TRY_OK(NormalizeMessage("messages[" + std::to_string(i) + "]", &messages.as_array()[i]));
+    NameResult(std::span(messages.as_array()).first(i), &messages.as_array()[i]);
   }
   return messages;
 }

@@ -9,20 +9,17 @@
 namespace kvasir {
 namespace {
 
-bool IsEmptyArray(const Json& value) { return value.is_array() && value.as_array().empty(); }
 bool IsString(const Json& value, std::string_view text) {
   return value.is_string() && value.as_string() == text;
 }
 
 constexpr std::array kUnsupported = {
-    UnsupportedField{"tools", IsEmptyArray, "is not supported by this server yet; leave it out"},
-    UnsupportedField{"tool_choice",
-                     [](const Json& v) { return IsString(v, "none") || IsString(v, "auto"); },
-                     "is not supported by this server yet; leave it out"},
-    UnsupportedField{"functions", IsEmptyArray, "is not supported by this server; leave it out"},
+    UnsupportedField{"functions",
+                     [](const Json& v) { return v.is_array() && v.as_array().empty(); },
+                     "is not supported by this server; use tools"},
     UnsupportedField{"function_call",
                      [](const Json& v) { return IsString(v, "none") || IsString(v, "auto"); },
-                     "is not supported by this server; leave it out"},
+                     "is not supported by this server; use tool_choice"},
     UnsupportedField{"modalities",
                      [](const Json& v) {
                        return v.is_array() && v.as_array().size() == 1 &&
@@ -56,7 +53,7 @@ constexpr std::array<std::string_view, 12> kReservedVariables = {
 Result<Json> ParseTemplateVariables(const Json& body) {
   constexpr std::string_view kField = "chat_template_kwargs";
   const Json* variables = FindSet(body, kField);
-  if (variables == nullptr) return Json();
+  if (variables == nullptr) return Json(Json::Object());
   if (!variables->is_object()) return WrongType(kField, "an object", *variables);
   for (const std::string_view name : kReservedVariables) {
     if (variables->Find(name) == nullptr) continue;
@@ -64,6 +61,38 @@ Result<Json> ParseTemplateVariables(const Json& body) {
                       "cannot be set by a request");
   }
   return *variables;
+}
+
+// Fields beside chat_template_kwargs that become variables: enable_thinking, reasoning_effort, and
+// a budget of thoughts, of which none and no limit are known.
+Status ParseThinking(const Json& body, Json* variables) {
+  const auto set = [&](std::string_view name, Json value) {
+    if (variables->Find(name) == nullptr) variables->Set(name, std::move(value));
+  };
+  if (FindSet(body, "enable_thinking") != nullptr) {
+    KVASIR_TRY(const bool is_on, body.GetBool("enable_thinking"));
+    set("enable_thinking", is_on);
+  }
+  KVASIR_TRY(const std::string effort, body.GetStringOr("reasoning_effort", ""));
+  if (effort == "none") set("enable_thinking", false);
+  if (!effort.empty()) set("reasoning_effort", effort);
+  for (const std::string_view name : {"thinking_budget_tokens", "reasoning_budget"}) {
+    KVASIR_TRY(const int64_t budget, body.GetIntOr(name, -1));
+    if (budget == 0) set("enable_thinking", false);
+    if (budget != 0 && budget != -1) {
+      return FieldError(ErrorCode::kUnsupported, name,
+                        "must be 0 (no thoughts) or -1 (no limit): this server counts none");
+    }
+  }
+  return {};
+}
+
+Result<bool> ParseReadsThoughts(const Json& body) {
+  KVASIR_TRY(const std::string format, body.GetStringOr("reasoning_format", "auto"));
+  if (format == "none") return false;
+  if (format == "auto" || format == "deepseek") return true;
+  return FieldError(ErrorCode::kUnsupported, "reasoning_format",
+                    "must be \"auto\", \"deepseek\" or \"none\"");
 }
 
 }  // namespace
@@ -75,6 +104,9 @@ Result<ChatRequest> ParseChatRequest(Json body, const ChatDefaults& defaults) {
   KVASIR_TRY(static_cast<GenerationFields&>(request), ParseGenerationFields(body, defaults, 1));
   KVASIR_TRY(request.top_logprobs, ParseLogprobs(body));
   KVASIR_TRY(request.template_variables, ParseTemplateVariables(body));
+  KVASIR_TRY_OK(ParseThinking(body, &request.template_variables));
+  KVASIR_TRY(request.reads_thoughts, ParseReadsThoughts(body));
+  KVASIR_TRY(request.tools, ParseToolRequest(body));
   for (auto& [name, value] : body.as_object()) {
     if (name != "messages") continue;
     KVASIR_TRY(request.messages, NormalizeMessages(std::move(value)));

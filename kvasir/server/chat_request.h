@@ -6,6 +6,7 @@
 #include "kvasir/base/json.h"
 #include "kvasir/base/result.h"
 #include "kvasir/server/request_fields.h"
+#include "kvasir/server/tool_request.h"
 
 namespace kvasir {
 
@@ -13,7 +14,9 @@ struct ChatRequest : GenerationFields {
   // Objects {role, content, ...} as the template reads them: content is a string, the role
   // "developer" has become "system", other members are as they came. Not empty.
   Json messages;
-  Json template_variables;  // chat_template_kwargs: an object, or null
+  Json template_variables;  // chat_template_kwargs and what else sets some: an object
+  ToolRequest tools;
+  bool reads_thoughts = true;  // reasoning_format; false: they stay in the text
 };
 
 // `body` is consumed. Fields nobody knows are ignored, null means absent. ERRORS: kCorrupt for

@@ -22,9 +22,9 @@ Json EmbeddingsFormat::EmbeddingJson(std::vector<float> embedding) const {
   return values;
 }
 
-Json EmbeddingsFormat::Whole(std::span<const GenerationResult> results) {
+Json EmbeddingsFormat::Whole(std::span<const AnsweredChoice> results) {
   Json::Array data;
-  for (const GenerationResult& result : results) {
+  for (const AnsweredChoice& result : results) {
     Json embedding = EmbeddingJson(result.embedding);
     if (options_.is_llama_server) embedding = Json::Array{std::move(embedding)};
     Json entry = options_.is_llama_server ? Json::Object{} : Json::Object{{"object", "embedding"}};

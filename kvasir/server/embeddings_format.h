@@ -21,13 +21,16 @@ class EmbeddingsFormat final : public AnswerFormat {
  public:
   explicit EmbeddingsFormat(EmbeddingsFormatOptions options) : options_(std::move(options)) {}
 
-  Json Whole(std::span<const GenerationResult> results) override;
+  Json Whole(std::span<const AnsweredChoice> results) override;
   std::string Begin(const PromptProgress&) override { return {}; }
-  std::string Text(size_t, std::string_view, std::span<const TokenScores>) override { return {}; }
-  std::string ChoiceEnd(size_t, const GenerationResult&, std::span<const TokenScores>) override {
+  std::string Part(size_t, const AnswerPart&, const AnswerMessage&,
+                   std::span<const TokenScores>) override {
     return {};
   }
-  std::string End(std::span<const GenerationResult>) override { return {}; }
+  std::string ChoiceEnd(size_t, const AnsweredChoice&, std::span<const TokenScores>) override {
+    return {};
+  }
+  std::string End(std::span<const AnsweredChoice>) override { return {}; }
   std::string Error(const ApiError& error) override { return SseEvent(ErrorJson(error)); }
 
  private:

@@ -25,6 +25,7 @@ EngineRequest ToEngine(GenerationRequest choice, const CompletionRequest& whole)
   request.ignore_stop_tokens = choice.ignore_stop_tokens;
   request.max_drafts = choice.max_drafts;
   request.constraint = std::move(choice.constraint);
+  request.shown_special = std::move(choice.shown_special);
   request.top_logprobs = choice.top_logprobs;
   request.scores_prompt = choice.scores_prompt;
   return request;

@@ -22,7 +22,7 @@ Result<std::shared_ptr<GrammarMasks>> GrammarCache::Get(const std::string& key,
     if (auto masks = Find(key)) return masks;
     if (vocabulary_ == nullptr) {
       vocabulary_ = std::make_shared<const GrammarVocabulary>(
-          GrammarVocabulary::FromTokenizer(*tokenizer_, end_tokens_));
+          GrammarVocabulary::FromTokenizer(*tokenizer_, end_tokens_, markers_));
     }
     vocabulary = vocabulary_;
   }

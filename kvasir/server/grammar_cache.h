@@ -32,9 +32,13 @@ class GrammarCache {
   using Build = std::function<Result<std::shared_ptr<const Grammar>>()>;
 
   // The tokenizer must outlive it. The vocabulary is read when the first grammar comes.
+  // `markers`: special tokens that a grammar may ask for by their text.
   GrammarCache(const Tokenizer* tokenizer, std::vector<Token> end_tokens,
-               GrammarCacheOptions options = {})
-      : tokenizer_(tokenizer), end_tokens_(std::move(end_tokens)), options_(options) {}
+               std::vector<Token> markers = {}, GrammarCacheOptions options = {})
+      : tokenizer_(tokenizer),
+        end_tokens_(std::move(end_tokens)),
+        markers_(std::move(markers)),
+        options_(options) {}
 
   // The grammar known by this key, or else what `build` makes. Errors are not remembered.
   // ERRORS: those of `build`.
@@ -52,6 +56,7 @@ class GrammarCache {
 
   const Tokenizer* const tokenizer_;
   const std::vector<Token> end_tokens_;
+  const std::vector<Token> markers_;
   const GrammarCacheOptions options_;
   mutable std::mutex mutex_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;

@@ -10,7 +10,7 @@ namespace {
 TEST(GrammarCache, CompilesOnceAndForgetsTheLeastRecentlyUsed) {
   const auto bundle = LoadTestModel();
   ASSERT_TRUE(bundle.ok());
-  GrammarCache cache((*bundle)->tokenizer(), (*bundle)->stop_tokens(), {.max_grammars = 2});
+  GrammarCache cache((*bundle)->tokenizer(), (*bundle)->stop_tokens(), {}, {.max_grammars = 2});
   int builds = 0;
   const auto get = [&](const std::string& text) {
     return cache.Get(text, [&] {

@@ -17,16 +17,32 @@ Json Usage(const GenerationStats& stats) {
   return Usage(stats.prompt_tokens, stats.cached_tokens, stats.generated_tokens);
 }
 
-std::string_view StopReason(const GenerationResult& result) {
+std::string_view StopReason(const AnsweredChoice& result) {
+  if (result.asks_for_tools() && result.stop_string.empty()) return "tool_use";
   if (!result.stop_string.empty()) return "stop_sequence";
   return result.finish == FinishReason::kLength ? "max_tokens" : "end_turn";
 }
 
-Json StopSequence(const GenerationResult& result) {
+Json StopSequence(const AnsweredChoice& result) {
   return result.stop_string.empty() ? Json() : Json(result.stop_string);
 }
 
 Json TextBlock(std::string_view text) { return Json::Object{{"type", "text"}, {"text", text}}; }
+
+Json ThinkingBlock(std::string_view text) {
+  return Json::Object{{"type", "thinking"}, {"thinking", text}, {"signature", ""}};
+}
+
+Json CallBlock(const ToolCall& call, Json input) {
+  return Json::Object{
+      {"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", std::move(input)}};
+}
+
+// Arguments that were cut off are no object: the message says max_tokens then.
+Json InputOf(const ToolCall& call) {
+  auto input = Json::Parse(call.arguments);
+  return input.ok() && input->is_object() ? *std::move(input) : Json(Json::Object());
+}
 
 }  // namespace
 
@@ -41,10 +57,13 @@ Json MessagesFormat::Message(Json content, Json stop_reason, Json stop_sequence,
                       {"usage", std::move(usage)}};
 }
 
-Json MessagesFormat::Whole(std::span<const GenerationResult> results) {
-  const GenerationResult& result = results.front();
+Json MessagesFormat::Whole(std::span<const AnsweredChoice> results) {
+  const AnsweredChoice& result = results.front();
   Json::Array content;
-  if (!result.text.empty()) content.push_back(TextBlock(result.text));
+  const AnswerMessage& message = result.message;
+  if (!message.reasoning.empty()) content.push_back(ThinkingBlock(message.reasoning));
+  if (!message.text.empty()) content.push_back(TextBlock(message.text));
+  for (const ToolCall& call : message.calls) content.push_back(CallBlock(call, InputOf(call)));
   return Message(std::move(content), StopReason(result), StopSequence(result), Usage(result.stats));
 }
 
@@ -54,23 +73,47 @@ std::string MessagesFormat::Begin(const PromptProgress& prompt) {
   return SseTypedEvent(Json::Object{{"type", "message_start"}, {"message", std::move(message)}});
 }
 
-std::string MessagesFormat::Text(size_t, std::string_view text, std::span<const TokenScores>) {
-  std::string events;
-  if (!std::exchange(is_block_open_, true)) {
-    events = SseTypedEvent(Json::Object{
-        {"type", "content_block_start"}, {"index", 0}, {"content_block", TextBlock("")}});
-  }
-  Json delta = Json::Object{{"type", "text_delta"}, {"text", text}};
-  return events + SseTypedEvent(Json::Object{
-                      {"type", "content_block_delta"}, {"index", 0}, {"delta", std::move(delta)}});
+std::string MessagesFormat::CloseBlock() {
+  if (!open_) return {};
+  open_.reset();
+  return SseTypedEvent(Json::Object{{"type", "content_block_stop"}, {"index", blocks_ - 1}});
 }
 
-std::string MessagesFormat::ChoiceEnd(size_t, const GenerationResult& result,
-                                      std::span<const TokenScores>) {
+std::string MessagesFormat::OpenBlock(AnswerPart::Kind kind, Json block) {
+  std::string events = CloseBlock();
+  open_ = kind;
+  return events + SseTypedEvent(Json::Object{{"type", "content_block_start"},
+                                             {"index", blocks_++},
+                                             {"content_block", std::move(block)}});
+}
+
+std::string MessagesFormat::Part(size_t, const AnswerPart& part, const AnswerMessage& message,
+                                 std::span<const TokenScores>) {
   std::string events;
-  if (std::exchange(is_block_open_, false)) {
-    events = SseTypedEvent(Json::Object{{"type", "content_block_stop"}, {"index", 0}});
+  Json delta;
+  switch (part.kind) {
+    case AnswerPart::Kind::kText:
+      if (open_ != part.kind) events = OpenBlock(part.kind, TextBlock(""));
+      delta = Json::Object{{"type", "text_delta"}, {"text", part.text}};
+      break;
+    case AnswerPart::Kind::kReasoning:
+      if (open_ != part.kind) events = OpenBlock(part.kind, ThinkingBlock(""));
+      delta = Json::Object{{"type", "thinking_delta"}, {"thinking", part.text}};
+      break;
+    case AnswerPart::Kind::kCall:
+      return OpenBlock(part.kind, CallBlock(message.calls.back(), Json::Object()));
+    case AnswerPart::Kind::kArguments:
+      delta = Json::Object{{"type", "input_json_delta"}, {"partial_json", part.text}};
+      break;
   }
+  return events +
+         SseTypedEvent(Json::Object{
+             {"type", "content_block_delta"}, {"index", blocks_ - 1}, {"delta", std::move(delta)}});
+}
+
+std::string MessagesFormat::ChoiceEnd(size_t, const AnsweredChoice& result,
+                                      std::span<const TokenScores>) {
+  const std::string events = CloseBlock();
   Json delta =
       Json::Object{{"stop_reason", StopReason(result)}, {"stop_sequence", StopSequence(result)}};
   return events + SseTypedEvent(Json::Object{{"type", "message_delta"},
@@ -78,7 +121,7 @@ std::string MessagesFormat::ChoiceEnd(size_t, const GenerationResult& result,
                                              {"usage", Usage(result.stats)}});
 }
 
-std::string MessagesFormat::End(std::span<const GenerationResult>) {
+std::string MessagesFormat::End(std::span<const AnsweredChoice>) {
   return SseTypedEvent(Json::Object{{"type", "message_stop"}});
 }
 

@@ -15,22 +15,15 @@ bool HasType(const Json& value, std::string_view type) {
   return found != nullptr && found->is_string() && found->as_string() == type;
 }
 
-constexpr std::array kUnsupported = {
-    UnsupportedField{"tools", [](const Json& v) { return v.is_array() && v.as_array().empty(); },
-                     "is not supported by this server yet; leave it out"},
-    UnsupportedField{"tool_choice",
-                     [](const Json& v) { return HasType(v, "none") || HasType(v, "auto"); },
-                     "is not supported by this server yet; leave it out"},
-    UnsupportedField{"thinking",
-                     [](const Json& v) { return HasType(v, "disabled") || HasType(v, "adaptive"); },
-                     "is not supported by this server yet; leave it out"},
-};
-
 // Fields that mean something else in a chat request, or are set below.
 constexpr std::array<std::string_view, 14> kNotTaken = {
     "stop_sequences", "messages",        "system",         "metadata", "thinking",
     "service_tier",   "tools",           "tool_choice",    "n",        "logprobs",
     "top_logprobs",   "response_format", "stream_options", "stop"};
+
+Status MissingText(const std::string& field) {
+  return FieldError(ErrorCode::kCorrupt, field, "must be a string");
+}
 
 // Text, or an array of text blocks; other blocks are refused by their name.
 Result<std::string> TextOf(const Json& content, const std::string& field) {
@@ -41,20 +34,124 @@ Result<std::string> TextOf(const Json& content, const std::string& field) {
     const Json& block = content.as_array()[i];
     const std::string name = field + "[" + std::to_string(i) + "]";
     if (!block.is_object()) return WrongType(name, "an object", block);
-    KVASIR_TRY(const std::string type, block.GetStringOr("type", ""));
-    // What a model thought in earlier turns is not shown to it again.
-    if (type == "thinking" || type == "redacted_thinking") continue;
-    if (type != "text") {
+    if (!HasType(block, "text")) {
       return FieldError(ErrorCode::kUnsupported, name + ".type",
-                        "must be \"text\": this server reads no images, files or tools yet");
+                        "must be \"text\" here: this server reads no images and files");
     }
     const Json* value = block.Find("text");
     if (value == nullptr || !value->is_string()) {
-      return FieldError(ErrorCode::kCorrupt, name + ".text", "must be a string");
+      return MissingText(name + ".text").error();
     }
     text += value->as_string();
   }
   return text;
+}
+
+// {"type": "tool_use", "id", "name", "input"} as a tool call of a chat message.
+Result<Json> CallOf(const Json& block, const std::string& field) {
+  const Json* name = FindSet(block, "name");
+  if (name == nullptr || !name->is_string()) return MissingText(field + ".name").error();
+  const Json* input = FindSet(block, "input");
+  const Json* id = FindSet(block, "id");
+  Json function = Json::Object{{"name", *name},
+                               {"arguments", input == nullptr ? Json(Json::Object()) : *input}};
+  return Json(Json::Object{{"id", id == nullptr ? Json("") : *id},
+                           {"type", "function"},
+                           {"function", std::move(function)}});
+}
+
+// A message of blocks as chat messages: results of tools first, each one of its own.
+Status AppendBlocks(const Json& role, const Json& content, const std::string& field,
+                    Json::Array* messages) {
+  std::string text;
+  std::string thoughts;
+  Json::Array calls;
+  const bool is_assistant = role.as_string() == "assistant";
+  for (size_t i = 0; i < content.as_array().size(); ++i) {
+    const Json& block = content.as_array()[i];
+    const std::string name = field + "[" + std::to_string(i) + "]";
+    if (!block.is_object()) return WrongType(name, "an object", block);
+    if (HasType(block, "redacted_thinking")) continue;
+    if (HasType(block, "thinking")) {
+      KVASIR_TRY(thoughts, block.GetStringOr("thinking", ""));
+    } else if (is_assistant && HasType(block, "tool_use")) {
+      KVASIR_TRY(Json call, CallOf(block, name));
+      calls.push_back(std::move(call));
+    } else if (!is_assistant && HasType(block, "tool_result")) {
+      const Json* result = FindSet(block, "content");
+      KVASIR_TRY(std::string result_text,
+                 TextOf(result == nullptr ? Json("") : *result, name + ".content"));
+      const Json* id = FindSet(block, "tool_use_id");
+      messages->push_back(Json::Object{{"role", "tool"},
+                                       {"tool_call_id", id == nullptr ? Json("") : *id},
+                                       {"content", std::move(result_text)}});
+    } else {
+      KVASIR_TRY(const std::string piece, TextOf(Json(Json::Array{block}), field));
+      text += piece;
+    }
+  }
+  const bool is_only_results = !is_assistant && text.empty() && !messages->empty();
+  if (is_only_results && messages->back().Find("role")->as_string() == "tool") return {};
+  Json message = Json::Object{{"role", role}, {"content", std::move(text)}};
+  if (!thoughts.empty()) message.Set("reasoning_content", std::move(thoughts));
+  if (!calls.empty()) message.Set("tool_calls", std::move(calls));
+  messages->push_back(std::move(message));
+  return {};
+}
+
+// [{"name", "description", "input_schema"}] as a chat request's tools.
+Result<Json> ToolsOf(const Json& tools) {
+  if (!tools.is_array()) return WrongType("tools", "an array", tools);
+  Json::Array chat;
+  for (const Json& tool : tools.as_array()) {
+    const std::string field = "tools[" + std::to_string(chat.size()) + "]";
+    if (!tool.is_object()) return WrongType(field, "an object", tool);
+    const Json* type = FindSet(tool, "type");
+    if (type != nullptr && !HasType(tool, "custom")) {
+      return FieldError(ErrorCode::kUnsupported, field + ".type",
+                        "must be \"custom\": this server runs no tools of its own");
+    }
+    Json function = Json::Object();
+    for (const auto& [from, to] : {std::pair{"name", "name"},
+                                   {"description", "description"},
+                                   {"input_schema", "parameters"}}) {
+      if (const Json* value = FindSet(tool, from)) function.Set(to, *value);
+    }
+    chat.push_back(Json::Object{{"type", "function"}, {"function", std::move(function)}});
+  }
+  return Json(std::move(chat));
+}
+
+// {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}
+Status SetToolChoice(const Json& choice, Json* chat) {
+  if (!choice.is_object()) return WrongType("tool_choice", "an object", choice);
+  KVASIR_TRY(const bool is_single, choice.GetBoolOr("disable_parallel_tool_use", false));
+  if (is_single) chat->Set("parallel_tool_calls", false);
+  if (HasType(choice, "auto") || HasType(choice, "none")) {
+    chat->Set("tool_choice", *choice.Find("type"));
+  } else if (HasType(choice, "any")) {
+    chat->Set("tool_choice", "required");
+  } else if (HasType(choice, "tool")) {
+    const Json* name = FindSet(choice, "name");
+    if (name == nullptr || !name->is_string()) return MissingText("tool_choice.name");
+    Json function = Json::Object{{"name", *name}};
+    chat->Set("tool_choice", Json::Object{{"type", "function"}, {"function", std::move(function)}});
+  } else {
+    return FieldError(ErrorCode::kInvalidArgument, "tool_choice.type",
+                      "must be \"auto\", \"any\", \"tool\" or \"none\"");
+  }
+  return {};
+}
+
+Status SetThinking(const Json& thinking, Json* chat) {
+  if (HasType(thinking, "adaptive")) return {};
+  const bool is_on = HasType(thinking, "enabled");
+  if (!is_on && !HasType(thinking, "disabled")) {
+    return FieldError(ErrorCode::kInvalidArgument, "thinking.type",
+                      "must be \"enabled\", \"disabled\" or \"adaptive\"");
+  }
+  chat->Set("enable_thinking", is_on);
+  return {};
 }
 
 Result<Json> MessagesOf(const Json& body) {
@@ -83,9 +180,13 @@ Result<Json> MessagesOf(const Json& body) {
       return FieldError(ErrorCode::kInvalidArgument, field + ".role",
                         "must be \"user\" or \"assistant\"");
     }
-    const Json* content = message.Find("content");
-    KVASIR_TRY(std::string text,
-               TextOf(content == nullptr ? Json() : *content, field + ".content"));
+    const Json* content = FindSet(message, "content");
+    const std::string content_field = field + ".content";
+    if (content != nullptr && content->is_array()) {
+      KVASIR_TRY_OK(AppendBlocks(*role, *content, content_field, &messages));
+      continue;
+    }
+    KVASIR_TRY(std::string text, TextOf(content == nullptr ? Json() : *content, content_field));
     messages.push_back(Json::Object{{"role", *role}, {"content", std::move(text)}});
   }
   return Json(std::move(messages));
@@ -95,7 +196,6 @@ Result<Json> MessagesOf(const Json& body) {
 
 Result<Json> ChatBodyOfMessages(const Json& body, MaxTokensRule rule) {
   KVASIR_TRY_OK(RequireObject(body));
-  KVASIR_TRY_OK(RefuseUnsupported(body, kUnsupported));
   if (rule == MaxTokensRule::kRequired) {
     KVASIR_TRY(const int64_t tokens, body.GetInt("max_tokens"));
     if (tokens < 1) {
@@ -115,6 +215,16 @@ Result<Json> ChatBodyOfMessages(const Json& body, MaxTokensRule rule) {
       if (!stop.is_string()) return WrongType("stop_sequences", "an array of strings", stop);
     }
     chat.Set("stop", *stops);
+  }
+  if (const Json* tools = FindSet(body, "tools")) {
+    KVASIR_TRY(Json chat_tools, ToolsOf(*tools));
+    chat.Set("tools", std::move(chat_tools));
+  }
+  if (const Json* choice = FindSet(body, "tool_choice")) {
+    KVASIR_TRY_OK(SetToolChoice(*choice, &chat));
+  }
+  if (const Json* thinking = FindSet(body, "thinking")) {
+    KVASIR_TRY_OK(SetThinking(*thinking, &chat));
   }
   chat.Set("messages", std::move(messages));
   return chat;

@@ -12,7 +12,9 @@ enum class MaxTokensRule { kRequired, kOptional };  // optional for count_tokens
 
 // `body` as the body of a chat request: `system` becomes the first message, blocks of text become
 // strings, stop_sequences becomes stop. cache_control and metadata mean nothing here: all prompts
-// are cached. ERRORS: as ParseChatRequest; tools, images and thinking are kUnsupported.
+// are cached. tool_use and tool_result blocks become calls and messages of tools, `thinking`
+// becomes enable_thinking (its budget is not counted). ERRORS: as ParseChatRequest; images are
+// kUnsupported.
 Result<Json> ChatBodyOfMessages(const Json& body, MaxTokensRule rule);
 
 }  // namespace kvasir

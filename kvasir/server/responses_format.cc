@@ -14,17 +14,23 @@ Json OutputText(std::string_view text) {
                       {"logprobs", Json::Array()}};
 }
 
-Json Usage(const GenerationStats& stats) {
+Json ReasoningText(std::string_view text) {
+  return Json::Object{{"type", "reasoning_text"}, {"text", text}};
+}
+
+Json Usage(const AnsweredChoice& result) {
+  const GenerationStats& stats = result.stats;
   return Json::Object{
       {"input_tokens", stats.prompt_tokens},
       {"input_tokens_details", Json::Object{{"cached_tokens", stats.cached_tokens}}},
       {"output_tokens", stats.generated_tokens},
-      {"output_tokens_details", Json::Object{{"reasoning_tokens", 0}}},
+      {"output_tokens_details",
+       Json::Object{{"reasoning_tokens", result.message.reasoning_tokens}}},
       {"total_tokens", stats.prompt_tokens + stats.generated_tokens}};
 }
 
-bool IsComplete(const GenerationResult& result) { return result.finish == FinishReason::kStop; }
-std::string_view StatusOf(const GenerationResult& result) {
+bool IsComplete(const AnsweredChoice& result) { return result.finish == FinishReason::kStop; }
+std::string_view StatusOf(const AnsweredChoice& result) {
   return IsComplete(result) ? "completed" : "incomplete";
 }
 
@@ -33,6 +39,11 @@ constexpr std::array<std::string_view, 6> kEchoed = {
     "instructions", "max_output_tokens", "temperature", "top_p", "reasoning", "user"};
 
 }  // namespace
+
+Json ResponsesFormat::Echoed(std::string_view name, Json otherwise) const {
+  const Json* value = options_.echoed.Find(name);
+  return value == nullptr || value->is_null() ? std::move(otherwise) : *value;
+}
 
 Json ResponsesFormat::Response(std::string_view status, Json output) const {
   Json response = Json::Object{{"id", options_.head.id},
@@ -44,9 +55,9 @@ Json ResponsesFormat::Response(std::string_view status, Json output) const {
                                {"incomplete_details", nullptr},
                                {"model", options_.head.model},
                                {"output", std::move(output)},
-                               {"parallel_tool_calls", true},
-                               {"tool_choice", "auto"},
-                               {"tools", Json::Array()},
+                               {"parallel_tool_calls", Echoed("parallel_tool_calls", true)},
+                               {"tool_choice", Echoed("tool_choice", "auto")},
+                               {"tools", Echoed("tools", Json::Array())},
                                {"truncation", "disabled"},
                                {"previous_response_id", nullptr},
                                {"store", false}};
@@ -65,27 +76,69 @@ Json ResponsesFormat::Response(std::string_view status, Json output) const {
   return response;
 }
 
-Json ResponsesFormat::Item(std::string_view status, Json content) const {
-  return Json::Object{{"type", "message"},
-                      {"id", options_.message_id},
-                      {"status", status},
-                      {"role", "assistant"},
-                      {"content", std::move(content)}};
+Json ResponsesFormat::ItemJson(const Item& item, std::string_view status) {
+  Json json = Json::Object{{"type", "message"}, {"id", item.id}, {"status", status}};
+  switch (item.kind) {
+    case AnswerPart::Kind::kText:
+      json.Set("role", "assistant");
+      json.Set("content", Json::Array{OutputText(item.text)});
+      break;
+    case AnswerPart::Kind::kReasoning:
+      json.Set("type", "reasoning");
+      json.Set("summary", Json::Array());
+      json.Set("content", Json::Array{ReasoningText(item.text)});
+      break;
+    case AnswerPart::Kind::kCall:
+    case AnswerPart::Kind::kArguments:
+      json.Set("type", "function_call");
+      json.Set("call_id", item.call.id);
+      json.Set("name", item.call.name);
+      json.Set("arguments", item.text);
+      break;
+  }
+  return json;
 }
 
-Json ResponsesFormat::Finished(const GenerationResult& result) const {
-  Json item = Item(StatusOf(result), Json::Array{OutputText(result.text)});
-  Json response = Response(StatusOf(result), Json::Array{std::move(item)});
+ResponsesFormat::Item ResponsesFormat::NewItem(AnswerPart::Kind kind, const ToolCall* call) const {
+  if (call == nullptr) {
+    const bool is_text = kind == AnswerPart::Kind::kText;
+    return {kind, is_text ? options_.message_id : options_.reasoning_id, "", {}};
+  }
+  return {kind, "fc_" + call->id, "", {call->id, call->name, ""}};
+}
+
+Json ResponsesFormat::Output(const AnsweredChoice& result) const {
+  const AnswerMessage& message = result.message;
+  const std::string_view status = StatusOf(result);
+  Json::Array output;
+  const auto add = [&](Item item, const std::string& text) {
+    item.text = text;
+    output.push_back(ItemJson(item, status));
+  };
+  if (!message.reasoning.empty()) {
+    add(NewItem(AnswerPart::Kind::kReasoning, nullptr), message.reasoning);
+  }
+  if (!message.text.empty() || message.calls.empty()) {
+    add(NewItem(AnswerPart::Kind::kText, nullptr), message.text);
+  }
+  for (const ToolCall& call : message.calls) {
+    add(NewItem(AnswerPart::Kind::kCall, &call), call.arguments);
+  }
+  return output;
+}
+
+Json ResponsesFormat::Finished(const AnsweredChoice& result, Json output) const {
+  Json response = Response(StatusOf(result), std::move(output));
   response.Set("completed_at", static_cast<int64_t>(std::time(nullptr)));
   if (!IsComplete(result)) {
     response.Set("incomplete_details", Json::Object{{"reason", "max_output_tokens"}});
   }
-  response.Set("usage", Usage(result.stats));
+  response.Set("usage", Usage(result));
   return response;
 }
 
-Json ResponsesFormat::Whole(std::span<const GenerationResult> results) {
-  return Finished(results.front());
+Json ResponsesFormat::Whole(std::span<const AnsweredChoice> results) {
+  return Finished(results.front(), Output(results.front()));
 }
 
 std::string ResponsesFormat::Event(std::string_view type, Json::Object members) {
@@ -94,46 +147,99 @@ std::string ResponsesFormat::Event(std::string_view type, Json::Object members) 
   return SseTypedEvent(event);
 }
 
-Json::Object ResponsesFormat::Part() const {
-  return {{"item_id", options_.message_id}, {"output_index", 0}, {"content_index", 0}};
+Json::Object ResponsesFormat::Place() const {
+  return {{"item_id", open_->id}, {"output_index", static_cast<uint64_t>(output_.size())}};
+}
+
+Json::Object ResponsesFormat::PartPlace() const {
+  Json::Object place = Place();
+  place.emplace_back("content_index", 0);
+  return place;
 }
 
 std::string ResponsesFormat::Begin(const PromptProgress&) {
   const Json response = Response("in_progress", Json::Array());
-  std::string events = Event("response.created", {{"response", response}});
-  events += Event("response.in_progress", {{"response", response}});
-  events += Event("response.output_item.added",
-                  {{"output_index", 0}, {"item", Item("in_progress", Json::Array())}});
-  Json::Object part = Part();
-  part.emplace_back("part", OutputText(""));
+  const std::string created = Event("response.created", {{"response", response}});
+  return created + Event("response.in_progress", {{"response", response}});
+}
+
+std::string ResponsesFormat::OpenItem(Item item) {
+  std::string events = CloseItem("completed");
+  open_ = std::move(item);
+  Json json = ItemJson(*open_, "in_progress");
+  const bool has_parts = open_->kind != AnswerPart::Kind::kCall;
+  if (has_parts) json.Set("content", Json::Array());
+  events +=
+      Event("response.output_item.added",
+            {{"output_index", static_cast<uint64_t>(output_.size())}, {"item", std::move(json)}});
+  if (!has_parts) return events;
+  const bool is_text = open_->kind == AnswerPart::Kind::kText;
+  Json::Object part = PartPlace();
+  part.emplace_back("part", is_text ? OutputText("") : ReasoningText(""));
   return events + Event("response.content_part.added", std::move(part));
 }
 
-std::string ResponsesFormat::Text(size_t, std::string_view text, std::span<const TokenScores>) {
-  Json::Object part = Part();
-  part.emplace_back("delta", text);
-  part.emplace_back("logprobs", Json::Array());
-  return Event("response.output_text.delta", std::move(part));
+std::string ResponsesFormat::CloseItem(std::string_view status) {
+  if (!open_) return {};
+  const bool is_call = open_->kind == AnswerPart::Kind::kCall;
+  const bool is_text = open_->kind == AnswerPart::Kind::kText;
+  Json::Object done = is_call ? Place() : PartPlace();
+  std::string events;
+  if (is_call) {
+    done.emplace_back("arguments", open_->text);
+    done.emplace_back("name", open_->call.name);
+    events = Event("response.function_call_arguments.done", std::move(done));
+  } else {
+    done.emplace_back("text", open_->text);
+    if (is_text) done.emplace_back("logprobs", Json::Array());
+    events = Event(is_text ? "response.output_text.done" : "response.reasoning_text.done",
+                   std::move(done));
+    Json::Object part = PartPlace();
+    part.emplace_back("part", is_text ? OutputText(open_->text) : ReasoningText(open_->text));
+    events += Event("response.content_part.done", std::move(part));
+  }
+  const Json item = ItemJson(*open_, status);
+  events += Event("response.output_item.done",
+                  {{"output_index", static_cast<uint64_t>(output_.size())}, {"item", item}});
+  output_.push_back(item);
+  open_.reset();
+  return events;
 }
 
-std::string ResponsesFormat::ChoiceEnd(size_t, const GenerationResult& result,
+std::string ResponsesFormat::Part(size_t, const AnswerPart& part, const AnswerMessage& message,
+                                  std::span<const TokenScores>) {
+  if (part.kind == AnswerPart::Kind::kCall) {
+    return OpenItem(NewItem(part.kind, &message.calls.back()));
+  }
+  std::string events;
+  const bool is_arguments = part.kind == AnswerPart::Kind::kArguments;
+  const bool goes_on = is_arguments || (open_ && open_->kind == part.kind);
+  if (!goes_on) events = OpenItem(NewItem(part.kind, nullptr));
+  open_->text += part.text;
+  Json::Object delta = is_arguments ? Place() : PartPlace();
+  delta.emplace_back("delta", part.text);
+  if (is_arguments) {
+    return events + Event("response.function_call_arguments.delta", std::move(delta));
+  }
+  if (part.kind == AnswerPart::Kind::kReasoning) {
+    return events + Event("response.reasoning_text.delta", std::move(delta));
+  }
+  delta.emplace_back("logprobs", Json::Array());
+  return events + Event("response.output_text.delta", std::move(delta));
+}
+
+std::string ResponsesFormat::ChoiceEnd(size_t, const AnsweredChoice& result,
                                        std::span<const TokenScores>) {
-  Json::Object text = Part();
-  text.emplace_back("text", result.text);
-  text.emplace_back("logprobs", Json::Array());
-  std::string events = Event("response.output_text.done", std::move(text));
-  Json::Object part = Part();
-  part.emplace_back("part", OutputText(result.text));
-  events += Event("response.content_part.done", std::move(part));
-  Json item = Item(StatusOf(result), Json::Array{OutputText(result.text)});
-  return events +
-         Event("response.output_item.done", {{"output_index", 0}, {"item", std::move(item)}});
+  // An answer without a word is a message, too.
+  std::string events;
+  if (!open_ && output_.empty()) events = OpenItem(NewItem(AnswerPart::Kind::kText, nullptr));
+  return events + CloseItem(StatusOf(result));
 }
 
-std::string ResponsesFormat::End(std::span<const GenerationResult> results) {
-  const GenerationResult& result = results.front();
+std::string ResponsesFormat::End(std::span<const AnsweredChoice> results) {
+  const AnsweredChoice& result = results.front();
   return Event(IsComplete(result) ? "response.completed" : "response.incomplete",
-               {{"response", Finished(result)}});
+               {{"response", Finished(result, output_)}});
 }
 
 std::string ResponsesFormat::Error(const ApiError& error) {

@@ -1,7 +1,10 @@
 // ResponsesFormat: OpenAI's response object, whole and as numbered events.
-// Deliberately one output item, a message with one part: there are no tools yet.
+// Deliberately one part per message and per thought: nothing asks for more.
 #ifndef KVASIR_SERVER_RESPONSES_FORMAT_H_
 #define KVASIR_SERVER_RESPONSES_FORMAT_H_
+
+#include <optional>
+#include <string>
 
 #include "kvasir/server/answer_format.h"
 #include "kvasir/server/answer_json.h"
@@ -10,7 +13,8 @@ namespace kvasir {
 
 struct ResponsesFormatOptions {
   AnswerHead head;
-  std::string message_id;  // "msg_..."
+  std::string message_id;    // "msg_..."
+  std::string reasoning_id;  // "rs_..."
   // What clients read back, as they sent it or null: instructions, max_output_tokens, metadata,
   // temperature, top_p, ... An object.
   Json echoed;
@@ -20,26 +24,43 @@ class ResponsesFormat final : public AnswerFormat {
  public:
   explicit ResponsesFormat(ResponsesFormatOptions options) : options_(std::move(options)) {}
 
-  Json Whole(std::span<const GenerationResult> results) override;
+  Json Whole(std::span<const AnsweredChoice> results) override;
   std::string Begin(const PromptProgress& prompt) override;
-  std::string Text(size_t choice, std::string_view text,
+  std::string Part(size_t choice, const AnswerPart& part, const AnswerMessage& message,
                    std::span<const TokenScores> scores) override;
-  std::string ChoiceEnd(size_t choice, const GenerationResult& result,
+  std::string ChoiceEnd(size_t choice, const AnsweredChoice& result,
                         std::span<const TokenScores> scores) override;
-  std::string End(std::span<const GenerationResult> results) override;
+  std::string End(std::span<const AnsweredChoice> results) override;
   std::string Error(const ApiError& error) override;
 
  private:
+  // What one item of the output is: thoughts, text, or a call.
+  struct Item {
+    AnswerPart::Kind kind = AnswerPart::Kind::kText;
+    std::string id;
+    std::string text;  // thoughts, text, or the call's arguments
+    ToolCall call;     // without its arguments
+  };
+
+  // A member of the request, where it has one.
+  Json Echoed(std::string_view name, Json otherwise) const;
   Json Response(std::string_view status, Json output) const;
-  Json Finished(const GenerationResult& result) const;
-  Json Item(std::string_view status, Json content) const;
+  Json Finished(const AnsweredChoice& result, Json output) const;
+  Json Output(const AnsweredChoice& result) const;
+  static Json ItemJson(const Item& item, std::string_view status);
+  std::string OpenItem(Item item);
+  std::string CloseItem(std::string_view status);
+  Item NewItem(AnswerPart::Kind kind, const ToolCall* call) const;
   // One event; `members` follow type and sequence_number.
   std::string Event(std::string_view type, Json::Object members);
-  // The members that say which part an event is about.
-  Json::Object Part() const;
+  // The members that say which item an event is about, and which part of it.
+  Json::Object Place() const;
+  Json::Object PartPlace() const;
 
   const ResponsesFormatOptions options_;
   int64_t sequence_number_ = 0;
+  std::optional<Item> open_;
+  Json::Array output_;  // items that were streamed
 };
 
 }  // namespace kvasir

@@ -28,11 +28,11 @@ constexpr std::array kUnsupported = {
                      "is not supported: this server stores no responses; send the whole input"},
     UnsupportedField{"background", [](const Json& v) { return v.is_bool() && !v.as_bool(); },
                      "is not supported: this server stores no responses"},
-    UnsupportedField{"tools", [](const Json& v) { return v.is_array() && v.as_array().empty(); },
-                     "is not supported by this server yet; leave it out"},
 };
 
-constexpr std::array<std::string_view, 12> kTaken = {"model",
+constexpr std::array<std::string_view, 14> kTaken = {"model",
+                                                     "parallel_tool_calls",
+                                                     "enable_thinking",
                                                      "temperature",
                                                      "top_p",
                                                      "stream",
@@ -68,23 +68,107 @@ Result<std::string> TextOf(const Json& content, const std::string& field) {
   return text;
 }
 
-Status AppendItem(const Json& item, const std::string& field, Json::Array* messages) {
-  if (!item.is_object()) return WrongType(field, "an object", item);
-  KVASIR_TRY(const std::string type, item.GetStringOr("type", "message"));
-  // What a model thought in earlier turns is not shown to it again.
-  if (type == "reasoning") return {};
-  if (type != "message") {
-    return FieldError(ErrorCode::kUnsupported, field + ".type",
-                      "must be \"message\": this server knows no tools and stores nothing");
+// The assistant's message that thoughts, text and calls standing side by side belong to.
+Json& AssistantOf(Json::Array* messages) {
+  const bool goes_on =
+      !messages->empty() && messages->back().Find("role")->as_string() == "assistant";
+  if (!goes_on) messages->push_back(Json::Object{{"role", "assistant"}, {"content", ""}});
+  return messages->back();
+}
+
+Status AppendCall(const Json& item, const std::string& field, Json::Array* messages) {
+  const Json* name = FindSet(item, "name");
+  if (name == nullptr || !name->is_string()) {
+    return FieldError(ErrorCode::kCorrupt, field + ".name", "must be a string");
   }
+  const Json* id = FindSet(item, "call_id");
+  const Json* arguments = FindSet(item, "arguments");
+  Json function =
+      Json::Object{{"name", *name}, {"arguments", arguments == nullptr ? Json("{}") : *arguments}};
+  Json& message = AssistantOf(messages);
+  const Json* known = message.Find("tool_calls");
+  Json calls = known == nullptr ? Json(Json::Array()) : *known;
+  calls.Append(Json::Object{{"id", id == nullptr ? Json("") : *id},
+                            {"type", "function"},
+                            {"function", std::move(function)}});
+  message.Set("tool_calls", std::move(calls));
+  return {};
+}
+
+Status AppendThought(const Json& item, const std::string& field, Json::Array* messages) {
+  const Json* content = FindSet(item, "content");
+  if (content == nullptr || !content->is_array() || content->as_array().empty()) return {};
+  std::string text;
+  for (const Json& part : content->as_array()) {
+    if (!part.is_object()) return WrongType(field + ".content", "an array of objects", part);
+    KVASIR_TRY(const std::string piece, part.GetStringOr("text", ""));
+    text += piece;
+  }
+  AssistantOf(messages).Set("reasoning_content", std::move(text));
+  return {};
+}
+
+Status AppendMessage(const Json& item, const std::string& field, Json::Array* messages) {
   const Json* role = item.Find("role");
   if (role == nullptr || !role->is_string()) {
     return FieldError(ErrorCode::kCorrupt, field + ".role", "must be a string");
   }
   const Json* content = item.Find("content");
   KVASIR_TRY(std::string text, TextOf(content == nullptr ? Json() : *content, field + ".content"));
-  messages->push_back(Json::Object{{"role", *role}, {"content", std::move(text)}});
+  const bool is_thought_of = role->as_string() == "assistant" && !messages->empty() &&
+                             messages->back().Find("reasoning_content") != nullptr &&
+                             messages->back().Find("content")->as_string().empty();
+  if (is_thought_of) {
+    messages->back().Set("content", std::move(text));
+  } else {
+    messages->push_back(Json::Object{{"role", *role}, {"content", std::move(text)}});
+  }
   return {};
+}
+
+Status AppendItem(const Json& item, const std::string& field, Json::Array* messages) {
+  if (!item.is_object()) return WrongType(field, "an object", item);
+  KVASIR_TRY(const std::string type, item.GetStringOr("type", "message"));
+  if (type == "message") return AppendMessage(item, field, messages);
+  if (type == "reasoning") return AppendThought(item, field, messages);
+  if (type == "function_call") return AppendCall(item, field, messages);
+  if (type != "function_call_output") {
+    return FieldError(ErrorCode::kUnsupported, field + ".type",
+                      "must be \"message\", \"reasoning\", \"function_call\" or "
+                      "\"function_call_output\": this server runs no tools and stores nothing");
+  }
+  const Json* output = FindSet(item, "output");
+  KVASIR_TRY(std::string text, TextOf(output == nullptr ? Json("") : *output, field + ".output"));
+  const Json* id = FindSet(item, "call_id");
+  messages->push_back(Json::Object{{"role", "tool"},
+                                   {"tool_call_id", id == nullptr ? Json("") : *id},
+                                   {"content", std::move(text)}});
+  return {};
+}
+
+// The flat tools of this API as a chat request's.
+Result<Json> ToolsOf(const Json& tools) {
+  if (!tools.is_array()) return WrongType("tools", "an array", tools);
+  Json::Array chat;
+  for (const Json& tool : tools.as_array()) {
+    const std::string field = "tools[" + std::to_string(chat.size()) + "]";
+    if (!tool.is_object()) return WrongType(field, "an object", tool);
+    Json function = Json::Object();
+    for (const std::string_view name : {"name", "description", "parameters", "strict"}) {
+      if (const Json* value = FindSet(tool, name)) function.Set(name, *value);
+    }
+    const Json* type = FindSet(tool, "type");
+    chat.push_back(Json::Object{{"type", type == nullptr ? Json() : *type},
+                                {"function", std::move(function)}});
+  }
+  return Json(std::move(chat));
+}
+
+// A named function stands flat here, too.
+Json ToolChoiceOf(const Json& choice) {
+  const Json* name = choice.Find("name");
+  if (name == nullptr) return choice;
+  return Json::Object{{"type", "function"}, {"function", Json::Object{{"name", *name}}}};
 }
 
 Result<Json> MessagesOf(const Json& body) {
@@ -121,6 +205,16 @@ Result<Json> ChatBodyOfResponses(const Json& body) {
   Json chat = Json::Object();
   for (const std::string_view name : kTaken) {
     if (const Json* value = FindSet(body, name)) chat.Set(name, *value);
+  }
+  if (const Json* tools = FindSet(body, "tools")) {
+    KVASIR_TRY(Json chat_tools, ToolsOf(*tools));
+    chat.Set("tools", std::move(chat_tools));
+  }
+  if (const Json* choice = FindSet(body, "tool_choice")) {
+    chat.Set("tool_choice", ToolChoiceOf(*choice));
+  }
+  if (const Json* reasoning = FindSet(body, "reasoning")) {
+    if (const Json* effort = reasoning->Find("effort")) chat.Set("reasoning_effort", *effort);
   }
   if (const Json* text = FindSet(body, "text")) {
     KVASIR_TRY(Json format, ResponseFormatOf(*text));

@@ -9,7 +9,7 @@
 namespace kvasir {
 
 // `body` as the body of a chat request: instructions become the first message, input items
-// messages, max_output_tokens max_tokens. ERRORS: as ParseChatRequest; tools, images and
+// messages, max_output_tokens max_tokens. ERRORS: as ParseChatRequest; images and
 // stored responses are kUnsupported; what is wrong with text.format is said of "response_format".
 Result<Json> ChatBodyOfResponses(const Json& body);
 

@@ -50,8 +50,8 @@ void LogRequest(const ServerContext& context, const AnswerJob& job, uint64_t see
   for (const std::vector<Token>& prompt : job.prompts) {
     Log(context.log, LogLevel::kDebug, job.id + " prompt tokens " + TokensText(prompt));
   }
-  options->on_results = [&context, id = job.id](std::span<const GenerationResult> results) {
-    for (const GenerationResult& result : results) {
+  options->on_results = [&context, id = job.id](std::span<const AnsweredChoice> results) {
+    for (const AnsweredChoice& result : results) {
       Log(context.log, LogLevel::kDebug, id + " answer tokens " + TokensText(result.tokens));
     }
   };
@@ -104,14 +104,6 @@ ApiError TemplateError(const ServerContext& context, const Error& error) {
   return answer;
 }
 
-std::optional<ApiError> MakeChatPrompt(const ServerContext& context, const ChatRequest& request,
-                                       std::vector<Token>* prompt) {
-  auto tokens = context.bundle->ChatTokens(request.messages, request.template_variables);
-  if (!tokens.ok()) return TemplateError(context, tokens.error());
-  *prompt = *std::move(tokens);
-  return CheckPrompt(context, *prompt, "messages");
-}
-
 Result<std::shared_ptr<const TokenConstraintSource>> MakeConstraint(const ServerContext& context,
                                                                     const OutputRule& rule) {
   if (rule.is_free()) return std::shared_ptr<const TokenConstraintSource>();
@@ -141,6 +133,7 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   generation.top_logprobs = fields.top_logprobs;
   generation.scores_prompt = job.scores_prompt;
   generation.constraint = job.constraint;
+  generation.shown_special = job.shown_special;
   const uint64_t seed = fields.seed.value_or(RandomSeed());
 
   CompletionRequest completion;
@@ -165,6 +158,9 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   }
   options.cancelled = context.running->Add(job.id);
   LogRequest(context, job, seed, &options);
+  options.parser = std::move(job.parser);
+  options.call_id_prefix = job.call_id_prefix;
+  options.has_short_call_ids = job.has_short_call_ids;
   completion.sink = std::make_unique<Answer>(std::move(options), std::move(job.format),
                                              std::move(reply), context.observer);
   context.service->Submit(std::move(completion));

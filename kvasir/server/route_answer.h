@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kvasir/chat/answer_parser.h"
 #include "kvasir/server/answer_format.h"
 #include "kvasir/server/answer_json.h"
 #include "kvasir/server/chat_request.h"
@@ -30,9 +31,6 @@ std::vector<Token> TokensOf(const ServerContext& context, const TextPrompt& prom
 // Null when the prompt fits the context and leaves room for an answer. `field`: where it came from.
 std::optional<ApiError> CheckPrompt(const ServerContext& context, const std::vector<Token>& prompt,
                                     std::string_view field);
-// The tokens of the messages, checked.
-std::optional<ApiError> MakeChatPrompt(const ServerContext& context, const ChatRequest& request,
-                                       std::vector<Token>* prompt);
 // What the template could not do with the messages.
 ApiError TemplateError(const ServerContext& context, const Error& error);
 
@@ -48,6 +46,10 @@ struct AnswerJob {
   bool scores_prompt = false;
   std::shared_ptr<const TokenConstraintSource> constraint;  // null: none
   std::optional<Pooling> pooling;  // set: embeddings are wanted, one per prompt
+  AnswerParserOptions parser;
+  std::string call_id_prefix = "call_";
+  bool has_short_call_ids = false;
+  std::vector<Token> shown_special;  // GenerationRequest
   std::unique_ptr<AnswerFormat> format;
 };
 // fields.choices per prompt, with the seeds seed, seed + 1, ...

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kvasir/server/chat_format.h"
+#include "kvasir/server/chat_job.h"
 #include "kvasir/server/route_answer.h"
 #include "kvasir/server/routes.h"
 
@@ -13,12 +14,8 @@ void ServeChat(const ServerContext& context, const HttpRequest& request, HttpRep
   if (!body.ok()) return reply.Send(ErrorResponse(ToApiError(body.error())));
   const auto chat = ParseChatRequest(*std::move(body), context.defaults);
   if (!chat.ok()) return reply.Send(ErrorResponse(ToApiError(chat.error())));
-  auto constraint = MakeConstraint(context, chat->rule);
-  if (!constraint.ok()) return reply.Send(ErrorResponse(ToApiError(constraint.error())));
   AnswerJob job;
-  job.constraint = *std::move(constraint);
-  job.prompts.resize(1);
-  if (const auto error = MakeChatPrompt(context, *chat, &job.prompts.front())) {
+  if (const auto error = MakeChatJob(context, *chat, &job)) {
     return reply.Send(ErrorResponse(*error));
   }
   ChatFormatOptions options;
@@ -28,7 +25,6 @@ void ServeChat(const ServerContext& context, const HttpRequest& request, HttpRep
   options.includes_usage = chat->includes_usage;
   if (chat->top_logprobs) options.tokenizer = context.bundle->tokenizer();
   job.format = std::make_unique<ChatFormat>(std::move(options));
-  job.fields = *chat;
   SubmitAnswer(context, request, std::move(job), std::move(reply));
 }
 

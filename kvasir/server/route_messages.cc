@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "kvasir/server/chat_job.h"
 #include "kvasir/server/messages_format.h"
 #include "kvasir/server/messages_request.h"
 #include "kvasir/server/route_answer.h"
@@ -25,15 +26,11 @@ Result<ChatRequest> ParseMessages(const ServerContext& context, const HttpReques
 void ServeMessages(const ServerContext& context, const HttpRequest& request, HttpReply reply) {
   const auto chat = ParseMessages(context, request, MaxTokensRule::kRequired);
   if (!chat.ok()) return reply.Send(Refusal(ToApiError(chat.error())));
-  auto constraint = MakeConstraint(context, chat->rule);
-  if (!constraint.ok()) return reply.Send(Refusal(ToApiError(constraint.error())));
   AnswerJob job;
-  job.constraint = *std::move(constraint);
-  job.prompts.resize(1);
-  if (const auto error = MakeChatPrompt(context, *chat, &job.prompts.front())) {
+  if (const auto error = MakeChatJob(context, *chat, &job)) {
     return reply.Send(Refusal(*error));
   }
-  job.fields = *chat;
+  job.call_id_prefix = "toolu_";
   AnswerHead head = NewHead(context, "msg_", chat->model);
   job.id = head.id;
   job.format = std::make_unique<MessagesFormat>(std::move(head));
@@ -43,9 +40,10 @@ void ServeMessages(const ServerContext& context, const HttpRequest& request, Htt
 void ServeCountTokens(const ServerContext& context, const HttpRequest& request, HttpReply reply) {
   const auto chat = ParseMessages(context, request, MaxTokensRule::kOptional);
   if (!chat.ok()) return reply.Send(Refusal(ToApiError(chat.error())));
-  const auto tokens = context.bundle->ChatTokens(chat->messages, chat->template_variables);
-  if (!tokens.ok()) return reply.Send(Refusal(TemplateError(context, tokens.error())));
-  const Json count = Json::Object{{"input_tokens", static_cast<uint64_t>(tokens->size())}};
+  const auto prompt = ChatPrompt(context, *chat);
+  if (!prompt.ok()) return reply.Send(Refusal(TemplateError(context, prompt.error())));
+  const auto tokens = context.bundle->tokenizer()->EncodeSegments(*prompt, {.add_special = false});
+  const Json count = Json::Object{{"input_tokens", static_cast<uint64_t>(tokens.size())}};
   reply.Send({.body = count.Dump()});
 }
 

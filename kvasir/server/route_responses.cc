@@ -2,6 +2,7 @@
 // Deliberately stateless: nothing is stored, every request brings its whole input.
 #include <utility>
 
+#include "kvasir/server/chat_job.h"
 #include "kvasir/server/responses_format.h"
 #include "kvasir/server/responses_request.h"
 #include "kvasir/server/route_answer.h"
@@ -22,12 +23,8 @@ void ServeResponses(const ServerContext& context, const HttpRequest& request, Ht
   if (!body.ok()) return reply.Send(ErrorResponse(ToApiError(body.error())));
   const auto chat = ParseResponses(context, *body);
   if (!chat.ok()) return reply.Send(ErrorResponse(ToApiError(chat.error())));
-  auto constraint = MakeConstraint(context, chat->rule);
-  if (!constraint.ok()) return reply.Send(ErrorResponse(ToApiError(constraint.error())));
   AnswerJob job;
-  job.constraint = *std::move(constraint);
-  job.prompts.resize(1);
-  if (auto error = MakeChatPrompt(context, *chat, &job.prompts.front())) {
+  if (auto error = MakeChatJob(context, *chat, &job)) {
     if (error->param == "messages") error->param = "input";
     return reply.Send(ErrorResponse(*error));
   }
@@ -35,8 +32,8 @@ void ServeResponses(const ServerContext& context, const HttpRequest& request, Ht
   options.head = NewHead(context, "resp_", chat->model);
   job.id = options.head.id;
   options.message_id = NewId("msg_");
+  options.reasoning_id = NewId("rs_");
   options.echoed = *std::move(body);
-  job.fields = *chat;
   job.format = std::make_unique<ResponsesFormat>(std::move(options));
   SubmitAnswer(context, request, std::move(job), std::move(reply));
 }

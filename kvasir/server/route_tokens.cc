@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kvasir/server/answer_json.h"
+#include "kvasir/server/chat_job.h"
 #include "kvasir/server/route_answer.h"
 #include "kvasir/server/routes.h"
 #include "kvasir/tokenizer/utf8.h"
@@ -80,7 +81,7 @@ void ServeApplyTemplate(const ServerContext& context, const HttpRequest& request
   if (!body.ok()) return reply.Send(ErrorResponse(ToApiError(body.error())));
   const auto chat = ParseChatRequest(*std::move(body), context.defaults);
   if (!chat.ok()) return reply.Send(ErrorResponse(ToApiError(chat.error())));
-  const auto text = context.bundle->ChatText(chat->messages, chat->template_variables);
+  const auto text = ChatPrompt(context, *chat);
   if (!text.ok()) return reply.Send(ErrorResponse(TemplateError(context, text.error())));
   reply.Send({.body = Json(Json::Object{{"prompt", Concatenate(*text)}}).Dump()});
 }

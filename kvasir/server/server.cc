@@ -99,7 +99,8 @@ class Server::Impl {
     context_.running = &running_;
     context_.log = options.log;
     context_.log_detail = options.log_detail;
-    grammars_.emplace(bundle->tokenizer(), bundle->stop_tokens());
+    if (bundle->chat() != nullptr) ReadDialect();
+    grammars_.emplace(bundle->tokenizer(), bundle->stop_tokens(), context_.markers);
     context_.grammars = &*grammars_;
     context_.model_name = options.model_name.empty() ? bundle->name() : options.model_name;
     context_.defaults = DefaultsOf(*bundle);
@@ -185,6 +186,17 @@ class Server::Impl {
         saved.ok() ? file + ": saved " + std::to_string(saved->tokens) + " cached tokens, " +
                          std::to_string(saved->bytes) + " bytes"
                    : "the prompt cache is not saved: " + saved.error().message);
+  }
+
+  void ReadDialect() {
+    context_.dialect = DialectOf(bundle_->chat()->source());
+    if (options_.tool_syntax) context_.dialect.tools = *options_.tool_syntax;
+    context_.reads_thoughts = options_.reads_thoughts;
+    if (bundle_->tokenizer() == nullptr) return;
+    for (const std::string& marker : context_.dialect.Markers()) {
+      const std::optional<Token> token = bundle_->tokenizer()->TokenToId(marker);
+      if (token && bundle_->tokenizer()->IsSpecial(*token)) context_.markers.push_back(*token);
+    }
   }
 
   // On the I/O thread.

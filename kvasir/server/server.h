@@ -6,11 +6,13 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kvasir/base/log.h"
 #include "kvasir/base/result.h"
+#include "kvasir/chat/chat_dialect.h"
 #include "kvasir/engine/draft_source.h"
 #include "kvasir/engine/hidden_pool.h"
 #include "kvasir/engine/model_bundle.h"
@@ -40,11 +42,13 @@ struct ServerOptions {
   std::chrono::milliseconds ping_interval{5'000};   // silence after which a stream shows life
   std::chrono::milliseconds stop_grace{5'000};      // for the running answer when stopping
   std::chrono::milliseconds request_timeout{0};     // then an answer ends; 0: none
-  const DraftSource* drafts = nullptr;              // who guesses ahead; outlives the server
-  int64_t max_drafts = 16;                          // per step, where a request does not say
-  std::vector<std::string> api_keys;                // one of them opens everything; none: open
-  std::vector<std::string> cors_origins;            // web pages that may read answers; "*": all
-  bool has_web_page = true;                         // at "/"
+  std::optional<ToolSyntax> tool_syntax;  // of calls; unset: as the chat template has them
+  bool reads_thoughts = true;             // false: thoughts stay in the text
+  const DraftSource* drafts = nullptr;    // who guesses ahead; outlives the server
+  int64_t max_drafts = 16;                // per step, where a request does not say
+  std::vector<std::string> api_keys;      // one of them opens everything; none: open
+  std::vector<std::string> cors_origins;  // web pages that may read answers; "*": all
+  bool has_web_page = true;               // at "/"
   // The prefix cache is read from this file when starting, and written to it when stopping, as far
   // as it has at most so many bytes; 0: all of it. A file that cannot be used is no error: the log
   // says so. Empty: neither.

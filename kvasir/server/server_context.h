@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "kvasir/chat/chat_dialect.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/server/completion_service.h"
 #include "kvasir/server/grammar_cache.h"
@@ -23,6 +25,9 @@ struct ServerContext {
   ModelBundle* bundle = nullptr;  // with tokenizer and chat template
   CompletionService* service = nullptr;
   GrammarCache* grammars = nullptr;
+  ChatDialect dialect;         // of the model's answers
+  std::vector<Token> markers;  // special tokens among its markers: their text is kept
+  bool reads_thoughts = true;  // false: they stay in the text
   const Metrics* metrics = nullptr;
   RunningAnswers* running = nullptr;
   LogSink log;

@@ -13,7 +13,7 @@
 namespace kvasir {
 namespace {
 
-constexpr std::string_view kTemplate = R"({%- for message in messages -%}
+const std::string kTemplate = R"({%- for message in messages -%}
 {%- if message.content == "refuse" %}{{ raise_exception("this I do not say") }}{% endif -%}
 <{{ message.role }}>{{ message.content }}
 {% endfor %}{% if note %}({{ note }}){% endif %}<assistant>)";
@@ -37,7 +37,7 @@ Json TokenizerJson() {
 
 }  // namespace
 
-Status WriteTestModel(const std::string& folder) {
+Status WriteTestModel(const std::string& folder, const std::string& more_template) {
   const std::string source = std::string(KVASIR_SOURCE_DIR) + "/testdata/models/public_llama_f32/";
   for (const char* name : {"config.json", "model.safetensors"}) {
     KVASIR_TRY(const std::string contents, ReadFile(source + name));
@@ -45,13 +45,14 @@ Status WriteTestModel(const std::string& folder) {
   }
   KVASIR_TRY_OK(WriteFileAtomic(folder + "/tokenizer.json", TokenizerJson().Dump()));
   KVASIR_TRY_OK(WriteFileAtomic(folder + "/tokenizer_config.json", "{}"));
-  return WriteFileAtomic(folder + "/chat_template.jinja", kTemplate);
+  return WriteFileAtomic(folder + "/chat_template.jinja", kTemplate + more_template);
 }
 
-Result<std::unique_ptr<ModelBundle>> LoadTestModel(size_t kv_budget_bytes) {
+Result<std::unique_ptr<ModelBundle>> LoadTestModel(size_t kv_budget_bytes,
+                                                   const std::string& more_template) {
   std::string folder = testing::TempDir() + "kvasir-server-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return {ErrorCode::kIo, "cannot make " + folder};
-  const Status written = WriteTestModel(folder);
+  const Status written = WriteTestModel(folder, more_template);
   BundleOptions options;
   options.backend.threads = 1;
   options.kv_budget_bytes = kv_budget_bytes;

@@ -79,7 +79,7 @@ Json TextFormat::Choice(size_t choice, Json text, Json logprobs, Json finish_rea
                       {"finish_reason", std::move(finish_reason)}};
 }
 
-Json TextFormat::WholeLogprobs(size_t choice, const GenerationResult& result) const {
+Json TextFormat::WholeLogprobs(size_t choice, const AnsweredChoice& result) const {
   if (!options_.has_logprobs) return {};
   Legacy logprobs(*options_.tokenizer, 0);
   if (!options_.echoes.empty()) logprobs.AddFirst(options_.prompts[PromptOf(choice)].front());
@@ -96,7 +96,7 @@ Json TextFormat::StreamedLogprobs(size_t choice, std::span<const TokenScores> sc
   return std::move(logprobs).ToJson();
 }
 
-Json TextFormat::Whole(std::span<const GenerationResult> results) {
+Json TextFormat::Whole(std::span<const AnsweredChoice> results) {
   Json::Array choices;
   for (size_t i = 0; i < results.size(); ++i) {
     std::string text = options_.echoes.empty() ? "" : options_.echoes[PromptOf(i)];
@@ -107,7 +107,7 @@ Json TextFormat::Whole(std::span<const GenerationResult> results) {
   const GenerationStats total = TotalStats(results, options_.choices_per_prompt);
   Json completion = Envelope(options_.head, "text_completion");
   completion.Set("choices", std::move(choices));
-  completion.Set("usage", UsageJson(total));
+  completion.Set("usage", UsageJson(total, ReasoningTokens(results)));
   completion.Set("timings", TimingsJson(total));
   return completion;
 }
@@ -128,24 +128,24 @@ std::string TextFormat::Begin(const PromptProgress&) {
   return events;
 }
 
-std::string TextFormat::Text(size_t choice, std::string_view text,
+std::string TextFormat::Part(size_t choice, const AnswerPart& part, const AnswerMessage&,
                              std::span<const TokenScores> scores) {
-  return Chunk(Choice(choice, text, StreamedLogprobs(choice, scores), nullptr));
+  return Chunk(Choice(choice, part.text, StreamedLogprobs(choice, scores), nullptr));
 }
 
-std::string TextFormat::ChoiceEnd(size_t choice, const GenerationResult& result,
+std::string TextFormat::ChoiceEnd(size_t choice, const AnsweredChoice& result,
                                   std::span<const TokenScores> scores) {
   Json logprobs = StreamedLogprobs(choice, scores);
   return Chunk(Choice(choice, "", std::move(logprobs), FinishReasonName(result.finish)));
 }
 
-std::string TextFormat::End(std::span<const GenerationResult> results) {
+std::string TextFormat::End(std::span<const AnsweredChoice> results) {
   std::string events;
   if (options_.includes_usage) {
     const GenerationStats total = TotalStats(results, options_.choices_per_prompt);
     Json chunk = Envelope(options_.head, "text_completion");
     chunk.Set("choices", Json::Array());
-    chunk.Set("usage", UsageJson(total));
+    chunk.Set("usage", UsageJson(total, ReasoningTokens(results)));
     chunk.Set("timings", TimingsJson(total));
     events = SseEvent(chunk);
   }

@@ -24,13 +24,13 @@ class TextFormat final : public AnswerFormat {
  public:
   explicit TextFormat(TextFormatOptions options);
 
-  Json Whole(std::span<const GenerationResult> results) override;
+  Json Whole(std::span<const AnsweredChoice> results) override;
   std::string Begin(const PromptProgress& prompt) override;
-  std::string Text(size_t choice, std::string_view text,
+  std::string Part(size_t choice, const AnswerPart& part, const AnswerMessage& message,
                    std::span<const TokenScores> scores) override;
-  std::string ChoiceEnd(size_t choice, const GenerationResult& result,
+  std::string ChoiceEnd(size_t choice, const AnsweredChoice& result,
                         std::span<const TokenScores> scores) override;
-  std::string End(std::span<const GenerationResult> results) override;
+  std::string End(std::span<const AnsweredChoice> results) override;
   std::string Error(const ApiError& error) override { return SseEvent(ErrorJson(error)); }
 
  private:
@@ -41,7 +41,7 @@ class TextFormat final : public AnswerFormat {
   }
   Json Choice(size_t choice, Json text, Json logprobs, Json finish_reason) const;
   std::string Chunk(Json choice) const;
-  Json WholeLogprobs(size_t choice, const GenerationResult& result) const;
+  Json WholeLogprobs(size_t choice, const AnsweredChoice& result) const;
   Json StreamedLogprobs(size_t choice, std::span<const TokenScores> scores);
 
   const TextFormatOptions options_;

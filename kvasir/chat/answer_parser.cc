@@ -1,0 +1,300 @@
+#include "kvasir/chat/answer_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kvasir/chat/call_text.h"
+
+namespace kvasir {
+namespace {
+
+using Kind = AnswerPart::Kind;
+
+constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::string_view kPythonTag = "<|python_tag|>";
+constexpr std::string_view kArgs = "[ARGS]";
+constexpr std::string_view kCallId = "[CALL_ID]";
+// Tools that take whole programs, under the names that clients give them.
+constexpr std::string_view kInterpreters[] = {"python", "ipython", "code_interpreter"};
+
+size_t FirstNonBlank(std::string_view text) {
+  return std::min(text.find_first_not_of(kBlanks), text.size());
+}
+
+// The size of the longest tail of `text` that is a proper prefix of `marker`.
+size_t TailThatMayBecome(std::string_view text, std::string_view marker) {
+  size_t size = marker.empty() ? 0 : std::min(text.size(), marker.size() - 1);
+  while (size > 0 && !text.ends_with(marker.substr(0, size))) --size;
+  return size;
+}
+
+std::vector<std::string> NamesOf(const Json& tools) {
+  std::vector<std::string> names;
+  if (!tools.is_array()) return names;
+  for (const Json& tool : tools.as_array()) {
+    const Json* function = tool.Find("function");
+    const Json* name = function == nullptr ? nullptr : function->Find("name");
+    if (name != nullptr && name->is_string()) names.push_back(name->as_string());
+  }
+  return names;
+}
+
+// What a call of this kind ends with.
+std::string_view CallClosing(ToolSyntax syntax) {
+  switch (syntax) {
+    case ToolSyntax::kHermes:
+    case ToolSyntax::kQwenXml:
+      return "</tool_call>";
+    case ToolSyntax::kGemma:
+      return "<tool_call|>";
+    case ToolSyntax::kLlama:
+    case ToolSyntax::kMistral:
+    case ToolSyntax::kMistralArgs:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
+
+AnswerParser::AnswerParser(AnswerParserOptions options)
+    : options_(std::move(options)),
+      opening_(CallOpening(options_.dialect.tools)),
+      names_(NamesOf(options_.tools)) {
+  const bool reads_thoughts = options_.reads_thoughts && options_.dialect.thinks();
+  if (reads_thoughts && options_.starts_in_thought) {
+    place_ = Place::kThought;
+    skips_blanks_ = true;
+  } else if (!reads_thoughts && !knows_tools()) {
+    place_ = Place::kPlain;
+  }
+}
+
+AnswerParts AnswerParser::Push(std::string_view text) {
+  held_ += text;
+  while (Advance(false)) {
+  }
+  return std::exchange(parts_, {});
+}
+
+AnswerParts AnswerParser::Finish() {
+  while (Advance(true)) {
+  }
+  return std::exchange(parts_, {});
+}
+
+bool AnswerParser::Advance(bool is_end) {
+  if (skips_blanks_) {
+    Drop(FirstNonBlank(held_));
+    skips_blanks_ = held_.empty();
+  }
+  switch (place_) {
+    case Place::kBegin:
+      return AtBegin(is_end);
+    case Place::kThought:
+      return InThought(is_end);
+    case Place::kText:
+      return InText(is_end);
+    case Place::kCallBegin:
+      return AtCallBegin(is_end);
+    case Place::kJsonCall:
+      return InJsonCall();
+    case Place::kCallText:
+      return InCallText(is_end);
+    case Place::kPlain:
+      Emit(Kind::kText, std::exchange(held_, {}));
+      return false;
+  }
+  return false;
+}
+
+void AnswerParser::Emit(Kind kind, std::string_view text) {
+  if (!text.empty()) parts_.push_back({kind, std::string(text)});
+}
+
+void AnswerParser::EmitAllBut(std::string_view marker, Kind kind) {
+  size_t size = held_.size() - TailThatMayBecome(held_, marker);
+  size = std::string_view(held_).substr(0, size).find_last_not_of(kBlanks) + 1;
+  Emit(kind, std::string_view(held_).substr(0, size));
+  Drop(size);
+}
+
+bool AnswerParser::AtBegin(bool is_end) {
+  const std::string& open = options_.dialect.think_open;
+  const std::string_view rest = std::string_view(held_).substr(FirstNonBlank(held_));
+  if (options_.reads_thoughts && !open.empty()) {
+    if (rest.starts_with(open)) {
+      Drop(held_.size() - rest.size() + open.size());
+      place_ = Place::kThought;
+      skips_blanks_ = true;
+      return true;
+    }
+    if (!is_end && open.starts_with(rest)) return false;
+  }
+  // A Llama's call is the whole answer: it is known by its first character.
+  if (knows_tools() && options_.dialect.tools == ToolSyntax::kLlama) {
+    if (rest.empty() && !is_end) return false;
+    if (rest.starts_with("{")) {
+      Drop(held_.size() - rest.size());
+      place_ = Place::kCallBegin;
+      return true;
+    }
+  }
+  place_ = knows_tools() ? Place::kText : Place::kPlain;
+  return true;
+}
+
+bool AnswerParser::InThought(bool is_end) {
+  const std::string& close = options_.dialect.think_close;
+  const size_t at = held_.find(close);
+  if (at == held_.npos) {
+    EmitAllBut(is_end ? "" : close, Kind::kReasoning);
+    if (is_end) held_.clear();
+    return false;
+  }
+  const size_t size = std::string_view(held_).substr(0, at).find_last_not_of(kBlanks) + 1;
+  Emit(Kind::kReasoning, std::string_view(held_).substr(0, size));
+  Drop(at + close.size());
+  skips_blanks_ = true;
+  // There is one thought per answer, at its beginning.
+  place_ = Place::kText;
+  if (!knows_tools()) place_ = Place::kPlain;
+  if (knows_tools() && options_.dialect.tools == ToolSyntax::kLlama) {
+    place_ = Place::kCallBegin;
+    is_after_call_ = true;
+  }
+  return true;
+}
+
+bool AnswerParser::InText(bool is_end) {
+  const std::string_view opening = opening_.empty() ? kPythonTag : std::string_view(opening_);
+  const size_t at = held_.find(opening);
+  if (at == held_.npos) {
+    // Blanks before a call are not shown; at the end there is none.
+    if (is_end) {
+      Emit(Kind::kText, std::exchange(held_, {}));
+    } else {
+      EmitAllBut(opening, Kind::kText);
+    }
+    return false;
+  }
+  const size_t size = std::string_view(held_).substr(0, at).find_last_not_of(kBlanks) + 1;
+  Emit(Kind::kText, std::string_view(held_).substr(0, size));
+  Drop(at + opening.size());
+  place_ = Place::kCallBegin;
+  is_after_call_ = false;
+  is_python_ = opening_.empty();
+  return true;
+}
+
+// Finds out what kind of call stands here, or that the calls are over.
+bool AnswerParser::AtCallBegin(bool is_end) {
+  const ToolSyntax syntax = options_.dialect.tools;
+  const bool is_list = syntax == ToolSyntax::kMistral;
+  const std::string_view between = is_list ? " \t\r\n[,]" : is_after_call_ ? " \t\r\n;" : kBlanks;
+  Drop(std::min(held_.find_first_not_of(between), held_.size()));
+  if (held_.empty()) return false;
+  const bool is_json = held_.starts_with("{") && syntax != ToolSyntax::kGemma;
+  if (is_after_call_ && !(is_json && (is_list || syntax == ToolSyntax::kLlama))) {
+    const std::string_view closing = CallClosing(syntax);
+    if (!closing.empty() && held_.starts_with(closing)) {
+      Drop(closing.size());
+      return true;
+    }
+    if (!is_end && !closing.empty() && closing.starts_with(held_)) return false;
+    place_ = Place::kText;
+    return true;
+  }
+  if (syntax == ToolSyntax::kMistralArgs) return AtCallName(is_end);
+  const bool is_text = syntax == ToolSyntax::kQwenXml || syntax == ToolSyntax::kGemma;
+  if (is_text || (is_python_ && !is_json)) {
+    place_ = Place::kCallText;
+    return true;
+  }
+  call_.emplace(JsonNames());
+  place_ = Place::kJsonCall;
+  return true;
+}
+
+// "name[CALL_ID]id[ARGS]{...}"
+bool AnswerParser::AtCallName(bool is_end) {
+  const size_t at = held_.find(kArgs);
+  if (at == held_.npos) {
+    if (is_end) held_.clear();
+    return false;
+  }
+  const std::string_view head = std::string_view(held_).substr(0, at);
+  std::string_view name = head.substr(0, head.find(kCallId));
+  name = name.substr(0, name.find_last_not_of(kBlanks) + 1);
+  Emit(Kind::kCall, name);
+  Drop(at + kArgs.size());
+  arguments_.emplace();
+  place_ = Place::kJsonCall;
+  skips_blanks_ = true;
+  return true;
+}
+
+const std::vector<std::string>* AnswerParser::JsonNames() const {
+  // Without a marker, an object is a call only if it names a tool.
+  return options_.dialect.tools == ToolSyntax::kLlama ? &names_ : nullptr;
+}
+
+bool AnswerParser::InJsonCall() {
+  if (held_.empty()) return false;
+  if (arguments_) {
+    const size_t size = arguments_->Push(held_);
+    Emit(Kind::kArguments, std::string_view(held_).substr(0, size));
+    Drop(size);
+    if (!arguments_->is_done()) return false;
+    arguments_.reset();
+  } else {
+    Drop(call_->Push(held_, &parts_));
+    if (call_->state() == JsonCallScanner::State::kReading) return false;
+    if (call_->state() == JsonCallScanner::State::kNoCall) {
+      Emit(Kind::kText, opening_ + call_->raw());
+      call_.reset();
+      place_ = Place::kText;
+      return true;
+    }
+    call_.reset();
+  }
+  is_after_call_ = true;
+  place_ = Place::kCallBegin;
+  return true;
+}
+
+bool AnswerParser::InCallText(bool is_end) {
+  const std::string_view closing = CallClosing(options_.dialect.tools);
+  const size_t at = closing.empty() ? held_.npos : held_.find(closing);
+  if (at == held_.npos) {
+    if (!is_end) return false;
+    const std::string text = std::exchange(held_, {});
+    if (closing.empty()) TakeCallText(text);
+    return false;
+  }
+  const std::string text = held_.substr(0, at);
+  Drop(at + closing.size());
+  is_after_call_ = true;
+  place_ = Place::kCallBegin;
+  TakeCallText(text);
+  return true;
+}
+
+void AnswerParser::TakeCallText(const std::string& text) {
+  const ToolSyntax syntax = options_.dialect.tools;
+  std::optional<CallText> call;
+  if (syntax == ToolSyntax::kQwenXml) call = ParseQwenXmlCall(text, options_.tools);
+  if (syntax == ToolSyntax::kGemma) call = ParseGemmaCall(text);
+  if (is_python_) {
+    call = ParsePythonCall(text);
+    for (const std::string_view name : kInterpreters) {
+      if (call || std::find(names_.begin(), names_.end(), name) == names_.end()) continue;
+      call = CallText{std::string(name), Json(Json::Object{{"code", text}}).Dump()};
+    }
+  }
+  if (!call) return Emit(Kind::kText, opening_ + text + std::string(CallClosing(syntax)));
+  Emit(Kind::kCall, call->name);
+  Emit(Kind::kArguments, call->arguments);
+}
+
+}  // namespace kvasir

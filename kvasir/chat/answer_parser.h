@@ -1,0 +1,82 @@
+// AnswerParser: tells thoughts, text and tool calls apart while an answer is being written.
+// Deliberately never takes back what it gave out: text that may become a marker is held until it is
+// known, everything else goes out at once.
+#ifndef KVASIR_CHAT_ANSWER_PARSER_H_
+#define KVASIR_CHAT_ANSWER_PARSER_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/base/json.h"
+#include "kvasir/chat/answer_part.h"
+#include "kvasir/chat/chat_dialect.h"
+#include "kvasir/chat/json_call.h"
+
+namespace kvasir {
+
+struct AnswerParserOptions {
+  ChatDialect dialect;
+  bool reads_thoughts = false;     // false: they are text like any other
+  bool starts_in_thought = false;  // the prompt has opened one
+  Json tools;                      // as the request has them; null: calls are text
+};
+
+// What any chunks of a text give, joined, does not depend on where they are cut. Of an answer that
+// was cut off within a call, the call is what there was; one without a name yet is left out.
+// THREADS: one at a time.
+class AnswerParser {
+ public:
+  explicit AnswerParser(AnswerParserOptions options);
+
+  AnswerParts Push(std::string_view text);
+  // What was held back. Nothing may follow.
+  AnswerParts Finish();
+  bool is_in_thought() const { return place_ == Place::kThought; }
+
+ private:
+  enum class Place {
+    kBegin,  // nothing but blanks so far
+    kThought,
+    kText,
+    kCallBegin,  // behind a call's opening, or after a call
+    kJsonCall,
+    kCallText,  // a call that is read when complete
+    kPlain,     // nothing but text will come
+  };
+
+  // Reads on; false if more text is needed first.
+  bool Advance(bool is_end);
+  bool AtBegin(bool is_end);
+  bool InThought(bool is_end);
+  bool InText(bool is_end);
+  bool AtCallBegin(bool is_end);
+  bool AtCallName(bool is_end);
+  bool InJsonCall();
+  bool InCallText(bool is_end);
+  void TakeCallText(const std::string& text);
+
+  void Emit(AnswerPart::Kind kind, std::string_view text);
+  // Gives out what is held but a tail that may become `marker`, and blanks at the end.
+  void EmitAllBut(std::string_view marker, AnswerPart::Kind kind);
+  void Drop(size_t bytes) { held_.erase(0, bytes); }
+  bool knows_tools() const { return !names_.empty(); }
+  const std::vector<std::string>* JsonNames() const;
+
+  const AnswerParserOptions options_;
+  const std::string opening_;       // of a call
+  std::vector<std::string> names_;  // of the tools
+  Place place_ = Place::kBegin;
+  std::string held_;           // not given out yet
+  bool skips_blanks_ = false;  // until something else comes
+  bool is_after_call_ = false;
+  bool is_python_ = false;  // kCallText: Llama's
+  std::optional<JsonCallScanner> call_;
+  std::optional<JsonValueScanner> arguments_;  // of a call whose name stands before them
+  AnswerParts parts_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CHAT_ANSWER_PARSER_H_

@@ -1,0 +1,205 @@
+// Answers of several families, as published templates have them written and as models write them.
+#include "kvasir/chat/answer_parser.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+namespace kvasir {
+namespace {
+
+const char* const kTools = R"([
+  {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object",
+   "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}},
+  {"type": "function", "function": {"name": "python", "parameters": {"type": "object"}}}])";
+
+AnswerParserOptions Options(ToolSyntax syntax, bool has_tools = true) {
+  AnswerParserOptions options;
+  options.dialect.tools = syntax;
+  options.dialect.think_open = "<think>";
+  options.dialect.think_close = "</think>";
+  options.reads_thoughts = true;
+  if (has_tools) options.tools = *Json::Parse(kTools);
+  return options;
+}
+
+// "R(thought) T(text) C(name){arguments}", neighbours of one kind joined.
+std::string Describe(const AnswerParts& parts) {
+  std::string text;
+  const AnswerPart* last = nullptr;
+  for (const AnswerPart& part : parts) {
+    const bool goes_on =
+        last != nullptr && last->kind == part.kind && part.kind != AnswerPart::Kind::kCall;
+    if (!goes_on && part.kind == AnswerPart::Kind::kText) text += "T:";
+    if (!goes_on && part.kind == AnswerPart::Kind::kReasoning) text += "R:";
+    if (part.kind == AnswerPart::Kind::kCall) text += "C:";
+    if (!goes_on && part.kind == AnswerPart::Kind::kArguments) text += "=";
+    text += part.text;
+    last = &part;
+  }
+  return text;
+}
+
+std::string Parse(const AnswerParserOptions& options, const std::string& text) {
+  AnswerParser whole(options);
+  AnswerParts parts = whole.Push(text);
+  for (AnswerPart& part : whole.Finish()) parts.push_back(std::move(part));
+  const std::string expected = Describe(parts);
+  // However it is cut, it says the same.
+  std::minstd_rand random(7);
+  for (size_t longest : {size_t{1}, size_t{3}, size_t{9}}) {
+    AnswerParser cut(options);
+    AnswerParts pieces;
+    for (size_t at = 0; at < text.size();) {
+      const size_t size = longest == 1 ? 1 : 1 + random() % longest;
+      for (AnswerPart& part : cut.Push(std::string_view(text).substr(at, size))) {
+        pieces.push_back(std::move(part));
+      }
+      at += size;
+    }
+    for (AnswerPart& part : cut.Finish()) pieces.push_back(std::move(part));
+    EXPECT_EQ(Describe(pieces), expected) << "in pieces of up to " << longest;
+  }
+  return expected;
+}
+
+TEST(AnswerParser, PlainTextGoesOutAtOnce) {
+  AnswerParser parser({});
+  const AnswerParts parts = parser.Push(" <think>a</think> <tool_call> \n");
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].text, " <think>a</think> <tool_call> \n");
+  EXPECT_TRUE(parser.Finish().empty());
+}
+
+TEST(AnswerParser, Thoughts) {
+  const AnswerParserOptions options = Options(ToolSyntax::kHermes, false);
+  EXPECT_EQ(Parse(options, "<think>\nOne.\n\nTwo.\n</think>\n\nHello <b>you</b>\n"),
+            "R:One.\n\nTwo.T:Hello <b>you</b>\n");
+  EXPECT_EQ(Parse(options, "\n<think></think>Hi"), "T:Hi");
+  EXPECT_EQ(Parse(options, "  Hi <think> no"), "T:  Hi <think> no");
+  EXPECT_EQ(Parse(options, "<think>cut </thi"), "R:cut </thi");
+  EXPECT_EQ(Parse(options, "<thin"), "T:<thin");
+  AnswerParserOptions opened = options;
+  opened.starts_in_thought = true;
+  EXPECT_EQ(Parse(opened, "\nso </b>\n</think>\n\nHi"), "R:so </b>T:Hi");
+  opened.reads_thoughts = false;
+  EXPECT_EQ(Parse(opened, "so</think>Hi"), "T:so</think>Hi");
+}
+
+TEST(AnswerParser, TextGoesOutBeforeTheMarkerIsKnown) {
+  AnswerParser parser(Options(ToolSyntax::kHermes));
+  EXPECT_EQ(Describe(parser.Push("Hello <")), "T:Hello");
+  EXPECT_EQ(Describe(parser.Push("b> <tool")), "T: <b>");
+  EXPECT_EQ(Describe(parser.Push("box>")), "T: <toolbox>");
+}
+
+TEST(AnswerParser, Hermes) {
+  const AnswerParserOptions options = Options(ToolSyntax::kHermes);
+  EXPECT_EQ(Parse(options,
+                  "<think>\nhm\n</think>\n\nLet me look.\n<tool_call>\n{\"name\": \"get_weather\", "
+                  "\"arguments\": {\"city\": \"K\\u00f6ln }\\\"\", \"days\": 2}}\n</tool_call>"),
+            "R:hmT:Let me look.C:get_weather={\"city\": \"K\\u00f6ln }\\\"\", \"days\": 2}");
+  EXPECT_EQ(Parse(options,
+                  "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n"
+                  "{\"arguments\": {\"x\": [1, {}]}, \"name\": \"b\"}\n</tool_call>\n"),
+            "C:a={}C:b={\"x\": [1, {}]}");
+  EXPECT_EQ(Parse(options, "<tool_call>{\"name\": \"a\", \"arguments\": \"{\\\"k\\\": 1}\"}"),
+            "C:a={\"k\": 1}");
+  EXPECT_EQ(Parse(options, "<tool_call>{\"name\": \"a\"}</tool_call>done"), "C:a={}T:done");
+  EXPECT_EQ(Parse(options, "<tool_call>{\"name\": \"a\", \"arguments\": null}</tool_call>"),
+            "C:a={}");
+}
+
+TEST(AnswerParser, ArgumentsGoOutAsTheyCome) {
+  AnswerParser parser(Options(ToolSyntax::kHermes));
+  EXPECT_EQ(Describe(parser.Push("<tool_call>\n{\"name\": \"f\"")), "C:f");
+  EXPECT_EQ(Describe(parser.Push(", \"arguments\": {\"te")), "={\"te");
+  EXPECT_EQ(Describe(parser.Push("xt\": \"a")), "=xt\": \"a");
+  EXPECT_EQ(Describe(parser.Push("\"}}\n</tool_call>")), "=\"}");
+  EXPECT_TRUE(parser.Finish().empty());
+}
+
+TEST(AnswerParser, WhatIsNoCallStaysText) {
+  const AnswerParserOptions options = Options(ToolSyntax::kHermes);
+  EXPECT_EQ(Parse(options, "<tool_call>none</tool_call>"), "T:<tool_call>none</tool_call>");
+  EXPECT_EQ(Parse(options, "<tool_call>{\"result\": 3}"), "T:<tool_call>{\"result\": 3}");
+  EXPECT_EQ(Parse(Options(ToolSyntax::kHermes, false), "<tool_call>{\"name\": \"a\"}"),
+            "T:<tool_call>{\"name\": \"a\"}");
+}
+
+TEST(AnswerParser, CallsThatWereCutOff) {
+  const AnswerParserOptions options = Options(ToolSyntax::kHermes);
+  EXPECT_EQ(Parse(options, "Hi <tool_call>{\"na"), "T:Hi");
+  EXPECT_EQ(Parse(options, "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"lo"),
+            "C:a={\"x\": \"lo");
+}
+
+TEST(AnswerParser, Llama) {
+  const AnswerParserOptions options = Options(ToolSyntax::kLlama);
+  EXPECT_EQ(Parse(options, "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Oslo\"}}"),
+            "C:get_weather={\"city\": \"Oslo\"}");
+  EXPECT_EQ(Parse(options,
+                  "{\"type\": \"function\", \"name\": \"get_weather\", \"parameters\": {}}; "
+                  "{\"name\": \"get_weather\", \"parameters\": {\"days\": 1}}"),
+            "C:get_weather={}C:get_weather={\"days\": 1}");
+  EXPECT_EQ(Parse(options, "<|python_tag|>get_weather.call(city=\"Oslo, N\", days=3)"),
+            "C:get_weather={\"city\":\"Oslo, N\",\"days\":3}");
+  EXPECT_EQ(Parse(options, "<|python_tag|>print(1)\n"), "C:python={\"code\":\"print(1)\\n\"}");
+  EXPECT_EQ(Parse(options, "{\"name\": \"John\", \"age\": 3}"),
+            "T:{\"name\": \"John\", \"age\": 3}");
+  EXPECT_EQ(Parse(options, "{\"answer\": [1, 2]}"), "T:{\"answer\": [1, 2]}");
+  EXPECT_EQ(Parse(options, "It is {\"name\": \"get_weather\"}"),
+            "T:It is {\"name\": \"get_weather\"}");
+}
+
+TEST(AnswerParser, Mistral) {
+  EXPECT_EQ(Parse(Options(ToolSyntax::kMistral),
+                  "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": [1]}, \"id\": "
+                  "\"abcdefghi\"}, {\"name\": \"g\", \"arguments\": {}}]"),
+            "C:f={\"a\": [1]}C:g={}");
+  EXPECT_EQ(Parse(Options(ToolSyntax::kMistralArgs),
+                  "Well.[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}"),
+            "T:Well.C:f={\"a\": 1}C:g={}");
+}
+
+TEST(AnswerParser, QwenXml) {
+  EXPECT_EQ(Parse(Options(ToolSyntax::kQwenXml),
+                  "<tool_call>\n<function=get_weather>\n<parameter=city>\n12\n</parameter>\n"
+                  "<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n"
+                  "<function=f>\n<parameter=x>\na\n b\n</parameter>\n</function>\n</tool_call>"),
+            "C:get_weather={\"city\":\"12\",\"days\":2}C:f={\"x\":\"a\\n b\"}");
+  EXPECT_EQ(Parse(Options(ToolSyntax::kQwenXml), "<tool_call>what</tool_call>!"),
+            "T:<tool_call>what</tool_call>!");
+}
+
+TEST(AnswerParser, Gemma) {
+  EXPECT_EQ(
+      Parse(Options(ToolSyntax::kGemma),
+            "<|tool_call>call:get_weather{city:<|\"|>Oslo, {N}<|\"|>,days:3,x:[true,{y:null}]}"
+            "<tool_call|><|tool_call>call:f{}<tool_call|>"),
+      "C:get_weather={\"city\":\"Oslo, {N}\",\"days\":3,\"x\":[true,{\"y\":null}]}C:f={}");
+}
+
+TEST(ChatDialect, IsReadOffTemplates) {
+  EXPECT_EQ(DialectOf("{{ messages }}").tools, ToolSyntax::kHermes);
+  EXPECT_FALSE(DialectOf("{{ messages }}").has_tools);
+  const ChatDialect qwen = DialectOf("{% if tools %}<tool_call>{% endif %}</think>");
+  EXPECT_EQ(qwen.tools, ToolSyntax::kHermes);
+  EXPECT_TRUE(qwen.has_tools);
+  EXPECT_EQ(qwen.think_open, "<think>");
+  EXPECT_EQ(DialectOf("tools <tool_call> <function=").tools, ToolSyntax::kQwenXml);
+  EXPECT_EQ(DialectOf("tools Environment: ipython").tools, ToolSyntax::kLlama);
+  EXPECT_EQ(DialectOf("tools [TOOL_CALLS]").tools, ToolSyntax::kMistral);
+  EXPECT_EQ(DialectOf("tools [TOOL_CALLS] [ARGS]").tools, ToolSyntax::kMistralArgs);
+  const ChatDialect gemma = DialectOf("tools <|tool_call>call: <|channel>thought\n<channel|>");
+  EXPECT_EQ(gemma.tools, ToolSyntax::kGemma);
+  EXPECT_EQ(gemma.think_close, "<channel|>");
+  for (const char* name : {"hermes", "qwen-xml", "llama", "mistral", "mistral-args", "gemma"}) {
+    ASSERT_TRUE(ToolSyntaxNamed(name).has_value()) << name;
+    EXPECT_EQ(ToolSyntaxName(*ToolSyntaxNamed(name)), name);
+  }
+}
+
+}  // namespace
+}  // namespace kvasir

@@ -1,0 +1,114 @@
+#include "kvasir/chat/chat_dialect.h"
+
+#include <array>
+#include <utility>
+
+namespace kvasir {
+namespace {
+
+constexpr std::array<std::pair<ToolSyntax, std::string_view>, 6> kNames = {{
+    {ToolSyntax::kHermes, "hermes"},
+    {ToolSyntax::kQwenXml, "qwen-xml"},
+    {ToolSyntax::kLlama, "llama"},
+    {ToolSyntax::kMistral, "mistral"},
+    {ToolSyntax::kMistralArgs, "mistral-args"},
+    {ToolSyntax::kGemma, "gemma"},
+}};
+
+// The first that occurs decides; what is rarer stands first.
+constexpr std::array<std::pair<std::string_view, ToolSyntax>, 6> kSigns = {{
+    {"<|tool_call>", ToolSyntax::kGemma},
+    {"<function=", ToolSyntax::kQwenXml},
+    {"<tool_call>", ToolSyntax::kHermes},
+    {"[ARGS]", ToolSyntax::kMistralArgs},
+    {"[TOOL_CALLS]", ToolSyntax::kMistral},
+    {"<|python_tag|>", ToolSyntax::kLlama},
+}};
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kThoughts = {{
+    {"<think>", "</think>"},
+    {"[THINK]", "[/THINK]"},
+    {"<|channel>thought\n", "<channel|>"},
+}};
+
+}  // namespace
+
+ChatDialect DialectOf(std::string_view templates) {
+  const auto has = [&](std::string_view text) { return templates.find(text) != templates.npos; };
+  ChatDialect dialect;
+  dialect.has_tools = has("tools");
+  for (const auto& [sign, syntax] : kSigns) {
+    if (!has(sign)) continue;
+    dialect.tools = syntax;
+    break;
+  }
+  // Llama 3.2's template has no tag; all since 3.1 call the role of results so.
+  if (dialect.tools == ToolSyntax::kHermes && !has("<tool_call>") && has("ipython")) {
+    dialect.tools = ToolSyntax::kLlama;
+  }
+  for (const auto& [open, close] : kThoughts) {
+    if (!has(close)) continue;
+    dialect.think_open = open;
+    dialect.think_close = close;
+    break;
+  }
+  return dialect;
+}
+
+std::vector<std::string> ChatDialect::Markers() const {
+  std::vector<std::string> markers;
+  switch (tools) {
+    case ToolSyntax::kHermes:
+    case ToolSyntax::kQwenXml:
+      markers = {"<tool_call>", "</tool_call>"};
+      break;
+    case ToolSyntax::kLlama:
+      markers = {"<|python_tag|>"};
+      break;
+    case ToolSyntax::kMistral:
+    case ToolSyntax::kMistralArgs:
+      markers = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"};
+      break;
+    case ToolSyntax::kGemma:
+      markers = {"<|tool_call>", "<tool_call|>", "<|\"|>"};
+      break;
+  }
+  if (!thinks()) return markers;
+  // The rest of "<|channel>thought\n" is ordinary text.
+  const bool is_channel = think_open.starts_with("<|channel>");
+  markers.push_back(is_channel ? "<|channel>" : think_open);
+  markers.push_back(think_close);
+  return markers;
+}
+
+std::optional<ToolSyntax> ToolSyntaxNamed(std::string_view name) {
+  for (const auto& [syntax, known] : kNames) {
+    if (known == name) return syntax;
+  }
+  return std::nullopt;
+}
+
+std::string_view ToolSyntaxName(ToolSyntax syntax) {
+  for (const auto& [known, name] : kNames) {
+    if (known == syntax) return name;
+  }
+  return "";
+}
+
+std::string_view CallOpening(ToolSyntax syntax) {
+  switch (syntax) {
+    case ToolSyntax::kHermes:
+    case ToolSyntax::kQwenXml:
+      return "<tool_call>";
+    case ToolSyntax::kLlama:
+      return "";
+    case ToolSyntax::kMistral:
+    case ToolSyntax::kMistralArgs:
+      return "[TOOL_CALLS]";
+    case ToolSyntax::kGemma:
+      return "<|tool_call>";
+  }
+  return "";
+}
+
+}  // namespace kvasir

@@ -1,0 +1,46 @@
+// ChatDialect: how the answers of a model's family write thoughts and tool calls.
+// Deliberately read off the chat template: it is where a family says how it was trained to speak.
+#ifndef KVASIR_CHAT_CHAT_DIALECT_H_
+#define KVASIR_CHAT_CHAT_DIALECT_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvasir {
+
+enum class ToolSyntax {
+  kHermes,       // <tool_call>{"name": "f", "arguments": {}}</tool_call>: Qwen2.5, Qwen3, Hermes
+  kQwenXml,      // <tool_call><function=f><parameter=k>v</parameter></function></tool_call>
+  kLlama,        // {"name": "f", "parameters": {}}, or <|python_tag|>f.call(k="v")
+  kMistral,      // [TOOL_CALLS][{"name": "f", "arguments": {}}]
+  kMistralArgs,  // [TOOL_CALLS]f[ARGS]{}
+  kGemma,        // <|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>: Gemma 4
+};
+
+struct ChatDialect {
+  // Templates that know no tools get them as Hermes models do, in the system message.
+  ToolSyntax tools = ToolSyntax::kHermes;
+  bool has_tools = false;  // the template writes tools itself
+  // Around thoughts; empty: the model has none.
+  std::string think_open;
+  std::string think_close;
+
+  bool thinks() const { return !think_close.empty(); }
+  // Tokens an answer is read by. Where they are special, their text must be kept.
+  std::vector<std::string> Markers() const;
+};
+
+// `templates`: the text of the model's chat templates.
+ChatDialect DialectOf(std::string_view templates);
+
+// "hermes", "qwen-xml", "llama", "mistral", "mistral-args", "gemma"
+std::optional<ToolSyntax> ToolSyntaxNamed(std::string_view name);
+std::string_view ToolSyntaxName(ToolSyntax syntax);
+// What a call begins with; empty: with its JSON (kLlama).
+std::string_view CallOpening(ToolSyntax syntax);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CHAT_CHAT_DIALECT_H_

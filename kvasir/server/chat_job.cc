@@ -1,0 +1,213 @@
+#include "kvasir/server/chat_job.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kvasir/engine/grammar_constraint.h"
+
+namespace kvasir {
+namespace {
+
+using Choice = ToolRequest::Choice;
+
+constexpr std::string_view kBlanks = " \t\r\n";
+
+std::string_view WithoutTail(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+}
+
+// Where the prompt leaves the model: within a thought, behind one, or free to have one.
+enum class ThoughtState { kNone, kOpen, kPossible };
+ThoughtState ThoughtAt(const ChatDialect& dialect, std::string_view prompt) {
+  if (!dialect.thinks()) return ThoughtState::kNone;
+  prompt = WithoutTail(prompt);
+  if (prompt.ends_with(dialect.think_close)) return ThoughtState::kNone;
+  const bool is_open = prompt.ends_with(WithoutTail(dialect.think_open));
+  return is_open ? ThoughtState::kOpen : ThoughtState::kPossible;
+}
+
+std::optional<FreeText> ThoughtText(const ServerContext& context, ThoughtState state) {
+  const ChatDialect& dialect = context.dialect;
+  if (state == ThoughtState::kNone) return std::nullopt;
+  FreeText text{.until = dialect.think_close, .opener = {}, .may_end = false};
+  if (state == ThoughtState::kOpen) return text;
+  const std::string_view open = dialect.think_open;
+  const std::string_view marker = open.starts_with("<|channel>") ? "<|channel>" : open;
+  text.opener = context.bundle->tokenizer()->TokenToId(marker);
+  // A thought that no single token opens cannot be told from the text; the answer goes without.
+  if (!text.opener) return std::nullopt;
+  return text;
+}
+
+// What the answer's text is, in one grammar.
+struct Plan {
+  bool has_calls = false;
+  CallBegin begin = CallBegin::kWithOpening;
+  bool has_text = false;  // OutputRule
+  bool skips_blanks = false;
+  std::vector<FreeText> before;
+};
+
+Plan PlanOf(const ServerContext& context, const ChatRequest& request, ThoughtState thought) {
+  const ToolSyntax syntax = context.dialect.tools;
+  Plan plan;
+  plan.has_text = !request.rule.is_free() && request.tools.choice != Choice::kRequired;
+  plan.has_calls = request.tools.is_on();
+  // Words, then calls: only what follows a call's opening is held to anything.
+  const bool is_lazy = request.tools.choice == Choice::kAuto && !plan.has_text;
+  if (is_lazy) {
+    plan.begin = CallBegin::kBehindOpening;
+    plan.has_calls = HasCallGrammar(syntax) && !CallOpening(syntax).empty();
+  }
+  if (!plan.has_calls && !plan.has_text) return plan;
+  if (auto text = ThoughtText(context, thought)) {
+    text->may_end = is_lazy;
+    plan.before.push_back(*std::move(text));
+    plan.skips_blanks = !is_lazy;
+  }
+  if (is_lazy) {
+    plan.before.push_back(
+        {.until = std::string(CallOpening(syntax)), .opener = {}, .may_end = true});
+  }
+  return plan;
+}
+
+Result<std::shared_ptr<const Grammar>> GrammarOf(const ServerContext& context,
+                                                 const ChatRequest& request, const Plan& plan) {
+  OutputLanguage language;
+  std::vector<GrammarSyntax::Expr> texts;
+  if (plan.has_text) {
+    KVASIR_TRY(language, LanguageOf(request.rule));
+    texts.push_back(language.text);
+  }
+  GrammarSyntax& rules = language.syntax;
+  if (plan.has_calls) {
+    KVASIR_TRY(const GrammarSyntax::Expr calls,
+               CallsExpr(request.tools, context.dialect.tools, plan.begin, &rules));
+    texts.push_back(calls);
+  }
+  GrammarSyntax::Expr text = rules.Alternatives(std::move(texts));
+  if (plan.skips_blanks) {
+    const CharSet blanks({{' ', ' '}, {'\n', '\n'}});
+    text = rules.Sequence({rules.Repeat(rules.Chars(blanks), 0, 2), text});
+  }
+  const GrammarSyntax::Rule root = rules.RuleNamed("whole answer");
+  rules.Define(root, text);
+  auto grammar = Grammar::FromSyntax(rules, root);
+  if (!grammar.ok()) {
+    return GrammarError(grammar.error(), plan.has_text ? request.rule.field : "tools");
+  }
+  return grammar;
+}
+
+std::string KeyOf(const ServerContext& context, const ChatRequest& request, const Plan& plan) {
+  std::string key = plan.skips_blanks ? "blanks " : "";
+  if (plan.has_calls) {
+    const ToolRequest& tools = request.tools;
+    key.append(ToolSyntaxName(context.dialect.tools))
+        .append(plan.begin == CallBegin::kWithOpening ? " with " : " behind ")
+        .append(tools.is_parallel ? "many " : "one ")
+        .append(tools.only + " " + tools.tools.Dump() + "\n");
+  }
+  return key + (plan.has_text ? request.rule.Key() : "");
+}
+
+void AppendText(std::string_view text, Json* message) {
+  const Json* content = message->Find("content");
+  std::string all = content != nullptr && content->is_string() ? content->as_string() : "";
+  if (!all.empty()) all += "\n";
+  message->Set("content", all.append(text));
+}
+
+std::string OfferText(const Json& tools) {
+  std::string text = "You can call these functions, each described by one line of JSON:\n<tools>\n";
+  for (const Json& tool : tools.as_array()) text += tool.Find("function")->Dump() + "\n";
+  return text +
+         "</tools>\nTo call one, write its name and arguments as a JSON object between tags:\n"
+         "<tool_call>\n{\"name\": \"function\", \"arguments\": {}}\n</tool_call>";
+}
+
+std::string CallTexts(const Json& calls) {
+  std::string text;
+  for (const Json& call : calls.as_array()) {
+    const Json& function = *call.Find("function");
+    const Json* arguments = function.Find("arguments");
+    const Json line = Json::Object{{"name", *function.Find("name")},
+                                   {"arguments", arguments == nullptr ? Json() : *arguments}};
+    if (!text.empty()) text += "\n";
+    text.append("<tool_call>\n").append(line.Dump()).append("\n</tool_call>");
+  }
+  return text;
+}
+
+}  // namespace
+
+Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
+  Json::Array texts;
+  if (tools.is_on()) {
+    texts.push_back(Json::Object{{"role", "system"}, {"content", OfferText(tools.tools)}});
+  }
+  for (const Json& message : messages.as_array()) {
+    const std::string& role = message.Find("role")->as_string();
+    Json text = message;
+    if (const Json* calls = message.Find("tool_calls"); calls != nullptr && calls->is_array()) {
+      AppendText(CallTexts(*calls), &text);
+    }
+    if (role == "tool") {
+      const std::string result = message.Find("content")->as_string();
+      text = Json::Object{
+          {"role", "user"},
+          {"content",
+           std::string("<tool_response>\n").append(result).append("\n</tool_response>")}};
+    }
+    // Many templates want roles to alternate, and one system message at most.
+    const std::string last = texts.empty() ? "" : texts.back().Find("role")->as_string();
+    const std::string next = text.Find("role")->as_string();
+    const bool joins = last == next && (role == "tool" || next == "system");
+    if (joins) {
+      AppendText(text.Find("content")->as_string(), &texts.back());
+    } else {
+      texts.push_back(std::move(text));
+    }
+  }
+  return texts;
+}
+
+Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest& request) {
+  if (!context.dialect.has_tools) {
+    return context.bundle->ChatText(ToolsAsText(request.messages, request.tools),
+                                    request.template_variables);
+  }
+  Json variables = request.template_variables;
+  if (request.tools.is_on()) variables.Set("tools", request.tools.tools);
+  return context.bundle->ChatText(request.messages, variables);
+}
+
+std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequest& request,
+                                    AnswerJob* job) {
+  const auto prompt = ChatPrompt(context, request);
+  if (!prompt.ok()) return TemplateError(context, prompt.error());
+  job->prompts = {context.bundle->tokenizer()->EncodeSegments(*prompt, {.add_special = false})};
+  if (auto error = CheckPrompt(context, job->prompts.front(), "messages")) return error;
+
+  const ThoughtState thought = ThoughtAt(context.dialect, Concatenate(*prompt));
+  const Plan plan = PlanOf(context, request, thought);
+  if (plan.has_calls || plan.has_text) {
+    auto masks = context.grammars->Get(KeyOf(context, request, plan),
+                                       [&] { return GrammarOf(context, request, plan); });
+    if (!masks.ok()) return ToApiError(masks.error());
+    job->constraint =
+        std::make_shared<GrammarConstraintSource>(*std::move(masks), std::move(plan.before));
+  }
+  job->fields = request;
+  job->parser.dialect = context.dialect;
+  job->parser.reads_thoughts = context.reads_thoughts && request.reads_thoughts;
+  job->parser.starts_in_thought = thought == ThoughtState::kOpen;
+  if (request.tools.is_on()) job->parser.tools = request.tools.tools;
+  job->shown_special = context.markers;
+  job->has_short_call_ids = CallOpening(context.dialect.tools) == "[TOOL_CALLS]";
+  return std::nullopt;
+}
+
+}  // namespace kvasir

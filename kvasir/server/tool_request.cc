@@ -1,0 +1,212 @@
+#include "kvasir/server/tool_request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kvasir/grammar/json_text.h"
+#include "kvasir/grammar/schema_translator.h"
+#include "kvasir/server/output_rule.h"
+#include "kvasir/server/request_fields.h"
+
+namespace kvasir {
+namespace {
+
+using Expr = GrammarSyntax::Expr;
+
+constexpr size_t kMaxNameBytes = 128;
+
+std::string FieldOf(size_t tool) { return "tools[" + std::to_string(tool) + "]"; }
+
+bool IsNameCharacter(char c) {
+  const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return is_letter || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+}
+
+Status CheckTool(const Json& tool, const std::string& field) {
+  if (!tool.is_object()) return WrongType(field, "an object", tool);
+  const Json* type = FindSet(tool, "type");
+  const bool is_function = type != nullptr && type->is_string() && type->as_string() == "function";
+  if (!is_function) {
+    return FieldError(ErrorCode::kUnsupported, field + ".type",
+                      "must be \"function\": this server runs no tools of its own");
+  }
+  const Json* function = FindSet(tool, "function");
+  if (function == nullptr || !function->is_object()) {
+    return FieldError(ErrorCode::kCorrupt, field + ".function", "must be an object");
+  }
+  const Json* name = FindSet(*function, "name");
+  if (name == nullptr || !name->is_string()) {
+    return FieldError(ErrorCode::kCorrupt, field + ".function.name", "must be a string");
+  }
+  const std::string& text = name->as_string();
+  if (text.empty() || text.size() > kMaxNameBytes || !std::ranges::all_of(text, IsNameCharacter)) {
+    return FieldError(ErrorCode::kInvalidArgument, field + ".function.name",
+                      "must be 1 to 128 letters, digits, '_', '-' or '.'");
+  }
+  const Json* parameters = FindSet(*function, "parameters");
+  if (parameters != nullptr && !parameters->is_object()) {
+    return WrongType(field + ".function.parameters", "a JSON schema", *parameters);
+  }
+  return {};
+}
+
+const std::string& NameOf(const Json& tool) {
+  return tool.Find("function")->Find("name")->as_string();
+}
+
+bool HasTool(const Json& tools, std::string_view name) {
+  return std::ranges::any_of(tools.as_array(),
+                             [&](const Json& tool) { return NameOf(tool) == name; });
+}
+
+Status ParseChoice(const Json* choice, ToolRequest* request) {
+  const std::string field = "tool_choice";
+  request->choice = ToolRequest::Choice::kAuto;
+  if (choice == nullptr) return {};
+  if (choice->is_string()) {
+    const std::string& text = choice->as_string();
+    if (text == "auto") return {};
+    if (text == "none") request->choice = ToolRequest::Choice::kNone;
+    if (text == "required") request->choice = ToolRequest::Choice::kRequired;
+    if (text == "none" || text == "required") return {};
+    return FieldError(ErrorCode::kInvalidArgument, field,
+                      "must be \"none\", \"auto\", \"required\" or name a function");
+  }
+  if (!choice->is_object()) return WrongType(field, "a string or an object", *choice);
+  const Json* function = FindSet(*choice, "function");
+  const Json* name = function == nullptr ? nullptr : FindSet(*function, "name");
+  if (name == nullptr || !name->is_string()) {
+    return FieldError(ErrorCode::kCorrupt, field + ".function.name", "must be a string");
+  }
+  if (!HasTool(request->tools, name->as_string())) {
+    return FieldError(ErrorCode::kInvalidArgument, field, "names none of the tools");
+  }
+  request->choice = ToolRequest::Choice::kRequired;
+  request->only = name->as_string();
+  return {};
+}
+
+// The object of a tool's arguments.
+Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, GrammarSyntax* rules) {
+  const Json& function = *tool.Find("function");
+  const Json* given = FindSet(function, "parameters");
+  if (given == nullptr) return JsonText(rules).Object();
+  Json schema = *given;
+  if (schema.Find("type") == nullptr) schema.Set("type", "object");
+  GrammarSyntax trial;
+  const auto tried = SchemaTranslator(schema, &trial, "parameters").Translate();
+  if (!tried.ok()) {
+    const Json* strict = FindSet(function, "strict");
+    const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
+    if (is_strict) return GrammarError(tried.error(), field + ".function");
+    return JsonText(rules).Object();
+  }
+  KVASIR_TRY(const GrammarSyntax::Rule rule,
+             SchemaTranslator(schema, rules, field + ".function.parameters").Translate());
+  return rules->Call(rule);
+}
+
+// What a call is made of but its arguments.
+struct CallForm {
+  std::string before_name;
+  std::string before_arguments;
+  std::string after;
+};
+
+CallForm FormOf(ToolSyntax syntax) {
+  switch (syntax) {
+    case ToolSyntax::kHermes:
+    case ToolSyntax::kMistral:
+      return {"{\"name\": \"", "\", \"arguments\": ", "}"};
+    case ToolSyntax::kLlama:
+      return {"{\"name\": \"", "\", \"parameters\": ", "}"};
+    case ToolSyntax::kMistralArgs:
+      return {"", "[ARGS]", ""};
+    case ToolSyntax::kQwenXml:
+      return {"<function=", ">\n", ""};
+    case ToolSyntax::kGemma:
+      return {"call:", "{", ""};
+  }
+  return {};
+}
+
+Result<Expr> OneCall(const ToolRequest& request, ToolSyntax syntax, GrammarSyntax* rules) {
+  const CallForm form = FormOf(syntax);
+  std::vector<Expr> calls;
+  for (size_t i = 0; i < request.tools.as_array().size(); ++i) {
+    const Json& tool = request.tools.as_array()[i];
+    if (!request.only.empty() && NameOf(tool) != request.only) continue;
+    Expr rest = rules->Repeat(rules->Chars(CharSet::All()), 0, GrammarSyntax::kUnbounded);
+    if (HasCallGrammar(syntax)) {
+      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), rules));
+      rest = rules->Sequence({arguments, rules->Literal(form.after)});
+    }
+    const std::string head = form.before_name + NameOf(tool) + form.before_arguments;
+    calls.push_back(rules->Sequence({rules->Literal(head), rest}));
+  }
+  const GrammarSyntax::Rule rule = rules->RuleNamed("one call");
+  rules->Define(rule, rules->Alternatives(std::move(calls)));
+  return rules->Call(rule);
+}
+
+}  // namespace
+
+Result<ToolRequest> ParseToolRequest(const Json& body) {
+  ToolRequest request;
+  KVASIR_TRY(request.is_parallel, body.GetBoolOr("parallel_tool_calls", true));
+  const Json* tools = FindSet(body, "tools");
+  const Json* choice = FindSet(body, "tool_choice");
+  if (tools != nullptr && !tools->is_array()) return WrongType("tools", "an array", *tools);
+  if (tools == nullptr || tools->as_array().empty()) {
+    const bool is_neutral =
+        choice == nullptr || (choice->is_string() && choice->as_string() != "required");
+    if (is_neutral) return request;
+    return FieldError(ErrorCode::kInvalidArgument, "tool_choice", "needs tools to choose from");
+  }
+  if (tools->as_array().size() > kMaxTools) {
+    return FieldError(ErrorCode::kInvalidArgument, "tools", "must be at most 128");
+  }
+  for (size_t i = 0; i < tools->as_array().size(); ++i) {
+    KVASIR_TRY_OK(CheckTool(tools->as_array()[i], FieldOf(i)));
+  }
+  request.tools = *tools;
+  KVASIR_TRY_OK(ParseChoice(choice, &request));
+  return request;
+}
+
+bool HasCallGrammar(ToolSyntax syntax) {
+  return syntax != ToolSyntax::kQwenXml && syntax != ToolSyntax::kGemma;
+}
+
+Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin begin,
+                       GrammarSyntax* rules) {
+  KVASIR_TRY(const Expr call, OneCall(request, syntax, rules));
+  const Expr opening = rules->Literal(CallOpening(syntax));
+  const Expr first = begin == CallBegin::kWithOpening ? opening : rules->Literal("");
+  const int more = request.is_parallel ? GrammarSyntax::kUnbounded : 0;
+  const auto chain = [&](Expr one, Expr link) {
+    return rules->Sequence({one, rules->Repeat(rules->Sequence({link, one}), 0, more)});
+  };
+  switch (syntax) {
+    case ToolSyntax::kHermes: {
+      const Expr line = rules->Optional(rules->Literal("\n"));
+      const Expr wrapped = rules->Sequence({line, call, line, rules->Literal("</tool_call>")});
+      return rules->Sequence({first, chain(wrapped, rules->Sequence({line, opening}))});
+    }
+    case ToolSyntax::kMistral: {
+      const Expr blank = rules->Optional(rules->Literal(" "));
+      return rules->Sequence({first, blank, rules->Literal("["), chain(call, rules->Literal(", ")),
+                              rules->Literal("]")});
+    }
+    case ToolSyntax::kMistralArgs:
+      return rules->Sequence({first, chain(call, opening)});
+    case ToolSyntax::kQwenXml:
+      return rules->Sequence({first, rules->Optional(rules->Literal("\n")), call});
+    case ToolSyntax::kLlama:  // its templates refuse more than one
+    case ToolSyntax::kGemma:
+      return rules->Sequence({first, call});
+  }
+  return call;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,45 @@
+// ToolRequest: the tools a request offers, and whether they must be used.
+// Deliberately OpenAI's form only: the other APIs' requests are translated into it first.
+#ifndef KVASIR_SERVER_TOOL_REQUEST_H_
+#define KVASIR_SERVER_TOOL_REQUEST_H_
+
+#include <string>
+#include <vector>
+
+#include "kvasir/base/json.h"
+#include "kvasir/base/result.h"
+#include "kvasir/chat/chat_dialect.h"
+#include "kvasir/grammar/grammar_syntax.h"
+
+namespace kvasir {
+
+struct ToolRequest {
+  enum class Choice { kNone, kAuto, kRequired };
+  // [{"type": "function", "function": {"name", "description"?, "parameters"?, ...}}]; null: none.
+  Json tools;
+  Choice choice = Choice::kNone;  // kNone as well when there are no tools
+  std::string only;               // the tool that must be used, if one is named
+  bool is_parallel = true;        // several calls in one answer
+
+  bool is_on() const { return choice != Choice::kNone; }
+};
+
+inline constexpr size_t kMaxTools = 128;
+
+// tools, tool_choice, parallel_tool_calls. ERRORS: as ParseChatRequest.
+Result<ToolRequest> ParseToolRequest(const Json& body);
+
+// Whether a grammar can say what calls of this family look like. Of the others only the beginning
+// is held to, where a call is required.
+bool HasCallGrammar(ToolSyntax syntax);
+
+// The text of one or more calls, with their opening or behind it. A tool's parameters are held to
+// if its schema can be, else they are any object; "strict" ones are refused then.
+// REQUIRES: request.is_on(). ERRORS: kUnsupported, kInvalidArgument "field 'tools[0]...".
+enum class CallBegin { kWithOpening, kBehindOpening };
+Result<GrammarSyntax::Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax,
+                                      CallBegin begin, GrammarSyntax* rules);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SERVER_TOOL_REQUEST_H_
