@@ -35,6 +35,9 @@ class Bench {
       : tiny_({.folder = policy.folder, .attention = policy.attention}),
         spec_(policy.Spec(tiny_.model())) {}
 
+  // What still runs is cancelled, and says so.
+  ~Bench() { engine_.reset(); }
+
   const Model& model() const { return tiny_.model(); }
   const KvCacheSpec& spec() const { return *spec_; }
   KvPool& pool() { return *pool_; }
