@@ -23,7 +23,8 @@ class ReplayCommand final : public Command {
   }
 
   Status Run() override {
-    KVASIR_TRY(const auto backend, MakeCpuBackend());
+    // What was recorded is attention in float.
+    KVASIR_TRY(const auto backend, MakeCpuBackend({.attention = AttentionMath::kFloat}));
     std::error_code error;
     const std::string scratch = std::filesystem::temp_directory_path(error).string();
     int64_t held = 0, failed = 0, not_yet = 0;
