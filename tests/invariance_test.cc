@@ -265,7 +265,12 @@ INSTANTIATE_TEST_SUITE_P(Models, InvarianceTest,
                                          Case{"public_gemma3_f32", "", "f16"},
                                          Case{"transformers_gemma3_sharded_bf16", "q8", "f32"},
                                          Case{"transformers_qwen2_f16", "", "f16"},
-                                         Case{"transformers_llama3_rope_bf16", "", "bf16"}),
+                                         Case{"transformers_llama3_rope_bf16", "", "bf16"},
+                                         Case{"transformers_gemma2_bf16", "", "f16"},
+                                         Case{"transformers_qwen3_moe_bf16", "q8", "f16"},
+                                         Case{"transformers_gemma4_shared_bf16", "", "f16"},
+                                         Case{"transformers_gemma4_one_projection_bf16", "", "f16"},
+                                         Case{"transformers_gemma4_experts_bf16", "q4", "f32"}),
                          CaseName);
 
 }  // namespace

@@ -71,6 +71,33 @@ struct AttendArgs {
 
 enum class GateActivation { kSilu, kGeluTanh };
 
+// Which experts every row goes through, and with what weight.
+struct RouteArgs {
+  FloatRows scores;  // [rows, experts] router outputs; what they hold afterwards means nothing
+  int per_row = 0;   // <= experts
+  bool normalizes = false;               // the weights of a row are divided by their sum
+  std::span<const float> expert_scales;  // [experts] multiply weights at last; empty: all 1
+  std::span<int32_t> chosen;             // out: [rows * per_row], the most probable first
+  std::span<float> weights;              // out: [rows * per_row]
+};
+
+// One gated MLP: down(activation(gate x) * up x).
+struct ExpertWeights {
+  const WeightMatrix* gate = nullptr;  // [intermediate, hidden]
+  const WeightMatrix* up = nullptr;    // [intermediate, hidden]
+  const WeightMatrix* down = nullptr;  // [hidden, intermediate]
+};
+
+struct ExpertsArgs {
+  std::span<const ExpertWeights> experts;  // of equal shapes
+  GateActivation activation = GateActivation::kSilu;
+  ConstFloatRows x;                 // [rows, hidden]
+  int per_row = 0;                  // experts of one row
+  std::span<const int32_t> chosen;  // [rows * per_row], from Route
+  std::span<const float> weights;   // [rows * per_row]
+  FloatRows out;                    // [rows, hidden]
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -118,6 +145,13 @@ class Backend {
   // gate = activation(gate) * up
   virtual void Gate(GateActivation activation, FloatRows gate, ConstFloatRows up) = 0;
   virtual void Add(FloatRows accumulator, ConstFloatRows x) = 0;
+  virtual void Scale(FloatRows x, float factor) = 0;
+  // Softmax over a row's scores; the per_row largest probabilities are its weights, the lowest
+  // index of equals first.
+  virtual void Route(const RouteArgs& args) = 0;
+  // out = sum over a row's experts, in the order chosen, of weight * expert(x), each product
+  // rounded. Only the weights of experts that some row chose are read.
+  virtual void Experts(const ExpertsArgs& args) = 0;
   // x = cap * tanh(x / cap)
   virtual void Softcap(FloatRows x, float cap) = 0;
   // Index of the largest number of each row, the lowest index of equals.

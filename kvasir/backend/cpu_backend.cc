@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kvasir/backend/cpu_attention.h"
+#include "kvasir/backend/cpu_experts.h"
 #include "kvasir/backend/cpu_kv_rows.h"
 #include "kvasir/backend/panel_packer.h"
 #include "kvasir/base/check.h"
@@ -58,7 +59,7 @@ class CpuBackend final : public Backend {
   size_t scratch_bytes() const override {
     return codes_.capacity() + scales_.capacity() * sizeof(float) +
            (sums_.capacity() + half_sums_.capacity()) * sizeof(int32_t) +
-           attention_.scratch_bytes();
+           attention_.scratch_bytes() + experts_.scratch_bytes();
   }
 
   Result<std::unique_ptr<const WeightMatrix>> Pack(const TensorView& weights,
@@ -117,26 +118,9 @@ class CpuBackend final : public Backend {
   }
 
   void Matmul(ConstFloatRows x, std::span<const MatmulJob> jobs) override {
-    int64_t tiles = 0;
-    bool any_quantized = false;
-    bool any_halves = false;
-    for (const MatmulJob& job : jobs) {
-      KVASIR_CHECK(job.weights->inputs() == x.cols);
-      tiles += TilesOf(job);
-      any_quantized |= IsQuantized(job.weights->format());
-      any_halves |= job.weights->format() == WeightFormat::kQ6K;
-    }
-    if (any_quantized) QuantizeRows(x);
-    if (any_halves) SumHalves();
-    pool_.For(static_cast<size_t>(tiles), [&](size_t begin, size_t end) {
-      int64_t offset = 0;  // tiles of earlier jobs
-      for (const MatmulJob& job : jobs) {
-        const int64_t first = std::max<int64_t>(static_cast<int64_t>(begin) - offset, 0);
-        const int64_t last = std::min<int64_t>(static_cast<int64_t>(end) - offset, TilesOf(job));
-        if (first < last) MatmulTiles(x, job, first, last);
-        offset += TilesOf(job);
-      }
-    });
+    std::vector<RowsMatmul> parts;
+    for (const MatmulJob& job : jobs) parts.push_back({job, 0, x.rows});
+    MatmulRows(x, parts);
   }
 
   void Rope(FloatRows x, int64_t head_dim, ConstFloatRows cos, ConstFloatRows sin) override {
@@ -167,6 +151,22 @@ class CpuBackend final : public Backend {
 
   void Add(FloatRows accumulator, ConstFloatRows x) override {
     ForRows(x.rows, x.cols, [&](int64_t i) { kernels_.add(accumulator.row(i), x.row(i), x.cols); });
+  }
+
+  void Scale(FloatRows x, float factor) override {
+    ForRows(x.rows, x.cols, [&](int64_t i) { kernels_.scale(x.row(i), factor, x.cols); });
+  }
+
+  void Route(const RouteArgs& args) override {
+    ForRows(args.scores.rows, args.scores.cols, [&](int64_t i) { RouteRow(kernels_, args, i); });
+  }
+
+  void Experts(const ExpertsArgs& args) override {
+    const ExpertPlan& plan = experts_.Gather(args);
+    MatmulRows(plan.x, plan.in);
+    Gate(args.activation, plan.gate, plan.up);
+    MatmulRows(plan.gate, plan.out);
+    ForRows(args.out.rows, args.out.cols, [&](int64_t i) { experts_.SumRow(args, i); });
   }
 
   void Softcap(FloatRows x, float cap) override {
@@ -210,8 +210,32 @@ class CpuBackend final : public Backend {
         std::make_unique<CpuWeightMatrix>(std::move(matrix)));
   }
 
-  static int64_t TilesOf(const MatmulJob& job) {
-    return (Packed(*job.weights).panels() + kPanelTile - 1) / kPanelTile;
+  static int64_t TilesOf(const RowsMatmul& part) {
+    return (Packed(*part.job.weights).panels() + kPanelTile - 1) / kPanelTile;
+  }
+
+  // Every part reads its own rows of x; the tiles of all are spread over the threads together.
+  void MatmulRows(ConstFloatRows x, std::span<const RowsMatmul> parts) {
+    int64_t tiles = 0;
+    bool any_quantized = false;
+    bool any_halves = false;
+    for (const RowsMatmul& part : parts) {
+      KVASIR_CHECK(part.job.weights->inputs() == x.cols);
+      tiles += TilesOf(part);
+      any_quantized |= IsQuantized(part.job.weights->format());
+      any_halves |= part.job.weights->format() == WeightFormat::kQ6K;
+    }
+    if (any_quantized) QuantizeRows(x);
+    if (any_halves) SumHalves();
+    pool_.For(static_cast<size_t>(tiles), [&](size_t begin, size_t end) {
+      int64_t offset = 0;  // tiles of earlier parts
+      for (const RowsMatmul& part : parts) {
+        const int64_t first = std::max<int64_t>(static_cast<int64_t>(begin) - offset, 0);
+        const int64_t last = std::min<int64_t>(static_cast<int64_t>(end) - offset, TilesOf(part));
+        if (first < last) MatmulTiles(x, part, first, last);
+        offset += TilesOf(part);
+      }
+    });
   }
 
   // Quantizes a step's activations once for all jobs that read them.
@@ -245,27 +269,29 @@ class CpuBackend final : public Backend {
     }
   }
 
-  void MatmulTiles(ConstFloatRows x, const MatmulJob& job, int64_t first, int64_t last) {
-    const PackedMatrix& matrix = Packed(*job.weights);
+  void MatmulTiles(ConstFloatRows x, const RowsMatmul& part, int64_t first, int64_t last) {
+    const PackedMatrix& matrix = Packed(*part.job.weights);
+    const int64_t groups = x.cols / kQuantGroup;
     kernels_.matmul[static_cast<size_t>(matrix.format())](
-        {.x = x.data,
+        {.x = x.row(part.row_begin),
          .x_stride = x.stride,
-         .x_codes = codes_.data(),
-         .x_scales = scales_.data(),
-         .x_sums = sums_.data(),
-         .x_half_sums = half_sums_.data(),
-         .rows = x.rows,
+         .x_codes = codes_.data() + part.row_begin * x.cols,
+         .x_scales = scales_.data() + part.row_begin * groups,
+         .x_sums = sums_.data() + part.row_begin * groups,
+         .x_half_sums = half_sums_.data() + part.row_begin * groups,
+         .rows = part.rows,
          .weights = &matrix,
          .panel_begin = first * kPanelTile,
          .panel_end = std::min(last * kPanelTile, matrix.panels()),
-         .bias = job.bias,
-         .out = job.out.data,
-         .out_stride = job.out.stride});
+         .bias = part.job.bias,
+         .out = part.job.out.data,
+         .out_stride = part.job.out.stride});
   }
 
   const KernelTable& kernels_;
   ThreadPool pool_;
   CpuAttention attention_;
+  CpuExperts experts_;
   // Quantized activations of the current Matmul call.
   std::vector<int8_t> codes_;
   std::vector<float> scales_;

@@ -209,5 +209,80 @@ TEST(CpuBackendTest, RandomWeightsAreAFunctionOfTheSeed) {
   EXPECT_EQ(x, y);
 }
 
+TEST(CpuBackendTest, RouteTakesTheMostProbableAndTheLowestOfEquals) {
+  const auto backend = Make(1);
+  const float nan = std::nanf("");
+  std::vector<float> scores = {1, 3, 3, 2, /**/ nan, nan, nan, nan};
+  const std::vector<float> scales = {1, 10, 100, 1000};
+  std::vector<int32_t> chosen(2 * 3, -1);
+  std::vector<float> weights(2 * 3);
+  backend->Route({.scores = View(scores, 4),
+                  .per_row = 3,
+                  .normalizes = true,
+                  .expert_scales = scales,
+                  .chosen = chosen,
+                  .weights = weights});
+  EXPECT_EQ(std::vector<int32_t>(chosen.begin(), chosen.begin() + 3),
+            (std::vector<int32_t>{1, 2, 3}));
+  const float sum = 2 + std::exp(-1.0f);
+  EXPECT_NEAR(weights[0], 10 / sum, 1e-5);
+  EXPECT_NEAR(weights[1], 100 / sum, 1e-4);
+  EXPECT_NEAR(weights[2], 1000 * std::exp(-1.0f) / sum, 1e-3);
+  // Whatever a row of nonsense chooses, it exists.
+  for (size_t i = 3; i < 6; ++i) EXPECT_TRUE(chosen[i] >= 0 && chosen[i] < 4);
+}
+
+// Every row against its experts run alone, in rows of one: the same bits, however rows are grouped.
+TEST(CpuBackendTest, ExpertsEqualEveryRowAlone) {
+  constexpr int64_t kRows = 9, kHidden = 64, kSize = 32;
+  constexpr int kExperts = 5, kPerRow = 2;
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kQ4}) {
+    const auto backend = Make(3);
+    std::vector<std::unique_ptr<const WeightMatrix>> matrices;
+    std::vector<ExpertWeights> experts;
+    for (int i = 0; i < kExperts; ++i) {
+      const auto seed = static_cast<uint64_t>(3 * i);
+      matrices.push_back(*backend->PackRandom(kSize, kHidden, format, 0.2f, seed));
+      matrices.push_back(*backend->PackRandom(kSize, kHidden, format, 0.2f, seed + 1));
+      matrices.push_back(*backend->PackRandom(kHidden, kSize, format, 0.2f, seed + 2));
+      const auto* const own = &matrices[static_cast<size_t>(3 * i)];
+      experts.push_back({own[0].get(), own[1].get(), own[2].get()});
+    }
+    auto x = Random(kRows * kHidden, 5);
+    // Expert 3 has no rows, expert 0 many.
+    std::vector<int32_t> chosen;
+    for (int64_t r = 0; r < kRows; ++r) {
+      chosen.push_back(r % 3 == 0 ? 4 : 0);
+      chosen.push_back(r % 2 == 0 ? 1 : 2);
+    }
+    auto weights = Random(kRows * kPerRow, 6);
+    std::vector<float> out(kRows * kHidden);
+    backend->Experts({.experts = experts,
+                      .activation = GateActivation::kSilu,
+                      .x = View(x, kHidden),
+                      .per_row = kPerRow,
+                      .chosen = chosen,
+                      .weights = weights,
+                      .out = View(out, kHidden)});
+    for (size_t r = 0; r < kRows; ++r) {
+      std::vector<float> row(x.begin() + static_cast<int64_t>(r * kHidden),
+                             x.begin() + static_cast<int64_t>((r + 1) * kHidden));
+      std::vector<float> wanted(kHidden, 0.0f);
+      for (size_t k = r * kPerRow; k < (r + 1) * kPerRow; ++k) {
+        const ExpertWeights& expert = experts[static_cast<size_t>(chosen[k])];
+        std::vector<float> gate(kSize), up(kSize), down(kHidden);
+        const MatmulJob in[] = {{expert.gate, nullptr, View(gate, kSize)},
+                                {expert.up, nullptr, View(up, kSize)}};
+        backend->Matmul(View(row, kHidden), in);
+        backend->Gate(GateActivation::kSilu, View(gate, kSize), View(up, kSize));
+        const MatmulJob last[] = {{expert.down, nullptr, View(down, kHidden)}};
+        backend->Matmul(View(gate, kSize), last);
+        for (size_t d = 0; d < kHidden; ++d) wanted[d] += weights[k] * down[d];
+      }
+      EXPECT_EQ(std::memcmp(wanted.data(), &out[r * kHidden], kHidden * sizeof(float)), 0) << r;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvasir

@@ -15,22 +15,11 @@
 #include "kvasir/formats/gguf_tokenizer.h"
 #include "kvasir/formats/package_file.h"
 #include "kvasir/kv/kv_policy.h"
+#include "kvasir/model/families.h"
 #include "kvasir/model/model_loader.h"
 
 namespace kvasir {
 namespace {
-
-// The cache's shape, as the decoder would ask for it.
-KvCacheSpec CacheSpecOf(const ModelConfig& config, KvCodec codec) {
-  KvCacheSpec spec;
-  for (const LayerKind kind : config.layer_kinds) {
-    spec.layers.push_back(
-        {.layout = {config.num_key_value_heads, config.head_dim, config.head_dim, codec, codec},
-         .retention = kind == LayerKind::kSliding ? RetentionSpec::Window(config.sliding_window)
-                                                  : RetentionSpec::All()});
-  }
-  return spec;
-}
 
 // Cache settings that people choose between, as flags would ask for them.
 struct CacheSetting {
@@ -56,7 +45,8 @@ std::optional<KvCacheSpec> SpecOf(const ModelConfig& config, const CacheSetting&
   flags.kv_dtype = setting.dtype;
   const auto policy = KvPolicy::FromFlags(flags);
   if (!policy.ok()) return std::nullopt;
-  auto spec = policy->Apply(CacheSpecOf(config, {KvCodec::Kind::kF16}), config.num_attention_heads);
+  auto spec =
+      policy->Apply(DecoderCacheSpec(MakeDecoderSpec(config), {}), config.num_attention_heads);
   if (!spec.ok() || !spec->Validate().ok()) return std::nullopt;
   return *std::move(spec);
 }

@@ -61,6 +61,7 @@ Result<GenerationConfig> GenerationConfig::Parse(const Json& json) {
   KVASIR_TRY(config.eos_token_ids, ReadTokenIds(json, "eos_token_id"));
   KVASIR_TRY(config.bos_token_id, ReadTokenId(json, "bos_token_id"));
   KVASIR_TRY(config.pad_token_id, ReadTokenId(json, "pad_token_id"));
+  KVASIR_TRY(config.suppress_tokens, ReadTokenIds(json, "suppress_tokens"));
   KVASIR_TRY(config.temperature, ReadDouble(json, "temperature"));
   KVASIR_TRY(config.top_p, ReadDouble(json, "top_p"));
   KVASIR_TRY(config.min_p, ReadDouble(json, "min_p"));

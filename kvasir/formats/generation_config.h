@@ -18,7 +18,8 @@ struct GenerationConfig {
   std::vector<Token> eos_token_ids;  // empty: not given
   std::optional<Token> bos_token_id;
   std::optional<Token> pad_token_id;
-  std::optional<bool> do_sample;  // false: greedy is recommended
+  std::vector<Token> suppress_tokens;  // must never be chosen
+  std::optional<bool> do_sample;       // false: greedy is recommended
   std::optional<double> temperature;
   std::optional<int64_t> top_k;
   std::optional<double> top_p;

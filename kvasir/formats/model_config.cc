@@ -1,11 +1,11 @@
 #include "kvasir/formats/model_config.h"
 
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include "kvasir/base/file.h"
 #include "kvasir/formats/config_reader.h"
+#include "kvasir/formats/layer_config.h"
 
 namespace kvasir {
 namespace {
@@ -58,31 +58,50 @@ constexpr Defaults Plain(std::string_view architecture, std::string_view model_t
           max_position_embeddings,
           10000.0};
 }
-constexpr Defaults Gemma3(std::string_view architecture, std::string_view model_type) {
+constexpr Defaults Gemma(std::string_view architecture, std::string_view model_type,
+                         ModelFamily family, int64_t vocab_size, int64_t num_hidden_layers,
+                         int64_t max_position_embeddings, double rope_theta) {
   return {architecture,
           model_type,
-          ModelFamily::kGemma3,
+          family,
           true,
           "hidden_activation",
           "gelu_pytorch_tanh",
-          262208,
+          vocab_size,
           2304,
           9216,
-          26,
+          num_hidden_layers,
           8,
           4,
           256,
-          131072,
-          1e6};
+          max_position_embeddings,
+          rope_theta};
+}
+constexpr Defaults Gemma3(std::string_view architecture, std::string_view model_type) {
+  return Gemma(architecture, model_type, ModelFamily::kGemma3, 262208, 26, 131072, 1e6);
+}
+constexpr Defaults Gemma4(std::string_view architecture, std::string_view model_type,
+                          int64_t max_position_embeddings) {
+  return Gemma(architecture, model_type, ModelFamily::kGemma4, 262144, 30, max_position_embeddings,
+               1e6);
 }
 
-constexpr std::array<Defaults, 6> kArchitectures = {
+constexpr std::string_view kQwen3Moe = "qwen3_moe";
+constexpr std::string_view kGemma4Unified = "gemma4_unified";
+
+constexpr std::array<Defaults, 12> kArchitectures = {
     Plain("LlamaForCausalLM", "llama", ModelFamily::kLlama, 0, 0, 2048),
     Plain("MistralForCausalLM", "mistral", ModelFamily::kLlama, 8, 0, 131072),
     Plain("Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, 32, 0, 32768),
     Plain("Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, 32, 128, 32768),
+    Plain("Qwen3MoeForCausalLM", kQwen3Moe, ModelFamily::kQwen3, 4, 0, 32768),
+    Gemma("Gemma2ForCausalLM", "gemma2", ModelFamily::kGemma2, 256000, 26, 8192, 1e4),
     Gemma3("Gemma3ForCausalLM", "gemma3_text"),
     Gemma3("Gemma3ForConditionalGeneration", "gemma3"),
+    Gemma4("Gemma4ForCausalLM", "gemma4_text", 131072),
+    Gemma4("Gemma4ForConditionalGeneration", "gemma4", 131072),
+    Gemma4("Gemma4UnifiedForCausalLM", "gemma4_unified_text", 262144),
+    Gemma4("Gemma4UnifiedForConditionalGeneration", kGemma4Unified, 262144),
 };
 
 // "architectures" decides; "model_type" where there is none.
@@ -133,7 +152,9 @@ Status ReadQuantization(const ConfigReader& reader, ModelConfig* model) {
 
 Status RefuseUnsupported(const ConfigReader& reader) {
   const Json* bidirectional = reader.Find("use_bidirectional_attention");
-  if (bidirectional != nullptr && *bidirectional != Json(false)) {
+  // "vision" is about image tokens alone.
+  if (bidirectional != nullptr && *bidirectional != Json(false) &&
+      *bidirectional != Json("vision")) {
     return {ErrorCode::kUnsupported,
             "field 'use_bidirectional_attention' is set: only causal attention is supported"};
   }
@@ -210,17 +231,26 @@ Status ReadBiases(const ConfigReader& reader, ModelConfig* model) {
   return {};
 }
 
+// A null says "off" even where the class default is a number.
+Result<double> Softcap(const ConfigReader& reader, std::string_view field, double otherwise) {
+  return reader.Number(field, reader.IsNull(field) ? 0.0 : otherwise, 0.0, 1e9);
+}
+
 Status ReadNumbers(const ConfigReader& reader, ModelConfig* model) {
   KVASIR_TRY(model->rms_norm_eps, reader.Number("rms_norm_eps", 1e-6, 0.0, 1.0));
   model->query_pre_attn_scalar = model->head_dim;
-  if (model->family == ModelFamily::kGemma3) {
-    KVASIR_TRY(model->query_pre_attn_scalar,
-               reader.Number("query_pre_attn_scalar", 256.0, 1e-6, 1e9));
-    KVASIR_TRY(model->attn_logit_softcapping,
-               reader.Number("attn_logit_softcapping", 0.0, 0.0, 1e9));
-    KVASIR_TRY(model->final_logit_softcapping,
-               reader.Number("final_logit_softcapping", 0.0, 0.0, 1e9));
+  if (!model->has_four_norms()) return {};
+  const bool is_gemma2 = model->family == ModelFamily::kGemma2;
+  KVASIR_TRY(model->final_logit_softcapping,
+             Softcap(reader, "final_logit_softcapping", is_gemma2 ? 30.0 : 0.0));
+  if (model->family == ModelFamily::kGemma4) {
+    model->query_pre_attn_scalar = 1.0;  // queries and keys are normed: no scale
+    return {};
   }
+  KVASIR_TRY(model->query_pre_attn_scalar,
+             reader.Number("query_pre_attn_scalar", 256.0, 1e-6, 1e9));
+  KVASIR_TRY(model->attn_logit_softcapping,
+             Softcap(reader, "attn_logit_softcapping", is_gemma2 ? 50.0 : 0.0));
   return {};
 }
 
@@ -232,7 +262,11 @@ Result<int64_t> ReadWindow(const ConfigReader& reader, const Defaults& defaults)
     if (!uses_window) return 0;
   }
   if (reader.IsNull("sliding_window")) return 0;
-  return reader.Integer("sliding_window", 4096, 1, kMaxPositions);
+  int64_t otherwise = 4096;
+  if (defaults.family == ModelFamily::kGemma4) {
+    otherwise = defaults.model_type.starts_with(kGemma4Unified) ? 1024 : 512;
+  }
+  return reader.Integer("sliding_window", otherwise, 1, kMaxPositions);
 }
 
 Result<std::vector<LayerKind>> ReadLayerTypes(const ConfigReader& reader, const Json& list,
@@ -265,6 +299,10 @@ Result<std::vector<LayerKind>> DeriveLayerKinds(const ConfigReader& reader,
   int64_t pattern = 0;        // gemma: every pattern-th layer is full
   if (model.family == ModelFamily::kQwen2 || model.family == ModelFamily::kQwen3) {
     KVASIR_TRY(first_sliding, reader.Integer("max_window_layers", 28, 0, kMaxLayers));
+  } else if (model.family == ModelFamily::kGemma2) {
+    pattern = 2;
+  } else if (model.family == ModelFamily::kGemma4) {
+    pattern = 6;
   } else if (model.family == ModelFamily::kGemma3) {
     const std::string_view field = reader.Find("sliding_window_pattern") == nullptr
                                        ? "_sliding_window_pattern"
@@ -299,6 +337,22 @@ Status ReadLayerKinds(const ConfigReader& reader, const Defaults& defaults, Mode
   return {};
 }
 
+// The rope of one kind of layer where "rope_parameters" has an object for each.
+Result<RopeConfig> ReadRopeOfKind(const Json* parameters, std::string_view kind, double theta,
+                                  const ModelConfig& model) {
+  const Json* object = parameters == nullptr ? nullptr : parameters->Find(kind);
+  if (object == nullptr && model.family == ModelFamily::kGemma4 && kind == "full_attention") {
+    RopeConfig rope;
+    rope.theta = theta;
+    rope.type = RopeType::kProportional;
+    rope.rotated_fraction = 0.25;
+    return rope;
+  }
+  return RopeConfig::Parse(object == nullptr ? Json() : *object,
+                           "rope_parameters." + std::string(kind), theta,
+                           model.max_position_embeddings);
+}
+
 Status ReadRope(const ConfigReader& reader, const Defaults& defaults, ModelConfig* model) {
   KVASIR_TRY(const double theta, reader.Number("rope_theta", defaults.rope_theta, 1.0, 1e12));
   KVASIR_TRY(const double rotated, reader.Number("partial_rotary_factor", 1.0, 0.0, 1.0));
@@ -306,9 +360,10 @@ Status ReadRope(const ConfigReader& reader, const Defaults& defaults, ModelConfi
     return reader.Bad("partial_rotary_factor", "must be 1: no supported family rotates less",
                       ErrorCode::kUnsupported);
   }
-  const bool is_gemma = model->family == ModelFamily::kGemma3;
+  const bool has_local_rope =
+      model->family == ModelFamily::kGemma3 || model->family == ModelFamily::kGemma4;
   double sliding_theta = theta;
-  if (is_gemma) {
+  if (has_local_rope) {
     KVASIR_TRY(sliding_theta, reader.Number("rope_local_base_freq", 10000.0, 1.0, 1e12));
   }
   const int64_t positions = model->max_position_embeddings;
@@ -316,14 +371,10 @@ Status ReadRope(const ConfigReader& reader, const Defaults& defaults, ModelConfi
   const bool per_layer =
       parameters != nullptr && (parameters->Find("full_attention") != nullptr ||
                                 parameters->Find("sliding_attention") != nullptr);
-  if (per_layer) {
-    const auto of_kind = [&](const char* kind, double otherwise) {
-      const Json* object = parameters->Find(kind);
-      return RopeConfig::Parse(object == nullptr ? Json() : *object,
-                               "rope_parameters." + std::string(kind), otherwise, positions);
-    };
-    KVASIR_TRY(model->rope_full, of_kind("full_attention", theta));
-    KVASIR_TRY(model->rope_sliding, of_kind("sliding_attention", sliding_theta));
+  if (per_layer || model->family == ModelFamily::kGemma4) {
+    KVASIR_TRY(model->rope_full, ReadRopeOfKind(parameters, "full_attention", theta, *model));
+    KVASIR_TRY(model->rope_sliding,
+               ReadRopeOfKind(parameters, "sliding_attention", sliding_theta, *model));
     return {};
   }
   const std::string_view field = parameters != nullptr ? "rope_parameters" : "rope_scaling";
@@ -331,12 +382,22 @@ Status ReadRope(const ConfigReader& reader, const Defaults& defaults, ModelConfi
   KVASIR_TRY(model->rope_full,
              RopeConfig::Parse(object == nullptr ? Json() : *object, field, theta, positions));
   model->rope_sliding = model->rope_full;
-  if (is_gemma) {
+  if (has_local_rope) {
     // Local layers never scale: their window is far shorter than what they were trained on.
     model->rope_sliding = RopeConfig();
     model->rope_sliding.theta = sliding_theta;
   }
   return {};
+}
+
+// What only some families have; after sizes and layer kinds.
+Status ReadFamily(const ConfigReader& reader, const Defaults& defaults, ModelConfig* model) {
+  model->global_head_dim = model->head_dim;
+  model->global_key_value_heads = model->num_key_value_heads;
+  if (defaults.model_type == kQwen3Moe) return ReadQwenExperts(reader, model);
+  if (model->family != ModelFamily::kGemma4) return {};
+  const bool is_unified = defaults.model_type.starts_with(kGemma4Unified);
+  return ReadGemma4Layers(reader, is_unified ? 0 : 256, model);
 }
 
 Status ReadTokens(const ConfigReader& reader, ModelConfig* model) {
@@ -359,7 +420,7 @@ Status ReadDType(const ConfigReader& reader, ModelConfig* model) {
 }  // namespace
 
 std::string_view ModelFamilyName(ModelFamily family) {
-  constexpr std::string_view kNames[] = {"llama", "qwen2", "qwen3", "gemma3"};
+  constexpr std::string_view kNames[] = {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "gemma4"};
   return kNames[static_cast<size_t>(family)];
 }
 
@@ -386,6 +447,7 @@ Result<ModelConfig> ModelConfig::Parse(const Json& config) {
   KVASIR_TRY_OK(ReadBiases(reader, &model));
   KVASIR_TRY_OK(ReadNumbers(reader, &model));
   KVASIR_TRY_OK(ReadLayerKinds(reader, *defaults, &model));
+  KVASIR_TRY_OK(ReadFamily(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadRope(reader, *defaults, &model));
   KVASIR_TRY(model.tie_word_embeddings,
              reader.Flag("tie_word_embeddings", defaults->tie_word_embeddings));
@@ -410,30 +472,8 @@ Result<ModelConfig> ModelConfig::Load(const std::string& folder) {
   if (!given.eos_token_ids.empty()) model->eos_token_ids = given.eos_token_ids;
   if (given.bos_token_id.has_value()) model->bos_token_id = given.bos_token_id;
   if (given.pad_token_id.has_value()) model->pad_token_id = given.pad_token_id;
+  model->suppressed_tokens = given.suppress_tokens;
   return model;
-}
-
-ParameterCounts ModelConfig::CountParameters() const {
-  const int64_t layers = num_hidden_layers;
-  const int64_t queries = int64_t{num_attention_heads} * head_dim;
-  const int64_t keys = int64_t{num_key_value_heads} * head_dim;
-  const bool has_four_norms = family == ModelFamily::kGemma3;
-  ParameterCounts counts;
-  counts.embedding = vocab_size * hidden_size;
-  counts.attention =
-      layers * (hidden_size * (queries + 2 * keys) + queries * hidden_size +
-                (qkv_bias ? queries + 2 * keys : 0) + (output_bias ? hidden_size : 0));
-  counts.mlp = layers * (3 * hidden_size * intermediate_size +
-                         (mlp_bias ? 2 * intermediate_size + hidden_size : 0));
-  counts.norms = layers * ((has_four_norms ? 4 : 2) * hidden_size +
-                           (has_qk_norm() ? 2 * int64_t{head_dim} : 0)) +
-                 hidden_size;
-  counts.output = tie_word_embeddings ? 0 : counts.embedding;
-  return counts;
-}
-
-int64_t ModelConfig::KvElementsPerToken() const {
-  return int64_t{num_hidden_layers} * 2 * num_key_value_heads * head_dim;
 }
 
 }  // namespace kvasir

@@ -20,8 +20,9 @@
 
 namespace kvasir {
 
-// kLlama also stands for Mistral: the same graph, every layer sliding when it has a window.
-enum class ModelFamily { kLlama, kQwen2, kQwen3, kGemma3 };
+// kLlama also stands for Mistral: the same graph, every layer sliding when it has a window. kQwen3
+// also for Qwen3-MoE: its layers with experts say so themselves.
+enum class ModelFamily { kLlama, kQwen2, kQwen3, kGemma2, kGemma3, kGemma4 };
 std::string_view ModelFamilyName(ModelFamily family);  // "llama", ...
 
 enum class Activation { kSilu, kGeluTanh };
@@ -32,13 +33,25 @@ enum class LayerKind { kFull, kSliding };
 
 // Numbers of weights.
 struct ParameterCounts {
-  int64_t embedding = 0;
+  int64_t embedding = 0;  // per-layer embeddings included
   int64_t attention = 0;  // all layers: q, k, v, o and their biases
-  int64_t mlp = 0;        // all layers
-  int64_t norms = 0;      // all layers, q and k norms and the final one
+  int64_t mlp = 0;        // all layers, experts and what goes with per-layer embeddings included
+  int64_t norms = 0;      // all layers, q and k norms, layer scalars and the final norm
   int64_t output = 0;     // 0 when tied to the embedding
 
   int64_t total() const { return embedding + attention + mlp + norms + output; }
+};
+
+// Experts of a mixture: every token goes through `per_token` of them.
+struct ExpertsConfig {
+  int count = 0;  // 0: the model has none
+  int per_token = 0;
+  int64_t intermediate_size = 0;   // of one expert
+  bool normalizes_weights = true;  // the weights of the chosen sum to 1
+  // The dense MLP of such a layer stays, beside the experts; otherwise they replace it.
+  bool beside_dense = false;
+
+  friend bool operator==(const ExpertsConfig&, const ExpertsConfig&) = default;
 };
 
 struct ModelConfig {
@@ -52,6 +65,19 @@ struct ModelConfig {
   int num_attention_heads = 0;
   int num_key_value_heads = 0;  // divides num_attention_heads
   int head_dim = 0;             // even; heads * head_dim may differ from hidden_size
+  // The same for full-attention layers, where the family tells them apart (Gemma 4); else equal.
+  int global_key_value_heads = 0;
+  int global_head_dim = 0;
+  // Full-attention layers have no values of their own: they are the keys before norm and RoPE.
+  bool values_from_keys = false;
+  // The last so many layers have no keys and values: each reads those of the last layer before
+  // them that is of its kind.
+  int num_kv_shared_layers = 0;
+  bool has_double_wide_mlp = false;  // of the layers that share keys and values
+  // Gemma 4: a second embedding table gives every layer so many numbers of its own; 0: none.
+  int64_t per_layer_embedding_size = 0;
+  ExpertsConfig experts;
+  std::vector<bool> expert_layers;  // one per layer; empty without experts
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
@@ -77,6 +103,8 @@ struct ModelConfig {
   std::vector<Token> eos_token_ids;  // generation_config.json wins over config.json; may be empty
   std::optional<Token> bos_token_id;
   std::optional<Token> pad_token_id;
+  // Tokens whose logits are -infinity, whatever the model says (generation_config.json).
+  std::vector<Token> suppressed_tokens;
   // Set for checkpoints that MLX quantized.
   std::optional<MlxQuantization> quantization;
   std::optional<DType> dtype;   // what the file says the weights are; the tensors decide
@@ -95,11 +123,30 @@ struct ModelConfig {
   }
   // Per-head RMS norms on queries and keys.
   bool has_qk_norm() const {
-    return family == ModelFamily::kQwen3 || family == ModelFamily::kGemma3;
+    return family == ModelFamily::kQwen3 || family == ModelFamily::kGemma3 ||
+           family == ModelFamily::kGemma4;
+  }
+  // Norms also after attention and MLP.
+  bool has_four_norms() const { return family >= ModelFamily::kGemma2; }
+  // Of one layer. REQUIRES: 0 <= layer < num_hidden_layers.
+  bool is_full(int layer) const {
+    return layer_kinds[static_cast<size_t>(layer)] == LayerKind::kFull;
+  }
+  int head_dim_of(int layer) const { return is_full(layer) ? global_head_dim : head_dim; }
+  int key_value_heads_of(int layer) const {
+    return is_full(layer) ? global_key_value_heads : num_key_value_heads;
+  }
+  bool has_experts(int layer) const {
+    return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)];
+  }
+  // The earlier layer whose keys and values this one reads; -1: its own.
+  int shares_kv(int layer) const;
+  int64_t intermediate_size_of(int layer) const {
+    return has_double_wide_mlp && shares_kv(layer) >= 0 ? 2 * intermediate_size : intermediate_size;
   }
   ParameterCounts CountParameters() const;
   int64_t ParameterCount() const { return CountParameters().total(); }
-  // Elements of K and V that one token adds over all layers (times bytes per element is its size).
+  // Elements of K and V that one token adds over all layers, were both stored everywhere.
   int64_t KvElementsPerToken() const;
 };
 

@@ -180,6 +180,21 @@ TEST(ModelConfig, Gemma3NestedInAWrapper) {
   EXPECT_EQ(model->rope_sliding.theta, 1e4);
 }
 
+TEST(ModelConfig, Gemma2) {
+  const ModelConfig model = Small(R"({"model_type":"gemma2","query_pre_attn_scalar":24})");
+  EXPECT_EQ(model.family, ModelFamily::kGemma2);
+  EXPECT_EQ(Kinds(model), "SFSF");
+  EXPECT_EQ(model.sliding_window, 4096);
+  EXPECT_EQ(model.attn_logit_softcapping, 50.0);
+  EXPECT_EQ(model.final_logit_softcapping, 30.0);
+  EXPECT_EQ(model.query_pre_attn_scalar, 24.0);
+  EXPECT_FALSE(model.has_qk_norm());
+  EXPECT_EQ(model.rope_sliding, model.rope_full);
+  EXPECT_EQ(
+      Small(R"({"model_type":"gemma2","attn_logit_softcapping":null})").attn_logit_softcapping,
+      0.0);
+}
+
 TEST(ModelConfig, LayerTypesAndRopeParametersPerType) {
   const ModelConfig model = Small(
       R"({"model_type":"gemma3_text","sliding_window":16,"sliding_window_pattern":2,
@@ -271,11 +286,13 @@ TEST(ModelConfig, LoadLetsGenerationConfigWin) {
   EXPECT_EQ(without->eos_token_ids.size(), 3u);
   EXPECT_FALSE(without->generation.temperature.has_value());
 
-  folder.Write("generation_config.json", R"({"eos_token_id":7,"temperature":0.6})");
+  folder.Write("generation_config.json",
+               R"({"eos_token_id":7,"temperature":0.6,"suppress_tokens":[11,12]})");
   const auto with = ModelConfig::Load(folder.path());
   ASSERT_TRUE(with.ok()) << with.error().message;
   EXPECT_EQ(with->eos_token_ids, (std::vector<Token>{7}));
   EXPECT_EQ(with->bos_token_id, 128000);
+  EXPECT_EQ(with->suppressed_tokens, (std::vector<Token>{11, 12}));
   EXPECT_EQ(with->generation.temperature, 0.6);
 
   folder.Write("generation_config.json", R"({"eos_token_id":"x"})");

@@ -23,13 +23,13 @@ Result<RopeType> ReadType(const ConfigReader& fields) {
   }
   const Json& value = *fields.Find(key);
   if (!value.is_string()) return fields.Bad(key, "must be a string");
-  for (RopeType type :
-       {RopeType::kDefault, RopeType::kLinear, RopeType::kLlama3, RopeType::kYarn}) {
+  for (RopeType type : {RopeType::kDefault, RopeType::kLinear, RopeType::kLlama3, RopeType::kYarn,
+                        RopeType::kProportional}) {
     if (value.as_string() == RopeTypeName(type)) return type;
   }
   return fields.Bad(key,
                     "is '" + value.as_string().substr(0, 40) +
-                        "'; supported are default, linear, llama3 and yarn",
+                        "'; supported are default, linear, llama3, yarn and proportional",
                     ErrorCode::kUnsupported);
 }
 
@@ -76,12 +76,18 @@ Result<RopeConfig> ReadRope(const ConfigReader& fields, double theta,
                             int64_t max_position_embeddings) {
   RopeConfig rope;
   KVASIR_TRY(rope.theta, fields.Number("rope_theta", theta, 1.0, 1e12));
-  KVASIR_TRY(const double rotated, fields.Number("partial_rotary_factor", 1.0, 0.0, 1.0));
-  if (rotated != 1.0) {
-    return fields.Bad("partial_rotary_factor", "must be 1: no supported family rotates less",
+  KVASIR_TRY(rope.type, ReadType(fields));
+  KVASIR_TRY(rope.rotated_fraction, fields.Number("partial_rotary_factor", 1.0, 0.0, 1.0));
+  if (rope.type == RopeType::kProportional) {
+    KVASIR_TRY(rope.factor, fields.Number("factor", 1.0, 1.0, kMaxFactor));
+    return rope;
+  }
+  if (rope.rotated_fraction != 1.0) {
+    return fields.Bad("partial_rotary_factor",
+                      "must be 1 unless rope_type is proportional: no supported family rotates "
+                      "less in another way",
                       ErrorCode::kUnsupported);
   }
-  KVASIR_TRY(rope.type, ReadType(fields));
   if (rope.type == RopeType::kDefault) return rope;
   if (fields.Find("factor") == nullptr) return fields.Bad("factor", "is missing");
   KVASIR_TRY(rope.factor, fields.Number("factor", 1.0, 1.0, kMaxFactor));
@@ -104,6 +110,8 @@ std::string_view RopeTypeName(RopeType type) {
       return "llama3";
     case RopeType::kYarn:
       return "yarn";
+    case RopeType::kProportional:
+      return "proportional";
   }
   KVASIR_CHECK(false);
 }

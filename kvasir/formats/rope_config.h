@@ -12,8 +12,8 @@
 
 namespace kvasir {
 
-enum class RopeType { kDefault, kLinear, kLlama3, kYarn };
-// "default", "linear", "llama3", "yarn"
+enum class RopeType { kDefault, kLinear, kLlama3, kYarn, kProportional };
+// "default", "linear", "llama3", "yarn", "proportional"
 std::string_view RopeTypeName(RopeType type);
 
 // With d = head_dim: inv_freq[i] = theta^(-2i/d), i < d/2, then changed by type. Element i pairs
@@ -21,7 +21,9 @@ std::string_view RopeTypeName(RopeType type);
 struct RopeConfig {
   double theta = 10000.0;
   RopeType type = RopeType::kDefault;
-  double factor = 1.0;  // >= 1; linear: inv_freq / factor
+  double factor = 1.0;  // >= 1; linear and proportional: inv_freq / factor
+  // proportional only: this part of the pairs turns, the first ones; inv_freq of the others is 0.
+  double rotated_fraction = 1.0;
   // Context length before scaling, L0. Set for llama3 and yarn, else 0.
   int64_t original_max_position_embeddings = 0;
   // llama3 only: wavelengths below L0 / high are kept, above L0 / low divided by factor.

@@ -74,8 +74,20 @@ TEST(RopeConfig, YarnResolvesItsAttentionFactor) {
               "truncate");
 }
 
+TEST(RopeConfig, ProportionalTurnsAPartOfThePairs) {
+  const auto rope =
+      ParseText(R"({"rope_type":"proportional","partial_rotary_factor":0.25,"rope_theta":1e6})");
+  ASSERT_TRUE(rope.ok()) << rope.error().message;
+  EXPECT_EQ(rope->type, RopeType::kProportional);
+  EXPECT_EQ(rope->rotated_fraction, 0.25);
+  EXPECT_EQ(rope->factor, 1.0);
+  EXPECT_EQ(ParseText(R"({"rope_type":"proportional","factor":4})")->factor, 4.0);
+  ExpectError(R"({"rope_type":"proportional","partial_rotary_factor":1.5})", ErrorCode::kCorrupt,
+              "partial_rotary_factor");
+}
+
 TEST(RopeConfig, RefusesOtherTypesByName) {
-  for (const char* type : {"dynamic", "longrope", "proportional", "su", "ntk"}) {
+  for (const char* type : {"dynamic", "longrope", "su", "ntk"}) {
     ExpectError("{\"rope_type\":\"" + std::string(type) + "\",\"factor\":2}",
                 ErrorCode::kUnsupported, type);
   }

@@ -46,9 +46,8 @@ class CheckpointWeights final : public StoredWeights {
   Result<WeightTensor> Take(const std::string& name, const std::vector<int64_t>& shape) override {
     const std::string full_name = FullName(name);
     const std::string module = full_name.substr(0, full_name.rfind('.'));
-    if (full_name.ends_with(kWeight) && shape.size() == 2) {
-      const TensorView* scales = checkpoint_.Find(module + ".scales");
-      if (scales != nullptr) return TakeQuantized(module, *scales, shape);
+    if (full_name.ends_with(kWeight) && shape.size() >= 2) {
+      if (checkpoint_.Find(module + ".scales") != nullptr) return TakeQuantized(module, shape);
     }
     KVASIR_TRY(const TensorView tensor, checkpoint_.Get(full_name, shape));
     used_.insert(full_name);
@@ -62,8 +61,15 @@ class CheckpointWeights final : public StoredWeights {
   }
 
  private:
-  Result<WeightTensor> TakeQuantized(const std::string& module, const TensorView& scales,
-                                     const std::vector<int64_t>& shape) {
+  static TensorView Flat(TensorView view) {
+    if (view.shape.size() < 2) return view;
+    int64_t rows = 1;
+    for (size_t i = 0; i + 1 < view.shape.size(); ++i) rows *= view.shape[i];
+    view.shape = {rows, view.shape.back()};
+    return view;
+  }
+
+  Result<WeightTensor> TakeQuantized(const std::string& module, const std::vector<int64_t>& shape) {
     const std::string where = checkpoint_.path() + ": module '" + module + "'";
     const std::optional<MlxFormat> format =
         quantization_ == nullptr ? std::nullopt : quantization_->For(module);
@@ -71,9 +77,18 @@ class CheckpointWeights final : public StoredWeights {
       return {ErrorCode::kCorrupt,
               where + " has scales, but config.json does not say how it is quantized"};
     }
-    const MlxTensors tensors = {checkpoint_.Find(module + ".weight"), &scales,
-                                checkpoint_.Find(module + ".biases")};
-    auto decoded = MlxWeights(tensors, *format, shape[0], shape[1]);
+    // Stacked matrices are quantized row by row like one high matrix.
+    std::vector<TensorView> flat;
+    for (const char* part : {".weight", ".scales", ".biases"}) {
+      const TensorView* stored = checkpoint_.Find(module + part);
+      flat.push_back(stored == nullptr ? TensorView() : Flat(*stored));
+    }
+    const auto given = [&](size_t part) {
+      return flat[part].data == nullptr ? nullptr : &flat[part];
+    };
+    int64_t rows = 1;
+    for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+    auto decoded = MlxWeights({given(0), given(1), given(2)}, *format, rows, shape.back());
     if (!decoded.ok()) return WithContext(decoded.error(), where);
     decoded->is_mapped = true;
     for (const char* part : {".weight", ".scales", ".biases"}) used_.insert(module + part);

@@ -1,6 +1,7 @@
 #include "kvasir/model/decoder_model.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -37,131 +38,44 @@ struct DecoderModel::Step {
   int64_t rows() const { return static_cast<int64_t>(tokens.size()); }
 };
 
-Result<std::unique_ptr<const Model>> DecoderModel::Load(DecoderSpec spec, WeightSource& source,
-                                                        Backend& backend) {
-  auto decoder = std::unique_ptr<DecoderModel>(new DecoderModel(std::move(spec), backend));
-  const DecoderSpec& s = decoder->spec_;
-  KVASIR_TRY(decoder->embedding_,
-             source.Matrix("embed_tokens.weight", s.vocab_size, s.hidden_size));
-  // Configs leave tie_word_embeddings out and readers disagree about what that means; whether the
-  // checkpoint has a head does not lie.
-  if (!s.ties_embeddings && source.Has("lm_head.weight")) {
-    KVASIR_TRY(decoder->head_, source.Matrix("lm_head.weight", s.vocab_size, s.hidden_size));
-  }
-  KVASIR_TRY(decoder->final_norm_, source.Vector("norm.weight", s.hidden_size, s.norm_offset));
-  decoder->layers_.resize(s.layers.size());
-  for (size_t i = 0; i < s.layers.size(); ++i) {
-    KVASIR_TRY_OK(decoder->LoadLayer(static_cast<int>(i), source, &decoder->layers_[i]));
-  }
-  return std::unique_ptr<const Model>(std::move(decoder));
-}
+// What attention of one layer reads and writes of every run's cache.
+struct DecoderModel::KvReads {
+  KvLayout layout;
+  KvKeyDerivation derivation;
+  std::vector<KvRun> runs;
+  std::vector<VisibleRows> visible;              // [rows]
+  std::vector<std::vector<Position>> positions;  // per run, where keys are derived and rows moved
 
-// Reads the tensors of one layer by their names under "layers.N.".
-struct DecoderModel::LayerLoader {
-  WeightSource& source;
-  std::string prefix;
-  float norm_offset;
+  KvReads(const Step& step, int layer) {
+    const size_t index = static_cast<size_t>(layer);
+    for (const SequenceRun& run : step.runs) {
+      const KvSequence& sequence = *run.sequence;
+      layout = sequence.spec().layers[index].layout;
+      derivation = sequence.spec().layers[index].derivation();
+      const int64_t count = static_cast<int64_t>(run.tokens.size());
+      const Position first = sequence.position();
+      runs.push_back({.kv = sequence.Blocks(layer),
+                      .first_row = sequence.RowOf(layer, first),
+                      .step_row = static_cast<int64_t>(visible.size()),
+                      .rows = count,
+                      .recent = sequence.RecentBlocks(layer)});
+      for (int64_t i = 0; i < count; ++i) visible.push_back(sequence.Visible(layer, first + i));
+      positions.push_back(MovedPositions(sequence, layer, count));
+    }
+    for (size_t i = 0; i < runs.size(); ++i) runs[i].positions = positions[i];
+  }
 
-  Status Norm(const char* name, int64_t size, std::vector<float>* out) {
-    KVASIR_TRY(*out, source.Vector(prefix + name + ".weight", size, norm_offset));
-    return {};
-  }
-  Status Matrix(const std::string& name, int64_t outputs, int64_t inputs, Linear* out) {
-    KVASIR_TRY(out->weights, source.Matrix(prefix + name + ".weight", outputs, inputs));
-    return {};
-  }
-  Status MatrixAndBias(const std::string& name, int64_t outputs, int64_t inputs, Linear* out) {
-    KVASIR_TRY_OK(Matrix(name, outputs, inputs, out));
-    KVASIR_TRY(out->bias, source.Vector(prefix + name + ".bias", outputs, 0));
-    return {};
-  }
-  Status Linear_(const std::string& name, int64_t outputs, int64_t inputs, bool has_bias,
-                 Linear* out) {
-    return has_bias ? MatrixAndBias(name, outputs, inputs, out)
-                    : Matrix(name, outputs, inputs, out);
+ private:
+  // Empty where rows lie at their own positions, or keys are stored.
+  std::vector<Position> MovedPositions(const KvSequence& sequence, int layer, int64_t count) const {
+    if (layout.key_codec.kind != KvCodec::Kind::kFromValue || sequence.EvictedUntil(layer) == 0) {
+      return {};
+    }
+    std::vector<Position> moved = sequence.RowPositions(layer);
+    for (int64_t i = 0; i < count; ++i) moved.push_back(sequence.position() + i);
+    return moved;
   }
 };
-
-Status DecoderModel::LoadLayer(int index, WeightSource& source, Layer* layer) const {
-  const DecoderSpec& s = spec_;
-  const int64_t query_size = int64_t{s.query_heads} * s.head_dim;
-  const int64_t kv_size = int64_t{s.kv_heads} * s.head_dim;
-  LayerLoader load{source, "layers." + std::to_string(index) + ".", s.norm_offset};
-
-  KVASIR_TRY_OK(load.Norm("input_layernorm", s.hidden_size, &layer->attention_norm));
-  if (s.norms == DecoderSpec::Norms::kSandwich) {
-    KVASIR_TRY_OK(
-        load.Norm("post_attention_layernorm", s.hidden_size, &layer->post_attention_norm));
-    KVASIR_TRY_OK(load.Norm("pre_feedforward_layernorm", s.hidden_size, &layer->mlp_norm));
-    KVASIR_TRY_OK(load.Norm("post_feedforward_layernorm", s.hidden_size, &layer->post_mlp_norm));
-  } else {
-    KVASIR_TRY_OK(load.Norm("post_attention_layernorm", s.hidden_size, &layer->mlp_norm));
-  }
-
-  const bool qkv_bias = s.has_qkv_bias;
-  KVASIR_TRY_OK(
-      load.Linear_("self_attn.q_proj", query_size, s.hidden_size, qkv_bias, &layer->query));
-  const bool owns_kv = s.layers[static_cast<size_t>(index)].shares_kv < 0;
-  if (owns_kv) {
-    KVASIR_TRY_OK(load.Linear_("self_attn.k_proj", kv_size, s.hidden_size, qkv_bias, &layer->key));
-    KVASIR_TRY_OK(
-        load.Linear_("self_attn.v_proj", kv_size, s.hidden_size, qkv_bias, &layer->value));
-  }
-  KVASIR_TRY_OK(load.Linear_("self_attn.o_proj", s.hidden_size, query_size, s.has_output_bias,
-                             &layer->output));
-  if (s.has_qk_norm) {
-    KVASIR_TRY_OK(load.Norm("self_attn.q_norm", s.head_dim, &layer->query_norm));
-    if (owns_kv) KVASIR_TRY_OK(load.Norm("self_attn.k_norm", s.head_dim, &layer->key_norm));
-  }
-
-  const bool mlp_bias = s.has_mlp_bias;
-  KVASIR_TRY_OK(
-      load.Linear_("mlp.gate_proj", s.intermediate_size, s.hidden_size, mlp_bias, &layer->gate));
-  KVASIR_TRY_OK(
-      load.Linear_("mlp.up_proj", s.intermediate_size, s.hidden_size, mlp_bias, &layer->up));
-  return load.Linear_("mlp.down_proj", s.hidden_size, s.intermediate_size, mlp_bias, &layer->down);
-}
-
-template <typename Visit>
-void DecoderModel::ForEachLinear(const Visit& visit) const {
-  for (const Layer& layer : layers_) {
-    for (const Linear* linear : {&layer.query, &layer.key, &layer.value, &layer.output, &layer.gate,
-                                 &layer.up, &layer.down}) {
-      if (linear->weights != nullptr) visit(*linear);
-    }
-  }
-}
-
-size_t DecoderModel::weight_bytes() const {
-  size_t bytes = embedding_->bytes() + (head_ == nullptr ? 0 : head_->bytes());
-  ForEachLinear([&](const Linear& linear) { bytes += linear.weights->bytes(); });
-  return bytes;
-}
-
-int64_t DecoderModel::parameters() const {
-  const int64_t table = spec_.vocab_size * spec_.hidden_size;
-  int64_t count = head_ == nullptr ? table : 2 * table;
-  ForEachLinear(
-      [&](const Linear& linear) { count += linear.weights->outputs() * linear.weights->inputs(); });
-  return count;
-}
-
-KvCacheSpec DecoderModel::CacheSpec(KvCodec codec) const {
-  KvCacheSpec spec;
-  for (const DecoderLayerSpec& layer : spec_.layers) {
-    spec.layers.push_back(
-        {.layout = {.kv_heads = spec_.kv_heads,
-                    .key_dim = spec_.head_dim,
-                    .value_dim = spec_.head_dim,
-                    .key_codec = codec,
-                    .value_codec = codec},
-         .retention = layer.retention,
-         .shares_layer = layer.shares_kv,
-         .inv_freq = spec_.ropes[static_cast<size_t>(layer.rope)].inverse_frequencies,
-         .attention_scale = spec_.attention_scale});
-  }
-  return spec;
-}
 
 Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {
   std::vector<const KvSequence*> seen;
@@ -219,15 +133,16 @@ Result<ConstFloatRows> DecoderModel::Forward(std::span<const SequenceRun> runs,
   Step step(runs);
   KVASIR_TRY_OK(KvSequence::ReserveAll(step.sequences, step.counts));
   for (size_t i = 0; i < spec_.ropes.size(); ++i) {
-    const int64_t pairs = spec_.head_dim / 2;
+    const auto pairs = static_cast<int64_t>(spec_.ropes[i].inverse_frequencies.size());
     const FloatRows cos = workspace.Cos(static_cast<int>(i), step.rows(), pairs);
     const FloatRows sin = workspace.Sin(static_cast<int>(i), step.rows(), pairs);
     FillAngles(spec_.ropes[i], step.positions, cos, sin);
     step.cos.push_back(cos);
     step.sin.push_back(sin);
   }
-  backend_.Embed(*embedding_, step.tokens, spec_.embedding_scale,
-                 workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size));
+  const FloatRows embedded = workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size);
+  backend_.Embed(*embedding_, step.tokens, spec_.embedding_scale, embedded);
+  if (per_layer_) per_layer_->Compute(spec_, backend_, workspace, step.tokens, embedded);
   for (int i = 0; i < static_cast<int>(layers_.size()); ++i) RunLayer(i, step, workspace);
   for (const SequenceRun& run : runs) {
     run.sequence->Advance(static_cast<int64_t>(run.tokens.size()));
@@ -250,85 +165,114 @@ void DecoderModel::RunLayer(int index, const Step& step, Workspace& workspace) c
   Attention(index, step, workspace, normed, projected);
   add_residual(layer.post_attention_norm);
 
-  backend_.RmsNorm(hidden, layer.mlp_norm, spec_.norm_eps, normed);
-  Mlp(layer, workspace, normed, projected);
+  Mlp(index, workspace, hidden, normed, projected);
   add_residual(layer.post_mlp_norm);
+
+  if (spec_.per_layer_size > 0) {
+    MixPerLayerInput(index, workspace, hidden, projected);
+    add_residual(layer.post_per_layer_norm);
+  }
+  if (spec_.has_layer_scalar) backend_.Scale(hidden, layer.scalar);
 }
 
 void DecoderModel::Attention(int index, const Step& step, Workspace& workspace,
                              ConstFloatRows normed, FloatRows projected) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   const DecoderLayerSpec& layer_spec = spec_.layers[static_cast<size_t>(index)];
-  const int64_t rows = step.rows();
-  const int64_t query_size = int64_t{spec_.query_heads} * spec_.head_dim;
-  const int64_t kv_size = int64_t{spec_.kv_heads} * spec_.head_dim;
-  const FloatRows queries = workspace.Rows(Buffer::kQueries, rows, query_size);
-  const FloatRows keys = workspace.Rows(Buffer::kKeys, rows, kv_size);
-  const FloatRows values = workspace.Rows(Buffer::kValues, rows, kv_size);
-  const FloatRows attended = workspace.Rows(Buffer::kAttended, rows, query_size);
-  const auto job = [](const Linear& linear, FloatRows out) {
-    return MatmulJob{linear.weights.get(), linear.bias.empty() ? nullptr : linear.bias.data(), out};
-  };
-  const size_t rope = static_cast<size_t>(layer_spec.rope);
-  const auto position = [&](FloatRows x, const std::vector<float>& norm) {
-    if (spec_.has_qk_norm) backend_.RmsNorm(x, norm, spec_.norm_eps, x);
-    backend_.Rope(x, spec_.head_dim, step.cos[rope], step.sin[rope]);
-  };
-
-  AttendArgs args;
-  args.query_heads = spec_.query_heads;
-  args.scale = spec_.attention_scale;
-  args.softcap = spec_.attention_softcap;
-  args.queries = queries;
-  args.out = attended;
-  std::vector<KvRun> kv_runs;
-  std::vector<VisibleRows> visible;
-  for (const SequenceRun& run : step.runs) {
-    const KvSequence& sequence = *run.sequence;
-    args.layout = sequence.spec().layers[static_cast<size_t>(index)].layout;
-    const int64_t count = static_cast<int64_t>(run.tokens.size());
-    const Position first = sequence.position();
-    kv_runs.push_back({.kv = sequence.Blocks(index),
-                       .first_row = sequence.RowOf(index, first),
-                       .step_row = static_cast<int64_t>(visible.size()),
-                       .rows = count,
-                       .recent = sequence.RecentBlocks(index)});
-    for (int64_t i = 0; i < count; ++i) visible.push_back(sequence.Visible(index, first + i));
-  }
-  args.runs = kv_runs;
-  args.visible = visible;
-
-  if (layer_spec.shares_kv < 0) {
-    const MatmulJob jobs[] = {job(layer.query, queries), job(layer.key, keys),
-                              job(layer.value, values)};
-    backend_.Matmul(normed, jobs);
-    position(keys, layer.key_norm);
-    backend_.EncodeKv(args.layout, kv_runs, keys, values);
+  const int64_t query_size = int64_t{spec_.query_heads} * layer_spec.head_dim;
+  const FloatRows queries = workspace.Rows(Buffer::kQueries, step.rows(), query_size);
+  const FloatRows attended = workspace.Rows(Buffer::kAttended, step.rows(), query_size);
+  const KvReads reads(step, index);
+  const bool owns_kv = layer_spec.shares_kv < 0;
+  if (owns_kv) {
+    WriteKv(index, step, reads, workspace, normed, queries);
   } else {
-    const MatmulJob jobs[] = {job(layer.query, queries)};
+    const MatmulJob jobs[] = {layer.query.job(queries)};
     backend_.Matmul(normed, jobs);
   }
-  position(queries, layer.query_norm);
-  if (layer_spec.shares_kv < 0 && args.layout.query_floats > 0) {
-    backend_.RecordQueries(args.layout, kv_runs, queries);
+  if (spec_.has_qk_norm) backend_.RmsNorm(queries, layer.query_norm, spec_.norm_eps, queries);
+  const size_t rope = static_cast<size_t>(layer_spec.rope);
+  backend_.Rope(queries, layer_spec.head_dim, step.cos[rope], step.sin[rope]);
+  if (owns_kv && reads.layout.query_floats > 0) {
+    backend_.RecordQueries(reads.layout, reads.runs, queries);
   }
-  backend_.Attend(args);
-  const MatmulJob output[] = {job(layer.output, projected)};
+  backend_.Attend({.layout = reads.layout,
+                   .query_heads = spec_.query_heads,
+                   .scale = spec_.attention_scale,
+                   .softcap = spec_.attention_softcap,
+                   .derivation = reads.derivation,
+                   .queries = queries,
+                   .runs = reads.runs,
+                   .visible = reads.visible,
+                   .out = attended});
+  const MatmulJob output[] = {layer.output.job(projected)};
   backend_.Matmul(attended, output);
 }
 
-void DecoderModel::Mlp(const Layer& layer, Workspace& workspace, ConstFloatRows normed,
+// Projects queries, keys and values, and writes the latter two into the cache.
+void DecoderModel::WriteKv(int index, const Step& step, const KvReads& reads, Workspace& workspace,
+                           ConstFloatRows normed, FloatRows queries) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const DecoderLayerSpec& layer_spec = spec_.layers[static_cast<size_t>(index)];
+  const int64_t kv_size = int64_t{layer_spec.kv_heads} * layer_spec.head_dim;
+  const FloatRows keys = workspace.Rows(Buffer::kKeys, step.rows(), kv_size);
+  const FloatRows values = workspace.Rows(Buffer::kValues, step.rows(), kv_size);
+  std::vector<MatmulJob> jobs = {layer.query.job(queries), layer.key.job(keys)};
+  if (!layer_spec.values_from_keys) jobs.push_back(layer.value.job(values));
+  backend_.Matmul(normed, jobs);
+  const FloatRows raw_values = layer_spec.values_from_keys ? keys : values;
+  if (spec_.has_value_norm) {
+    backend_.RmsNorm(raw_values, layer.value_norm, spec_.norm_eps, values);
+  }
+  if (spec_.has_qk_norm) backend_.RmsNorm(keys, layer.key_norm, spec_.norm_eps, keys);
+  const size_t rope = static_cast<size_t>(layer_spec.rope);
+  backend_.Rope(keys, layer_spec.head_dim, step.cos[rope], step.sin[rope]);
+  backend_.EncodeKv(reads.layout, reads.runs, keys, values);
+}
+
+// What follows attention, up to the norm before the residual.
+void DecoderModel::Mlp(int index, Workspace& workspace, ConstFloatRows hidden, FloatRows normed,
                        FloatRows projected) const {
-  const FloatRows gate = workspace.Rows(Buffer::kGate, normed.rows, spec_.intermediate_size);
-  const FloatRows up = workspace.Rows(Buffer::kUp, normed.rows, spec_.intermediate_size);
-  const auto bias = [](const Linear& linear) {
-    return linear.bias.empty() ? nullptr : linear.bias.data();
-  };
-  const MatmulJob in[] = {{layer.gate.weights.get(), bias(layer.gate), gate},
-                          {layer.up.weights.get(), bias(layer.up), up}};
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  backend_.RmsNorm(hidden, layer.mlp_norm, spec_.norm_eps, normed);
+  switch (spec_.layers[static_cast<size_t>(index)].mlp) {
+    case MlpKind::kDense:
+      return DenseMlp(index, workspace, normed, projected);
+    case MlpKind::kExperts:
+      return layer.experts->Run(spec_, backend_, workspace, hidden, normed, projected);
+    case MlpKind::kDenseAndExperts:
+      break;
+  }
+  DenseMlp(index, workspace, normed, projected);
+  backend_.RmsNorm(projected, layer.post_dense_norm, spec_.norm_eps, projected);
+  backend_.RmsNorm(hidden, layer.pre_experts_norm, spec_.norm_eps, normed);
+  const FloatRows experts = workspace.Rows(Buffer::kExperts, hidden.rows, spec_.hidden_size);
+  layer.experts->Run(spec_, backend_, workspace, hidden, normed, experts);
+  backend_.RmsNorm(experts, layer.post_experts_norm, spec_.norm_eps, experts);
+  backend_.Add(projected, experts);
+}
+
+void DecoderModel::DenseMlp(int index, Workspace& workspace, ConstFloatRows normed,
+                            FloatRows projected) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const int64_t size = spec_.layers[static_cast<size_t>(index)].intermediate_size;
+  const FloatRows gate = workspace.Rows(Buffer::kGate, normed.rows, size);
+  const FloatRows up = workspace.Rows(Buffer::kUp, normed.rows, size);
+  const MatmulJob in[] = {layer.gate.job(gate), layer.up.job(up)};
   backend_.Matmul(normed, in);
   backend_.Gate(spec_.activation, gate, up);
-  const MatmulJob out[] = {{layer.down.weights.get(), bias(layer.down), projected}};
+  const MatmulJob out[] = {layer.down.job(projected)};
+  backend_.Matmul(gate, out);
+}
+
+void DecoderModel::MixPerLayerInput(int index, Workspace& workspace, ConstFloatRows hidden,
+                                    FloatRows projected) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const FloatRows gate = workspace.Rows(Buffer::kPerLayerGate, hidden.rows, spec_.per_layer_size);
+  const MatmulJob in[] = {layer.per_layer_gate.job(gate)};
+  backend_.Matmul(hidden, in);
+  backend_.Gate(spec_.activation, gate, PerLayerInput(spec_, workspace, hidden.rows, index));
+  const MatmulJob out[] = {layer.per_layer_projection.job(projected)};
   backend_.Matmul(gate, out);
 }
 
@@ -355,6 +299,11 @@ ConstFloatRows DecoderModel::Logits(const Step& step, Workspace& workspace) cons
   const MatmulJob jobs[] = {{&head, nullptr, logits}};
   backend_.Matmul(normed, jobs);
   if (spec_.final_softcap > 0) backend_.Softcap(logits, spec_.final_softcap);
+  for (const Token token : spec_.suppressed_tokens) {
+    for (int64_t i = 0; i < count; ++i) {
+      logits.row(i)[token] = -std::numeric_limits<float>::infinity();
+    }
+  }
   return logits;
 }
 

@@ -5,29 +5,50 @@
 #define KVASIR_MODEL_DECODER_SPEC_H_
 
 #include <cstdint>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "kvasir/backend/backend.h"
+#include "kvasir/base/token.h"
 #include "kvasir/kv/kv_spec.h"
 #include "kvasir/model/rope.h"
 
 namespace kvasir {
 
+// What follows attention in a layer.
+enum class MlpKind {
+  kDense,
+  kExperts,          // a router and experts instead
+  kDenseAndExperts,  // both, each with norms of its own, summed
+};
+
 struct DecoderLayerSpec {
   RetentionSpec retention;  // which rows a query may see
   int rope = 0;             // index into DecoderSpec::ropes
   int shares_kv = -1;       // earlier layer whose keys and values this one reads; -1: its own
+  int kv_heads = 0;
+  int head_dim = 0;
+  int64_t intermediate_size = 0;  // of the dense MLP
+  MlpKind mlp = MlpKind::kDense;
+  // No value projection: values are the keys before their norm and RoPE. With has_value_norm, the
+  // cache need not hold the keys (KvCodec::Kind::kFromValue).
+  bool values_from_keys = false;
+};
+
+struct ExpertsSpec {
+  int count = 0;
+  int per_token = 0;
+  int64_t intermediate_size = 0;
+  bool normalizes_weights = false;
+  // The router norms the residual stream itself, with weights of its own, and scales experts.
+  bool has_router_norm = false;
 };
 
 struct DecoderSpec {
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;
   int64_t vocab_size = 0;
   int64_t context_tokens = 0;  // largest position + 1 the model was made for
   int query_heads = 0;
-  int kv_heads = 0;
-  int head_dim = 0;
 
   float attention_scale = 1;    // multiplies queries before the scores
   float attention_softcap = 0;  // 0: off
@@ -46,13 +67,26 @@ struct DecoderSpec {
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // on o_proj
   bool has_mlp_bias = false;
-  bool has_qk_norm = false;      // per-head RMS norm of queries and keys before RoPE
-  bool ties_embeddings = false;  // logits use the embedding table
+  bool has_qk_norm = false;       // per-head RMS norm of queries and keys before RoPE
+  bool has_value_norm = false;    // the same of values, without weights
+  bool has_layer_scalar = false;  // multiplies the residual stream after each layer
+  bool ties_embeddings = false;   // logits use the embedding table
   GateActivation activation = GateActivation::kSilu;
+
+  // A second table gives every layer so many numbers of its own per token (Gemma 4); 0: none.
+  int64_t per_layer_size = 0;
+  ExpertsSpec experts;                   // of layers that have them
+  std::vector<Token> suppressed_tokens;  // get the logit -infinity
 
   std::vector<RopeSpec> ropes;
   std::vector<DecoderLayerSpec> layers;
 };
+
+// One spec per layer, every row stored in `codec`. Keys that values say are stored from-value,
+// derived with `key_norms[layer]`: the weights of that layer's key norm, or none, where all are 1
+// (to know sizes before there are weights).
+KvCacheSpec DecoderCacheSpec(const DecoderSpec& spec, KvCodec codec,
+                             std::span<const std::vector<float>> key_norms = {});
 
 }  // namespace kvasir
 

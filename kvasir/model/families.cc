@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "kvasir/base/check.h"
 
@@ -10,12 +11,9 @@ namespace kvasir {
 DecoderSpec CommonSpec(const ModelConfig& config) {
   DecoderSpec spec;
   spec.hidden_size = config.hidden_size;
-  spec.intermediate_size = config.intermediate_size;
   spec.vocab_size = config.vocab_size;
   spec.context_tokens = config.max_position_embeddings;
   spec.query_heads = config.num_attention_heads;
-  spec.kv_heads = config.num_key_value_heads;
-  spec.head_dim = config.head_dim;
   spec.attention_scale = static_cast<float>(1.0 / std::sqrt(config.query_pre_attn_scalar));
   spec.attention_softcap = static_cast<float>(config.attn_logit_softcapping);
   spec.final_softcap = static_cast<float>(config.final_logit_softcapping);
@@ -27,18 +25,59 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
   spec.ties_embeddings = config.tie_word_embeddings;
   spec.activation =
       config.activation == Activation::kSilu ? GateActivation::kSilu : GateActivation::kGeluTanh;
+  spec.experts = {.count = config.experts.count,
+                  .per_token = config.experts.per_token,
+                  .intermediate_size = config.experts.intermediate_size,
+                  .normalizes_weights = config.experts.normalizes_weights,
+                  .has_router_norm = config.experts.beside_dense};
+  for (const Token token : config.suppressed_tokens) {
+    if (token >= 0 && token < config.vocab_size) spec.suppressed_tokens.push_back(token);
+  }
   // Rope 0 serves full layers, rope 1 sliding ones where the family tells them apart.
-  spec.ropes.push_back(MakeRope(config.rope_full, config.head_dim));
-  const bool has_own_sliding_rope = !(config.rope_sliding == config.rope_full);
+  spec.ropes.push_back(MakeRope(config.rope_full, config.global_head_dim));
+  const bool has_own_sliding_rope =
+      !(config.rope_sliding == config.rope_full) || config.head_dim != config.global_head_dim;
   if (has_own_sliding_rope) spec.ropes.push_back(MakeRope(config.rope_sliding, config.head_dim));
-  for (const LayerKind kind : config.layer_kinds) {
-    const bool slides = kind == LayerKind::kSliding;
+  for (int i = 0; i < config.num_hidden_layers; ++i) {
+    const bool slides = !config.is_full(i);
+    const MlpKind experts =
+        config.experts.beside_dense ? MlpKind::kDenseAndExperts : MlpKind::kExperts;
     spec.layers.push_back(
         {.retention = slides ? RetentionSpec::Window(config.sliding_window) : RetentionSpec::All(),
          .rope = slides && has_own_sliding_rope ? 1 : 0,
-         .shares_kv = -1});
+         .shares_kv = config.shares_kv(i),
+         .kv_heads = config.key_value_heads_of(i),
+         .head_dim = config.head_dim_of(i),
+         .intermediate_size = config.intermediate_size_of(i),
+         .mlp = config.has_experts(i) ? experts : MlpKind::kDense,
+         .values_from_keys = config.values_from_keys && !slides});
   }
   return spec;
+}
+
+KvCacheSpec DecoderCacheSpec(const DecoderSpec& spec, KvCodec codec,
+                             std::span<const std::vector<float>> key_norms) {
+  KvCacheSpec cache;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const DecoderLayerSpec& layer = spec.layers[i];
+    const bool derives = layer.values_from_keys && spec.has_value_norm;
+    const size_t owner = layer.shares_kv < 0 ? i : static_cast<size_t>(layer.shares_kv);
+    std::vector<float> key_norm;
+    if (derives && key_norms.empty()) key_norm.assign(static_cast<size_t>(layer.head_dim), 1.0f);
+    if (derives && !key_norms.empty()) key_norm = key_norms[owner];
+    cache.layers.push_back(
+        {.layout = {.kv_heads = layer.kv_heads,
+                    .key_dim = layer.head_dim,
+                    .value_dim = layer.head_dim,
+                    .key_codec = derives ? KvCodec{KvCodec::Kind::kFromValue} : codec,
+                    .value_codec = codec},
+         .retention = layer.retention,
+         .shares_layer = layer.shares_kv,
+         .inv_freq = spec.ropes[static_cast<size_t>(layer.rope)].inverse_frequencies,
+         .key_norm = std::move(key_norm),
+         .attention_scale = spec.attention_scale});
+  }
+  return cache;
 }
 
 DecoderSpec MakeDecoderSpec(const ModelConfig& config) {
@@ -48,8 +87,12 @@ DecoderSpec MakeDecoderSpec(const ModelConfig& config) {
     case ModelFamily::kQwen2:
     case ModelFamily::kQwen3:
       return QwenSpec(config);
+    case ModelFamily::kGemma2:
+      return Gemma2Spec(config);
     case ModelFamily::kGemma3:
       return Gemma3Spec(config);
+    case ModelFamily::kGemma4:
+      return Gemma4Spec(config);
   }
   KVASIR_CHECK(false);
 }
@@ -57,7 +100,8 @@ DecoderSpec MakeDecoderSpec(const ModelConfig& config) {
 bool IsKnownUnused(const DecoderSpec& spec, const std::string& name) {
   for (const std::string_view part :
        {"rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", "embed_vision.",
-        "audio_tower.", "embed_audio."}) {
+        "audio_tower.", "embed_audio.", "vision_embedder.", ".input_min", ".input_max",
+        ".output_min", ".output_max"}) {
     if (name.find(part) != std::string::npos) return true;
   }
   if (spec.ties_embeddings && name.ends_with("lm_head.weight")) return true;

@@ -13,10 +13,13 @@ namespace kvasir {
 
 // Llama 3.x, and Mistral as a Llama with a window (family_llama.cc).
 DecoderSpec LlamaSpec(const ModelConfig& config);
-// Qwen2, Qwen2.5 and Qwen3, dense (family_qwen.cc).
+// Qwen2, Qwen2.5 and Qwen3, dense and with experts (family_qwen.cc).
 DecoderSpec QwenSpec(const ModelConfig& config);
-// Gemma 3, text (family_gemma3.cc).
+// Gemma 2 and Gemma 3, text (family_gemma3.cc).
+DecoderSpec Gemma2Spec(const ModelConfig& config);
 DecoderSpec Gemma3Spec(const ModelConfig& config);
+// Gemma 4, text: all sizes (family_gemma4.cc).
+DecoderSpec Gemma4Spec(const ModelConfig& config);
 
 // The spec of whichever family the config names.
 DecoderSpec MakeDecoderSpec(const ModelConfig& config);

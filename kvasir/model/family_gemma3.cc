@@ -1,5 +1,5 @@
-// Gemma 3 text: norms around attention and MLP, norm weights stored around 0, embeddings scaled by
-// sqrt(hidden), window layers with a rope of their own between full ones.
+// Gemma 2 and 3 text: norms around attention and MLP, norm weights stored around 0, embeddings
+// scaled by sqrt(hidden), window layers between full ones; Gemma 3 has a rope of its own for them.
 #include <cmath>
 
 #include "kvasir/model/families.h"
@@ -7,13 +7,18 @@
 
 namespace kvasir {
 
-DecoderSpec Gemma3Spec(const ModelConfig& config) {
+DecoderSpec Gemma2Spec(const ModelConfig& config) {
   DecoderSpec spec = CommonSpec(config);
   spec.norms = DecoderSpec::Norms::kSandwich;
   spec.norm_offset = config.norms_hold_offset ? 0 : 1;
+  spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
+  return spec;
+}
+
+DecoderSpec Gemma3Spec(const ModelConfig& config) {
+  DecoderSpec spec = Gemma2Spec(config);
   // The reference rounds the scale to bfloat16 whatever it computes in.
-  const float scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
-  spec.embedding_scale = Bf16ToFloat(FloatToBf16(scale));
+  spec.embedding_scale = Bf16ToFloat(FloatToBf16(spec.embedding_scale));
   return spec;
 }
 

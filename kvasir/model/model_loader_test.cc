@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "kvasir/formats/checkpoint.h"
@@ -20,6 +22,7 @@ class ModelLoaderTest : public testing::Test {
         folder_(testing::TempDir() + "/kvasir_loader_" +
                 testing::UnitTest::GetInstance()->current_test_info()->name()) {
     for (const std::string& name : source_.names()) tensors_[name] = *source_.Find(name);
+    std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     std::filesystem::copy_file(TinyModel::Folder("public_llama_f32") + "/config.json",
                                folder_ + "/config.json",
@@ -74,6 +77,25 @@ TEST_F(ModelLoaderTest, MisshapenTensorsAreErrorsThatNameBothShapes) {
   EXPECT_EQ(loaded.error().code, ErrorCode::kCorrupt);
   EXPECT_NE(loaded.error().message.find("[64]"), std::string::npos) << loaded.error().message;
   EXPECT_NE(loaded.error().message.find("[32, 64]"), std::string::npos) << loaded.error().message;
+}
+
+TEST_F(ModelLoaderTest, SuppressedTokensGetNoProbability) {
+  std::ofstream(folder_ + "/generation_config.json") << R"({"suppress_tokens":[7,99,4000000]})";
+  const auto loaded = Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  KvPool pool({.budget_bytes = size_t{16} << 20});
+  KvSequence sequence = ValueOrDie(
+      KvSequence::Create(&pool, std::make_shared<const KvCacheSpec>(loaded->model->CacheSpec({}))));
+  Workspace workspace;
+  const std::vector<Token> tokens = {1, 2, 3};
+  const SequenceRun run = {&sequence, tokens, 2};
+  const ConstFloatRows logits = ValueOrDie(loaded->model->Forward(std::span(&run, 1), workspace));
+  ASSERT_EQ(logits.rows, 2);
+  for (int64_t row = 0; row < logits.rows; ++row) {
+    for (int64_t token = 0; token < logits.cols; ++token) {
+      EXPECT_EQ(std::isinf(logits.row(row)[token]), token == 7 || token == 99) << token;
+    }
+  }
 }
 
 TEST_F(ModelLoaderTest, MadeUpWeightsNeedOnlyTheConfig) {

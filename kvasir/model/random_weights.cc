@@ -15,14 +15,17 @@ class RandomWeights final : public WeightSource {
 
   Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name, int64_t outputs,
                                                      int64_t inputs) override {
-    // FNV-1a: any hash that is the same everywhere will do.
-    uint64_t seed = 0xCBF29CE484222325ull;
-    for (const char c : name) seed = (seed ^ static_cast<uint8_t>(c)) * 0x100000001B3ull;
-    const bool fits = !IsQuantized(format_) || inputs % kQuantGroup == 0;
-    // sqrt(3): a uniform variable on +-a has variance a^2 / 3.
-    const float amplitude = std::sqrt(3.0f / static_cast<float>(inputs));
-    return backend_.PackRandom(outputs, inputs, fits ? format_ : WeightFormat::kBf16, amplitude,
-                               seed);
+    return Make(Seed(name), outputs, inputs, format_);
+  }
+
+  Result<std::unique_ptr<const WeightMatrix>> StoredMatrix(const std::string& name, int64_t outputs,
+                                                           int64_t inputs) override {
+    return Make(Seed(name), outputs, inputs, IsQuantized(format_) ? WeightFormat::kBf16 : format_);
+  }
+
+  Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) override {
+    return Make(Seed(slice.name) + static_cast<uint64_t>(slice.first_row), slice.rows,
+                slice.shape.back(), format_);
   }
 
   Result<std::vector<float>> Vector(const std::string& name, int64_t size, float) override {
@@ -33,6 +36,22 @@ class RandomWeights final : public WeightSource {
   std::vector<std::string> Unused() const override { return {}; }
 
  private:
+  // FNV-1a: any hash that is the same everywhere will do.
+  static uint64_t Seed(const std::string& name) {
+    uint64_t seed = 0xCBF29CE484222325ull;
+    for (const char c : name) seed = (seed ^ static_cast<uint8_t>(c)) * 0x100000001B3ull;
+    return seed;
+  }
+
+  Result<std::unique_ptr<const WeightMatrix>> Make(uint64_t seed, int64_t outputs, int64_t inputs,
+                                                   WeightFormat format) {
+    const bool fits = !IsQuantized(format) || inputs % kQuantGroup == 0;
+    // sqrt(3): a uniform variable on +-a has variance a^2 / 3.
+    const float amplitude = std::sqrt(3.0f / static_cast<float>(inputs));
+    return backend_.PackRandom(outputs, inputs, fits ? format : WeightFormat::kBf16, amplitude,
+                               seed);
+  }
+
   Backend& backend_;
   const WeightFormat format_;
 };

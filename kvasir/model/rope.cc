@@ -40,6 +40,7 @@ double YarnScaled(double frequency, int i, const RopeConfig& config, int head_di
 RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
   RopeSpec rope;
   rope.attention_factor = static_cast<float>(config.attention_factor);
+  const int turning = static_cast<int>(config.rotated_fraction * head_dim / 2);
   for (int i = 0; i < head_dim / 2; ++i) {
     double frequency = std::pow(config.theta, -2.0 * i / head_dim);
     switch (config.type) {
@@ -53,6 +54,9 @@ RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
         break;
       case RopeType::kYarn:
         frequency = YarnScaled(frequency, i, config, head_dim);
+        break;
+      case RopeType::kProportional:
+        frequency = i < turning ? frequency / config.factor : 0.0;
         break;
     }
     if (!config.frequency_divisors.empty()) {

@@ -17,6 +17,9 @@ class StoredWeights : public WeightSource {
  public:
   Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name, int64_t outputs,
                                                      int64_t inputs) override;
+  Result<std::unique_ptr<const WeightMatrix>> StoredMatrix(const std::string& name, int64_t outputs,
+                                                           int64_t inputs) override;
+  Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) override;
   Result<std::vector<float>> Vector(const std::string& name, int64_t size, float offset) override;
   // The tensor before it is packed. ERRORS: as Take.
   Result<WeightTensor> Tensor(const std::string& name, const std::vector<int64_t>& shape) {
@@ -34,6 +37,10 @@ class StoredWeights : public WeightSource {
   virtual std::string Where(const std::string& name) const = 0;
 
  private:
+  Result<std::unique_ptr<const WeightMatrix>> Pack(const std::string& name,
+                                                   const WeightTensor& tensor,
+                                                   std::optional<WeightFormat> wanted) const;
+
   Backend& backend_;
   const std::optional<WeightFormat> format_;
 };

@@ -38,6 +38,21 @@ class ListingWeights final : public WeightSource {
     return std::unique_ptr<const WeightMatrix>(std::make_unique<Outline>(outputs, inputs));
   }
 
+  Result<std::unique_ptr<const WeightMatrix>> StoredMatrix(const std::string& name, int64_t outputs,
+                                                           int64_t inputs) override {
+    return Matrix(name, outputs, inputs);
+  }
+
+  // A stacked tensor is listed whole, when its first rows are asked for.
+  Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) override {
+    if (slice.first_row == 0) {
+      KVASIR_TRY(WeightTensor rows, stored_.Tensor(slice.name, slice.shape));
+      Add(slice.name, std::move(rows), 0);
+    }
+    return std::unique_ptr<const WeightMatrix>(
+        std::make_unique<Outline>(slice.rows, slice.shape.back()));
+  }
+
   Result<std::vector<float>> Vector(const std::string& name, int64_t size, float) override {
     KVASIR_TRY(WeightTensor rows, stored_.Tensor(name, {size}));
     std::vector<float> values(static_cast<size_t>(size));

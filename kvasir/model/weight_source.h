@@ -17,6 +17,14 @@
 
 namespace kvasir {
 
+// Some rows of a stored tensor that stacks matrices: those of one expert, say.
+struct MatrixSlice {
+  std::string name;
+  std::vector<int64_t> shape;  // of the whole tensor; the last extent is the matrix's inputs
+  int64_t first_row = 0;       // counted over all other extents
+  int64_t rows = 0;
+};
+
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -26,6 +34,13 @@ class WeightSource {
   // ERRORS: kNotFound, kCorrupt (shape or type), naming the tensor.
   virtual Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name,
                                                              int64_t outputs, int64_t inputs) = 0;
+  // Keeps the type it is stored in, whatever format was asked for: small matrices whose errors
+  // decide, such as routers. ERRORS: as Matrix.
+  virtual Result<std::unique_ptr<const WeightMatrix>> StoredMatrix(const std::string& name,
+                                                                   int64_t outputs,
+                                                                   int64_t inputs) = 0;
+  // ERRORS: as Matrix. REQUIRES: the rows lie within the shape.
+  virtual Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) = 0;
   // offset is added to every element (norms stored around 0).
   virtual Result<std::vector<float>> Vector(const std::string& name, int64_t size,
                                             float offset) = 0;

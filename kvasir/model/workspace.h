@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kvasir/tensor/float_rows.h"
@@ -24,6 +25,12 @@ class Workspace {
     kAttended,
     kGate,
     kUp,
+    kPerLayer,         // [rows, layers * per_layer_size]
+    kPerLayerContext,  // the same, while it is computed
+    kPerLayerGate,
+    kRouterInput,
+    kRouterScores,
+    kExperts,   // what experts add beside a dense MLP
     kSelected,  // hidden rows that need logits
     kStates,    // hidden rows that were asked for, after the final norm
     kLogits,
@@ -41,8 +48,12 @@ class Workspace {
   FloatRows Cos(int rope, int64_t rows, int64_t pairs) { return Angles(2 * rope, rows, pairs); }
   FloatRows Sin(int rope, int64_t rows, int64_t pairs) { return Angles(2 * rope + 1, rows, pairs); }
 
+  // The experts that every row goes through, and their weights: [rows * per_row] each.
+  std::span<int32_t> Chosen(int64_t count) { return Grown(chosen_, count); }
+  std::span<float> ChosenWeights(int64_t count) { return Grown(chosen_weights_, count); }
+
   size_t bytes() const {
-    size_t floats = 0;
+    size_t floats = chosen_.capacity() + chosen_weights_.capacity();
     for (const auto& buffer : buffers_) floats += buffer.capacity();
     for (const auto& buffer : angles_) floats += buffer.capacity();
     return floats * sizeof(float);
@@ -58,6 +69,12 @@ class Workspace {
     }
     return {buffer.data(), rows, cols, cols};
   }
+  template <typename T>
+  static std::span<T> Grown(std::vector<T>& buffer, int64_t count) {
+    const auto needed = static_cast<size_t>(count);
+    if (buffer.size() < needed) buffer.resize(needed);
+    return std::span(buffer).first(needed);
+  }
   FloatRows Angles(int index, int64_t rows, int64_t pairs) {
     if (angles_.size() <= static_cast<size_t>(index))
       angles_.resize(static_cast<size_t>(index) + 1);
@@ -67,6 +84,8 @@ class Workspace {
   std::array<std::vector<float>, static_cast<size_t>(Buffer::kCount)> buffers_;
   std::vector<std::vector<float>> angles_;
   ConstFloatRows hidden_states_;
+  std::vector<int32_t> chosen_;
+  std::vector<float> chosen_weights_;
 };
 
 }  // namespace kvasir

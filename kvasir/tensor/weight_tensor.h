@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kvasir/tensor/packed_matrix.h"
@@ -33,6 +34,27 @@ struct WeightTensor {
   // source[0] holds stored_format's own floats, row by row.
   bool is_raw = false;
 };
+
+// The rows [first, first + rows) of a tensor, as a matrix. REQUIRES: they lie within it.
+inline WeightTensor RowsOf(WeightTensor tensor, int64_t first, int64_t rows) {
+  size_t all = 1;
+  for (size_t i = 0; i + 1 < tensor.shape.size(); ++i) all *= static_cast<size_t>(tensor.shape[i]);
+  for (std::span<const std::byte>& part : tensor.source) {
+    const size_t row_bytes = part.size() / all;
+    part =
+        part.subspan(static_cast<size_t>(first) * row_bytes, static_cast<size_t>(rows) * row_bytes);
+  }
+  tensor.shape = {rows, tensor.shape.back()};
+  tensor.read_row = [whole = std::move(tensor.read_row), first](int64_t row, float* out) {
+    whole(first + row, out);
+  };
+  if (tensor.read_codes) {
+    tensor.read_codes = [whole = std::move(tensor.read_codes), first](int64_t row, CodedRow* out) {
+      whole(first + row, out);
+    };
+  }
+  return tensor;
+}
 
 // A dense float tensor. REQUIRES: IsFloatType, at least one extent.
 inline WeightTensor DenseWeights(const TensorView& view) {

@@ -50,6 +50,9 @@ inline constexpr const char* kTinyWindows = "transformers_gemma3_sharded_bf16";
 inline constexpr const char* kTinyFull = "public_llama_f32";
 inline constexpr const char* kTinyQwen = "public_qwen3_f32";
 
+// One full-attention layer of six, whose keys its values say; rows of 16 and of 32.
+inline constexpr const char* kTinyFromValue = "transformers_gemma4_one_projection_bf16";
+
 inline std::vector<TinyPolicy> TinyPolicies() {
   return {
       {"affine8", kTinyWindows, "affine8:32", "affine8:32"},
@@ -76,6 +79,9 @@ inline std::vector<TinyPolicy> TinyPolicies() {
       {"expected_attention", kTinyFull, "turbo3", "turbo4",
        "budget:128,keep=4,recent=64,interval=64,score=expected-attention", 0, 64},
       {"lagkv", kTinyQwen, "bf16", "bf16", "budget:192,keep=4,recent=64,interval=128,score=lagkv"},
+      {"from_value_turbo4", kTinyFromValue, "turbo4", "turbo4"},
+      {"from_value_knorm", kTinyFromValue, "f16", "f16",
+       "budget:128,keep=4,recent=64,interval=64,score=knorm"},
       {"random", kTinyFull, "f16", "turbo2",
        "budget:128,keep=4,interval=64,score=random,per-layer"},
   };

@@ -45,6 +45,50 @@ def gemma3():
         rope_local_base_freq=10000.0)
 
 
+def gemma2():
+    return transformers.Gemma2Config(
+        vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=4096,
+        query_pre_attn_scalar=20, sliding_window=12)
+
+
+def qwen3_moe():
+    return transformers.Qwen3MoeConfig(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=80, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=24, max_position_embeddings=4096,
+        num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32, norm_topk_prob=True,
+        decoder_sparse_step=1, mlp_only_layers=[1])
+
+
+def gemma4(**own):
+    return transformers.Gemma4TextConfig(**{**dict(
+        vocab_size=VOCAB, hidden_size=48, intermediate_size=64, num_attention_heads=4,
+        num_key_value_heads=1, head_dim=16, global_head_dim=32, max_position_embeddings=4096,
+        sliding_window=12, final_logit_softcapping=30.0, hidden_size_per_layer_input=0), **own})
+
+
+# As E2B: per-layer embeddings, keys and values shared by the last layers, those with a wider MLP.
+def gemma4_shared():
+    return gemma4(
+        num_hidden_layers=7, layer_types=(["sliding_attention"] * 2 + ["full_attention"]) * 2
+        + ["full_attention"], num_kv_shared_layers=3, use_double_wide_mlp=True,
+        hidden_size_per_layer_input=8, vocab_size_per_layer_input=VOCAB)
+
+
+# As 31B: full layers with fewer and larger heads whose values are their keys.
+def gemma4_one_projection():
+    return gemma4(num_hidden_layers=6, num_key_value_heads=2, num_global_key_value_heads=1,
+                  attention_k_eq_v=True)
+
+
+# As 26B-A4B: the same with experts beside the dense MLP.
+def gemma4_experts():
+    return gemma4(num_hidden_layers=3, layer_types=["sliding_attention"] * 2 + ["full_attention"],
+                  num_key_value_heads=2, num_global_key_value_heads=1, attention_k_eq_v=True,
+                  hidden_size=64, enable_moe_block=True, num_experts=5, top_k_experts=2,
+                  moe_intermediate_size=32)
+
+
 CASES = {
     # name: (config, model class, stored type, largest shard or None, seed)
     "transformers_llama3_rope_bf16": (llama3_rope, transformers.LlamaForCausalLM, torch.bfloat16,
@@ -52,7 +96,19 @@ CASES = {
     "transformers_qwen2_f16": (qwen2, transformers.Qwen2ForCausalLM, torch.float16, None, 12),
     "transformers_gemma3_sharded_bf16": (gemma3, transformers.Gemma3ForCausalLM, torch.bfloat16,
                                          "100KB", 13),
+    "transformers_gemma2_bf16": (gemma2, transformers.Gemma2ForCausalLM, torch.bfloat16, None, 14),
+    "transformers_qwen3_moe_bf16": (qwen3_moe, transformers.Qwen3MoeForCausalLM, torch.bfloat16,
+                                    None, 26),
+    "transformers_gemma4_shared_bf16": (gemma4_shared, transformers.Gemma4ForCausalLM,
+                                        torch.bfloat16, None, 16),
+    "transformers_gemma4_one_projection_bf16": (gemma4_one_projection,
+                                                transformers.Gemma4ForCausalLM, torch.bfloat16,
+                                                None, 17),
+    "transformers_gemma4_experts_bf16": (gemma4_experts, transformers.Gemma4ForCausalLM,
+                                         torch.bfloat16, None, 18),
 }
+# Saved as published: inside a multimodal wrapper, heads of full layers in fields of their own.
+WRAPPED = {"transformers_gemma4_shared_bf16"}
 
 
 def randomize(model, generator):
@@ -62,9 +118,30 @@ def randomize(model, generator):
             if tensor.dim() == 1:
                 tensor.add_(torch.randn(tensor.shape, generator=generator) * 0.2)
             else:
-                tensor.copy_(torch.randn(tensor.shape, generator=generator) * tensor.shape[1] ** -0.5)
+                tensor.copy_(torch.randn(tensor.shape, generator=generator) * tensor.shape[-1] ** -0.5)
             if "embed_tokens" in name:
                 tensor.mul_(2.0)
+    for name, tensor in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            tensor.copy_(0.75 + 0.5 * torch.rand(tensor.shape, generator=generator))
+
+
+def wrap(folder):
+    """Turns a saved text model into the form of the published multimodal checkpoints."""
+    path = folder / "config.json"
+    text = json.loads(path.read_text())
+    full = text["layer_types"].index("full_attention")
+    heads = text.pop("per_layer_config")[str(full)]
+    text["global_head_dim"] = heads["head_dim"]
+    text["num_global_key_value_heads"] = heads.get("num_key_value_heads")
+    text.pop("architectures")
+    path.write_text(json.dumps({"architectures": ["Gemma4ForConditionalGeneration"],
+                                "model_type": "gemma4", "text_config": text}, indent=2) + "\n")
+    path = folder / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    safetensors.torch.save_file(
+        {name.replace("model.", "model.language_model.", 1): tensor
+         for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
 
 
 def record(name, folder):
@@ -76,11 +153,14 @@ def record(name, folder):
     randomize(model, generator)
     # Only parameters are rounded: casting the whole module would round its rotary tables too.
     with torch.no_grad():
-        for tensor in model.parameters():
+        for tensor in [*model.parameters(), *(b for n, b in model.named_buffers()
+                                              if n.endswith("layer_scalar"))]:
             tensor.copy_(tensor.to(stored).float())
     copy.deepcopy(model).to(stored).save_pretrained(
         folder, safe_serialization=True, **({"max_shard_size": shard} if shard else {}))
     (folder / "generation_config.json").unlink(missing_ok=True)
+    if name in WRAPPED:
+        wrap(folder)
 
     tokens = torch.randint(0, VOCAB, (PROMPT_TOKENS,), generator=generator).tolist()
     with torch.no_grad():

@@ -1,0 +1,99 @@
+#include "kvasir/backend/cpu_experts.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kvasir/base/check.h"
+
+namespace kvasir {
+namespace {
+
+FloatRows Rows(std::vector<float>& buffer, int64_t rows, int64_t cols) {
+  const auto needed = static_cast<size_t>(rows * cols);
+  if (buffer.size() < needed) buffer.resize(needed);
+  return {buffer.data(), rows, cols, cols};
+}
+
+FloatRows Slice(FloatRows all, int64_t begin, int64_t rows) {
+  return {all.row(begin), rows, all.cols, all.stride};
+}
+
+}  // namespace
+
+void RouteRow(const KernelTable& kernels, const RouteArgs& args, int64_t row) {
+  float* const scores = args.scores.row(row);
+  const int64_t experts = args.scores.cols;
+  const auto begin = static_cast<size_t>(row * args.per_row);
+  kernels.softmax(scores, experts);
+  float sum = 0;
+  for (size_t rank = 0; rank < static_cast<size_t>(args.per_row); ++rank) {
+    const int64_t best = kernels.argmax(scores, experts);
+    args.chosen[begin + rank] = static_cast<int32_t>(best);
+    args.weights[begin + rank] = scores[best];
+    sum += scores[best];
+    // argmax counts NaN as smallest, so that no expert is chosen twice.
+    scores[best] = std::numeric_limits<float>::quiet_NaN();
+  }
+  for (size_t i = begin; i < begin + static_cast<size_t>(args.per_row); ++i) {
+    if (args.normalizes) args.weights[i] /= sum;
+    if (!args.expert_scales.empty()) {
+      args.weights[i] *= args.expert_scales[static_cast<size_t>(args.chosen[i])];
+    }
+  }
+}
+
+void CpuExperts::SortPairs(const ExpertsArgs& args) {
+  begins_.assign(args.experts.size() + 1, 0);
+  for (const int32_t expert : args.chosen) ++begins_[static_cast<size_t>(expert) + 1];
+  for (size_t i = 1; i < begins_.size(); ++i) begins_[i] += begins_[i - 1];
+  places_.resize(args.chosen.size());
+  std::vector<int64_t> next = begins_;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    places_[i] = next[static_cast<size_t>(args.chosen[i])]++;
+  }
+}
+
+const ExpertPlan& CpuExperts::Gather(const ExpertsArgs& args) {
+  const auto pairs = static_cast<int64_t>(args.chosen.size());
+  KVASIR_CHECK(pairs == args.x.rows * args.per_row && !args.experts.empty());
+  const int64_t hidden = args.x.cols;
+  const int64_t intermediate = args.experts[0].gate->outputs();
+  SortPairs(args);
+  const FloatRows x = Rows(x_, pairs, hidden);
+  for (int64_t i = 0; i < pairs; ++i) {
+    std::copy_n(args.x.row(i / args.per_row), hidden, x.row(places_[static_cast<size_t>(i)]));
+  }
+  plan_.x = x;
+  plan_.gate = Rows(gate_, pairs, intermediate);
+  plan_.up = Rows(up_, pairs, intermediate);
+  const FloatRows down = Rows(down_, pairs, hidden);
+  plan_.in.clear();
+  plan_.out.clear();
+  for (size_t i = 0; i < args.experts.size(); ++i) {
+    const int64_t begin = begins_[i];
+    const int64_t rows = begins_[i + 1] - begin;
+    if (rows == 0) continue;
+    const ExpertWeights& expert = args.experts[i];
+    plan_.in.push_back({{expert.gate, nullptr, Slice(plan_.gate, begin, rows)}, begin, rows});
+    plan_.in.push_back({{expert.up, nullptr, Slice(plan_.up, begin, rows)}, begin, rows});
+    plan_.out.push_back({{expert.down, nullptr, Slice(down, begin, rows)}, begin, rows});
+  }
+  return plan_;
+}
+
+void CpuExperts::SumRow(const ExpertsArgs& args, int64_t row) const {
+  float* const out = args.out.row(row);
+  std::fill_n(out, args.out.cols, 0.0f);
+  for (int64_t i = row * args.per_row; i < (row + 1) * args.per_row; ++i) {
+    const float weight = args.weights[static_cast<size_t>(i)];
+    const float* const expert = down_.data() + places_[static_cast<size_t>(i)] * args.out.cols;
+    for (int64_t k = 0; k < args.out.cols; ++k) out[k] += weight * expert[k];
+  }
+}
+
+size_t CpuExperts::scratch_bytes() const {
+  return (x_.capacity() + gate_.capacity() + up_.capacity() + down_.capacity()) * sizeof(float) +
+         (begins_.capacity() + places_.capacity()) * sizeof(int64_t);
+}
+
+}  // namespace kvasir

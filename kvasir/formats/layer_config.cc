@@ -1,0 +1,171 @@
+#include "kvasir/formats/layer_config.h"
+
+#include <algorithm>
+#include <string>
+
+namespace kvasir {
+namespace {
+
+// Far above any published model, and low enough that no product of them overflows 63 bits.
+constexpr int64_t kMaxExperts = 1 << 12;
+constexpr int64_t kMaxExpertSize = 1 << 20;
+constexpr int64_t kMaxPerLayerSize = 1 << 12;
+constexpr int64_t kMaxHeads = 1024;
+constexpr int64_t kMaxHeadDim = 1024;
+constexpr int64_t kGemma4GlobalHeadDim = 512;
+
+Result<ExpertsConfig> ReadExperts(const ConfigReader& reader, std::string_view count_field,
+                                  int64_t count, std::string_view chosen_field, int64_t chosen,
+                                  std::string_view size_field, int64_t size) {
+  ExpertsConfig experts;
+  KVASIR_TRY(const int64_t all, reader.Integer(count_field, count, 1, kMaxExperts));
+  KVASIR_TRY(const int64_t per_token, reader.Integer(chosen_field, chosen, 1, kMaxExperts));
+  if (per_token > all) {
+    return reader.Bad(chosen_field, std::to_string(per_token) + " is more than the " +
+                                        std::to_string(all) + " experts");
+  }
+  KVASIR_TRY(experts.intermediate_size, reader.Integer(size_field, size, 1, kMaxExpertSize));
+  experts.count = static_cast<int>(all);
+  experts.per_token = static_cast<int>(per_token);
+  return experts;
+}
+
+// Shape of the full-attention layers: published files have two fields; newer writers list every
+// layer that is not like the others.
+struct GlobalHeads {
+  int64_t head_dim;
+  int64_t key_value_heads;  // 0: as the other layers
+};
+
+Result<GlobalHeads> ReadListedHeads(const ConfigReader& reader, const Json& list,
+                                    const ModelConfig& model) {
+  constexpr std::string_view kField = "per_layer_config";
+  if (!list.is_object()) return reader.Bad(kField, "must be an object");
+  const GlobalHeads plain = {model.head_dim, model.num_key_value_heads};
+  GlobalHeads heads = plain;
+  bool is_first = true;
+  for (int i = 0; i < model.num_hidden_layers; ++i) {
+    const Json* entry = list.Find(std::to_string(i));
+    GlobalHeads here = plain;
+    if (entry != nullptr && !entry->is_object()) {
+      return reader.Bad(kField, "must hold an object for each layer it names");
+    }
+    if (entry != nullptr) {
+      const ConfigReader fields(*entry, *entry);
+      KVASIR_TRY(here.head_dim, fields.Integer("head_dim", plain.head_dim, 2, kMaxHeadDim));
+      KVASIR_TRY(here.key_value_heads,
+                 fields.Integer("num_key_value_heads", plain.key_value_heads, 1, kMaxHeads));
+    }
+    if (model.is_full(i) && is_first) {
+      heads = here;
+      is_first = false;
+    }
+    const GlobalHeads& wanted = model.is_full(i) ? heads : plain;
+    if (here.head_dim != wanted.head_dim || here.key_value_heads != wanted.key_value_heads) {
+      return reader.Bad(kField, "makes layer " + std::to_string(i) + " unlike others of its type",
+                        ErrorCode::kUnsupported);
+    }
+  }
+  return heads;
+}
+
+Result<GlobalHeads> ReadGlobalHeads(const ConfigReader& reader, const ModelConfig& model) {
+  const Json* list = reader.Find("per_layer_config");
+  if (list != nullptr) return ReadListedHeads(reader, *list, model);
+  GlobalHeads heads = {};
+  KVASIR_TRY(heads.head_dim,
+             reader.Integer("global_head_dim", kGemma4GlobalHeadDim, 2, kMaxHeadDim));
+  KVASIR_TRY(heads.key_value_heads, reader.Integer("num_global_key_value_heads", 0, 0, kMaxHeads));
+  if (!model.values_from_keys) heads.key_value_heads = 0;  // the switch governs both
+  return heads;
+}
+
+Status ReadGlobalAttention(const ConfigReader& reader, ModelConfig* model) {
+  KVASIR_TRY(model->values_from_keys, reader.Flag("attention_k_eq_v", false));
+  KVASIR_TRY(const GlobalHeads heads, ReadGlobalHeads(reader, *model));
+  if (heads.head_dim % 2 != 0) {
+    return reader.Bad("global_head_dim", "must be even: RoPE turns pairs");
+  }
+  const int64_t key_value_heads =
+      heads.key_value_heads == 0 ? model->num_key_value_heads : heads.key_value_heads;
+  if (model->num_attention_heads % key_value_heads != 0) {
+    return reader.Bad("num_global_key_value_heads",
+                      std::to_string(key_value_heads) + " must divide the " +
+                          std::to_string(model->num_attention_heads) + " attention heads");
+  }
+  model->global_head_dim = static_cast<int>(heads.head_dim);
+  model->global_key_value_heads = static_cast<int>(key_value_heads);
+  return {};
+}
+
+Status ReadSharing(const ConfigReader& reader, ModelConfig* model) {
+  constexpr std::string_view kField = "num_kv_shared_layers";
+  KVASIR_TRY(const int64_t shared, reader.Integer(kField, 0, 0, model->num_hidden_layers));
+  model->num_kv_shared_layers = static_cast<int>(shared);
+  KVASIR_TRY(model->has_double_wide_mlp, reader.Flag("use_double_wide_mlp", false));
+  // With none left to share with, the keys and values are another model's: a drafter.
+  if (shared == model->num_hidden_layers) return {};
+  for (int i = model->num_hidden_layers - static_cast<int>(shared); i < model->num_hidden_layers;
+       ++i) {
+    if (model->shares_kv(i) < 0) {
+      return reader.Bad(kField, "is " + std::to_string(shared) + ", but layer " +
+                                    std::to_string(i) +
+                                    " has no earlier layer of its type to share with");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status ReadQwenExperts(const ConfigReader& reader, ModelConfig* model) {
+  const std::string_view count =
+      reader.Find("num_experts") == nullptr ? "num_local_experts" : "num_experts";
+  KVASIR_TRY(model->experts, ReadExperts(reader, count, 128, "num_experts_per_tok", 8,
+                                         "moe_intermediate_size", 768));
+  KVASIR_TRY(model->experts.normalizes_weights, reader.Flag("norm_topk_prob", false));
+  KVASIR_TRY(const int64_t step,
+             reader.Integer("decoder_sparse_step", 1, 1, model->num_hidden_layers));
+  for (int i = 0; i < model->num_hidden_layers; ++i) {
+    model->expert_layers.push_back((i + 1) % step == 0);
+  }
+  const Json* dense = reader.Find("mlp_only_layers");
+  if (dense == nullptr) return {};
+  if (!dense->is_array()) return reader.Bad("mlp_only_layers", "must be a list of layers");
+  for (const Json& layer : dense->as_array()) {
+    if (!layer.is_int() || layer.as_int() < 0 || layer.as_int() >= model->num_hidden_layers) {
+      return reader.Bad("mlp_only_layers",
+                        "must list layers below " + std::to_string(model->num_hidden_layers));
+    }
+    model->expert_layers[static_cast<size_t>(layer.as_int())] = false;
+  }
+  return {};
+}
+
+Status ReadGemma4Layers(const ConfigReader& reader, int64_t per_layer_default, ModelConfig* model) {
+  // The published class does so too, whatever the file says.
+  model->layer_kinds.back() = LayerKind::kFull;
+  KVASIR_TRY_OK(ReadGlobalAttention(reader, model));
+  KVASIR_TRY_OK(ReadSharing(reader, model));
+  KVASIR_TRY(model->per_layer_embedding_size,
+             reader.Integer("hidden_size_per_layer_input", per_layer_default, 0, kMaxPerLayerSize));
+  KVASIR_TRY(const int64_t per_layer_vocab,
+             reader.Integer("vocab_size_per_layer_input", model->vocab_size, 0, int64_t{1} << 22));
+  if (model->per_layer_embedding_size > 0 && per_layer_vocab != model->vocab_size) {
+    return reader.Bad("vocab_size_per_layer_input",
+                      "is " + std::to_string(per_layer_vocab) + ", must be the vocabulary's " +
+                          std::to_string(model->vocab_size),
+                      ErrorCode::kUnsupported);
+  }
+  KVASIR_TRY(const bool has_experts, reader.Flag("enable_moe_block", false));
+  if (!has_experts) return {};
+  const std::string_view size = reader.Find("moe_intermediate_size") == nullptr
+                                    ? "expert_intermediate_size"
+                                    : "moe_intermediate_size";
+  KVASIR_TRY(model->experts, ReadExperts(reader, "num_experts", 0, "top_k_experts", 0, size, 0));
+  model->experts.beside_dense = true;
+  model->expert_layers.assign(static_cast<size_t>(model->num_hidden_layers), true);
+  return {};
+}
+
+}  // namespace kvasir

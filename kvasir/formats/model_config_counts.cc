@@ -1,0 +1,79 @@
+// What a config says about sizes: parameters, cache elements, and which layer reads whose keys.
+// Deliberately from the numbers alone: no tensor is looked at.
+#include "kvasir/formats/model_config.h"
+
+namespace kvasir {
+namespace {
+
+int64_t AttentionParameters(const ModelConfig& config, int layer) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t queries = int64_t{config.num_attention_heads} * config.head_dim_of(layer);
+  const int64_t keys = int64_t{config.key_value_heads_of(layer)} * config.head_dim_of(layer);
+  const bool has_values = !(config.values_from_keys && config.is_full(layer));
+  const int64_t stored = config.shares_kv(layer) >= 0 ? 0 : (has_values ? 2 : 1) * keys;
+  return hidden * (queries + stored) + queries * hidden + (config.qkv_bias ? queries + stored : 0) +
+         (config.output_bias ? hidden : 0);
+}
+
+int64_t MlpParameters(const ModelConfig& config, int layer) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t size = config.intermediate_size_of(layer);
+  const ExpertsConfig& experts = config.experts;
+  int64_t count = 0;
+  if (!config.has_experts(layer) || experts.beside_dense) {
+    count += 3 * hidden * size + (config.mlp_bias ? 2 * size + hidden : 0);
+  }
+  if (config.has_experts(layer)) {
+    count += experts.count * (3 * hidden * experts.intermediate_size + hidden);
+    // The router's scales.
+    if (experts.beside_dense) count += hidden + experts.count;
+  }
+  return count + 2 * hidden * config.per_layer_embedding_size;
+}
+
+int64_t NormParameters(const ModelConfig& config, int layer) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t head_norms = config.shares_kv(layer) >= 0 ? 1 : 2;
+  int64_t count = (config.has_four_norms() ? 4 : 2) * hidden;
+  if (config.has_qk_norm()) count += head_norms * config.head_dim_of(layer);
+  if (config.has_experts(layer) && config.experts.beside_dense) count += 3 * hidden;
+  if (config.per_layer_embedding_size > 0) count += hidden;
+  if (config.family == ModelFamily::kGemma4) ++count;  // the layer's scalar
+  return count;
+}
+
+}  // namespace
+
+int ModelConfig::shares_kv(int layer) const {
+  const int owners = num_hidden_layers - num_kv_shared_layers;
+  if (layer < owners) return -1;
+  int donor = owners - 1;
+  while (donor >= 0 && is_full(donor) != is_full(layer)) --donor;
+  return donor;
+}
+
+ParameterCounts ModelConfig::CountParameters() const {
+  ParameterCounts counts;
+  const int64_t table = vocab_size * hidden_size;
+  const int64_t per_layer = int64_t{num_hidden_layers} * per_layer_embedding_size;
+  counts.embedding = table + vocab_size * per_layer;
+  counts.mlp = hidden_size * per_layer;  // what projects embeddings to all layers
+  counts.norms = hidden_size + per_layer_embedding_size;
+  for (int i = 0; i < num_hidden_layers; ++i) {
+    counts.attention += AttentionParameters(*this, i);
+    counts.mlp += MlpParameters(*this, i);
+    counts.norms += NormParameters(*this, i);
+  }
+  counts.output = tie_word_embeddings ? 0 : table;
+  return counts;
+}
+
+int64_t ModelConfig::KvElementsPerToken() const {
+  int64_t elements = 0;
+  for (int i = 0; i < num_hidden_layers; ++i) {
+    if (shares_kv(i) < 0) elements += int64_t{2} * key_value_heads_of(i) * head_dim_of(i);
+  }
+  return elements;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,168 @@
+// Loading of a DecoderModel: which tensors a spec asks for, and what they weigh.
+// Deliberately no arithmetic: decoder_model.cc runs what is loaded here.
+#include <string>
+#include <utility>
+
+#include "kvasir/model/decoder_model.h"
+
+namespace kvasir {
+
+Result<std::unique_ptr<const Model>> DecoderModel::Load(DecoderSpec spec, WeightSource& source,
+                                                        Backend& backend) {
+  auto decoder = std::unique_ptr<DecoderModel>(new DecoderModel(std::move(spec), backend));
+  const DecoderSpec& s = decoder->spec_;
+  KVASIR_TRY(decoder->embedding_,
+             source.Matrix("embed_tokens.weight", s.vocab_size, s.hidden_size));
+  // Configs leave tie_word_embeddings out and readers disagree about what that means; whether the
+  // checkpoint has a head does not lie.
+  if (!s.ties_embeddings && source.Has("lm_head.weight")) {
+    KVASIR_TRY(decoder->head_, source.Matrix("lm_head.weight", s.vocab_size, s.hidden_size));
+  }
+  KVASIR_TRY(decoder->final_norm_, source.Vector("norm.weight", s.hidden_size, s.norm_offset));
+  if (s.per_layer_size > 0) {
+    KVASIR_TRY(decoder->per_layer_, PerLayerInputs::Load(s, source));
+  }
+  decoder->layers_.resize(s.layers.size());
+  for (size_t i = 0; i < s.layers.size(); ++i) {
+    KVASIR_TRY_OK(decoder->LoadLayer(static_cast<int>(i), source, &decoder->layers_[i]));
+  }
+  return std::unique_ptr<const Model>(std::move(decoder));
+}
+
+// Reads the tensors of one layer by their names under "layers.N.".
+struct DecoderModel::LayerLoader {
+  WeightSource& source;
+  std::string prefix;
+  float norm_offset;
+
+  Status Norm(const char* name, int64_t size, std::vector<float>* out) {
+    KVASIR_TRY(*out, source.Vector(prefix + name + ".weight", size, norm_offset));
+    return {};
+  }
+  Status Matrix(const std::string& name, int64_t outputs, int64_t inputs, Linear* out) {
+    KVASIR_TRY(out->weights, source.Matrix(prefix + name + ".weight", outputs, inputs));
+    return {};
+  }
+  Status MatrixAndBias(const std::string& name, int64_t outputs, int64_t inputs, Linear* out) {
+    KVASIR_TRY_OK(Matrix(name, outputs, inputs, out));
+    KVASIR_TRY(out->bias, source.Vector(prefix + name + ".bias", outputs, 0));
+    return {};
+  }
+  Status Linear_(const std::string& name, int64_t outputs, int64_t inputs, bool has_bias,
+                 Linear* out) {
+    return has_bias ? MatrixAndBias(name, outputs, inputs, out)
+                    : Matrix(name, outputs, inputs, out);
+  }
+};
+
+Status DecoderModel::LoadLayer(int index, WeightSource& source, Layer* layer) const {
+  const DecoderSpec& s = spec_;
+  LayerLoader load{source, "layers." + std::to_string(index) + ".", s.norm_offset};
+  KVASIR_TRY_OK(load.Norm("input_layernorm", s.hidden_size, &layer->attention_norm));
+  if (s.norms == DecoderSpec::Norms::kSandwich) {
+    KVASIR_TRY_OK(
+        load.Norm("post_attention_layernorm", s.hidden_size, &layer->post_attention_norm));
+    KVASIR_TRY_OK(load.Norm("pre_feedforward_layernorm", s.hidden_size, &layer->mlp_norm));
+    KVASIR_TRY_OK(load.Norm("post_feedforward_layernorm", s.hidden_size, &layer->post_mlp_norm));
+  } else {
+    KVASIR_TRY_OK(load.Norm("post_attention_layernorm", s.hidden_size, &layer->mlp_norm));
+  }
+  KVASIR_TRY_OK(LoadAttention(index, load, layer));
+  KVASIR_TRY_OK(LoadMlp(index, load, layer));
+  if (s.per_layer_size > 0) {
+    KVASIR_TRY_OK(load.Matrix("per_layer_input_gate", s.per_layer_size, s.hidden_size,
+                              &layer->per_layer_gate));
+    KVASIR_TRY_OK(load.Matrix("per_layer_projection", s.hidden_size, s.per_layer_size,
+                              &layer->per_layer_projection));
+    KVASIR_TRY_OK(
+        load.Norm("post_per_layer_input_norm", s.hidden_size, &layer->post_per_layer_norm));
+  }
+  if (s.has_layer_scalar) {
+    KVASIR_TRY(const std::vector<float> scalar, source.Vector(load.prefix + "layer_scalar", 1, 0));
+    layer->scalar = scalar[0];
+  }
+  return {};
+}
+
+Status DecoderModel::LoadAttention(int index, LayerLoader& load, Layer* layer) const {
+  const DecoderSpec& s = spec_;
+  const DecoderLayerSpec& layer_spec = s.layers[static_cast<size_t>(index)];
+  const int64_t query_size = int64_t{s.query_heads} * layer_spec.head_dim;
+  const int64_t kv_size = int64_t{layer_spec.kv_heads} * layer_spec.head_dim;
+  const bool bias = s.has_qkv_bias;
+  const bool owns_kv = layer_spec.shares_kv < 0;
+  KVASIR_TRY_OK(load.Linear_("self_attn.q_proj", query_size, s.hidden_size, bias, &layer->query));
+  if (owns_kv) {
+    KVASIR_TRY_OK(load.Linear_("self_attn.k_proj", kv_size, s.hidden_size, bias, &layer->key));
+  }
+  if (owns_kv && !layer_spec.values_from_keys) {
+    KVASIR_TRY_OK(load.Linear_("self_attn.v_proj", kv_size, s.hidden_size, bias, &layer->value));
+  }
+  KVASIR_TRY_OK(load.Linear_("self_attn.o_proj", s.hidden_size, query_size, s.has_output_bias,
+                             &layer->output));
+  if (s.has_qk_norm) {
+    KVASIR_TRY_OK(load.Norm("self_attn.q_norm", layer_spec.head_dim, &layer->query_norm));
+    if (owns_kv) {
+      KVASIR_TRY_OK(load.Norm("self_attn.k_norm", layer_spec.head_dim, &layer->key_norm));
+    }
+  }
+  if (s.has_value_norm) layer->value_norm.assign(static_cast<size_t>(layer_spec.head_dim), 1.0f);
+  return {};
+}
+
+Status DecoderModel::LoadMlp(int index, LayerLoader& load, Layer* layer) const {
+  const DecoderSpec& s = spec_;
+  const DecoderLayerSpec& layer_spec = s.layers[static_cast<size_t>(index)];
+  if (layer_spec.mlp != MlpKind::kDense) {
+    KVASIR_TRY(layer->experts, ExpertMlp::Load(s, load.prefix, load.source));
+  }
+  if (layer_spec.mlp == MlpKind::kExperts) return {};
+  if (layer_spec.mlp == MlpKind::kDenseAndExperts) {
+    KVASIR_TRY_OK(
+        load.Norm("post_feedforward_layernorm_1", s.hidden_size, &layer->post_dense_norm));
+    KVASIR_TRY_OK(
+        load.Norm("pre_feedforward_layernorm_2", s.hidden_size, &layer->pre_experts_norm));
+    KVASIR_TRY_OK(
+        load.Norm("post_feedforward_layernorm_2", s.hidden_size, &layer->post_experts_norm));
+  }
+  const int64_t size = layer_spec.intermediate_size;
+  const bool bias = s.has_mlp_bias;
+  KVASIR_TRY_OK(load.Linear_("mlp.gate_proj", size, s.hidden_size, bias, &layer->gate));
+  KVASIR_TRY_OK(load.Linear_("mlp.up_proj", size, s.hidden_size, bias, &layer->up));
+  return load.Linear_("mlp.down_proj", s.hidden_size, size, bias, &layer->down);
+}
+
+template <typename Visit>
+void DecoderModel::ForEachMatrix(const Visit& visit) const {
+  visit(*embedding_);
+  if (head_ != nullptr) visit(*head_);
+  if (per_layer_) per_layer_->ForEachMatrix(visit);
+  for (const Layer& layer : layers_) {
+    for (const Linear* linear :
+         {&layer.query, &layer.key, &layer.value, &layer.output, &layer.gate, &layer.up,
+          &layer.down, &layer.per_layer_gate, &layer.per_layer_projection}) {
+      if (linear->weights != nullptr) visit(*linear->weights);
+    }
+    if (layer.experts) layer.experts->ForEachMatrix(visit);
+  }
+}
+
+size_t DecoderModel::weight_bytes() const {
+  size_t bytes = 0;
+  ForEachMatrix([&](const WeightMatrix& matrix) { bytes += matrix.bytes(); });
+  return bytes;
+}
+
+int64_t DecoderModel::parameters() const {
+  int64_t count = 0;
+  ForEachMatrix([&](const WeightMatrix& matrix) { count += matrix.outputs() * matrix.inputs(); });
+  return count;
+}
+
+KvCacheSpec DecoderModel::CacheSpec(KvCodec codec) const {
+  std::vector<std::vector<float>> key_norms;
+  for (const Layer& layer : layers_) key_norms.push_back(layer.key_norm);
+  return DecoderCacheSpec(spec_, codec, key_norms);
+}
+
+}  // namespace kvasir

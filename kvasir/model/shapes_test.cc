@@ -1,0 +1,101 @@
+// What published shapes ask of a cache and how many parameters they have, from config.json alone.
+#include <gtest/gtest.h>
+
+#include "kvasir/kv/kv_pool.h"
+#include "kvasir/kv/kv_sequence.h"
+#include "kvasir/model/families.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+constexpr KvCodec kBf16 = {KvCodec::Kind::kBf16};
+constexpr int64_t kKiB = 1 << 10;
+constexpr int64_t kMiB = 1 << 20;
+
+struct Shape {
+  const char* folder;
+  int64_t parameters;    // as transformers counts them, and the scalars that it keeps as buffers
+  int64_t both_stored;   // bytes per token of full-attention layers with keys and values
+  int64_t growing;       // the same as stored here: keys that values say are not
+  int64_t window_bytes;  // rows within the windows of all sliding layers
+  int64_t window_layers;
+};
+
+class ShapesTest : public testing::TestWithParam<Shape> {
+ protected:
+  static ModelConfig Config() {
+    return ValueOrDie(ModelConfig::Load(std::string(KVASIR_SOURCE_DIR) + "/testdata/shapes/" +
+                                        GetParam().folder));
+  }
+};
+
+TEST_P(ShapesTest, Parameters) { EXPECT_EQ(Config().ParameterCount(), GetParam().parameters); }
+
+TEST_P(ShapesTest, CacheGrowsAndStaysAsPublished) {
+  const DecoderSpec spec = MakeDecoderSpec(Config());
+  const KvCacheSpec cache = DecoderCacheSpec(spec, kBf16);
+  ASSERT_TRUE(cache.Validate().ok()) << cache.Validate().error().message;
+  int64_t both_stored = 0;
+  int64_t window_bytes = 0;
+  int64_t window_layers = 0;
+  for (const KvLayerSpec& layer : cache.layers) {
+    if (!layer.owns_rows()) continue;
+    const int64_t row = int64_t{2} * layer.layout.kv_heads * layer.layout.key_dim * 2;
+    if (layer.retention.kind == RetentionSpec::Kind::kAll) {
+      both_stored += row;
+    } else {
+      window_bytes += row * layer.retention.size;
+      ++window_layers;
+    }
+  }
+  EXPECT_EQ(both_stored, GetParam().both_stored);
+  EXPECT_EQ(window_bytes, GetParam().window_bytes);
+  EXPECT_EQ(window_layers, GetParam().window_layers);
+  // Far beyond every window, only full-attention layers grow.
+  const auto bytes = [&](Position position) {
+    return static_cast<int64_t>(cache.BytesAt(position));
+  };
+  EXPECT_EQ(bytes(65536 + 4096) - bytes(65536), GetParam().growing * 4096);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Published, ShapesTest,
+    testing::Values(Shape{"gemma-4-e2b", 4'628'569'344 + 35, 6 * kKiB, 6 * kKiB, 6 * kMiB, 12},
+                    Shape{"gemma-4-e4b", 7'463'013'376 + 42, 16 * kKiB, 16 * kKiB, 20 * kMiB, 20},
+                    Shape{"gemma-4-12b", 11'907'350'272 + 48, 16 * kKiB, 8 * kKiB, 320 * kMiB, 40},
+                    Shape{"gemma-4-26b-a4b", 25'233'141'760 + 30, 20 * kKiB, 10 * kKiB, 200 * kMiB,
+                          25},
+                    Shape{"gemma-4-31b", 30'697'345'280 + 60, 80 * kKiB, 40 * kKiB, 800 * kMiB, 50},
+                    Shape{"qwen3-30b-a3b", 30'532'122'624, 96 * kKiB, 96 * kKiB, 0, 0}),
+    [](const auto& info) {
+      std::string name = info.param.folder;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+// Where windows are cloned, a restore point costs their rows (here 6 MiB, 800 MiB for 31B). Blocks
+// are shared instead: taking one costs no block, keeping it only those that the window left.
+TEST(Shapes, RestorePointsCostReferences) {
+  const DecoderSpec spec = MakeDecoderSpec(ValueOrDie(
+      ModelConfig::Load(std::string(KVASIR_SOURCE_DIR) + "/testdata/shapes/gemma-4-e2b")));
+  const auto cache = std::make_shared<const KvCacheSpec>(DecoderCacheSpec(spec, kBf16));
+  KvPool pool({.budget_bytes = size_t{64} << 20});
+  KvSequence sequence = ValueOrDie(KvSequence::Create(&pool, cache));
+  const auto append = [&](int64_t tokens) {
+    OrDie(sequence.Reserve(tokens));
+    sequence.Advance(tokens);
+  };
+  append(1024);
+  const size_t before = pool.used_bytes();
+  std::vector<KvSnapshot> points;
+  for (int i = 0; i < 16; ++i) points.push_back(sequence.Snapshot());
+  EXPECT_EQ(pool.used_bytes(), before);
+  append(64);
+  // One block a layer is new; the one that each window has left is what the points keep.
+  const size_t block = cache->TokenBytes() * kBlockTokens;
+  EXPECT_EQ(pool.used_bytes(), before + block);
+}
+
+}  // namespace
+}  // namespace kvasir
