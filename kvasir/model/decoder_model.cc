@@ -113,15 +113,33 @@ Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {
 }
 
 size_t DecoderModel::ScratchBytes(int64_t rows, int64_t logits_rows) const {
-  const int64_t query_size = int64_t{spec_.query_heads} * spec_.head_dim;
-  const int64_t kv_size = int64_t{spec_.kv_heads} * spec_.head_dim;
-  const auto ropes = static_cast<int64_t>(spec_.ropes.size());
-  // kHidden, kNormed, kProjected, kStates; kQueries, kAttended; kKeys, kValues; kGate, kUp; angles.
-  const int64_t row_floats = 4 * spec_.hidden_size + 2 * query_size + 2 * kv_size +
-                             2 * spec_.intermediate_size + ropes * spec_.head_dim;
+  int64_t query_size = 0;
+  int64_t kv_size = 0;
+  int64_t intermediate = 0;
+  for (const DecoderLayerSpec& layer : spec_.layers) {
+    query_size = std::max(query_size, int64_t{spec_.query_heads} * layer.head_dim);
+    kv_size = std::max(kv_size, int64_t{layer.kv_heads} * layer.head_dim);
+    intermediate = std::max(intermediate, layer.intermediate_size);
+  }
+  int64_t angles = 0;
+  for (const RopeSpec& rope : spec_.ropes) {
+    angles += 2 * static_cast<int64_t>(rope.inverse_frequencies.size());
+  }
+  // kHidden, kNormed, kProjected, kStates; kQueries, kAttended; kKeys, kValues; kGate, kUp.
+  int64_t row_floats =
+      4 * spec_.hidden_size + 2 * query_size + 2 * kv_size + 2 * intermediate + angles;
+  // kPerLayer, kPerLayerContext; kPerLayerGate.
+  const auto layers = static_cast<int64_t>(spec_.layers.size());
+  row_floats += (2 * layers + 1) * spec_.per_layer_size;
+  const ExpertsSpec& experts = spec_.experts;
+  if (experts.count > 0) {
+    // kExperts, kRouterInput, kRouterScores; then rows gathered per expert, and their codes.
+    row_floats += 2 * spec_.hidden_size + experts.count +
+                  experts.per_token * (3 * spec_.hidden_size + 3 * experts.intermediate_size + 2);
+  }
   const int64_t logits_floats = spec_.hidden_size + spec_.vocab_size;  // kSelected, kLogits
   // Quantized rows, twice because their buffers double; attention's tiles and partial results.
-  const int64_t widest = std::max({spec_.hidden_size, query_size, spec_.intermediate_size});
+  const int64_t widest = std::max({spec_.hidden_size, query_size, intermediate});
   constexpr int64_t kAttentionBytes = int64_t{1} << 20;
   return static_cast<size_t>(4 * (rows * row_floats + logits_rows * logits_floats) +
                              4 * std::max(rows, logits_rows) * widest + kAttentionBytes);
