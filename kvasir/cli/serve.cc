@@ -96,6 +96,8 @@ class ServeCommand final : public Command {
     flags.Add("--no-webui", &no_web_page_, "serve no web page at /");
     flags.Add("--prompt-cache", &prompt_cache_,
               "a file: what is cached is read from it when starting and saved when stopping");
+    flags.Add("--slot-save-path", &slot_save_path_,
+              "folder for conversations that POST /slots/{id} saves and restores");
     flags.Add("--prompt-cache-bytes", &prompt_cache_bytes_, "save at most so much; 0: all");
     flags.Add("--log-level", &log_level_,
               "error, warning, info, debug (what requests ask for) or trace (their tokens)");
@@ -165,6 +167,7 @@ class ServeCommand final : public Command {
     KVASIR_TRY_OK(check(prompt_cache_bytes_, 0, kMostCacheBytes, "--prompt-cache-bytes"));
     ServerOptions options;
     options.prompt_cache_file = prompt_cache_;
+    options.slot_save_path = slot_save_path_;
     options.prompt_cache_bytes = static_cast<size_t>(prompt_cache_bytes_);
     options.pooling = *pooling;
     options.host = host_;
@@ -221,6 +224,7 @@ class ServeCommand final : public Command {
   int64_t max_header_bytes_ = 64 << 10;
   std::string log_level_ = "info";
   std::string prompt_cache_;
+  std::string slot_save_path_;
   int64_t prompt_cache_bytes_ = 0;
   bool log_json_ = false;
   bool no_web_page_ = false;

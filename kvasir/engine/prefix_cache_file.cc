@@ -15,15 +15,10 @@ namespace kvasir {
 namespace {
 
 // The states of a tree, the latest used first, each with all tokens that lead to it.
-struct State {
-  uint64_t salt;
-  std::vector<Token> tokens;
-};
-
-std::vector<State> StatesOf(const PrefixTree& tree) {
+std::vector<SavedConversation> StatesOf(const PrefixTree& tree) {
   const bool has_inner_states = HasRestorePoints(tree.plan());
   std::unordered_set<uint64_t> seen;
-  std::vector<State> states;
+  std::vector<SavedConversation> states;
   for (const auto& path : tree.LatestPaths(std::numeric_limits<size_t>::max())) {
     std::vector<Token> tokens;
     for (const PrefixNode* node : path) {
@@ -41,15 +36,14 @@ uint64_t SaltOf(const std::string& name) {
   return salt;
 }
 
-}  // namespace
-
-Result<PrefixCacheFileStats> SavePrefixCache(PrefixTree& tree, const ModelBundle& bundle,
-                                             const std::string& path, size_t max_bytes) {
+Result<PrefixCacheFileStats> SaveStates(PrefixTree& tree, const ModelBundle& bundle,
+                                        const std::string& path, size_t max_bytes,
+                                        std::vector<SavedConversation> states) {
   PrefixCacheFileStats stats;
   KvSnapshotFile file;
   file.metadata = ModelMetadata(bundle);
   std::unordered_set<const KvBlock*> written;
-  for (State& state : StatesOf(tree)) {
+  for (SavedConversation& state : states) {
     KVASIR_TRY(PrefixTree::Match match,
                tree.Find(state.salt, state.tokens, static_cast<int64_t>(state.tokens.size())));
     if (match.tokens == 0) continue;
@@ -75,8 +69,9 @@ Result<PrefixCacheFileStats> SavePrefixCache(PrefixTree& tree, const ModelBundle
   return stats;
 }
 
-Result<PrefixCacheFileStats> LoadPrefixCache(PrefixTree& tree, ModelBundle& bundle,
-                                             const std::string& path) {
+// The first sequence of the file goes into `first`, if that is wanted.
+Result<PrefixCacheFileStats> LoadStates(PrefixTree& tree, ModelBundle& bundle,
+                                        const std::string& path, SavedConversation* first) {
   const size_t used_before = bundle.pool().used_bytes();
   KVASIR_TRY(const KvSnapshotFile file, LoadSnapshots(&bundle.pool(), path));
   const Status fits = CheckCacheFile(file, bundle);
@@ -86,9 +81,37 @@ Result<PrefixCacheFileStats> LoadPrefixCache(PrefixTree& tree, ModelBundle& bund
     if (state->tokens.empty() || state->snapshot.begin() != 0) continue;
     if (!tree.Insert(SaltOf(state->name), state->tokens, state->snapshot)) continue;
     stats.tokens += static_cast<int64_t>(state->tokens.size());
+    if (first != nullptr) *first = {SaltOf(state->name), state->tokens};
   }
   stats.bytes = bundle.pool().used_bytes() - used_before;
   return stats;
+}
+
+}  // namespace
+
+Result<PrefixCacheFileStats> SavePrefixCache(PrefixTree& tree, const ModelBundle& bundle,
+                                             const std::string& path, size_t max_bytes) {
+  return SaveStates(tree, bundle, path, max_bytes, StatesOf(tree));
+}
+
+Result<PrefixCacheFileStats> LoadPrefixCache(PrefixTree& tree, ModelBundle& bundle,
+                                             const std::string& path) {
+  return LoadStates(tree, bundle, path, nullptr);
+}
+
+Result<PrefixCacheFileStats> SaveConversation(PrefixTree& tree, const ModelBundle& bundle,
+                                              const std::string& path,
+                                              const SavedConversation& conversation) {
+  KVASIR_TRY(const PrefixCacheFileStats stats,
+             SaveStates(tree, bundle, path, std::numeric_limits<size_t>::max(), {conversation}));
+  if (stats.tokens > 0) return stats;
+  return {ErrorCode::kFailedPrecondition, "nothing of this conversation is cached any more"};
+}
+
+Result<PrefixCacheFileStats> LoadConversation(PrefixTree& tree, ModelBundle& bundle,
+                                              const std::string& path,
+                                              SavedConversation* conversation) {
+  return LoadStates(tree, bundle, path, conversation);
 }
 
 }  // namespace kvasir

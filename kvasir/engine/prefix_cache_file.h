@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kvasir/base/result.h"
+#include "kvasir/base/token.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/kv/prefix_tree.h"
 
@@ -29,6 +31,22 @@ Result<PrefixCacheFileStats> SavePrefixCache(PrefixTree& tree, const ModelBundle
 // counts as used last again. ERRORS: as LoadCachedSequence; the tree is then as it was.
 Result<PrefixCacheFileStats> LoadPrefixCache(PrefixTree& tree, ModelBundle& bundle,
                                              const std::string& path);
+
+// What was said, for those of one salt.
+struct SavedConversation {
+  uint64_t salt = 0;
+  std::vector<Token> tokens;
+};
+
+// The same for one conversation: as much of its beginning as the tree has. ERRORS: as
+// SavePrefixCache; kFailedPrecondition if nothing of it is cached any more.
+Result<PrefixCacheFileStats> SaveConversation(PrefixTree& tree, const ModelBundle& bundle,
+                                              const std::string& path,
+                                              const SavedConversation& conversation);
+// Loads such a file as LoadPrefixCache; `conversation` becomes what it holds, of several the first.
+Result<PrefixCacheFileStats> LoadConversation(PrefixTree& tree, ModelBundle& bundle,
+                                              const std::string& path,
+                                              SavedConversation* conversation);
 
 }  // namespace kvasir
 

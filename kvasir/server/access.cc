@@ -1,6 +1,9 @@
 #include "kvasir/server/access.h"
 
 #include <algorithm>
+#include <span>
+
+#include "kvasir/base/checksum.h"
 
 namespace kvasir {
 
@@ -14,11 +17,27 @@ bool EqualsInConstantTime(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
+namespace {
+
+std::string_view GivenKey(const HttpRequest& request) {
+  constexpr std::string_view kBearer = "Bearer ";
+  const std::string_view given = request.Header("Authorization");
+  return given.starts_with(kBearer) ? given.substr(kBearer.size()) : request.Header("x-api-key");
+}
+
+}  // namespace
+
+uint64_t CacheSalt(const HttpRequest& request, bool separates_keys, std::string_view salt) {
+  const std::string_view key = separates_keys ? GivenKey(request) : std::string_view();
+  if (key.empty() && salt.empty()) return 0;
+  // The length keeps key and salt apart.
+  const std::string both = std::to_string(key.size()) + ":" + std::string(key) + std::string(salt);
+  return Checksum64(std::as_bytes(std::span(both)));
+}
+
 bool HasKey(const AccessOptions& options, const HttpRequest& request) {
   if (options.api_keys.empty()) return true;
-  constexpr std::string_view kBearer = "Bearer ";
-  std::string_view given = request.Header("Authorization");
-  given = given.starts_with(kBearer) ? given.substr(kBearer.size()) : request.Header("x-api-key");
+  const std::string_view given = GivenKey(request);
   bool is_known = false;
   for (const std::string& key : options.api_keys) {
     is_known = EqualsInConstantTime(given, key) || is_known;

@@ -3,6 +3,7 @@
 #ifndef KVASIR_SERVER_ACCESS_H_
 #define KVASIR_SERVER_ACCESS_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,10 @@ bool EqualsInConstantTime(std::string_view a, std::string_view b);
 
 // Whether "Authorization: Bearer KEY" or "x-api-key: KEY" has one of the keys.
 bool HasKey(const AccessOptions& options, const HttpRequest& request);
+
+// Who may share cached prefixes with this request: those with the same `salt` and, if that matters
+// here, the same key. 0: those with neither.
+uint64_t CacheSalt(const HttpRequest& request, bool separates_keys, std::string_view salt);
 
 // The headers that let the page which sent the request read the answer; none for a page that may
 // not, and for requests that no page sent. Of a preflight (OPTIONS) also what it asks for.

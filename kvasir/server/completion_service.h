@@ -16,6 +16,7 @@
 #include "kvasir/engine/engine_thread.h"
 #include "kvasir/engine/generator.h"
 #include "kvasir/engine/hidden_pool.h"
+#include "kvasir/engine/prefix_cache_file.h"
 
 namespace kvasir {
 
@@ -57,6 +58,7 @@ struct CompletionRequest {
   std::optional<Pooling> pooling;
   int priority = 0;
   uint64_t salt = 0;
+  std::optional<int64_t> slot;  // that remembers the conversation; else any
   std::optional<std::chrono::steady_clock::time_point> deadline;
 };
 
@@ -91,6 +93,14 @@ class CompletionService {
   virtual bool Cancel(CompletionId id) = 0;
   // THREADS: any.
   virtual ServiceStatus status() const = 0;
+  // Slots: the conversation that a place held last, to a file and back. ERRORS: as SaveConversation
+  // and LoadConversation; kFailedPrecondition where nothing was said. THREADS: any but the
+  // engine's; nobody is answered meanwhile.
+  virtual bool HasSlot(int64_t slot) const = 0;
+  virtual Result<PrefixCacheFileStats> SaveSlot(int64_t slot, const std::string& path) = 0;
+  virtual Result<PrefixCacheFileStats> LoadSlot(int64_t slot, const std::string& path) = 0;
+  // The tokens that the slot forgets. What is cached of them stays until room is needed.
+  virtual int64_t EraseSlot(int64_t slot) = 0;
   // As EngineThread::Picture.
   virtual void Picture(EngineThread::ShowPicture show) = 0;
 };

@@ -141,6 +141,7 @@ EngineService::EngineService(ModelBundle* bundle, std::unique_ptr<Engine> engine
       budget_bytes_(bundle->pool().budget_bytes()),
       slots_(options.engine.max_streams),
       max_waiting_(options.max_waiting),
+      slot_memory_(options.engine.max_streams),
       // Requests are bounded here, where one may have many choices.
       engine_(std::make_unique<EngineThread>(std::move(engine),
                                              std::numeric_limits<int64_t>::max() / 2)) {}
@@ -153,8 +154,9 @@ CompletionId EngineService::Submit(CompletionRequest request) {
   std::vector<RequestId> accepted;
   for (size_t i = 0; i < request.choices.size(); ++i) {
     if (refused.ok()) {
-      const auto id =
-          engine_->Submit(ToEngine(std::move(request.choices[i]), request), Listen(listener, i));
+      SavedConversation conversation = {request.salt, request.choices[i].prompt};
+      const auto id = engine_->Submit(ToEngine(std::move(request.choices[i]), request),
+                                      Listen(listener, i, std::move(conversation), request.slot));
       if (id.ok()) {
         accepted.push_back(*id);
         continue;
@@ -197,7 +199,8 @@ Status EngineService::Register(const std::shared_ptr<Listener>& listener) {
   return {ErrorCode::kResourceExhausted, "too many requests are waiting; try again later"};
 }
 
-EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener, size_t choice) {
+EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener, size_t choice,
+                                      SavedConversation conversation, std::optional<int64_t> slot) {
   EngineCallbacks callbacks;
   callbacks.is_cancelled = [listener] { return listener->is_cancelled(); };
   callbacks.is_paused = [listener] { return listener->sink().is_paused(); };
@@ -218,8 +221,8 @@ EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener,
   callbacks.on_text = [listener, choice](int, std::string_view text) {
     listener->sink().OnText(choice, text);
   };
-  callbacks.on_finish = [this, listener, choice,
-                         is_pooled = listener->is_pooled()](EngineResult result) {
+  callbacks.on_finish = [this, listener, choice, slot, conversation = std::move(conversation),
+                         is_pooled = listener->is_pooled()](EngineResult result) mutable {
     GenerationResult& answer = result.answers[0];
     if (result.status.ok() && is_stopping_ && answer.finish == FinishReason::kCancelled) {
       result.status = ShuttingDown();
@@ -227,6 +230,11 @@ EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener,
     // Half an answer is an answer, half an embedding is none.
     if (result.status.ok() && is_pooled && answer.finish == FinishReason::kCancelled) {
       result.status = {ErrorCode::kCancelled, "the request's time was over before its embeddings"};
+    }
+    if (result.status.ok() && !is_pooled) {
+      conversation.tokens.insert(conversation.tokens.end(), answer.tokens.begin(),
+                                 answer.tokens.end());
+      slot_memory_.Keep(slot, std::move(conversation));
     }
     if (result.status.ok()) listener->sink().OnChoiceEnd(choice, std::move(answer));
     listener->EndChoice(choice, result.status);
@@ -250,6 +258,29 @@ ServiceStatus EngineService::status() const {
 void EngineService::Stop(std::chrono::milliseconds grace) {
   is_stopping_ = true;
   engine_->Stop(grace);
+}
+
+Result<PrefixCacheFileStats> EngineService::SaveSlot(int64_t slot, const std::string& path) {
+  const std::optional<SavedConversation> conversation = slot_memory_.Get(slot);
+  if (!conversation) {
+    return {ErrorCode::kFailedPrecondition,
+            "slot " + std::to_string(slot) + " has held no conversation yet"};
+  }
+  std::optional<Result<PrefixCacheFileStats>> saved;
+  engine_->RunBetweenSteps([&](Engine& engine) {
+    saved.emplace(SaveConversation(engine.prefix_tree(), *bundle_, path, *conversation));
+  });
+  return *std::move(saved);
+}
+
+Result<PrefixCacheFileStats> EngineService::LoadSlot(int64_t slot, const std::string& path) {
+  SavedConversation conversation;
+  std::optional<Result<PrefixCacheFileStats>> loaded;
+  engine_->RunBetweenSteps([&](Engine& engine) {
+    loaded.emplace(LoadConversation(engine.prefix_tree(), *bundle_, path, &conversation));
+  });
+  if (loaded->ok()) slot_memory_.Keep(slot, std::move(conversation));
+  return *std::move(loaded);
 }
 
 Result<PrefixCacheFileStats> EngineService::SaveCache(const std::string& path, size_t max_bytes) {

@@ -19,6 +19,7 @@
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/engine/prefix_cache_file.h"
 #include "kvasir/server/completion_service.h"
+#include "kvasir/server/slot_memory.h"
 
 namespace kvasir {
 
@@ -42,6 +43,11 @@ class EngineService final : public CompletionService {
   ServiceStatus status() const override;
   void Picture(EngineThread::ShowPicture show) override { engine_->Picture(std::move(show)); }
 
+  bool HasSlot(int64_t slot) const override { return slot_memory_.Has(slot); }
+  Result<PrefixCacheFileStats> SaveSlot(int64_t slot, const std::string& path) override;
+  Result<PrefixCacheFileStats> LoadSlot(int64_t slot, const std::string& path) override;
+  int64_t EraseSlot(int64_t slot) override { return slot_memory_.Erase(slot); }
+
   // New requests are refused from now on. Accepted ones may end within `grace`, then they are
   // cancelled: within one forward pass. Returns when all have ended. THREADS: any.
   void Stop(std::chrono::milliseconds grace);
@@ -57,7 +63,8 @@ class EngineService final : public CompletionService {
   EngineService(ModelBundle* bundle, std::unique_ptr<Engine> engine,
                 const EngineServiceOptions& options);
 
-  EngineCallbacks Listen(const std::shared_ptr<Listener>& listener, size_t choice);
+  EngineCallbacks Listen(const std::shared_ptr<Listener>& listener, size_t choice,
+                         SavedConversation conversation, std::optional<int64_t> slot);
   Status Register(const std::shared_ptr<Listener>& listener);
 
   ModelBundle* const bundle_;
@@ -66,6 +73,8 @@ class EngineService final : public CompletionService {
   const int64_t max_waiting_;
   std::atomic<bool> is_stopping_ = false;
   std::atomic<CompletionId> next_id_ = 1;
+
+  SlotMemory slot_memory_;
 
   mutable std::mutex mutex_;
   std::list<std::shared_ptr<Listener>> listeners_;  // of what has not ended, and a little more

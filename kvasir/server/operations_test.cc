@@ -61,6 +61,13 @@ class OperationsTest : public testing::Test {
   WireResponse Ask(const char* method, const std::string& path, const std::string& body = "") {
     return Exchange(server_->port(), method, path, body);
   }
+  WireResponse AskWithKey(const std::string& key, const std::string& path,
+                          const std::string& body) {
+    TestClient client(server_->port());
+    client.Send("POST " + path + " HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer " + key +
+                "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    return client.Read();
+  }
   // The first id in what a stream has sent.
   static std::string IdIn(const std::string& received) {
     std::smatch match;
@@ -324,6 +331,90 @@ TEST_F(PromptCacheTest, DamagedFilesAreNotUsed) {
     EXPECT_EQ(Answer(long_prompt_), std::pair(first.first, int64_t{0}));
     server_->Stop();
   }
+}
+
+// Slots: a conversation's cache in a file, by llama-server's route.
+class SlotsTest : public PromptCacheTest {
+ protected:
+  void StartWithFolder() {
+    ServerOptions options;
+    options.slot_save_path = folder_;
+    Start(options);
+  }
+  Json Act(const std::string& slot, const std::string& action, const std::string& filename,
+           int status) {
+    const Json body = Json::Object{{"filename", filename}};
+    const auto response = Ask("POST", "/slots/" + slot + "?action=" + action, body.Dump());
+    EXPECT_EQ(response.status, status) << response.body;
+    return Parsed(response.body);
+  }
+  // With 300 tokens of prompt and 8 of answer, the last of which was never read.
+  Json AnswerInSlot(int64_t slot) {
+    const Json request = Json::Object{{"prompt", long_prompt_},
+                                      {"max_tokens", 8},
+                                      {"temperature", 0},
+                                      {"ignore_eos", true},
+                                      {"id_slot", slot}};
+    return Parsed(Ask("POST", "/v1/completions", request.Dump()).body);
+  }
+};
+
+TEST_F(SlotsTest, AConversationOutlivesTheServer) {
+  StartWithFolder();
+  const Json first = AnswerInSlot(3);
+  const Json saved = Act("3", "save", "talk.kv", 200);
+  EXPECT_EQ(At(saved, {"id_slot"}), Json(3));
+  EXPECT_EQ(At(saved, {"n_saved"}), Json(309));
+  EXPECT_GT(At(saved, {"n_written"}).as_int(), 0);
+  StartWithFolder();
+  const Json restored = Act("1", "restore", "talk.kv", 200);
+  EXPECT_EQ(At(restored, {"n_restored"}), Json(309));
+  const Json again = AnswerInSlot(-1);
+  EXPECT_EQ(At(again, {"choices", "0", "text"}), At(first, {"choices", "0", "text"}));
+  EXPECT_EQ(At(again, {"usage", "prompt_tokens_details", "cached_tokens"}), Json(301));
+  EXPECT_EQ(At(Act("1", "erase", "", 200), {"n_erased"}), Json(309));
+  EXPECT_EQ(At(Act("1", "erase", "", 200), {"n_erased"}), Json(0));
+}
+
+TEST_F(SlotsTest, WhatCannotBeIsSaid) {
+  StartWithFolder();
+  EXPECT_NE(At(Act("0", "save", "a.kv", 400), {"error", "message"}).as_string().find("slot 0"),
+            std::string::npos);
+  (void)AnswerInSlot(0);
+  for (const char* name : {"", "../a", "a/b", ".hidden", "a b"}) {
+    EXPECT_EQ(At(Act("0", "save", name, 400), {"error", "param"}), Json("filename")) << name;
+  }
+  Act("0", "save", std::string(201, 'a'), 400);
+  Act("0", "restore", "no-such-file", 404);
+  Act("0", "dance", "a.kv", 400);
+  Act("99999", "save", "a.kv", 404);
+  Act("x", "save", "a.kv", 400);
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/damaged.kv", "KVASIR or something else").ok());
+  const Json damaged = Act("0", "restore", "damaged.kv", 400);
+  EXPECT_EQ(At(damaged, {"error", "message"}).as_string().find(folder_), std::string::npos);
+  Start({});
+  EXPECT_EQ(Ask("POST", "/slots/0?action=save", R"({"filename":"a"})").status, 501);
+}
+
+// Tenants: whoever has another key or another salt finds nothing that was said here.
+TEST_F(PromptCacheTest, TenantsShareNothing) {
+  ServerOptions options;
+  options.api_keys = {"anna", "berta"};
+  Start(options);
+  const auto cached = [&](const std::string& key, const std::string& salt) {
+    Json request = Json::Object{{"prompt", long_prompt_}, {"max_tokens", 4}, {"temperature", 0}};
+    if (!salt.empty()) request.Set("cache_salt", salt);
+    const auto response = AskWithKey(key, "/v1/completions", request.Dump());
+    EXPECT_EQ(response.status, 200);
+    return At(Parsed(response.body), {"usage", "prompt_tokens_details", "cached_tokens"}).as_int();
+  };
+  EXPECT_EQ(cached("anna", ""), 0);
+  EXPECT_EQ(cached("anna", ""), 301);
+  EXPECT_EQ(cached("berta", ""), 0);
+  EXPECT_EQ(cached("anna", "project"), 0);
+  EXPECT_EQ(cached("berta", "project"), 0);
+  EXPECT_EQ(cached("anna", "project"), 301);
+  EXPECT_EQ(cached("berta", ""), 301);
 }
 
 }  // namespace

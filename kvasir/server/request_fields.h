@@ -34,6 +34,9 @@ struct GenerationFields {
   std::optional<int64_t> top_logprobs;  // GenerationRequest
   bool ignore_stop_tokens = false;
   std::optional<int64_t> max_drafts;  // GenerationRequest
+  std::string cache_salt;             // who shares cached prefixes; empty: all with the same key
+  int64_t priority = 0;               // smaller goes first
+  std::optional<int64_t> slot;        // that remembers the conversation
   OutputRule rule;
   std::optional<int64_t> timeout_ms;  // the answer's time from its arrival on
   bool is_stream = false;
@@ -44,6 +47,7 @@ inline constexpr size_t kMaxStopStrings = 16;
 inline constexpr size_t kMaxStopStringBytes = 1024;
 inline constexpr int64_t kMaxChoices = 128;  // of one request, over all its prompts
 inline constexpr int64_t kMaxTopLogprobs = 20;
+inline constexpr int64_t kMaxPriority = 1000;
 
 // Everything but top_logprobs, which the APIs write differently. max_tokens below
 // `least_max_tokens` is refused. ERRORS: as ParseChatRequest.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kvasir/engine/grammar_constraint.h"
+#include "kvasir/server/access.h"
 #include "kvasir/server/answer.h"
 
 namespace kvasir {
@@ -138,6 +139,9 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
 
   CompletionRequest completion;
   completion.pooling = job.pooling;
+  completion.priority = static_cast<int>(-fields.priority);
+  completion.salt = CacheSalt(request, context.separates_keys, fields.cache_salt);
+  completion.slot = fields.slot;
   for (const std::vector<Token>& prompt : job.prompts) {
     generation.prompt = prompt;
     for (int64_t i = 0; i < fields.choices; ++i) {

@@ -19,6 +19,7 @@ constexpr std::array kRoutes = {
     Route{"/models/", kGet, ServeModel},
     Route{"/props", kGet, ServeProps},
     Route{"/slots", kGet, ServeSlots},
+    Route{"/slots/", kPost, ServeSlotAction},
     Route{"/metrics", kGet, ServeMetrics},
     Route{"/tokenize", kPost, ServeTokenize},
     Route{"/detokenize", kPost, ServeDetokenize},

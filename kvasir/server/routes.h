@@ -41,6 +41,7 @@ void ServeModels(const ServerContext& context, const HttpRequest& request, HttpR
 void ServeModel(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeProps(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeSlots(const ServerContext& context, const HttpRequest& request, HttpReply reply);
+void ServeSlotAction(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeMetrics(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeCache(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeWeb(const ServerContext& context, const HttpRequest& request, HttpReply reply);

@@ -53,6 +53,7 @@ struct ServerOptions {
   // as it has at most so many bytes; 0: all of it. A file that cannot be used is no error: the log
   // says so. Empty: neither.
   std::string prompt_cache_file;
+  std::string slot_save_path;  // folder for POST /slots/{id}; empty: none
   size_t prompt_cache_bytes = 0;
   LogSink log;
   RequestLogDetail log_detail = RequestLogDetail::kNone;  // in lines of LogLevel::kDebug
