@@ -296,6 +296,26 @@ TEST_F(EngineTest, APausedRequestKeepsItsPlaceAndYieldsItsMemory) {
   EXPECT_EQ(bench_.Answer(second).tokens, bench_.Alone(quick));
 }
 
+TEST_F(EngineTest, SlowReadersKeepNobodyOut) {
+  bench_.Start(size_t{64} << 20, {.max_streams = 2});
+  bool is_paused = false;
+  EngineCallbacks callbacks;
+  callbacks.is_paused = [&] { return is_paused; };
+  const EngineRequest slow = Request(Prompt(60), 40), quick = Request(Prompt(60, 2), 20);
+  const RequestId first = bench_.Submit(slow, callbacks), second = bench_.Submit(slow, callbacks);
+  for (int i = 0; i < 5; ++i) bench_.engine().Step();
+  is_paused = true;
+  const RequestId third = bench_.Submit(quick);
+  for (int i = 0; i < 30; ++i) bench_.engine().Step();
+  EXPECT_TRUE(bench_.IsFinished(third));
+  EXPECT_FALSE(bench_.IsFinished(first));
+  is_paused = false;
+  bench_.Drain();
+  for (const RequestId id : {first, second})
+    EXPECT_EQ(bench_.Answer(id).tokens, bench_.Alone(slow));
+  EXPECT_EQ(bench_.Answer(third).tokens, bench_.Alone(quick));
+}
+
 TEST_F(EngineTest, DeadlinesEndARequestInAnyState) {
   EngineClock::time_point now{};
   bench_.Start(size_t{64} << 20, {.max_streams = 1, .now = [&] { return now; }});

@@ -92,20 +92,28 @@ void Engine::Begin(Job& job, EngineStream& stream, int64_t cached_tokens,
   stats_.cached_tokens += cached_tokens;
 }
 
-// Which running streams have to give way so that this one fits: none if it fits beside all, else
-// the last in rank of lower priorities, and no more than it takes. Nothing if that is not enough.
+// Which running streams have to give way so that this one fits: none if it fits beside all; for its
+// place whoever is paused, so that slow readers keep nobody out; else the last in rank of lower
+// priorities; and no more than it takes. Nothing if that is not enough.
 std::optional<std::vector<Engine::Member>> Engine::FindVictims(const Job& job,
                                                                const EngineStream& stream,
                                                                const KvSequence& cached) const {
   std::vector<Member> active = StreamsByRank(true);
-  // Blocks of whoever is paused count as free, but not their places.
+  // Blocks of whoever is paused count as free already.
   int64_t slots = job.slots();
   for (const Member& member : active) slots += member.job->slots();
   std::vector<Member> victims;
   while (slots > options_.max_streams || !HasRoomFor(stream, cached, active)) {
-    const auto last = std::find_if(active.rbegin(), active.rend(), [&](const Member& member) {
-      return member.job->request.priority < job.request.priority;
-    });
+    auto last = active.rend();
+    if (slots > options_.max_streams) {
+      last = std::find_if(active.rbegin(), active.rend(),
+                          [](const Member& member) { return member.job->is_paused; });
+    }
+    if (last == active.rend()) {
+      last = std::find_if(active.rbegin(), active.rend(), [&](const Member& member) {
+        return member.job->request.priority < job.request.priority;
+      });
+    }
     if (last == active.rend()) return std::nullopt;
     victims.push_back(*last);
     slots -= last->job->slots();
