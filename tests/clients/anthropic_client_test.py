@@ -71,6 +71,31 @@ class AnthropicTest(unittest.TestCase):
                                  {"role": "user", "content": [{"type": "text", "text": "And?"}]}])
         self.assertGreater(answer.usage.cache_read_input_tokens, 0)
 
+    def test_tools(self):
+        tool = {"name": "open_door", "description": "Opens the door.",
+                "input_schema": {"type": "object", "required": ["key"],
+                                 "properties": {"key": {"type": "integer"}},
+                                 "additionalProperties": False}}
+        ask = dict(model="any", messages=QUESTION, max_tokens=200, extra_body=GREEDY,
+                   tools=[tool], tool_choice={"type": "any"})
+        answer = self.client.messages.create(**ask)
+        self.assertEqual(answer.stop_reason, "tool_use")
+        call = next(block for block in answer.content if block.type == "tool_use")
+        self.assertEqual(call.name, "open_door")
+        self.assertIsInstance(call.input["key"], int)
+        with self.client.messages.stream(**ask) as stream:
+            streamed = stream.get_final_message()
+        self.assertEqual([block.input for block in streamed.content if block.type == "tool_use"],
+                         [block.input for block in answer.content if block.type == "tool_use"])
+        turns = QUESTION + [
+            {"role": "assistant", "content": [block.model_dump() for block in answer.content]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": block.id,
+                                          "content": "open"}
+                                         for block in answer.content if block.type == "tool_use"]}]
+        after = self.client.messages.create(model="any", messages=turns, max_tokens=4,
+                                            tools=[tool])
+        self.assertEqual(after.role, "assistant")
+
     def test_errors(self):
         with self.assertRaises(anthropic.BadRequestError) as caught:
             self.client.messages.create(model="any", max_tokens=5, messages=[])

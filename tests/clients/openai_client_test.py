@@ -98,6 +98,37 @@ class OpenAiTest(unittest.TestCase):
         if answer.choices[0].finish_reason == "stop":
             self.assertIsInstance(json.loads(answer.choices[0].message.content), dict)
 
+    def test_tools(self):
+        tool = {"type": "function", "function": {
+            "name": "open_door", "description": "Opens the door.",
+            "parameters": {"type": "object", "required": ["key", "slowly"],
+                           "additionalProperties": False,
+                           "properties": {"key": {"type": "integer"},
+                                          "slowly": {"type": "boolean"}}}}}
+        for choice in ("required", {"type": "function", "function": {"name": "open_door"}}):
+            ask = dict(tools=[tool], tool_choice=choice, max_tokens=200,
+                       parallel_tool_calls=False)
+            answer = self.chat(**ask).choices[0]
+            self.assertEqual(answer.finish_reason, "tool_calls")
+            call = answer.message.tool_calls[0]
+            self.assertEqual(call.function.name, "open_door")
+            arguments = json.loads(call.function.arguments)
+            self.assertIsInstance(arguments["key"], int)
+            self.assertIsInstance(arguments["slowly"], bool)
+            with self.client.chat.completions.stream(model=self.model, messages=QUESTION,
+                                                     temperature=0, **ask) as stream:
+                for _ in stream:
+                    pass
+                streamed = stream.get_final_completion().choices[0]
+            self.assertEqual(streamed.finish_reason, "tool_calls")
+            self.assertEqual(streamed.message.tool_calls[0].function.arguments,
+                             call.function.arguments)
+            turns = QUESTION + [answer.message.model_dump(exclude_none=True),
+                                {"role": "tool", "tool_call_id": call.id, "content": "open"}]
+            after = self.client.chat.completions.create(model=self.model, messages=turns,
+                                                        tools=[tool], max_tokens=4)
+            self.assertEqual(len(after.choices), 1)
+
     def test_completions(self):
         answer = self.client.completions.create(model=self.model, prompt="Once upon a time",
                                                 max_tokens=8, temperature=0, logprobs=2,
