@@ -20,8 +20,8 @@ std::unique_ptr<ModelBundle> Demo() {
 
 TEST(DraftSourceTest, TheBundledPairFits) {
   const auto target = Demo();
-  const auto source = ValueOrDie(DraftSource::Load(
-      {DraftKind::kModel, Folder("models/kvasir-demo-draft"), kSmall}, *target));
+  const auto source = ValueOrDie(
+      DraftSource::Load({DraftKind::kModel, Folder("models/kvasir-demo-draft"), kSmall}, *target));
   EXPECT_EQ(source->NewDrafter(nullptr)->kind(), "model");
   EXPECT_NE(source->Describe().find("kvasir-demo-draft"), std::string::npos);
 }
@@ -42,8 +42,7 @@ TEST(DraftSourceTest, WhatIsMissingIsSaid) {
   const auto mute = DraftSource::Load(
       {DraftKind::kModel, Folder("testdata/models/public_qwen3_f32"), kSmall}, *target);
   ASSERT_FALSE(mute.ok());
-  EXPECT_NE(mute.error().message.find("tokenizer.json"), std::string::npos)
-      << mute.error().message;
+  EXPECT_NE(mute.error().message.find("tokenizer.json"), std::string::npos) << mute.error().message;
 }
 
 // A tokenizer of five words, made from text as tokenizer.json has it.

@@ -75,12 +75,12 @@ struct EngineStats {
   // Steps of one answer that verified so many drafts, the last: so many or more; the first counts
   // only answers that could have had some.
   std::array<int64_t, 17> draft_depths = {};
-  int64_t swapped_out = 0;      // preempted caches that began to go to disk
-  int64_t swapped_in = 0;       // and came back whole
-  int64_t swaps_lost = 0;       // and were given up for a reason of the disk's or of memory
-  uint64_t swap_bytes = 0;      // on disk now
-  int64_t evictions = 0;        // how often cached prefixes were given up for memory,
-  int64_t evicted_bytes = 0;    // and how much that gave
+  int64_t swapped_out = 0;    // preempted caches that began to go to disk
+  int64_t swapped_in = 0;     // and came back whole
+  int64_t swaps_lost = 0;     // and were given up for a reason of the disk's or of memory
+  uint64_t swap_bytes = 0;    // on disk now
+  int64_t evictions = 0;      // how often cached prefixes were given up for memory,
+  int64_t evicted_bytes = 0;  // and how much that gave
 };
 
 // What a request is answered depends on the request alone: not on others, on memory pressure, on

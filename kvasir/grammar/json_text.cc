@@ -52,7 +52,8 @@ JsonText::Expr JsonText::Named(std::string_view name, const Build& build) {
 }
 
 JsonText::Expr JsonText::Shared(Expr body) {
-  const GrammarSyntax::Rule rule = syntax_.RuleNamed("(shared " + std::to_string(syntax_.rule_count()) + ")");
+  const GrammarSyntax::Rule rule =
+      syntax_.RuleNamed("(shared " + std::to_string(syntax_.rule_count()) + ")");
   syntax_.Define(rule, body);
   return syntax_.Call(rule);
 }

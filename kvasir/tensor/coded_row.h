@@ -12,7 +12,8 @@
 //              [8][4][16][4] low and high
 //   q5_k       the same with [16][4] bytes after each 32 inputs' codes: bit j of byte [lane][i]
 //              is bit 4 of the code of input 4j + i
-//   q6_k       per 256 inputs: i8 scale [16][16], f16 d [16], codes [8] of { [4][16][4] low and high,
+//   q6_k       per 256 inputs: i8 scale [16][16], f16 d [16], codes [8] of { [4][16][4] low and
+//   high,
 //              [2][16][4] bytes whose bits 2j and 2j + 1 are bits 4 and 5 of the code of input
 //              16h + 4j + i, h the first index }. Scales stand first, where they are read first
 //
