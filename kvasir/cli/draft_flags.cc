@@ -9,7 +9,7 @@ void DraftFlags::Declare(Flags& flags) {
             "a small model with the same vocabulary that guesses ahead; answers stay the same");
   flags.Add("--draft-kind", &kind,
             "who guesses ahead: none, ngram (what was said before) or model; default: model if "
-            "--draft-model is given");
+            "--draft-model is given or the package has one, else none");
   flags.Add("--draft-max,--draft", &max_drafts, "tokens guessed per step at most");
   flags.Add("--draft-cache-bytes", &cache_bytes,
             "upper bound of the draft model's KV cache; 0: an eighth of the model's");
@@ -43,6 +43,11 @@ Result<std::unique_ptr<DraftSource>> DraftFlags::Load(const ModelFlags& target_f
   DraftSourceOptions options;
   KVASIR_TRY(options.kind, Kind());
   options.model = model;
+  // A package brings its draft along.
+  if (kind.empty() && model.empty() && !target.package().draft.empty()) {
+    options.kind = DraftKind::kModel;
+    options.model = target.folder() + "/" + target.package().draft;
+  }
   KVASIR_TRY(options.bundle, target_flags.Options());
   options.bundle.kv = {};
   KVASIR_TRY(options.bundle.kv_budget_bytes, ParseBytes("--draft-cache-bytes", cache_bytes));

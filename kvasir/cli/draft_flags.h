@@ -14,7 +14,7 @@ namespace kvasir {
 
 struct DraftFlags {
   std::string model;
-  std::string kind;  // empty: model if there is one, else none
+  std::string kind;  // empty: model if there is one, here or in the model's package, else none
   std::string cache_bytes = "0";
   int64_t max_drafts = 16;
 
@@ -27,7 +27,7 @@ struct DraftFlags {
                                             const ModelBundle& target) const;
 
  private:
-  Result<DraftKind> Kind() const;
+  Result<DraftKind> Kind() const;  // of the flags alone
 };
 
 }  // namespace kvasir

@@ -35,6 +35,7 @@ class DraftSource {
   static Result<std::unique_ptr<DraftSource>> Load(const DraftSourceOptions& options,
                                                    const ModelBundle& target);
 
+  DraftKind kind() const { return kind_; }
   // Null for kNone. `tree`: what the target's engine has cached; it outlives the drafter, as does
   // this source. One drafter per source: they would share a pool.
   std::unique_ptr<Drafter> NewDrafter(const PrefixTree* tree) const;

@@ -25,7 +25,7 @@ Json SlotJson(const ServerContext& context, const SlotStatus& slot, size_t id) {
                            {"n_decoded", slot.generated_tokens}};
   return Json::Object{{"id", static_cast<uint64_t>(id)},
                       {"n_ctx", context.bundle->model().context_tokens()},
-                      {"speculative", false},
+                      {"speculative", context.has_drafts},
                       {"is_processing", slot.is_processing},
                       {"n_prompt_tokens", slot.prompt_tokens},
                       {"n_prompt_tokens_cache", slot.cached_tokens},

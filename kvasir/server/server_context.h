@@ -43,6 +43,7 @@ struct ServerContext {
   // Runs a task on the work thread. Unset: there is none.
   std::function<void(std::function<void()> task)> post;
   bool has_web_page = true;
+  bool has_drafts = false;
   bool separates_keys = false;  // requests with other keys share no cached prefix
   std::string slot_folder;      // where slots are saved; empty: nowhere
   EngineClock::time_point started = EngineClock::now();
