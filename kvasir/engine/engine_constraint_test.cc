@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include "kvasir/engine/engine.h"
 #include "kvasir/engine/generator.h"
 #include "kvasir/grammar/grammar.h"
+#include "kvasir/speculative/ngram_drafter.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvasir {
@@ -274,6 +276,41 @@ TEST_F(FreeTextTest, AnOpenerMayComeFirst) {
   EXPECT_TRUE(constraint->IsComplete());
   constraint->Rollback(2);
   EXPECT_EQ(Allowed(*constraint), (std::vector<Token>{6, 9}));
+}
+
+// A draft that the grammar forbids is refused like any other that is wrong, and one that it allows
+// moves it on once.
+TEST_F(EngineConstraintTest, DraftsChangeNothing) {
+  std::vector<EngineRequest> requests = {Chat("Who is there?"), Chat("Tell me more.")};
+  requests[1].sampling = {.temperature = 1.0, .seed = 4};
+  // Every step takes as long as any other, so that drafts always pay.
+  Engine* running = nullptr;
+  EngineOptions options;
+  options.now = [&running] {
+    const int64_t steps = running == nullptr ? 0 : running->Stats().steps;
+    return EngineClock::time_point(std::chrono::milliseconds(10) * steps);
+  };
+  const auto engine = ValueOrDie(Engine::Create(EngineParts::Of(*bundle_), options));
+  running = engine.get();
+  engine->UseDrafter(std::make_unique<NgramDrafter>(NgramOptions{}, &engine->prefix_tree()));
+  for (EngineRequest& request : requests) {
+    request.constraint = Schema(kPerson);
+    const GenerationResult alone = Alone(request);
+    for (int time = 0; time < 2; ++time) {
+      GenerationResult answer;
+      EngineCallbacks callbacks;
+      callbacks.on_finish = [&](EngineResult result) { answer = std::move(result.answers[0]); };
+      (void)ValueOrDie(engine->Submit(request, callbacks));
+      while (engine->Step()) {
+      }
+      EXPECT_EQ(answer.tokens, alone.tokens);
+      EXPECT_EQ(answer.finish, alone.finish);
+    }
+  }
+  const EngineStats stats = engine->Stats();
+  EXPECT_GT(stats.accepted_drafts, 20);
+  EXPECT_GT(stats.drafted_tokens, stats.accepted_drafts) << "none was wrong";
+  running = nullptr;
 }
 
 }  // namespace
