@@ -23,13 +23,11 @@ Json SlotJson(const ServerContext& context, const SlotStatus& slot, size_t id) {
   Json next = Json::Object{{"has_next_token", slot.is_processing},
                            {"n_remain", slot.is_processing ? left : 0},
                            {"n_decoded", slot.generated_tokens}};
-  return Json::Object{{"id", static_cast<uint64_t>(id)},
-                      {"n_ctx", context.bundle->model().context_tokens()},
-                      {"speculative", context.has_drafts},
-                      {"is_processing", slot.is_processing},
-                      {"n_prompt_tokens", slot.prompt_tokens},
-                      {"n_prompt_tokens_cache", slot.cached_tokens},
-                      {"next_token", std::move(next)}};
+  return Json::Object{
+      {"id", static_cast<uint64_t>(id)},       {"n_ctx", context.bundle->model().context_tokens()},
+      {"speculative", context.has_drafts},     {"is_processing", slot.is_processing},
+      {"n_prompt_tokens", slot.prompt_tokens}, {"n_prompt_tokens_cache", slot.cached_tokens},
+      {"next_token", std::move(next)}};
 }
 
 Json SpecialToken(const ServerContext& context, std::string_view name) {
