@@ -79,6 +79,9 @@ class ServeCommand final : public Command {
               "a key that requests must bring; may be given several times");
     flags.Add("--cors-origin", &cors_origins_,
               "a web page's origin that may read answers, or *; may be given several times");
+    flags.Add(
+        "--allowed-host", &allowed_hosts_,
+        "a name that browsers may use for this machine, beside localhost, or *; without keys");
     flags.Add("--parallel", &max_streams_, "answers made at once; they share the cache");
     flags.Add("--swap-dir", &swap_dir_,
               "folder for the caches of answers that others displace; default: computed again");
@@ -175,6 +178,7 @@ class ServeCommand final : public Command {
     options.model_name = alias_;
     options.api_keys = api_keys_;
     options.cors_origins = cors_origins_;
+    options.allowed_hosts = allowed_hosts_;
     options.max_streams = max_streams_;
     options.has_web_page = !no_web_page_;
     options.swap_dir = swap_dir_;
@@ -210,6 +214,7 @@ class ServeCommand final : public Command {
   std::string tool_format_;
   std::vector<std::string> api_keys_;
   std::vector<std::string> cors_origins_;
+  std::vector<std::string> allowed_hosts_;
   std::string pooling_ = "mean";
   int64_t port_ = 8080;
   int64_t max_streams_ = 16;

@@ -1,6 +1,10 @@
 #include "kvasir/server/access.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
+#include <cctype>
 #include <span>
 
 #include "kvasir/base/checksum.h"
@@ -25,7 +29,55 @@ std::string_view GivenKey(const HttpRequest& request) {
   return given.starts_with(kBearer) ? given.substr(kBearer.size()) : request.Header("x-api-key");
 }
 
+bool Contains(const std::vector<std::string>& list, std::string_view wanted) {
+  return std::any_of(list.begin(), list.end(),
+                     [&](const std::string& listed) { return listed == "*" || listed == wanted; });
+}
+
+// "Name:8080" -> "name", "[::1]:8080" -> "::1".
+std::string HostName(std::string_view authority) {
+  std::string name(authority);
+  if (name.starts_with('[')) {
+    name = name.substr(1, name.find(']') - 1);
+  } else {
+    name = name.substr(0, name.find(':'));
+  }
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name;
+}
+
+bool IsAddress(const std::string& name) {
+  in6_addr address;
+  return inet_pton(AF_INET, name.c_str(), &address) == 1 ||
+         inet_pton(AF_INET6, name.c_str(), &address) == 1;
+}
+
+// The page is one of this server's own.
+bool IsSameOrigin(std::string_view origin, std::string_view host) {
+  const size_t scheme_end = origin.find("://");
+  return scheme_end != std::string_view::npos && origin.substr(scheme_end + 3) == host;
+}
+
 }  // namespace
+
+std::string RefusalOfPage(const AccessOptions& options, const HttpRequest& request) {
+  if (!options.api_keys.empty()) return "";
+  const std::string_view host = request.Header("Host");
+  const std::string name = HostName(host);
+  if (options.is_local && !host.empty() && name != "localhost" && !name.ends_with(".localhost") &&
+      !IsAddress(name) && !Contains(options.allowed_hosts, name)) {
+    return "this server does not answer to the name '" + name.substr(0, 200) +
+           "': ask for localhost, or start it with --allowed-host or --api-key";
+  }
+  const std::string_view origin = request.Header("Origin");
+  const bool acts = request.method == "POST" || request.method == "DELETE";
+  if (acts && !origin.empty() && !IsSameOrigin(origin, host) &&
+      !Contains(options.cors_origins, origin)) {
+    return "pages of '" + std::string(origin.substr(0, 200)) +
+           "' may not use this server: start it with --cors-origin or --api-key";
+  }
+  return "";
+}
 
 uint64_t CacheSalt(const HttpRequest& request, bool separates_keys, std::string_view salt) {
   const std::string_view key = separates_keys ? GivenKey(request) : std::string_view();
@@ -49,9 +101,7 @@ std::vector<HttpHeader> CorsHeaders(const AccessOptions& options, const HttpRequ
                                     std::string_view methods) {
   const std::string_view origin = request.Header("Origin");
   if (origin.empty() || options.cors_origins.empty()) return {};
-  const bool is_allowed =
-      std::any_of(options.cors_origins.begin(), options.cors_origins.end(),
-                  [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
+  const bool is_allowed = Contains(options.cors_origins, origin);
   // Caches must not give one page the answer for another.
   std::vector<HttpHeader> headers = {{"Vary", "Origin"}};
   if (!is_allowed) return headers;

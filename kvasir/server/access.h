@@ -15,7 +15,16 @@ namespace kvasir {
 struct AccessOptions {
   std::vector<std::string> api_keys;      // empty: everybody may ask
   std::vector<std::string> cors_origins;  // "https://app.example", or "*"; empty: no web page
+  // Names that requests may have in Host, beside localhost and addresses, or "*"; looked at only if
+  // the server listens to this machine alone.
+  std::vector<std::string> allowed_hosts;
+  bool is_local = false;  // listens on a loopback address
 };
+
+// Without keys a browser on this machine could be made to ask for a page of somebody else: by a
+// name that suddenly means 127.0.0.1 (DNS rebinding), which the page may then read, or by a form,
+// which it cannot read but which works. Why the request is refused for that; empty: it is not.
+std::string RefusalOfPage(const AccessOptions& options, const HttpRequest& request);
 
 // Equal, in a time that depends on the lengths only.
 bool EqualsInConstantTime(std::string_view a, std::string_view b);

@@ -68,7 +68,7 @@ std::string RequestOf(const Json& fixture) {
   if (const Json* json = fixture.Find("body")) body = json->Dump();
   if (const Json* raw = fixture.Find("raw")) body = raw->as_string();
   std::string request = fixture.Find("method")->as_string() + " " +
-                        fixture.Find("path")->as_string() + " HTTP/1.1\r\nHost: test\r\n";
+                        fixture.Find("path")->as_string() + " HTTP/1.1\r\nHost: localhost\r\n";
   if (const Json* headers = fixture.Find("headers")) {
     for (const auto& [name, value] : headers->as_object()) {
       request += name + ": " + value.as_string() + "\r\n";
@@ -97,7 +97,7 @@ class ApiTest : public ::testing::Test {
   }
   WireResponse Ask(const std::string& method, const std::string& path, const std::string& headers,
                    const std::string& body = "") {
-    return Ask(method + " " + path + " HTTP/1.1\r\nHost: test\r\n" + headers +
+    return Ask(method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers +
                "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
   }
 
@@ -262,6 +262,42 @@ TEST_F(ApiTest, OnlyNamedPagesMayRead) {
   const WireResponse other = Ask("GET", "/health", "Origin: https://evil.example\r\n");
   EXPECT_EQ(other.Header("Access-Control-Allow-Origin"), "");
   EXPECT_EQ(other.Header("Vary"), "Origin");
+}
+
+TEST_F(ApiTest, OpenServersRefusePagesOfOthers) {
+  const auto status = [this](const std::string& host, const std::string& headers = "",
+                             const char* method = "POST") {
+    return Ask(std::string(method) + " /v1/completions HTTP/1.1\r\nHost: " + host + "\r\n" +
+               headers + "Content-Length: 33\r\n\r\n" + R"({"prompt":"Hi","max_tokens":   1})")
+        .status;
+  };
+  ServerOptions options;
+  options.allowed_hosts = {"box.lan"};
+  options.cors_origins = {"https://app.example"};
+  Start(options);
+  for (const char* host : {"localhost", "LOCALHOST:8080", "a.localhost", "127.0.0.1:1", "10.1.2.3",
+                           "[::1]:8080", "[::1]", "box.lan:80", ""}) {
+    EXPECT_EQ(status(host), 200) << host;
+  }
+  for (const char* host : {"evil.example", "evil.example:8080", "127.0.0.1.evil.example", "[",
+                           "localhost.evil.example", "[evil", ":"}) {
+    EXPECT_EQ(status(host), 403) << host;
+  }
+  const WireResponse refused =
+      Ask("GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_EQ(At(Parsed(refused.body), {"error", "code"}), Json("forbidden_page"));
+
+  EXPECT_EQ(status("localhost:80", "Origin: http://localhost:80\r\n"), 200);
+  EXPECT_EQ(status("localhost:80", "Origin: https://app.example\r\n"), 200);
+  for (const char* origin :
+       {"https://evil.example", "null", "http://localhost:81", "localhost:80"}) {
+    EXPECT_EQ(status("localhost:80", "Origin: " + std::string(origin) + "\r\n"), 403) << origin;
+  }
+  // A key is what pages of others do not have.
+  options.api_keys = {"key"};
+  Start(options);
+  EXPECT_EQ(status("llm.example", "Origin: https://evil.example\r\nx-api-key: key\r\n"), 200);
 }
 
 TEST_F(ApiTest, LateAnswersEnd) {

@@ -64,7 +64,7 @@ class OperationsTest : public testing::Test {
   WireResponse AskWithKey(const std::string& key, const std::string& path,
                           const std::string& body) {
     TestClient client(server_->port());
-    client.Send("POST " + path + " HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer " + key +
+    client.Send("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + key +
                 "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
     return client.Read();
   }
@@ -200,9 +200,9 @@ TEST_F(OperationsTest, MetricsAreCompleteAndWellFormed) {
   const auto ask = [&](const std::string& method, const std::string& path, const std::string& body,
                        const std::string& key) {
     TestClient client(server_->port());
-    EXPECT_TRUE(client.Send(method + " " + path + " HTTP/1.1\r\nHost: test\r\nx-api-key: " + key +
-                            "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
-                            body));
+    EXPECT_TRUE(
+        client.Send(method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nx-api-key: " + key +
+                    "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body));
     return client.Read();
   };
   const std::string text = "/v1/completions";

@@ -32,6 +32,10 @@ std::string Quoted(std::string_view text) { return std::string(text.substr(0, kM
 
 constexpr std::string_view kAnyMethod = "GET, HEAD, POST, DELETE, OPTIONS";
 
+bool IsLoopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 ApiError NoKey() {
   return {401, "this server wants an API key: send \"Authorization: Bearer KEY\"", "",
           "invalid_api_key"};
@@ -93,7 +97,8 @@ HttpServerOptions HttpOptions(const ServerOptions& options, Metrics* metrics) {
 class Server::Impl {
  public:
   Impl(ModelBundle* bundle, const ServerOptions& options) : bundle_(bundle), options_(options) {
-    access_ = {options.api_keys, options.cors_origins};
+    access_ = {options.api_keys, options.cors_origins, options.allowed_hosts,
+               IsLoopback(options.host)};
     context_.bundle = bundle;
     context_.metrics = &metrics_;
     context_.running = &running_;
@@ -211,6 +216,10 @@ class Server::Impl {
     const std::string_view methods = route == nullptr ? kAnyMethod : route->methods;
     for (HttpHeader& header : CorsHeaders(access_, request, methods)) {
       reply.AddHeader(std::move(header));
+    }
+    if (const std::string refusal = RefusalOfPage(access_, request); !refusal.empty()) {
+      const auto style = route == nullptr ? ErrorStyle::kOpenAi : route->error_style;
+      return reply.Send(ErrorResponse({403, refusal, "", "forbidden_page"}, style));
     }
     if (request.method == "OPTIONS") {
       return reply.Send(

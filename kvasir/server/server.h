@@ -48,7 +48,9 @@ struct ServerOptions {
   int64_t max_drafts = 16;                // per step, where a request does not say
   std::vector<std::string> api_keys;      // one of them opens everything; none: open
   std::vector<std::string> cors_origins;  // web pages that may read answers; "*": all
-  bool has_web_page = true;               // at "/"
+  // Names that a server without keys on a loopback address answers to, beside localhost; "*": all.
+  std::vector<std::string> allowed_hosts;
+  bool has_web_page = true;  // at "/"
   // The prefix cache is read from this file when starting, and written to it when stopping, as far
   // as it has at most so many bytes; 0: all of it. A file that cannot be used is no error: the log
   // says so. Empty: neither.

@@ -55,7 +55,7 @@ bool TestClient::Send(std::string_view bytes) {
 bool TestClient::SendRequest(std::string_view method, std::string_view path,
                              std::string_view body) {
   std::string request = std::string(method) + " " + std::string(path) +
-                        " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n";
+                        " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
   if (!body.empty()) request += "Content-Length: " + std::to_string(body.size()) + "\r\n";
   return Send(request + "\r\n" + std::string(body));
 }

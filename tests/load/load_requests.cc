@@ -73,7 +73,7 @@ BadRequest Bad(const char* path, const std::string& body, int status = 400) {
 }  // namespace
 
 std::string HttpBytes(const std::string& path, const std::string& body) {
-  return "POST " + path + " HTTP/1.1\r\nHost: load\r\nContent-Type: application/json\r\n" +
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
@@ -130,19 +130,21 @@ std::vector<BadRequest> BadRequests() {
       Bad("/detokenize", R"({"tokens":["a"]})"),
       Bad("/v1/none", "{}", 404),
   };
-  bad.push_back({"GET /v1/completions HTTP/1.1\r\nHost: load\r\n\r\n", 405});
+  bad.push_back({"GET /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n", 405});
   bad.push_back({"What is this?\r\n\r\n", 400});
-  bad.push_back({"POST /v1/completions HTTP/1.1\r\nHost: load\r\nContent-Length: -1\r\n\r\n", 400});
   bad.push_back(
-      {"POST /v1/completions HTTP/1.1\r\nHost: load\r\n"
+      {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400});
+  bad.push_back(
+      {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
        "Content-Length: 999999999999\r\n\r\n",
        413});
   bad.push_back(
-      {"POST /v1/completions HTTP/1.1\r\nHost: load\r\n"
+      {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
        "Transfer-Encoding: chunked\r\n\r\nzz\r\n",
        400});
   bad.push_back(
-      {"GET /health HTTP/1.1\r\nHost: load\r\nX: " + std::string(100000, 'x') + "\r\n\r\n", 431});
+      {"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(100000, 'x') + "\r\n\r\n",
+       431});
   return bad;
 }
 
