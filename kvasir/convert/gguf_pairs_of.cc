@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "kvasir/convert/gguf_shape_pairs.h"
 #include "kvasir/formats/gguf_pre_tokenizer.h"
 #include "kvasir/formats/gguf_special_tokens.h"
 #include "kvasir/tokenizer/tokenizer.h"
@@ -26,61 +26,6 @@ const SourceFile* FindFile(const ModelSource& source, std::string_view name) {
     if (file.name == name) return &file;
   }
   return nullptr;
-}
-
-Status AddRope(const ModelConfig& config, const std::string& prefix, GgufPairs* pairs) {
-  const RopeConfig& rope = config.rope_full;
-  pairs->AddF32(prefix + "rope.freq_base", static_cast<float>(rope.theta));
-  pairs->AddU32(prefix + "rope.dimension_count", U32(config.head_dim));
-  switch (rope.type) {
-    case RopeType::kDefault:
-      return {};
-    case RopeType::kLinear:
-      pairs->Add(prefix + "rope.scaling.type", "linear");
-      pairs->AddF32(prefix + "rope.scaling.factor", static_cast<float>(rope.factor));
-      return {};
-    default:
-      return {ErrorCode::kUnsupported, "rope scaling '" + std::string(RopeTypeName(rope.type)) +
-                                           "' is not written to GGUF files"};
-  }
-}
-
-Status AddShape(const ModelConfig& config, GgufPairs* pairs) {
-  const std::string_view family = ModelFamilyName(config.family);
-  const std::string prefix = std::string(family) + ".";
-  pairs->Add("general.architecture", family);
-  pairs->AddU32("general.quantization_version", 2);
-  pairs->AddU32(prefix + "block_count", U32(config.num_hidden_layers));
-  pairs->AddU32(prefix + "context_length", U32(config.max_position_embeddings));
-  pairs->AddU32(prefix + "embedding_length", U32(config.hidden_size));
-  pairs->AddU32(prefix + "feed_forward_length", U32(config.intermediate_size));
-  pairs->AddU32(prefix + "attention.head_count", U32(config.num_attention_heads));
-  pairs->AddU32(prefix + "attention.head_count_kv", U32(config.num_key_value_heads));
-  pairs->AddU32(prefix + "attention.key_length", U32(config.head_dim));
-  pairs->AddU32(prefix + "attention.value_length", U32(config.head_dim));
-  pairs->AddF32(prefix + "attention.layer_norm_rms_epsilon",
-                static_cast<float>(config.rms_norm_eps));
-  pairs->AddU32(prefix + "vocab_size", U32(config.vocab_size));
-  KVASIR_TRY_OK(AddRope(config, prefix, pairs));
-  if (config.family != ModelFamily::kGemma3) {
-    if (config.sliding_window == 0) return {};
-    return {ErrorCode::kUnsupported,
-            "field 'sliding_window' has no place in a GGUF file of " + std::string(family)};
-  }
-  pairs->AddU32(prefix + "attention.sliding_window", U32(config.sliding_window));
-  pairs->AddF32(prefix + "rope.freq_base_swa", static_cast<float>(config.rope_sliding.theta));
-  std::vector<bool> slides;
-  for (const LayerKind kind : config.layer_kinds) slides.push_back(kind == LayerKind::kSliding);
-  pairs->AddBools(prefix + "attention.sliding_window_pattern", slides);
-  if (config.query_pre_attn_scalar != config.head_dim) {
-    pairs->AddF32(prefix + "attention.scale",
-                  static_cast<float>(1.0 / std::sqrt(config.query_pre_attn_scalar)));
-  }
-  if (config.final_logit_softcapping > 0) {
-    pairs->AddF32(prefix + "final_logit_softcapping",
-                  static_cast<float>(config.final_logit_softcapping));
-  }
-  return {};
 }
 
 // Regular expressions of a pre_tokenizer, in order.
@@ -207,6 +152,10 @@ Status AddTokenizer(const ModelSource& source, const ModelConfig& config, GgufPa
   if (config.pad_token_id) {
     pairs->AddU32("tokenizer.ggml.padding_token_id", U32(*config.pad_token_id));
   }
+  if (!config.suppressed_tokens.empty()) {
+    pairs->AddI32s("tokenizer.ggml.suppress_tokens",
+                   {config.suppressed_tokens.begin(), config.suppressed_tokens.end()});
+  }
   const std::string chat_template = TemplateOf(source);
   if (!chat_template.empty()) pairs->Add("tokenizer.chat_template", chat_template);
   return {};
@@ -216,7 +165,7 @@ Status AddTokenizer(const ModelSource& source, const ModelConfig& config, GgufPa
 
 Result<GgufPairs> GgufPairsOf(const ModelSource& source, const ModelConfig& config) {
   GgufPairs pairs;
-  const Status shape = AddShape(config, &pairs);
+  const Status shape = AddGgufShape(config, &pairs);
   if (!shape.ok()) return WithContext(shape.error(), source.path() + "/config.json");
   const Status tokenizer = AddTokenizer(source, config, &pairs);
   if (!tokenizer.ok()) return WithContext(tokenizer.error(), source.path() + "/tokenizer.json");

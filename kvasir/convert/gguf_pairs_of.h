@@ -10,9 +10,9 @@
 
 namespace kvasir {
 
-// llama, qwen2, qwen3 and gemma3; the tokenizer (byte-level BPE, cut by a pattern that llama.cpp
-// has a name for) and chat template if the model has them. ERRORS: kUnsupported, kCorrupt, naming
-// the file and the field.
+// The architectures of docs/formats/gguf.md; the tokenizer (byte-level BPE, cut by a pattern that
+// llama.cpp has a name for) and chat template if the model has them. ERRORS: kUnsupported,
+// kCorrupt, naming the file and the field.
 Result<GgufPairs> GgufPairsOf(const ModelSource& source, const ModelConfig& config);
 
 }  // namespace kvasir

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "kvasir/base/file.h"
 #include "kvasir/base/thread_pool.h"
 #include "kvasir/convert/gguf_pairs_of.h"
+#include "kvasir/formats/gguf_rope.h"
 #include "kvasir/formats/gguf_writer.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/gguf_names.h"
@@ -76,13 +79,16 @@ void EncodeRow(const float* row, int64_t count, const GgufType& type, std::byte*
   }
 }
 
+// What becomes one tensor of the file.
 struct Export {
-  const SourceTensor* source = nullptr;
+  // Their rows one after the other: experts that a checkpoint keeps apart are one tensor.
+  std::vector<const SourceTensor*> sources;
+  std::vector<float> values;  // instead of sources
   std::string decoder_name;
   GgufDeclaration declaration;
 };
 
-// "model.layers.0..." without what wrappers put before it; empty for what no decoder reads.
+// "layers.0..." without what wrappers put before it.
 std::string DecoderName(const std::string& name) {
   for (const std::string_view prefix :
        {"model.language_model.", "language_model.model.", "language_model.", "model."}) {
@@ -91,74 +97,222 @@ std::string DecoderName(const std::string& name) {
   return name;
 }
 
-Result<std::vector<Export>> PlanExports(const ModelSource& source, const ModelConfig& config,
-                                        const GgufType* matrix_type) {
-  const DecoderSpec spec = MakeDecoderSpec(config);
-  const GgufType* const table_type = matrix_type->name == "Q4_0" ? TypeNamed("Q8_0") : matrix_type;
-  std::vector<Export> exports;
-  for (const SourceTensor& tensor : source.tensors()) {
-    if (IsKnownUnused(spec, tensor.name)) continue;
-    const std::string decoder_name = DecoderName(tensor.name);
-    if (config.tie_word_embeddings && decoder_name == "lm_head.weight") continue;
-    std::string name = GgufTensorName(config.family, decoder_name);
-    if (name == decoder_name || !tensor.rows.read_row) {
-      return {ErrorCode::kUnsupported, source.path() + ": tensor '" + tensor.name +
+struct ExpertName {
+  std::string stacked;  // the name of all experts' tensor
+  int64_t expert = -1;  // -1: no expert's tensor
+};
+
+// "layers.0.mlp.experts.3.up_proj.weight" is part 3 of "layers.0.mlp.switch_mlp.up_proj.weight".
+ExpertName SplitExpert(const std::string& name) {
+  constexpr std::string_view kExperts = ".mlp.experts.";
+  constexpr size_t kMostDigits = 5;
+  const size_t at = name.find(kExperts);
+  if (at == std::string::npos) return {};
+  const size_t number = at + kExperts.size();
+  const size_t end = name.find('.', number);
+  if (end == std::string::npos || end == number || end - number > kMostDigits) return {};
+  int64_t expert = 0;
+  for (size_t i = number; i < end; ++i) {
+    if (name[i] < '0' || name[i] > '9') return {};
+    expert = 10 * expert + (name[i] - '0');
+  }
+  return {name.substr(0, at) + ".mlp.switch_mlp" + name.substr(end), expert};
+}
+
+class ExportPlan {
+ public:
+  ExportPlan(const ModelSource& source, const ModelConfig& config, const GgufType* matrix_type)
+      : source_(source),
+        config_(config),
+        matrix_type_(matrix_type),
+        table_type_(matrix_type->name == "Q4_0" ? TypeNamed("Q8_0") : matrix_type) {}
+
+  Result<std::vector<Export>> Make() {
+    const DecoderSpec spec = MakeDecoderSpec(config_);
+    AddDivisors();
+    for (const SourceTensor& tensor : source_.tensors()) {
+      if (IsKnownUnused(spec, tensor.name)) continue;
+      const std::string name = DecoderName(tensor.name);
+      if (config_.tie_word_embeddings && name == "lm_head.weight") continue;
+      KVASIR_TRY_OK(Add(tensor, name));
+    }
+    for (const auto& [name, index] : stacks_) {
+      for (size_t i = 0; i < exports_[index].sources.size(); ++i) {
+        if (exports_[index].sources[i] != nullptr) continue;
+        return {ErrorCode::kCorrupt, source_.path() + ": tensor '" + name + "' of expert " +
+                                         std::to_string(i) + " is missing"};
+      }
+    }
+    return std::move(exports_);
+  }
+
+ private:
+  void AddDivisors() {
+    std::vector<float> divisors = GgufRopeDivisors(config_.rope_full, config_.global_head_dim);
+    if (divisors.empty()) return;
+    const auto count = static_cast<int64_t>(divisors.size());
+    Export tensor;
+    tensor.values = std::move(divisors);
+    tensor.declaration = {std::string(kGgufRopeDivisors), TypeNamed("F32"), {count}};
+    exports_.push_back(std::move(tensor));
+  }
+
+  Status Add(const SourceTensor& tensor, const std::string& name) {
+    const ExpertName expert = SplitExpert(name);
+    const std::string& decoder_name = expert.expert < 0 ? name : expert.stacked;
+    std::string file_name = GgufTensorName(config_.family, decoder_name);
+    if (file_name == decoder_name || !tensor.rows.read_row ||
+        expert.expert >= config_.experts.count) {
+      return {ErrorCode::kUnsupported, source_.path() + ": tensor '" + tensor.name +
                                            "' has no name in a GGUF file of this architecture"};
     }
-    const bool is_table = name == "token_embd.weight" || name == "output.weight";
-    const GgufType* type = is_table ? table_type : matrix_type;
-    if (tensor.shape.size() == 1) {
+    if (expert.expert < 0) {
+      exports_.push_back(
+          {{&tensor}, {}, decoder_name, Declare(std::move(file_name), tensor.shape)});
+      return {};
+    }
+    return AddExpert(tensor, expert, std::move(file_name));
+  }
+
+  Status AddExpert(const SourceTensor& tensor, const ExpertName& name, std::string file_name) {
+    const auto count = static_cast<size_t>(config_.experts.count);
+    std::vector<int64_t> shape = tensor.shape;
+    shape.insert(shape.begin(), config_.experts.count);
+    const auto [known, is_new] = stacks_.emplace(name.stacked, exports_.size());
+    if (is_new) {
+      exports_.push_back({std::vector<const SourceTensor*>(count),
+                          {},
+                          name.stacked,
+                          Declare(std::move(file_name), shape)});
+    }
+    Export& stack = exports_[known->second];
+    if (tensor.shape.size() != 2 || stack.declaration.shape != shape) {
+      return {ErrorCode::kCorrupt, source_.path() + ": tensor '" + tensor.name +
+                                       "' does not have the shape of the other experts'"};
+    }
+    stack.sources[static_cast<size_t>(name.expert)] = &tensor;
+    return {};
+  }
+
+  GgufDeclaration Declare(std::string name, const std::vector<int64_t>& shape) const {
+    const bool is_table = name == "token_embd.weight" || name == "output.weight" ||
+                          name == "per_layer_token_embd.weight";
+    const GgufType* type = is_table ? table_type_ : matrix_type_;
+    // Readers expect routers, too, in 32 bits.
+    if (shape.size() <= 1 || name.find("ffn_gate_inp.") != std::string::npos) {
       type = TypeNamed("F32");
-    } else if (tensor.shape.back() % type->block_elements != 0) {
+    } else if (shape.back() % type->block_elements != 0) {
       type = TypeNamed("F16");
     }
-    exports.push_back({&tensor, decoder_name, {std::move(name), type, tensor.shape}});
+    return {std::move(name), type, shape};
   }
-  return exports;
-}
+
+  const ModelSource& source_;
+  const ModelConfig& config_;
+  const GgufType* const matrix_type_;
+  const GgufType* const table_type_;
+  std::vector<Export> exports_;
+  std::map<std::string, size_t> stacks_;  // by the name of all experts' tensor
+};
 
 // Rows of one tensor as the file wants them: in its order, with its offset.
 class RowReader {
  public:
   RowReader(const Export& tensor, const ModelConfig& config, float norm_offset)
-      : source_(*tensor.source),
+      : tensor_(tensor),
         head_dim_(config.head_dim),
+        columns_(tensor.declaration.shape.back()),
+        is_vector_(tensor.declaration.shape.size() == 1),
         is_turned_(HasInterleavedRows(config.family, tensor.decoder_name)),
-        offset_(source_.offset +
-                (source_.shape.size() == 1 && tensor.decoder_name.find("norm") != std::string::npos
-                     ? norm_offset
-                     : 0)) {}
+        norm_offset_(
+            is_vector_ && tensor.decoder_name.find("norm") != std::string::npos ? norm_offset : 0) {
+  }
 
   void Read(int64_t row, float* out) const {
-    const bool is_vector = source_.shape.size() == 1;
-    const int64_t columns = source_.shape.back();
-    source_.rows.read_row(is_turned_ && !is_vector ? DecoderRow(row, head_dim_) : row, out);
-    for (int64_t i = 0; offset_ != 0 && i < columns; ++i) out[i] += offset_;
-    if (!is_turned_ || !is_vector) return;
-    const std::vector<float> stored(out, out + columns);
-    for (int64_t i = 0; i < columns; ++i) {
+    if (tensor_.sources.empty()) {
+      std::copy(tensor_.values.begin(), tensor_.values.end(), out);
+      return;
+    }
+    const SourceTensor& first = *tensor_.sources.front();
+    const int64_t each = is_vector_ ? 1 : RowCount(first);
+    const SourceTensor& source = *tensor_.sources[static_cast<size_t>(row / each)];
+    const int64_t in_source = row % each;
+    source.rows.read_row(is_turned_ && !is_vector_ ? DecoderRow(in_source, head_dim_) : in_source,
+                         out);
+    const float offset = source.offset + norm_offset_;
+    for (int64_t i = 0; offset != 0 && i < columns_; ++i) out[i] += offset;
+    if (!is_turned_ || !is_vector_) return;
+    const std::vector<float> stored(out, out + columns_);
+    for (int64_t i = 0; i < columns_; ++i) {
       out[i] = stored[static_cast<size_t>(DecoderRow(i, head_dim_))];
     }
   }
 
  private:
-  const SourceTensor& source_;
+  static int64_t RowCount(const SourceTensor& tensor) {
+    int64_t rows = 1;
+    for (size_t i = 0; i + 1 < tensor.shape.size(); ++i) rows *= tensor.shape[i];
+    return rows;
+  }
+
+  const Export& tensor_;
   const int64_t head_dim_;
+  const int64_t columns_;
+  const bool is_vector_;
   const bool is_turned_;
-  const float offset_;
+  const float norm_offset_;
 };
 
 // generation_config.json wins over config.json.
-Status AddStops(const ModelSource& source, ModelConfig* config) {
+Status AddGeneration(const ModelSource& source, ModelConfig* config) {
   for (const SourceFile& file : source.files()) {
     if (file.name != "generation_config.json") continue;
     KVASIR_TRY(const Json json, Json::Parse(file.contents));
     const auto generation = GenerationConfig::Parse(json);
     if (!generation.ok()) return WithContext(generation.error(), source.path() + "/" + file.name);
     if (!generation->eos_token_ids.empty()) config->eos_token_ids = generation->eos_token_ids;
+    config->suppressed_tokens = generation->suppress_tokens;
   }
   return {};
 }
+
+// Encodes the rows of one tensor, batch by batch, and gives the source's pages back.
+class TensorWriter {
+ public:
+  TensorWriter(GgufWriter* writer, ThreadPool* pool, const std::function<void(uint64_t)>& progress)
+      : writer_(*writer), pool_(*pool), progress_(progress) {}
+
+  Status Write(size_t index, const Export& tensor, const RowReader& reader) {
+    const GgufType& type = *tensor.declaration.type;
+    const int64_t columns = tensor.declaration.shape.back();
+    const auto row_bytes = static_cast<size_t>(columns / type.block_elements * type.block_bytes);
+    const auto rows = static_cast<int64_t>(tensor.declaration.bytes() / row_bytes);
+    const int64_t batch = std::clamp<int64_t>(kBatchNumbers / columns, 1, rows);
+    std::vector<std::byte> bytes(static_cast<size_t>(batch) * row_bytes);
+    for (int64_t first = 0; first < rows; first += batch) {
+      const auto count = static_cast<size_t>(std::min(batch, rows - first));
+      pool_.For(count, [&](size_t begin, size_t end) {
+        std::vector<float> row(static_cast<size_t>(columns));
+        for (size_t i = begin; i < end; ++i) {
+          reader.Read(first + static_cast<int64_t>(i), row.data());
+          EncodeRow(row.data(), columns, type, bytes.data() + i * row_bytes);
+        }
+      });
+      KVASIR_TRY_OK(writer_.Append(index, std::span(bytes).first(count * row_bytes)));
+      progress_(count * row_bytes);
+    }
+    for (const SourceTensor* const source : tensor.sources) {
+      if (!source->rows.is_mapped) continue;
+      for (const std::span<const std::byte> pages : source->rows.source) ReleasePages(pages);
+    }
+    return {};
+  }
+
+ private:
+  GgufWriter& writer_;
+  ThreadPool& pool_;
+  const std::function<void(uint64_t)>& progress_;
+};
 
 }  // namespace
 
@@ -169,9 +323,9 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   KVASIR_TRY(const GgufType* const type, MatrixType(options.type));
   auto config = ModelConfig::Parse(source.config());
   if (!config.ok()) return WithContext(config.error(), source.path() + "/config.json");
-  KVASIR_TRY_OK(AddStops(source, &*config));
+  KVASIR_TRY_OK(AddGeneration(source, &*config));
   KVASIR_TRY(const GgufPairs pairs, GgufPairsOf(source, *config));
-  KVASIR_TRY(const std::vector<Export> exports, PlanExports(source, *config, type));
+  KVASIR_TRY(const std::vector<Export> exports, ExportPlan(source, *config, type).Make());
   std::vector<GgufDeclaration> declarations;
   uint64_t total = 0;
   for (const Export& tensor : exports) {
@@ -182,31 +336,14 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   ThreadPool pool(options.threads == 0 ? AvailableCores() : options.threads);
   const float norm_offset = MakeDecoderSpec(*config).norm_offset;
   uint64_t done = 0;
+  const std::function<void(uint64_t)> progress = [&](uint64_t bytes) {
+    done += bytes;
+    if (options.progress) options.progress(done, total);
+  };
+  TensorWriter tensors(&writer, &pool, progress);
   for (size_t index = 0; index < exports.size(); ++index) {
-    const Export& tensor = exports[index];
-    const RowReader reader(tensor, *config, norm_offset);
-    const GgufType& row_type = *tensor.declaration.type;
-    const int64_t columns = tensor.declaration.shape.back();
-    const size_t row_bytes =
-        static_cast<size_t>(columns / row_type.block_elements * row_type.block_bytes);
-    const auto rows = static_cast<int64_t>(tensor.declaration.bytes() / row_bytes);
-    const int64_t batch = std::clamp<int64_t>(kBatchNumbers / columns, 1, rows);
-    std::vector<std::byte> bytes(static_cast<size_t>(batch) * row_bytes);
-    for (int64_t first = 0; first < rows; first += batch) {
-      const auto count = static_cast<size_t>(std::min(batch, rows - first));
-      pool.For(count, [&](size_t begin, size_t end) {
-        std::vector<float> row(static_cast<size_t>(columns));
-        for (size_t i = begin; i < end; ++i) {
-          reader.Read(first + static_cast<int64_t>(i), row.data());
-          EncodeRow(row.data(), columns, row_type, bytes.data() + i * row_bytes);
-        }
-      });
-      KVASIR_TRY_OK(writer.Append(index, std::span(bytes).first(count * row_bytes)));
-      done += count * row_bytes;
-      if (options.progress) options.progress(done, total);
-    }
-    if (!tensor.source->rows.is_mapped) continue;
-    for (const std::span<const std::byte> pages : tensor.source->rows.source) ReleasePages(pages);
+    KVASIR_TRY_OK(
+        tensors.Write(index, exports[index], RowReader(exports[index], *config, norm_offset)));
   }
   return writer.Finish();
 }

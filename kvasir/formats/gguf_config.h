@@ -9,8 +9,9 @@
 
 namespace kvasir {
 
-// Architectures llama, qwen2, qwen3 and gemma3. ERRORS: kCorrupt, kUnsupported; the message names
-// the file and the metadata key, or the field of config.json that the key became.
+// Architectures llama, qwen2, qwen3, qwen3moe, gemma2, gemma3 and gemma4. ERRORS: kCorrupt,
+// kUnsupported; the message names the file and the metadata key, or the field of config.json that
+// the key became.
 Result<ModelConfig> GgufModelConfig(const GgufFile& file);
 // The config.json of a checkpoint with the same weights. ERRORS: as above; kUnsupported for what no
 // config.json can say.

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "kvasir/formats/gguf_config.h"
 #include "kvasir/formats/gguf_test_bytes.h"
 #include "kvasir/formats/test_files.h"
 
@@ -167,38 +166,6 @@ TEST(GgufFile, PartsAreFoundFromTheFirst) {
             std::string::npos);
   folder.Write("m-00002-of-00002.gguf", Part(0, 2, "b"));
   EXPECT_NE(GgufFile::Open(first).error().message.find("'split.no'"), std::string::npos);
-}
-
-TEST(GgufConfig, UnknownArchitecturesListTheKnown) {
-  const ScratchFolder folder;
-  GgufTestFile content;
-  content.Text("general.architecture", "rwkv7");
-  const auto file = GgufFile::Open(folder.Write("m.gguf", content.Bytes(0)));
-  ASSERT_TRUE(file.ok()) << file.error().message;
-  const auto config = GgufModelConfig(*file);
-  ASSERT_FALSE(config.ok());
-  EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(config.error().message.find("'rwkv7'; supported are llama, qwen2, qwen3, gemma3"),
-            std::string::npos)
-      << config.error().message;
-}
-
-TEST(GgufConfig, ReadsATinyGemma) {
-  const auto file = GgufFile::Open(std::string(KVASIR_SOURCE_DIR) +
-                                   "/testdata/gguf/gemma3_bf16-00001-of-00002.gguf");
-  ASSERT_TRUE(file.ok()) << file.error().message;
-  const auto config = GgufModelConfig(*file);
-  ASSERT_TRUE(config.ok()) << config.error().message;
-  EXPECT_EQ(config->family, ModelFamily::kGemma3);
-  EXPECT_EQ(config->head_dim, 32);
-  EXPECT_EQ(config->sliding_window, 12);
-  EXPECT_EQ(config->layer_kinds[5], LayerKind::kFull);
-  EXPECT_EQ(config->layer_kinds[4], LayerKind::kSliding);
-  EXPECT_NEAR(config->query_pre_attn_scalar, 20.0, 1e-5);  // through a float's square root
-  EXPECT_EQ(config->rope_full.theta, 1e6);
-  EXPECT_EQ(config->rope_sliding.theta, 1e4);
-  EXPECT_TRUE(config->tie_word_embeddings);
-  EXPECT_TRUE(config->norms_hold_offset);
 }
 
 }  // namespace

@@ -79,6 +79,10 @@ void GgufPairs::AddTexts(std::string_view key, const std::vector<std::string>& t
   BeginArray(key, kText, texts.size());
   for (const std::string& text : texts) PutText(text);
 }
+void GgufPairs::AddU32s(std::string_view key, const std::vector<uint32_t>& values) {
+  BeginArray(key, kU32, values.size());
+  for (const uint32_t value : values) Put(value, &bytes_);
+}
 void GgufPairs::AddI32s(std::string_view key, const std::vector<int32_t>& values) {
   BeginArray(key, kI32, values.size());
   for (const int32_t value : values) Put(value, &bytes_);

@@ -25,6 +25,7 @@ class GgufPairs {
   void AddF32(std::string_view key, float value);
   void AddBool(std::string_view key, bool value);
   void AddTexts(std::string_view key, const std::vector<std::string>& texts);
+  void AddU32s(std::string_view key, const std::vector<uint32_t>& values);
   void AddI32s(std::string_view key, const std::vector<int32_t>& values);
   void AddBools(std::string_view key, const std::vector<bool>& values);
 

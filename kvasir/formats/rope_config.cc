@@ -1,6 +1,7 @@
 #include "kvasir/formats/rope_config.h"
 
 #include <cmath>
+#include <numbers>
 #include <string>
 
 #include "kvasir/base/check.h"
@@ -130,6 +131,16 @@ Result<RopeConfig> RopeConfig::Parse(const Json& object, std::string_view field,
   auto rope = ReadRope(ConfigReader(object, object), theta, max_position_embeddings);
   if (!rope.ok()) return WithContext(rope.error(), field);
   return rope;
+}
+
+double Llama3Scaled(double frequency, const RopeConfig& rope) {
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  const double original = static_cast<double>(rope.original_max_position_embeddings);
+  if (wavelength < original / rope.high_freq_factor) return frequency;
+  if (wavelength > original / rope.low_freq_factor) return frequency / rope.factor;
+  const double smooth = (original / wavelength - rope.low_freq_factor) /
+                        (rope.high_freq_factor - rope.low_freq_factor);
+  return frequency * ((1 - smooth) / rope.factor + smooth);
 }
 
 }  // namespace kvasir

@@ -49,6 +49,9 @@ struct RopeConfig {
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
+// A frequency as llama3's type changes it. REQUIRES: rope.type is kLlama3.
+double Llama3Scaled(double frequency, const RopeConfig& rope);
+
 }  // namespace kvasir
 
 #endif  // KVASIR_FORMATS_ROPE_CONFIG_H_

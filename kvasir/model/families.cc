@@ -111,6 +111,10 @@ bool IsKnownUnused(const DecoderSpec& spec, const std::string& name) {
     for (const char* part : {"k_proj.", "v_proj.", "k_norm.", "v_norm."}) {
       if (name.find(prefix + part) != std::string::npos) return true;
     }
+    const std::string in_gguf = "blk." + std::to_string(i) + ".attn_";
+    for (const char* part : {"k.", "v.", "k_norm."}) {
+      if (name.starts_with(in_gguf + part)) return true;
+    }
   }
   return false;
 }

@@ -10,7 +10,17 @@ struct Renaming {
   std::string_view decoder;
   std::string_view gguf;
 };
-constexpr std::array<Renaming, 13> kLayerParts = {{
+// What has no number.
+constexpr std::array<Renaming, 6> kTop = {{
+    {"embed_tokens.weight", "token_embd.weight"},
+    {"norm.weight", "output_norm.weight"},
+    {"lm_head.weight", "output.weight"},
+    {"embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
+    {"per_layer_model_projection.weight", "per_layer_model_proj.weight"},
+    {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
+}};
+// Parts of a layer; ".weight" and ".bias" stay.
+constexpr std::array<Renaming, 20> kLayerParts = {{
     {"input_layernorm", "attn_norm"},
     {"self_attn.q_proj", "attn_q"},
     {"self_attn.k_proj", "attn_k"},
@@ -21,31 +31,67 @@ constexpr std::array<Renaming, 13> kLayerParts = {{
     {"pre_feedforward_layernorm", "ffn_norm"},
     {"post_attention_layernorm", "post_attention_norm"},
     {"post_feedforward_layernorm", "post_ffw_norm"},
+    {"post_feedforward_layernorm_1", "post_ffw_norm_1"},
+    {"pre_feedforward_layernorm_2", "pre_ffw_norm_2"},
+    {"post_feedforward_layernorm_2", "post_ffw_norm_2"},
     {"mlp.gate_proj", "ffn_gate"},
     {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
+    {"mlp.gate", "ffn_gate_inp"},
+    {"per_layer_input_gate", "inp_gate"},
+    {"per_layer_projection", "proj"},
+    {"post_per_layer_input_norm", "post_norm"},
 }};
+// Whole names within a layer: experts stacked into one tensor, and what goes with their router.
+constexpr std::array<Renaming, 12> kLayerTensors = {{
+    {"mlp.switch_mlp.gate_proj.weight", "ffn_gate_exps.weight"},
+    {"mlp.switch_mlp.up_proj.weight", "ffn_up_exps.weight"},
+    {"mlp.switch_mlp.down_proj.weight", "ffn_down_exps.weight"},
+    {"experts.switch_glu.gate_proj.weight", "ffn_gate_exps.weight"},
+    {"experts.switch_glu.up_proj.weight", "ffn_up_exps.weight"},
+    {"experts.switch_glu.down_proj.weight", "ffn_down_exps.weight"},
+    {"experts.gate_up_proj", "ffn_gate_up_exps.weight"},
+    {"experts.down_proj", "ffn_down_exps.weight"},
+    {"router.proj.weight", "ffn_gate_inp.weight"},
+    {"router.scale", "ffn_gate_inp.scale"},
+    {"router.per_expert_scale", "ffn_down_exps.scale"},
+    {"layer_scalar", "layer_output_scale.weight"},
+}};
+
+template <size_t n>
+std::string_view Renamed(const std::array<Renaming, n>& list, std::string_view name) {
+  for (const Renaming& renaming : list) {
+    if (renaming.decoder == name) return renaming.gguf;
+  }
+  return {};
+}
+
+// Within a layer; empty for what has no name.
+std::string LayerTensorName(ModelFamily family, std::string_view name) {
+  const std::string_view whole = Renamed(kLayerTensors, name);
+  if (!whole.empty()) return std::string(whole);
+  const size_t suffix = name.rfind('.');
+  if (suffix == std::string_view::npos) return {};
+  const std::string_view part = name.substr(0, suffix);
+  std::string_view renamed = Renamed(kLayerParts, part);
+  // The norm before the MLP, which is the one after attention in families with two norms.
+  if (family < ModelFamily::kGemma2 && part == "post_attention_layernorm") renamed = "ffn_norm";
+  if (renamed.empty()) return {};
+  return std::string(renamed) + std::string(name.substr(suffix));
+}
 
 }  // namespace
 
 std::string GgufTensorName(ModelFamily family, const std::string& name) {
-  if (name == "embed_tokens.weight") return "token_embd.weight";
-  if (name == "norm.weight") return "output_norm.weight";
-  if (name == "lm_head.weight") return "output.weight";
+  const std::string_view top = Renamed(kTop, name);
+  if (!top.empty()) return std::string(top);
   constexpr std::string_view kLayers = "layers.";
   const size_t number_end = name.find('.', kLayers.size());
-  const size_t suffix = name.rfind('.');
-  if (!name.starts_with(kLayers) || number_end >= suffix) return name;
-  const std::string_view part =
-      std::string_view(name).substr(number_end + 1, suffix - number_end - 1);
-  std::string_view renamed = part;
-  for (const Renaming& renaming : kLayerParts) {
-    if (renaming.decoder == part) renamed = renaming.gguf;
-  }
-  // The norm before the MLP, which is the one after attention in families with two norms.
-  if (family != ModelFamily::kGemma3 && part == "post_attention_layernorm") renamed = "ffn_norm";
-  return "blk." + name.substr(kLayers.size(), number_end - kLayers.size()) + "." +
-         std::string(renamed) + name.substr(suffix);
+  if (!name.starts_with(kLayers) || number_end == std::string::npos) return name;
+  const std::string renamed =
+      LayerTensorName(family, std::string_view(name).substr(number_end + 1));
+  if (renamed.empty()) return name;
+  return "blk." + name.substr(kLayers.size(), number_end + 1 - kLayers.size()) + renamed;
 }
 
 bool HasInterleavedRows(ModelFamily family, const std::string& name) {

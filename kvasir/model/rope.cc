@@ -9,16 +9,6 @@
 namespace kvasir {
 namespace {
 
-double Llama3Scaled(double frequency, const RopeConfig& config) {
-  const double wavelength = 2 * std::numbers::pi / frequency;
-  const double original = static_cast<double>(config.original_max_position_embeddings);
-  if (wavelength < original / config.high_freq_factor) return frequency;
-  if (wavelength > original / config.low_freq_factor) return frequency / config.factor;
-  const double smooth = (original / wavelength - config.low_freq_factor) /
-                        (config.high_freq_factor - config.low_freq_factor);
-  return frequency * ((1 - smooth) / config.factor + smooth);
-}
-
 // Dimension whose wavelength makes `rotations` turns over the original context (YaRN, eq. 17).
 double YarnDimension(double rotations, const RopeConfig& config, int head_dim) {
   const double original = static_cast<double>(config.original_max_position_embeddings);

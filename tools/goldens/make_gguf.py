@@ -3,10 +3,10 @@
 
   blocks OUT.safetensors   for every block type TYPE.raw (u8) and TYPE.decoded (f32): random blocks
                            with ordinary scales, decoded by gguf.quants.
-  model SOURCE OUT.gguf    a tiny llama, qwen2, qwen3 or gemma3 checkpoint folder, converted by the
-                           rules of convert_hf_to_gguf.py: rows of llama's queries and keys
-                           interleaved, rope_freqs, Gemma's norms plus one. Matrices keep their
-                           type, or become --q8.
+  model SOURCE OUT.gguf    a tiny llama, qwen2, qwen3 (also with experts) or gemma3 or gemma4
+                           checkpoint folder, converted by the rules of convert_hf_to_gguf.py: rows
+                           of llama's queries and keys interleaved, rope_freqs, Gemma 3's norms
+                           plus one, experts stacked. Matrices keep their type, or become --q8.
   vocabulary OUT.gguf      a tokenizer of single bytes and one block of every type: where fuzzing starts.
   split IN.gguf PARTS      cuts a file into PARTS, beside it.
 
@@ -54,17 +54,35 @@ NAMES = {
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+    "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+    "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "post_feedforward_layernorm_2": "post_ffw_norm_2",
+    "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm", "mlp.gate": "ffn_gate_inp",
+    "router.proj": "ffn_gate_inp",
+}
+# Gemma 4's parameters without a module of their own.
+BARE = {
+    "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+    "layer_scalar": "layer_output_scale.weight", "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    "experts.down_proj": "ffn_down_exps.weight",
 }
 
 
 def rename(name, arch):
     top = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight":
-           "output_norm.weight", "lm_head.weight": "output.weight"}
+           "output_norm.weight", "lm_head.weight": "output.weight",
+           "model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
+           "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
+           "model.per_layer_projection_norm.weight": "per_layer_proj_norm.weight"}
+    name = name.replace("model.language_model.", "model.")
     if name in top:
         return top[name]
     layer, rest = name.removeprefix("model.layers.").split(".", 1)
+    if rest in BARE:
+        return f"blk.{layer}.{BARE[rest]}"
     part, kind = rest.rsplit(".", 1)
-    after = "post_attention_norm" if arch == "gemma3" else "ffn_norm"
+    after = "post_attention_norm" if arch.startswith("gemma") else "ffn_norm"
     part = after if part == "post_attention_layernorm" else NAMES[part]
     return f"blk.{layer}.{part}.{kind}"
 
@@ -113,7 +131,51 @@ def llama3_divisors(config, head_dim, theta):
     return np.array(out, dtype=np.float32)
 
 
+def slides(config):
+    if "layer_types" in config:
+        return [kind == "sliding_attention" for kind in config["layer_types"]]
+    pattern = config.get("sliding_window_pattern") or config["_sliding_window_pattern"]
+    return [(i + 1) % pattern != 0 for i in range(config["num_hidden_layers"])]
+
+
+def add_gemma4(writer, config):
+    """Returns the divisors of the full layers' frequencies."""
+    # Newer configs list the layers that are not like the others.
+    last = str(config["num_hidden_layers"] - 1)
+    full = config.get("per_layer_config", {}).get(last, {})
+    global_dim = full.get("head_dim") or config["global_head_dim"]
+    shared = config["num_kv_shared_layers"]
+    writer.add_shared_kv_layers(shared)
+    writer.add_embedding_length_per_layer_input(config.get("hidden_size_per_layer_input") or 0)
+    writer.add_key_length(global_dim)
+    writer.add_value_length(global_dim)
+    writer.add_key_length_swa(config["head_dim"])
+    writer.add_value_length_swa(config["head_dim"])
+    writer.add_rope_dimension_count(global_dim)
+    writer.add_rope_dimension_count_swa(config["head_dim"])
+    writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if config.get("moe_intermediate_size"):
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        writer.add_expert_count(config["num_experts"])
+        writer.add_expert_used_count(config["top_k_experts"])
+    size = config["intermediate_size"]
+    if config.get("use_double_wide_mlp"):
+        first = config["num_hidden_layers"] - shared
+        writer.add_feed_forward_length(
+            [size if i < first else 2 * size for i in range(config["num_hidden_layers"])])
+    else:
+        writer.add_feed_forward_length(size)
+    heads = config["num_key_value_heads"]
+    full_heads = full.get("num_key_value_heads") or config.get("num_global_key_value_heads")
+    writer.add_head_count_kv([heads if slide else full_heads for slide in slides(config)]
+                             if full_heads else heads)
+    turning = int(global_dim * config["rope_parameters"]["full_attention"]
+                  ["partial_rotary_factor"] / 2)
+    return np.array([1.0] * turning + [1e30] * (global_dim // 2 - turning), dtype=np.float32)
+
+
 def add_config(writer, config, arch):
+    """Returns the divisors of rope's frequencies, None where there are none."""
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     head_dim = config.get("head_dim") or hidden // heads
     rope = config.get("rope_parameters") or {}
@@ -122,21 +184,27 @@ def add_config(writer, config, arch):
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(hidden)
-    writer.add_feed_forward_length(config["intermediate_size"])
+    if arch != "gemma4":
+        writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(heads)
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_key_length(head_dim)
-    writer.add_value_length(head_dim)
+    if arch != "gemma4":
+        writer.add_head_count_kv(config["num_key_value_heads"])
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_rope_freq_base(theta)
-    if arch == "gemma3":
+    if arch in ("gemma3", "gemma4"):
         writer.add_sliding_window(config["sliding_window"])
-        pattern = config.get("sliding_window_pattern") or config["_sliding_window_pattern"]
-        writer.add_sliding_window_pattern(
-            [(i + 1) % pattern != 0 for i in range(config["num_hidden_layers"])])
-        if config["query_pre_attn_scalar"] != head_dim:
-            writer.add_attention_scale(config["query_pre_attn_scalar"] ** -0.5)
-    return head_dim, theta
+        writer.add_sliding_window_pattern(slides(config))
+    if arch == "gemma4":
+        return add_gemma4(writer, config)
+    if arch == "qwen3moe":
+        writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if arch == "gemma3" and config["query_pre_attn_scalar"] != head_dim:
+        writer.add_attention_scale(config["query_pre_attn_scalar"] ** -0.5)
+    return llama3_divisors(config, head_dim, theta)
 
 
 def add_tokenizer(writer, folder):
@@ -171,24 +239,41 @@ def add_tokens(writer):
     writer.add_token_types([1] * 256)
 
 
+def stacked(tensors):
+    """Experts with a tensor each become one tensor."""
+    experts = {}
+    for name, dtype, data in tensors:
+        if ".mlp.experts." not in name:
+            yield name, dtype, data
+            continue
+        layer, rest = name.split(".mlp.experts.")
+        number, part = rest.split(".", 1)
+        experts.setdefault((layer, part, dtype), {})[int(number)] = data
+    for (layer, part, dtype), parts in sorted(experts.items()):
+        out = part.replace("_proj", "_exps").replace("gate", "ffn_gate").replace(
+            "up_", "ffn_up_").replace("down", "ffn_down")
+        yield layer.replace("model.layers", "blk") + "." + out, dtype, \
+            np.stack([parts[i] for i in range(len(parts))])
+
+
 def write_model(folder, path, q8):
     config = json.loads((folder / "config.json").read_text())
-    arch = config["model_type"].removesuffix("_text")
+    config = config.get("text_config", config)
+    arch = config["model_type"].removesuffix("_text").replace("_moe", "moe")
     writer = gguf.GGUFWriter(path, arch)
-    head_dim, theta = add_config(writer, config, arch)
+    divisors = add_config(writer, config, arch)
     if (folder / "tokenizer.json").exists():
         add_tokenizer(writer, folder)
     else:
         add_tokens(writer)
-    divisors = llama3_divisors(config, head_dim, theta)
     if divisors is not None:
         writer.add_tensor("rope_freqs.weight", divisors)
-    for name, dtype, data in read_safetensors(folder):
+    for name, dtype, data in stacked(read_safetensors(folder)):
         if arch == "llama" and (".q_proj." in name or ".k_proj." in name):
             heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
             data = interleave(data, heads)
-        out = rename(name, arch)
-        if data.ndim == 1:
+        out = name if name.startswith("blk.") else rename(name, arch)
+        if data.ndim == 1 or ".ffn_gate_inp." in out:
             data = widened(dtype, data)
             writer.add_tensor(out, data + np.float32(1) if arch == "gemma3" else data)
         elif q8:

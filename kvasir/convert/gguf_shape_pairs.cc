@@ -1,0 +1,157 @@
+#include "kvasir/convert/gguf_shape_pairs.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace kvasir {
+namespace {
+
+uint32_t U32(int64_t value) { return static_cast<uint32_t>(value); }
+
+// Adds the pairs of one model under the prefix of its architecture.
+class ShapeWriter {
+ public:
+  ShapeWriter(const ModelConfig& config, GgufPairs* pairs)
+      : config_(config),
+        architecture_(config.family == ModelFamily::kQwen3 && config.experts.count > 0
+                          ? "qwen3moe"
+                          : std::string(ModelFamilyName(config.family))),
+        pairs_(*pairs) {}
+
+  Status Write() {
+    pairs_.Add("general.architecture", architecture_);
+    pairs_.AddU32("general.quantization_version", 2);
+    Int("block_count", config_.num_hidden_layers);
+    Int("context_length", config_.max_position_embeddings);
+    Int("embedding_length", config_.hidden_size);
+    Int("attention.head_count", config_.num_attention_heads);
+    Float("attention.layer_norm_rms_epsilon", config_.rms_norm_eps);
+    Int("vocab_size", config_.vocab_size);
+    // A full layer's heads where the family tells layers apart; else all are alike.
+    Int("attention.key_length", config_.global_head_dim);
+    Int("attention.value_length", config_.global_head_dim);
+    AddMlp();
+    AddKeyValueHeads();
+    KVASIR_TRY_OK(AddExperts());
+    KVASIR_TRY_OK(AddRope());
+    return AddWindow();
+  }
+
+ private:
+  std::string Key(const char* name) const { return architecture_ + "." + name; }
+  void Int(const char* name, int64_t value) { pairs_.AddU32(Key(name), U32(value)); }
+  void Float(const char* name, double value) {
+    pairs_.AddF32(Key(name), static_cast<float>(value));
+  }
+  bool is_gemma4() const { return config_.family == ModelFamily::kGemma4; }
+
+  void AddMlp() {
+    std::vector<uint32_t> sizes;
+    for (int i = 0; i < config_.num_hidden_layers; ++i) {
+      sizes.push_back(U32(config_.intermediate_size_of(i)));
+    }
+    if (sizes.front() == sizes.back()) return Int("feed_forward_length", sizes.front());
+    pairs_.AddU32s(Key("feed_forward_length"), sizes);
+  }
+
+  void AddKeyValueHeads() {
+    if (config_.num_key_value_heads == config_.global_key_value_heads) {
+      return Int("attention.head_count_kv", config_.num_key_value_heads);
+    }
+    std::vector<uint32_t> heads;
+    for (int i = 0; i < config_.num_hidden_layers; ++i) {
+      heads.push_back(U32(config_.key_value_heads_of(i)));
+    }
+    pairs_.AddU32s(Key("attention.head_count_kv"), heads);
+  }
+
+  Status AddExperts() {
+    const ExpertsConfig& experts = config_.experts;
+    if (experts.count == 0) return {};
+    Int("expert_count", experts.count);
+    Int("expert_used_count", experts.per_token);
+    Int("expert_feed_forward_length", experts.intermediate_size);
+    if (experts.normalizes_weights) return {};
+    return {ErrorCode::kUnsupported, "field 'norm_topk_prob' is false, which a GGUF file of " +
+                                         architecture_ + " cannot say"};
+  }
+
+  Status AddRope() {
+    const RopeConfig& rope = config_.rope_full;
+    Float("rope.freq_base", rope.theta);
+    Int("rope.dimension_count", config_.global_head_dim);
+    switch (rope.type) {
+      case RopeType::kDefault:
+      case RopeType::kLlama3:        // a tensor of divisors says them
+      case RopeType::kProportional:  // likewise
+        return {};
+      case RopeType::kLinear:
+        pairs_.Add(Key("rope.scaling.type"), "linear");
+        Float("rope.scaling.factor", rope.factor);
+        return {};
+      case RopeType::kYarn:
+        break;
+    }
+    pairs_.Add(Key("rope.scaling.type"), "yarn");
+    Float("rope.scaling.factor", rope.factor);
+    Int("rope.scaling.original_context_length", rope.original_max_position_embeddings);
+    Float("rope.scaling.yarn_beta_fast", rope.beta_fast);
+    Float("rope.scaling.yarn_beta_slow", rope.beta_slow);
+    if (std::fabs(rope.attention_factor - (0.1 * std::log(rope.factor) + 1)) < 1e-9) return {};
+    return {ErrorCode::kUnsupported,
+            "rope scaling 'yarn' with an attention_factor of its own is not written to GGUF files"};
+  }
+
+  Status AddWindow() {
+    if (!config_.has_four_norms()) {
+      if (config_.sliding_window == 0) return {};
+      return {ErrorCode::kUnsupported,
+              "field 'sliding_window' has no place in a GGUF file of " + architecture_};
+    }
+    Int("attention.sliding_window", config_.sliding_window);
+    std::vector<bool> slides;
+    for (const LayerKind kind : config_.layer_kinds) slides.push_back(kind == LayerKind::kSliding);
+    pairs_.AddBools(Key("attention.sliding_window_pattern"), slides);
+    if (config_.family != ModelFamily::kGemma2) {
+      Float("rope.freq_base_swa", config_.rope_sliding.theta);
+    }
+    if (config_.final_logit_softcapping > 0 || config_.family == ModelFamily::kGemma2) {
+      Float("final_logit_softcapping", config_.final_logit_softcapping);
+    }
+    if (is_gemma4()) {
+      AddGemma4();
+      return {};
+    }
+    if (config_.family == ModelFamily::kGemma2) {
+      Float("attn_logit_softcapping", config_.attn_logit_softcapping);
+    } else if (config_.attn_logit_softcapping > 0) {
+      return {ErrorCode::kUnsupported,
+              "field 'attn_logit_softcapping' has no place in a GGUF file of " + architecture_};
+    }
+    if (config_.query_pre_attn_scalar != config_.head_dim) {
+      Float("attention.scale", 1.0 / std::sqrt(config_.query_pre_attn_scalar));
+    }
+    return {};
+  }
+
+  void AddGemma4() {
+    Int("attention.key_length_swa", config_.head_dim);
+    Int("attention.value_length_swa", config_.head_dim);
+    Int("rope.dimension_count_swa", config_.head_dim);
+    Int("attention.shared_kv_layers", config_.num_kv_shared_layers);
+    Int("embedding_length_per_layer_input", config_.per_layer_embedding_size);
+  }
+
+  const ModelConfig& config_;
+  const std::string architecture_;
+  GgufPairs& pairs_;
+};
+
+}  // namespace
+
+Status AddGgufShape(const ModelConfig& config, GgufPairs* pairs) {
+  return ShapeWriter(config, pairs).Write();
+}
+
+}  // namespace kvasir

@@ -1,0 +1,165 @@
+#include "kvasir/formats/gguf_layers.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace kvasir {
+namespace {
+
+// One integer for each layer, whether the file has one for all or an array.
+Result<std::vector<int64_t>> PerLayer(const GgufKeys& keys, std::string_view name, size_t layers) {
+  const std::string key = keys.Key(name);
+  const GgufValue* value = keys.metadata.Find(key);
+  if (value == nullptr || std::holds_alternative<int64_t>(*value)) {
+    KVASIR_TRY(const int64_t same, keys.metadata.Int(key));
+    return std::vector<int64_t>(layers, same);
+  }
+  KVASIR_TRY(std::vector<int64_t> list, keys.metadata.Ints(key));
+  if (list.size() == layers) return list;
+  return {ErrorCode::kCorrupt, "metadata '" + key + "' has " + std::to_string(list.size()) +
+                                   " elements for " + std::to_string(layers) + " layers"};
+}
+
+// Bounded by the members that ModelConfig::Parse will check, so that nothing large is allocated.
+Result<size_t> LayerCount(const Json& config) {
+  constexpr int64_t kMostLayers = 1024;
+  KVASIR_TRY(const int64_t layers, config.GetInt("num_hidden_layers"));
+  if (layers >= 1 && layers <= kMostLayers) return static_cast<size_t>(layers);
+  return {ErrorCode::kCorrupt, "metadata 'block_count' is " + std::to_string(layers) +
+                                   ", must be between 1 and " + std::to_string(kMostLayers)};
+}
+
+std::string LayerTensor(size_t layer, std::string_view part) {
+  return "blk." + std::to_string(layer) + "." + std::string(part) + ".weight";
+}
+
+Status AddExperts(const GgufKeys& keys, std::string_view chosen, Json* config) {
+  KVASIR_TRY_OK(keys.CopyInt("expert_count", "num_experts", config));
+  KVASIR_TRY_OK(keys.CopyInt("expert_used_count", chosen, config));
+  return keys.CopyInt("expert_feed_forward_length", "moe_intermediate_size", config);
+}
+
+Error Unlike(const std::string& key, size_t layer) {
+  return {ErrorCode::kUnsupported, "metadata '" + key + "' makes layer " + std::to_string(layer) +
+                                       " unlike others of its kind"};
+}
+
+// The last layer is full whatever the pattern says, as in ModelConfig.
+std::vector<bool> FullLayers(const Json& config, size_t layers) {
+  constexpr size_t kPattern = 6;
+  std::vector<bool> full(layers);
+  const Json* const types = config.Find("layer_types");
+  for (size_t i = 0; i < layers; ++i) {
+    const bool is_listed = types != nullptr && i < types->as_array().size();
+    full[i] = i + 1 == layers || (is_listed ? types->as_array()[i] == Json("full_attention")
+                                            : (i + 1) % kPattern == 0);
+  }
+  return full;
+}
+
+Status AddHeads(const GgufKeys& keys, const std::vector<bool>& full, Json* config) {
+  KVASIR_TRY(const int64_t global, keys.metadata.Int(keys.Key("attention.key_length")));
+  KVASIR_TRY(const int64_t local,
+             keys.metadata.IntOr(keys.Key("attention.key_length_swa"), global));
+  config->Set("head_dim", local);
+  config->Set("global_head_dim", global);
+  KVASIR_TRY(const auto heads, PerLayer(keys, "attention.head_count_kv", full.size()));
+  std::optional<int64_t> of_kind[2];
+  for (size_t i = 0; i < full.size(); ++i) {
+    std::optional<int64_t>& known = of_kind[full[i] ? 1 : 0];
+    if (known.value_or(heads[i]) != heads[i]) {
+      return Unlike(keys.Key("attention.head_count_kv"), i);
+    }
+    known = heads[i];
+  }
+  // There is always a full layer: the last one.
+  config->Set("num_key_value_heads", of_kind[0].value_or(*of_kind[1]));
+  config->Set("num_global_key_value_heads", *of_kind[1]);
+  return {};
+}
+
+// Layers that share keys and values may have an MLP of twice the size.
+Status AddMlpSizes(const GgufKeys& keys, size_t layers, int64_t shared, Json* config) {
+  constexpr std::string_view kName = "feed_forward_length";
+  KVASIR_TRY(const auto sizes, PerLayer(keys, kName, layers));
+  const bool is_double = sizes.back() / 2 == sizes.front() && sizes.back() % 2 == 0 && shared > 0;
+  for (size_t i = 0; i < layers; ++i) {
+    const bool shares = static_cast<int64_t>(i) >= static_cast<int64_t>(layers) - shared;
+    if (sizes[i] != (is_double && shares ? sizes.back() : sizes.front())) {
+      return Unlike(keys.Key(kName), i);
+    }
+  }
+  config->Set("intermediate_size", sizes.front());
+  config->Set("use_double_wide_mlp", is_double);
+  return {};
+}
+
+}  // namespace
+
+Status GgufKeys::CopyInt(std::string_view name, std::string_view field, Json* config) const {
+  KVASIR_TRY(const int64_t value, metadata.SameInt(Key(name)));
+  config->Set(field, value);
+  return {};
+}
+
+// The pattern: an integer n (every n-th layer is full), a bool for each layer (true slides), or
+// nothing (what the family has).
+Status AddGgufWindow(const GgufKeys& keys, Json* config) {
+  KVASIR_TRY_OK(keys.CopyInt("attention.sliding_window", "sliding_window", config));
+  const std::string key = keys.Key("attention.sliding_window_pattern");
+  const GgufValue* value = keys.metadata.Find(key);
+  if (value == nullptr) return {};
+  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  std::vector<int64_t> slides;
+  if (const auto* every = std::get_if<int64_t>(value)) {
+    if (*every < 1) return {ErrorCode::kCorrupt, "metadata '" + key + "' must be at least 1"};
+    for (size_t i = 0; i < layers; ++i) {
+      slides.push_back((i + 1) % static_cast<size_t>(*every) == 0 ? 0 : 1);
+    }
+  } else {
+    KVASIR_TRY(slides, PerLayer(keys, "attention.sliding_window_pattern", layers));
+  }
+  Json::Array types;
+  for (const int64_t layer : slides) {
+    types.push_back(Json(layer != 0 ? "sliding_attention" : "full_attention"));
+  }
+  config->Set("layer_types", std::move(types));
+  return {};
+}
+
+Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* config) {
+  KVASIR_TRY_OK(AddExperts(keys, "num_experts_per_tok", config));
+  config->Set("norm_topk_prob", true);  // the metadata does not say; every release does
+  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  Json dense = Json::Array();
+  for (size_t i = 0; i < layers; ++i) {
+    if (file.Find(LayerTensor(i, "ffn_gate_inp")) == nullptr) {
+      dense.Append(static_cast<int64_t>(i));
+    }
+  }
+  config->Set("mlp_only_layers", std::move(dense));
+  return {};
+}
+
+Status AddGgufGemma4(const GgufKeys& keys, const GgufFile& file, Json* config) {
+  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  const std::vector<bool> full = FullLayers(*config, layers);
+  KVASIR_TRY_OK(AddHeads(keys, full, config));
+  KVASIR_TRY(const int64_t shared, keys.metadata.IntOr(keys.Key("attention.shared_kv_layers"), 0));
+  config->Set("num_kv_shared_layers", shared);
+  KVASIR_TRY_OK(AddMlpSizes(keys, layers, shared, config));
+  KVASIR_TRY(const int64_t per_layer,
+             keys.metadata.IntOr(keys.Key("embedding_length_per_layer_input"), 0));
+  config->Set("hidden_size_per_layer_input", per_layer);
+  KVASIR_TRY(const int64_t vocabulary, config->GetInt("vocab_size"));
+  config->Set("vocab_size_per_layer_input", vocabulary);
+  size_t first_full = 0;
+  while (!full[first_full]) ++first_full;
+  config->Set("attention_k_eq_v", file.Find(LayerTensor(first_full, "attn_v")) == nullptr);
+  KVASIR_TRY(const int64_t experts, keys.metadata.IntOr(keys.Key("expert_count"), 0));
+  config->Set("enable_moe_block", experts != 0);
+  return experts == 0 ? Status() : AddExperts(keys, "top_k_experts", config);
+}
+
+}  // namespace kvasir

@@ -1,0 +1,37 @@
+// What differs from layer to layer in a GGUF file's metadata: windows, experts, and what Gemma 4
+// varies; as members of a config.json.
+// Deliberately no checks of ranges: ModelConfig::Parse has them.
+#ifndef KVASIR_FORMATS_GGUF_LAYERS_H_
+#define KVASIR_FORMATS_GGUF_LAYERS_H_
+
+#include <string>
+#include <string_view>
+
+#include "kvasir/base/json.h"
+#include "kvasir/base/result.h"
+#include "kvasir/formats/gguf.h"
+
+namespace kvasir {
+
+// A file's metadata under the prefix of its architecture.
+struct GgufKeys {
+  const GgufMetadata& metadata;
+  const std::string& architecture;
+
+  std::string Key(std::string_view name) const { return architecture + "." + std::string(name); }
+  // The integer of a key, or the same one for every layer, becomes a member of `config`.
+  // ERRORS: kCorrupt when it is missing, kUnsupported when layers differ.
+  Status CopyInt(std::string_view name, std::string_view field, Json* config) const;
+};
+
+// The sliding window and which layers have it (Gemma 2, 3, 4). ERRORS: kCorrupt.
+Status AddGgufWindow(const GgufKeys& keys, Json* config);
+// Qwen3-MoE: which layers have experts, the tensors say. ERRORS: kCorrupt.
+Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* config);
+// Gemma 4: sizes of layers, shared keys, per-layer embeddings, experts. `config` has its other
+// members. ERRORS: kCorrupt, kUnsupported for layers that differ in other ways.
+Status AddGgufGemma4(const GgufKeys& keys, const GgufFile& file, Json* config);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_FORMATS_GGUF_LAYERS_H_

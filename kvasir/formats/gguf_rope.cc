@@ -1,0 +1,113 @@
+#include "kvasir/formats/gguf_rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+namespace kvasir {
+namespace {
+
+constexpr float kStill = 1e30f;  // of a pair that does not turn
+
+double Frequency(double theta, size_t pair, size_t pairs) {
+  return std::pow(theta, -static_cast<double>(pair) / static_cast<double>(pairs));
+}
+
+// Whether the first pairs have divisor 1 and all others stand still.
+Json ProportionalOf(const std::vector<float>& divisors, double theta) {
+  const auto turning = std::find(divisors.begin(), divisors.end(), kStill) - divisors.begin();
+  const auto pairs = static_cast<int64_t>(divisors.size());
+  if (turning == pairs) return {};
+  double fraction = static_cast<double>(turning) / static_cast<double>(pairs);
+  // Readers multiply and cut.
+  if (static_cast<int64_t>(fraction * static_cast<double>(2 * pairs) / 2) < turning) {
+    fraction = std::nextafter(fraction, 2.0);
+  }
+  return Json::Object{
+      {"rope_type", "proportional"}, {"rope_theta", theta}, {"partial_rotary_factor", fraction}};
+}
+
+// A number that somebody wrote into a config, of which only its float is left.
+double Written(double value) { return std::round(value * 1000) / 1000; }
+
+// Between wavelengths L0 / high and L0 / low, 1 / divisor = (1 - s) / factor + s where
+// s = (L0 / wavelength - low) / (high - low): a line, whose slope and start say L0 and high.
+Json Llama3Of(const std::vector<float>& divisors, double theta) {
+  const double factor = Written(divisors.back());
+  if (!(factor > 1)) return {};
+  struct Point {
+    double turns;  // 1 / wavelength
+    double s;
+  };
+  std::vector<Point> line;
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    if (divisors[i] == 1.0f || divisors[i] == divisors.back()) continue;
+    line.push_back({Frequency(theta, i, divisors.size()) / (2 * std::numbers::pi),
+                    (1.0 / divisors[i] - 1 / factor) / (1 - 1 / factor)});
+  }
+  if (line.empty()) return {};
+  double high = 4;  // everywhere it was published
+  double original = (3 * line.front().s + 1) / line.front().turns;
+  if (line.size() > 1) {
+    const double slope =
+        (line.front().s - line.back().s) / (line.front().turns - line.back().turns);
+    high = Written(1 - 1 / (line.front().s - slope * line.front().turns));
+    original = slope * (high - 1);
+  }
+  if (!(original >= 1 && original < 1e9)) return {};
+  return Json::Object{
+      {"rope_type", "llama3"},
+      {"rope_theta", theta},
+      {"factor", factor},
+      {"low_freq_factor", 1.0},
+      {"high_freq_factor", high},
+      {"original_max_position_embeddings", static_cast<int64_t>(std::llround(original))}};
+}
+
+}  // namespace
+
+Result<std::vector<float>> ReadGgufRopeDivisors(const GgufFile& file, int64_t head_dim) {
+  std::vector<float> divisors;
+  if (file.Find(kGgufRopeDivisors) == nullptr) return divisors;
+  KVASIR_TRY(const WeightTensor tensor, file.Get(kGgufRopeDivisors, {head_dim / 2}));
+  divisors.resize(static_cast<size_t>(head_dim / 2));
+  tensor.read_row(0, divisors.data());
+  for (const float divisor : divisors) {
+    if (divisor > 0.0f) continue;
+    return {ErrorCode::kCorrupt, file.path() + ": tensor '" + std::string(kGgufRopeDivisors) +
+                                     "' must hold positive numbers"};
+  }
+  return divisors;
+}
+
+std::vector<float> GgufRopeDivisors(const RopeConfig& rope, int head_dim) {
+  const auto pairs = static_cast<size_t>(head_dim / 2);
+  std::vector<float> divisors = rope.frequency_divisors;
+  if (rope.type == RopeType::kProportional) {
+    divisors.assign(pairs, kStill);
+    const auto turning = static_cast<size_t>(rope.rotated_fraction * head_dim / 2);
+    std::fill_n(divisors.begin(), turning, static_cast<float>(rope.factor));
+  } else if (rope.type == RopeType::kLlama3) {
+    divisors.clear();
+    for (size_t i = 0; i < pairs; ++i) {
+      const double frequency = Frequency(rope.theta, i, pairs);
+      divisors.push_back(static_cast<float>(frequency / Llama3Scaled(frequency, rope)));
+    }
+  }
+  return divisors;
+}
+
+Json RopeParametersOf(const std::vector<float>& divisors, double theta) {
+  for (const auto& guess : {ProportionalOf, Llama3Of}) {
+    if (divisors.empty()) break;
+    Json found = guess(divisors, theta);
+    if (found.is_null()) continue;
+    const auto rope = RopeConfig::Parse(found, "rope_parameters", theta, 1);
+    const int head_dim = 2 * static_cast<int>(divisors.size());
+    if (rope.ok() && GgufRopeDivisors(*rope, head_dim) == divisors) return found;
+  }
+  return {};
+}
+
+}  // namespace kvasir
