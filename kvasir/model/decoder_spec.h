@@ -25,7 +25,9 @@ enum class MlpKind {
 struct DecoderLayerSpec {
   RetentionSpec retention;  // which rows a query may see
   int rope = 0;             // index into DecoderSpec::ropes
-  int shares_kv = -1;       // earlier layer whose keys and values this one reads; -1: its own
+  // Earlier layer whose keys and values this one reads, or, if the decoder reads_target, the
+  // target's; -1: its own.
+  int shares_kv = -1;
   int kv_heads = 0;
   int head_dim = 0;
   int64_t intermediate_size = 0;  // of the dense MLP
@@ -77,6 +79,10 @@ struct DecoderSpec {
   int64_t per_layer_size = 0;
   ExpertsSpec experts;                   // of layers that have them
   std::vector<Token> suppressed_tokens;  // get the logit -infinity
+
+  // The decoder has no keys and values: all layers read those of another model's, its target's,
+  // where the step's own rows are not.
+  bool reads_target = false;
 
   std::vector<RopeSpec> ropes;
   std::vector<DecoderLayerSpec> layers;

@@ -44,6 +44,10 @@ class Model {
   // What the ranking of cache rows needs to know of attention: query heads per layer.
   virtual int query_heads() const = 0;
 
+  // Embeddings as they enter the first layer, scaled, [tokens, hidden_size].
+  // REQUIRES: 0 <= token < vocab_size().
+  virtual void EmbedTokens(std::span<const Token> tokens, FloatRows out) const = 0;
+
   // Upper bound of what a workspace and the backend take for steps of so many tokens, `logits_rows`
   // of which need logits.
   virtual size_t ScratchBytes(int64_t rows, int64_t logits_rows) const = 0;

@@ -1,36 +1,27 @@
-// Loading of a DecoderModel: which tensors a spec asks for, and what they weigh.
-// Deliberately no arithmetic: decoder_model.cc runs what is loaded here.
+// Loading of DecoderLayers: which tensors a spec asks for, and what they weigh.
+// Deliberately no arithmetic: decoder_layers.cc runs what is loaded here.
 #include <string>
 #include <utility>
 
-#include "kvasir/model/decoder_model.h"
+#include "kvasir/model/decoder_layers.h"
 
 namespace kvasir {
 
-Result<std::unique_ptr<const Model>> DecoderModel::Load(DecoderSpec spec, WeightSource& source,
-                                                        Backend& backend) {
-  auto decoder = std::unique_ptr<DecoderModel>(new DecoderModel(std::move(spec), backend));
-  const DecoderSpec& s = decoder->spec_;
-  KVASIR_TRY(decoder->embedding_,
-             source.Matrix("embed_tokens.weight", s.vocab_size, s.hidden_size));
-  // Configs leave tie_word_embeddings out and readers disagree about what that means; whether the
-  // checkpoint has a head does not lie.
-  if (!s.ties_embeddings && source.Has("lm_head.weight")) {
-    KVASIR_TRY(decoder->head_, source.Matrix("lm_head.weight", s.vocab_size, s.hidden_size));
-  }
-  KVASIR_TRY(decoder->final_norm_, source.Vector("norm.weight", s.hidden_size, s.norm_offset));
-  if (s.per_layer_size > 0) {
-    KVASIR_TRY(decoder->per_layer_, PerLayerInputs::Load(s, source));
-  }
-  decoder->layers_.resize(s.layers.size());
+Result<std::unique_ptr<const DecoderLayers>> DecoderLayers::Load(DecoderSpec spec,
+                                                                 WeightSource& source,
+                                                                 Backend& backend) {
+  auto layers = std::unique_ptr<DecoderLayers>(new DecoderLayers(std::move(spec), backend));
+  const DecoderSpec& s = layers->spec_;
+  KVASIR_TRY(layers->final_norm_, source.Vector("norm.weight", s.hidden_size, s.norm_offset));
+  layers->layers_.resize(s.layers.size());
   for (size_t i = 0; i < s.layers.size(); ++i) {
-    KVASIR_TRY_OK(decoder->LoadLayer(static_cast<int>(i), source, &decoder->layers_[i]));
+    KVASIR_TRY_OK(layers->LoadLayer(static_cast<int>(i), source, &layers->layers_[i]));
   }
-  return std::unique_ptr<const Model>(std::move(decoder));
+  return std::unique_ptr<const DecoderLayers>(std::move(layers));
 }
 
 // Reads the tensors of one layer by their names under "layers.N.".
-struct DecoderModel::LayerLoader {
+struct DecoderLayers::LayerLoader {
   WeightSource& source;
   std::string prefix;
   float norm_offset;
@@ -55,7 +46,7 @@ struct DecoderModel::LayerLoader {
   }
 };
 
-Status DecoderModel::LoadLayer(int index, WeightSource& source, Layer* layer) const {
+Status DecoderLayers::LoadLayer(int index, WeightSource& source, Layer* layer) const {
   const DecoderSpec& s = spec_;
   LayerLoader load{source, "layers." + std::to_string(index) + ".", s.norm_offset};
   KVASIR_TRY_OK(load.Norm("input_layernorm", s.hidden_size, &layer->attention_norm));
@@ -84,7 +75,7 @@ Status DecoderModel::LoadLayer(int index, WeightSource& source, Layer* layer) co
   return {};
 }
 
-Status DecoderModel::LoadAttention(int index, LayerLoader& load, Layer* layer) const {
+Status DecoderLayers::LoadAttention(int index, LayerLoader& load, Layer* layer) const {
   const DecoderSpec& s = spec_;
   const DecoderLayerSpec& layer_spec = s.layers[static_cast<size_t>(index)];
   const int64_t query_size = int64_t{s.query_heads} * layer_spec.head_dim;
@@ -110,7 +101,7 @@ Status DecoderModel::LoadAttention(int index, LayerLoader& load, Layer* layer) c
   return {};
 }
 
-Status DecoderModel::LoadMlp(int index, LayerLoader& load, Layer* layer) const {
+Status DecoderLayers::LoadMlp(int index, LayerLoader& load, Layer* layer) const {
   const DecoderSpec& s = spec_;
   const DecoderLayerSpec& layer_spec = s.layers[static_cast<size_t>(index)];
   if (layer_spec.mlp != MlpKind::kDense) {
@@ -132,34 +123,7 @@ Status DecoderModel::LoadMlp(int index, LayerLoader& load, Layer* layer) const {
   return load.Linear_("mlp.down_proj", s.hidden_size, size, bias, &layer->down);
 }
 
-template <typename Visit>
-void DecoderModel::ForEachMatrix(const Visit& visit) const {
-  visit(*embedding_);
-  if (head_ != nullptr) visit(*head_);
-  if (per_layer_) per_layer_->ForEachMatrix(visit);
-  for (const Layer& layer : layers_) {
-    for (const Linear* linear :
-         {&layer.query, &layer.key, &layer.value, &layer.output, &layer.gate, &layer.up,
-          &layer.down, &layer.per_layer_gate, &layer.per_layer_projection}) {
-      if (linear->weights != nullptr) visit(*linear->weights);
-    }
-    if (layer.experts) layer.experts->ForEachMatrix(visit);
-  }
-}
-
-size_t DecoderModel::weight_bytes() const {
-  size_t bytes = 0;
-  ForEachMatrix([&](const WeightMatrix& matrix) { bytes += matrix.bytes(); });
-  return bytes;
-}
-
-int64_t DecoderModel::parameters() const {
-  int64_t count = 0;
-  ForEachMatrix([&](const WeightMatrix& matrix) { count += matrix.outputs() * matrix.inputs(); });
-  return count;
-}
-
-KvCacheSpec DecoderModel::CacheSpec(KvCodec codec) const {
+KvCacheSpec DecoderLayers::CacheSpec(KvCodec codec) const {
   std::vector<std::vector<float>> key_norms;
   for (const Layer& layer : layers_) key_norms.push_back(layer.key_norm);
   return DecoderCacheSpec(spec_, codec, key_norms);

@@ -1,0 +1,212 @@
+#include "kvasir/model/decoder_layers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kvasir/model/per_layer_inputs.h"
+
+namespace kvasir {
+
+using Buffer = Workspace::Buffer;
+
+struct DecoderLayers::TurnedStep : LayerStep {
+  std::vector<ConstFloatRows> cos, sin;  // per rope
+
+  TurnedStep(const LayerStep& step, const DecoderSpec& spec, Workspace& workspace)
+      : LayerStep(step) {
+    for (size_t i = 0; i < spec.ropes.size(); ++i) {
+      const auto pairs = static_cast<int64_t>(spec.ropes[i].inverse_frequencies.size());
+      const FloatRows turned_cos = workspace.Cos(static_cast<int>(i), rows(), pairs);
+      const FloatRows turned_sin = workspace.Sin(static_cast<int>(i), rows(), pairs);
+      FillAngles(spec.ropes[i], positions, turned_cos, turned_sin);
+      cos.push_back(turned_cos);
+      sin.push_back(turned_sin);
+    }
+  }
+};
+
+VisibleRows VisibleBefore(const KvSequence& sequence, int layer) {
+  VisibleRows visible = sequence.Visible(layer, sequence.position());
+  --visible.end;
+  visible.begin = std::min(visible.begin, visible.end);
+  visible.head_end = std::min(visible.head_end, visible.begin);
+  return visible;
+}
+
+// What attention of one layer reads and writes of every run's cache.
+struct DecoderLayers::KvReads {
+  KvLayout layout;
+  KvKeyDerivation derivation;
+  std::vector<KvRun> runs;
+  std::vector<VisibleRows> visible;              // [rows]
+  std::vector<std::vector<Position>> positions;  // per run, where keys are derived and rows moved
+
+  // `layer` of the cache. `is_own`: the step's rows have rows of their own there.
+  KvReads(const LayerStep& step, int layer, bool is_own) {
+    const size_t index = static_cast<size_t>(layer);
+    for (const LayerRun& run : step.runs) {
+      const KvSequence& sequence = *run.sequence;
+      layout = sequence.spec().layers[index].layout;
+      derivation = sequence.spec().layers[index].derivation();
+      const Position first = sequence.position();
+      runs.push_back({.kv = sequence.Blocks(layer),
+                      .first_row = sequence.RowOf(layer, first),
+                      .step_row = static_cast<int64_t>(visible.size()),
+                      .rows = run.rows,
+                      .recent = sequence.RecentBlocks(layer)});
+      for (int64_t i = 0; i < run.rows; ++i) {
+        visible.push_back(is_own ? sequence.Visible(layer, first + i)
+                                 : VisibleBefore(sequence, layer));
+      }
+      positions.push_back(MovedPositions(sequence, layer, is_own ? run.rows : 0));
+    }
+    for (size_t i = 0; i < runs.size(); ++i) runs[i].positions = positions[i];
+  }
+
+ private:
+  // Empty where rows lie at their own positions, or keys are stored.
+  std::vector<Position> MovedPositions(const KvSequence& sequence, int layer, int64_t count) const {
+    if (layout.key_codec.kind != KvCodec::Kind::kFromValue || sequence.EvictedUntil(layer) == 0) {
+      return {};
+    }
+    std::vector<Position> moved = sequence.RowPositions(layer);
+    for (int64_t i = 0; i < count; ++i) moved.push_back(sequence.position() + i);
+    return moved;
+  }
+};
+
+void DecoderLayers::Run(const LayerStep& step, Workspace& workspace) const {
+  const TurnedStep turned(step, spec_, workspace);
+  for (int i = 0; i < static_cast<int>(layers_.size()); ++i) RunLayer(i, turned, workspace);
+}
+
+void DecoderLayers::FinalNorm(FloatRows hidden) const {
+  backend_.RmsNorm(hidden, final_norm_, spec_.norm_eps, hidden);
+}
+
+void DecoderLayers::RunLayer(int index, const TurnedStep& step, Workspace& workspace) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const FloatRows hidden = workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size);
+  const FloatRows normed = workspace.Rows(Buffer::kNormed, step.rows(), spec_.hidden_size);
+  const FloatRows projected = workspace.Rows(Buffer::kProjected, step.rows(), spec_.hidden_size);
+  const auto add_residual = [&](const std::vector<float>& post_norm) {
+    if (!post_norm.empty()) backend_.RmsNorm(projected, post_norm, spec_.norm_eps, projected);
+    backend_.Add(hidden, projected);
+  };
+
+  backend_.RmsNorm(hidden, layer.attention_norm, spec_.norm_eps, normed);
+  Attention(index, step, workspace, normed, projected);
+  add_residual(layer.post_attention_norm);
+
+  Mlp(index, workspace, hidden, normed, projected);
+  add_residual(layer.post_mlp_norm);
+
+  if (spec_.per_layer_size > 0) {
+    MixPerLayerInput(index, workspace, hidden, projected);
+    add_residual(layer.post_per_layer_norm);
+  }
+  if (spec_.has_layer_scalar) backend_.Scale(hidden, layer.scalar);
+}
+
+void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& workspace,
+                              ConstFloatRows normed, FloatRows projected) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const DecoderLayerSpec& layer_spec = spec_.layers[static_cast<size_t>(index)];
+  const int64_t query_size = int64_t{spec_.query_heads} * layer_spec.head_dim;
+  const FloatRows queries = workspace.Rows(Buffer::kQueries, step.rows(), query_size);
+  const FloatRows attended = workspace.Rows(Buffer::kAttended, step.rows(), query_size);
+  const bool owns_kv = layer_spec.shares_kv < 0;
+  const KvReads reads(step, owns_kv ? index : layer_spec.shares_kv, !spec_.reads_target);
+  if (owns_kv) {
+    WriteKv(index, step, reads, workspace, normed, queries);
+  } else {
+    const MatmulJob jobs[] = {layer.query.job(queries)};
+    backend_.Matmul(normed, jobs);
+  }
+  if (spec_.has_qk_norm) backend_.RmsNorm(queries, layer.query_norm, spec_.norm_eps, queries);
+  const size_t rope = static_cast<size_t>(layer_spec.rope);
+  backend_.Rope(queries, layer_spec.head_dim, step.cos[rope], step.sin[rope]);
+  if (owns_kv && reads.layout.query_floats > 0) {
+    backend_.RecordQueries(reads.layout, reads.runs, queries);
+  }
+  backend_.Attend({.layout = reads.layout,
+                   .query_heads = spec_.query_heads,
+                   .scale = spec_.attention_scale,
+                   .softcap = spec_.attention_softcap,
+                   .derivation = reads.derivation,
+                   .queries = queries,
+                   .runs = reads.runs,
+                   .visible = reads.visible,
+                   .out = attended});
+  const MatmulJob output[] = {layer.output.job(projected)};
+  backend_.Matmul(attended, output);
+}
+
+// Projects queries, keys and values, and writes the latter two into the cache.
+void DecoderLayers::WriteKv(int index, const TurnedStep& step, const KvReads& reads,
+                            Workspace& workspace, ConstFloatRows normed, FloatRows queries) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const DecoderLayerSpec& layer_spec = spec_.layers[static_cast<size_t>(index)];
+  const int64_t kv_size = int64_t{layer_spec.kv_heads} * layer_spec.head_dim;
+  const FloatRows keys = workspace.Rows(Buffer::kKeys, step.rows(), kv_size);
+  const FloatRows values = workspace.Rows(Buffer::kValues, step.rows(), kv_size);
+  std::vector<MatmulJob> jobs = {layer.query.job(queries), layer.key.job(keys)};
+  if (!layer_spec.values_from_keys) jobs.push_back(layer.value.job(values));
+  backend_.Matmul(normed, jobs);
+  const FloatRows raw_values = layer_spec.values_from_keys ? keys : values;
+  if (spec_.has_value_norm) {
+    backend_.RmsNorm(raw_values, layer.value_norm, spec_.norm_eps, values);
+  }
+  if (spec_.has_qk_norm) backend_.RmsNorm(keys, layer.key_norm, spec_.norm_eps, keys);
+  const size_t rope = static_cast<size_t>(layer_spec.rope);
+  backend_.Rope(keys, layer_spec.head_dim, step.cos[rope], step.sin[rope]);
+  backend_.EncodeKv(reads.layout, reads.runs, keys, values);
+}
+
+// What follows attention, up to the norm before the residual.
+void DecoderLayers::Mlp(int index, Workspace& workspace, ConstFloatRows hidden, FloatRows normed,
+                        FloatRows projected) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  backend_.RmsNorm(hidden, layer.mlp_norm, spec_.norm_eps, normed);
+  switch (spec_.layers[static_cast<size_t>(index)].mlp) {
+    case MlpKind::kDense:
+      return DenseMlp(index, workspace, normed, projected);
+    case MlpKind::kExperts:
+      return layer.experts->Run(spec_, backend_, workspace, hidden, normed, projected);
+    case MlpKind::kDenseAndExperts:
+      break;
+  }
+  DenseMlp(index, workspace, normed, projected);
+  backend_.RmsNorm(projected, layer.post_dense_norm, spec_.norm_eps, projected);
+  backend_.RmsNorm(hidden, layer.pre_experts_norm, spec_.norm_eps, normed);
+  const FloatRows experts = workspace.Rows(Buffer::kExperts, hidden.rows, spec_.hidden_size);
+  layer.experts->Run(spec_, backend_, workspace, hidden, normed, experts);
+  backend_.RmsNorm(experts, layer.post_experts_norm, spec_.norm_eps, experts);
+  backend_.Add(projected, experts);
+}
+
+void DecoderLayers::DenseMlp(int index, Workspace& workspace, ConstFloatRows normed,
+                             FloatRows projected) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const int64_t size = spec_.layers[static_cast<size_t>(index)].intermediate_size;
+  const FloatRows gate = workspace.Rows(Buffer::kGate, normed.rows, size);
+  const FloatRows up = workspace.Rows(Buffer::kUp, normed.rows, size);
+  const MatmulJob in[] = {layer.gate.job(gate), layer.up.job(up)};
+  backend_.Matmul(normed, in);
+  backend_.Gate(spec_.activation, gate, up);
+  const MatmulJob out[] = {layer.down.job(projected)};
+  backend_.Matmul(gate, out);
+}
+
+void DecoderLayers::MixPerLayerInput(int index, Workspace& workspace, ConstFloatRows hidden,
+                                     FloatRows projected) const {
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  const FloatRows gate = workspace.Rows(Buffer::kPerLayerGate, hidden.rows, spec_.per_layer_size);
+  const MatmulJob in[] = {layer.per_layer_gate.job(gate)};
+  backend_.Matmul(hidden, in);
+  backend_.Gate(spec_.activation, gate, PerLayerInput(spec_, workspace, hidden.rows, index));
+  const MatmulJob out[] = {layer.per_layer_projection.job(projected)};
+  backend_.Matmul(gate, out);
+}
+
+}  // namespace kvasir

@@ -1,0 +1,117 @@
+// DecoderLayers: the layers of a decoder and its final norm, driven by a DecoderSpec.
+// Deliberately the only place that knows the order of a layer's operations, and without embeddings
+// and heads: what goes in and what becomes of the result is DecoderModel's, or AssistantModel's.
+#ifndef KVASIR_MODEL_DECODER_LAYERS_H_
+#define KVASIR_MODEL_DECODER_LAYERS_H_
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kvasir/kv/kv_sequence.h"
+#include "kvasir/model/decoder_spec.h"
+#include "kvasir/model/expert_mlp.h"
+#include "kvasir/model/weight_source.h"
+#include "kvasir/model/workspace.h"
+
+namespace kvasir {
+
+// Rows of a step that attend to one sequence's cache: those of the positions from
+// sequence->position() on, reserved already, unless the decoder reads another model's.
+struct LayerRun {
+  const KvSequence* sequence = nullptr;
+  int64_t rows = 0;
+};
+
+// Consecutive rows of all runs, and the positions their queries (and keys) are turned to.
+struct LayerStep {
+  std::span<const LayerRun> runs;
+  std::span<const Position> positions;  // [rows]
+
+  int64_t rows() const { return static_cast<int64_t>(positions.size()); }
+};
+
+class DecoderLayers {
+ public:
+  // `backend` must outlive the layers. ERRORS: as WeightSource.
+  static Result<std::unique_ptr<const DecoderLayers>> Load(DecoderSpec spec, WeightSource& source,
+                                                           Backend& backend);
+
+  const DecoderSpec& spec() const { return spec_; }
+  // Takes the residual stream, the workspace's kHidden [rows, hidden_size], through all layers and
+  // writes keys and values of layers that have their own. With per_layer_size, kPerLayer holds
+  // what PerLayerInputs made.
+  void Run(const LayerStep& step, Workspace& workspace) const;
+  // In place.
+  void FinalNorm(FloatRows hidden) const;
+
+  KvCacheSpec CacheSpec(KvCodec codec) const;
+  // Calls visit(matrix) for every matrix.
+  template <typename Visit>
+  void ForEachMatrix(const Visit& visit) const {
+    for (const Layer& layer : layers_) {
+      for (const Linear* linear :
+           {&layer.query, &layer.key, &layer.value, &layer.output, &layer.gate, &layer.up,
+            &layer.down, &layer.per_layer_gate, &layer.per_layer_projection}) {
+        if (linear->weights != nullptr) visit(*linear->weights);
+      }
+      if (layer.experts) layer.experts->ForEachMatrix(visit);
+    }
+  }
+
+ private:
+  struct Linear {
+    std::unique_ptr<const WeightMatrix> weights;
+    std::vector<float> bias;  // empty: none
+
+    MatmulJob job(FloatRows out) const {
+      return {weights.get(), bias.empty() ? nullptr : bias.data(), out};
+    }
+  };
+  struct Layer {
+    std::vector<float> attention_norm, mlp_norm;
+    std::vector<float> post_attention_norm, post_mlp_norm;  // kSandwich only
+    std::vector<float> query_norm, key_norm;                // has_qk_norm only
+    std::vector<float> value_norm;                          // has_value_norm only: ones
+    Linear query, key, value, output;  // key and value are empty when KV is shared
+    Linear gate, up, down;             // empty where experts replace them
+    std::optional<ExpertMlp> experts;
+    std::vector<float> post_dense_norm, pre_experts_norm, post_experts_norm;  // kDenseAndExperts
+    Linear per_layer_gate, per_layer_projection;  // per_layer_size > 0 only
+    std::vector<float> post_per_layer_norm;
+    float scalar = 1;  // multiplies the layer's output
+  };
+  // A step and its angles.
+  struct TurnedStep;
+  struct LayerLoader;
+  struct KvReads;
+
+  DecoderLayers(DecoderSpec spec, Backend& backend) : spec_(std::move(spec)), backend_(backend) {}
+  Status LoadLayer(int index, WeightSource& source, Layer* layer) const;
+  Status LoadAttention(int index, LayerLoader& load, Layer* layer) const;
+  Status LoadMlp(int index, LayerLoader& load, Layer* layer) const;
+  void RunLayer(int index, const TurnedStep& step, Workspace& workspace) const;
+  void Attention(int index, const TurnedStep& step, Workspace& workspace, ConstFloatRows normed,
+                 FloatRows projected) const;
+  void WriteKv(int index, const TurnedStep& step, const KvReads& reads, Workspace& workspace,
+               ConstFloatRows normed, FloatRows queries) const;
+  void Mlp(int index, Workspace& workspace, ConstFloatRows hidden, FloatRows normed,
+           FloatRows projected) const;
+  void DenseMlp(int index, Workspace& workspace, ConstFloatRows normed, FloatRows projected) const;
+  void MixPerLayerInput(int index, Workspace& workspace, ConstFloatRows hidden,
+                        FloatRows projected) const;
+
+  const DecoderSpec spec_;
+  Backend& backend_;
+  std::vector<float> final_norm_;
+  std::vector<Layer> layers_;
+};
+
+// Rows of `layer` that a query at the sequence's next position sees while its own row is not
+// written: what the target's own token there would see beside itself. May be none.
+VisibleRows VisibleBefore(const KvSequence& sequence, int layer);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_DECODER_LAYERS_H_
