@@ -5,6 +5,8 @@
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/formats/gguf.h"
+#include "kvasir/formats/gguf_tokenizer.h"
 
 namespace kvasir {
 namespace {
@@ -16,7 +18,7 @@ class TokenizeCommand final : public Command {
 
   void Declare(Flags& flags) override {
     flags.Add("-m,--model", &model_.model,
-              "model folder or tokenizer.json; default: bundled model");
+              "model folder, .gguf file or tokenizer.json; default: bundled model");
     flags.Add("-p,--prompt", &text_, "text");
     flags.Add("-f,--prompt-file", &file_, "file that holds the text");
     flags.Add("--no-special", &without_special_, "do not add BOS or EOS");
@@ -33,14 +35,25 @@ class TokenizeCommand final : public Command {
       KVASIR_TRY(text, ReadFile(file_));
     }
     KVASIR_TRY(const std::string folder, model_.Folder());
-    const std::string path = FileExists(folder) ? folder : folder + "/tokenizer.json";
-    KVASIR_TRY(const auto tokenizer, Tokenizer::FromFile(path));
+    KVASIR_TRY(const auto tokenizer, Open(folder));
     const std::vector<Token> tokens = tokenizer->Encode(
         text, {.add_special = !without_special_, .parse_special = parses_special_});
     return is_json_ ? PrintAsJson(*tokenizer, tokens) : PrintAsLines(*tokenizer, tokens);
   }
 
  private:
+  static Result<std::unique_ptr<const Tokenizer>> Open(const std::string& model) {
+    if (!IsGgufPath(model)) {
+      return Tokenizer::FromFile(FileExists(model) ? model : model + "/tokenizer.json");
+    }
+    KVASIR_TRY(const GgufFile file, GgufFile::Open(model));
+    const auto json = GgufTokenizerJson(file.metadata());
+    if (!json.ok()) return WithContext(json.error(), model);
+    auto tokenizer = Tokenizer::FromJson(*json);
+    if (!tokenizer.ok()) return WithContext(tokenizer.error(), model);
+    return tokenizer;
+  }
+
   static Status PrintAsJson(const Tokenizer& tokenizer, const std::vector<Token>& tokens) {
     Json::Array ids, pieces;
     for (const Token token : tokens) {

@@ -98,6 +98,100 @@ TEST(WriteGguf, TheTokenizerComesAlong) {
   }
 }
 
+// A tokenizer.json of pieces, as SentencePiece's are converted.
+std::string Pieces(bool adds_space) {
+  const std::string_view space = "\u2581";
+  Json vocabulary = Json::Object{{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}, {"<0x0A>", 3}};
+  int64_t id = 4;
+  for (const std::string piece : {"\u2581", "h", "e", "l", "o", "w", "r", "d", "\u00e9"}) {
+    vocabulary.Set(piece, id++);
+  }
+  Json merges = Json::Array();
+  const auto merge = [&](const std::string& left, const std::string& right) {
+    if (vocabulary.Find(left + right) == nullptr) vocabulary.Set(left + right, id++);
+    merges.Append(Json::Array{Json(left), Json(right)});
+  };
+  merge("h", "e");
+  merge("l", "l");
+  // One result by two ways, after it a better one by its score.
+  merge("he", "l");
+  merge("hel", "l");
+  merge("he", "ll");
+  merge("o", "r");
+  merge(std::string(space), "w");
+  merge(std::string(space) + "w", "or");
+  merge("l", "d");
+  Json::Array normalizers;
+  if (adds_space) normalizers.push_back(Json::Object{{"type", "Prepend"}, {"prepend", space}});
+  normalizers.push_back(Json::Object{
+      {"type", "Replace"}, {"pattern", Json::Object{{"String", " "}}}, {"content", space}});
+  Json::Array added;
+  for (const char* const text : {"<unk>", "<s>", "</s>"}) {
+    added.push_back(Json::Object{{"id", static_cast<int64_t>(added.size())},
+                                 {"content", text},
+                                 {"special", true},
+                                 {"normalized", false}});
+  }
+  return Json(Json::Object{{"version", "1.0"},
+                           {"added_tokens", std::move(added)},
+                           {"normalizer", Json::Object{{"type", "Sequence"},
+                                                       {"normalizers", std::move(normalizers)}}},
+                           {"model", Json::Object{{"type", "BPE"},
+                                                  {"unk_token", "<unk>"},
+                                                  {"fuse_unk", true},
+                                                  {"byte_fallback", true},
+                                                  {"vocab", std::move(vocabulary)},
+                                                  {"merges", std::move(merges)}}}})
+      .Dump();
+}
+
+TEST(WriteGguf, TokenizersOfPieces) {
+  struct Piecewise {
+    const char* folder;
+    const char* model;
+    bool adds_space;
+  };
+  for (const Piecewise& each : {Piecewise{"public_llama_f32", "llama", true},
+                                {"public_llama_f32", "llama", false},
+                                {"transformers_gemma4_one_projection_bf16", "gemma4", false}}) {
+    const ScratchFolder scratch;
+    const std::string folder = scratch.File("model");
+    fs::copy(Path("testdata/models/" + std::string(each.folder)), folder);
+    const std::string json = Pieces(each.adds_space);
+    ASSERT_TRUE(WriteFileAtomic(folder + "/tokenizer.json", json).ok());
+    const std::string out = scratch.File("out.gguf");
+    const Status done = Write(folder, "f16", out);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const GgufFile file = ValueOrDie(GgufFile::Open(out));
+    EXPECT_EQ(*file.metadata().Text("tokenizer.ggml.model"), each.model);
+    const auto written = ValueOrDie(Tokenizer::FromJson(*GgufTokenizerJson(file.metadata())));
+    const auto original = ValueOrDie(Tokenizer::FromJson(*Json::Parse(json)));
+    const EncodeOptions plain = {.add_special = false, .parse_special = true};
+    for (const char* text : {"hello world", "hellllo  wor", "h\u00e9llo\nold", "", "</s>held?"}) {
+      EXPECT_EQ(written->Encode(text, plain), original->Encode(text, plain)) << text;
+    }
+    EXPECT_EQ(written->Decode(written->Encode("hello\n  world", plain)), "hello\n  world");
+  }
+}
+
+// Splits a file cannot say: SentencePiece would join "el" too, which these merges never do.
+TEST(WriteGguf, TokensThatWouldDifferAreRefused) {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.File("model");
+  fs::copy(Path("testdata/models/public_llama_f32"), folder);
+  std::string json = Pieces(true);
+  const std::string merge = R"(["l","d"])";
+  ASSERT_NE(json.find(merge), std::string::npos);
+  json.replace(json.find(merge), merge.size(), R"(["l","d"],["ol","d"])");
+  json.replace(json.find(R"("<0x0A>":3)"), 10, R"("<0x0A>":3,"ol":60,"old":61)");
+  ASSERT_TRUE(WriteFileAtomic(folder + "/tokenizer.json", json).ok());
+  const Status done = Write(folder, "f16", scratch.File("out.gguf"));
+  ASSERT_FALSE(done.ok());
+  EXPECT_NE(done.error().message.find("tokenizer.json: a GGUF file cannot say how it makes tokens"),
+            std::string::npos)
+      << done.error().message;
+}
+
 TEST(WriteGguf, ErrorsSayWhatToDo) {
   const ScratchFolder scratch;
   const std::string out = scratch.File("out.gguf");

@@ -73,8 +73,7 @@ Json SpecialToken(std::string_view text) {
 
 // Null when neither is added.
 Result<Json> PostProcessor(const GgufMetadata& metadata, const Vocabulary& vocabulary,
-                           const GgufPreTokenizer* pre) {
-  const bool bos_default = pre == nullptr || pre->adds_bos;
+                           bool bos_default) {
   KVASIR_TRY(const bool adds_bos, metadata.FlagOr("tokenizer.ggml.add_bos_token", bos_default));
   KVASIR_TRY(const bool adds_eos, metadata.FlagOr("tokenizer.ggml.add_eos_token", false));
   Json::Array single;
@@ -133,7 +132,7 @@ Result<Json> ByteLevel(const GgufMetadata& metadata) {
     entries.emplace_back(vocabulary.tokens[id], static_cast<int64_t>(id));
   }
   KVASIR_TRY(Json merges, ByteLevelMerges(metadata));
-  KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, pre));
+  KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, pre->adds_bos));
   Json::Array cuts;
   for (const std::string_view pattern : pre->patterns) {
     cuts.push_back(Json::Object{{"type", "Split"},
@@ -202,15 +201,25 @@ Json ScoredDecoder(bool adds_space) {
   return Sequence("decoders", std::move(steps));
 }
 
-Result<Json> Scored(const GgufMetadata& metadata) {
-  KVASIR_TRY(const Vocabulary vocabulary, ReadVocabulary(metadata));
-  KVASIR_TRY(const auto scores, metadata.Numbers("tokenizer.ggml.scores"));
-  if (scores.size() != vocabulary.tokens.size()) {
-    return Corrupt("metadata 'tokenizer.ggml.scores' must have as many elements as the tokens");
+// The parts of a merge are apart by a blank, and the first may begin with one.
+Result<Json> RankedMerges(const GgufMetadata& metadata) {
+  KVASIR_TRY(const auto merges, metadata.Strings("tokenizer.ggml.merges"));
+  Json::Array out;
+  for (size_t i = 0; i < merges.size(); ++i) {
+    const size_t blank = merges[i].find(' ', 1);
+    if (!IsValidUtf8(merges[i]) || blank == std::string_view::npos) {
+      return Corrupt("metadata 'tokenizer.ggml.merges': merge " + std::to_string(i) +
+                     " is no pair of texts in UTF-8");
+    }
+    out.push_back(Json::Array{Json(merges[i].substr(0, blank)), Json(merges[i].substr(blank + 1))});
   }
-  KVASIR_TRY(const bool adds_space, metadata.FlagOr("tokenizer.ggml.add_space_prefix", true));
-  KVASIR_TRY(Json merges, ScoredMerges(vocabulary, scores));
-  KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, nullptr));
+  return Json(std::move(out));
+}
+
+// Pieces of characters with U+2581 for blanks and bytes for the unknown, as SentencePiece has them.
+Result<Json> OfPieces(const GgufMetadata& metadata, const Vocabulary& vocabulary, Json merges,
+                      bool adds_space) {
+  KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, true));
   Json::Object entries;
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     if (vocabulary.kind(id) == GgufTokenKind::kControl || IsPadding(vocabulary, id)) continue;
@@ -237,15 +246,34 @@ Result<Json> Scored(const GgufMetadata& metadata) {
                                                   {"merges", std::move(merges)}}}});
 }
 
+Result<Json> Scored(const GgufMetadata& metadata) {
+  KVASIR_TRY(const Vocabulary vocabulary, ReadVocabulary(metadata));
+  KVASIR_TRY(const auto scores, metadata.Numbers("tokenizer.ggml.scores"));
+  if (scores.size() != vocabulary.tokens.size()) {
+    return Corrupt("metadata 'tokenizer.ggml.scores' must have as many elements as the tokens");
+  }
+  KVASIR_TRY(const bool adds_space, metadata.FlagOr("tokenizer.ggml.add_space_prefix", true));
+  KVASIR_TRY(Json merges, ScoredMerges(vocabulary, scores));
+  return OfPieces(metadata, vocabulary, std::move(merges), adds_space);
+}
+
+Result<Json> Gemma4(const GgufMetadata& metadata) {
+  KVASIR_TRY(const Vocabulary vocabulary, ReadVocabulary(metadata));
+  KVASIR_TRY(const bool adds_space, metadata.FlagOr("tokenizer.ggml.add_space_prefix", false));
+  KVASIR_TRY(Json merges, RankedMerges(metadata));
+  return OfPieces(metadata, vocabulary, std::move(merges), adds_space);
+}
+
 }  // namespace
 
 Result<Json> GgufTokenizerJson(const GgufMetadata& metadata) {
   KVASIR_TRY(const std::string model, metadata.TextOr("tokenizer.ggml.model", "none"));
   if (model == "gpt2") return ByteLevel(metadata);
   if (model == "llama") return Scored(metadata);
+  if (model == "gemma4") return Gemma4(metadata);
   if (model == "none") return {ErrorCode::kNotFound, "the file has no tokenizer"};
   return {ErrorCode::kUnsupported, "metadata 'tokenizer.ggml.model' is '" + model.substr(0, 40) +
-                                       "'; supported are gpt2 and llama"};
+                                       "'; supported are gpt2, llama and gemma4"};
 }
 
 }  // namespace kvasir

@@ -9,9 +9,9 @@
 
 namespace kvasir {
 
-// Models "gpt2" (byte-level BPE, cut by a known pre-tokenizer) and "llama" (SentencePiece scores,
-// which become merges). ERRORS: kNotFound when the file has no tokenizer; kUnsupported for other
-// models and pre-tokenizers; kCorrupt. The message names the key.
+// Models "gpt2" (byte-level BPE, cut by a known pre-tokenizer), "gemma4" and "llama" (SentencePiece
+// scores, which become merges). ERRORS: kNotFound when the file has no tokenizer; kUnsupported for
+// other models and pre-tokenizers; kCorrupt. The message names the key.
 Result<Json> GgufTokenizerJson(const GgufMetadata& metadata);
 
 }  // namespace kvasir

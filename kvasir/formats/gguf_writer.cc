@@ -87,6 +87,14 @@ void GgufPairs::AddI32s(std::string_view key, const std::vector<int32_t>& values
   BeginArray(key, kI32, values.size());
   for (const int32_t value : values) Put(value, &bytes_);
 }
+void GgufPairs::AddF32s(std::string_view key, const std::vector<float>& values) {
+  BeginArray(key, kF32, values.size());
+  for (const float value : values) Put(value, &bytes_);
+}
+void GgufPairs::Append(const GgufPairs& pairs) {
+  bytes_ += pairs.bytes_;
+  count_ += pairs.count_;
+}
 void GgufPairs::AddBools(std::string_view key, const std::vector<bool>& values) {
   BeginArray(key, kBool, values.size());
   for (const bool value : values) Put(static_cast<uint8_t>(value), &bytes_);

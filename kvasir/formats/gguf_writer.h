@@ -27,7 +27,11 @@ class GgufPairs {
   void AddTexts(std::string_view key, const std::vector<std::string>& texts);
   void AddU32s(std::string_view key, const std::vector<uint32_t>& values);
   void AddI32s(std::string_view key, const std::vector<int32_t>& values);
+  void AddF32s(std::string_view key, const std::vector<float>& values);
   void AddBools(std::string_view key, const std::vector<bool>& values);
+
+  // All of `pairs`, after these.
+  void Append(const GgufPairs& pairs);
 
   uint64_t count() const { return count_; }
   const std::string& bytes() const { return bytes_; }
