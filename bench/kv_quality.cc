@@ -1,7 +1,8 @@
 // What each cache format and each eviction score costs in quality, on the bundled model: error of
 // attention on its real keys, perplexity, and answers to look-up items. Markdown tables to stdout.
 // Deliberately no speed: kv_attention_bench and `kvasir bench` measure that.
-//   kv_quality MODEL_FOLDER ITEMS.jsonl [float] [codecs|evictions|attention|FORMAT ...]
+//   kv_quality MODEL_FOLDER ITEMS.jsonl [float] [codecs|evictions|attention|weights|FORMAT ...]
+// `weights` compares weight formats instead, over an f32 cache; it is measured only when named.
 // Formats, such as affine8:64, are those to measure; without any all are.
 // With `float` all attention is in float; by default in integers where it can be.
 // An item is {"task", "prompt", "answer"}; tools/train_demo writes them.
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -84,8 +86,9 @@ bool IsLookup(const Item& item) { return item.task == "passkey" || item.task == 
 
 class Bench {
  public:
-  Bench(const std::string& folder, const std::string& items, AttentionMath math)
-      : bundle_(ValueOrDie(ModelBundle::Load(folder, Options(math)))),
+  Bench(const std::string& folder, const std::string& items, AttentionMath math,
+        std::optional<WeightFormat> weights = std::nullopt)
+      : bundle_(ValueOrDie(ModelBundle::Load(folder, Options(math, weights)))),
         items_(ReadItems(*bundle_, items)) {}
 
   Quality Measure(const Setting& setting) {
@@ -137,8 +140,9 @@ class Bench {
   // Outputs of those queries, [64, query_heads * value_dim], over the rows in these formats.
   std::vector<float> Attend(const RealLayer& layer, KvCodec keys, KvCodec values);
 
-  static BundleOptions Options(AttentionMath math) {
+  static BundleOptions Options(AttentionMath math, std::optional<WeightFormat> weights) {
     BundleOptions options;
+    options.weight_format = weights;
     options.backend.attention = math;
     options.kv_budget_bytes = size_t{512} << 20;
     return options;
@@ -364,6 +368,17 @@ void MeasureCodecs(Bench& bench, const std::vector<std::pair<std::string, KvPoli
   }
 }
 
+void MeasureWeights(const std::string& folder, const std::string& items, AttentionMath math) {
+  PrintHeader("weights");
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16,
+                                    WeightFormat::kBf16Dot, WeightFormat::kQ8, WeightFormat::kQ4}) {
+    Bench bench(folder, items, math, format);
+    const KvPolicy cache = Packed({KvCodec::Kind::kF32}, {KvCodec::Kind::kF32});
+    PrintQuality(std::string(WeightFormatName(format)),
+                 bench.Measure({"", [&](int64_t) { return cache; }}));
+  }
+}
+
 bool Names(const std::vector<std::string>& words, const std::string& name) {
   return std::ranges::find(words, name) != words.end();
 }
@@ -398,12 +413,17 @@ int Main(int argc, char** argv) {
   if (argc < 3) {
     std::fprintf(stderr,
                  "usage: kv_quality MODEL_FOLDER ITEMS.jsonl [float] "
-                 "[attention|codecs|evictions ...]\n");
+                 "[attention|codecs|evictions|weights ...]\n");
     return 2;
   }
   const bool in_float = argc > 3 && std::string(argv[3]) == "float";
-  Bench bench(argv[1], argv[2], in_float ? AttentionMath::kFloat : AttentionMath::kInteger);
+  const AttentionMath math = in_float ? AttentionMath::kFloat : AttentionMath::kInteger;
   const std::vector<std::string> words(argv + (in_float ? 4 : 3), argv + argc);
+  if (Names(words, "weights")) {
+    MeasureWeights(argv[1], argv[2], math);
+    return 0;
+  }
+  Bench bench(argv[1], argv[2], math);
   std::vector<std::string> parts;
   auto formats = Formats();
   if (std::ranges::any_of(formats, [&](const auto& f) { return Names(words, f.first); })) {

@@ -65,8 +65,12 @@ void RunMatmul(benchmark::State& state, Isa isa, WeightFormat format, Shape shap
   for (size_t i = 0; i < codes.size(); ++i) {
     if (i % kQuantGroup < kQuantGroup / 2) half_sums[i / kQuantGroup] += codes[i];
   }
+  std::vector<std::byte> rounded(
+      static_cast<size_t>(rows * KernelTable::RoundedBytes(shape.inputs)));
+  table.round_rows(x.data(), shape.inputs, rows, shape.inputs, rounded.data());
   MatmulArgs args;
   args.x = x.data();
+  args.x_rounded = rounded.data();
   args.x_stride = shape.inputs;
   args.x_codes = codes.data();
   args.x_scales = scales.data();
@@ -107,9 +111,9 @@ void RegisterAll() {
   // Larger than the caches, so that one row measures memory.
   constexpr Shape kLarge = {14336, 4096};
   constexpr WeightFormat kFormats[] = {
-      WeightFormat::kF32, WeightFormat::kF16,      WeightFormat::kBf16,     WeightFormat::kQ8,
-      WeightFormat::kQ4,  WeightFormat::kQ4Affine, WeightFormat::kQ8Affine, WeightFormat::kQ4K,
-      WeightFormat::kQ5K, WeightFormat::kQ6K};
+      WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16,     WeightFormat::kBf16Dot,
+      WeightFormat::kQ8,  WeightFormat::kQ4,  WeightFormat::kQ4Affine, WeightFormat::kQ8Affine,
+      WeightFormat::kQ4K, WeightFormat::kQ5K, WeightFormat::kQ6K};
   for (Isa isa : SupportedIsas()) {
     if (isa == Isa::kScalar) continue;
     const std::string isa_name(IsaName(isa));

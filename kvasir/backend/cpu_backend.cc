@@ -57,7 +57,7 @@ class CpuBackend final : public Backend {
   }
 
   size_t scratch_bytes() const override {
-    return codes_.capacity() + scales_.capacity() * sizeof(float) +
+    return rounded_.capacity() + codes_.capacity() + scales_.capacity() * sizeof(float) +
            (sums_.capacity() + half_sums_.capacity()) * sizeof(int32_t) +
            attention_.scratch_bytes() + experts_.scratch_bytes();
   }
@@ -219,12 +219,15 @@ class CpuBackend final : public Backend {
     int64_t tiles = 0;
     bool any_quantized = false;
     bool any_halves = false;
+    bool any_rounded = false;
     for (const RowsMatmul& part : parts) {
       KVASIR_CHECK(part.job.weights->inputs() == x.cols);
       tiles += TilesOf(part);
       any_quantized |= IsQuantized(part.job.weights->format());
       any_halves |= part.job.weights->format() == WeightFormat::kQ6K;
+      any_rounded |= part.job.weights->format() == WeightFormat::kBf16Dot;
     }
+    if (any_rounded) RoundRows(x);
     if (any_quantized) QuantizeRows(x);
     if (any_halves) SumHalves();
     pool_.For(static_cast<size_t>(tiles), [&](size_t begin, size_t end) {
@@ -252,6 +255,15 @@ class CpuBackend final : public Backend {
     });
   }
 
+  // The same for bf16_dot.
+  void RoundRows(ConstFloatRows x) {
+    const int64_t row_bytes = KernelTable::RoundedBytes(x.cols);
+    rounded_.resize(static_cast<size_t>(x.rows * row_bytes));
+    ForRows(x.rows, x.cols, [&](int64_t i) {
+      kernels_.round_rows(x.row(i), x.stride, 1, x.cols, rounded_.data() + i * row_bytes);
+    });
+  }
+
   // Sums of the first 16 codes of every group of a step's activations.
   void SumHalves() {
     half_sums_.resize(sums_.size());
@@ -275,6 +287,7 @@ class CpuBackend final : public Backend {
     kernels_.matmul[static_cast<size_t>(matrix.format())](
         {.x = x.row(part.row_begin),
          .x_stride = x.stride,
+         .x_rounded = rounded_.data() + part.row_begin * KernelTable::RoundedBytes(x.cols),
          .x_codes = codes_.data() + part.row_begin * x.cols,
          .x_scales = scales_.data() + part.row_begin * groups,
          .x_sums = sums_.data() + part.row_begin * groups,
@@ -292,6 +305,7 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   CpuAttention attention_;
   CpuExperts experts_;
+  std::vector<std::byte> rounded_;  // activations of the current Matmul call for bf16_dot
   // Quantized activations of the current Matmul call.
   std::vector<int8_t> codes_;
   std::vector<float> scales_;

@@ -10,13 +10,18 @@ namespace {
 // Of packed weights: large enough that giving pages back costs nothing, small beside any model.
 constexpr size_t kReleaseBytes = size_t{4} << 20;
 
+// The format whose elements a float format has.
+WeightFormat ElementsOf(WeightFormat format) {
+  return format == WeightFormat::kBf16Dot ? WeightFormat::kBf16 : format;
+}
+
 }  // namespace
 
 PanelPacker::PanelPacker(const WeightTensor& weights, PackedMatrix* matrix)
     : weights_(weights),
       matrix_(matrix),
       keeps_codes_(IsQuantized(matrix->format()) && matrix->format() == weights.stored_format),
-      is_raw_(weights.is_raw && matrix->format() == weights.stored_format),
+      is_raw_(weights.is_raw && ElementsOf(matrix->format()) == weights.stored_format),
       row_(keeps_codes_ || is_raw_ ? 0 : static_cast<size_t>(matrix->inputs())) {}
 
 PanelPacker::~PanelPacker() {

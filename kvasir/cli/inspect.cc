@@ -61,6 +61,7 @@ uint64_t PackedBytes(const std::vector<int64_t>& shape, const GgufType& type) {
       return rows * columns * 4;
     case WeightFormat::kF16:
     case WeightFormat::kBf16:
+    case WeightFormat::kBf16Dot:
       return rows * columns * 2;
     case WeightFormat::kQ8:
       return rows * (columns + columns / 16);

@@ -56,7 +56,7 @@ Result<std::string> BundledModel(const std::string& name) {
 void ModelFlags::Declare(Flags& flags, const std::string& default_kv_dtype) {
   flags.Add("-m,--model", &model, "model folder; default: the bundled model");
   flags.Add("--weights", &weights,
-            "how weights are kept: stored (as in the file), f32, f16, bf16, q8, q4");
+            "how weights are kept: stored (as in the file), f32, f16, bf16, bf16_dot, q8, q4");
   kv.kv_dtype = default_kv_dtype;
   DeclareCache(flags);
   flags.Add("-t,--threads", &threads, "threads; 0: one per core");

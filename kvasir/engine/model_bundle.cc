@@ -51,7 +51,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   if (options.random_weights) {
     KVASIR_TRY(bundle->loaded_,
                MakeRandomModel(folder, *bundle->backend_,
-                               options.weight_format.value_or(WeightFormat::kBf16)));
+                               options.weight_format.value_or(WeightFormat::kBf16Dot)));
   } else {
     KVASIR_TRY(bundle->loaded_,
                LoadModel(folder, *bundle->backend_,

@@ -37,6 +37,7 @@ KernelTable MakeTable(Isa isa) {
     FillScalarInteger(&table);
   } else if (IsSupported(isa)) {
     FillFloatMatmul(isa, &table);
+    FillBf16DotMatmul(isa, &table);
     FillQuantMatmul(isa, &table);
     FillCodedMatmul(isa, &table);
     FillAttention(isa, &table);

@@ -27,11 +27,12 @@ std::string_view IsaName(Isa isa);
 // ERRORS: kInvalidArgument, listing the names that exist.
 Result<Isa> IsaFromName(std::string_view name);
 
-// out[r][n] = bias[n] + sum over k of x[r][k] * W[n][k], for the outputs of panels
-// [panel_begin, panel_end). The bias is added last. Rows [0, rows).
+// out[r][n] = bias[n] + sum over k of x[r][k] * W[n][k] (bf16_dot: as bf16_pairs.h has it), for the
+// outputs of panels [panel_begin, panel_end). The bias is added last. Rows [0, rows).
 struct MatmulArgs {
-  const float* x = nullptr;  // [rows, inputs], float weight formats only
+  const float* x = nullptr;  // [rows, inputs], f32, f16 and bf16 only
   int64_t x_stride = 0;
+  const std::byte* x_rounded = nullptr;  // bf16_dot only: what round_rows made of x
   // Quantized weight formats only: what quantize_rows made of x.
   const int8_t* x_codes = nullptr;  // [rows, inputs]
   const float* x_scales = nullptr;  // [rows, inputs/32]
@@ -178,6 +179,12 @@ struct KernelTable {
   // 0), sum of codes. A group holding a non-finite value gets a NaN scale, so the result is NaN.
   void (*quantize_rows)(const float* x, int64_t x_stride, int64_t rows, int64_t inputs,
                         int8_t* codes, float* scales, int32_t* sums) noexcept;
+
+  // bf16_pairs::RoundInput of rows, each in RoundedBytes(inputs) and in an arrangement of the
+  // table's own: the same table must read them. REQUIRES: inputs is even.
+  void (*round_rows)(const float* x, int64_t x_stride, int64_t rows, int64_t inputs,
+                     std::byte* rounded) noexcept;
+  static constexpr int64_t RoundedBytes(int64_t inputs) { return 4 * inputs; }
 
   KvCodecKernels kv[kKvFormats];  // by KvFormatIndex
   const KvCodecKernels& ForCodec(const KvCodec& codec) const { return kv[KvFormatIndex(codec)]; }

@@ -1,12 +1,15 @@
 // Matmul kernels: every table has the oracle's bits whatever the cut in rows and panels, and the
 // oracle is close to double precision.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
 
 #include "gtest/gtest.h"
 #include "kvasir/kernels/kernel_test_util.h"
+#include "kvasir/kernels/table_parts.h"
+#include "kvasir/tensor/bf16_pairs.h"
 #include "kvasir/tensor/dtype.h"
 
 namespace kvasir {
@@ -39,12 +42,22 @@ struct Activations {
   std::vector<int8_t> codes;
   std::vector<float> scales;
   std::vector<int32_t> sums;
+  std::vector<std::byte> rounded;
 
   // `values` is [rows, inputs]. What lies between the rows is poison.
   Activations(const std::vector<float>& values, int64_t row_count, int64_t input_count)
       : rows(row_count), inputs(input_count), stride(input_count + 5), x(rows * stride, kNan) {
     for (int64_t r = 0; r < rows; ++r) {
       std::copy_n(values.begin() + r * inputs, inputs, x.begin() + r * stride);
+    }
+  }
+
+  // What the table's matmul of `format` reads besides x.
+  void Prepare(const KernelTable& table, WeightFormat format) {
+    if (IsQuantized(format)) Quantize(table);
+    if (format == WeightFormat::kBf16Dot) {
+      rounded.assign(rows * KernelTable::RoundedBytes(inputs), std::byte{0x7F});
+      table.round_rows(x.data(), stride, rows, inputs, rounded.data());
     }
   }
 
@@ -57,14 +70,16 @@ struct Activations {
 };
 
 // Rows [0, rows), panels [begin, end) into a matrix of kUntouched with a stride beyond outputs.
-std::vector<float> RunMatmul(const KernelTable& table, const Activations& x,
-                             const PackedMatrix& weights, int64_t rows, int64_t panel_begin,
-                             int64_t panel_end, const float* bias) {
+std::vector<float> RunMatmul(const KernelTable& table, Activations& x, const PackedMatrix& weights,
+                             int64_t rows, int64_t panel_begin, int64_t panel_end,
+                             const float* bias) {
+  x.Prepare(table, weights.format());
   MatmulArgs args;
   args.out_stride = weights.outputs() + 3;
   std::vector<float> out(rows * args.out_stride, kUntouched);
   args.x = x.x.data();
   args.x_stride = x.stride;
+  args.x_rounded = x.rounded.data();
   args.x_codes = x.codes.data();
   args.x_scales = x.scales.data();
   args.x_sums = x.sums.data();
@@ -84,21 +99,38 @@ std::string Name(const KernelTable& table, const PackedMatrix& weights, int64_t 
          " inputs " + std::to_string(weights.inputs());
 }
 
+// The tables of this CPU, and each without the dot product instruction if it has that.
+std::vector<const KernelTable*> MatmulTables() {
+  static const std::vector<KernelTable> kWithoutDots = [] {
+    std::vector<KernelTable> tables;
+    for (const KernelTable* table : SimdTables()) {
+      tables.push_back(*table);
+      FillFloatMatmul(table->isa, &tables.back());
+    }
+    return tables;
+  }();
+  std::vector<const KernelTable*> tables = SimdTables();
+  for (const KernelTable& table : kWithoutDots) {
+    if (table.round_rows != KernelsFor(table.isa).round_rows) tables.push_back(&table);
+  }
+  return tables;
+}
+
 class MatmulTest : public ::testing::TestWithParam<WeightFormat> {
  protected:
   // Float formats take any number of inputs, the quantized ones whole groups.
   std::vector<int64_t> InputCounts() const {
     if (IsQuantized(GetParam())) return {32, 64, 96, 160, 1056};
+    if (GetParam() == WeightFormat::kBf16Dot) return {2, 4, 14, 16, 18, 32, 64, 66, 258, 1056};
     return {1, 2, 3, 7, 16, 17, 31, 64, 65, 96, 257};
   }
 
   void CompareWithOracle(const std::vector<float>& x_values, const PackedMatrix& weights,
                          int64_t rows, const float* bias) {
     Activations x(x_values, rows, weights.inputs());
-    if (IsQuantized(weights.format())) x.Quantize(Oracle());
     const std::vector<float> expected =
         RunMatmul(Oracle(), x, weights, rows, 0, weights.panels(), bias);
-    for (const KernelTable* table : SimdTables()) {
+    for (const KernelTable* table : MatmulTables()) {
       ExpectSameBits(expected, RunMatmul(*table, x, weights, rows, 0, weights.panels(), bias),
                      Name(*table, weights, rows));
     }
@@ -170,8 +202,7 @@ TEST_P(MatmulTest, RowsAreIndependent) {
       PackRows(RandomFloats(outputs * inputs, 6), outputs, inputs, GetParam());
   const std::vector<float> bias = RandomFloats(outputs, 7);
   Activations x(RandomFloats(all_rows * inputs, 8), all_rows, inputs);
-  if (IsQuantized(GetParam())) x.Quantize(Oracle());
-  for (const KernelTable* table : SimdTables()) {
+  for (const KernelTable* table : MatmulTables()) {
     const std::vector<float> all =
         RunMatmul(*table, x, weights, all_rows, 0, weights.panels(), bias.data());
     for (int64_t rows : {1, 2, 3, 5, 7, 8, 13, 64, 200}) {
@@ -192,8 +223,7 @@ TEST_P(MatmulTest, PanelRanges) {
   const std::vector<float> bias = RandomFloats(outputs, 10);
   for (int64_t rows : {1, 4, 19}) {
     Activations x(RandomFloats(rows * inputs, 11), rows, inputs);
-    if (IsQuantized(GetParam())) x.Quantize(Oracle());
-    std::vector<const KernelTable*> tables = SimdTables();
+    std::vector<const KernelTable*> tables = MatmulTables();
     tables.push_back(&Oracle());
     const std::vector<float> whole =
         RunMatmul(Oracle(), x, weights, rows, 0, weights.panels(), bias.data());
@@ -226,7 +256,6 @@ TEST_P(MatmulTest, OracleIsCloseToDoublePrecision) {
   const PackedMatrix weights =
       PackRows(RandomFloats(outputs * inputs, 12), outputs, inputs, GetParam());
   Activations x(RandomFloats(rows * inputs, 13), rows, inputs);
-  if (IsQuantized(GetParam())) x.Quantize(Oracle());
   const std::vector<float> actual =
       RunMatmul(Oracle(), x, weights, rows, 0, weights.panels(), nullptr);
   std::vector<float> w(inputs);
@@ -241,6 +270,9 @@ TEST_P(MatmulTest, OracleIsCloseToDoublePrecision) {
           input = static_cast<double>(x.codes[r * inputs + k]) *
                   x.scales[(r * inputs + k) / kQuantGroup];
         }
+        if (GetParam() == WeightFormat::kBf16Dot) {
+          input = bf16_pairs::RoundInput(static_cast<float>(input));
+        }
         sum += input * w[k];
         magnitude += std::fabs(input * w[k]);
       }
@@ -251,8 +283,8 @@ TEST_P(MatmulTest, OracleIsCloseToDoublePrecision) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, MatmulTest,
                          ::testing::Values(WeightFormat::kF32, WeightFormat::kF16,
-                                           WeightFormat::kBf16, WeightFormat::kQ8,
-                                           WeightFormat::kQ4),
+                                           WeightFormat::kBf16, WeightFormat::kBf16Dot,
+                                           WeightFormat::kQ8, WeightFormat::kQ4),
                          [](const auto& info) {
                            return std::string(WeightFormatName(info.param));
                          });
@@ -277,15 +309,102 @@ TEST(QuantMatmul, EveryCode) {
       std::vector<float> values = RandomFloats(7 * inputs, 16);
       if (kind < 4) std::fill(values.begin(), values.end(), kind % 2 == 0 ? 1.0f : -1.0f);
       Activations x(values, 7, inputs);
-      x.Quantize(Oracle());
       const std::vector<float> expected =
           RunMatmul(Oracle(), x, weights, 7, 0, weights.panels(), nullptr);
-      for (const KernelTable* table : SimdTables()) {
+      for (const KernelTable* table : MatmulTables()) {
         ExpectSameBits(expected, RunMatmul(*table, x, weights, 7, 0, weights.panels(), nullptr),
                        Name(*table, weights, 7));
       }
     }
   }
+}
+
+// Inputs and weights around the least that count, and sums that cancel to the least products there
+// are: no table may take them for denormals.
+TEST(Bf16DotMatmul, TheLeastProducts) {
+  const int64_t inputs = 256;
+  const int64_t outputs = 32;
+  const int64_t rows = 3;
+  std::mt19937 random(17);
+  const auto number = [&](uint32_t least_exponent) {
+    const uint32_t exponent = least_exponent + random() % 3;
+    const uint32_t rest = random() & 0x807F0000u;
+    return std::bit_cast<float>(exponent << 23 | rest);
+  };
+  for (int kind = 0; kind < 40; ++kind) {
+    std::vector<float> weight_values(outputs * inputs);
+    for (float& w : weight_values) w = number(127 - 61);
+    std::vector<float> values(rows * inputs);
+    for (float& x : values) x = number(127 - 53);
+    // Every second pair takes the one before it back, but for the last bit of a weight.
+    for (int64_t k = 0; k < inputs; k += 4) {
+      for (int64_t r = 0; r < rows; ++r) {
+        float* const x = values.data() + r * inputs + k;
+        x[2] = -x[1];
+        x[3] = -x[0];
+      }
+      for (int64_t n = 0; n < outputs; ++n) {
+        float* const w = weight_values.data() + n * inputs + k;
+        const uint32_t last_bit = kind % 2 == 0 ? 0 : 0x10000;
+        w[2] = std::bit_cast<float>(std::bit_cast<uint32_t>(w[1]) ^ last_bit);
+        w[3] = w[0];
+      }
+    }
+    const PackedMatrix weights = PackRows(weight_values, outputs, inputs, WeightFormat::kBf16Dot);
+    Activations x(values, rows, inputs);
+    const std::vector<float> expected =
+        RunMatmul(Oracle(), x, weights, rows, 0, weights.panels(), nullptr);
+    for (const float sum : expected) {
+      EXPECT_TRUE(sum == 0 || std::fabs(sum) >= 0x1p-126f) << sum;
+    }
+    for (const KernelTable* table : MatmulTables()) {
+      ExpectSameBits(expected, RunMatmul(*table, x, weights, rows, 0, weights.panels(), nullptr),
+                     Name(*table, weights, rows));
+    }
+  }
+}
+
+// The instruction against multiply-adds, on machines that have it: 21 million pairs whose sums
+// round, cancel and overflow.
+TEST(Bf16DotMatmul, TheInstructionIsTwoMultiplyAdds) {
+  KernelTable dots = {.isa = Isa::kAvx512};
+  if (!FillBf16DotMatmul(Isa::kAvx512, &dots)) {
+    GTEST_SKIP() << "this CPU has no VDPBF16PS that is two fused multiply-adds";
+  }
+  KernelTable fused = {.isa = Isa::kAvx512};
+  FillFloatMatmul(Isa::kAvx512, &fused);
+  const int64_t inputs = 2048;
+  const int64_t outputs = 64;
+  const int64_t rows = 64;
+  std::mt19937 random(18);
+  for (const int exponents : {1, 3, 12, 40, 110}) {
+    const auto number = [&](int least_exponent) {
+      const uint32_t exponent = least_exponent + random() % static_cast<uint32_t>(exponents);
+      const uint32_t rest = random() & 0x807FFFFFu;
+      return std::bit_cast<float>(exponent << 23 | rest);
+    };
+    std::vector<float> weight_values(outputs * inputs);
+    for (float& w : weight_values) w = number(127 - exponents / 2);
+    std::vector<float> values(rows * inputs);
+    for (float& x : values) x = number(127 - std::min(exponents / 2, 45));
+    const PackedMatrix weights = PackRows(weight_values, outputs, inputs, WeightFormat::kBf16Dot);
+    Activations x(values, rows, inputs);
+    ExpectSameBits(RunMatmul(fused, x, weights, rows, 0, weights.panels(), nullptr),
+                   RunMatmul(dots, x, weights, rows, 0, weights.panels(), nullptr),
+                   "exponents " + std::to_string(exponents));
+  }
+}
+
+TEST(RoundRows, OracleRoundsToNearestEven) {
+  const std::vector<float> values = {0x1.01p0f,   0x1.03p0f, -0x1.02fffep0f, 0x1p-53f, -0x1p-52f,
+                                     0x1.ffp-53f, kNan,      -kInfinity,     3.4e38f,  -0.0f};
+  const std::vector<float> expected = {0x1.00p0f, 0x1.04p0f, -0x1.02p0f, 0.0f,      -0x1p-52f,
+                                       0x1p-52f,  kNan,      -kInfinity, kInfinity, 0.0f};
+  Activations x(values, 1, 10);
+  x.Prepare(Oracle(), WeightFormat::kBf16Dot);
+  std::vector<float> rounded(10);
+  std::memcpy(rounded.data(), x.rounded.data(), 10 * sizeof(float));
+  ExpectSameBits(expected, rounded, "rounded");
 }
 
 TEST(QuantizeRows, EveryTableHasTheOraclesBits) {
@@ -309,7 +428,7 @@ TEST(QuantizeRows, EveryTableHasTheOraclesBits) {
     }
     Activations expected(values, rows, inputs);
     expected.Quantize(Oracle());
-    for (const KernelTable* table : SimdTables()) {
+    for (const KernelTable* table : MatmulTables()) {
       Activations actual(values, rows, inputs);
       actual.Quantize(*table);
       EXPECT_EQ(expected.codes, actual.codes) << IsaName(table->isa) << " seed " << seed;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kvasir/kernels/table_parts.h"
+#include "kvasir/tensor/bf16_pairs.h"
 #include "kvasir/tensor/dtype.h"
 
 namespace kvasir {
@@ -28,6 +29,30 @@ float FloatDot(const MatmulArgs& args, int64_t row, int64_t output) {
     acc = std::fma(x[k], WidenedWeight<kFormat>(panel, index), acc);
   }
   return acc;
+}
+
+float PairDot(const MatmulArgs& args, int64_t row, int64_t output) {
+  const auto* const weights =
+      reinterpret_cast<const uint16_t*>(args.weights->panel(output / kPanelOutputs)) +
+      output % kPanelOutputs * 2;
+  const int64_t inputs = args.weights->inputs();
+  const auto* const x =
+      reinterpret_cast<const float*>(args.x_rounded + row * KernelTable::RoundedBytes(inputs));
+  float acc = 0;
+  for (int64_t k = 0; k < inputs; k += 2) {
+    const uint16_t* const pair = weights + k * kPanelOutputs;
+    acc = std::fma(x[k + 1], Bf16ToFloat(pair[1]), acc);
+    acc = std::fma(x[k], Bf16ToFloat(pair[0]), acc);
+  }
+  return acc;
+}
+
+void RoundRows(const float* x, int64_t x_stride, int64_t rows, int64_t inputs,
+               std::byte* rounded) noexcept {
+  for (int64_t row = 0; row < rows; ++row) {
+    auto* const out = reinterpret_cast<float*>(rounded + row * KernelTable::RoundedBytes(inputs));
+    for (int64_t k = 0; k < inputs; ++k) out[k] = bf16_pairs::RoundInput(x[row * x_stride + k]);
+  }
 }
 
 template <WeightFormat kFormat>
@@ -72,6 +97,8 @@ void Matmul(const MatmulArgs& args) noexcept {
       float acc;
       if constexpr (kFormat == WeightFormat::kQ8 || kFormat == WeightFormat::kQ4) {
         acc = QuantDot<kFormat>(args, row, output);
+      } else if constexpr (kFormat == WeightFormat::kBf16Dot) {
+        acc = PairDot(args, row, output);
       } else {
         acc = FloatDot<kFormat>(args, row, output);
       }
@@ -117,6 +144,8 @@ void FillScalarMatmul(KernelTable* table) {
   table->matmul[static_cast<int>(WeightFormat::kF32)] = Matmul<WeightFormat::kF32>;
   table->matmul[static_cast<int>(WeightFormat::kF16)] = Matmul<WeightFormat::kF16>;
   table->matmul[static_cast<int>(WeightFormat::kBf16)] = Matmul<WeightFormat::kBf16>;
+  table->matmul[static_cast<int>(WeightFormat::kBf16Dot)] = Matmul<WeightFormat::kBf16Dot>;
+  table->round_rows = RoundRows;
   table->matmul[static_cast<int>(WeightFormat::kQ8)] = Matmul<WeightFormat::kQ8>;
   table->matmul[static_cast<int>(WeightFormat::kQ4)] = Matmul<WeightFormat::kQ4>;
   table->quantize_rows = QuantizeRows;

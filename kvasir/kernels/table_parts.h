@@ -17,6 +17,9 @@ void FillScalarInteger(KernelTable* table);
 
 // Highway, compiled once per target. REQUIRES: isa is not kScalar and this build has it.
 void FillFloatMatmul(Isa isa, KernelTable* table);
+// Replaces the matmul of bf16_dot, and round_rows, by those with VDPBF16PS if this CPU has it and
+// it computes what bf16_pairs.h says. Returns whether it has.
+bool FillBf16DotMatmul(Isa isa, KernelTable* table);
 void FillQuantMatmul(Isa isa, KernelTable* table);
 void FillCodedMatmul(Isa isa, KernelTable* table);
 void FillAttention(Isa isa, KernelTable* table);

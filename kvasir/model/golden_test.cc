@@ -60,13 +60,9 @@ TEST_P(GoldenTest, LogitsAndGreedyTokensMatch) {
   const Json golden = ValueOrDie(Json::ParseFile(folder + "/golden.json"));
   // The recording's own: agreement between two schedules of the recording engine is 2e-5.
   const double tolerance = *golden.GetDouble("tolerance");
-  // Stored weights are widened to f32 exactly, and so were they in the recordings. Quantized ones
-  // too: kept as codes they would have their activations quantized, which is another function.
-  const bool is_quantized = GetParam().find("_q4") != std::string::npos;
-  TinyModel tiny({.folder = GetParam(),
-                  .threads = 1,
-                  .isa = {},
-                  .weights = is_quantized ? std::optional(WeightFormat::kF32) : std::nullopt});
+  // All weights are widened to f32 exactly, as they were in the recordings: kept as codes or bf16
+  // they would have their activations quantized or rounded, which is another function.
+  TinyModel tiny({.folder = GetParam(), .threads = 1, .isa = {}, .weights = WeightFormat::kF32});
   const std::vector<Token> prompt = Tokens(*golden.Find("tokens"));
   const size_t vocab = static_cast<size_t>(tiny.model().vocab_size());
   KvSequence sequence = tiny.NewSequence();

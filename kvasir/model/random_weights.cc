@@ -45,11 +45,12 @@ class RandomWeights final : public WeightSource {
 
   Result<std::unique_ptr<const WeightMatrix>> Make(uint64_t seed, int64_t outputs, int64_t inputs,
                                                    WeightFormat format) {
-    const bool fits = !IsQuantized(format) || inputs % kQuantGroup == 0;
+    const bool fits = inputs % (IsQuantized(format) ? kQuantGroup : 2) == 0;
     // sqrt(3): a uniform variable on +-a has variance a^2 / 3.
     const float amplitude = std::sqrt(3.0f / static_cast<float>(inputs));
-    return backend_.PackRandom(outputs, inputs, fits ? format : WeightFormat::kBf16, amplitude,
-                               seed);
+    return backend_.PackRandom(outputs, inputs,
+                               fits || format < WeightFormat::kBf16 ? format : WeightFormat::kBf16,
+                               amplitude, seed);
   }
 
   Backend& backend_;

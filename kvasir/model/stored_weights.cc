@@ -3,12 +3,22 @@
 #include <utility>
 
 namespace kvasir {
+namespace {
 
-Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Pack(
-    const std::string& name, const WeightTensor& tensor, std::optional<WeightFormat> wanted) const {
-  WeightFormat format = wanted.value_or(tensor.stored_format);
-  const bool makes_codes = wanted && IsQuantized(format);
+// What a file has in bf16 is multiplied in bf16, unless somebody asks for more.
+WeightFormat DefaultFormat(const WeightTensor& tensor) {
+  const bool is_bf16 = tensor.stored_format == WeightFormat::kBf16;
+  return is_bf16 ? WeightFormat::kBf16Dot : tensor.stored_format;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Pack(const std::string& name,
+                                                                const WeightTensor& tensor,
+                                                                WeightFormat format) const {
+  const bool makes_codes = format != tensor.stored_format && IsQuantized(format);
   if (makes_codes && tensor.shape[1] % kQuantGroup != 0) format = tensor.stored_format;
+  if (format == WeightFormat::kBf16Dot && tensor.shape[1] % 2 != 0) format = WeightFormat::kBf16;
   auto packed = backend_.PackRows(tensor, format);
   if (!packed.ok()) return WithContext(packed.error(), Where(name));
   return packed;
@@ -17,19 +27,20 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Pack(
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Matrix(const std::string& name,
                                                                   int64_t outputs, int64_t inputs) {
   KVASIR_TRY(const WeightTensor tensor, Take(name, {outputs, inputs}));
-  return Pack(name, tensor, format_);
+  return Pack(name, tensor, format_.value_or(DefaultFormat(tensor)));
 }
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::StoredMatrix(const std::string& name,
                                                                         int64_t outputs,
                                                                         int64_t inputs) {
   KVASIR_TRY(const WeightTensor tensor, Take(name, {outputs, inputs}));
-  return Pack(name, tensor, std::nullopt);
+  return Pack(name, tensor, tensor.stored_format);
 }
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Rows(const MatrixSlice& slice) {
   KVASIR_TRY(WeightTensor tensor, Take(slice.name, slice.shape));
-  return Pack(slice.name, RowsOf(std::move(tensor), slice.first_row, slice.rows), format_);
+  const WeightFormat format = format_.value_or(DefaultFormat(tensor));
+  return Pack(slice.name, RowsOf(std::move(tensor), slice.first_row, slice.rows), format);
 }
 
 Result<std::vector<float>> StoredWeights::Vector(const std::string& name, int64_t size,

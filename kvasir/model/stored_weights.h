@@ -39,7 +39,7 @@ class StoredWeights : public WeightSource {
  private:
   Result<std::unique_ptr<const WeightMatrix>> Pack(const std::string& name,
                                                    const WeightTensor& tensor,
-                                                   std::optional<WeightFormat> wanted) const;
+                                                   WeightFormat format) const;
 
   Backend& backend_;
   const std::optional<WeightFormat> format_;

@@ -175,6 +175,7 @@ bool IsCodedOnly(WeightFormat format) { return format >= WeightFormat::kQ4Affine
 
 int InputUnit(WeightFormat format, const AffineScales& affine) {
   if (IsAffine(format)) return affine.group_inputs;
+  if (format == WeightFormat::kBf16Dot) return 2;
   return IsCodedOnly(format) ? kSuperblockInputs : IsQuantized(format) ? kQuantGroup : 1;
 }
 

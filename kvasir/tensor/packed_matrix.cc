@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kvasir/base/check.h"
+#include "kvasir/tensor/bf16_pairs.h"
 
 namespace kvasir {
 namespace {
@@ -23,6 +24,7 @@ size_t PanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affin
       return columns * kPanelOutputs * 4;
     case WeightFormat::kF16:
     case WeightFormat::kBf16:
+    case WeightFormat::kBf16Dot:
       return columns * kPanelOutputs * 2;
     case WeightFormat::kQ8:
     case WeightFormat::kQ4:
@@ -90,6 +92,13 @@ void PackedMatrix::SetRow(int64_t output, const float* row) {
     for (int64_t k = 0; k < inputs_; ++k) out[k * kPanelOutputs] = row[k];
     return;
   }
+  if (format_ == WeightFormat::kBf16Dot) {
+    uint16_t* out = reinterpret_cast<uint16_t*>(panel) + lane * 2;
+    for (int64_t k = 0; k < inputs_; ++k) {
+      out[k / 2 * 2 * kPanelOutputs + k % 2] = bf16_pairs::RoundWeight(FloatToBf16(row[k]));
+    }
+    return;
+  }
   if (!IsQuantized(format_)) {
     uint16_t* out = reinterpret_cast<uint16_t*>(panel) + lane;
     const bool is_half = format_ == WeightFormat::kF16;
@@ -142,9 +151,13 @@ void PackedMatrix::SetCodedRow(int64_t output, const CodedRow& row) {
 
 namespace {
 
-// The transpose of a panel whose elements keep their bits.
-template <typename T>
-void CopyPanel(const std::byte* rows, size_t row_bytes, int64_t count, int64_t inputs, T* out) {
+uint16_t Keep(uint16_t element) { return element; }
+uint32_t Keep(uint32_t element) { return element; }
+
+// The transpose of a panel of elements, each as `convert` leaves it.
+template <typename T, typename Convert = T (*)(T)>
+void CopyPanel(const std::byte* rows, size_t row_bytes, int64_t count, int64_t inputs, T* out,
+               const Convert& convert = Keep) {
   // So many inputs of 16 rows are read before the next: they and what is written stay in the
   // first-level cache.
   constexpr int64_t kChunk = 256;
@@ -155,7 +168,7 @@ void CopyPanel(const std::byte* rows, size_t row_bytes, int64_t count, int64_t i
       std::memcpy(chunk, rows + static_cast<size_t>(lane) * row_bytes + begin * sizeof(T),
                   static_cast<size_t>(size) * sizeof(T));
       T* const to = out + begin * kPanelOutputs + lane;
-      for (int64_t k = 0; k < size; ++k) to[k * kPanelOutputs] = chunk[k];
+      for (int64_t k = 0; k < size; ++k) to[k * kPanelOutputs] = convert(chunk[k]);
     }
   }
 }
@@ -168,6 +181,10 @@ void PackedMatrix::SetPanel(int64_t panel, const std::byte* rows, size_t row_byt
   std::byte* const out = data_.data() + static_cast<size_t>(panel) * panel_bytes_;
   if (format_ == WeightFormat::kF32) {
     CopyPanel(rows, row_bytes, count, inputs_, reinterpret_cast<uint32_t*>(out));
+  } else if (format_ == WeightFormat::kBf16Dot) {
+    // A pair is an element here.
+    CopyPanel(rows, row_bytes, count, inputs_ / 2, reinterpret_cast<uint32_t*>(out),
+              bf16_pairs::RoundWeights);
   } else {
     CopyPanel(rows, row_bytes, count, inputs_, reinterpret_cast<uint16_t*>(out));
   }
@@ -180,6 +197,13 @@ void PackedMatrix::GetRow(int64_t output, float* row) const {
   if (format_ == WeightFormat::kF32) {
     const float* in = reinterpret_cast<const float*>(base) + lane;
     for (int64_t k = 0; k < inputs_; ++k) row[k] = in[k * kPanelOutputs];
+    return;
+  }
+  if (format_ == WeightFormat::kBf16Dot) {
+    const uint16_t* in = reinterpret_cast<const uint16_t*>(base) + lane * 2;
+    for (int64_t k = 0; k < inputs_; ++k) {
+      row[k] = Bf16ToFloat(in[k / 2 * 2 * kPanelOutputs + k % 2]);
+    }
     return;
   }
   if (!IsQuantized(format_)) {

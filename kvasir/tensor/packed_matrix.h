@@ -3,13 +3,15 @@
 // Deliberately without arithmetic: kernels read panels, this file only lays them out.
 //
 //   float formats  panel p: [inputs][16]                         element (16p + lane, k)
+//   bf16_dot       panel p: [inputs/2][16][2]                    element (16p + lane, 2j + i)
 //   q8             panel p: codes u8 [inputs/32][8][16][4], then scales f16 [inputs/32][16]
 //                  code at [g][j][lane][i] is input 32g + 4j + i; weight = (code - 128) * scale
 //   q4             panel p: codes u8 [inputs/32][4][16][4], then scales f16 [inputs/32][16]
 //                  byte at [g][j][lane][i]: low nibble input 32g + 4j + i, high nibble
 //                  32g + 16 + 4j + i; weight = (nibble - 8) * scale
 //   the others     coded_row.h
-// Outputs past the last have scale 0.
+// Outputs past the last have scale 0. Weights of bf16_dot are as RoundWeight (bf16_pairs.h) leaves
+// them.
 #ifndef KVASIR_TENSOR_PACKED_MATRIX_H_
 #define KVASIR_TENSOR_PACKED_MATRIX_H_
 
@@ -46,7 +48,8 @@ class PackedMatrix {
   // Keeps row `output` as it is coded. THREADS: as SetRow. REQUIRES: a quantized format.
   void SetCodedRow(int64_t output, const CodedRow& row);
   // Outputs [16 panel, 16 panel + count) from rows of 16-bit or 32-bit floats of the format's own
-  // type, `row_bytes` apart, which may be unaligned. THREADS: as SetRow. REQUIRES: a float format.
+  // type (bf16 for bf16_dot), `row_bytes` apart, which may be unaligned. THREADS: as SetRow.
+  // REQUIRES: a float format.
   void SetPanel(int64_t panel, const std::byte* rows, size_t row_bytes);
   // Decodes row `output` into inputs() floats, exactly what the kernels multiply with.
   void GetRow(int64_t output, float* row) const;

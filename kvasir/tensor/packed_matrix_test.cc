@@ -23,16 +23,20 @@ TensorView View(const std::vector<float>& values, int64_t outputs, int64_t input
   return {DType::kF32, {outputs, inputs}, reinterpret_cast<const std::byte*>(values.data())};
 }
 
+bool IsBf16(WeightFormat format) {
+  return format == WeightFormat::kBf16 || format == WeightFormat::kBf16Dot;
+}
+
 class PackedMatrixTest : public testing::TestWithParam<WeightFormat> {};
 
 TEST_P(PackedMatrixTest, RowsComeBackWithinTheFormatsPrecision) {
   // Half a step of each format relative to the group's largest weight (below 1), plus the f16
   // rounding of the scale (2^-11).
-  const float tolerance = GetParam() == WeightFormat::kF32    ? 0.0f
-                          : GetParam() == WeightFormat::kF16  ? 0x1.0p-12f
-                          : GetParam() == WeightFormat::kBf16 ? 0x1.0p-9f
-                          : GetParam() == WeightFormat::kQ8   ? 0.5f / 127 + 0x1.0p-11f
-                                                              : 0.5f / 7 + 0x1.0p-11f;
+  const float tolerance = GetParam() == WeightFormat::kF32   ? 0.0f
+                          : GetParam() == WeightFormat::kF16 ? 0x1.0p-12f
+                          : IsBf16(GetParam())               ? 0x1.0p-9f
+                          : GetParam() == WeightFormat::kQ8  ? 0.5f / 127 + 0x1.0p-11f
+                                                             : 0.5f / 7 + 0x1.0p-11f;
   for (const auto& [outputs, inputs] : {std::pair{1, 32}, {16, 64}, {17, 96}, {40, 320}}) {
     const auto weights = RandomWeights(outputs * inputs);
     const auto matrix = PackedMatrix::Pack(View(weights, outputs, inputs), GetParam());
@@ -61,7 +65,8 @@ TEST_P(PackedMatrixTest, ReencodingDecodedRowsChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, PackedMatrixTest,
                          testing::Values(WeightFormat::kF32, WeightFormat::kF16,
-                                         WeightFormat::kBf16, WeightFormat::kQ8, WeightFormat::kQ4),
+                                         WeightFormat::kBf16, WeightFormat::kBf16Dot,
+                                         WeightFormat::kQ8, WeightFormat::kQ4),
                          [](const auto& info) {
                            return std::string(WeightFormatName(info.param));
                          });
@@ -71,6 +76,36 @@ TEST(PackedMatrixTest, OddInputsCannotBeQuantized) {
   const auto matrix = PackedMatrix::Pack(View(weights, 1, 33), WeightFormat::kQ8);
   ASSERT_FALSE(matrix.ok());
   EXPECT_EQ(matrix.error().message, "q8 needs a multiple of 32 inputs, not 33");
+}
+
+// A panel of raw rows is what its rows one by one are; weights that no sum of bf16_dot takes are 0.
+TEST(PackedMatrixTest, RawPanelsAreTheirRows) {
+  constexpr int64_t kOutputs = 19;
+  constexpr int64_t kInputs = 1030;  // more than one chunk, no multiple of 16
+  std::vector<uint16_t> raw(kOutputs * kInputs);
+  for (size_t i = 0; i < raw.size(); ++i)
+    raw[i] = static_cast<uint16_t>(UniformDouble(4, i) * 65536);
+  const TensorView view = {
+      DType::kBf16, {kOutputs, kInputs}, reinterpret_cast<const std::byte*>(raw.data())};
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kBf16Dot}) {
+    const auto rows = *PackedMatrix::Pack(view, format);
+    auto panels = *PackedMatrix::Allocate(kOutputs, kInputs, format);
+    for (int64_t p = 0; p < panels.panels(); ++p) {
+      panels.SetPanel(p, view.data + p * kPanelOutputs * kInputs * 2, kInputs * 2);
+    }
+    std::vector<float> row(kInputs), again(kInputs);
+    for (int64_t output = 0; output < kOutputs; ++output) {
+      rows.GetRow(output, row.data());
+      panels.GetRow(output, again.data());
+      for (int64_t k = 0; k < kInputs; ++k) {
+        const float stored = Bf16ToFloat(raw[static_cast<size_t>(output * kInputs + k)]);
+        if (std::isnan(stored)) continue;  // unpacked rows are floats, which quiet it
+        const bool is_small = std::fabs(stored) < 0x1p-60f && format == WeightFormat::kBf16Dot;
+        ASSERT_EQ(row[k], is_small ? 0.0f : stored) << output << " " << k;
+        ASSERT_EQ(again[k], row[k]) << output << " " << k;
+      }
+    }
+  }
 }
 
 TEST(PackedMatrixTest, AllZeroGroupsStayZero) {

@@ -7,8 +7,8 @@ namespace kvasir {
 namespace {
 
 constexpr std::array<std::string_view, kWeightFormats> kNames = {
-    "f32", "f16", "bf16", "q8", "q4", "q4_affine", "q8_affine", "q4_k", "q5_k", "q6_k"};
-constexpr size_t kMakeable = 5;
+    "f32", "f16", "bf16", "bf16_dot", "q8", "q4", "q4_affine", "q8_affine", "q4_k", "q5_k", "q6_k"};
+constexpr size_t kMakeable = 6;
 
 }  // namespace
 
@@ -20,8 +20,8 @@ Result<WeightFormat> WeightFormatFromName(std::string_view name) {
   for (size_t i = 0; i < kMakeable; ++i) {
     if (kNames[i] == name) return static_cast<WeightFormat>(i);
   }
-  return {ErrorCode::kInvalidArgument,
-          "weight format '" + std::string(name) + "' is unknown; use f32, f16, bf16, q8 or q4"};
+  return {ErrorCode::kInvalidArgument, "weight format '" + std::string(name) +
+                                           "' is unknown; use f32, f16, bf16, bf16_dot, q8 or q4"};
 }
 
 bool IsQuantized(WeightFormat format) { return format >= WeightFormat::kQ8; }

@@ -13,12 +13,24 @@ namespace kvasir {
 inline constexpr int kPanelOutputs = 16;  // one AVX-512 vector of floats, four NEON vectors
 inline constexpr int kQuantGroup = 32;    // inputs whose activations share a scale
 
-// The first five can be made of any weights. The others only keep what a file has quantized.
-enum class WeightFormat { kF32, kF16, kBf16, kQ8, kQ4, kQ4Affine, kQ8Affine, kQ4K, kQ5K, kQ6K };
-inline constexpr size_t kWeightFormats = 10;
+// The first six can be made of any weights. The others only keep what a file has quantized.
+enum class WeightFormat {
+  kF32,
+  kF16,
+  kBf16,     // its matmul reads activations in float32
+  kBf16Dot,  // its matmul rounds activations to bf16 too (bf16_pairs.h)
+  kQ8,
+  kQ4,
+  kQ4Affine,
+  kQ8Affine,
+  kQ4K,
+  kQ5K,
+  kQ6K
+};
+inline constexpr size_t kWeightFormats = 11;
 
 std::string_view WeightFormatName(WeightFormat format);
-// One of the first five. ERRORS: kInvalidArgument, listing the names that exist.
+// One of the first six. ERRORS: kInvalidArgument, listing the names that exist.
 Result<WeightFormat> WeightFormatFromName(std::string_view name);
 // Those whose matmul wants quantized activations: all but the float formats.
 bool IsQuantized(WeightFormat format);

@@ -1,0 +1,166 @@
+// Matmul of bf16_dot with VDPBF16PS, two products per lane and instruction.
+// Deliberately only where it computes bf16_pairs.h's two multiply-adds: that is asked of the CPU
+// itself, once; elsewhere float_matmul.cc has the same bits.
+#include "kvasir/kernels/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kvasir/kernels/bf16_dot_matmul.cc"
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kvasir/kernels/table_parts.h"
+
+#if KVASIR_KERNEL_TARGET
+
+#undef KVASIR_BEFORE_TILE
+#if HWY_TARGET == HWY_AVX3_DL
+#define KVASIR_BEFORE_TILE() \
+  HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16") static_assert(true, "")
+#else
+#define KVASIR_BEFORE_TILE() HWY_BEFORE_NAMESPACE()
+#endif
+#include "kvasir/kernels/float_tile-inl.h"
+
+#if HWY_TARGET == HWY_AVX3_DL
+KVASIR_BEFORE_TILE();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+// x and weights as pairs of bf16.
+struct DotMath {
+  using Element = uint16_t;
+  using Input = uint16_t;
+  using Weights = __m512i;
+  using Inputs = __m512i;
+  static constexpr int kStepInputs = 2;
+  static constexpr int kParts = 1;
+
+  static const uint16_t* Rows(const MatmulArgs& args) {
+    return reinterpret_cast<const uint16_t*>(args.x_rounded);
+  }
+  static int64_t Stride(const MatmulArgs& args) {
+    return KernelTable::RoundedBytes(args.weights->inputs()) / int64_t{sizeof(uint16_t)};
+  }
+  template <int kPart>
+  static HWY_INLINE __m512i Load(const uint16_t* from) {
+    return _mm512_loadu_si512(from);
+  }
+  template <int kPart>
+  static HWY_INLINE __m512i Broadcast(const uint16_t* x) {
+    int32_t pair;
+    std::memcpy(&pair, x, sizeof(pair));
+    return _mm512_set1_epi32(pair);
+  }
+  static HWY_INLINE FloatVec MulAdd(__m512i x, __m512i w, FloatVec acc) {
+    return FloatVec{_mm512_dpbf16_ps(acc.raw, (__m512bh)w, (__m512bh)x)};
+  }
+};
+
+void RoundRows(const float* x, int64_t x_stride, int64_t rows, int64_t inputs,
+               std::byte* rounded) noexcept {
+  const hn::RebindToSigned<FloatTag> words;
+  const hn::RebindToUnsigned<FloatTag> unsigned_words;
+  const hn::Rebind<uint16_t, FloatTag> halves;
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* const in = x + row * x_stride;
+    auto* const out =
+        reinterpret_cast<uint16_t*>(rounded + row * KernelTable::RoundedBytes(inputs));
+    int64_t k = 0;
+    for (; k + kLanes <= inputs; k += kLanes) {
+      const auto bits = hn::BitCast(unsigned_words, RoundInputs(hn::LoadU(FloatTag(), in + k)));
+      const auto high = hn::BitCast(words, hn::ShiftRight<16>(bits));
+      hn::StoreU(hn::DemoteTo(halves, high), halves, out + k);
+    }
+    for (; k < inputs; ++k) out[k] = FloatToBf16(bf16_pairs::RoundInput(in[k]));
+  }
+}
+
+// One pair, through the instruction.
+HWY_NOINLINE float Dot(float acc, uint32_t x, uint32_t w) {
+  const __m512i pairs = _mm512_set1_epi32(static_cast<int32_t>(x));
+  const __m512i weights = _mm512_set1_epi32(static_cast<int32_t>(w));
+  return hn::GetLane(DotMath::MulAdd(pairs, weights, hn::Set(FloatTag(), acc)));
+}
+
+float TwoMulAdds(float acc, uint32_t x, uint32_t w) {
+  const auto high = [](uint32_t pair) { return std::bit_cast<float>(pair & 0xFFFF0000u); };
+  const auto low = [](uint32_t pair) { return std::bit_cast<float>(pair << 16); };
+  return std::fma(low(x), low(w), std::fma(high(x), high(w), acc));
+}
+
+bool IsSame(float acc, uint32_t x, uint32_t w) {
+  const float expected = TwoMulAdds(acc, x, w);
+  const float actual = Dot(acc, x, w);
+  if (std::isnan(expected)) return std::isnan(actual);
+  return std::bit_cast<uint32_t>(expected) == std::bit_cast<uint32_t>(actual);
+}
+
+// Chains of products of every magnitude that bf16_pairs.h allows, so that sums round, cancel and
+// overflow; then infinities and NaN. Takes a tenth of a millisecond.
+bool DotIsTwoMulAdds() {
+  uint64_t state = 0x9E3779B97F4A7C15ull;  // xorshift64: Marsaglia 2003
+  const auto random = [&state](uint32_t count) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return static_cast<uint32_t>(state >> 33) % count;
+  };
+  const auto number = [&random](uint32_t least_exponent, uint32_t exponents) {
+    return random(2) << 15 | (least_exponent + random(exponents)) << 7 | random(128);
+  };
+  float acc = 0;
+  for (int i = 0; i < 4096; ++i) {
+    const bool is_near = i % 2 == 0;  // equal magnitudes, or all that there are
+    const auto input = [&] { return is_near ? number(125, 4) : number(127 - 52, 52 + 63); };
+    const auto weight = [&] { return is_near ? number(122, 4) : number(127 - 60, 60 + 64); };
+    const uint32_t x = input() | input() << 16;
+    const uint32_t w = weight() | weight() << 16;
+    if (!IsSame(acc, x, w)) return false;
+    acc = TwoMulAdds(acc, x, w);
+    if (i % 8 == 7 || !std::isfinite(acc)) acc = 0;
+    if (i % 8 == 3) acc = -TwoMulAdds(0, x, w);
+  }
+  constexpr uint32_t kSpecial[] = {0x0000, 0x8000, 0x3F80, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7FC0};
+  for (const uint32_t x : kSpecial) {
+    for (const uint32_t w : kSpecial) {
+      for (const float sum : {0.0f, -3e38f, 1.0f}) {
+        if (!IsSame(sum, x, w | 0x3F800000u) || !IsSame(sum, x << 16, w << 16)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool FillBf16Dot(KernelTable* table) {
+  if (!__builtin_cpu_supports("avx512bf16") || !DotIsTwoMulAdds()) return false;
+  table->matmul[static_cast<int>(WeightFormat::kBf16Dot)] = RunMatmul<FloatKernel<DotMath>>;
+  table->round_rows = RoundRows;
+  return true;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // HWY_TARGET == HWY_AVX3_DL
+#endif  // KVASIR_KERNEL_TARGET
+
+#if HWY_ONCE
+namespace kvasir {
+
+bool FillBf16DotMatmul(Isa isa, KernelTable* table) {
+#if HWY_TARGETS & HWY_AVX3_DL
+  if (isa == Isa::kAvx512) return N_AVX3_DL::FillBf16Dot(table);
+#endif
+  static_cast<void>(isa);
+  static_cast<void>(table);
+  return false;
+}
+
+}  // namespace kvasir
+#endif  // HWY_ONCE
