@@ -64,6 +64,8 @@ struct CodedBlock {
 // The scales of one group: of the codes, and of what `other` means (see Finish).
 template <int C>
 struct GroupScales {
+  // Implicit ones lack the target of NEON's vectors under GCC.
+  HWY_INLINE GroupScales() {}
   FloatVec scale[C];
   FloatVec other[C];
 };

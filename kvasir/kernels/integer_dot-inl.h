@@ -145,16 +145,21 @@ struct IntegerDot {
   using V16 = hn::Vec<D16>;
 
   struct Sum {
+    // Implicit ones lack the target of NEON's vectors under GCC.
+    HWY_INLINE Sum() {}
+    HWY_INLINE explicit Sum(VI value) : total(value) {}
     VI total;
   };
   struct Codes {
+    HWY_INLINE Codes() {}
     V16 parts[kParts];
   };
   struct Multipliers {
+    HWY_INLINE Multipliers() {}
     V16 words[kParts];
   };
 
-  static HWY_INLINE Sum Zero() { return {hn::Zero(DI())}; }
+  static HWY_INLINE Sum Zero() { return Sum(hn::Zero(DI())); }
   static HWY_INLINE Codes Load(const uint32_t* word) {
     VU raw = hn::LoadU(DU(), word);
     const VU mask = hn::Set(DU(), kBits == 8 ? 0x00FF00FFu : 0x000F000Fu);
