@@ -6,6 +6,7 @@
 
 #include "kvasir/base/check.h"
 #include "kvasir/base/json.h"
+#include "kvasir/formats/assistant_config.h"
 #include "kvasir/formats/model_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -13,6 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       kvasir::Json::Parse(std::string_view(reinterpret_cast<const char*>(data), size));
   if (!json.ok()) return 0;
   (void)kvasir::GenerationConfig::Parse(*json).ok();
+  const auto assistant = kvasir::AssistantConfig::Parse(*json);
+  KVASIR_CHECK(!assistant.ok() || assistant->ParameterCount() > 0);
   const auto model = kvasir::ModelConfig::Parse(*json);
   if (!model.ok()) return 0;
   KVASIR_CHECK(model->num_attention_heads % model->num_key_value_heads == 0);

@@ -123,6 +123,12 @@ Result<const Defaults*> FindArchitecture(const Json& config) {
     if (known.*column == wanted) return &known;
     supported += (supported.empty() ? "" : ", ") + std::string(known.*column);
   }
+  if (wanted.find("Assistant") != std::string::npos || wanted.ends_with("_assistant")) {
+    return {ErrorCode::kUnsupported,
+            "architecture '" + wanted.substr(0, 80) +
+                "' is an assistant, which only drafts for its model: name that one, and this "
+                "folder as its draft"};
+  }
   return {ErrorCode::kUnsupported, "architecture '" + wanted.substr(0, 80) +
                                        "' is not supported; supported are " + supported};
 }
@@ -429,6 +435,16 @@ std::string_view ActivationName(Activation activation) {
 }
 
 Result<ModelConfig> ModelConfig::Parse(const Json& config) {
+  auto model = ParseDecoder(config);
+  if (model.ok() && model->num_kv_shared_layers == model->num_hidden_layers) {
+    return {ErrorCode::kUnsupported,
+            "field 'num_kv_shared_layers' is all layers: the keys and values are another model's, "
+            "for which this one drafts"};
+  }
+  return model;
+}
+
+Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
   if (!config.is_object()) return {ErrorCode::kCorrupt, "must be a JSON object"};
   KVASIR_TRY(const Defaults* defaults, FindArchitecture(config));
   const Json* nested = config.Find("text_config");

@@ -117,6 +117,8 @@ struct ModelConfig {
   // what this build cannot run. The message names the field. Nothing is allocated by its numbers
   // before they are checked.
   static Result<ModelConfig> Parse(const Json& config);
+  // The same, also for decoders that have no keys and values at all, as in assistants.
+  static Result<ModelConfig> ParseDecoder(const Json& config);
 
   const RopeConfig& rope(LayerKind kind) const {
     return kind == LayerKind::kFull ? rope_full : rope_sliding;
@@ -139,7 +141,10 @@ struct ModelConfig {
   bool has_experts(int layer) const {
     return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)];
   }
-  // The earlier layer whose keys and values this one reads; -1: its own.
+  // Whether it has keys and values of its own.
+  bool owns_kv(int layer) const { return layer < num_hidden_layers - num_kv_shared_layers; }
+  // The earlier layer whose keys and values this one reads; -1: its own, or another model's (an
+  // assistant has none).
   int shares_kv(int layer) const;
   int64_t intermediate_size_of(int layer) const {
     return has_double_wide_mlp && shares_kv(layer) >= 0 ? 2 * intermediate_size : intermediate_size;

@@ -10,7 +10,7 @@ int64_t AttentionParameters(const ModelConfig& config, int layer) {
   const int64_t queries = int64_t{config.num_attention_heads} * config.head_dim_of(layer);
   const int64_t keys = int64_t{config.key_value_heads_of(layer)} * config.head_dim_of(layer);
   const bool has_values = !(config.values_from_keys && config.is_full(layer));
-  const int64_t stored = config.shares_kv(layer) >= 0 ? 0 : (has_values ? 2 : 1) * keys;
+  const int64_t stored = config.owns_kv(layer) ? (has_values ? 2 : 1) * keys : 0;
   return hidden * (queries + stored) + queries * hidden + (config.qkv_bias ? queries + stored : 0) +
          (config.output_bias ? hidden : 0);
 }
@@ -33,7 +33,7 @@ int64_t MlpParameters(const ModelConfig& config, int layer) {
 
 int64_t NormParameters(const ModelConfig& config, int layer) {
   const int64_t hidden = config.hidden_size;
-  const int64_t head_norms = config.shares_kv(layer) >= 0 ? 1 : 2;
+  const int64_t head_norms = config.owns_kv(layer) ? 2 : 1;
   int64_t count = (config.has_four_norms() ? 4 : 2) * hidden;
   if (config.has_qk_norm()) count += head_norms * config.head_dim_of(layer);
   if (config.has_experts(layer) && config.experts.beside_dense) count += 3 * hidden;
@@ -46,7 +46,7 @@ int64_t NormParameters(const ModelConfig& config, int layer) {
 
 int ModelConfig::shares_kv(int layer) const {
   const int owners = num_hidden_layers - num_kv_shared_layers;
-  if (layer < owners) return -1;
+  if (owns_kv(layer)) return -1;
   int donor = owners - 1;
   while (donor >= 0 && is_full(donor) != is_full(layer)) --donor;
   return donor;
@@ -71,7 +71,7 @@ ParameterCounts ModelConfig::CountParameters() const {
 int64_t ModelConfig::KvElementsPerToken() const {
   int64_t elements = 0;
   for (int i = 0; i < num_hidden_layers; ++i) {
-    if (shares_kv(i) < 0) elements += int64_t{2} * key_value_heads_of(i) * head_dim_of(i);
+    if (owns_kv(i)) elements += int64_t{2} * key_value_heads_of(i) * head_dim_of(i);
   }
   return elements;
 }

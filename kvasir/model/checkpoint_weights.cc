@@ -1,6 +1,7 @@
 // Weights of a safetensors checkpoint: dense ones, and those MLX quantized.
 // Deliberately decides by the tensors, not by the config, whether a matrix is quantized.
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 
 #include "kvasir/formats/mlx_weights.h"
@@ -31,6 +32,29 @@ class CheckpointWeights final : public StoredWeights {
 
   bool Has(const std::string& name) const override {
     return checkpoint_.Find(FullName(name)) != nullptr;
+  }
+
+  Result<std::vector<int64_t>> Integers(const std::string& name, int64_t size) override {
+    const std::string where = Where(name);
+    const TensorView* const view = checkpoint_.Find(FullName(name));
+    if (view == nullptr) return {ErrorCode::kNotFound, where + " is missing"};
+    if (view->shape != std::vector<int64_t>{size} ||
+        (view->dtype != DType::kI64 && view->dtype != DType::kI32)) {
+      return {ErrorCode::kCorrupt,
+              where + " must be " + std::to_string(size) + " whole numbers of 4 or 8 bytes"};
+    }
+    used_.insert(FullName(name));
+    std::vector<int64_t> values(static_cast<size_t>(size));
+    for (size_t i = 0; i < values.size(); ++i) {
+      int32_t narrow = 0;
+      if (view->dtype == DType::kI64) {
+        std::memcpy(&values[i], view->data + i * sizeof(int64_t), sizeof(int64_t));
+      } else {
+        std::memcpy(&narrow, view->data + i * sizeof(narrow), sizeof(narrow));
+        values[i] = narrow;
+      }
+    }
+    return values;
   }
 
   std::vector<std::string> Unused() const override {
@@ -95,9 +119,14 @@ class CheckpointWeights final : public StoredWeights {
     return decoded;
   }
 
-  // The head lies outside the decoder's prefix: "lm_head.weight", "language_model.lm_head.weight".
+  // The head lies outside the decoder's prefix: "lm_head.weight", "language_model.lm_head.weight";
+  // so does what an assistant has beside its decoder.
   std::string FullName(const std::string& name) const {
-    if (name != kHead) return prefix_ + name;
+    if (name != kHead) {
+      const bool is_beside =
+          checkpoint_.Find(prefix_ + name) == nullptr && checkpoint_.Find(name) != nullptr;
+      return is_beside ? name : prefix_ + name;
+    }
     const std::string nested = "language_model." + name;
     return checkpoint_.Find(nested) != nullptr ? nested : name;
   }

@@ -1,5 +1,5 @@
 // ExpertMlp: the mixture of experts of one layer: a router and the experts it chooses from.
-// Deliberately without norms and residual: decoder_model.cc knows where the layer has those.
+// Deliberately without norms and residual: decoder_layers.cc knows where the layer has those.
 #ifndef KVASIR_MODEL_EXPERT_MLP_H_
 #define KVASIR_MODEL_EXPERT_MLP_H_
 

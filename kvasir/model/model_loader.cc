@@ -29,9 +29,9 @@ void WarnOfUnknown(const DecoderSpec& spec, const WeightSource& source, const Lo
 }
 
 // Weights of a checkpoint are bounded by its files; made-up ones only by what the config says.
-Status CheckMemoryForWeights(const ModelConfig& config, WeightFormat format) {
+Status CheckMemoryForWeights(int64_t parameter_count, WeightFormat format) {
   const size_t available = AvailableMemoryBytes();
-  const auto parameters = static_cast<uint64_t>(config.ParameterCount());
+  const auto parameters = static_cast<uint64_t>(parameter_count);
   // At least: scales and padding come on top.
   const uint64_t needed = format == WeightFormat::kF32  ? parameters * 4
                           : format == WeightFormat::kQ8 ? parameters
@@ -80,10 +80,35 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
                                     WeightFormat format) {
   KVASIR_TRY(ModelConfig config, LoadModelConfig(folder));
-  KVASIR_TRY_OK(CheckMemoryForWeights(config, format));
+  KVASIR_TRY_OK(CheckMemoryForWeights(config.ParameterCount(), format));
   const auto source = MakeRandomWeights(backend, format);
   KVASIR_TRY(auto model, DecoderModel::Load(MakeDecoderSpec(config), *source, backend));
   return LoadedModel{std::move(config), std::move(model)};
+}
+
+Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConfig& target,
+                                      Backend& backend, const LoadOptions& options) {
+  KVASIR_TRY(AssistantConfig config, AssistantConfig::Load(folder));
+  KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
+  const auto& quantization = config.text.quantization;
+  const auto source = MakeCheckpointWeights(checkpoint, quantization ? &*quantization : nullptr,
+                                            backend, options.weight_format);
+  auto model = AssistantModel::Load(config, target, *source, backend);
+  if (!model.ok()) return WithContext(model.error(), folder);
+  DecoderSpec spec = MakeDecoderSpec(config.text);
+  for (DecoderLayerSpec& layer : spec.layers) layer.shares_kv = 0;  // stored keys are nobody's
+  WarnOfUnknown(spec, *source, options.log);
+  return LoadedAssistant{std::move(config), *std::move(model)};
+}
+
+Result<LoadedAssistant> MakeRandomAssistant(const std::string& folder, const ModelConfig& target,
+                                            Backend& backend, WeightFormat format) {
+  KVASIR_TRY(AssistantConfig config, AssistantConfig::Load(folder));
+  KVASIR_TRY_OK(CheckMemoryForWeights(config.ParameterCount(), format));
+  const auto source = MakeRandomWeights(backend, format);
+  auto model = AssistantModel::Load(config, target, *source, backend);
+  if (!model.ok()) return WithContext(model.error(), folder);
+  return LoadedAssistant{std::move(config), *std::move(model)};
 }
 
 }  // namespace kvasir

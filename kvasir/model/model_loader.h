@@ -10,6 +10,7 @@
 #include "kvasir/backend/backend.h"
 #include "kvasir/base/log.h"
 #include "kvasir/formats/model_config.h"
+#include "kvasir/model/assistant_model.h"
 #include "kvasir/model/model.h"
 
 namespace kvasir {
@@ -38,6 +39,20 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
 // kResourceExhausted when they would not fit the available memory.
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
                                     WeightFormat format);
+
+struct LoadedAssistant {
+  AssistantConfig config;
+  std::unique_ptr<const AssistantModel> model;
+};
+
+// A folder whose config.json is an assistant's (AssistantConfig::IsIn), for a model of this config.
+// `backend` must outlive the assistant. ERRORS: as LoadModel and AssistantModel::CheckTarget.
+Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConfig& target,
+                                      Backend& backend, const LoadOptions& options = {});
+
+// Its shapes with made-up weights. ERRORS: as MakeRandomModel and AssistantModel::CheckTarget.
+Result<LoadedAssistant> MakeRandomAssistant(const std::string& folder, const ModelConfig& target,
+                                            Backend& backend, WeightFormat format);
 
 }  // namespace kvasir
 

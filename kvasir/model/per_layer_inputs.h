@@ -1,6 +1,6 @@
 // PerLayerInputs: numbers that every layer gets for itself from a token's second embedding and from
 // what the first one says about all layers (Gemma 4 E2B, E4B; per-layer embeddings of Gemma 3n).
-// Deliberately only makes them, once per step: layers mix them in (decoder_model.cc).
+// Deliberately only makes them, once per step: layers mix them in (decoder_layers.cc).
 #ifndef KVASIR_MODEL_PER_LAYER_INPUTS_H_
 #define KVASIR_MODEL_PER_LAYER_INPUTS_H_
 

@@ -1,6 +1,7 @@
 // Made-up weights, so that real shapes can be measured without their files.
 // Deliberately not meant to say anything: activations only neither vanish nor explode.
 #include <cmath>
+#include <numeric>
 
 #include "kvasir/model/weight_source.h"
 
@@ -26,6 +27,20 @@ class RandomWeights final : public WeightSource {
   Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) override {
     return Make(Seed(slice.name) + static_cast<uint64_t>(slice.first_row), slice.rows,
                 slice.shape.back(), format_);
+  }
+
+  Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name, int64_t,
+                                                       int64_t inputs,
+                                                       std::span<const int64_t> rows) override {
+    return Make(Seed(name) + static_cast<uint64_t>(rows.front()), static_cast<int64_t>(rows.size()),
+                inputs, format_);
+  }
+
+  // An order of things: as they are.
+  Result<std::vector<int64_t>> Integers(const std::string&, int64_t size) override {
+    std::vector<int64_t> values(static_cast<size_t>(size));
+    std::iota(values.begin(), values.end(), int64_t{0});
+    return values;
   }
 
   Result<std::vector<float>> Vector(const std::string& name, int64_t size, float) override {

@@ -74,6 +74,35 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+struct AssistantShape {
+  const char* folder;
+  const char* target;
+  int64_t parameters;  // as transformers counts them, and the scalars that it keeps as buffers
+};
+
+class AssistantShapesTest : public testing::TestWithParam<AssistantShape> {};
+
+TEST_P(AssistantShapesTest, FitsItsTarget) {
+  const std::string shapes = std::string(KVASIR_SOURCE_DIR) + "/testdata/shapes/";
+  const auto config = ValueOrDie(AssistantConfig::Load(shapes + GetParam().folder));
+  EXPECT_EQ(config.ParameterCount(), GetParam().parameters);
+  const auto target = ValueOrDie(ModelConfig::Load(shapes + GetParam().target));
+  const Status fits = AssistantModel::CheckTarget(config, target);
+  EXPECT_TRUE(fits.ok()) << fits.error().message;
+  const auto other = ValueOrDie(ModelConfig::Load(shapes + "gemma-4-e4b"));
+  EXPECT_FALSE(AssistantModel::CheckTarget(config, other).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Published, AssistantShapesTest,
+    testing::Values(AssistantShape{"gemma-4-e2b-assistant", "gemma-4-e2b", 77'731'328 + 4},
+                    AssistantShape{"gemma-4-31b-assistant", "gemma-4-31b", 469'518'592 + 4}),
+    [](const auto& info) {
+      std::string name = info.param.folder;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
 // Where windows are cloned, a restore point costs their rows (here 6 MiB, 800 MiB for 31B). Blocks
 // are shared instead: taking one costs no block, keeping it only those that the window left.
 TEST(Shapes, RestorePointsCostReferences) {

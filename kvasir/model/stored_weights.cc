@@ -43,6 +43,36 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Rows(const MatrixSlic
   return Pack(slice.name, RowsOf(std::move(tensor), slice.first_row, slice.rows), format);
 }
 
+Result<std::unique_ptr<const WeightMatrix>> WeightSource::Gathered(const std::string& name, int64_t,
+                                                                   int64_t,
+                                                                   std::span<const int64_t>) {
+  return {ErrorCode::kUnsupported, "tensor '" + name + "' cannot be read in another order here"};
+}
+
+Result<std::vector<int64_t>> WeightSource::Integers(const std::string& name, int64_t) {
+  return {ErrorCode::kUnsupported, "tensor '" + name + "' of whole numbers cannot be read here"};
+}
+
+Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Gathered(const std::string& name,
+                                                                    int64_t outputs, int64_t inputs,
+                                                                    std::span<const int64_t> rows) {
+  KVASIR_TRY(WeightTensor tensor, Take(name, {outputs, inputs}));
+  const std::vector<int64_t> order(rows.begin(), rows.end());
+  tensor.shape[0] = static_cast<int64_t>(order.size());
+  tensor.read_row = [whole = std::move(tensor.read_row), order](int64_t row, float* out) {
+    whole(order[static_cast<size_t>(row)], out);
+  };
+  if (tensor.read_codes) {
+    tensor.read_codes = [whole = std::move(tensor.read_codes), order](int64_t row, CodedRow* out) {
+      whole(order[static_cast<size_t>(row)], out);
+    };
+  }
+  // The rows no longer lie in one piece, and others are still to be read from these pages.
+  tensor.source.clear();
+  tensor.is_mapped = tensor.is_raw = false;
+  return Pack(name, tensor, format_);
+}
+
 Result<std::vector<float>> StoredWeights::Vector(const std::string& name, int64_t size,
                                                  float offset) {
   KVASIR_TRY(const WeightTensor tensor, Take(name, {size}));

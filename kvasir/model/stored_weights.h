@@ -20,6 +20,9 @@ class StoredWeights : public WeightSource {
   Result<std::unique_ptr<const WeightMatrix>> StoredMatrix(const std::string& name, int64_t outputs,
                                                            int64_t inputs) override;
   Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) override;
+  Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name, int64_t outputs,
+                                                       int64_t inputs,
+                                                       std::span<const int64_t> rows) override;
   Result<std::vector<float>> Vector(const std::string& name, int64_t size, float offset) override;
   // The tensor before it is packed. ERRORS: as Take.
   Result<WeightTensor> Tensor(const std::string& name, const std::vector<int64_t>& shape) {

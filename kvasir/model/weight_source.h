@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,13 @@ class WeightSource {
                                                                    int64_t inputs) = 0;
   // ERRORS: as Matrix. REQUIRES: the rows lie within the shape.
   virtual Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) = 0;
+  // The given rows of a stored matrix, in that order. ERRORS: as Matrix, and kUnsupported where a
+  // source has no such thing. REQUIRES: the rows lie within it.
+  virtual Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name,
+                                                               int64_t outputs, int64_t inputs,
+                                                               std::span<const int64_t> rows);
+  // A vector of whole numbers. ERRORS: as Gathered.
+  virtual Result<std::vector<int64_t>> Integers(const std::string& name, int64_t size);
   // offset is added to every element (norms stored around 0).
   virtual Result<std::vector<float>> Vector(const std::string& name, int64_t size,
                                             float offset) = 0;

@@ -33,6 +33,7 @@ class Workspace {
     kExperts,   // what experts add beside a dense MLP
     kSelected,  // hidden rows that need logits
     kStates,    // hidden rows that were asked for, after the final norm
+    kJoined,    // a token's embedding and a state side by side, of an assistant
     kLogits,
     kCount,
   };
