@@ -70,7 +70,7 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Gathered(const std::s
   // The rows no longer lie in one piece, and others are still to be read from these pages.
   tensor.source.clear();
   tensor.is_mapped = tensor.is_raw = false;
-  return Pack(name, tensor, format_);
+  return Pack(name, tensor, format_.value_or(DefaultFormat(tensor)));
 }
 
 Result<std::vector<float>> StoredWeights::Vector(const std::string& name, int64_t size,
