@@ -2,14 +2,18 @@
 // by workload and number of streams, alternating in one run.
 // Deliberately also a check: a drafter that changes a token of an answer ends the program.
 //
-//   speculation_bench MODEL DRAFT ITEMS [rounds]
+//   speculation_bench MODEL DRAFT ITEMS [rounds] [workload] [streams] [processor]
 //
 // ITEMS holds one JSON object per line with the fields task, prompt and answer
-// (models/kvasir-demo/items.jsonl). Prompts are read before the clock starts.
+// (models/kvasir-demo/items.jsonl). Prompts are read before the clock starts. The second engine
+// without drafts is the control: what it differs from the first by is noise. With `processor` one
+// thread works, and its processor time is measured instead of the clock on the wall: for machines
+// that have other things to do.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,8 +29,9 @@ namespace {
 
 constexpr size_t kPoolBytes = size_t{256} << 20;
 constexpr int64_t kRequests = 16;  // of a workload, whatever the number of streams
-constexpr DraftKind kKinds[] = {DraftKind::kNone, DraftKind::kNgram, DraftKind::kModel};
-constexpr const char* kNames[] = {"none", "ngram", "model"};
+constexpr DraftKind kKinds[] = {DraftKind::kNone, DraftKind::kNone, DraftKind::kNgram,
+                                DraftKind::kModel};
+constexpr const char* kNames[] = {"none", "control", "ngram", "model"};
 
 template <typename T>
 T Must(Result<T> result) {
@@ -36,6 +41,20 @@ T Must(Result<T> result) {
   }
   return std::move(result).value();
 }
+
+// What engines and figures go by.
+EngineClock::time_point WallTime() { return EngineClock::now(); }
+EngineClock::time_point ProcessorTime() {
+  timespec time = {};
+  KVASIR_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+  return EngineClock::time_point(std::chrono::seconds(time.tv_sec) +
+                                 std::chrono::nanoseconds(time.tv_nsec));
+}
+
+struct Measure {
+  EngineClock::time_point (*now)() = WallTime;
+  int threads = 0;  // 0: all
+};
 
 struct Workload {
   std::string name;
@@ -51,51 +70,50 @@ struct Outcome {
 // One engine with its own cache and drafter.
 class Side {
  public:
-  Side(ModelBundle& bundle, DraftKind kind, const std::string& draft)
-      : pool_({.budget_bytes = kPoolBytes}) {
+  Side(ModelBundle& bundle, DraftKind kind, const std::string& draft, const Measure& measure)
+      : pool_({.budget_bytes = kPoolBytes}), now_(measure.now) {
     EngineParts parts = EngineParts::Of(bundle);
     parts.pool = &pool_;
-    engine_ = Must(Engine::Create(parts));
+    engine_ = Must(Engine::Create(parts, {.now = measure.now}));
     BundleOptions options;
+    options.backend.threads = measure.threads;
     options.kv_budget_bytes = kPoolBytes;
     source_ = Must(DraftSource::Load({kind, draft, options}, bundle));
     engine_->UseDrafter(source_->NewDrafter(&engine_->prefix_tree()));
   }
   ~Side() { engine_.reset(); }
 
-  // All requests, `streams` at a time; adds to `outcome`. Returns the answers.
-  std::vector<std::vector<Token>> Run(const Workload& workload, size_t streams, uint64_t salt,
-                                      Outcome* outcome) {
-    std::vector<std::vector<Token>> answers(workload.requests.size());
-    double seconds = 0;
-    int64_t tokens = 0;
-    for (size_t begin = 0; begin < answers.size(); begin += streams) {
-      const size_t end = std::min(begin + streams, answers.size());
-      for (size_t i = begin; i < end; ++i) {
-        EngineRequest warm = workload.requests[i];
-        warm.salt = salt;
-        warm.max_tokens = 0;  // the prompt is read and nothing said
-        Submit(warm, nullptr);
-      }
-      while (engine_->Step()) {
-      }
-      const EngineStats before = engine_->Stats();
-      for (size_t i = begin; i < end; ++i) {
-        EngineRequest request = workload.requests[i];
-        request.salt = salt;
-        Submit(request, &answers[i]);
-      }
-      const auto start = std::chrono::steady_clock::now();
-      while (engine_->Step()) {
-      }
-      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      const EngineStats after = engine_->Stats();
-      tokens += after.generated_tokens - before.generated_tokens;
-      Add(before, after, &outcome->stats);
+  // Requests [begin, end) of the workload side by side. Adds to the figures.
+  void Run(const Workload& workload, size_t begin, size_t end, uint64_t salt,
+           std::vector<std::vector<Token>>* answers) {
+    for (size_t i = begin; i < end; ++i) {
+      EngineRequest warm = workload.requests[i];
+      warm.salt = salt;
+      warm.max_tokens = 0;  // the prompt is read and nothing said
+      Submit(warm, nullptr);
     }
-    outcome->tokens_per_second.push_back(static_cast<double>(tokens) / seconds);
-    return answers;
+    while (engine_->Step()) {
+    }
+    const EngineStats before = engine_->Stats();
+    for (size_t i = begin; i < end; ++i) {
+      EngineRequest request = workload.requests[i];
+      request.salt = salt;
+      Submit(request, &(*answers)[i]);
+    }
+    const EngineClock::time_point start = now_();
+    while (engine_->Step()) {
+    }
+    seconds_ += std::chrono::duration<double>(now_() - start).count();
+    const EngineStats after = engine_->Stats();
+    tokens_ += after.generated_tokens - before.generated_tokens;
+    Add(before, after, &outcome_.stats);
   }
+  void EndRound() {
+    outcome_.tokens_per_second.push_back(static_cast<double>(tokens_) / seconds_);
+    tokens_ = 0;
+    seconds_ = 0;
+  }
+  const Outcome& outcome() const { return outcome_; }
 
  private:
   void Submit(const EngineRequest& request, std::vector<Token>* answer) {
@@ -116,8 +134,12 @@ class Side {
   }
 
   KvPool pool_;
+  EngineClock::time_point (*const now_)();
   std::unique_ptr<DraftSource> source_;
   std::unique_ptr<Engine> engine_;
+  Outcome outcome_;
+  int64_t tokens_ = 0;  // of this round
+  double seconds_ = 0;
 };
 
 std::vector<Workload> Workloads(const ModelBundle& bundle, const std::string& items_path) {
@@ -164,21 +186,42 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void Print(const Workload& workload, size_t streams, const std::vector<Outcome>& outcomes) {
+// All requests, `streams` at a time, by each side in turn. False if an answer is not the first's.
+bool RunRound(const Workload& workload, size_t streams, uint64_t salt,
+              std::vector<std::unique_ptr<Side>>& sides) {
+  const size_t count = workload.requests.size();
+  std::vector<std::vector<std::vector<Token>>> answers(sides.size());
+  for (auto& of_side : answers) of_side.resize(count);
+  for (size_t begin = 0; begin < count; begin += streams) {
+    for (size_t i = 0; i < sides.size(); ++i) {
+      // Whoever goes first has colder caches: everybody in turn.
+      const size_t side = (i + begin / streams) % sides.size();
+      sides[side]->Run(workload, begin, std::min(begin + streams, count), salt, &answers[side]);
+    }
+  }
+  for (const auto& side : sides) side->EndRound();
+  return std::all_of(answers.begin(), answers.end(),
+                     [&](const auto& of_side) { return of_side == answers[0]; });
+}
+
+void Print(const Workload& workload, size_t streams,
+           const std::vector<std::unique_ptr<Side>>& sides) {
   std::printf("%-24s %2zu streams: none %7.0f tok/s", workload.name.c_str(), streams,
-              Median(outcomes[0].tokens_per_second));
-  for (size_t kind = 1; kind < outcomes.size(); ++kind) {
-    const Outcome& outcome = outcomes[kind];
+              Median(sides[0]->outcome().tokens_per_second));
+  for (size_t kind = 1; kind < sides.size(); ++kind) {
+    const Outcome& outcome = sides[kind]->outcome();
     std::vector<double> ratios;
     for (size_t i = 0; i < outcome.tokens_per_second.size(); ++i) {
-      ratios.push_back(outcome.tokens_per_second[i] / outcomes[0].tokens_per_second[i]);
+      ratios.push_back(outcome.tokens_per_second[i] / sides[0]->outcome().tokens_per_second[i]);
     }
+    std::printf(" | %s x%.3f", kNames[kind], Median(ratios));
+    if (kKinds[kind] == DraftKind::kNone) continue;
     int64_t rounds = 0;
     for (const int64_t count : outcome.stats.draft_depths) rounds += count;
     const double drafted = static_cast<double>(outcome.stats.drafted_tokens);
     const double accepted = static_cast<double>(outcome.stats.accepted_drafts);
-    std::printf(" | %s x%.2f, %2.0f %% of drafts right, %.2f per round, depths", kNames[kind],
-                Median(ratios), drafted > 0 ? 100 * accepted / drafted : 0.0,
+    std::printf(" (first round %.2f), %2.0f %% right, %.2f kept, depths", ratios[0],
+                drafted > 0 ? 100 * accepted / drafted : 0.0,
                 rounds > 0 ? accepted / static_cast<double>(rounds) : 0.0);
     constexpr size_t kEnds[] = {1, 2, 3, 5, 9, 17};  // 0, 1, 2, 3-4, 5-8, 9-16
     size_t depth = 0;
@@ -196,31 +239,36 @@ void Print(const Workload& workload, size_t streams, const std::vector<Outcome>&
 
 int Main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "usage: speculation_bench MODEL DRAFT ITEMS [rounds]\n");
+    std::fprintf(
+        stderr,
+        "usage: speculation_bench MODEL DRAFT ITEMS [rounds] [workload] [streams] [processor]\n");
     return 2;
   }
   const int rounds = argc > 4 ? std::max(1, std::atoi(argv[4])) : 3;
+  Measure measure;
+  if (argc > 7 && std::string(argv[7]) == "processor") measure = {ProcessorTime, 1};
   BundleOptions options;
+  options.backend.threads = measure.threads;
   options.kv_budget_bytes = kPoolBytes;
   const auto bundle = Must(ModelBundle::Load(argv[1], options));
+  const std::string wanted = argc > 5 ? argv[5] : "";
+  const size_t wanted_streams = argc > 6 ? std::strtoul(argv[6], nullptr, 10) : 0;
   std::printf("depths: percent of rounds with 0 / 1 / 2 / 3-4 / 5-8 / 9-16 drafts\n");
   uint64_t salt = 1;
   for (const Workload& workload : Workloads(*bundle, argv[3])) {
+    if (!workload.name.starts_with(wanted)) continue;
     for (const size_t streams : {1, 2, 4, 8}) {
+      if (wanted_streams != 0 && streams != wanted_streams) continue;
       std::vector<std::unique_ptr<Side>> sides;
       for (const DraftKind kind : kKinds) {
-        sides.push_back(std::make_unique<Side>(*bundle, kind, argv[2]));
+        sides.push_back(std::make_unique<Side>(*bundle, kind, argv[2], measure));
       }
-      std::vector<Outcome> outcomes(sides.size());
       for (int round = 0; round < rounds; ++round, ++salt) {
-        const auto wanted = sides[0]->Run(workload, streams, salt, &outcomes[0]);
-        for (size_t kind = 1; kind < sides.size(); ++kind) {
-          if (sides[kind]->Run(workload, streams, salt, &outcomes[kind]) == wanted) continue;
-          std::fprintf(stderr, "drafts changed an answer\n");
-          return 1;
-        }
+        if (RunRound(workload, streams, salt, sides)) continue;
+        std::fprintf(stderr, "drafts changed an answer\n");
+        return 1;
       }
-      Print(workload, streams, outcomes);
+      Print(workload, streams, sides);
     }
   }
   return 0;

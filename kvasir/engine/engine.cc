@@ -10,10 +10,6 @@
 namespace kvasir {
 namespace {
 
-double MsBetween(EngineClock::time_point begin, EngineClock::time_point end) {
-  return std::chrono::duration<double, std::milli>(end - begin).count();
-}
-
 // A run that does not reach the end anyway ends with a block where it can: a state that is kept
 // there shares only full blocks, so nothing is copied for it.
 int64_t WholeBlocks(Position position, int64_t tokens, int64_t pending_tokens) {
@@ -179,11 +175,10 @@ bool Engine::Step() {
   std::vector<Member> members = PlanMembers();
   ProposeDrafts(members);
   const EngineClock::time_point begin = Now();
-  const int64_t evaluated = stats_.evaluated_tokens;
   const auto logits = Forward(members);
   if (logits.ok()) {
     Deliver(members, *logits);
-    planner_.RecordStep(stats_.evaluated_tokens - evaluated, MsBetween(begin, Now()));
+    RecordStep(members, MsBetween(begin, Now()));
   }
   // All that is left to do is the disk's.
   if (members.empty() && swap_ != nullptr) swap_->WaitForProgress(swap_wait_left_);
@@ -398,6 +393,7 @@ void Engine::Choose(Job& job, EngineStream& stream, std::span<const float> logit
 
 void Engine::Retire(const Job& job, EngineStream& stream) {
   Publish(job, stream);
+  if (stream.generated_tokens() > 0) planner_->RecordAnswer(stream.generated_tokens());
   FinishDrafts(job, stream);
   stream.sequence.reset();
   is_admission_blocked_ = false;

@@ -157,12 +157,26 @@ class Engine {
   void Publish(const Job& job, const EngineStream& stream);
 
   // engine_drafts.cc
+  // Who could be given drafts in a step, and how many at most.
+  struct Asked {
+    Member* member;
+    int64_t most;
+  };
   void ProposeDrafts(std::vector<Member>& members);
   int64_t MaxDrafts(const Member& member, int64_t streams) const;
+  DraftRequest RequestOf(const Asked& asked);
+  DraftCandidate CandidateOf(const EngineStream& stream, int64_t count,
+                             int64_t missing_tokens) const;
+  double ChooseDrafts(std::span<const Asked> asked);
+  double AskForDrafts(std::span<const Asked> asked);
+  double FollowDrafts(std::span<const DraftRequest> requests);
+  int64_t OtherRows() const;
   void OpenSpeculation(std::vector<Member>& members);
   bool DropDrafts(std::vector<Member>& members);
   void Verify(Member& member, ConstFloatRows logits, int64_t row);
   void CommitDrafts(const std::vector<Member>& members);
+  void RecordDraft(EngineStream& stream, int64_t index, bool is_right);
+  void RecordStep(const std::vector<Member>& members, double ms);
   void FinishDrafts(const Job& job, EngineStream& stream);
 
   // engine_memory.cc
@@ -197,7 +211,8 @@ class Engine {
   Workspace workspace_;
   Sampler sampler_;
   std::unique_ptr<Drafter> drafter_;  // null: one token at a time
-  DraftPlanner planner_;
+  std::optional<DraftPlanner> planner_{std::in_place};
+  DraftedStep drafted_step_;                // the step being made
   std::optional<Speculation> speculation_;  // of the step being made
   const bool shares_any_prefix_;            // every layer keeps all rows
   const bool evicts_rows_;

@@ -21,7 +21,9 @@ bool HasRecurrentLayers(const KvCacheSpec& spec) {
 
 void Engine::UseDrafter(std::unique_ptr<Drafter> drafter) {
   KVASIR_CHECK(!has_work());
-  if (!HasRecurrentLayers(*parts_.spec)) drafter_ = std::move(drafter);
+  drafter_ = HasRecurrentLayers(*parts_.spec) ? nullptr : std::move(drafter);
+  // A draft model is a tenth of its target or less, and its passes take longer than that.
+  planner_.emplace(drafter_ == nullptr || drafter_->is_cheap() ? 0 : 0.25);
 }
 
 // How many drafts there is room for, in the request, the cache, the context and the step.
@@ -40,51 +42,123 @@ int64_t Engine::MaxDrafts(const Member& member, int64_t streams) const {
 }
 
 void Engine::ProposeDrafts(std::vector<Member>& members) {
+  drafted_step_ = {};
   if (drafter_ == nullptr) return;
-  std::vector<size_t> drafting;
-  std::vector<DraftCandidate> candidates;
-  int64_t other_rows = 0;
-  for (size_t i = 0; i < members.size(); ++i) {
-    const int64_t most = MaxDrafts(members[i], static_cast<int64_t>(members.size()));
-    if (most == 0) {
-      other_rows += members[i].tokens;
-      continue;
-    }
-    std::optional<AcceptanceRate>& rate = members[i].stream->draft_rate;
-    if (!rate) rate = planner_.NewRate();
-    drafting.push_back(i);
-    candidates.push_back({rate->value(), most});
+  std::vector<Asked> asked;
+  for (Member& member : members) {
+    const int64_t most = MaxDrafts(member, static_cast<int64_t>(members.size()));
+    drafted_step_.plain_rows += member.tokens;
+    if (most > 0) asked.push_back({&member, most});
   }
-  const std::vector<int64_t> plan = planner_.Plan(candidates, other_rows);
+  if (asked.empty()) return;
+  drafted_step_.candidates = static_cast<int64_t>(asked.size());
+  if (planner_->BeginStep(drafted_step_.candidates)) {
+    const EngineClock::time_point begin = Now();
+    const double follow_ms = drafter_->is_cheap() ? ChooseDrafts(asked) : AskForDrafts(asked);
+    drafted_step_.drafting_ms = MsBetween(begin, Now()) - follow_ms;
+  }
+  for (const Asked& one : asked) {
+    const size_t drafts = one.member->drafts.size();
+    ++stats_.draft_depths[std::min(drafts, stats_.draft_depths.size() - 1)];
+  }
+}
+
+DraftRequest Engine::RequestOf(const Asked& asked) {
+  EngineStream& stream = *asked.member->stream;
+  if (!stream.draft_state) stream.draft_state = drafter_->NewState();
+  if (!stream.draft_rates) stream.draft_rates = planner_->NewRates();
+  return {.state = stream.draft_state.get(),
+          .known = stream.known(),
+          .salt = asked.member->job->request.salt,
+          .max_drafts = asked.most,
+          .sampling = &stream.sampling(),
+          .target = &*stream.sequence};
+}
+
+// Up to `count` drafts; `missing_tokens` as of Drafter::MissingTokens.
+DraftCandidate Engine::CandidateOf(const EngineStream& stream, int64_t count,
+                                   int64_t missing_tokens) const {
+  DraftCandidate candidate = {.chances = {},
+                              .missing_tokens = missing_tokens,
+                              .expected_tokens = planner_->ExpectedTokens(
+                                  stream.generated_tokens(), stream.remaining_tokens())};
+  candidate.chances.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    candidate.chances.push_back(stream.draft_rates->Of(drafter_->Sureness(*stream.draft_state, i)));
+  }
+  return candidate;
+}
+
+// Guesses that cost nothing: all are made, and the planner says which are worth verifying.
+double Engine::ChooseDrafts(std::span<const Asked> asked) {
   std::vector<DraftRequest> requests;
-  std::vector<Member*> asked;
+  for (const Asked& one : asked) requests.push_back(RequestOf(one));
+  std::vector<std::vector<Token>> drafts = drafter_->Propose(requests);
+  std::vector<DraftCandidate> candidates;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    candidates.push_back(
+        CandidateOf(*asked[i].member->stream, static_cast<int64_t>(drafts[i].size()), 0));
+  }
+  const std::vector<int64_t> plan = planner_->Plan(std::move(candidates), OtherRows());
+  for (size_t i = 0; i < asked.size(); ++i) {
+    drafts[i].resize(static_cast<size_t>(plan[i]));
+    asked[i].member->drafts = std::move(drafts[i]);
+  }
+  return 0;
+}
+
+// Guesses of a drafter whose work the planner weighs before there is any. Returns the time it took
+// the drafter to catch up.
+double Engine::AskForDrafts(std::span<const Asked> asked) {
+  std::vector<DraftRequest> requests;
+  std::vector<DraftCandidate> candidates;
+  for (const Asked& one : asked) {
+    requests.push_back(RequestOf(one));
+    const std::optional<int64_t> missing = drafter_->MissingTokens(requests.back());
+    candidates.push_back(
+        CandidateOf(*one.member->stream, missing ? one.most : 0, missing.value_or(0)));
+  }
+  const std::vector<int64_t> plan = planner_->Plan(std::move(candidates), OtherRows());
+  std::vector<Member*> chosen;
   for (size_t i = 0; i < plan.size(); ++i) {
     if (plan[i] == 0) continue;
-    Member& member = members[drafting[i]];
-    EngineStream& stream = *member.stream;
-    if (!stream.draft_state) stream.draft_state = drafter_->NewState();
-    asked.push_back(&member);
-    requests.push_back({.state = stream.draft_state.get(),
-                        .known = stream.known(),
-                        .salt = member.job->request.salt,
-                        .max_drafts = plan[i],
-                        .sampling = &stream.sampling(),
-                        .target = &*stream.sequence});
+    requests[chosen.size()] = requests[i];
+    requests[chosen.size()].max_drafts = plan[i];
+    chosen.push_back(asked[i].member);
   }
-  stats_.draft_depths[0] += static_cast<int64_t>(candidates.size() - requests.size());
-  if (requests.empty()) return;
-  drafter_->Follow(requests);
+  if (chosen.empty()) return 0;
+  requests.resize(chosen.size());
+  const double follow_ms = FollowDrafts(requests);
   const EngineClock::time_point begin = Now();
   std::vector<std::vector<Token>> drafts = drafter_->Propose(requests);
-  size_t passes = 0;
-  for (size_t i = 0; i < asked.size(); ++i) {
-    passes = std::max(passes, drafts[i].size());
-    ++stats_.draft_depths[std::min(drafts[i].size(), stats_.draft_depths.size() - 1)];
-    asked[i]->drafts = std::move(drafts[i]);
+  std::vector<int64_t> guessed;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    guessed.push_back(static_cast<int64_t>(drafts[i].size()));
+    chosen[i]->drafts = std::move(drafts[i]);
   }
-  planner_.RecordDrafting(static_cast<int64_t>(passes),
-                          std::chrono::duration<double, std::milli>(Now() - begin).count());
+  planner_->RecordPasses(guessed, MsBetween(begin, Now()));
+  return follow_ms;
 }
+
+double Engine::FollowDrafts(std::span<const DraftRequest> requests) {
+  const auto missing = [&] {
+    int64_t tokens = 0;
+    for (const DraftRequest& request : requests) {
+      tokens += drafter_->MissingTokens(request).value_or(0);
+    }
+    return tokens;
+  };
+  const int64_t before = missing();
+  if (before == 0) return 0;
+  const EngineClock::time_point begin = Now();
+  drafter_->Follow(requests);
+  const double ms = MsBetween(begin, Now());
+  planner_->RecordFollow(before - missing(), ms);
+  return ms;
+}
+
+// Rows of the step that are of nobody who could be given drafts.
+int64_t Engine::OtherRows() const { return drafted_step_.plain_rows - drafted_step_.candidates; }
 
 void Engine::OpenSpeculation(std::vector<Member>& members) {
   std::vector<KvSequence*> sequences;
@@ -134,9 +208,11 @@ void Engine::CommitDrafts(const std::vector<Member>& members) {
     if (member.drafts.empty()) continue;
     EngineStream& stream = *member.stream;
     const auto drafted = static_cast<int64_t>(member.drafts.size());
-    // What follows the end of an answer was not judged.
-    planner_.RecordDrafts(&*stream.draft_rate, stream.is_done() ? member.accepted_drafts : drafted,
-                          member.accepted_drafts);
+    // What follows a wrong draft or the end of an answer was not judged.
+    for (int64_t i = 0; i < member.accepted_drafts; ++i) RecordDraft(stream, i, true);
+    if (member.accepted_drafts < drafted && !stream.is_done()) {
+      RecordDraft(stream, member.accepted_drafts, false);
+    }
     GenerationStats& stats = stream.result().stats;
     stats.drafted_tokens += drafted;
     stats.accepted_drafts += member.accepted_drafts;
@@ -144,6 +220,24 @@ void Engine::CommitDrafts(const std::vector<Member>& members) {
     stats_.accepted_drafts += member.accepted_drafts;
     if (stream.is_done()) Retire(*member.job, stream);
   }
+}
+
+void Engine::RecordDraft(EngineStream& stream, int64_t index, bool is_right) {
+  planner_->RecordDraft(&*stream.draft_rates, drafter_->Sureness(*stream.draft_state, index),
+                        is_right);
+}
+
+// `members`: that ran; memory may have been short of some, or of their drafts.
+void Engine::RecordStep(const std::vector<Member>& members, double ms) {
+  if (drafter_ == nullptr) return;
+  drafted_step_.plain_rows = 0;
+  for (const Member& member : members) {
+    drafted_step_.plain_rows += member.tokens;
+    drafted_step_.drafts += static_cast<int64_t>(member.drafts.size());
+    drafted_step_.kept_drafts += member.accepted_drafts;
+  }
+  drafted_step_.ms = ms;
+  planner_->RecordStep(drafted_step_);
 }
 
 void Engine::FinishDrafts(const Job& job, EngineStream& stream) {

@@ -15,6 +15,10 @@ namespace kvasir {
 // of their windows, so points are a few blocks apart.
 inline constexpr int64_t kPublishTokens = 8 * kBlockTokens;
 
+inline double MsBetween(EngineClock::time_point begin, EngineClock::time_point end) {
+  return std::chrono::duration<double, std::milli>(end - begin).count();
+}
+
 struct Engine::Job {
   RequestId id = 0;
   EngineRequest request;

@@ -86,7 +86,7 @@ class EngineStream {
   EngineClock::time_point first_token_at;
   // Null and empty until the first draft.
   std::unique_ptr<DraftState> draft_state;
-  std::optional<AcceptanceRate> draft_rate;
+  std::optional<AcceptanceRates> draft_rates;
 
   GenerationResult& result() { return result_; }
 

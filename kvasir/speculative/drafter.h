@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,9 @@
 #include "kvasir/speculative/known_tokens.h"
 
 namespace kvasir {
+
+// Kinds of sureness that a drafter may tell apart.
+inline constexpr int kSurenessKinds = 8;
 
 // What a drafter remembers of one sequence, such as a cache of its own. Destroying it gives
 // everything back.
@@ -48,6 +52,12 @@ class Drafter {
   // "ngram", "model", "mtp"
   virtual std::string_view kind() const = 0;
   virtual std::unique_ptr<DraftState> NewState() = 0;
+  // Whether guesses cost next to nothing: then Propose is asked first, and chosen from its drafts
+  // afterwards. Otherwise it is asked for as many as are verified.
+  virtual bool is_cheap() const { return false; }
+  // Known tokens that Follow has to read before there can be drafts; 0 if it need not be called,
+  // null if this sequence will get none.
+  virtual std::optional<int64_t> MissingTokens(const DraftRequest&) { return 0; }
   // Catches up with what is known: a drafter with a cache of its own reads what it lacks, a bounded
   // number of tokens per call. REQUIRES: no state twice.
   virtual void Follow(std::span<const DraftRequest>) {}
@@ -55,6 +65,9 @@ class Drafter {
   // Follow has not caught up. One call for all sequences of a step, so that drafts are computed
   // side by side. REQUIRES: no state twice. THREADS: one call at a time, states included.
   virtual std::vector<std::vector<Token>> Propose(std::span<const DraftRequest> requests) = 0;
+  // How sure it is of draft `index` of its last proposal for this state, as a number in
+  // [0, kSurenessKinds): how often drafts are right is learnt for each by itself.
+  virtual int Sureness(const DraftState&, int64_t /*index*/) const { return 0; }
   // The sequence has ended: what is worth keeping for others may be kept.
   virtual void Finish(DraftState&, KnownTokens, uint64_t /*salt*/) {}
   // Whether DraftRequest::hidden is wanted.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kvasir/base/check.h"
+#include "kvasir/kv/speculation.h"
 
 namespace kvasir {
 
@@ -13,6 +14,18 @@ struct ModelDrafter::State final : DraftState {
   std::vector<Token> held;   // the tokens whose rows the sequence has
   int64_t agreed = 0;        // of them, known to be the target's
   bool is_given_up = false;  // it did not fit
+  // From a guess until it is known how much of it was right: meanwhile no window forgets the rows
+  // that going back needs. Closed before the sequence goes.
+  std::optional<Speculation> speculation;
+  int64_t speculated_from = 0;
+
+  void GiveUp() {
+    speculation.reset();
+    sequence.reset();
+    held.clear();
+    agreed = 0;
+    is_given_up = true;
+  }
 };
 
 Result<std::unique_ptr<ModelDrafter>> ModelDrafter::Create(DraftModelParts parts,
@@ -21,6 +34,10 @@ Result<std::unique_ptr<ModelDrafter>> ModelDrafter::Create(DraftModelParts parts
   if (options.follow_tokens < 1) {
     return {ErrorCode::kInvalidArgument, "draft model: follow_tokens must be at least 1, not " +
                                              std::to_string(options.follow_tokens)};
+  }
+  if (options.inline_tokens < 0) {
+    return {ErrorCode::kInvalidArgument, "draft model: inline_tokens must be at least 0, not " +
+                                             std::to_string(options.inline_tokens)};
   }
   if (parts.sampleable_tokens < 1 || parts.sampleable_tokens > parts.model->vocab_size()) {
     return {ErrorCode::kInvalidArgument,
@@ -54,9 +71,20 @@ void ModelDrafter::Align(const DraftRequest& request) {
          state.held[static_cast<size_t>(state.agreed)] == request.known[state.agreed]) {
     ++state.agreed;
   }
+  KeepAgreed(state);
+}
+
+// Drops the rows of what is not the target's.
+void ModelDrafter::KeepAgreed(State& state) {
   const int64_t wrong = static_cast<int64_t>(state.held.size()) - state.agreed;
-  if (wrong == 0) return;
-  if (!state.sequence->Trim(wrong).ok()) {
+  if (state.speculation) {
+    const int64_t kept[] = {std::max<int64_t>(0, state.agreed - state.speculated_from)};
+    if (!state.speculation->Commit(kept).ok()) {
+      state.speculation->Rollback();
+      state.agreed = std::min(state.agreed, state.speculated_from);
+    }
+    state.speculation.reset();
+  } else if (wrong > 0 && !state.sequence->Trim(wrong).ok()) {
     // A window has moved on: the cache is read again from the start.
     (void)state.sequence->Trim(state.sequence->position());
     state.agreed = 0;
@@ -64,14 +92,21 @@ void ModelDrafter::Align(const DraftRequest& request) {
   state.held.resize(static_cast<size_t>(state.agreed));
 }
 
+std::optional<int64_t> ModelDrafter::MissingTokens(const DraftRequest& request) {
+  Align(request);
+  const State& state = static_cast<const State&>(*request.state);
+  if (state.is_given_up || !state.sequence) return std::nullopt;
+  const int64_t missing = request.known.size() - 1 - static_cast<int64_t>(state.held.size());
+  return missing > options_.inline_tokens ? missing : 0;
+}
+
 void ModelDrafter::Follow(std::span<const DraftRequest> requests) {
   int64_t left = options_.follow_tokens;
   std::vector<Member> members;
   for (const DraftRequest& request : requests) {
-    Align(request);
+    const int64_t missing = MissingTokens(request).value_or(0);
+    if (missing == 0) continue;
     State& state = static_cast<State&>(*request.state);
-    const int64_t missing = request.known.size() - 1 - static_cast<int64_t>(state.held.size());
-    if (state.is_given_up || missing == 0) continue;
     const int64_t count = std::min({missing, left, state.sequence->RunLimit()});
     if (count <= 0) continue;
     left -= count;
@@ -80,23 +115,36 @@ void ModelDrafter::Follow(std::span<const DraftRequest> requests) {
   (void)Forward(members);
 }
 
+// But for what a guess reads on the way.
+bool ModelDrafter::HasCaughtUp(const DraftRequest& request) {
+  if (MissingTokens(request) != 0) return false;
+  const State& state = static_cast<const State&>(*request.state);
+  return request.known.size() - static_cast<int64_t>(state.held.size()) <=
+         state.sequence->RunLimit();
+}
+
 std::vector<std::vector<Token>> ModelDrafter::Propose(std::span<const DraftRequest> requests) {
   std::vector<std::vector<Token>> drafts(requests.size());
   std::vector<size_t> open;  // requests that go on
   for (size_t i = 0; i < requests.size(); ++i) {
-    Align(requests[i]);
-    const State& state = static_cast<const State&>(*requests[i].state);
-    if (!state.is_given_up &&
-        static_cast<int64_t>(state.held.size()) == requests[i].known.size() - 1) {
-      open.push_back(i);
-    }
+    if (!HasCaughtUp(requests[i])) continue;
+    State& state = static_cast<State&>(*requests[i].state);
+    KvSequence* const sequence = &*state.sequence;
+    auto speculation = Speculation::Begin({&sequence, 1});
+    if (!speculation.ok()) continue;
+    state.speculation.emplace(*std::move(speculation));
+    state.speculated_from = sequence->position();
+    open.push_back(i);
   }
   while (!open.empty()) {
     std::vector<Member> members;
     for (const size_t i : open) {
       const KnownTokens& known = requests[i].known;
-      const Token next = drafts[i].empty() ? known[known.size() - 1] : drafts[i].back();
-      members.push_back({static_cast<State*>(requests[i].state), {next}, true});
+      State* const state = static_cast<State*>(requests[i].state);
+      members.push_back({state,
+                         drafts[i].empty() ? known.Copy(state->agreed, known.size())
+                                           : std::vector<Token>{drafts[i].back()},
+                         true});
     }
     const std::optional<ConstFloatRows> logits = Forward(members);
     if (!logits) return drafts;
@@ -147,8 +195,7 @@ std::optional<ConstFloatRows> ModelDrafter::Forward(std::vector<Member>& members
         tree_.Evict(parts_.pool->budget_bytes()) > 0) {
       continue;
     }
-    *last->state = State();
-    last->state->is_given_up = true;
+    last->state->GiveUp();
     last->tokens.clear();
   }
 }
@@ -156,9 +203,8 @@ std::optional<ConstFloatRows> ModelDrafter::Forward(std::vector<Member>& members
 void ModelDrafter::Finish(DraftState& base, KnownTokens known, uint64_t salt) {
   State& state = static_cast<State&>(base);
   if (!state.sequence || state.agreed == 0) return;
-  const int64_t wrong = static_cast<int64_t>(state.held.size()) - state.agreed;
-  if (!state.sequence->Trim(wrong).ok()) return;
-  state.held.resize(static_cast<size_t>(state.agreed));
+  KeepAgreed(state);
+  if (state.agreed == 0) return;
   (void)tree_.Insert(salt, known.Copy(0, state.agreed), *state.sequence);
 }
 

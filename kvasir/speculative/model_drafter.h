@@ -27,6 +27,9 @@ struct DraftModelParts {
 struct ModelDrafterOptions {
   // Tokens that a call of Follow reads, over all sequences: what a prompt may hold up others by.
   int64_t follow_tokens = 256;
+  // Missing tokens that a guess reads on the way, beside the last known one: those that were
+  // drafted last and kept, and a few plain steps' tokens. Longer runs wait for Follow.
+  int64_t inline_tokens = 8;
 };
 
 // Where its pool is full it first forgets what ended sequences left, then gives up drafting for
@@ -40,6 +43,7 @@ class ModelDrafter final : public Drafter {
 
   std::string_view kind() const override { return "model"; }
   std::unique_ptr<DraftState> NewState() override;
+  std::optional<int64_t> MissingTokens(const DraftRequest& request) override;
   void Follow(std::span<const DraftRequest> requests) override;
   std::vector<std::vector<Token>> Propose(std::span<const DraftRequest> requests) override;
   void Finish(DraftState& state, KnownTokens known, uint64_t salt) override;
@@ -56,6 +60,8 @@ class ModelDrafter final : public Drafter {
   ModelDrafter(DraftModelParts parts, ModelDrafterOptions options);
 
   void Align(const DraftRequest& request);
+  void KeepAgreed(State& state);
+  bool HasCaughtUp(const DraftRequest& request);
   // Runs the members that fit; the others' states are given up and their members cleared. The
   // logits of those that want them, in order.
   std::optional<ConstFloatRows> Forward(std::vector<Member>& members);

@@ -91,8 +91,23 @@ TEST_F(ModelDrafterTest, CatchesUpInSmallParts) {
   const auto drafter = NewDrafter(/*follow_tokens=*/30);
   const auto state = drafter->NewState();
   const DraftRequest request = Request(state.get(), prompt, {}, 4);
+  EXPECT_EQ(drafter->MissingTokens(request), 99);
   for (int call = 0; call < 3; ++call) EXPECT_TRUE(Ask(*drafter, request).empty()) << call;
+  EXPECT_EQ(drafter->MissingTokens(request), 9);
   EXPECT_EQ(Ask(*drafter, request), Says(prompt, 4));
+  EXPECT_EQ(drafter->MissingTokens(request), 0);
+}
+
+// A few tokens that were said meanwhile are read with the guess.
+TEST_F(ModelDrafterTest, WhatIsMissingIsReadOnTheWay) {
+  const Tokens prompt = RandomTokens(60, tiny_.model().vocab_size(), 8);
+  const Tokens said = RandomTokens(9, tiny_.model().vocab_size(), 9);
+  const auto drafter = NewDrafter();
+  const auto state = drafter->NewState();
+  EXPECT_EQ(Ask(*drafter, Request(state.get(), prompt, {}, 1)).size(), 1u);
+  const DraftRequest later = Request(state.get(), prompt, said, 3);
+  EXPECT_EQ(drafter->MissingTokens(later), 0);
+  EXPECT_EQ(drafter->Propose({&later, 1})[0], Says(Concat(prompt, said), 3));
 }
 
 TEST_F(ModelDrafterTest, SequencesDoNotMatterToEachOther) {
