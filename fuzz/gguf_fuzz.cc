@@ -19,7 +19,7 @@ void KeepCodes(const kvasir::GgufType& type, const std::byte* block) {
   row.scales.resize(1);
   row.biases.resize(1);
   row.sub_scales.resize(16);
-  row.sub_mins.resize(8);
+  row.sub_mins.resize(16);
   type.codes(block, {row.codes.data(), row.scales.data(), row.biases.data(), row.sub_scales.data(),
                      row.sub_mins.data()});
   auto matrix = kvasir::PackedMatrix::Allocate(1, type.block_elements, type.stored_format,

@@ -276,6 +276,20 @@ TEST(InspectTest, SaysWhatIsMissing) {
   EXPECT_NE(json.GetString("reason")->find("MambaForCausalLM"), std::string::npos);
 }
 
+TEST(InspectTest, NamesATensorThatIsNotThere) {
+  ScratchFolder scratch;
+  Json config = *Json::ParseFile(Tiny() + "/config.json");
+  config.Set("num_hidden_layers", *config.GetInt("num_hidden_layers") + 1);
+  scratch.Write("config.json", config.Dump());
+  scratch.Write("model.safetensors", *ReadFile(Tiny() + "/model.safetensors"));
+  const ProgramResult result = RunProgram({"inspect", scratch.path(), "--json"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  const Json json = ParseOrDie(result.out);
+  EXPECT_FALSE(*json.GetBool("runs"));
+  EXPECT_NE(json.GetString("reason")->find("'model.layers.4."), std::string::npos)
+      << *json.GetString("reason");
+}
+
 // Both read the same GGUF file: one its front, one all of it.
 TEST(GgufTest, IsInspectedAndGeneratesText) {
   const std::string path = Source("testdata/gguf/qwen2_f16.gguf");
@@ -287,6 +301,9 @@ TEST(GgufTest, IsInspectedAndGeneratesText) {
   EXPECT_TRUE(*json.GetBool("runs"));
   EXPECT_EQ(*json.GetString("kind"), "GGUF file");
   EXPECT_GT(*json.Find("tensor_types")->GetInt("F16"), 0);
+  // Matrices stay f16; the file's norms are f32 and no matrices.
+  EXPECT_LT(*json.GetInt("weight_bytes_in_memory"), *json.GetInt("weight_bytes"));
+  EXPECT_GT(*json.GetInt("weight_bytes_in_memory"), *json.GetInt("weight_bytes") * 9 / 10);
   const ProgramResult generated = RunProgram({"generate", "-m", path, "-p", "hello", "-n", "8"});
   ASSERT_EQ(generated.exit_code, 0) << generated.err;
   EXPECT_FALSE(generated.out.empty());

@@ -10,6 +10,7 @@
 #include "kvasir/backend/panel_packer.h"
 #include "kvasir/base/check.h"
 #include "kvasir/base/thread_pool.h"
+#include "kvasir/tensor/coded_row.h"
 
 namespace kvasir {
 namespace {
@@ -224,7 +225,7 @@ class CpuBackend final : public Backend {
       KVASIR_CHECK(part.job.weights->inputs() == x.cols);
       tiles += TilesOf(part);
       any_quantized |= IsQuantized(part.job.weights->format());
-      any_halves |= part.job.weights->format() == WeightFormat::kQ6K;
+      any_halves |= SubScaleInputs(part.job.weights->format()) < kQuantGroup;
       any_rounded |= part.job.weights->format() == WeightFormat::kBf16Dot;
     }
     if (any_rounded) RoundRows(x);
@@ -310,7 +311,7 @@ class CpuBackend final : public Backend {
   std::vector<int8_t> codes_;
   std::vector<float> scales_;
   std::vector<int32_t> sums_;
-  std::vector<int32_t> half_sums_;  // q6_k only
+  std::vector<int32_t> half_sums_;  // q6_k and q2_k only
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "kvasir/kv/kv_policy.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/model_loader.h"
+#include "kvasir/model/tensor_list.h"
 
 namespace kvasir {
 namespace {
@@ -49,27 +50,6 @@ std::optional<KvCacheSpec> SpecOf(const ModelConfig& config, const CacheSetting&
       policy->Apply(DecoderCacheSpec(MakeDecoderSpec(config), {}), config.num_attention_heads);
   if (!spec.ok() || !spec->Validate().ok()) return std::nullopt;
   return *std::move(spec);
-}
-
-// Of a tensor whose values keep their file's type: about what packing takes.
-uint64_t PackedBytes(const std::vector<int64_t>& shape, const GgufType& type) {
-  uint64_t rows = 1;
-  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= static_cast<uint64_t>(shape[i]);
-  const auto columns = static_cast<uint64_t>(shape.back());
-  switch (type.stored_format) {
-    case WeightFormat::kF32:
-      return rows * columns * 4;
-    case WeightFormat::kF16:
-    case WeightFormat::kBf16:
-    case WeightFormat::kBf16Dot:
-      return rows * columns * 2;
-    case WeightFormat::kQ8:
-      return rows * (columns + columns / 16);
-    case WeightFormat::kQ4:
-      return rows * (columns / 2 + columns / 16);
-    default:
-      return rows * CodedPanelBytes(shape.back(), type.stored_format, {}) / kPanelOutputs;
-  }
 }
 
 class InspectCommand final : public Command {
@@ -108,7 +88,7 @@ class InspectCommand final : public Command {
     } else if (verdict.error().code != ErrorCode::kUnsupported) {
       return verdict;
     }
-    KVASIR_TRY_OK(AddWeights(folder, &report, &verdict));
+    KVASIR_TRY_OK(AddWeights(folder, config.ok() ? &*config : nullptr, &report, &verdict));
     if (config.ok()) AddCache(*config, &report);
     report.Set("runs", verdict.ok());
     if (!verdict.ok()) report.Set("reason", verdict.error().message);
@@ -128,14 +108,19 @@ class InspectCommand final : public Command {
     return kind;
   }
 
-  Status AddWeights(const std::string& folder, Json* report, Status* verdict) const {
-    if (IsGgufPath(folder)) return AddGgufTensors(folder, report, verdict);
+  // `config` is null when it cannot be read.
+  Status AddWeights(const std::string& folder, const ModelConfig* config, Json* report,
+                    Status* verdict) const {
+    if (IsGgufPath(folder)) return AddGgufTensors(folder, config, report, verdict);
     // Weights may be absent: a config alone can be measured with --random-weights.
     const auto checkpoint = Checkpoint::Open(folder);
     if (!checkpoint.ok() && checkpoint.error().code != ErrorCode::kNotFound) {
       return checkpoint.error();
     }
-    if (checkpoint.ok()) AddTensors(*checkpoint, report);
+    if (checkpoint.ok()) {
+      AddTensors(*checkpoint, report);
+      if (config != nullptr) AddMemory(ListTensors(*checkpoint, *config), report, verdict);
+    }
     report->Set("tokenizer", FileExists(folder + "/tokenizer.json"));
     return {};
   }
@@ -199,32 +184,36 @@ class InspectCommand final : public Command {
     for (const auto& [type, count] : types) counts.Set(type, count);
     report->Set("weight_files", static_cast<uint64_t>(checkpoint.files().size()));
     report->Set("weight_bytes", checkpoint.total_bytes());
-    report->Set("weight_bytes_in_memory", checkpoint.total_bytes());
     report->Set("tensor_types", std::move(counts));
     if (lists_tensors_) report->Set("tensors", std::move(tensors));
   }
 
-  Status AddGgufTensors(const std::string& path, Json* report, Status* verdict) const {
+  // Every tensor of the decoder is there and can be read, or the verdict says which is not.
+  static void AddMemory(const Result<std::vector<ListedTensor>>& tensors, Json* report,
+                        Status* verdict) {
+    if (tensors.ok()) {
+      report->Set("weight_bytes_in_memory", PackedBytes(*tensors));
+    } else if (verdict->ok()) {
+      *verdict = tensors.status();
+    }
+  }
+
+  Status AddGgufTensors(const std::string& path, const ModelConfig* config, Json* report,
+                        Status* verdict) const {
     KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
     std::map<std::string, int64_t> types;
     Json tensors = Json::Array();
-    uint64_t packed_bytes = 0;
     for (const std::string& name : file.names()) {
       const GgufEntry& entry = *file.Find(name);
       const std::string type(entry.type->name);
       ++types[type];
-      packed_bytes += PackedBytes(entry.shape, *entry.type);
-      if (entry.type->decode == nullptr && verdict->ok()) {
-        *verdict = {ErrorCode::kUnsupported,
-                    path + ": tensor '" + name + "' is " + type + ", which is not read"};
-      }
       if (lists_tensors_) tensors.Append(name + " " + type + " " + ShapeString(entry.shape));
     }
     Json counts = Json::Object();
     for (const auto& [type, count] : types) counts.Set(type, count);
     report->Set("weight_files", static_cast<uint64_t>(file.part_count()));
     report->Set("weight_bytes", file.total_bytes());
-    report->Set("weight_bytes_in_memory", packed_bytes);
+    if (config != nullptr) AddMemory(ListTensors(file, *config), report, verdict);
     report->Set("tensor_types", std::move(counts));
     if (lists_tensors_) report->Set("tensors", std::move(tensors));
     report->Set("tokenizer", GgufTokenizerJson(file.metadata()).ok());

@@ -24,14 +24,12 @@ void ReadCodes(const std::byte* blocks, int64_t count, const GgufType& type, Cod
   out->scales.resize(static_cast<size_t>(count));
   out->biases.resize(static_cast<size_t>(count));
   out->sub_scales.resize(total / 16);
-  out->sub_mins.resize(total / 32);
-  // q6_k has a small scale for 16 elements, the others for 32 if at all.
-  const size_t sub_scales = elements / (type.stored_format == WeightFormat::kQ6K ? 16 : 32);
+  out->sub_mins.resize(total / 16);
+  const size_t subs = elements / static_cast<size_t>(SubScaleInputs(type.stored_format));
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-    type.codes(
-        blocks + i * static_cast<size_t>(type.block_bytes),
-        {out->codes.data() + i * elements, out->scales.data() + i, out->biases.data() + i,
-         out->sub_scales.data() + i * sub_scales, out->sub_mins.data() + i * (elements / 32)});
+    type.codes(blocks + i * static_cast<size_t>(type.block_bytes),
+               {out->codes.data() + i * elements, out->scales.data() + i, out->biases.data() + i,
+                out->sub_scales.data() + i * subs, out->sub_mins.data() + i * subs});
   }
 }
 

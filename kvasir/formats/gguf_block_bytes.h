@@ -23,10 +23,6 @@ T Load(const std::byte* block, int at) {
 }
 inline float Half(const std::byte* block, int at) { return F16ToFloat(Load<uint16_t>(block, at)); }
 
-// IQ4_NL's and IQ4_XS's codes.
-inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                          1,    13,   25,  38,  53,  69,  89,  113};
-
 struct ScaleAndMin {
   int scale;
   int min;
@@ -44,6 +40,13 @@ inline int ScaleOfQ3K(const std::byte* s, int k) {
   const int low = k < 8 ? Low(Byte(s, k)) : High(Byte(s, k - 8));
   const int high = (Byte(s, 8 + k % 4) >> (2 * (k / 4))) & 3;
   return (low | high << 4) - 32;
+}
+
+// IQ4_XS: of eight sub-blocks, stored plus 32.
+inline int ScaleOfIq4Xs(const std::byte* block, int b) {
+  const uint8_t pair = Byte(block, 4 + b / 2);
+  const int low = b % 2 == 0 ? Low(pair) : High(pair);
+  return (low | ((Load<uint16_t>(block, 2) >> (2 * b)) & 3) << 4) - 32;
 }
 
 }  // namespace kvasir::gguf

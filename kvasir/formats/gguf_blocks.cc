@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "kvasir/formats/gguf_block_bytes.h"
+#include "kvasir/tensor/coded_row.h"
 
 namespace kvasir::gguf {
 namespace {

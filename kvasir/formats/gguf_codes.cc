@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kvasir/formats/gguf_block_bytes.h"
+#include "kvasir/tensor/coded_row.h"
 
 namespace kvasir::gguf {
 namespace {
@@ -94,6 +95,27 @@ void CodesOfMxfp4(const std::byte* block, const BlockCodes& out) {
   *out.biases = FloatToBf16(-12.0f * scale);
   Nibbles(block + 1, out.codes);
   for (int j = 0; j < 32; ++j) out.codes[j] = kCodes[out.codes[j]];
+}
+
+void CodesOfQ2K(const std::byte* block, const BlockCodes& out) {
+  *out.scales = Bits(block, 80);
+  *out.biases = Bits(block, 82);
+  for (int k = 0; k < 16; ++k) {
+    out.sub_scales[k] = Byte(block, k) & 15;
+    out.sub_mins[k] = Byte(block, k) >> 4;
+    for (int l = 0; l < 16; ++l) {
+      const uint8_t four = Byte(block, 16 + 32 * (k / 8) + 16 * (k % 2) + l);
+      out.codes[16 * k + l] = (four >> (k / 2 % 4 * 2)) & 3;
+    }
+  }
+}
+
+void CodesOfIq4Xs(const std::byte* block, const BlockCodes& out) {
+  *out.scales = Bits(block, 0);
+  for (int b = 0; b < 8; ++b) {
+    out.sub_scales[b] = static_cast<uint8_t>(ScaleOfIq4Xs(block, b));
+    Nibbles(block + 8 + 16 * b, out.codes + 32 * b);
+  }
 }
 
 void CodesOfQ3K(const std::byte* block, const BlockCodes& out) {

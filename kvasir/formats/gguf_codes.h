@@ -27,6 +27,8 @@ void CodesOfMxfp4(const std::byte* block, const BlockCodes& out);  // q8_affine,
 void CodesOfQ3K(const std::byte* block, const BlockCodes& out);    // q6_k
 void CodesOfQ4K(const std::byte* block, const BlockCodes& out);    // q4_k
 void CodesOfQ5K(const std::byte* block, const BlockCodes& out);    // q5_k
+void CodesOfQ2K(const std::byte* block, const BlockCodes& out);    // q2_k
+void CodesOfIq4Xs(const std::byte* block, const BlockCodes& out);  // iq4_xs
 void CodesOfQ6K(const std::byte* block, const BlockCodes& out);    // q6_k
 
 }  // namespace kvasir::gguf

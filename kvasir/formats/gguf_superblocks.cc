@@ -2,6 +2,7 @@
 // Deliberately in the order of docs/formats/gguf.md, which gives the layouts.
 #include "kvasir/formats/gguf_block_bytes.h"
 #include "kvasir/formats/gguf_blocks.h"
+#include "kvasir/tensor/coded_row.h"
 
 namespace kvasir::gguf {
 void DecodeQ2K(const std::byte* block, float* out) {
@@ -77,11 +78,8 @@ void DecodeQ6K(const std::byte* block, float* out) {
 
 void DecodeIq4Xs(const std::byte* block, float* out) {
   const float d = Half(block, 0);
-  const int high_bits = Load<uint16_t>(block, 2);
   for (int b = 0; b < 8; ++b) {
-    const uint8_t low_bits = Byte(block, 4 + b / 2);
-    const int low = b % 2 == 0 ? Low(low_bits) : High(low_bits);
-    const float scale = d * static_cast<float>((low | ((high_bits >> (2 * b)) & 3) << 4) - 32);
+    const float scale = d * static_cast<float>(ScaleOfIq4Xs(block, b));
     for (int j = 0; j < 16; ++j) {
       const uint8_t codes = Byte(block, 8 + 16 * b + j);
       out[32 * b + j] = scale * static_cast<float>(kIq4Values[Low(codes)]);

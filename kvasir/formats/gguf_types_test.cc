@@ -76,7 +76,7 @@ TEST(GgufTypes, CodesHaveTheValuesOfTheirBlocks) {
       row.scales.resize(1);
       row.biases.resize(1);
       row.sub_scales.resize(16);
-      row.sub_mins.resize(8);
+      row.sub_mins.resize(16);
       type.codes(block.data(), {row.codes.data(), row.scales.data(), row.biases.data(),
                                 row.sub_scales.data(), row.sub_mins.data()});
       packed.SetCodedRow(0, row);
@@ -88,7 +88,7 @@ TEST(GgufTypes, CodesHaveTheValuesOfTheirBlocks) {
       }
     }
   }
-  EXPECT_EQ(types, 11);
+  EXPECT_EQ(types, 13);
 }
 
 std::vector<float> Decode(std::string_view name, std::vector<std::pair<int, int>> bytes) {

@@ -25,6 +25,10 @@ namespace {
 inline constexpr int kVecBytes = kLanes * 4;  // kLanes outputs x 4 inputs of codes
 inline constexpr int64_t kSuperGroups = kSuperblockInputs / kQuantGroup;
 
+// kIq4Values plus 128: ByteDot's codes are natural numbers.
+constexpr uint8_t kIq4Codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                   129, 141, 153, 166, 181, 197, 217, 241};
+
 // What is known of a format when compiling.
 template <WeightFormat kFormat>
 struct Coding {
@@ -32,15 +36,25 @@ struct Coding {
   static constexpr bool kIsAffine = kIsByte || kFormat == WeightFormat::kQ4Affine;
   static constexpr bool kIsQ5K = kFormat == WeightFormat::kQ5K;
   static constexpr bool kIsQ6K = kFormat == WeightFormat::kQ6K;
-  static constexpr int64_t kGroupBytes = kIsByte ? 512 : kIsQ5K ? 320 : kIsQ6K ? 384 : 256;
+  static constexpr bool kIsQ2K = kFormat == WeightFormat::kQ2K;
+  static constexpr bool kIsIq4Xs = kFormat == WeightFormat::kIq4Xs;
+  static constexpr bool kHasHalves = kIsQ6K || kIsQ2K;  // scales of 16 inputs
+  static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs;
+  static constexpr int64_t kGroupBytes = kIsByte  ? 512
+                                         : kIsQ5K ? 320
+                                         : kIsQ6K ? 384
+                                         : kIsQ2K ? 128
+                                                  : 256;
   // Groups that lie together with their scales.
   static constexpr int64_t kUnitGroups = kIsAffine ? 1 : kSuperGroups;
   // Scales before the codes of a unit.
-  static constexpr int64_t kScaleBytes = kIsAffine ? 0 : 256 + (kIsQ6K ? 32 : 64);
+  static constexpr int64_t kSubScales = (kHasHalves ? 2 : 1) * kSuperGroups * kPanelOutputs;
+  static constexpr int64_t kSmallBytes = (kHasMins ? 2 : 1) * kSubScales;
+  static constexpr int64_t kScaleBytes = kIsAffine ? 0 : kSmallBytes + (kHasMins ? 64 : 32);
   static constexpr int64_t kUnitBytes = kScaleBytes + kUnitGroups * kGroupBytes;
   // Prefetches per group: enough to touch each line of a unit.
   static constexpr int64_t kSteps = (kUnitBytes / kUnitGroups + 63) / 64;
-  using Dot = std::conditional_t<kIsByte, ByteDot,
+  using Dot = std::conditional_t<kIsByte || kIsIq4Xs, ByteDot,
                                  std::conditional_t<kIsQ5K || kIsQ6K, SmallDot, NibbleDot>>;
 };
 
@@ -61,13 +75,13 @@ struct CodedBlock {
   bool is_half = true;                      // scales are f16, else bf16
 };
 
-// The scales of one group: of the codes, and of what `other` means (see Finish).
+// The scales and biases of one group; the second ones where its last 16 inputs have their own.
 template <int C>
 struct GroupScales {
   // Implicit ones lack the target of NEON's vectors under GCC.
   HWY_INLINE GroupScales() {}
-  FloatVec scale[C];
-  FloatVec other[C];
+  FloatVec scale[2][C];
+  FloatVec bias[2][C];
 };
 
 template <WeightFormat kFormat>
@@ -128,11 +142,14 @@ struct CodedTile {
   template <int kLine, bool kHigh>
   static HWY_INLINE ByteVec Codes(ByteVec raw, ByteVec more) {
     if constexpr (Code::kIsByte) return raw;
+    if constexpr (Code::kIsQ2K) return Bits<-2 * kLine, 0x03>(more);
     const ByteVec nibbles = Bits < kHigh ? -4 : 0, 0x0F > (raw);
     if constexpr (Code::kIsQ5K) {
       return hn::Or(nibbles, Bits<4 - kLine - (kHigh ? 4 : 0), 0x10>(more));
     } else if constexpr (Code::kIsQ6K) {
       return hn::Or(nibbles, Bits<4 - 2 * kLine, 0x30>(more));
+    } else if constexpr (Code::kIsIq4Xs) {
+      return hn::TableLookupBytes(hn::LoadDup128(ByteTag(), kIq4Codes), nibbles);
     } else {
       return nibbles;
     }
@@ -157,7 +174,8 @@ struct CodedTile {
     constexpr auto kColumns = std::make_index_sequence<C>();
     constexpr auto kRows = std::make_index_sequence<R>();
     ByteVec raw[C];
-    LoadLine(group.weights, kLine, group.panel_bytes, raw, kColumns);
+    // Where two bits are all, `more` has them.
+    LoadLine(group.weights, Code::kIsQ2K ? 0 : kLine, group.panel_bytes, raw, kColumns);
     Weights w[C];
     if constexpr (kLow) {
       Prepare<kLine, false>(raw, more, w, kColumns);
@@ -213,9 +231,9 @@ struct CodedTile {
       return from + static_cast<int64_t>(i / kVecsPerPanel) * stride + (i % kVecsPerPanel) * kLanes;
     };
     if (block.is_half) {
-      ((to.scale[I] = LoadHalf(at(I)), to.other[I] = LoadHalf(at(I) + kPanelOutputs)), ...);
+      ((to.scale[0][I] = LoadHalf(at(I)), to.bias[0][I] = LoadHalf(at(I) + kPanelOutputs)), ...);
     } else {
-      ((to.scale[I] = LoadBf16(at(I)), to.other[I] = LoadBf16(at(I) + kPanelOutputs)), ...);
+      ((to.scale[0][I] = LoadBf16(at(I)), to.bias[0][I] = LoadBf16(at(I) + kPanelOutputs)), ...);
     }
   }
 
@@ -224,17 +242,18 @@ struct CodedTile {
   static HWY_INLINE void LoadColumn(const std::byte* scales, int64_t at, size_t i,
                                     GroupScales<C>& to) {
     const size_t lane = (i % kVecsPerPanel) * kLanes;
-    const auto* halves = reinterpret_cast<const uint16_t*>(scales + 256) + lane;
+    const auto* halves = reinterpret_cast<const uint16_t*>(scales + Code::kSmallBytes) + lane;
     const FloatVec d = LoadHalf(halves);
-    if constexpr (Code::kIsQ6K) {
-      const std::byte* const pair = scales + 2 * at * kPanelOutputs + lane;
-      to.scale[i] = hn::Mul(d, LoadSmall<int8_t>(pair));
-      to.other[i] = hn::Mul(d, LoadSmall<int8_t>(pair + kPanelOutputs));
-    } else {
-      const std::byte* const scale = scales + at * kPanelOutputs + lane;
-      to.scale[i] = hn::Mul(d, LoadSmall<uint8_t>(scale));
-      to.other[i] = hn::Neg(hn::Mul(LoadHalf(halves + kPanelOutputs),
-                                    LoadSmall<uint8_t>(scale + kSuperGroups * kPanelOutputs)));
+    constexpr int64_t kParts = Code::kHasHalves ? 2 : 1;
+    for (int64_t part = 0; part < kParts; ++part) {
+      const std::byte* const scale = scales + (kParts * at + part) * kPanelOutputs + lane;
+      if constexpr (Code::kHasMins) {
+        to.scale[part][i] = hn::Mul(d, LoadSmall<uint8_t>(scale));
+        to.bias[part][i] = hn::Neg(hn::Mul(LoadHalf(halves + kPanelOutputs),
+                                           LoadSmall<uint8_t>(scale + Code::kSubScales)));
+      } else {
+        to.scale[part][i] = hn::Mul(d, LoadSmall<int8_t>(scale));
+      }
     }
   }
   template <int C, size_t... I>
@@ -251,7 +270,7 @@ struct CodedTile {
     const FloatTag d;
     const FloatVec scale = hn::Set(d, x_scale);
     const IntVec start = hn::Set(IntTag(), zero);
-    if constexpr (Code::kIsQ6K) {
+    if constexpr (Code::kIsQ6K || Code::kIsIq4Xs) {
       ((acc[I] = hn::MulAdd(hn::ConvertTo(d, hn::Sub(Dot::Finish(sums[I], x_sum), start)),
                             hn::Mul(scale, scales[I]), acc[I])),
        ...);
@@ -277,23 +296,28 @@ struct CodedTile {
     const auto finish = [&](size_t r, const Sum(&row)[C], FloatVec(&to)[C]) HWY_ATTR {
       const int64_t at = static_cast<int64_t>(r) * block.row_groups + g;
       const float x_scale = block.x_scales[at];
-      FinishRow(row, block.x_sums[at], 0, x_scale, scales.scale, to, kColumns);
-      AddBiases(x_scale * static_cast<float>(block.x_sums[at]), scales.other, to, kColumns);
+      const int32_t x_sum = block.x_sums[at];
+      FinishRow(row, x_sum, 128 * x_sum, x_scale, scales.scale[0], to, kColumns);
+      if constexpr (!Code::kHasMins) return;
+      AddBiases(x_scale * static_cast<float>(x_sum), scales.bias[0], to, kColumns);
     };
     (finish(I, sums[I], acc[I]), ...);
   }
 
-  // Every row of half a q6_k group.
+  // Every row of half a group.
   template <int kHalf, int R, int C, size_t... I>
   static HWY_INLINE void FinishHalf(const Sum (&sums)[R][C], const CodedBlock& block, int64_t g,
-                                    const FloatVec (&scales)[C], FloatVec (&acc)[R][C],
+                                    const GroupScales<C>& scales, FloatVec (&acc)[R][C],
                                     std::index_sequence<I...>) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
     const auto finish = [&](size_t r, const Sum(&row)[C], FloatVec(&to)[C]) HWY_ATTR {
       const int64_t at = static_cast<int64_t>(r) * block.row_groups + g;
       const int32_t first = block.x_half_sums[at];
       const int32_t x_sum = kHalf == 0 ? first : block.x_sums[at] - first;
-      FinishRow(row, x_sum, 32 * x_sum, block.x_scales[at], scales, to,
-                std::make_index_sequence<C>());
+      const float x_scale = block.x_scales[at];
+      FinishRow(row, x_sum, 32 * x_sum, x_scale, scales.scale[kHalf], to, kColumns);
+      if constexpr (!Code::kHasMins) return;
+      AddBiases(x_scale * static_cast<float>(x_sum), scales.bias[kHalf], to, kColumns);
     };
     (finish(I, sums[I], acc[I]), ...);
   }
@@ -306,14 +330,15 @@ struct CodedTile {
     Sum sums[R][C];
     Clear(sums, kRows);
     ByteVec more[C];
-    if constexpr (Code::kIsQ6K) {
-      LoadLine(group.weights, 4, group.panel_bytes, more, kColumns);
+    if constexpr (Code::kHasHalves) {
+      constexpr int kMore = Code::kIsQ6K ? 4 : 0;
+      LoadLine(group.weights, kMore, group.panel_bytes, more, kColumns);
       AddLines<true, false>(group, more, sums, std::make_index_sequence<4>());
-      FinishHalf<0>(sums, block, g, scales.scale, acc, kRows);
+      FinishHalf<0>(sums, block, g, scales, acc, kRows);
       Clear(sums, kRows);
-      LoadLine(group.weights, 5, group.panel_bytes, more, kColumns);
+      LoadLine(group.weights, kMore + 1, group.panel_bytes, more, kColumns);
       AddLines<false, true>(group, more, sums, std::make_index_sequence<4>());
-      FinishHalf<1>(sums, block, g, scales.other, acc, kRows);
+      FinishHalf<1>(sums, block, g, scales, acc, kRows);
     } else {
       // Loaded from line 0 where there are no further bits: never looked at.
       LoadLine(group.weights, Code::kIsQ5K ? 4 : 0, group.panel_bytes, more, kColumns);
@@ -402,7 +427,7 @@ struct CodedKernel {
       block.x_codes = args_.x_codes + group * kQuantGroup;
       block.x_scales = args_.x_scales + group;
       block.x_sums = args_.x_sums + group;
-      if constexpr (Code::kIsQ6K) block.x_half_sums = args_.x_half_sums + group;
+      if constexpr (Code::kHasHalves) block.x_half_sums = args_.x_half_sums + group;
       block.prefetch = prefetch;
       CallTile<Tile>(rows, panels_, block, output);
     }
@@ -421,6 +446,8 @@ void FillCoded(KernelTable* table) {
   table->matmul[static_cast<int>(kQ4K)] = RunMatmul<CodedKernel<kQ4K>>;
   table->matmul[static_cast<int>(kQ5K)] = RunMatmul<CodedKernel<kQ5K>>;
   table->matmul[static_cast<int>(kQ6K)] = RunMatmul<CodedKernel<kQ6K>>;
+  table->matmul[static_cast<int>(kQ2K)] = RunMatmul<CodedKernel<kQ2K>>;
+  table->matmul[static_cast<int>(kIq4Xs)] = RunMatmul<CodedKernel<kIq4Xs>>;
 }
 
 }  // namespace

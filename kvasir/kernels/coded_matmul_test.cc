@@ -31,6 +31,8 @@ constexpr Format kFormats[] = {
     {"q4_k", WeightFormat::kQ4K, 15},
     {"q5_k", WeightFormat::kQ5K, 31},
     {"q6_k", WeightFormat::kQ6K, 63},
+    {"q2_k", WeightFormat::kQ2K, 3},
+    {"iq4_xs", WeightFormat::kIq4Xs, 15},
 };
 
 // Codes and small scales cover their range, and each row has one group of the largest everywhere.
@@ -57,8 +59,10 @@ PackedMatrix RandomMatrix(const Format& format, int64_t outputs, int64_t inputs,
     std::fill_n(row.codes.begin(), kQuantGroup, static_cast<uint8_t>(format.most));
     row.scales = halves(inputs / 32);
     row.biases = halves(inputs / 32);
-    row.sub_scales = bytes(inputs / 16, format.format == WeightFormat::kQ6K ? 255 : 63);
-    row.sub_mins = bytes(inputs / 32, 63);
+    const bool is_signed =
+        format.format == WeightFormat::kQ6K || format.format == WeightFormat::kIq4Xs;
+    row.sub_scales = bytes(inputs / 16, is_signed ? 255 : 63);
+    row.sub_mins = bytes(inputs / 16, 63);
     matrix.SetCodedRow(n, row);
   }
   return matrix;

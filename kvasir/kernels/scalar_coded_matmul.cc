@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kvasir/kernels/table_parts.h"
+#include "kvasir/tensor/coded_row.h"
 #include "kvasir/tensor/dtype.h"
 
 namespace kvasir {
@@ -16,8 +17,9 @@ constexpr int64_t kGroups = kSuperblockInputs / kQuantGroup;
 // One output's weights of 32 inputs.
 struct Group {
   int32_t codes[kQuantGroup];
-  float scale;      // q6_k: of the first 16
-  float other = 0;  // q6_k: the scale of the last 16; else the bias
+  // Of the first and the last 16 inputs where they differ; else the first.
+  float scale[2];
+  float bias[2] = {};
 };
 
 float Half(const std::byte* at, int64_t index) {
@@ -46,42 +48,63 @@ Group ReadAffine(const PackedMatrix& weights, const std::byte* panel, int64_t la
   const auto* scales = reinterpret_cast<const uint16_t*>(panel + weights.scales_offset_bytes()) +
                        g * kQuantGroup / affine.group_inputs * 2 * kPanelOutputs + lane;
   const bool is_half = affine.dtype == DType::kF16;
-  group.scale = is_half ? F16ToFloat(scales[0]) : Bf16ToFloat(scales[0]);
-  group.other = is_half ? F16ToFloat(scales[kPanelOutputs]) : Bf16ToFloat(scales[kPanelOutputs]);
+  group.scale[0] = is_half ? F16ToFloat(scales[0]) : Bf16ToFloat(scales[0]);
+  group.bias[0] = is_half ? F16ToFloat(scales[kPanelOutputs]) : Bf16ToFloat(scales[kPanelOutputs]);
   return group;
+}
+
+int TwoBits(const std::byte* lines, int64_t lane, int64_t k) {
+  return Byte(lines, k / 16 * 64 + lane * 4 + k % 4) >> (k % 16 / 4 * 2) & 3;
+}
+
+// Where the parts of a superblock lie.
+template <WeightFormat kFormat>
+struct Superblock {
+  static constexpr bool kIsQ2K = kFormat == WeightFormat::kQ2K;
+  static constexpr bool kIsQ5K = kFormat == WeightFormat::kQ5K;
+  static constexpr bool kIsQ6K = kFormat == WeightFormat::kQ6K;
+  static constexpr bool kIsIq4Xs = kFormat == WeightFormat::kIq4Xs;
+  static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs;
+  static constexpr bool kHasHalves = kIsQ2K || kIsQ6K;
+  static constexpr int64_t kGroupBytes = kIsQ2K ? 128 : kIsQ5K ? 320 : kIsQ6K ? 384 : 256;
+  static constexpr int64_t kSubScales = (kHasHalves ? 2 : 1) * kGroups * kPanelOutputs;
+  static constexpr int64_t kHalves = (kHasMins ? 2 : 1) * kSubScales;  // where d begins
+  static constexpr int64_t kCodes = kHalves + (kHasMins ? 4 : 2) * kPanelOutputs;
+  static constexpr int64_t kBytes = kCodes + kGroups * kGroupBytes;
+};
+
+template <WeightFormat kFormat>
+void ReadCodes(const std::byte* codes, int64_t lane, Group* group) {
+  using Block = Superblock<kFormat>;
+  if constexpr (!Block::kIsQ2K) ReadNibbles(codes, lane, group);
+  for (int64_t k = 0; k < kQuantGroup; ++k) {
+    int32_t& code = group->codes[k];
+    if constexpr (Block::kIsQ2K) code = TwoBits(codes, lane, k);
+    if constexpr (Block::kIsQ5K) code += (Byte(codes, 256 + lane * 4 + k % 4) >> (k / 4) & 1) << 4;
+    if constexpr (Block::kIsQ6K) code += (TwoBits(codes + 256, lane, k) << 4) - 32;
+    if constexpr (Block::kIsIq4Xs) code = kIq4Values[code];
+  }
 }
 
 template <WeightFormat kFormat>
 Group ReadSuperblock(const std::byte* panel, int64_t lane, int64_t g) {
-  constexpr int64_t kBytes = kFormat == WeightFormat::kQ4K   ? 256
-                             : kFormat == WeightFormat::kQ5K ? 320
-                                                             : 384;
-  constexpr int64_t kHalves = kFormat == WeightFormat::kQ6K ? 1 : 2;
-  const std::byte* const block =
-      panel + g / kGroups * (kGroups * kBytes + 256 + kHalves * 2 * kPanelOutputs);
-  const std::byte* const codes = block + 256 + kHalves * 2 * kPanelOutputs + g % kGroups * kBytes;
-  const std::byte* const scales = block + lane;
-  const std::byte* const halves = block + 256;
-  Group group;
-  ReadNibbles(codes, lane, &group);
-  const float d = Half(halves, lane);
+  using Block = Superblock<kFormat>;
+  const std::byte* const block = panel + g / kGroups * Block::kBytes;
+  const std::byte* const halves = block + Block::kHalves;
   const int64_t at = g % kGroups;
-  if constexpr (kFormat == WeightFormat::kQ6K) {
-    for (int64_t k = 0; k < kQuantGroup; ++k) {
-      const int bits = Byte(codes, 256 + k / 16 * 64 + lane * 4 + k % 4) >> (k % 16 / 4 * 2) & 3;
-      group.codes[k] += (bits << 4) - 32;
+  Group group;
+  ReadCodes<kFormat>(block + Block::kCodes + at * Block::kGroupBytes, lane, &group);
+  const float d = Half(halves, lane);
+  constexpr int kParts = Block::kHasHalves ? 2 : 1;
+  for (int part = 0; part < kParts; ++part) {
+    const std::byte* const scale = block + (kParts * at + part) * kPanelOutputs + lane;
+    if constexpr (Block::kHasMins) {
+      group.scale[part] = d * static_cast<float>(Byte(scale, 0));
+      group.bias[part] = -(Half(halves, kPanelOutputs + lane) *
+                           static_cast<float>(Byte(scale, Block::kSubScales)));
+    } else {
+      group.scale[part] = d * static_cast<float>(static_cast<int8_t>(Byte(scale, 0)));
     }
-    group.scale = d * static_cast<float>(static_cast<int8_t>(Byte(scales, 2 * at * 16)));
-    group.other = d * static_cast<float>(static_cast<int8_t>(Byte(scales, (2 * at + 1) * 16)));
-  } else {
-    if constexpr (kFormat == WeightFormat::kQ5K) {
-      for (int64_t k = 0; k < kQuantGroup; ++k) {
-        group.codes[k] += (Byte(codes, 256 + lane * 4 + k % 4) >> (k / 4) & 1) << 4;
-      }
-    }
-    group.scale = d * static_cast<float>(Byte(scales, at * 16));
-    group.other =
-        -(Half(halves, kPanelOutputs + lane) * static_cast<float>(Byte(scales, (8 + at) * 16)));
   }
   return group;
 }
@@ -106,13 +129,19 @@ float Dot(const MatmulArgs& args, int64_t row, int64_t output) {
     const float x_scale = args.x_scales[row * groups + g];
     int32_t sums[2] = {};  // of the first and the last 16 inputs
     for (int64_t k = 0; k < kQuantGroup; ++k) sums[k / 16] += group.codes[k] * x[k];
-    if constexpr (kFormat == WeightFormat::kQ6K) {
-      acc = std::fma(static_cast<float>(sums[0]), x_scale * group.scale, acc);
-      acc = std::fma(static_cast<float>(sums[1]), x_scale * group.other, acc);
+    const int32_t x_sum = args.x_sums[row * groups + g];
+    if constexpr (Superblock<kFormat>::kHasHalves) {
+      const int32_t first = args.x_half_sums[row * groups + g];
+      const int32_t x_sums[2] = {first, x_sum - first};
+      for (int half = 0; half < 2; ++half) {
+        acc = std::fma(static_cast<float>(sums[half]), x_scale * group.scale[half], acc);
+        if constexpr (!Superblock<kFormat>::kHasMins) continue;
+        acc = std::fma(x_scale * static_cast<float>(x_sums[half]), group.bias[half], acc);
+      }
     } else {
-      const float x_sum = x_scale * static_cast<float>(args.x_sums[row * groups + g]);
-      acc = std::fma(static_cast<float>(sums[0] + sums[1]), x_scale * group.scale, acc);
-      acc = std::fma(x_sum, group.other, acc);
+      acc = std::fma(static_cast<float>(sums[0] + sums[1]), x_scale * group.scale[0], acc);
+      if constexpr (kFormat == WeightFormat::kIq4Xs) continue;
+      acc = std::fma(x_scale * static_cast<float>(x_sum), group.bias[0], acc);
     }
   }
   return acc;
@@ -139,6 +168,8 @@ void FillScalarCodedMatmul(KernelTable* table) {
   table->matmul[static_cast<int>(kQ4K)] = Matmul<kQ4K>;
   table->matmul[static_cast<int>(kQ5K)] = Matmul<kQ5K>;
   table->matmul[static_cast<int>(kQ6K)] = Matmul<kQ6K>;
+  table->matmul[static_cast<int>(kQ2K)] = Matmul<kQ2K>;
+  table->matmul[static_cast<int>(kIq4Xs)] = Matmul<kIq4Xs>;
 }
 
 }  // namespace kvasir

@@ -146,4 +146,10 @@ std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint
   return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend, format);
 }
 
+std::unique_ptr<StoredWeights> MakeCheckpointTensors(const Checkpoint& checkpoint,
+                                                     const MlxQuantization* quantization,
+                                                     Backend& backend) {
+  return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend, std::nullopt);
+}
+
 }  // namespace kvasir

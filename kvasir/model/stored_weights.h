@@ -48,9 +48,13 @@ class StoredWeights : public WeightSource {
   const std::optional<WeightFormat> format_;
 };
 
-// MakeGgufWeights, every matrix in the type it is stored in, for whoever wants the rows.
+// MakeGgufWeights and MakeCheckpointWeights, every matrix in the type it is stored in, for whoever
+// wants the rows.
 std::unique_ptr<StoredWeights> MakeGgufTensors(const GgufFile& file, const ModelConfig& config,
                                                Backend& backend);
+std::unique_ptr<StoredWeights> MakeCheckpointTensors(const Checkpoint& checkpoint,
+                                                     const MlxQuantization* quantization,
+                                                     Backend& backend);
 
 }  // namespace kvasir
 

@@ -6,6 +6,7 @@
 #include "kvasir/model/decoder_model.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/stored_weights.h"
+#include "kvasir/tensor/coded_row.h"
 
 namespace kvasir {
 namespace {
@@ -103,6 +104,50 @@ Result<std::vector<ListedTensor>> ListTensors(const GgufFile& file, const ModelC
   ListingWeights listing(*stored, -MakeDecoderSpec(in_checkpoint).norm_offset);
   KVASIR_TRY_OK(DecoderModel::Load(MakeDecoderSpec(config), listing, *backend).status());
   return listing.Take();
+}
+
+Result<std::vector<ListedTensor>> ListTensors(const Checkpoint& checkpoint,
+                                              const ModelConfig& config) {
+  KVASIR_TRY(const auto backend, MakeCpuBackend({.threads = 1}));
+  const MlxQuantization* const quantization = config.quantization ? &*config.quantization : nullptr;
+  const auto stored = MakeCheckpointTensors(checkpoint, quantization, *backend);
+  ListingWeights listing(*stored, 0);
+  KVASIR_TRY_OK(DecoderModel::Load(MakeDecoderSpec(config), listing, *backend).status());
+  return listing.Take();
+}
+
+uint64_t PackedBytes(const std::vector<ListedTensor>& tensors) {
+  uint64_t bytes = 0;
+  for (const ListedTensor& tensor : tensors) {
+    const WeightTensor& rows = tensor.rows;
+    if (rows.shape.size() < 2) continue;
+    uint64_t outputs = 1;
+    for (size_t i = 0; i + 1 < rows.shape.size(); ++i) {
+      outputs *= static_cast<uint64_t>(rows.shape[i]);
+    }
+    const auto inputs = static_cast<uint64_t>(rows.shape.back());
+    const uint64_t group_scales = inputs / kQuantGroup * 2;
+    switch (rows.stored_format) {
+      case WeightFormat::kF32:
+        bytes += outputs * inputs * 4;
+        break;
+      case WeightFormat::kF16:
+      case WeightFormat::kBf16:
+      case WeightFormat::kBf16Dot:
+        bytes += outputs * inputs * 2;
+        break;
+      case WeightFormat::kQ8:
+        bytes += outputs * (inputs + group_scales);
+        break;
+      case WeightFormat::kQ4:
+        bytes += outputs * (inputs / 2 + group_scales);
+        break;
+      default:
+        bytes += outputs * CodedPanelBytes(rows.shape.back(), rows.stored_format, rows.affine) /
+                 kPanelOutputs;
+    }
+  }
+  return bytes;
 }
 
 }  // namespace kvasir

@@ -1,12 +1,14 @@
-// The tensors that a decoder reads from a GGUF file, under the names of a checkpoint.
+// The tensors that a decoder reads from a file, under the names of a checkpoint.
 // Deliberately found by building the decoder on them: what loads is what is listed.
 #ifndef KVASIR_MODEL_TENSOR_LIST_H_
 #define KVASIR_MODEL_TENSOR_LIST_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "kvasir/base/result.h"
+#include "kvasir/formats/checkpoint.h"
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/model_config.h"
 #include "kvasir/tensor/weight_tensor.h"
@@ -20,8 +22,13 @@ struct ListedTensor {
   float offset = 0;
 };
 
-// Borrows `file`. ERRORS: as LoadModel's.
+// Borrow `file` and `checkpoint`. ERRORS: as LoadModel's.
 Result<std::vector<ListedTensor>> ListTensors(const GgufFile& file, const ModelConfig& config);
+Result<std::vector<ListedTensor>> ListTensors(const Checkpoint& checkpoint,
+                                              const ModelConfig& config);
+
+// What the matrices take in memory when each keeps the type it is stored in.
+uint64_t PackedBytes(const std::vector<ListedTensor>& tensors);
 
 }  // namespace kvasir
 

@@ -20,6 +20,8 @@ size_t GroupBytes(WeightFormat format) {
       return kNibbleBytes + kLineBytes;
     case WeightFormat::kQ6K:
       return kNibbleBytes + 2 * kLineBytes;
+    case WeightFormat::kQ2K:
+      return 2 * kLineBytes;
     default:
       return kNibbleBytes;
   }
@@ -29,12 +31,23 @@ bool IsAffine(WeightFormat format) {
   return format == WeightFormat::kQ4Affine || format == WeightFormat::kQ8Affine;
 }
 
-constexpr size_t kSmallScaleBytes = 2 * kGroups * kPanelOutputs;  // and mins, or twice the scales
+bool HasMins(WeightFormat format) {
+  return format != WeightFormat::kQ6K && format != WeightFormat::kIq4Xs;
+}
+
+// Small scales of a lane in a superblock.
+size_t SubScales(WeightFormat format) {
+  return static_cast<size_t>(kSuperblockInputs / SubScaleInputs(format));
+}
+
+// Small scales and mins of all lanes: what stands before d.
+size_t SmallScaleBytes(WeightFormat format) {
+  return SubScales(format) * kPanelOutputs * (HasMins(format) ? 2 : 1);
+}
 
 // Where the codes of a superblock begin.
 size_t CodesOffset(WeightFormat format) {
-  const size_t halves = format == WeightFormat::kQ6K ? 1 : 2;
-  return kSmallScaleBytes + halves * 2 * kPanelOutputs;
+  return SmallScaleBytes(format) + (HasMins(format) ? 2 : 1) * 2 * kPanelOutputs;
 }
 
 size_t SuperblockBytes(WeightFormat format) {
@@ -56,11 +69,27 @@ uint32_t Word(const uint8_t* bytes) {
 }
 void StoreWord(uint32_t word, uint8_t* bytes) { std::memcpy(bytes, &word, sizeof(word)); }
 
+// Bits `shift` and `shift` + 1 of 32 codes, as two lines.
+void WriteTwoBits(const uint8_t* codes, int shift, int lane, std::byte* lines) {
+  for (int half = 0; half < 2; ++half) {
+    uint32_t bits = 0;
+    for (int j = 0; j < 4; ++j) {
+      bits |= (Word(codes + 16 * half + 4 * j) >> shift & 0x03030303u) << (2 * j);
+    }
+    StoreWord(bits, Lane(lines, half, lane));
+  }
+}
+
+int TwoBits(const std::byte* lines, int k, int lane) {
+  return Lane(lines, k / 16, lane)[k % 4] >> (k % 16 / 4 * 2) & 3;
+}
+
 void WriteGroup(const uint8_t* codes, WeightFormat format, int lane, std::byte* group) {
   if (format == WeightFormat::kQ8Affine) {
     for (int j = 0; j < 8; ++j) StoreWord(Word(codes + 4 * j), Lane(group, j, lane));
     return;
   }
+  if (format == WeightFormat::kQ2K) return WriteTwoBits(codes, 0, lane, group);
   for (int j = 0; j < 4; ++j) {
     const uint32_t low = Word(codes + 4 * j) & 0x0F0F0F0Fu;
     const uint32_t high = Word(codes + 16 + 4 * j) & 0x0F0F0F0Fu;
@@ -71,13 +100,7 @@ void WriteGroup(const uint8_t* codes, WeightFormat format, int lane, std::byte* 
     for (int j = 0; j < 8; ++j) bits |= (Word(codes + 4 * j) >> 4 & 0x01010101u) << j;
     StoreWord(bits, Lane(group, 4, lane));
   } else if (format == WeightFormat::kQ6K) {
-    for (int half = 0; half < 2; ++half) {
-      uint32_t bits = 0;
-      for (int j = 0; j < 4; ++j) {
-        bits |= (Word(codes + 16 * half + 4 * j) >> 4 & 0x03030303u) << (2 * j);
-      }
-      StoreWord(bits, Lane(group, 4 + half, lane));
-    }
+    WriteTwoBits(codes, 4, lane, group + kNibbleBytes);
   }
 }
 
@@ -87,12 +110,16 @@ void ReadGroup(const std::byte* group, WeightFormat format, int lane, uint8_t* c
       codes[k] = Lane(group, k / 4, lane)[k % 4];
       continue;
     }
+    if (format == WeightFormat::kQ2K) {
+      codes[k] = static_cast<uint8_t>(TwoBits(group, k, lane));
+      continue;
+    }
     const uint8_t pair = Lane(group, k % 16 / 4, lane)[k % 4];
     int code = k < 16 ? pair & 15 : pair >> 4;
     if (format == WeightFormat::kQ5K) {
       code |= (Lane(group, 4, lane)[k % 4] >> (k / 4) & 1) << 4;
     } else if (format == WeightFormat::kQ6K) {
-      code |= (Lane(group, 4 + k / 16, lane)[k % 4] >> (k % 16 / 4 * 2) & 3) << 4;
+      code |= TwoBits(group + kNibbleBytes, k, lane) << 4;
     }
     codes[k] = static_cast<uint8_t>(code);
   }
@@ -124,27 +151,36 @@ void ReadAffineRow(const std::byte* panel, int64_t inputs, WeightFormat format,
   }
 }
 
+// The value of a code but for its scale.
+int Level(WeightFormat format, uint8_t code) {
+  return format == WeightFormat::kQ6K     ? code - 32
+         : format == WeightFormat::kIq4Xs ? kIq4Values[code & 15]
+                                          : code;
+}
+
 void ReadSuperblock(const std::byte* block, WeightFormat format, int lane, float* out) {
   const size_t group_bytes = GroupBytes(format);
   const std::byte* const groups = block + CodesOffset(format);
   const auto* scales = reinterpret_cast<const uint8_t*>(block) + lane;
-  const auto* halves = reinterpret_cast<const uint16_t*>(block + kSmallScaleBytes);
+  const auto* halves = reinterpret_cast<const uint16_t*>(block + SmallScaleBytes(format));
   const float d = F16ToFloat(halves[lane]);
-  uint8_t codes[kQuantGroup];
+  const float dmin = HasMins(format) ? F16ToFloat(halves[kPanelOutputs + lane]) : 0.0f;
+  const size_t count = SubScales(format);
+  const size_t inputs = static_cast<size_t>(SubScaleInputs(format));
+  uint8_t codes[kSuperblockInputs];
   for (int g = 0; g < kGroups; ++g) {
-    ReadGroup(groups + static_cast<size_t>(g) * group_bytes, format, lane, codes);
-    float* const values = out + g * kQuantGroup;
-    if (format == WeightFormat::kQ6K) {
-      for (int k = 0; k < kQuantGroup; ++k) {
-        const auto scale = static_cast<int8_t>(scales[(2 * g + k / 16) * kPanelOutputs]);
-        values[k] = d * static_cast<float>(scale) * static_cast<float>(codes[k] - 32);
-      }
-      continue;
+    ReadGroup(groups + static_cast<size_t>(g) * group_bytes, format, lane, codes + g * kQuantGroup);
+  }
+  for (size_t k = 0; k < kSuperblockInputs; ++k) {
+    const size_t at = k / inputs;
+    const uint8_t small = scales[at * kPanelOutputs];
+    if (HasMins(format)) {
+      const float min = dmin * static_cast<float>(scales[(count + at) * kPanelOutputs]);
+      out[k] = d * static_cast<float>(small) * static_cast<float>(codes[k]) - min;
+    } else {
+      out[k] = d * static_cast<float>(static_cast<int8_t>(small)) *
+               static_cast<float>(Level(format, codes[k]));
     }
-    const float scale = d * static_cast<float>(scales[g * kPanelOutputs]);
-    const float min = F16ToFloat(halves[kPanelOutputs + lane]) *
-                      static_cast<float>(scales[(kGroups + g) * kPanelOutputs]);
-    for (int k = 0; k < kQuantGroup; ++k) values[k] = scale * static_cast<float>(codes[k]) - min;
   }
 }
 
@@ -158,20 +194,23 @@ void WriteSuperblock(const CodedRow& row, int64_t index, WeightFormat format, in
                groups + g * group_bytes);
   }
   auto* scales = reinterpret_cast<uint8_t*>(block) + lane;
-  auto* halves = reinterpret_cast<uint16_t*>(block + kSmallScaleBytes) + lane;
+  auto* halves = reinterpret_cast<uint16_t*>(block + SmallScaleBytes(format)) + lane;
   halves[0] = row.scales[at];
-  const bool has_mins = format != WeightFormat::kQ6K;
-  if (has_mins) halves[kPanelOutputs] = row.biases[at];
-  for (size_t i = 0; i < 2 * kGroups; ++i) {
-    scales[i * kPanelOutputs] = !has_mins     ? row.sub_scales[at * 2 * kGroups + i]
-                                : i < kGroups ? row.sub_scales[at * kGroups + i]
-                                              : row.sub_mins[at * kGroups + i - kGroups];
+  if (HasMins(format)) halves[kPanelOutputs] = row.biases[at];
+  const size_t count = SubScales(format);
+  for (size_t i = 0; i < count; ++i) {
+    scales[i * kPanelOutputs] = row.sub_scales[at * count + i];
+    if (HasMins(format)) scales[(count + i) * kPanelOutputs] = row.sub_mins[at * count + i];
   }
 }
 
 }  // namespace
 
 bool IsCodedOnly(WeightFormat format) { return format >= WeightFormat::kQ4Affine; }
+
+int SubScaleInputs(WeightFormat format) {
+  return format == WeightFormat::kQ6K || format == WeightFormat::kQ2K ? 16 : 32;
+}
 
 int InputUnit(WeightFormat format, const AffineScales& affine) {
   if (IsAffine(format)) return affine.group_inputs;

@@ -16,9 +16,13 @@
 //   high,
 //              [2][16][4] bytes whose bits 2j and 2j + 1 are bits 4 and 5 of the code of input
 //              16h + 4j + i, h the first index }. Scales stand first, where they are read first
+//   q2_k       per 256 inputs: u8 scale [16][16], u8 min [16][16], f16 d [16], f16 dmin [16], codes
+//              [8][2][16][4]: as the last bytes of q6_k, bits 0 and 1 of the code
+//   iq4_xs     per 256 inputs: i8 scale [8][16], f16 d [16], codes [8][4][16][4] low and high
 //
 //   value      q4_affine, q8_affine: code * scale + bias; q4_k, q5_k: d * scale * code - dmin * min
-//              q6_k: d * scale * (code - 32)
+//              q6_k: d * scale * (code - 32); q2_k: as q4_k, scale and min of 16 inputs
+//              iq4_xs: d * scale * kIq4Values[code]
 #ifndef KVASIR_TENSOR_CODED_ROW_H_
 #define KVASIR_TENSOR_CODED_ROW_H_
 
@@ -45,10 +49,17 @@ struct AffineScales {
 struct CodedRow {
   std::vector<uint8_t> codes;       // [inputs]; q8 plus 128, q4 plus 8
   std::vector<uint16_t> scales;     // bits: q8, q4 f16 of 32 inputs; affine of a group; K: d
-  std::vector<uint16_t> biases;     // affine: of a group; q4_k, q5_k: dmin
-  std::vector<uint8_t> sub_scales;  // q4_k, q5_k of 32 inputs; q6_k of 16, signed
-  std::vector<uint8_t> sub_mins;    // q4_k, q5_k of 32 inputs
+  std::vector<uint16_t> biases;     // affine: of a group; q4_k, q5_k, q2_k: dmin
+  std::vector<uint8_t> sub_scales;  // of SubScaleInputs; q6_k and iq4_xs: signed
+  std::vector<uint8_t> sub_mins;    // likewise; q4_k, q5_k, q2_k
 };
+
+// What the codes of iq4_xs mean, as in ggml.
+inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                          1,    13,   25,  38,  53,  69,  89,  113};
+
+// Inputs that share a small scale in a superblock: 16 or 32.
+int SubScaleInputs(WeightFormat format);
 
 // The formats above: those that hold CodedRows and nothing else.
 bool IsCodedOnly(WeightFormat format);

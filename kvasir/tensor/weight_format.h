@@ -25,9 +25,11 @@ enum class WeightFormat {
   kQ8Affine,
   kQ4K,
   kQ5K,
-  kQ6K
+  kQ6K,
+  kQ2K,
+  kIq4Xs
 };
-inline constexpr size_t kWeightFormats = 11;
+inline constexpr size_t kWeightFormats = 13;
 
 std::string_view WeightFormatName(WeightFormat format);
 // One of the first six. ERRORS: kInvalidArgument, listing the names that exist.
