@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,11 +29,14 @@ std::vector<float> RandomFloats(size_t count) {
 // How a benchmark's cache is stored and multiplied with.
 struct Format {
   KvCodec codec;
-  bool integers = false;
+  std::optional<MultiplierWidth> width = {};  // none: in float
 
-  std::string name(const KernelTable& table) const {
-    const bool choice = codec.is_packed() && table.IntegerForCodec(codec) != nullptr;
-    return codec.name() + (choice && !integers ? "@float" : "");
+  const IntegerKvKernels* Integer(const KernelTable& table) const {
+    return width ? table.IntegerForCodec(codec, *width) : nullptr;
+  }
+  std::string name() const {
+    if (!width) return codec.name();
+    return codec.name() + (*width == MultiplierWidth::kOneByte ? "@int8" : "@int16");
   }
 };
 
@@ -76,7 +80,8 @@ struct Queries {
         end(static_cast<size_t>(rows), kBlockTokens),
         max(static_cast<size_t>(rows), -std::numeric_limits<float>::infinity()),
         sum(static_cast<size_t>(rows)),
-        rescale(static_cast<size_t>(rows), 1.0f) {}
+        rescale(static_cast<size_t>(rows), 1.0f),
+        top(static_cast<size_t>(rows), 1.0f) {}
 
   int64_t rows;
   std::vector<float> queries;
@@ -87,14 +92,16 @@ struct Queries {
   std::vector<float> max;
   std::vector<float> sum;
   std::vector<float> rescale;
+  std::vector<float> top;
 
   // What the integer kernels read; done once per tile, not per block.
   void Quantize(const KernelTable& table, const Format& format) {
-    if (!format.integers) return;
+    const IntegerKvKernels* const kernels = format.Integer(table);
+    if (kernels == nullptr) return;
     codes.resize(static_cast<size_t>(rows * IntegerQueries::CodeBytes(kDim)));
-    steps.resize(static_cast<size_t>(2 * rows * kDim / format.codec.group));
-    table.IntegerForCodec(format.codec)
-        ->quantize_queries({queries.data(), kDim, rows, kDim, format.codec, Integers()});
+    starts.resize(static_cast<size_t>(rows * kDim / format.codec.group));
+    steps.resize(2 * starts.size());
+    kernels->quantize_queries({queries.data(), kDim, rows, kDim, format.codec, Integers()});
   }
   void Score(const KernelTable& table, const Format& format, const std::byte* keys,
              const std::byte* next = nullptr) {
@@ -107,29 +114,32 @@ struct Queries {
                                 .next = next,
                                 .codec = format.codec,
                                 .integers = Integers()};
-    (format.integers ? table.IntegerForCodec(format.codec)->score_tile
-                     : table.ForCodec(format.codec).score_tile)(args);
+    const IntegerKvKernels* const kernels = format.Integer(table);
+    (kernels != nullptr ? kernels->score_tile : table.ForCodec(format.codec).score_tile)(args);
   }
   void Softmax(const KernelTable& table) {
     table.softmax_tile({scores.data(), rows, begin.data(), end.data(), 0.0f, max.data(), sum.data(),
-                        rescale.data()});
+                        rescale.data(), top.data()});
   }
   void Accumulate(const KernelTable& table, const Format& format, const std::byte* values,
                   const std::byte* next = nullptr) {
     const AccumulateTileArgs args = {scores.data(),  rows,   begin.data(), end.data(),
                                      rescale.data(), values, kDim,         accumulator.data(),
-                                     kDim,           next,   format.codec};
-    (format.integers ? table.IntegerForCodec(format.codec)->accumulate_tile
-                     : table.ForCodec(format.codec).accumulate_tile)(args);
+                                     kDim,           next,   format.codec, 0,
+                                     top.data()};
+    const IntegerKvKernels* const kernels = format.Integer(table);
+    (kernels != nullptr ? kernels->accumulate_tile
+                        : table.ForCodec(format.codec).accumulate_tile)(args);
   }
 
  private:
   IntegerQueries Integers() {
-    return {codes.data(), steps.data(), steps.data() + steps.size() / 2};
+    return {codes.data(), steps.data(), steps.data() + steps.size() / 2, starts.data()};
   }
 
   std::vector<std::byte> codes;
   std::vector<float> steps;
+  std::vector<int32_t> starts;
 };
 
 void SetRates(benchmark::State& state, double bytes, double flops) {
@@ -263,7 +273,7 @@ using TileBenchmark = void (*)(benchmark::State&, Isa, Format);
 benchmark::internal::Benchmark* Register(const char* name, TileBenchmark body, Isa isa,
                                          Format format) {
   const std::string full =
-      std::string(name) + "/" + std::string(IsaName(isa)) + "/" + format.name(KernelsFor(isa));
+      std::string(name) + "/" + std::string(IsaName(isa)) + "/" + format.name();
   return benchmark::RegisterBenchmark(full.c_str(),
                                       [=](benchmark::State& state) { body(state, isa, format); });
 }
@@ -284,7 +294,10 @@ void RegisterAll() {
          {"f16", "bf16", "f32", "affine8:64", "affine6:64", "affine5:64", "affine4:64",
           "affine3:64", "affine2:64", "turbo4", "turbo3", "turbo2"}) {
       const KvCodec codec = *KvCodec::FromName(name);
-      if (KernelsFor(isa).IntegerForCodec(codec) != nullptr) RegisterTiles(isa, {codec, true});
+      for (const auto width : {MultiplierWidth::kOneByte, MultiplierWidth::kTwoBytes}) {
+        if (KernelsFor(isa).IntegerForCodec(codec, width) == nullptr) continue;
+        RegisterTiles(isa, {codec, width});
+      }
       RegisterTiles(isa, {codec});
       Register("encode_keys", BenchEncode, isa, {codec})->Arg(1);
       Register("encode_keys", BenchEncode, isa, {codec})->Arg(kBlockTokens);

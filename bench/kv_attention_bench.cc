@@ -3,12 +3,13 @@
 // and the ratio to f16, measured alternately in one run. Then the cost of encoding rows.
 // Deliberately without a model: matmuls would hide what the cache costs.
 //   kv_attention_bench [tokens] [threads] [repeats] [format ...]
-// A format that ends in "@float" is attended to in float where integers are the default.
+// "@float", "@int16" or "@int8" behind a format chooses what it is multiplied in.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -141,25 +142,31 @@ std::unique_ptr<Cache> MakeCache(const std::string& name, int64_t tokens) {
     std::fprintf(stderr, "%s\n", (keys.ok() ? values : keys).error().message.c_str());
     std::exit(1);
   }
-  const AttentionMath math = formats == name ? AttentionMath::kInteger : AttentionMath::kFloat;
-  return std::make_unique<Cache>(name, math, *keys, *values, tokens);
+  const auto math =
+      AttentionMathFromName(formats == name ? "auto" : name.substr(formats.size() + 1));
+  if (!math.ok()) {
+    std::fprintf(stderr, "%s\n", math.error().message.c_str());
+    std::exit(1);
+  }
+  return std::make_unique<Cache>(name, *math, *keys, *values, tokens);
 }
 
 // One per kind of attention, which share nothing but the machine.
 struct Backends {
-  std::unique_ptr<Backend> integer;
-  std::unique_ptr<Backend> floating;
+  std::map<AttentionMath, std::unique_ptr<Backend>> by_math;
 
-  Backend& For(const Cache& cache) const {
-    return *(cache.math() == AttentionMath::kInteger ? integer : floating);
-  }
+  Backend& For(const Cache& cache) const { return *by_math.at(cache.math()); }
 };
 
 Backends MakeBackends(int threads) {
-  auto integer = MakeCpuBackend({.threads = threads, .attention = AttentionMath::kInteger});
-  auto floating = MakeCpuBackend({.threads = threads, .attention = AttentionMath::kFloat});
-  KVASIR_CHECK(integer.ok() && floating.ok());
-  return {*std::move(integer), *std::move(floating)};
+  Backends backends;
+  for (const auto math :
+       {AttentionMath::kAuto, AttentionMath::kInt16, AttentionMath::kInt8, AttentionMath::kFloat}) {
+    auto backend = MakeCpuBackend({.threads = threads, .attention = math});
+    KVASIR_CHECK(backend.ok());
+    backends.by_math[math] = *std::move(backend);
+  }
+  return backends;
 }
 
 void PrintAttention(const Backends& backends, std::vector<std::unique_ptr<Cache>>& caches,
@@ -191,7 +198,7 @@ int Run(int argc, char** argv) {
                                "affine2:64", "turbo4", "turbo3/turbo4", "turbo3", "turbo2"});
   }
   const Backends backends = MakeBackends(threads);
-  Backend& backend = *backends.integer;
+  Backend& backend = *backends.by_math.at(AttentionMath::kAuto);
   std::printf("%s, %lld tokens\n", backend.Describe().c_str(), static_cast<long long>(tokens));
   std::printf("encoding, us per token of all layers: one by one, by 64\n");
   std::vector<std::unique_ptr<Cache>> caches;

@@ -412,13 +412,13 @@ void MeasureEvictions(Bench& bench) {
 int Main(int argc, char** argv) {
   if (argc < 3) {
     std::fprintf(stderr,
-                 "usage: kv_quality MODEL_FOLDER ITEMS.jsonl [float] "
+                 "usage: kv_quality MODEL_FOLDER ITEMS.jsonl [auto|int16|int8|float] "
                  "[attention|codecs|evictions|weights ...]\n");
     return 2;
   }
-  const bool in_float = argc > 3 && std::string(argv[3]) == "float";
-  const AttentionMath math = in_float ? AttentionMath::kFloat : AttentionMath::kInteger;
-  const std::vector<std::string> words(argv + (in_float ? 4 : 3), argv + argc);
+  const auto named = AttentionMathFromName(argc > 3 ? argv[3] : "auto");
+  const AttentionMath math = named.ok() ? *named : AttentionMath::kAuto;
+  const std::vector<std::string> words(argv + (argc > 3 && named.ok() ? 4 : 3), argv + argc);
   if (Names(words, "weights")) {
     MeasureWeights(argv[1], argv[2], math);
     return 0;

@@ -38,7 +38,7 @@ TEST(CliErrorsTest, WrongFlags) {
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--threads", "-1"}, 2, "--threads");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--isa", "sse"}, 2, "sse");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--kv-attention", "bf8"}, 2,
-              "use integer or float");
+              "use auto, int16, int8 or float");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--kv-dtype", "q3"}, 2, "q3");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--weights", "q3"}, 2, "q3");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-p", "7"}, 2, "top_p");

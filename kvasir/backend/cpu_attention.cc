@@ -140,8 +140,10 @@ struct CpuAttention::Scratch {
   // The queries as integers, if keys are multiplied as such: codes, and scales before sums.
   std::vector<std::byte> codes;
   std::vector<float> steps;
+  std::vector<int32_t> starts;
   std::vector<float> scores;   // [rows, 64]
   std::vector<float> rescale;  // [rows]
+  std::vector<float> top;      // [rows]
   std::vector<float> totals;   // Totals
   std::vector<float> partial;  // State
   std::vector<float> derived;  // [key_dim, 64]: the keys of a block, if they are from-value
@@ -154,10 +156,12 @@ struct CpuAttention::Scratch {
     if (layout.key_codec.rotates()) rotated.resize(queries.size());
     if (layout.key_codec.kind == KvCodec::Kind::kAffine) {
       codes.resize(count * static_cast<size_t>(IntegerQueries::CodeBytes(layout.key_dim)));
-      steps.resize(2 * count * static_cast<size_t>(layout.key_dim / layout.key_codec.group));
+      starts.resize(count * static_cast<size_t>(layout.key_dim / layout.key_codec.group));
+      steps.resize(2 * starts.size());
     }
     scores.resize(count * kBlockTokens);
     rescale.resize(count);
+    top.resize(count);
     totals.resize(Totals::Floats(rows, layout));
     partial.resize(State::Floats(rows, layout.value_dim));
     if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
@@ -167,13 +171,13 @@ struct CpuAttention::Scratch {
     end.resize(count);
   }
   IntegerQueries integers() {
-    return {codes.data(), steps.data(), steps.data() + steps.size() / 2};
+    return {codes.data(), steps.data(), steps.data() + steps.size() / 2, starts.data()};
   }
   size_t bytes() const {
     return codes.capacity() +
-           (queries.capacity() + rotated.capacity() + steps.capacity() + scores.capacity() +
-            rescale.capacity() + totals.capacity() + partial.capacity() + derived.capacity() +
-            begin.capacity() + end.capacity()) *
+           (queries.capacity() + rotated.capacity() + steps.capacity() + starts.capacity() +
+            scores.capacity() + rescale.capacity() + top.capacity() + totals.capacity() +
+            partial.capacity() + derived.capacity() + begin.capacity() + end.capacity()) *
                sizeof(float);
   }
 };
@@ -193,8 +197,11 @@ struct TileKernels {
 
   // Null: float.
   const IntegerKvKernels* Integer(const KvCodec& codec) const {
-    return math == AttentionMath::kInteger && codec.is_packed() ? table.IntegerForCodec(codec)
-                                                                : nullptr;
+    if (math == AttentionMath::kFloat || !codec.is_packed()) return nullptr;
+    const bool one_byte =
+        math == AttentionMath::kInt8 || (math == AttentionMath::kAuto && codec.bits == 4);
+    return table.IntegerForCodec(codec,
+                                 one_byte ? MultiplierWidth::kOneByte : MultiplierWidth::kTwoBytes);
   }
   void Score(const ScoreTileArgs& args) const {
     const IntegerKvKernels* const integer = Integer(args.codec);
@@ -346,7 +353,8 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
                                 .softcap = args.softcap,
                                 .max = state.max,
                                 .sum = state.sum,
-                                .rescale = scratch.rescale.data()});
+                                .rescale = scratch.rescale.data(),
+                                .top = scratch.top.data()});
     kernels.Accumulate({.weights = scratch.scores.data(),
                         .rows = rows,
                         .begin = scratch.begin.data(),
@@ -358,7 +366,8 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
                         .accumulator_stride = layout.value_dim,
                         .next = next_keys,
                         .codec = layout.value_codec,
-                        .next_bytes = static_cast<int64_t>(layout.KeyHeadBytes())});
+                        .next_bytes = static_cast<int64_t>(layout.KeyHeadBytes()),
+                        .top = scratch.top.data()});
   }
 }
 

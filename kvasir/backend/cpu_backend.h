@@ -15,7 +15,7 @@ namespace kvasir {
 struct CpuBackendOptions {
   int threads = 0;         // 0: one per core this process may run on
   std::optional<Isa> isa;  // unset: the fastest this CPU has; results are the same bits on each
-  AttentionMath attention = AttentionMath::kInteger;  // each has bits of its own
+  AttentionMath attention = AttentionMath::kAuto;  // each has bits of its own
 };
 
 // ERRORS: kInvalidArgument for more than 1024 threads or a negative number, kUnsupported for an

@@ -18,10 +18,11 @@ namespace {
 constexpr KvCodec kF16 = {KvCodec::Kind::kF16};
 constexpr KvCodec kF32 = {KvCodec::Kind::kF32};
 
-constexpr AttentionMath kMaths[] = {AttentionMath::kInteger, AttentionMath::kFloat};
+constexpr AttentionMath kMaths[] = {AttentionMath::kInt16, AttentionMath::kInt8,
+                                    AttentionMath::kFloat};
 
 std::unique_ptr<Backend> Make(int threads, std::optional<Isa> isa = {},
-                              AttentionMath math = AttentionMath::kInteger) {
+                              AttentionMath math = AttentionMath::kAuto) {
   auto backend = MakeCpuBackend({.threads = threads, .isa = isa, .attention = math});
   KVASIR_CHECK(backend.ok());
   return *std::move(backend);
@@ -279,10 +280,11 @@ TEST(PackedAttentionTest, MatchesADoubleReferenceOverDecodedRows) {
     // Sums of up to 128 terms of magnitude up to 20, each rounded to 2^-24 relatively, make scores
     // and so weights uncertain by about 1e-5; values are of order 1.
     EXPECT_LT(WorstError(c, AttentionMath::kFloat), 3e-5) << what;
-    // Integers of 15 bits: a weight is off by up to 1 / 65024 of the largest, 9e-6 as a standard
-    // deviation, times a code and its scale, about 3: of 64 weights 2e-4, as much as halves cost.
-    // Queries add less. Four such deviations.
-    EXPECT_LT(WorstError(c, AttentionMath::kInteger), 8e-4) << what;
+    // A weight of 15 bits is off by up to 1 / 65534 of the largest, 9e-6 as a standard deviation,
+    // times a level and its scale, about 3: of 64 weights 2e-4, as much as halves cost. Queries
+    // add less. Four such deviations. One byte: 32767 / 255 times as much.
+    EXPECT_LT(WorstError(c, AttentionMath::kInt16), 8e-4) << what;
+    EXPECT_LT(WorstError(c, AttentionMath::kInt8), 128.5 * 8e-4) << what;
   }
 }
 
@@ -292,8 +294,8 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 
 void ExpectSameBitsHowever(const Case& c, AttentionMath math) {
   const std::string what = std::string(c.what) + ", " + c.layout.key_codec.name() + " and " +
-                           c.layout.value_codec.name() +
-                           (math == AttentionMath::kFloat ? " in float" : "");
+                           c.layout.value_codec.name() + " with math " +
+                           std::to_string(static_cast<int>(math));
   const auto one = Make(1, {}, math);
   Sequence sequence(c);
   sequence.Encode(*one);
@@ -331,7 +333,9 @@ TEST(PackedAttentionTest, IntegersAreUsedForAffineRowsOf8And4Bits) {
       sequence.Encode(*backend);
       outs.push_back(sequence.Attend(*backend, c.new_rows));
     }
-    EXPECT_EQ(SameBits(outs[0], outs[1]), bits != 8 && bits != 4) << bits;
+    for (const size_t i : {0, 1}) {
+      EXPECT_EQ(SameBits(outs[i], outs[i + 1]), bits != 8 && bits != 4) << bits;
+    }
   }
 }
 

@@ -23,7 +23,7 @@ struct ModelFlags {
   std::string cache_bytes = "0";
   int64_t threads = 0;
   std::string isa = "best";
-  std::string kv_attention = "integer";
+  std::string kv_attention = "auto";
   bool random_weights = false;
   // BundleOptions; not flags of their own.
   int64_t engine_step_tokens = 0;

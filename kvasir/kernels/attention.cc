@@ -1,9 +1,5 @@
-// Attention tiles in SIMD: encode rows, scores, online softmax, value sums of one block.
+// Attention tiles of dense formats in SIMD: encode rows, scores, value sums of one block.
 // Deliberately knows one head of one block at a time; the backend walks blocks and heads.
-#include <cmath>
-#include <limits>
-
-#include "kvasir/base/check.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
 
@@ -14,14 +10,11 @@
 
 #if KVASIR_KERNEL_TARGET
 #include "kvasir/kernels/codec-inl.h"
-#include "kvasir/kernels/math-inl.h"
 #include "kvasir/kernels/row_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvasir::HWY_NAMESPACE {
 namespace {
-
-constexpr size_t kTokenVectors = kBlockTokens / kLanes;
 
 template <class Codec>
 void EncodeRow(const float* row, int64_t dim, typename Codec::Stored* out) {
@@ -80,56 +73,6 @@ void ScoreTile(const ScoreTileArgs& args) noexcept {
     tile.out = args.scores + row * kBlockTokens;
     Multiply(tile, rows);
     row += rows;
-  }
-}
-
-// Visible lanes of the vector whose first token is `first`.
-HWY_INLINE hn::Mask<DF> VisibleLanes(int32_t first, int32_t begin, int32_t end) {
-  const DF d;
-  const VF token = hn::Iota(d, static_cast<float>(first));
-  return hn::And(hn::Ge(token, hn::Set(d, static_cast<float>(begin))),
-                 hn::Lt(token, hn::Set(d, static_cast<float>(end))));
-}
-
-void SoftmaxRow(const SoftmaxTileArgs& args, int64_t row) {
-  const DF d;
-  float* scores = args.scores + row * kBlockTokens;
-  const VF lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  const VF old_max = hn::Set(d, args.max[row]);
-  VF score[kTokenVectors];
-  VF largest = old_max;
-  for (size_t i = 0; i < kTokenVectors; ++i) {
-    score[i] = hn::LoadU(d, scores + i * kLanes);
-    if (args.softcap > 0) score[i] = Softcap(d, score[i], hn::Set(d, args.softcap));
-    const auto visible =
-        VisibleLanes(static_cast<int32_t>(i * kLanes), args.begin[row], args.end[row]);
-    score[i] = hn::IfThenElse(visible, score[i], lowest);
-    largest = MaxIgnoringNan(largest, score[i]);
-  }
-  // Adding zero leaves one sign of zero, whichever lane won.
-  const VF max = hn::Add(hn::MaxOfLanes(d, largest), hn::Zero(d));
-  const VF base = hn::IfThenZeroElse(hn::Eq(max, lowest), max);
-  VF lanes[kLaneVectors];
-  for (size_t i = 0; i < kTokenVectors; ++i) {
-    // An invisible score is -infinity here, which makes its weight exactly 0.
-    const VF weight = ExpOfNonPositive(d, hn::Sub(score[i], base));
-    hn::StoreU(weight, d, scores + i * kLanes);
-    lanes[i % kLaneVectors] = i < kLaneVectors ? weight : hn::Add(lanes[i % kLaneVectors], weight);
-  }
-  const VF rescale = ExpOfNonPositive(d, hn::Sub(old_max, base));
-  const VF sum = hn::MulAdd(hn::Set(d, args.sum[row]), rescale, hn::Set(d, SumLanes(lanes)));
-  args.rescale[row] = hn::GetLane(rescale);
-  args.sum[row] = hn::GetLane(sum);
-  args.max[row] = hn::GetLane(max);
-}
-
-void SoftmaxTile(const SoftmaxTileArgs& args) noexcept {
-  for (int64_t row = 0; row < args.rows; ++row) {
-    if (args.begin[row] < args.end[row]) {
-      SoftmaxRow(args, row);
-    } else {
-      args.rescale[row] = 1.0f;
-    }
   }
 }
 
@@ -209,7 +152,6 @@ void FillAttention(KernelTable* table) {
   FillCodec<F32Codec>(KvCodec::Kind::kF32, table);
   FillCodec<F16Codec>(KvCodec::Kind::kF16, table);
   FillCodec<Bf16Codec>(KvCodec::Kind::kBf16, table);
-  table->softmax_tile = SoftmaxTile;
 }
 
 }  // namespace kvasir::HWY_NAMESPACE
@@ -217,20 +159,6 @@ HWY_AFTER_NAMESPACE();
 #endif  // KVASIR_KERNEL_TARGET
 
 #if HWY_ONCE
-namespace kvasir {
-
-void FillAttention(Isa isa, KernelTable* table) {
-#if HWY_TARGETS & HWY_AVX3_DL
-  if (isa == Isa::kAvx512) return N_AVX3_DL::FillAttention(table);
+#include "kvasir/kernels/table_fill.h"
+KVASIR_FILL_BY_ISA(FillAttention)
 #endif
-#if HWY_TARGETS & HWY_AVX2
-  if (isa == Isa::kAvx2) return N_AVX2::FillAttention(table);
-#endif
-#if HWY_TARGETS & HWY_NEON
-  if (isa == Isa::kNeon) return N_NEON::FillAttention(table);
-#endif
-  KVASIR_CHECK(false);
-}
-
-}  // namespace kvasir
-#endif  // HWY_ONCE

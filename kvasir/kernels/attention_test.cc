@@ -189,6 +189,7 @@ struct SoftmaxState {
   std::vector<float> max;
   std::vector<float> sum;
   std::vector<float> rescale;
+  std::vector<float> top;
 
   explicit SoftmaxState(int64_t rows)
       : scores(static_cast<size_t>(rows * kBlockTokens)),
@@ -196,11 +197,12 @@ struct SoftmaxState {
         end(rows, kBlockTokens),
         max(rows, -kInfinity),
         sum(rows, 0.0f),
-        rescale(rows, kNan) {}
+        rescale(rows, kNan),
+        top(rows, kNan) {}
 
   void Run(const KernelTable& table, float softcap) {
     table.softmax_tile({scores.data(), static_cast<int64_t>(max.size()), begin.data(), end.data(),
-                        softcap, max.data(), sum.data(), rescale.data()});
+                        softcap, max.data(), sum.data(), rescale.data(), top.data()});
   }
 };
 
@@ -215,6 +217,7 @@ void ExpectSameState(const SoftmaxState& expected, const SoftmaxState& actual,
   ExpectSameBits(expected.max, actual.max, what + ", max");
   ExpectSameBits(expected.sum, actual.sum, what + ", sum");
   ExpectSameBits(expected.rescale, actual.rescale, what + ", rescale");
+  ExpectSameBits(expected.top, actual.top, what + ", top");
 }
 
 // Random windows, empty ones among them.

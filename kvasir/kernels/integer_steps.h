@@ -1,34 +1,56 @@
-// How floats become integers for integer attention: one scale for a group of them.
-// Deliberately only the steps; the groups are those of a cache codec.
+// How floats become bytes for integer attention, and what a code counts as there.
+// Deliberately only the rules; the groups are those of a cache codec.
 #ifndef KVASIR_KERNELS_INTEGER_STEPS_H_
 #define KVASIR_KERNELS_INTEGER_STEPS_H_
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
 namespace kvasir {
 
-// The largest magnitude: two signed bytes, 256 h + l, where h is within +-127. 128 products with
-// codes of a byte stay below 2^31.
-inline constexpr int32_t kIntegerLevels = 127 * 256;
+// What queries and weights are rounded to, by bytes of a multiplier: the largest magnitudes of a
+// query, which is signed, and of a weight, which is not. Two bytes are 256 h + l with h within
+// +-127; 128 products with codes of a byte stay below 2^31.
+struct IntegerLevels {
+  float query;
+  float weight;
+};
+inline constexpr IntegerLevels IntegerLevelsOf(size_t bytes) {
+  return bytes == 1 ? IntegerLevels{127, 255} : IntegerLevels{127 * 256, 32767};
+}
 
-// x ~ scale * code with code = round-to-even(x * inverse), at most kIntegerLevels in magnitude.
+// x ~ scale * round(x * inverse), where the rounded number is at most `levels` in magnitude.
 struct IntegerSteps {
   float scale;
-  float inverse;  // 0: all codes are 0
+  float inverse;  // 0: all numbers are 0
 };
 
 // Steps of a group whose largest |x| has these bits (bits of floats that are not negative order as
 // the floats do, infinity and NaN last). Not finite: the scale is NaN. Below 2^-100, which keeps
 // the inverse finite: both are 0.
-inline IntegerSteps IntegerStepsOf(uint32_t largest_bits) {
+inline IntegerSteps IntegerStepsOf(uint32_t largest_bits, float levels) {
   if (largest_bits >= 0x7F800000u) return {std::numeric_limits<float>::quiet_NaN(), 0.0f};
   const float largest = std::bit_cast<float>(largest_bits);
   if (largest < 0x1p-100f) return {0.0f, 0.0f};
-  constexpr auto kTop = static_cast<float>(kIntegerLevels);
-  return {largest / kTop, kTop / largest};
+  return {largest / levels, levels / largest};
 }
+
+// Adding it leaves the bits of a float in [0, 2^23), rounded to nearest even, in the lowest bits.
+inline constexpr float kRoundToBits = 0x1p23f;
+
+// Codes count from their middle, so that what rounding does to their multipliers does not grow with
+// an offset that all of them share: scale * code + bias = scale * (code - middle) + centre.
+inline constexpr int32_t KeyMiddle(size_t bits) { return 1 << (bits - 1); }
+
+// The weights of values have the signs of no scale: |scale| * level + centre, where the codes of a
+// group with a negative scale count from the other end,
+//   level = code - middle          centre = fma(middle, scale, bias)         sign bit clear
+//   level = middle - 1 - code      centre = fma(middle - 1, scale, bias)     sign bit set
+// With this middle a level is a signed byte. Codes of 4 bits are one as they are, and so coarse
+// that an offset does not matter.
+inline constexpr int32_t ValueMiddle(size_t bits) { return bits == 8 ? 128 : 0; }
 
 }  // namespace kvasir
 

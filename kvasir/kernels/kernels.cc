@@ -41,10 +41,12 @@ KernelTable MakeTable(Isa isa) {
     FillQuantMatmul(isa, &table);
     FillCodedMatmul(isa, &table);
     FillAttention(isa, &table);
+    FillSoftmaxTile(isa, &table);
     FillElementwise(isa, &table);
     FillPackedAttention(isa, &table);
     FillPackedEncode(isa, &table);
-    FillIntegerAttention(isa, &table);
+    FillIntegerScores(isa, &table);
+    FillIntegerSums(isa, &table);
   }
   return table;
 }

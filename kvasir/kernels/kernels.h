@@ -49,11 +49,12 @@ struct MatmulArgs {
 };
 
 // Queries as integers (IntegerKvKernels), [rows]: what quantize_queries writes and score_tile
-// reads. Codes are in an arrangement of the table's own; the same table must read them.
+// reads. Codes are in an arrangement of the table's and the width's own; the same must read them.
 struct IntegerQueries {
   std::byte* codes = nullptr;  // [rows][CodeBytes]
   float* scales = nullptr;     // [rows][dim / group]
   float* sums = nullptr;       // [rows][dim / group]
+  int32_t* starts = nullptr;   // [rows][dim / group]
 
   static constexpr int64_t CodeBytes(int64_t dim) { return 2 * dim; }
 };
@@ -93,7 +94,8 @@ struct SoftmaxTileArgs {
   float* max = nullptr;      // starts at -infinity
   float* sum = nullptr;      // starts at 0
   float* rescale = nullptr;  // out: what accumulate_tile multiplies the accumulator with
-  // A row with begin == end is left alone and its rescale is 1.
+  float* top = nullptr;      // out: exp(largest visible score of the block - max)
+  // A row with begin == end is left alone, its rescale is 1 and its top 0.
 };
 
 struct AccumulateTileArgs {
@@ -109,7 +111,8 @@ struct AccumulateTileArgs {
   int64_t accumulator_stride = 0;
   const std::byte* next = nullptr;  // as in ScoreTileArgs, such as the keys of the next block
   KvCodec codec;
-  int64_t next_bytes = 0;  // as in ScoreTileArgs
+  int64_t next_bytes = 0;      // as in ScoreTileArgs
+  const float* top = nullptr;  // [rows], from softmax_tile; integer kernels only
 };
 
 // `count` tokens' rows of one head into a plane, from token slot `slot` on (slot + count <= 64).
@@ -144,21 +147,30 @@ struct KvCodecKernels {
   void (*accumulate_tile)(const AccumulateTileArgs&) noexcept;
 };
 
-// The same tiles of an affine cache of 8 or 4 bits in integers; null for every other format.
-// integers(x) of a group of floats is its scale and codes as integer_steps.h has them. With
-// groups g of dims as above, and every sum of products with codes exact:
-//   quantize_queries  scale, code[d] = integers(q of group g)
-//                     sum = scale * float(sum of code[d])
-//   score_tile        part = float(sum over d of code[d] * key code[t][d]) * query scale
-//                     score = fma(scale[g][t], part, score), then fma(bias[g][t], query sum, score)
-//   accumulate_tile   scale, code[t] = integers(w[t] * scale[g][t] of all 64 tokens)
-//                     acc[d] = fma(float(sum over t of code[t] * value code[t][d]), scale,
-//                              acc[d] * rescale), then + shift[g], both as above
+// The same tiles of an affine cache of 8 or 4 bits in integers; null for every other format. The
+// steps, the levels of codes and their centres are those of integer_steps.h. With groups g of dims
+// as above, and every sum of products exact:
+//   quantize_queries  step = largest |q| of g / 127 (two bytes: / 32512)
+//                     code[d] = round-to-even(q[d] * (127 / largest))
+//                     sum = q over 16 virtual lanes; start = -KeyMiddle * sum of code[d]
+//   score_tile        part = float(sum over d of code[d] * (key code[t][d] - KeyMiddle)) * step
+//                     centre = fma(KeyMiddle, scale[g][t], bias[g][t])
+//                     score = fma(scale[g][t], part, score), then fma(centre, sum, score)
+//   accumulate_tile   step = largest |scale[g][t]| / 255 (two bytes: / 32767)
+//                     code[t] = round-to-even((w[t] * (1 / top)) * (|scale[g][t]| * (1 / step)))
+//                     acc[d] = fma(float(sum over t of code[t] * level[t][d]), step * top,
+//                              acc[d] * rescale), then + shift[g]
+//                     shift[g] = 16 virtual lanes of fma(w[t], centre[g][t], lane), summed
+// where only tokens that the row sees count, and 1 / step is 255 / largest (32767 / largest).
 struct IntegerKvKernels {
   void (*quantize_queries)(const IntegerQueryArgs&) noexcept;
   void (*score_tile)(const ScoreTileArgs&) noexcept;
   void (*accumulate_tile)(const AccumulateTileArgs&) noexcept;
 };
+
+// What queries and weights are rounded to in integer attention, each with bits of its own.
+enum class MultiplierWidth { kOneByte, kTwoBytes };
+inline constexpr size_t kMultiplierWidths = 2;
 
 // f32, f16, bf16, affine 2 3 4 5 6 8, turbo 2 3 4.
 inline constexpr size_t kKvFormats = 12;
@@ -188,10 +200,10 @@ struct KernelTable {
 
   KvCodecKernels kv[kKvFormats];  // by KvFormatIndex
   const KvCodecKernels& ForCodec(const KvCodec& codec) const { return kv[KvFormatIndex(codec)]; }
-  IntegerKvKernels integer_kv[kKvFormats];  // by KvFormatIndex
+  IntegerKvKernels integer_kv[kMultiplierWidths][kKvFormats];  // by width and KvFormatIndex
   // Null if the format has none.
-  const IntegerKvKernels* IntegerForCodec(const KvCodec& codec) const {
-    const IntegerKvKernels& kernels = integer_kv[KvFormatIndex(codec)];
+  const IntegerKvKernels* IntegerForCodec(const KvCodec& codec, MultiplierWidth width) const {
+    const IntegerKvKernels& kernels = integer_kv[static_cast<size_t>(width)][KvFormatIndex(codec)];
     return kernels.score_tile == nullptr ? nullptr : &kernels;
   }
   void (*softmax_tile)(const SoftmaxTileArgs&) noexcept;

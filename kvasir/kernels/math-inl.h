@@ -156,6 +156,63 @@ HWY_INLINE float SumLanes(VF lanes[kLaneVectors]) {
   return SumOfTree(DF(), lanes[0]);
 }
 
+// 16 rows of 16 virtual lanes: SumLanes of each, or the largest lane where none is NaN.
+using SixteenRows = VF[kVirtualLanes][kLaneVectors];
+
+struct AddLanes {
+  static HWY_INLINE VF Apply(VF a, VF b) { return hn::Add(a, b); }
+  static HWY_INLINE float Reduce(VF lanes[kLaneVectors]) { return SumLanes(lanes); }
+};
+struct LargestLane {
+  static HWY_INLINE VF Apply(VF a, VF b) { return hn::Max(a, b); }
+  static HWY_INLINE float Reduce(VF lanes[kLaneVectors]) {
+    for (size_t i = 1; i < kLaneVectors; ++i) lanes[0] = hn::Max(lanes[0], lanes[i]);
+    return hn::GetLane(hn::MaxOfLanes(DF(), lanes[0]));
+  }
+};
+
+#if HWY_TARGET == HWY_AVX3_DL
+
+// The tree of all rows at once: two vectors become one at each step, lanes l and l + 8 first.
+template <class Op>
+HWY_INLINE void ReduceRows(SixteenRows& rows, float* out) {
+  __m512 eights[8];
+  for (size_t i = 0; i < 8; ++i) {
+    // The order that leaves row r in lane r in the end.
+    const __m512 a = rows[2 * i % 4 * 4 + i / 2][0].raw;
+    const __m512 b = rows[(2 * i + 1) % 4 * 4 + i / 2][0].raw;
+    eights[i] =
+        Op::Apply(VF{_mm512_shuffle_f32x4(a, b, 0x44)}, VF{_mm512_shuffle_f32x4(a, b, 0xEE)}).raw;
+  }
+  __m512 fours[4];
+  for (size_t i = 0; i < 4; ++i) {
+    const __m512 a = eights[2 * i];
+    const __m512 b = eights[2 * i + 1];
+    fours[i] =
+        Op::Apply(VF{_mm512_shuffle_f32x4(a, b, 0x88)}, VF{_mm512_shuffle_f32x4(a, b, 0xDD)}).raw;
+  }
+  __m512 twos[2];
+  for (size_t i = 0; i < 2; ++i) {
+    const __m512d a = _mm512_castps_pd(fours[2 * i]);
+    const __m512d b = _mm512_castps_pd(fours[2 * i + 1]);
+    twos[i] = Op::Apply(VF{_mm512_castpd_ps(_mm512_unpacklo_pd(a, b))},
+                        VF{_mm512_castpd_ps(_mm512_unpackhi_pd(a, b))})
+                  .raw;
+  }
+  hn::StoreU(Op::Apply(VF{_mm512_shuffle_ps(twos[0], twos[1], 0x88)},
+                       VF{_mm512_shuffle_ps(twos[0], twos[1], 0xDD)}),
+             DF(), out);
+}
+
+#else
+
+template <class Op>
+HWY_INLINE void ReduceRows(SixteenRows& rows, float* out) {
+  for (size_t r = 0; r < kVirtualLanes; ++r) out[r] = Op::Reduce(rows[r]);
+}
+
+#endif
+
 }  // namespace kvasir::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -3,7 +3,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "kvasir/base/check.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
 
@@ -379,20 +378,6 @@ HWY_AFTER_NAMESPACE();
 #endif  // KVASIR_KERNEL_TARGET
 
 #if HWY_ONCE
-namespace kvasir {
-
-void FillPackedAttention(Isa isa, KernelTable* table) {
-#if HWY_TARGETS & HWY_AVX3_DL
-  if (isa == Isa::kAvx512) return N_AVX3_DL::FillPackedAttention(table);
+#include "kvasir/kernels/table_fill.h"
+KVASIR_FILL_BY_ISA(FillPackedAttention)
 #endif
-#if HWY_TARGETS & HWY_AVX2
-  if (isa == Isa::kAvx2) return N_AVX2::FillPackedAttention(table);
-#endif
-#if HWY_TARGETS & HWY_NEON
-  if (isa == Isa::kNeon) return N_NEON::FillPackedAttention(table);
-#endif
-  KVASIR_CHECK(false);
-}
-
-}  // namespace kvasir
-#endif  // HWY_ONCE

@@ -1,5 +1,6 @@
 // The attention oracle: plain loops and std::fma in exactly the order kernels.h states.
 // Deliberately slow: it exists to be read and compared against.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -83,12 +84,13 @@ void SoftmaxRow(const SoftmaxTileArgs& args, int64_t row) {
   const int32_t begin = args.begin[row];
   const int32_t end = args.end[row];
   const float old_max = args.max[row];
-  float max = old_max;
+  float largest = -kInfinity;
   for (int32_t t = begin; t < end; ++t) {
     if (args.softcap > 0) scores[t] = scalar::Softcap(scores[t], args.softcap);
     // A NaN score never becomes the maximum; it reaches the sum and the output below.
-    if (scores[t] > max) max = scores[t];
+    if (scores[t] > largest) largest = scores[t];
   }
+  float max = std::max(old_max, largest);
   max += 0.0f;  // one sign of zero, whichever order a table looked for the maximum in
   // As long as every score was -infinity nothing has been seen: weights are exp(-inf) = 0.
   const float base = max == -kInfinity ? 0.0f : max;
@@ -97,6 +99,7 @@ void SoftmaxRow(const SoftmaxTileArgs& args, int64_t row) {
     scores[t] = t >= begin && t < end ? scalar::Exp(scores[t] - base) : 0.0f;
     lanes[t % 16] += scores[t];
   }
+  args.top[row] = scalar::Exp(largest - base);
   args.rescale[row] = scalar::Exp(old_max - base);
   args.sum[row] = std::fma(args.sum[row], args.rescale[row], scalar::SumLanes(lanes));
   args.max[row] = max;
@@ -108,6 +111,7 @@ void SoftmaxTile(const SoftmaxTileArgs& args) noexcept {
       SoftmaxRow(args, row);
     } else {
       args.rescale[row] = 1.0f;
+      args.top[row] = 0.0f;
     }
   }
 }

@@ -23,10 +23,12 @@ bool FillBf16DotMatmul(Isa isa, KernelTable* table);
 void FillQuantMatmul(Isa isa, KernelTable* table);
 void FillCodedMatmul(Isa isa, KernelTable* table);
 void FillAttention(Isa isa, KernelTable* table);
+void FillSoftmaxTile(Isa isa, KernelTable* table);
 void FillElementwise(Isa isa, KernelTable* table);
 void FillPackedAttention(Isa isa, KernelTable* table);
 void FillPackedEncode(Isa isa, KernelTable* table);
-void FillIntegerAttention(Isa isa, KernelTable* table);
+void FillIntegerScores(Isa isa, KernelTable* table);
+void FillIntegerSums(Isa isa, KernelTable* table);
 
 }  // namespace kvasir
 

@@ -35,7 +35,7 @@ struct TinyModelOptions {
   std::string folder;  // under testdata/models, or a path from the repository's root
   int threads = 1;
   std::optional<Isa> isa;
-  AttentionMath attention = AttentionMath::kInteger;
+  AttentionMath attention = AttentionMath::kAuto;
   std::optional<WeightFormat> weights;
   KvCodec codec = {KvCodec::Kind::kF32};
   size_t budget_bytes = size_t{256} << 20;

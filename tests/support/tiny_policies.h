@@ -23,7 +23,7 @@ struct TinyPolicy {
   const char* budget = "";  // a RetentionSpec's name, or "": every row stays
   int64_t dense_start = 0;
   int64_t dense_recent = 0;
-  AttentionMath attention = AttentionMath::kInteger;
+  AttentionMath attention = AttentionMath::kAuto;
 
   KvPolicy policy() const {
     KvPolicy policy;
@@ -57,6 +57,9 @@ inline std::vector<TinyPolicy> TinyPolicies() {
   return {
       {"affine8", kTinyWindows, "affine8:32", "affine8:32"},
       {"affine4", kTinyWindows, "affine4:32", "affine4:32"},
+      {"affine8_in_bytes", kTinyWindows, "affine8:32", "affine8:32", "", 0, 0,
+       AttentionMath::kInt8},
+      {"k8v4_in_words", kTinyWindows, "affine8:32", "affine4:32", "", 0, 0, AttentionMath::kInt16},
       {"affine8_in_float", kTinyWindows, "affine8:32", "affine8:32", "", 0, 0,
        AttentionMath::kFloat},
       {"k8v4_in_float", kTinyWindows, "affine8:32", "affine4:32", "", 0, 0, AttentionMath::kFloat},

@@ -1,0 +1,241 @@
+// Scores of affine keys of 8 and 4 bits in integers: queries rounded per group, products with the
+// codes as exact sums. Deliberately only what kernels.h states for IntegerKvKernels;
+// integer_sums.cc has the values.
+#include "kvasir/kernels/highway_targets.h"
+#include "kvasir/kernels/table_parts.h"
+#include "kvasir/tensor/packed_codes.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kvasir/kernels/integer_scores.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#if KVASIR_KERNEL_TARGET
+#include "kvasir/kernels/integer_dot-inl.h"
+#include "kvasir/kernels/plane_prefetch-inl.h"
+
+KVASIR_BEFORE_INTEGER();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kUnitDims = 8;
+// Groups whose scales are widened together, for all rows.
+constexpr int64_t kBatchGroups = 4;
+
+template <size_t kBits, size_t kBytes>
+void QuantizeGroup(const float* x, int64_t first, const IntegerQueryArgs& args, int64_t row,
+                   int64_t g) {
+  using Dot = IntegerDot<kBits, kBytes>;
+  const int64_t group = args.codec.group;
+  VU largest[kLaneVectors];
+  VF lanes[kLaneVectors];
+  for (VU& v : largest) v = hn::Zero(DU());
+  for (VF& v : lanes) v = hn::Zero(DF());
+  for (int64_t d = first; d < first + group; d += kVirtualLanes) {
+    for (size_t v = 0; v < kLaneVectors; ++v) {
+      const VF q = hn::LoadU(DF(), x + d + v * kLanes);
+      largest[v] = hn::Max(largest[v], MagnitudeBits(q));
+      lanes[v] = hn::Add(lanes[v], q);
+    }
+  }
+  const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), IntegerLevelsOf(kBytes).query);
+  std::byte* const codes = args.out.codes + row * IntegerQueries::CodeBytes(args.dim);
+  VI sum = hn::Zero(DI());
+  for (int64_t d = first; d < first + group; d += kVirtualLanes) {
+    VI rounded[kLaneVectors];
+    for (size_t v = 0; v < kLaneVectors; ++v) {
+      const VF q = hn::LoadU(DF(), x + d + v * kLanes);
+      rounded[v] = steps.inverse == 0 ? hn::Zero(DI())
+                                      : RoundToInt(hn::Mul(q, hn::Set(DF(), steps.inverse)));
+      sum = hn::Add(sum, rounded[v]);
+    }
+    Dot::StoreQueries(rounded, codes, args.dim, d);
+  }
+  const int64_t at = row * (args.dim / group) + g;
+  args.out.scales[at] = steps.scale;
+  args.out.sums[at] = SumLanes(lanes);
+  args.out.starts[at] = -KeyMiddle(kBits) * hn::GetLane(hn::SumOfLanes(DI(), sum));
+}
+
+template <size_t kBits, size_t kBytes>
+void QuantizeQueries(const IntegerQueryArgs& args) noexcept {
+  for (int64_t r = 0; r < args.rows; ++r) {
+    for (int64_t g = 0; g < args.dim / args.codec.group; ++g) {
+      QuantizeGroup<kBits, kBytes>(args.queries + r * args.query_stride, g * args.codec.group, args,
+                                   r, g);
+    }
+  }
+}
+
+// The scales and centres of one group of a block's tokens.
+struct KeyGroup {
+  alignas(64) float scales[kBlockTokens];
+  alignas(64) float centres[kBlockTokens];
+
+  void Load(const PackedPlane& plane, int64_t g, size_t bits) {
+    const VF middle = hn::Set(DF(), static_cast<float>(KeyMiddle(bits)));
+    for (size_t t = 0; t < kBlockTokens; t += kLanes) {
+      const VF scale = plane.Parameter(plane.scales, g, static_cast<int64_t>(t));
+      const VF bias = plane.Parameter(plane.biases, g, static_cast<int64_t>(t));
+      hn::Store(scale, DF(), scales + t);
+      hn::Store(hn::MulAdd(middle, scale, bias), DF(), centres + t);
+    }
+  }
+};
+
+// Some rows of queries, from which codes, scales, sums and starts are read.
+struct QueryRows {
+  const std::byte* codes;
+  const float* scales;
+  const float* sums;
+  const int32_t* starts;
+  int64_t dim;
+  int64_t groups;
+  float* scores;
+
+  QueryRows(const ScoreTileArgs& args, int64_t row, int64_t groups)
+      : codes(args.integers.codes + row * IntegerQueries::CodeBytes(args.key_dim)),
+        scales(args.integers.scales + row * groups),
+        sums(args.integers.sums + row * groups),
+        starts(args.integers.starts + row * groups),
+        dim(args.key_dim),
+        groups(groups),
+        scores(args.scores + row * kBlockTokens) {}
+};
+
+// Adds the products with the part kPart of the codes of a word, that of the dims from d on.
+template <class Dot, size_t kPart, size_t kRows>
+HWY_INLINE void AddPart(const QueryRows& rows, const uint32_t* word, int64_t d,
+                        TileSums<Dot, kRows>& sums) {
+  constexpr int64_t kUnitWords = kUnitDims / static_cast<int64_t>(Dot::kWordCodes);
+  VI multipliers[kRows][Dot::kSums];
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t s = 0; s < Dot::kSums; ++s) {
+      multipliers[r][s] = Dot::Multiplier(
+          rows.codes + static_cast<int64_t>(r) * IntegerQueries::CodeBytes(rows.dim), rows.dim, d,
+          kPart, s);
+    }
+  }
+  for (size_t v = 0; v < kVectors; ++v) {
+    const VI codes =
+        Dot::template Codes<kPart>(word + static_cast<int64_t>(v) * kUnitWords * kUnitLanes);
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t s = 0; s < Dot::kSums; ++s) {
+        sums[r][v][s] = Dot::AddKey(sums[r][v][s], codes, multipliers[r][s]);
+      }
+    }
+  }
+}
+
+template <class Dot, size_t kRows>
+HWY_INLINE void AddWord(const QueryRows& rows, const uint32_t* word, int64_t d,
+                        TileSums<Dot, kRows>& sums) {
+  AddPart<Dot, 0, kRows>(rows, word, d, sums);
+  if constexpr (Dot::kParts > 1) AddPart<Dot, 1, kRows>(rows, word, d, sums);
+  if constexpr (Dot::kParts > 2) AddPart<Dot, 2, kRows>(rows, word, d, sums);
+  if constexpr (Dot::kParts > 3) AddPart<Dot, 3, kRows>(rows, word, d, sums);
+}
+
+// Adds the sums of group g to the scores of rows from kRow on, those of the tokens of lane vector
+// `p`. Recursive, because sums that a loop over rows indexes would go through memory.
+template <class Dot, size_t kRows, size_t kRow = 0>
+HWY_INLINE void AddScores(const QueryRows& rows, const KeyGroup& group, int64_t g, size_t p,
+                          const TileSums<Dot, kRows>& sums) {
+  const DF d;
+  const int64_t at = static_cast<int64_t>(kRow) * rows.groups + g;
+  const VF step = hn::Set(d, rows.scales[at]);
+  const VF query_sum = hn::Set(d, rows.sums[at]);
+  for (size_t v = 0; v < kVectors; ++v) {
+    const size_t token = v * kVirtualLanes + p * kLanes;
+    float* const out = rows.scores + kRow * kBlockTokens + token;
+    const VF part = hn::Mul(hn::ConvertTo(d, Dot::Total(sums[kRow][v])), step);
+    const VF before = g == 0 ? hn::Zero(d) : hn::LoadU(d, out);
+    const VF score = hn::MulAdd(hn::Load(d, group.scales + token), part, before);
+    hn::StoreU(hn::MulAdd(hn::Load(d, group.centres + token), query_sum, score), d, out);
+  }
+  if constexpr (kRow + 1 < kRows) AddScores<Dot, kRows, kRow + 1>(rows, group, g, p, sums);
+}
+
+template <class Dot, size_t kRows>
+HWY_NOINLINE void ScoreGroup(const QueryRows& rows, const PackedPlane& plane, const KeyGroup& group,
+                             int64_t g, PlanePrefetch* prefetch) {
+  constexpr int64_t kUnitWords = kUnitDims / static_cast<int64_t>(Dot::kWordCodes);
+  constexpr int64_t kUnitSize = static_cast<int64_t>(Dot::kBits) * kUnitLanes;
+  int32_t starts[kRows];
+  for (size_t r = 0; r < kRows; ++r) {
+    starts[r] = rows.starts[static_cast<int64_t>(r) * rows.groups + g];
+  }
+  const int64_t first = g * plane.group / kUnitDims;
+  const int64_t end = first + plane.group / kUnitDims;
+  for (size_t p = 0; p < kLaneVectors; ++p) {
+    TileSums<Dot, kRows> sums;
+    StartSums<Dot, kRows, kVectors>(starts, sums);
+    for (int64_t u = first; u < end; ++u) {
+      if (prefetch != nullptr && p == 0) prefetch->Step();
+      const uint32_t* const unit = plane.codes + u * kUnitSize + p * kLanes;
+      for (int64_t w = 0; w < kUnitWords; ++w) {
+        AddWord<Dot, kRows>(rows, unit + w * kUnitLanes,
+                            u * kUnitDims + w * static_cast<int64_t>(Dot::kWordCodes), sums);
+      }
+    }
+    AddScores<Dot, kRows>(rows, group, g, p, sums);
+  }
+}
+
+template <class Dot, size_t kRows = kMaxRows<Dot>>
+HWY_INLINE void ScoreAnyRows(const QueryRows& rows, int64_t count, const PackedPlane& plane,
+                             const KeyGroup& group, int64_t g, PlanePrefetch* prefetch) {
+  if (count == kRows) return ScoreGroup<Dot, kRows>(rows, plane, group, g, prefetch);
+  if constexpr (kRows > 1) {
+    ScoreAnyRows<Dot, kRows - 1>(rows, count, plane, group, g, prefetch);
+  }
+}
+
+template <size_t kBits, size_t kBytes>
+void Score(const ScoreTileArgs& args) noexcept {
+  using Dot = IntegerDot<kBits, kBytes>;
+  const PackedPlane plane(args.codec, args.keys, args.key_dim);
+  const int64_t groups = plane.dim / plane.group;
+  PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), plane.dim / kUnitDims);
+  for (int64_t first = 0; first < groups; first += kBatchGroups) {
+    KeyGroup batch[kBatchGroups];
+    const int64_t count = HWY_MIN(kBatchGroups, groups - first);
+    for (int64_t i = 0; i < count; ++i) batch[i].Load(plane, first + i, kBits);
+    for (int64_t row = 0; row < args.rows;) {
+      const int64_t rows = TileRows<Dot>(args.rows - row);
+      for (int64_t i = 0; i < count; ++i) {
+        ScoreAnyRows<Dot>(QueryRows(args, row, groups), rows, plane, batch[i], first + i,
+                          row == 0 ? &fetch : nullptr);
+      }
+      row += rows;
+    }
+  }
+}
+
+template <size_t kBits, size_t kBytes>
+void Fill(KernelTable* table) {
+  IntegerKvKernels& kernels =
+      table->integer_kv[kBytes - 1][KvFormatIndex(KvCodec::Affine(kBits, 64))];
+  kernels.quantize_queries = QuantizeQueries<kBits, kBytes>;
+  kernels.score_tile = Score<kBits, kBytes>;
+}
+
+}  // namespace
+
+void FillIntegerScores(KernelTable* table) {
+  Fill<4, 1>(table);
+  Fill<4, 2>(table);
+  Fill<8, 1>(table);
+  Fill<8, 2>(table);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+#endif  // KVASIR_KERNEL_TARGET
+
+#if HWY_ONCE
+#include "kvasir/kernels/table_fill.h"
+KVASIR_FILL_BY_ISA(FillIntegerScores)
+#endif

@@ -1,0 +1,144 @@
+// The online softmax of a tile of scores (Milakov & Gimelshein 2018), 16 rows at a time so that no
+// row waits for reductions of its own. Deliberately only one block: the running state is the
+// caller's.
+#include <limits>
+
+#include "kvasir/kernels/highway_targets.h"
+#include "kvasir/kernels/table_parts.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kvasir/kernels/softmax_tile.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#if KVASIR_KERNEL_TARGET
+#include "kvasir/kernels/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvasir::HWY_NAMESPACE {
+namespace {
+
+constexpr size_t kTokenVectors = kBlockTokens / kLanes;
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+// State of up to 16 rows. Those behind `count` are empty.
+struct Batch {
+  alignas(64) float top[kVirtualLanes];  // the largest visible score, then the largest weight
+  alignas(64) float max[kVirtualLanes];
+  alignas(64) float base[kVirtualLanes];
+  alignas(64) float rescale[kVirtualLanes];
+  alignas(64) float sum[kVirtualLanes];
+  alignas(64) float empty[kVirtualLanes];  // 1 if the row sees nothing, else 0
+};
+
+HWY_INLINE VF VisibleScore(const SoftmaxTileArgs& args, int64_t row, size_t i) {
+  const DF d;
+  const VF score = hn::LoadU(d, args.scores + row * kBlockTokens + i * kLanes);
+  if (args.begin[row] == 0 && args.end[row] == kBlockTokens) return score;
+  const VF token = hn::Iota(d, static_cast<float>(i * kLanes));
+  const auto visible = hn::And(hn::Ge(token, hn::Set(d, static_cast<float>(args.begin[row]))),
+                               hn::Lt(token, hn::Set(d, static_cast<float>(args.end[row]))));
+  return hn::IfThenElse(visible, score, hn::Set(d, kLowest));
+}
+
+// Caps the scores of a row, hides those that it does not see, and leaves the largest per lane.
+HWY_INLINE void PrepareRow(const SoftmaxTileArgs& args, int64_t row, VF (&largest)[kLaneVectors]) {
+  const DF d;
+  float* const scores = args.scores + row * kBlockTokens;
+  for (VF& v : largest) v = hn::Set(d, kLowest);
+  for (size_t i = 0; i < kTokenVectors; ++i) {
+    if (args.softcap > 0) {
+      const VF score = hn::LoadU(d, scores + i * kLanes);
+      hn::StoreU(Softcap(d, score, hn::Set(d, args.softcap)), d, scores + i * kLanes);
+    }
+    VF& lanes = largest[i % kLaneVectors];
+    lanes = MaxIgnoringNan(lanes, VisibleScore(args, row, i));
+  }
+}
+
+// New maxima, what they are subtracted as, and what becomes of the state so far.
+void UpdateMaxima(Batch& batch) {
+  const DF d;
+  for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
+    const VF lowest = hn::Set(d, kLowest);
+    const VF old_max = hn::Load(d, batch.max + i);
+    const VF top = hn::Load(d, batch.top + i);
+    // Adding zero leaves one sign of zero, whichever lane won.
+    const VF max = hn::Add(MaxIgnoringNan(old_max, top), hn::Zero(d));
+    const VF base = hn::IfThenZeroElse(hn::Eq(max, lowest), max);
+    const auto empty = hn::Gt(hn::Load(d, batch.empty + i), hn::Zero(d));
+    const VF rescale = ExpOfNonPositive(d, hn::Sub(old_max, base));
+    hn::Store(max, d, batch.max + i);
+    hn::Store(base, d, batch.base + i);
+    hn::Store(ExpOfNonPositive(d, hn::Sub(top, base)), d, batch.top + i);
+    hn::Store(hn::IfThenElse(empty, hn::Set(d, 1.0f), rescale), d, batch.rescale + i);
+  }
+}
+
+// Scores become weights: an invisible one is -infinity here, which makes its weight exactly 0.
+HWY_INLINE void WeighRow(const SoftmaxTileArgs& args, int64_t row, float base,
+                         VF (&lanes)[kLaneVectors]) {
+  const DF d;
+  for (size_t i = 0; i < kTokenVectors; ++i) {
+    const VF weight = ExpOfNonPositive(d, hn::Sub(VisibleScore(args, row, i), hn::Set(d, base)));
+    hn::StoreU(weight, d, args.scores + row * kBlockTokens + i * kLanes);
+    VF& sum = lanes[i % kLaneVectors];
+    sum = i < kLaneVectors ? weight : hn::Add(sum, weight);
+  }
+}
+
+void SoftmaxRows(const SoftmaxTileArgs& args, int64_t first, size_t count) {
+  const DF d;
+  Batch batch;
+  SixteenRows lanes;
+  for (size_t r = 0; r < kVirtualLanes; ++r) {
+    const int64_t row = first + static_cast<int64_t>(r);
+    const bool empty = r >= count || args.begin[row] >= args.end[row];
+    batch.empty[r] = empty ? 1.0f : 0.0f;
+    batch.max[r] = r < count ? args.max[row] : 0.0f;
+    batch.sum[r] = r < count ? args.sum[row] : 0.0f;
+    for (VF& v : lanes[r]) v = hn::Set(d, kLowest);
+    if (!empty) PrepareRow(args, row, lanes[r]);
+  }
+  ReduceRows<LargestLane>(lanes, batch.top);
+  UpdateMaxima(batch);
+  for (size_t r = 0; r < kVirtualLanes; ++r) {
+    for (VF& v : lanes[r]) v = hn::Zero(d);
+    if (batch.empty[r] == 0)
+      WeighRow(args, first + static_cast<int64_t>(r), batch.base[r], lanes[r]);
+  }
+  alignas(64) float sums[kVirtualLanes];
+  ReduceRows<AddLanes>(lanes, sums);
+  for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
+    hn::Store(hn::MulAdd(hn::Load(d, batch.sum + i), hn::Load(d, batch.rescale + i),
+                         hn::Load(d, sums + i)),
+              d, batch.sum + i);
+  }
+  for (size_t r = 0; r < count; ++r) {
+    const int64_t row = first + static_cast<int64_t>(r);
+    args.max[row] = batch.max[r];
+    args.sum[row] = batch.sum[r];
+    args.rescale[row] = batch.rescale[r];
+    args.top[row] = batch.top[r];
+  }
+}
+
+void SoftmaxTile(const SoftmaxTileArgs& args) noexcept {
+  constexpr int64_t kRows = kVirtualLanes;
+  for (int64_t row = 0; row < args.rows; row += kRows) {
+    SoftmaxRows(args, row, static_cast<size_t>(HWY_MIN(kRows, args.rows - row)));
+  }
+}
+
+}  // namespace
+
+void FillSoftmaxTile(KernelTable* table) { table->softmax_tile = SoftmaxTile; }
+
+}  // namespace kvasir::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // KVASIR_KERNEL_TARGET
+
+#if HWY_ONCE
+#include "kvasir/kernels/table_fill.h"
+KVASIR_FILL_BY_ISA(FillSoftmaxTile)
+#endif
