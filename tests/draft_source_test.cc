@@ -33,6 +33,25 @@ TEST(DraftSourceTest, OthersNeedNoModel) {
   EXPECT_EQ(ngrams->NewDrafter(nullptr)->kind(), "ngram");
 }
 
+TEST(DraftSourceTest, AnAssistantIsKnownByItsConfig) {
+  const auto target = ValueOrDie(
+      ModelBundle::Load(Folder("testdata/models/transformers_gemma4_shared_bf16"), kSmall));
+  const std::string assistant = Folder("testdata/assistants/gemma4_shared_ordered");
+  for (const DraftKind kind : {DraftKind::kModel, DraftKind::kMtp}) {
+    const auto source = ValueOrDie(DraftSource::Load({kind, assistant, kSmall}, *target));
+    EXPECT_EQ(source->kind(), DraftKind::kMtp);
+    EXPECT_EQ(source->NewDrafter(nullptr)->kind(), "mtp");
+    EXPECT_NE(source->Describe().find("gemma4_shared_ordered"), std::string::npos);
+  }
+  const auto unfit = DraftSource::Load({DraftKind::kMtp, assistant, kSmall}, *Demo());
+  ASSERT_FALSE(unfit.ok());
+  EXPECT_NE(unfit.error().message.find("backbone_hidden_size"), std::string::npos);
+  const auto none =
+      DraftSource::Load({DraftKind::kMtp, Folder("models/kvasir-demo-draft"), kSmall}, *Demo());
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.error().message.find("names no assistant"), std::string::npos);
+}
+
 TEST(DraftSourceTest, WhatIsMissingIsSaid) {
   const auto target = Demo();
   const auto nothing = DraftSource::Load({DraftKind::kModel, "", kSmall}, *target);

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "kvasir/engine/draft_source.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/formats/checkpoint.h"
 #include "kvasir/formats/test_files.h"
@@ -63,6 +64,39 @@ TEST(Package, SpeaksAsItsModelfileSays) {
   auto draft = ModelBundle::Load(options.output + "/draft", bundle_options);
   ASSERT_TRUE(draft.ok()) << draft.error().message;
   EXPECT_TRUE((*draft)->config().quantization.has_value());
+}
+
+TEST(Package, AnAssistantIsItsModelsDraft) {
+  const std::string data = std::string(KVASIR_SOURCE_DIR) + "/testdata/";
+  const ScratchFolder scratch;
+  PackageOptions options = Options(scratch);
+  options.file.from = data + "models/transformers_gemma4_shared_bf16";
+  options.file.draft = data + "assistants/gemma4_shared_ordered";
+  options.quantize_draft = "int8";
+  const Status created = CreatePackage(options);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+
+  BundleOptions bundle_options;
+  bundle_options.kv_budget_bytes = size_t{64} << 20;
+  auto bundle = ModelBundle::Load(options.output, bundle_options);
+  ASSERT_TRUE(bundle.ok()) << bundle.error().message;
+  const auto source = DraftSource::Load(
+      {DraftKind::kModel, options.output + "/" + (*bundle)->package().draft, bundle_options},
+      **bundle);
+  ASSERT_TRUE(source.ok()) << source.error().message;
+  EXPECT_EQ((*source)->kind(), DraftKind::kMtp);
+  EXPECT_EQ((*source)->NewDrafter(nullptr)->kind(), "mtp");
+
+  // Another model's cache is not what it reads.
+  options.output = scratch.File("other");
+  options.file.from = data + "models/transformers_gemma4_one_projection_bf16";
+  const Status other = CreatePackage(options);
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(Message(other).find("the assistant is for another model: its number of key and value "
+                                "heads of sliding layers is 1, the model's 2"),
+            std::string::npos)
+      << Message(other);
 }
 
 TEST(Package, RefusesWhatCannotWorkBeforeItWrites) {

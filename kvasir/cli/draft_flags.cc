@@ -7,9 +7,11 @@ namespace kvasir {
 void DraftFlags::Declare(Flags& flags) {
   flags.Add("--draft-model,--model-draft", &model,
             "a small model with the same vocabulary that guesses ahead; answers stay the same");
-  flags.Add("--draft-kind", &kind,
-            "who guesses ahead: none, ngram (what was said before) or model; default: model if "
-            "--draft-model is given or the package has one, else none");
+  flags.Add(
+      "--draft-kind", &kind,
+      "who guesses ahead: none, ngram (what was said before), model, or mtp (an assistant that "
+      "reads the model's cache); default: what --draft-model or the package's draft is, else "
+      "none");
   flags.Add("--draft-max,--draft", &max_drafts, "tokens guessed per step at most");
   flags.Add("--draft-cache-bytes", &cache_bytes,
             "upper bound of the draft model's KV cache; 0: an eighth of the model's");
@@ -24,10 +26,11 @@ Result<DraftKind> DraftFlags::Kind() const {
 
 Status DraftFlags::Check() const {
   KVASIR_TRY(const DraftKind named, Kind());
-  if (named == DraftKind::kModel && model.empty()) {
-    return {ErrorCode::kInvalidArgument, "--draft-kind model needs --draft-model"};
+  const bool wants_model = named == DraftKind::kModel || named == DraftKind::kMtp;
+  if (wants_model && model.empty()) {
+    return {ErrorCode::kInvalidArgument, "--draft-kind " + kind + " needs --draft-model"};
   }
-  if (named != DraftKind::kModel && !model.empty()) {
+  if (!wants_model && !model.empty()) {
     return {ErrorCode::kInvalidArgument,
             "--draft-model is of no use with --draft-kind " + kind + "; leave one of them out"};
   }

@@ -76,6 +76,7 @@ class InspectCommand final : public Command {
               "--svg draws the blocks of a cache; give a KV snapshot or an mlx-lm prompt cache"};
     }
     KVASIR_TRY(const std::string folder, model_.Folder());
+    if (AssistantConfig::IsIn(folder)) return RunAssistant(folder);
     const auto config = LoadModelConfig(folder);
     Json report = Json::Object{{"folder", folder}, {"kind", KindOf(folder)}};
     Status verdict = config.status();
@@ -132,6 +133,22 @@ class InspectCommand final : public Command {
     if (!svg_path_.empty()) KVASIR_TRY_OK(WriteFileAtomic(svg_path_, report.svg));
     KVASIR_TRY_OK(is_json_ ? PrintJson(report.json) : Print(report.text));
     return std::move(report.damage);
+  }
+
+  Status RunAssistant(const std::string& folder) const {
+    KVASIR_TRY(const AssistantConfig config, AssistantConfig::Load(folder));
+    Json report =
+        Json::Object{{"folder", folder}, {"kind", "assistant: drafts for a model (--draft-model)"}};
+    Describe(config.text, &report);
+    report.Set("parameters", config.ParameterCount());
+    report.Set("target_hidden_size", config.target_hidden_size);
+    if (config.has_ordered_head) {
+      report.Set("head", "of " + std::to_string(config.clusters_looked) + " of " +
+                             std::to_string(config.clusters) + " clusters of tokens");
+    }
+    Status verdict;
+    KVASIR_TRY_OK(AddWeights(folder, &report, &verdict));
+    return is_json_ ? PrintJson(report) : PrintText(report);
   }
 
   void Describe(const ModelConfig& config, Json* report) const {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <system_error>
 
+#include "kvasir/model/assistant_model.h"
 #include "kvasir/tokenizer/tokenizer.h"
 
 namespace kvasir {
@@ -24,6 +25,18 @@ Result<std::unique_ptr<const Tokenizer>> TokenizerOf(const ModelSource& source) 
   return std::unique_ptr<const Tokenizer>();
 }
 
+// An assistant reads the model's cache, which has to be as it expects.
+Status CheckAssistant(const ModelSource& model, const ModelSource& draft) {
+  if (!AssistantConfig::Describes(draft.config())) return {};
+  const auto assistant = AssistantConfig::Parse(draft.config());
+  if (!assistant.ok()) return WithContext(assistant.error(), draft.path() + "/config.json");
+  const auto target = ModelConfig::Parse(model.config());
+  if (!target.ok()) return WithContext(target.error(), model.path());
+  const Status fits = AssistantModel::CheckTarget(*assistant, *target);
+  if (!fits.ok()) return WithContext(fits.error(), draft.path());
+  return {};
+}
+
 }  // namespace
 
 Status CheckDraftIsAnother(const std::string& model_path, const std::string& draft_path) {
@@ -36,6 +49,7 @@ Status CheckDraftIsAnother(const std::string& model_path, const std::string& dra
 }
 
 Status CheckDraftVocabulary(const ModelSource& model, const ModelSource& draft) {
+  KVASIR_TRY_OK(CheckAssistant(model, draft));
   KVASIR_TRY(const auto tokens, TokenizerOf(model));
   KVASIR_TRY(const auto draft_tokens, TokenizerOf(draft));
   if (tokens == nullptr || draft_tokens == nullptr) {

@@ -14,7 +14,8 @@ namespace kvasir {
 // ERRORS: kInvalidArgument when both are one file or folder.
 Status CheckDraftIsAnother(const std::string& model_path, const std::string& draft_path);
 // ERRORS: kInvalidArgument, naming the first token that differs; kCorrupt, kUnsupported for
-// tokenizers that cannot be read. A draft without a tokenizer is compared by size.
+// tokenizers that cannot be read. A draft without a tokenizer is compared by size, one that is an
+// assistant also as AssistantModel::CheckTarget does.
 Status CheckDraftVocabulary(const ModelSource& model, const ModelSource& draft);
 
 }  // namespace kvasir

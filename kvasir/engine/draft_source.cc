@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "kvasir/base/check.h"
+#include "kvasir/base/file.h"
 #include "kvasir/speculative/model_drafter.h"
+#include "kvasir/speculative/mtp_drafter.h"
 #include "kvasir/speculative/ngram_drafter.h"
 
 namespace kvasir {
@@ -22,8 +24,9 @@ Result<DraftKind> DraftKindFromName(std::string_view name) {
   if (name == "none") return DraftKind::kNone;
   if (name == "ngram") return DraftKind::kNgram;
   if (name == "model") return DraftKind::kModel;
+  if (name == "mtp") return DraftKind::kMtp;
   return {ErrorCode::kInvalidArgument,
-          std::string(name) + " is no kind of drafts; there are none, ngram and model"};
+          std::string(name) + " is no kind of drafts; there are none, ngram, model and mtp"};
 }
 
 Status CheckSameVocabulary(const Tokenizer& target, const Tokenizer& draft) {
@@ -44,35 +47,74 @@ Status CheckSameVocabulary(const Tokenizer& target, const Tokenizer& draft) {
 
 Result<std::unique_ptr<DraftSource>> DraftSource::Load(const DraftSourceOptions& options,
                                                        const ModelBundle& target) {
-  if (options.kind != DraftKind::kModel) {
-    return std::unique_ptr<DraftSource>(new DraftSource(options.kind, nullptr, 0));
+  DraftKind kind = options.kind;
+  const bool wants_model = kind == DraftKind::kModel || kind == DraftKind::kMtp;
+  if (wants_model && options.model.empty()) {
+    return {ErrorCode::kInvalidArgument,
+            "drafts of kind model or mtp need a draft model; name one"};
   }
-  if (options.model.empty()) {
-    return {ErrorCode::kInvalidArgument, "drafts of kind model need a draft model; name one"};
-  }
-  KVASIR_TRY(auto bundle, ModelBundle::Load(options.model, options.bundle));
-  for (const ModelBundle* one : {&target, static_cast<const ModelBundle*>(bundle.get())}) {
+  if (wants_model && AssistantConfig::IsIn(options.model)) kind = DraftKind::kMtp;
+  auto source = std::unique_ptr<DraftSource>(new DraftSource(kind, target));
+  if (kind == DraftKind::kModel) KVASIR_TRY_OK(source->LoadDraftModel(options));
+  if (kind == DraftKind::kMtp) KVASIR_TRY_OK(source->LoadMtp(options));
+  return source;
+}
+
+Status DraftSource::LoadDraftModel(const DraftSourceOptions& options) {
+  KVASIR_TRY(bundle_, ModelBundle::Load(options.model, options.bundle));
+  for (const ModelBundle* one : {&target_, static_cast<const ModelBundle*>(bundle_.get())}) {
     if (one->tokenizer() != nullptr) continue;
     return {ErrorCode::kFailedPrecondition,
             one->folder() +
                 " has no tokenizer.json, so whether model and draft model speak of "
                 "the same tokens cannot be checked"};
   }
-  KVASIR_TRY_OK(CheckSameVocabulary(*target.tokenizer(), *bundle->tokenizer()));
-  const int64_t sampleable = target.sampleable_tokens();
-  if (bundle->model().vocab_size() < sampleable) {
-    return Mismatch("its logits are of " + std::to_string(bundle->model().vocab_size()) +
-                    " tokens, fewer than the " + std::to_string(sampleable) +
+  KVASIR_TRY_OK(CheckSameVocabulary(*target_.tokenizer(), *bundle_->tokenizer()));
+  if (bundle_->model().vocab_size() < target_.sampleable_tokens()) {
+    return Mismatch("its logits are of " + std::to_string(bundle_->model().vocab_size()) +
+                    " tokens, fewer than the " + std::to_string(target_.sampleable_tokens()) +
                     " the model may choose");
   }
-  return std::unique_ptr<DraftSource>(new DraftSource(options.kind, std::move(bundle), sampleable));
+  name_ = bundle_->name();
+  return {};
+}
+
+// An assistant is published for one model and without a tokenizer; where it has one, it counts.
+Status DraftSource::LoadMtp(const DraftSourceOptions& options) {
+  const BundleOptions& bundle = options.bundle;
+  Backend& backend = target_.backend();
+  if (bundle.random_weights) {
+    KVASIR_TRY(assistant_, MakeRandomAssistant(options.model, target_.config(), backend,
+                                               bundle.weight_format.value_or(WeightFormat::kBf16)));
+  } else {
+    KVASIR_TRY(assistant_,
+               LoadAssistant(options.model, target_.config(), backend,
+                             {.weight_format = bundle.weight_format, .log = bundle.log}));
+  }
+  const std::string tokenizer_path = options.model + "/tokenizer.json";
+  if (target_.tokenizer() != nullptr && FileExists(tokenizer_path)) {
+    KVASIR_TRY(const auto tokenizer, Tokenizer::FromFile(tokenizer_path));
+    KVASIR_TRY_OK(CheckSameVocabulary(*target_.tokenizer(), *tokenizer));
+  }
+  name_ = options.model + ", an assistant";
+  return {};
 }
 
 std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
-  if (kind_ == DraftKind::kNone) return nullptr;
-  if (kind_ == DraftKind::kNgram) return std::make_unique<NgramDrafter>(NgramOptions{}, tree);
+  const int64_t sampleable = target_.sampleable_tokens();
+  switch (kind_) {
+    case DraftKind::kNone:
+      return nullptr;
+    case DraftKind::kNgram:
+      return std::make_unique<NgramDrafter>(NgramOptions{}, tree);
+    case DraftKind::kMtp:
+      return std::make_unique<MtpDrafter>(
+          MtpDrafterParts{assistant_.model.get(), &target_.model(), sampleable});
+    case DraftKind::kModel:
+      break;
+  }
   auto drafter = ModelDrafter::Create(
-      {&bundle_->model(), &bundle_->pool(), bundle_->cache_spec(), sampleable_tokens_});
+      {&bundle_->model(), &bundle_->pool(), bundle_->cache_spec(), sampleable});
   KVASIR_CHECK(drafter.ok());
   return std::move(drafter).value();
 }
@@ -80,7 +122,7 @@ std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
 std::string DraftSource::Describe() const {
   if (kind_ == DraftKind::kNone) return "drafts: none";
   if (kind_ == DraftKind::kNgram) return "drafts: what was said before";
-  return "drafts: " + bundle_->name();
+  return "drafts: " + name_;
 }
 
 }  // namespace kvasir

@@ -10,17 +10,20 @@
 #include "kvasir/base/result.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/kv/prefix_tree.h"
+#include "kvasir/model/model_loader.h"
 #include "kvasir/speculative/drafter.h"
 
 namespace kvasir {
 
-enum class DraftKind { kNone, kNgram, kModel };
-// "none", "ngram", "model". ERRORS: kInvalidArgument, listing them.
+enum class DraftKind { kNone, kNgram, kModel, kMtp };
+// "none", "ngram", "model", "mtp". ERRORS: kInvalidArgument, listing them.
 Result<DraftKind> DraftKindFromName(std::string_view name);
 
 struct DraftSourceOptions {
   DraftKind kind = DraftKind::kNone;
-  std::string model;     // folder or file of the draft model, for kModel
+  // Folder or file of the draft model, for kModel and kMtp. A kModel that turns out to be an
+  // assistant becomes kMtp.
+  std::string model;
   BundleOptions bundle;  // how it is loaded; its cache budget is the draft caches'
 };
 
@@ -30,8 +33,9 @@ Status CheckSameVocabulary(const Tokenizer& target, const Tokenizer& draft);
 
 class DraftSource {
  public:
-  // ERRORS: as ModelBundle::Load; kInvalidArgument from CheckSameVocabulary, or if the kind wants a
-  // model and there is none; kFailedPrecondition if a model has no tokenizer to compare.
+  // `target` outlives the source. ERRORS: as ModelBundle::Load and LoadAssistant; kInvalidArgument
+  // from CheckSameVocabulary, or if the kind wants a model and there is none, or none of its kind;
+  // kFailedPrecondition if a model has no tokenizer to compare.
   static Result<std::unique_ptr<DraftSource>> Load(const DraftSourceOptions& options,
                                                    const ModelBundle& target);
 
@@ -43,12 +47,15 @@ class DraftSource {
   std::string Describe() const;
 
  private:
-  DraftSource(DraftKind kind, std::unique_ptr<ModelBundle> bundle, int64_t sampleable_tokens)
-      : kind_(kind), bundle_(std::move(bundle)), sampleable_tokens_(sampleable_tokens) {}
+  DraftSource(DraftKind kind, const ModelBundle& target) : kind_(kind), target_(target) {}
+  Status LoadDraftModel(const DraftSourceOptions& options);
+  Status LoadMtp(const DraftSourceOptions& options);
 
   const DraftKind kind_;
-  const std::unique_ptr<ModelBundle> bundle_;
-  const int64_t sampleable_tokens_;
+  const ModelBundle& target_;
+  std::string name_;                     // for people
+  std::unique_ptr<ModelBundle> bundle_;  // kModel
+  LoadedAssistant assistant_;            // kMtp
 };
 
 }  // namespace kvasir

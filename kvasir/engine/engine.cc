@@ -271,7 +271,7 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
     std::vector<std::vector<Token>> tokens;
     std::vector<SequenceRun> runs;
     int64_t evaluated = 0;
-    for (const Member& member : members) {
+    for (Member& member : members) {
       const Position position = member.stream->sequence->position();
       tokens.push_back(member.stream->Known(position, member.tokens));
       const bool is_last = position + member.tokens == member.stream->known_tokens();
@@ -281,8 +281,8 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
       const int64_t rows = member.job->is_scored() ? member.tokens
                            : is_last && !is_pooled ? 1 + drafts
                                                    : 0;
-      runs.push_back({&*member.stream->sequence, tokens.back(), rows,
-                      member.stream->WantedStates(member.tokens, is_last)});
+      member.hidden_rows = HiddenRows(member, is_last);
+      runs.push_back({&*member.stream->sequence, tokens.back(), rows, member.hidden_rows});
       evaluated += member.tokens + drafts;
     }
     const auto begin = std::chrono::steady_clock::now();
@@ -313,9 +313,12 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
   for (Member& member : members) {
     Job& job = *member.job;
     EngineStream& stream = *member.stream;
+    const ConstFloatRows hidden = states.Part(state, member.hidden_rows);
+    state += member.hidden_rows;
     if (!member.drafts.empty()) {
       Verify(member, logits, row);
       row += 1 + static_cast<int64_t>(member.drafts.size());
+      TellDrafter(member, hidden);
       continue;
     }
     const Position position = stream.sequence->position();
@@ -336,16 +339,13 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
       }
     }
     const bool is_all_read = position == stream.known_tokens();
-    if (job.request.pooling) {
-      const int64_t rows = stream.WantedStates(member.tokens, is_all_read);
-      stream.AddStates(position - rows, states.Part(state, rows));
-      state += rows;
-    }
+    if (job.request.pooling) stream.AddStates(position - hidden.rows, hidden);
     if (!is_all_read) {
       if (!job.is_mean_pooled() &&
           position / kPublishTokens != (position - member.tokens) / kPublishTokens) {
         Publish(job, stream);
       }
+      TellDrafter(member, hidden);
       continue;
     }
     if (job.request.pooling) {
@@ -353,6 +353,7 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
       continue;
     }
     const std::span<const float> scores = next_row();
+    TellDrafter(member, hidden);
     if (job.is_prompt_read()) {
       Accept(job, stream, scores);
       continue;
@@ -363,6 +364,12 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
     for (size_t i = 1; i < job.streams.size(); ++i) {
       job.streams[i]->sequence = stream.sequence->Fork();
       job.streams[i]->admitted_at = stream.admitted_at;
+      if (hidden.rows > 0) {
+        job.streams[i]->KeepHidden(position - 1, hidden.Part(hidden.rows - 1, 1));
+      }
+      if (stream.draft_state) {
+        job.streams[i]->draft_state = drafter_->ForkState(*stream.draft_state);
+      }
     }
     for (const auto& answer : job.streams) Accept(job, *answer, scores);
   }

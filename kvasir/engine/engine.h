@@ -134,6 +134,7 @@ class Engine {
     int64_t tokens;
     std::vector<Token> drafts = {};  // evaluated behind the last known token
     int64_t accepted_drafts = 0;
+    int64_t hidden_rows = 0;  // of its last tokens, drafts included
   };
 
   Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapStore> swap);
@@ -174,6 +175,8 @@ class Engine {
   void OpenSpeculation(std::vector<Member>& members);
   bool DropDrafts(std::vector<Member>& members);
   void Verify(Member& member, ConstFloatRows logits, int64_t row);
+  int64_t HiddenRows(const Member& member, bool is_last) const;
+  void TellDrafter(const Member& member, ConstFloatRows hidden);
   void CommitDrafts(const std::vector<Member>& members);
   void RecordDraft(EngineStream& stream, int64_t index, bool is_right);
   void RecordStep(const std::vector<Member>& members, double ms);

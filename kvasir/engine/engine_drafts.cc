@@ -72,7 +72,8 @@ DraftRequest Engine::RequestOf(const Asked& asked) {
           .salt = asked.member->job->request.salt,
           .max_drafts = asked.most,
           .sampling = &stream.sampling(),
-          .target = &*stream.sequence};
+          .target = &*stream.sequence,
+          .hidden = stream.hidden()};
 }
 
 // Up to `count` drafts; `missing_tokens` as of Drafter::MissingTokens.
@@ -193,6 +194,38 @@ void Engine::Verify(Member& member, ConstFloatRows logits, int64_t row) {
     ++member.accepted_drafts;
   }
   Choose(*member.job, stream, {logits.row(row), static_cast<size_t>(logits.cols)});
+}
+
+// How many of the member's last tokens need their hidden state. `is_last`: nothing known follows.
+int64_t Engine::HiddenRows(const Member& member, bool is_last) const {
+  if (member.job->request.pooling) return member.stream->WantedStates(member.tokens, is_last);
+  const auto drafts = static_cast<int64_t>(member.drafts.size());
+  switch (drafter_ == nullptr ? HiddenWanted::kNone : drafter_->hidden_wanted()) {
+    case HiddenWanted::kNone:
+      return 0;
+    case HiddenWanted::kLast:
+      return is_last ? 1 + drafts : 0;
+    case HiddenWanted::kAll:
+      return member.tokens + drafts;
+  }
+  return 0;
+}
+
+// `hidden`: of the tokens that end at the sequence's position; those of refused drafts are dropped.
+void Engine::TellDrafter(const Member& member, ConstFloatRows hidden) {
+  if (drafter_ == nullptr || member.job->request.pooling || hidden.rows == 0) return;
+  EngineStream& stream = *member.stream;
+  const Position begin = stream.sequence->position() - hidden.rows;
+  const auto drafts = static_cast<int64_t>(member.drafts.size());
+  const ConstFloatRows kept = hidden.Part(0, hidden.rows - drafts + member.accepted_drafts);
+  stream.KeepHidden(begin + kept.rows - 1, kept.Part(kept.rows - 1, 1));
+  if (drafter_->hidden_wanted() != HiddenWanted::kAll) return;
+  if (!stream.draft_state) stream.draft_state = drafter_->NewState();
+  drafter_->Report({.state = stream.draft_state.get(),
+                    .known = stream.known(),
+                    .salt = member.job->request.salt,
+                    .begin = begin,
+                    .hidden = kept});
 }
 
 void Engine::CommitDrafts(const std::vector<Member>& members) {

@@ -84,9 +84,22 @@ class EngineStream {
   }
   EngineClock::time_point admitted_at;
   EngineClock::time_point first_token_at;
-  // Null and empty until the first draft.
+  // Null and empty until the first draft, or report to a drafter.
   std::unique_ptr<DraftState> draft_state;
   std::optional<AcceptanceRates> draft_rates;
+
+  // The model's hidden state of the last token but one, as a drafter wants it: empty until a step
+  // has read that token with it kept. It outlives the loss of the cache, being what it would be
+  // again.
+  std::span<const float> hidden() const {
+    if (hidden_position_ != known_tokens() - 2) return {};
+    return hidden_;
+  }
+  // `state`: one row.
+  void KeepHidden(Position position, ConstFloatRows state) {
+    hidden_position_ = position;
+    hidden_.assign(state.row(0), state.row(0) + state.cols);
+  }
 
   GenerationResult& result() { return result_; }
 
@@ -107,6 +120,8 @@ class EngineStream {
   std::optional<StreamingDetokenizer> detokenizer_;
   StopMatcher stops_;
   std::optional<HiddenPool> pool_;
+  std::vector<float> hidden_;
+  Position hidden_position_ = -1;
   GenerationResult result_;
   bool is_done_ = false;
 };

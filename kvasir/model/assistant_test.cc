@@ -22,18 +22,17 @@ std::vector<Token> TokensOf(const Json& array) {
   return tokens;
 }
 
+// As in the recordings; bf16 weights would have activations rounded, too.
+constexpr WeightFormat kExact = WeightFormat::kF32;
+
 class AssistantGoldenTest : public testing::TestWithParam<std::string> {
  protected:
   AssistantGoldenTest()
       : golden_(ValueOrDie(Json::ParseFile(AssistantFolder(GetParam()) + "/golden.json"))),
-        // Weights as they were in the recordings: bf16 ones round what they multiply.
-        target_({.folder = ValueOrDie(golden_.GetString("target")),
-                 .threads = 1,
-                 .isa = {},
-                 .weights = WeightFormat::kF32}),
-        assistant_(ValueOrDie(LoadAssistant(AssistantFolder(GetParam()), target_.config(),
-                                            target_.backend(),
-                                            {.weight_format = WeightFormat::kF32, .log = {}}))) {}
+        target_({.folder = ValueOrDie(golden_.GetString("target")), .weights = kExact}),
+        assistant_(
+            ValueOrDie(LoadAssistant(AssistantFolder(GetParam()), target_.config(),
+                                     target_.backend(), {.weight_format = kExact, .log = {}}))) {}
 
   // The target has read all known tokens but the last; what it leaves.
   void Read(KvSequence& cache, const std::vector<Token>& known, int64_t chunk) {

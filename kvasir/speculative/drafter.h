@@ -15,6 +15,7 @@
 #include "kvasir/kv/kv_sequence.h"
 #include "kvasir/sampling/sampling_options.h"
 #include "kvasir/speculative/known_tokens.h"
+#include "kvasir/tensor/float_rows.h"
 
 namespace kvasir {
 
@@ -41,8 +42,23 @@ struct DraftRequest {
   // last known token is not written yet.
   const KvSequence* target = nullptr;
   // The target's hidden state behind its final norm at position size - 2, [hidden_size]; empty
-  // unless the drafter asks for it and it is known.
+  // unless the drafter wants hidden states and it is known.
   std::span<const float> hidden = {};
+};
+
+// What the target has read of one sequence, for good: drafts only where they were accepted.
+struct DraftReport {
+  DraftState* state = nullptr;  // of Drafter::NewState
+  KnownTokens known;
+  uint64_t salt = 0;  // as in DraftRequest
+  Position begin = 0;
+  ConstFloatRows hidden;  // of the tokens [begin, begin + rows), [rows, hidden_size]
+};
+
+enum class HiddenWanted {
+  kNone,
+  kLast,  // of the last token read: DraftRequest::hidden
+  kAll,   // also of every other, as DraftReport; not of those that a cache hit spares the target
 };
 
 class Drafter {
@@ -52,6 +68,8 @@ class Drafter {
   // "ngram", "model", "mtp"
   virtual std::string_view kind() const = 0;
   virtual std::unique_ptr<DraftState> NewState() = 0;
+  // For a sequence that goes on from where this one's stands: what it was told counts for both.
+  virtual std::unique_ptr<DraftState> ForkState(const DraftState&) { return NewState(); }
   // Whether guesses cost next to nothing: then Propose is asked first, and chosen from its drafts
   // afterwards. Otherwise it is asked for as many as are verified.
   virtual bool is_cheap() const { return false; }
@@ -70,8 +88,11 @@ class Drafter {
   virtual int Sureness(const DraftState&, int64_t /*index*/) const { return 0; }
   // The sequence has ended: what is worth keeping for others may be kept.
   virtual void Finish(DraftState&, KnownTokens, uint64_t /*salt*/) {}
-  // Whether DraftRequest::hidden is wanted.
-  virtual bool wants_hidden() const { return false; }
+  // Which hidden states of the target it wants to be told.
+  virtual HiddenWanted hidden_wanted() const { return HiddenWanted::kNone; }
+  // For HiddenWanted::kAll, after every step, in the order of positions; from an earlier one again
+  // if the sequence lost its cache meanwhile.
+  virtual void Report(const DraftReport&) {}
 };
 
 }  // namespace kvasir

@@ -39,6 +39,8 @@ class Bench {
   ~Bench() { engine_.reset(); }
 
   const Model& model() const { return tiny_.model(); }
+  const ModelConfig& config() const { return tiny_.config(); }
+  Backend& backend() { return tiny_.backend(); }
   const KvCacheSpec& spec() const { return *spec_; }
   KvPool& pool() { return *pool_; }
   Engine& engine() { return *engine_; }
