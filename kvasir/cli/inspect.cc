@@ -147,7 +147,7 @@ class InspectCommand final : public Command {
                              std::to_string(config.clusters) + " clusters of tokens");
     }
     Status verdict;
-    KVASIR_TRY_OK(AddWeights(folder, &report, &verdict));
+    KVASIR_TRY_OK(AddWeights(folder, nullptr, &report, &verdict));
     return is_json_ ? PrintJson(report) : PrintText(report);
   }
 
