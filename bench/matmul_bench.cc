@@ -131,6 +131,15 @@ void RegisterAll() {
           ->Arg(512)
           ->Unit(benchmark::kMillisecond);
     }
+    // As large, of short rows: tiles follow each other four times as often.
+    for (WeightFormat format : kFormats) {
+      const std::string name = "short/" + isa_name + "/" + std::string(WeightFormatName(format));
+      benchmark::RegisterBenchmark(name.c_str(), RunMatmul, isa, format, Shape{57344, 1024})
+          ->ArgName("rows")
+          ->Arg(1)
+          ->Arg(4)
+          ->Unit(benchmark::kMillisecond);
+    }
     // A whole prefill chunk over a layer that fits the caches: arithmetic alone.
     for (WeightFormat format : kFormats) {
       const std::string name = "layer/" + isa_name + "/" + std::string(WeightFormatName(format));

@@ -348,16 +348,16 @@ struct CodedTile {
     }
   }
 
-  template <int P, bool kPrefetch, int R, int C>
+  template <int P, Fetch kFetch, int R, int C>
   static HWY_INLINE void Accumulate(const CodedBlock& block, FloatVec (&acc)[R][C]) {
     constexpr auto kColumns = std::make_index_sequence<C>();
     const WeightPrefetch prefetch = block.prefetch;
     Group group = {block.weights, block.panel_bytes, block.x_codes, block.row_groups * kQuantGroup};
     const std::byte* unit = block.weights;
     for (int64_t g = 0; g < block.groups; ++g) {
-      if constexpr (kPrefetch) {
+      if constexpr (kFetch != Fetch::kNothing) {
         for (int64_t i = g * Code::kSteps; i < (g + 1) * Code::kSteps; ++i) {
-          PrefetchPanels(prefetch, i, std::make_index_sequence<P>());
+          PrefetchPanels<kFetch>(prefetch, i, std::make_index_sequence<P>());
         }
       }
       const int64_t at = g % Code::kUnitGroups;
@@ -379,10 +379,16 @@ struct CodedTile {
     constexpr auto kRows = std::make_index_sequence<R>();
     FloatVec acc[R][P * kVecsPerPanel];
     LoadTile(output, acc, kRows);
-    if (block.prefetch.from != nullptr) {
-      Accumulate<P, true>(block, acc);
-    } else {
-      Accumulate<P, false>(block, acc);
+    switch (block.prefetch.fetch) {
+      case Fetch::kNothing:
+        Accumulate<P, Fetch::kNothing>(block, acc);
+        break;
+      case Fetch::kToFirstLevel:
+        Accumulate<P, Fetch::kToFirstLevel>(block, acc);
+        break;
+      case Fetch::kToSecondLevel:
+        Accumulate<P, Fetch::kToSecondLevel>(block, acc);
+        break;
     }
     StoreTile(output, acc, kRows);
   }
@@ -395,6 +401,7 @@ struct CodedKernel {
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kUnitBytes = Code::kUnitBytes;
   static constexpr int64_t kUnitSteps = Code::kUnitGroups * Code::kSteps;
+  static constexpr int64_t kAheadBytes = Code::kIsByte ? 1024 : 2048;
   static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
   static int64_t Units(const MatmulArgs& args) {
     return args.weights->inputs() / (Code::kUnitGroups * kQuantGroup);

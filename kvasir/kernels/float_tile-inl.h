@@ -104,12 +104,13 @@ struct FloatTile {
                       std::make_index_sequence<R>());
   }
 
-  template <int P, bool kPrefetch, int R, int C>
+  template <int P, Fetch kFetch, int R, int C>
   static HWY_INLINE void Accumulate(const Block& block, FloatVec (&acc)[R][C]) {
     const WeightPrefetch prefetch = block.prefetch;
     const Element* weights = block.weights;
     for (int64_t step = 0; step < block.steps; ++step) {
-      if constexpr (kPrefetch) PrefetchPanels(prefetch, step, std::make_index_sequence<P>());
+      if constexpr (kFetch != Fetch::kNothing)
+        PrefetchPanels<kFetch>(prefetch, step, std::make_index_sequence<P>());
       AddPart<0>(block, step, weights, acc);
       if constexpr (Math::kParts == 2) AddPart<1>(block, step, weights, acc);
       weights += kPanelOutputs * Math::kStepInputs;
@@ -121,10 +122,16 @@ struct FloatTile {
     constexpr auto kRows = std::make_index_sequence<R>();
     FloatVec acc[R][P * kVecsPerPanel];
     LoadTile(output, acc, kRows);
-    if (block.prefetch.from != nullptr) {
-      Accumulate<P, true>(block, acc);
-    } else {
-      Accumulate<P, false>(block, acc);
+    switch (block.prefetch.fetch) {
+      case Fetch::kNothing:
+        Accumulate<P, Fetch::kNothing>(block, acc);
+        break;
+      case Fetch::kToFirstLevel:
+        Accumulate<P, Fetch::kToFirstLevel>(block, acc);
+        break;
+      case Fetch::kToSecondLevel:
+        Accumulate<P, Fetch::kToSecondLevel>(block, acc);
+        break;
     }
     StoreTile(output, acc, kRows);
   }
@@ -137,6 +144,7 @@ struct FloatKernel {
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kUnitBytes = sizeof(Element) * kPanelOutputs * Math::kStepInputs;
   static constexpr int64_t kUnitSteps = 1;
+  static constexpr int64_t kAheadBytes = 1024;
   static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
   static int64_t Units(const MatmulArgs& args) {
     return args.weights->inputs() / Math::kStepInputs;

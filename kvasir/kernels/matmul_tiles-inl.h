@@ -64,18 +64,21 @@ HWY_INLINE void StoreTile(const TileOutput& to, FloatVec (&acc)[R][C], std::inde
   (StoreRow(to, to.out + I * to.stride, acc[I], std::make_index_sequence<C>()), ...);
 }
 
-// Weights to come, fetched into the second-level cache while a row tile computes: step i of the
-// tile touches from + i * step of every panel. Null: nothing to fetch.
+enum class Fetch { kNothing, kToFirstLevel, kToSecondLevel };
+
+// Weights to come, fetched into a cache while a row tile computes: step i of the tile touches
+// from + i * step of every panel.
 struct WeightPrefetch {
+  Fetch fetch = Fetch::kNothing;
   const std::byte* from = nullptr;
   int64_t panel_stride = 0;
   int64_t step = 0;
 };
 
-template <size_t... I>
+template <Fetch kFetch, size_t... I>
 HWY_INLINE void PrefetchPanels(const WeightPrefetch& next, int64_t i, std::index_sequence<I...>) {
   (__builtin_prefetch(next.from + static_cast<int64_t>(I) * next.panel_stride + i * next.step, 0,
-                      2),
+                      kFetch == Fetch::kToFirstLevel ? 3 : 2),
    ...);
 }
 
@@ -93,11 +96,6 @@ struct PanelSpan {
 // sums go to memory and back more often.
 inline constexpr int64_t kBlockBytes = 32768;
 
-// How far ahead a single row tile fetches in each panel, which it reads from end to end: 4 panels x
-// 1 KiB are what 40 GB/s deliver in a memory latency of 100 ns. Measured on Zen 5: 10 % above the
-// hardware's own prefetching; twice the distance gains nothing.
-inline constexpr int64_t kAheadBytes = 1024;
-
 // The first row tiles of a block share out the fetching of the next; more of them would touch
 // every line more often than it helps.
 inline constexpr int64_t kFetchingTiles = 4;
@@ -109,14 +107,22 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
   const int64_t shares = std::min(tiles, kFetchingTiles);
   const int64_t panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
   const int64_t step_bytes = Kernel::kUnitBytes / Kernel::kUnitSteps;
-  if (tiles == 1) return {args.weights->panel(span.panel) + kAheadBytes, panel_bytes, step_bytes};
+  if (tiles == 1) {
+    // The last units of these panels fetch the first of the next; behind one alone lies the next.
+    const bool is_last = span.panels > 1 && begin + count == Kernel::Units(args);
+    const std::byte* const next = is_last ? args.weights->panel(span.panel + span.panels)
+                                          : args.weights->panel(span.panel) +
+                                                begin * Kernel::kUnitBytes + Kernel::kAheadBytes;
+    return {Fetch::kToFirstLevel, next, panel_bytes, step_bytes};
+  }
   if (tile >= shares) return {};
   const std::byte* next = args.weights->panel(span.panel) + (begin + count) * Kernel::kUnitBytes;
   if (begin + count == Kernel::Units(args)) {
     if (span.panel + 2 * span.panels > args.weights->panels()) return {};
     next = args.weights->panel(span.panel + span.panels);
   }
-  return {next + count * Kernel::kUnitBytes * tile / shares, panel_bytes, step_bytes / shares};
+  return {Fetch::kToSecondLevel, next + count * Kernel::kUnitBytes * tile / shares, panel_bytes,
+          step_bytes / shares};
 }
 
 // A Kernel has
@@ -125,6 +131,8 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
 //   Units(args)                     inputs, counted in steps that cannot be cut
 //   BlockUnits(panels)              units of a block of weights that many row tiles reuse
 //   kUnitBytes, kUnitSteps          bytes of a unit in one panel, prefetch steps in its loop
+//   kAheadBytes                     how far ahead a single row tile, which reads panels from end to
+//                                   end, fetches in each of them
 //   Block(args, panel, panels, begin, count), then
 //   block.Run(row, rows, prefetch, output)    one tile
 template <class Kernel>
@@ -132,7 +140,11 @@ void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
   const int64_t rows = span.row_end - span.row_begin;
   const int64_t tiles = (rows + Kernel::kTileRows - 1) / Kernel::kTileRows;
   const int64_t units = Kernel::Units(args);
-  const int64_t block = tiles == 1 ? units : Kernel::BlockUnits(span.panels);
+  // A single row tile reads each panel from end to end; what it fetches changes near the end.
+  const int64_t ahead = std::max<int64_t>(Kernel::kAheadBytes / Kernel::kUnitBytes, 1);
+  const int64_t block = tiles > 1          ? Kernel::BlockUnits(span.panels)
+                        : span.panels == 1 ? units
+                                           : std::max(units - ahead, ahead);
   int64_t begin = 0;
   do {
     const int64_t count = std::min(block, units - begin);

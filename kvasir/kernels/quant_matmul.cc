@@ -184,16 +184,23 @@ struct QuantTile {
      ...);
   }
 
-  template <int P, bool kPrefetch, int R, int C>
+  template <int P, Fetch kFetch, int R, int C>
   static HWY_INLINE void Accumulate(const QuantBlock& block, FloatVec (&acc)[R][C]) {
     constexpr auto kRows = std::make_index_sequence<R>();
     const WeightPrefetch prefetch = block.prefetch;
+    // Those of the next panels, a line for two groups: they lie apart from the codes and are read
+    // from the first group on.
+    const WeightPrefetch next_scales = {
+        kFetch, reinterpret_cast<const std::byte*>(block.w_scales) + P * block.panel_bytes,
+        block.panel_bytes, kPanelOutputs * sizeof(hwy::float16_t)};
     Group group = {block.weights, block.panel_bytes, block.x_codes, block.row_groups * kQuantGroup};
     for (int64_t g = 0; g < block.groups; ++g) {
-      if constexpr (kPrefetch) {
+      if constexpr (kFetch != Fetch::kNothing) {
         for (int64_t i = g * kSteps; i < (g + 1) * kSteps; ++i) {
-          PrefetchPanels(prefetch, i, std::make_index_sequence<P>());
+          PrefetchPanels<kFetch>(prefetch, i, std::make_index_sequence<P>());
         }
+        if (P > 1 && g % 2 == 0)
+          PrefetchPanels<kFetch>(next_scales, g, std::make_index_sequence<P>());
       }
       Sum sums[R][C];
       StartRows(block.x_sums + g, block.row_groups, sums, kRows);
@@ -213,10 +220,16 @@ struct QuantTile {
     constexpr auto kRows = std::make_index_sequence<R>();
     FloatVec acc[R][P * kVecsPerPanel];
     LoadTile(output, acc, kRows);
-    if (block.prefetch.from != nullptr) {
-      Accumulate<P, true>(block, acc);
-    } else {
-      Accumulate<P, false>(block, acc);
+    switch (block.prefetch.fetch) {
+      case Fetch::kNothing:
+        Accumulate<P, Fetch::kNothing>(block, acc);
+        break;
+      case Fetch::kToFirstLevel:
+        Accumulate<P, Fetch::kToFirstLevel>(block, acc);
+        break;
+      case Fetch::kToSecondLevel:
+        Accumulate<P, Fetch::kToSecondLevel>(block, acc);
+        break;
     }
     StoreTile(output, acc, kRows);
   }
@@ -227,6 +240,7 @@ struct QuantKernel {
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kUnitBytes = Tile::kGroupBytes;
   static constexpr int64_t kUnitSteps = Tile::kSteps;
+  static constexpr int64_t kAheadBytes = Tile::kSteps == 8 ? 1280 : 2048;
   static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
   static int64_t Units(const MatmulArgs& args) { return args.weights->inputs() / kQuantGroup; }
   static int64_t BlockUnits(int panels) { return kBlockBytes / (panels * Tile::kGroupBytes); }
