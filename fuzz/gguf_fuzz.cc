@@ -1,12 +1,19 @@
-// Fuzzes the GGUF header, its metadata and its tokenizer: any bytes, no files.
+// Fuzzes the GGUF header, its metadata, its config and its tokenizer: any bytes.
 // Deliberately decodes the first and last block of every tensor it accepts: a view outside the file
 // is a crash, not a surprise.
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kvasir/base/check.h"
+#include "kvasir/formats/gguf.h"
+#include "kvasir/formats/gguf_config.h"
 #include "kvasir/formats/gguf_header.h"
 #include "kvasir/formats/gguf_special_tokens.h"
 #include "kvasir/formats/gguf_tokenizer.h"
@@ -30,6 +37,21 @@ void KeepCodes(const kvasir::GgufType& type, const std::byte* block) {
   matrix->GetRow(0, out.data());
 }
 
+// Configs are read of files alone: a scratch one, in memory where the system has such a place.
+void ReadConfig(const uint8_t* data, size_t size) {
+  static const std::string path =
+      (std::filesystem::exists("/dev/shm") ? std::filesystem::path("/dev/shm")
+                                           : std::filesystem::temp_directory_path())
+          .string() +
+      "/kvasir-gguf-fuzz-" + std::to_string(getpid()) + ".gguf";
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  const auto file = kvasir::GgufFile::Open(path);
+  if (!file.ok()) return;
+  [[maybe_unused]] const auto config = kvasir::GgufModelConfig(*file);
+  [[maybe_unused]] const auto json = kvasir::GgufConfigJson(*file);
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto file = std::as_bytes(std::span(data, size));
   const auto header = kvasir::GgufHeader::Parse(file);
@@ -46,6 +68,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (entry.type->codes != nullptr) KeepCodes(*entry.type, at);
     }
   }
+  ReadConfig(data, size);
   [[maybe_unused]] const auto special = kvasir::GgufSpecialTokens::Read(header->metadata);
   const auto json = kvasir::GgufTokenizerJson(header->metadata);
   if (!json.ok()) return 0;

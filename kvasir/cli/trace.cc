@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kvasir/cli/trace_spec.h"
 #include "kvasir/cli/trace_state.h"
 #include "kvasir/cli/trace_tensor.h"
 #include "kvasir/kv/kv_batch.h"
@@ -31,8 +32,10 @@ class Replayer {
 
   Result<TraceResult> Run(const Json& trace) {
     KVASIR_TRY(const Json* spec, TraceMember(trace, "spec"));
-    KVASIR_TRY_OK(ReadSpec(*spec));
-    if (!not_yet_.empty()) return TraceResult{TraceResult::Outcome::kNotYet, not_yet_, 0};
+    KVASIR_TRY(spec_, TraceSpec::Read(*spec));
+    if (!spec_.not_yet.empty()) {
+      return TraceResult{TraceResult::Outcome::kNotYet, spec_.not_yet, 0};
+    }
     if (const Json* tolerance = trace.Find("tolerance"); tolerance != nullptr) {
       KVASIR_TRY(tolerance_, tolerance->GetDoubleOr("attention", tolerance_));
     }
@@ -58,89 +61,7 @@ class Replayer {
     if (failure_.empty()) failure_ = message;
   }
 
-  // --- what the trace is about
-
-  Status ReadSpec(const Json& spec) {
-    KVASIR_TRY(const int64_t kv_heads, spec.GetInt("kv_heads"));
-    KVASIR_TRY(const int64_t query_heads, spec.GetInt("q_heads"));
-    KVASIR_TRY(const int64_t head_dim, spec.GetInt("head_dim"));
-    KVASIR_TRY(const int64_t value_dim, spec.GetIntOr("value_dim", head_dim));
-    KVASIR_TRY(const double scale, spec.GetDouble("scale"));
-    KVASIR_TRY(const int64_t layers, spec.GetIntOr("layers", 1));
-    for (const int64_t size : {kv_heads, query_heads, head_dim, value_dim}) {
-      if (size < 1 || size > 4096) return MalformedTrace("'spec' has an absurd size");
-    }
-    if (query_heads % kv_heads != 0)
-      return MalformedTrace("'q_heads' is no multiple of 'kv_heads'");
-    query_heads_ = static_cast<int>(query_heads);
-    scale_ = static_cast<float>(scale);
-    KvLayerSpec layer;
-    layer.layout = {static_cast<int>(kv_heads),
-                    static_cast<int>(head_dim),
-                    static_cast<int>(value_dim),
-                    {},
-                    {}};
-    KVASIR_TRY_OK(ReadCodec(spec, "keys", &layer.layout.key_codec));
-    KVASIR_TRY_OK(ReadCodec(spec, "values", &layer.layout.value_codec));
-    KVASIR_TRY_OK(ReadRetention(spec, &layer.retention));
-    if (layers < 1 || layers > 4096) return MalformedTrace("'layers' is absurd");
-    layers_ = static_cast<int>(layers);
-    layer.layout.key_norms = layer.retention.kind == RetentionSpec::Kind::kBudget;
-    spec_ = std::make_shared<const KvCacheSpec>(KvCacheSpec::Uniform(layers_, layer));
-    return spec_->Validate();
-  }
-
-  Status ReadCodec(const Json& spec, const char* key, KvCodec* codec) {
-    KVASIR_TRY(const Json* json, TraceMember(spec, key));
-    KVASIR_TRY(std::string name, json->GetString("codec"));
-    if (name == "affine") {
-      KVASIR_TRY(const int64_t bits, json->GetInt("bits"));
-      KVASIR_TRY(const int64_t group, json->GetInt("group"));
-      // Traces are of float32 caches, and MLX stores scales in the type of its input.
-      name += std::to_string(bits) + ":" + std::to_string(group) + "+f32";
-    }
-    const auto known = KvCodec::FromName(name);
-    if (known.ok()) {
-      *codec = *known;
-    } else if (not_yet_.empty()) {
-      not_yet_ = "codec " + name;
-    }
-    return {};
-  }
-
-  Status ReadRetention(const Json& spec, RetentionSpec* retention) {
-    KVASIR_TRY(const Json* json, TraceMember(spec, "retention"));
-    KVASIR_TRY(const std::string kind, json->GetString("kind"));
-    KVASIR_TRY(const int64_t size, json->GetIntOr("size", 0));
-    KVASIR_TRY(const int64_t keep, json->GetIntOr("keep", 0));
-    if (kind == "all") {
-      *retention = RetentionSpec::All();
-    } else if (kind == "window") {
-      *retention = RetentionSpec::Window(size, keep);
-    } else if (kind == "chunk") {
-      *retention = RetentionSpec::Chunk(size);
-    } else if (kind == "budget") {
-      return ReadBudget(*json, retention);
-    } else if (not_yet_.empty()) {
-      not_yet_ = "retention " + kind;
-    }
-    return {};
-  }
-
-  // Without an interval: rows are evicted by the operation `compact` only.
-  Status ReadBudget(const Json& json, RetentionSpec* retention) {
-    retention->kind = RetentionSpec::Kind::kBudget;
-    KVASIR_TRY(retention->size, json.GetInt("tokens"));
-    KVASIR_TRY(retention->recent, json.GetIntOr("keep_recent", 0));
-    KVASIR_TRY(hysteresis_, json.GetIntOr("hysteresis", 0));
-    KVASIR_TRY(const std::string score, json.GetString("score"));
-    const auto known = RowScoreFromName(score == "knorm-low" ? "knorm" : score);
-    if (!known.ok() && not_yet_.empty()) not_yet_ = "score " + score;
-    if (known.ok()) retention->score = *known;
-    return {};
-  }
-
-  const KvLayout& layout() const { return spec_->layers[0].layout; }
+  const KvLayout& layout() const { return spec_.cache->layers[0].layout; }
   int64_t KeyCols() const { return int64_t{layout().kv_heads} * layout().key_dim; }
   int64_t ValueCols() const { return int64_t{layout().kv_heads} * layout().value_dim; }
 
@@ -202,7 +123,7 @@ class Replayer {
     KVASIR_TRY(const auto names, TraceNames(*ids));
     KvBatch batch;
     for (const std::string& name : names) {
-      KVASIR_TRY(KvSequence sequence, KvSequence::Create(&pool_, spec_));
+      KVASIR_TRY(KvSequence sequence, KvSequence::Create(&pool_, spec_.cache));
       KVASIR_TRY_OK(batch.Add(IdOf(name), std::move(sequence)));
     }
     batches_.push_back(std::move(batch));
@@ -220,18 +141,18 @@ class Replayer {
       KVASIR_TRY(const TraceTensor<float> values, ReadFloatTensor(*values_json));
       KVASIR_TRY(const int64_t count, rows.GetInt("n"));
       const auto elements = static_cast<int64_t>(keys.data.size());
-      if (count < 0 || count > elements || elements != layers_ * count * KeyCols() ||
-          static_cast<int64_t>(values.data.size()) != layers_ * count * ValueCols()) {
+      if (count < 0 || count > elements || elements != spec_.layers * count * KeyCols() ||
+          static_cast<int64_t>(values.data.size()) != spec_.layers * count * ValueCols()) {
         return MalformedTrace("keys and values of '" + name + "' do not fit n");
       }
       KVASIR_TRY_OK(sequence->Reserve(count));
       std::vector<KvRun> runs;
-      for (int layer = 0; layer < layers_; ++layer) {
+      for (int layer = 0; layer < spec_.layers; ++layer) {
         runs.push_back({.kv = sequence->Blocks(layer),
                         .first_row = sequence->RowOf(layer, sequence->position()),
                         .rows = count});
-        const float* const layer_keys = keys.Part(layer, layers_).data();
-        const float* const layer_values = values.Part(layer, layers_).data();
+        const float* const layer_keys = keys.Part(layer, spec_.layers).data();
+        const float* const layer_values = values.Part(layer, spec_.layers).data();
         backend_.EncodeKv(layout(), std::span(&runs.back(), 1),
                           ConstFloatRows(layer_keys, count, KeyCols(), KeyCols()),
                           ConstFloatRows(layer_values, count, ValueCols(), ValueCols()));
@@ -248,8 +169,8 @@ class Replayer {
                           const KvSequence& sequence, const std::vector<KvRun>& runs) {
     KVASIR_TRY(const TraceTensor<float> queries, ReadFloatTensor(queries_json));
     const int64_t count = runs[0].rows;
-    const int64_t query_cols = int64_t{query_heads_} * layout().key_dim;
-    if (static_cast<int64_t>(queries.data.size()) != layers_ * count * query_cols) {
+    const int64_t query_cols = int64_t{spec_.query_heads} * layout().key_dim;
+    if (static_cast<int64_t>(queries.data.size()) != spec_.layers * count * query_cols) {
       return MalformedTrace("queries of '" + name + "' do not fit n");
     }
     const Json* attention = expect.Find("attention");
@@ -258,15 +179,15 @@ class Replayer {
     KVASIR_TRY(const Json* wanted_json, TraceMember(*entry, "out"));
     KVASIR_TRY(const TraceTensor<float> wanted, ReadFloatTensor(*wanted_json));
     KVASIR_TRY(const std::vector<int64_t> rows, RowsAt(*entry, name, count));
-    const int64_t out_cols = int64_t{query_heads_} * layout().value_dim;
+    const int64_t out_cols = int64_t{spec_.query_heads} * layout().value_dim;
     if (static_cast<int64_t>(wanted.data.size()) !=
-        layers_ * static_cast<int64_t>(rows.size()) * out_cols) {
+        spec_.layers * static_cast<int64_t>(rows.size()) * out_cols) {
       return MalformedTrace("attention of '" + name + "' does not fit n");
     }
-    for (int layer = 0; layer < layers_; ++layer) {
-      const std::vector<float> out =
-          Attend(sequence, layer, runs[static_cast<size_t>(layer)], queries.Part(layer, layers_));
-      const std::span<const float> layer_wanted = wanted.Part(layer, layers_);
+    for (int layer = 0; layer < spec_.layers; ++layer) {
+      const std::vector<float> out = Attend(sequence, layer, runs[static_cast<size_t>(layer)],
+                                            queries.Part(layer, spec_.layers));
+      const std::span<const float> layer_wanted = wanted.Part(layer, spec_.layers);
       for (size_t i = 0; i < layer_wanted.size(); ++i) {
         const int64_t row = rows[i / static_cast<size_t>(out_cols)];
         const float actual =
@@ -303,8 +224,8 @@ class Replayer {
 
   std::vector<float> Attend(const KvSequence& sequence, int layer, const KvRun& run,
                             std::span<const float> queries) {
-    const int64_t query_cols = int64_t{query_heads_} * layout().key_dim;
-    const int64_t out_cols = int64_t{query_heads_} * layout().value_dim;
+    const int64_t query_cols = int64_t{spec_.query_heads} * layout().key_dim;
+    const int64_t out_cols = int64_t{spec_.query_heads} * layout().value_dim;
     std::vector<VisibleRows> visible;
     for (int64_t i = 0; i < run.rows; ++i) {
       visible.push_back(sequence.Visible(layer, sequence.position() + i));
@@ -312,8 +233,8 @@ class Replayer {
     std::vector<float> out(static_cast<size_t>(run.rows * out_cols));
     AttendArgs args;
     args.layout = layout();
-    args.query_heads = query_heads_;
-    args.scale = scale_;
+    args.query_heads = spec_.query_heads;
+    args.scale = spec_.scale;
     args.queries = ConstFloatRows(queries.data(), run.rows, query_cols, query_cols);
     args.runs = std::span(&run, 1);
     args.visible = visible;
@@ -326,7 +247,7 @@ class Replayer {
     KVASIR_TRY(const std::string id, op.GetString("id"));
     KVASIR_TRY(const std::string mode, op.GetString("mode"));
     KVASIR_TRY(KvSequence* const sequence, SequenceOf(id));
-    KVASIR_TRY(const bool compacted, sequence->Compact(mode == "auto" ? hysteresis_ : 0));
+    KVASIR_TRY(const bool compacted, sequence->Compact(mode == "auto" ? spec_.hysteresis : 0));
     KVASIR_TRY(const Json* wanted, TraceMember(expect, "compacted"));
     if (!wanted->is_bool() || wanted->as_bool() != compacted) {
       Fail("sequence '" + id + "' was " + (compacted ? "" : "not ") + "compacted");
@@ -379,7 +300,7 @@ class Replayer {
   Status TrimFork(const std::string& name, const KvSequence& sequence, int64_t count) {
     KvSequence fork = sequence.Fork();
     if (!fork.Trim(count).ok()) return {};
-    for (int layer = 0; layer < layers_; ++layer) {
+    for (int layer = 0; layer < spec_.layers; ++layer) {
       for (const int64_t row : TraceRows(fork, layer)) {
         if (fork.ReadKeys(layer, row) != sequence.ReadKeys(layer, row)) {
           Fail("sequence '" + name + "': row " + std::to_string(row) + " changed in a trim");
@@ -489,11 +410,7 @@ class Replayer {
   Backend& backend_;
   const std::string scratch_folder_;
   KvPool pool_;
-  std::shared_ptr<const KvCacheSpec> spec_;
-  int layers_ = 1;
-  int query_heads_ = 1;
-  int64_t hysteresis_ = 0;
-  float scale_ = 1;
+  TraceSpec spec_;
   double tolerance_ = 2e-5;
 
   std::vector<KvBatch> batches_;

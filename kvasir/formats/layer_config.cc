@@ -12,7 +12,75 @@ constexpr int64_t kMaxExpertSize = 1 << 20;
 constexpr int64_t kMaxPerLayerSize = 1 << 12;
 constexpr int64_t kMaxHeads = 1024;
 constexpr int64_t kMaxHeadDim = 1024;
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxPositions = int64_t{1} << 30;
 constexpr int64_t kGemma4GlobalHeadDim = 512;
+
+// The window, had any layer one; 0 when the family or its switch says none does.
+Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& defaults) {
+  if (defaults.model_type == "llama") return 0;  // the class has no such field
+  if (defaults.family == ModelFamily::kQwen2 || defaults.family == ModelFamily::kQwen3) {
+    KVASIR_TRY(const bool uses_window, reader.Flag("use_sliding_window", false));
+    if (!uses_window) return 0;
+  }
+  if (reader.IsNull("sliding_window")) return 0;
+  int64_t otherwise = 4096;
+  if (defaults.family == ModelFamily::kGemma4) {
+    otherwise = defaults.model_type.starts_with(kGemma4Unified) ? 1024 : 512;
+  }
+  return reader.Integer("sliding_window", otherwise, 1, kMaxPositions);
+}
+
+Result<std::vector<LayerKind>> ReadLayerTypes(const ConfigReader& reader, const Json& list,
+                                              int layers) {
+  if (!list.is_array() || static_cast<int64_t>(list.as_array().size()) != layers) {
+    return reader.Bad("layer_types",
+                      "must list one type for each of the " + std::to_string(layers) + " layers");
+  }
+  std::vector<LayerKind> kinds;
+  for (const Json& type : list.as_array()) {
+    if (type == Json("full_attention")) {
+      kinds.push_back(LayerKind::kFull);
+    } else if (type == Json("sliding_attention")) {
+      kinds.push_back(LayerKind::kSliding);
+    } else {
+      const std::string name = type.is_string() ? type.as_string().substr(0, 40) : "no string";
+      return reader.Bad("layer_types",
+                        "holds '" + name + "'; supported are full_attention and sliding_attention",
+                        ErrorCode::kUnsupported);
+    }
+  }
+  return kinds;
+}
+
+// Files from before layer_types: each family had its own rule.
+Result<std::vector<LayerKind>> DeriveLayerKinds(const ConfigReader& reader,
+                                                const ConfigDefaults& defaults,
+                                                const ModelConfig& model) {
+  int64_t first_sliding = 0;  // qwen: layers below it are full
+  int64_t pattern = 0;        // gemma: every pattern-th layer is full
+  if (model.family == ModelFamily::kQwen2 || model.family == ModelFamily::kQwen3) {
+    KVASIR_TRY(first_sliding, reader.Integer("max_window_layers", 28, 0, kMaxLayers));
+  } else if (model.family == ModelFamily::kGemma2) {
+    pattern = 2;
+  } else if (model.family == ModelFamily::kGemma4) {
+    pattern = 6;
+  } else if (model.family == ModelFamily::kGemma3) {
+    const std::string_view field = reader.Find("sliding_window_pattern") == nullptr
+                                       ? "_sliding_window_pattern"
+                                       : "sliding_window_pattern";
+    KVASIR_TRY(pattern, reader.Integer(field, 6, 1, kMaxLayers));
+  } else if (defaults.model_type == "llama") {
+    first_sliding = kMaxLayers;
+  }
+  std::vector<LayerKind> kinds;
+  for (int i = 0; i < model.num_hidden_layers; ++i) {
+    const bool is_full =
+        model.sliding_window == 0 || i < first_sliding || (pattern > 0 && (i + 1) % pattern == 0);
+    kinds.push_back(is_full ? LayerKind::kFull : LayerKind::kSliding);
+  }
+  return kinds;
+}
 
 Result<ExpertsConfig> ReadExperts(const ConfigReader& reader, std::string_view count_field,
                                   int64_t count, std::string_view chosen_field, int64_t chosen,
@@ -117,6 +185,24 @@ Status ReadSharing(const ConfigReader& reader, ModelConfig* model) {
 }
 
 }  // namespace
+
+Status ReadLayerKinds(const ConfigReader& reader, const ConfigDefaults& defaults,
+                      ModelConfig* model) {
+  KVASIR_TRY(model->sliding_window, ReadWindow(reader, defaults));
+  const Json* types = reader.Find("layer_types");
+  if (types != nullptr) {
+    KVASIR_TRY(model->layer_kinds, ReadLayerTypes(reader, *types, model->num_hidden_layers));
+  } else {
+    KVASIR_TRY(model->layer_kinds, DeriveLayerKinds(reader, defaults, *model));
+  }
+  bool any_slides = false;
+  for (const LayerKind kind : model->layer_kinds) any_slides |= kind == LayerKind::kSliding;
+  if (any_slides && model->sliding_window == 0) {
+    return reader.Bad("layer_types", "has sliding layers, but there is no sliding_window");
+  }
+  if (!any_slides) model->sliding_window = 0;
+  return {};
+}
 
 Status ReadQwenExperts(const ConfigReader& reader, ModelConfig* model) {
   const std::string_view count =

@@ -1,15 +1,19 @@
-// What differs from layer to layer in a model's config: experts, heads of full-attention layers,
-// keys and values shared with an earlier layer.
+// What differs from layer to layer in a model's config: windows, experts, heads of full-attention
+// layers, keys and values shared with an earlier layer.
 // Deliberately only checked numbers: what a layer computes with them is the model layer's business.
 #ifndef KVASIR_FORMATS_LAYER_CONFIG_H_
 #define KVASIR_FORMATS_LAYER_CONFIG_H_
 
 #include "kvasir/base/result.h"
+#include "kvasir/formats/config_defaults.h"
 #include "kvasir/formats/config_reader.h"
 #include "kvasir/formats/model_config.h"
 
 namespace kvasir {
 
+// Which layers slide, and their window. ERRORS: as ModelConfig::Parse.
+Status ReadLayerKinds(const ConfigReader& reader, const ConfigDefaults& defaults,
+                      ModelConfig* model);
 // Both read on where `model` has its sizes and layer kinds. `per_layer_default`: the
 // per_layer_embedding_size of a file that says none. ERRORS: as ModelConfig::Parse.
 Status ReadQwenExperts(const ConfigReader& reader, ModelConfig* model);

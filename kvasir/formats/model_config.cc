@@ -1,9 +1,9 @@
 #include "kvasir/formats/model_config.h"
 
-#include <array>
 #include <utility>
 
 #include "kvasir/base/file.h"
+#include "kvasir/formats/config_defaults.h"
 #include "kvasir/formats/config_reader.h"
 #include "kvasir/formats/layer_config.h"
 
@@ -18,120 +18,6 @@ constexpr int64_t kMaxHeads = 1024;
 constexpr int64_t kMaxHeadDim = 1024;
 constexpr int64_t kMaxVocabulary = 1 << 22;
 constexpr int64_t kMaxPositions = int64_t{1} << 30;
-
-// What the Hugging Face configuration classes fill in for absent fields. 0: the field is required,
-// or derived (heads, head_dim).
-struct Defaults {
-  std::string_view architecture;
-  std::string_view model_type;
-  ModelFamily family;
-  bool tie_word_embeddings;
-  std::string_view activation_field;
-  std::string_view activation;
-  int64_t vocab_size;
-  int64_t hidden_size;
-  int64_t intermediate_size;
-  int64_t num_hidden_layers;
-  int64_t num_attention_heads;
-  int64_t num_key_value_heads;
-  int64_t head_dim;
-  int64_t max_position_embeddings;
-  double rope_theta;
-};
-
-constexpr Defaults Plain(std::string_view architecture, std::string_view model_type,
-                         ModelFamily family, int64_t kv_heads, int64_t head_dim,
-                         int64_t max_position_embeddings) {
-  return {architecture,
-          model_type,
-          family,
-          false,
-          "hidden_act",
-          "silu",
-          0,
-          0,
-          0,
-          0,
-          0,
-          kv_heads,
-          head_dim,
-          max_position_embeddings,
-          10000.0};
-}
-constexpr Defaults Gemma(std::string_view architecture, std::string_view model_type,
-                         ModelFamily family, int64_t vocab_size, int64_t num_hidden_layers,
-                         int64_t max_position_embeddings, double rope_theta) {
-  return {architecture,
-          model_type,
-          family,
-          true,
-          "hidden_activation",
-          "gelu_pytorch_tanh",
-          vocab_size,
-          2304,
-          9216,
-          num_hidden_layers,
-          8,
-          4,
-          256,
-          max_position_embeddings,
-          rope_theta};
-}
-constexpr Defaults Gemma3(std::string_view architecture, std::string_view model_type) {
-  return Gemma(architecture, model_type, ModelFamily::kGemma3, 262208, 26, 131072, 1e6);
-}
-constexpr Defaults Gemma4(std::string_view architecture, std::string_view model_type,
-                          int64_t max_position_embeddings) {
-  return Gemma(architecture, model_type, ModelFamily::kGemma4, 262144, 30, max_position_embeddings,
-               1e6);
-}
-
-constexpr std::string_view kQwen3Moe = "qwen3_moe";
-constexpr std::string_view kGemma4Unified = "gemma4_unified";
-
-constexpr std::array<Defaults, 12> kArchitectures = {
-    Plain("LlamaForCausalLM", "llama", ModelFamily::kLlama, 0, 0, 2048),
-    Plain("MistralForCausalLM", "mistral", ModelFamily::kLlama, 8, 0, 131072),
-    Plain("Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, 32, 0, 32768),
-    Plain("Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, 32, 128, 32768),
-    Plain("Qwen3MoeForCausalLM", kQwen3Moe, ModelFamily::kQwen3, 4, 0, 32768),
-    Gemma("Gemma2ForCausalLM", "gemma2", ModelFamily::kGemma2, 256000, 26, 8192, 1e4),
-    Gemma3("Gemma3ForCausalLM", "gemma3_text"),
-    Gemma3("Gemma3ForConditionalGeneration", "gemma3"),
-    Gemma4("Gemma4ForCausalLM", "gemma4_text", 131072),
-    Gemma4("Gemma4ForConditionalGeneration", "gemma4", 131072),
-    Gemma4("Gemma4UnifiedForCausalLM", "gemma4_unified_text", 262144),
-    Gemma4("Gemma4UnifiedForConditionalGeneration", kGemma4Unified, 262144),
-};
-
-// "architectures" decides; "model_type" where there is none.
-Result<const Defaults*> FindArchitecture(const Json& config) {
-  std::string wanted;
-  std::string_view Defaults::*column = &Defaults::architecture;
-  const Json* list = config.Find("architectures");
-  if (list != nullptr && list->is_array() && !list->as_array().empty()) {
-    if (!list->as_array()[0].is_string()) {
-      return {ErrorCode::kCorrupt, "field 'architectures' must be a list of names"};
-    }
-    wanted = list->as_array()[0].as_string();
-  } else {
-    KVASIR_TRY(wanted, config.GetString("model_type"));
-    column = &Defaults::model_type;
-  }
-  std::string supported;
-  for (const Defaults& known : kArchitectures) {
-    if (known.*column == wanted) return &known;
-    supported += (supported.empty() ? "" : ", ") + std::string(known.*column);
-  }
-  if (wanted.find("Assistant") != std::string::npos || wanted.ends_with("_assistant")) {
-    return {ErrorCode::kUnsupported,
-            "architecture '" + wanted.substr(0, 80) +
-                "' is an assistant, which only drafts for its model: name that one, and this "
-                "folder as its draft"};
-  }
-  return {ErrorCode::kUnsupported, "architecture '" + wanted.substr(0, 80) +
-                                       "' is not supported; supported are " + supported};
-}
 
 // "quantization" is MLX's; "quantization_config" is its copy for other readers, or another
 // library's, which names its method.
@@ -167,7 +53,7 @@ Status RefuseUnsupported(const ConfigReader& reader) {
   return {};
 }
 
-Status ReadSizes(const ConfigReader& reader, const Defaults& defaults, ModelConfig* model) {
+Status ReadSizes(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
   KVASIR_TRY(model->vocab_size,
              reader.Integer("vocab_size", defaults.vocab_size, 1, kMaxVocabulary));
   KVASIR_TRY(model->hidden_size,
@@ -209,7 +95,8 @@ Status ReadSizes(const ConfigReader& reader, const Defaults& defaults, ModelConf
   return {};
 }
 
-Status ReadActivation(const ConfigReader& reader, const Defaults& defaults, ModelConfig* model) {
+Status ReadActivation(const ConfigReader& reader, const ConfigDefaults& defaults,
+                      ModelConfig* model) {
   const std::string_view field = defaults.activation_field;
   KVASIR_TRY(const std::string name, reader.Text(field, std::string(defaults.activation)));
   if (name == "silu" || name == "swish") {
@@ -260,89 +147,6 @@ Status ReadNumbers(const ConfigReader& reader, ModelConfig* model) {
   return {};
 }
 
-// The window, had any layer one; 0 when the family or its switch says none does.
-Result<int64_t> ReadWindow(const ConfigReader& reader, const Defaults& defaults) {
-  if (defaults.model_type == "llama") return 0;  // the class has no such field
-  if (defaults.family == ModelFamily::kQwen2 || defaults.family == ModelFamily::kQwen3) {
-    KVASIR_TRY(const bool uses_window, reader.Flag("use_sliding_window", false));
-    if (!uses_window) return 0;
-  }
-  if (reader.IsNull("sliding_window")) return 0;
-  int64_t otherwise = 4096;
-  if (defaults.family == ModelFamily::kGemma4) {
-    otherwise = defaults.model_type.starts_with(kGemma4Unified) ? 1024 : 512;
-  }
-  return reader.Integer("sliding_window", otherwise, 1, kMaxPositions);
-}
-
-Result<std::vector<LayerKind>> ReadLayerTypes(const ConfigReader& reader, const Json& list,
-                                              int layers) {
-  if (!list.is_array() || static_cast<int64_t>(list.as_array().size()) != layers) {
-    return reader.Bad("layer_types",
-                      "must list one type for each of the " + std::to_string(layers) + " layers");
-  }
-  std::vector<LayerKind> kinds;
-  for (const Json& type : list.as_array()) {
-    if (type == Json("full_attention")) {
-      kinds.push_back(LayerKind::kFull);
-    } else if (type == Json("sliding_attention")) {
-      kinds.push_back(LayerKind::kSliding);
-    } else {
-      const std::string name = type.is_string() ? type.as_string().substr(0, 40) : "no string";
-      return reader.Bad("layer_types",
-                        "holds '" + name + "'; supported are full_attention and sliding_attention",
-                        ErrorCode::kUnsupported);
-    }
-  }
-  return kinds;
-}
-
-// Files from before layer_types: each family had its own rule.
-Result<std::vector<LayerKind>> DeriveLayerKinds(const ConfigReader& reader,
-                                                const Defaults& defaults,
-                                                const ModelConfig& model) {
-  int64_t first_sliding = 0;  // qwen: layers below it are full
-  int64_t pattern = 0;        // gemma: every pattern-th layer is full
-  if (model.family == ModelFamily::kQwen2 || model.family == ModelFamily::kQwen3) {
-    KVASIR_TRY(first_sliding, reader.Integer("max_window_layers", 28, 0, kMaxLayers));
-  } else if (model.family == ModelFamily::kGemma2) {
-    pattern = 2;
-  } else if (model.family == ModelFamily::kGemma4) {
-    pattern = 6;
-  } else if (model.family == ModelFamily::kGemma3) {
-    const std::string_view field = reader.Find("sliding_window_pattern") == nullptr
-                                       ? "_sliding_window_pattern"
-                                       : "sliding_window_pattern";
-    KVASIR_TRY(pattern, reader.Integer(field, 6, 1, kMaxLayers));
-  } else if (defaults.model_type == "llama") {
-    first_sliding = kMaxLayers;
-  }
-  std::vector<LayerKind> kinds;
-  for (int i = 0; i < model.num_hidden_layers; ++i) {
-    const bool is_full =
-        model.sliding_window == 0 || i < first_sliding || (pattern > 0 && (i + 1) % pattern == 0);
-    kinds.push_back(is_full ? LayerKind::kFull : LayerKind::kSliding);
-  }
-  return kinds;
-}
-
-Status ReadLayerKinds(const ConfigReader& reader, const Defaults& defaults, ModelConfig* model) {
-  KVASIR_TRY(model->sliding_window, ReadWindow(reader, defaults));
-  const Json* types = reader.Find("layer_types");
-  if (types != nullptr) {
-    KVASIR_TRY(model->layer_kinds, ReadLayerTypes(reader, *types, model->num_hidden_layers));
-  } else {
-    KVASIR_TRY(model->layer_kinds, DeriveLayerKinds(reader, defaults, *model));
-  }
-  bool any_slides = false;
-  for (const LayerKind kind : model->layer_kinds) any_slides |= kind == LayerKind::kSliding;
-  if (any_slides && model->sliding_window == 0) {
-    return reader.Bad("layer_types", "has sliding layers, but there is no sliding_window");
-  }
-  if (!any_slides) model->sliding_window = 0;
-  return {};
-}
-
 // The rope of one kind of layer where "rope_parameters" has an object for each.
 Result<RopeConfig> ReadRopeOfKind(const Json* parameters, std::string_view kind, double theta,
                                   const ModelConfig& model) {
@@ -359,7 +163,7 @@ Result<RopeConfig> ReadRopeOfKind(const Json* parameters, std::string_view kind,
                            model.max_position_embeddings);
 }
 
-Status ReadRope(const ConfigReader& reader, const Defaults& defaults, ModelConfig* model) {
+Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
   KVASIR_TRY(const double theta, reader.Number("rope_theta", defaults.rope_theta, 1.0, 1e12));
   KVASIR_TRY(const double rotated, reader.Number("partial_rotary_factor", 1.0, 0.0, 1.0));
   if (rotated != 1.0) {
@@ -397,7 +201,7 @@ Status ReadRope(const ConfigReader& reader, const Defaults& defaults, ModelConfi
 }
 
 // What only some families have; after sizes and layer kinds.
-Status ReadFamily(const ConfigReader& reader, const Defaults& defaults, ModelConfig* model) {
+Status ReadFamily(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
   model->global_head_dim = model->head_dim;
   model->global_key_value_heads = model->num_key_value_heads;
   if (defaults.model_type == kQwen3Moe) return ReadQwenExperts(reader, model);
@@ -446,7 +250,7 @@ Result<ModelConfig> ModelConfig::Parse(const Json& config) {
 
 Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
   if (!config.is_object()) return {ErrorCode::kCorrupt, "must be a JSON object"};
-  KVASIR_TRY(const Defaults* defaults, FindArchitecture(config));
+  KVASIR_TRY(const ConfigDefaults* defaults, ConfigDefaults::Of(config));
   const Json* nested = config.Find("text_config");
   if (nested != nullptr && !nested->is_object()) {
     return {ErrorCode::kCorrupt, "field 'text_config' must be an object"};

@@ -8,6 +8,7 @@
                            of llama's queries and keys interleaved, rope_freqs, Gemma 3's norms
                            plus one, experts stacked. Matrices keep their type, or become --q8.
   vocabulary OUT.gguf      a tokenizer of single bytes and one block of every type: where fuzzing starts.
+  config OUT.gguf          the metadata of a gemma4 with experts and hardly any tensors: likewise.
   split IN.gguf PARTS      cuts a file into PARTS, beside it.
 
 Needs gguf, numpy, safetensors. The seed is fixed.
@@ -301,6 +302,25 @@ def write_vocabulary(path):
     writer.close()
 
 
+def write_config(path):
+    layers = ["sliding_attention", "full_attention"]
+    writer = gguf.GGUFWriter(path, "gemma4")
+    divisors = add_config(writer, {
+        "num_attention_heads": 2, "hidden_size": 16, "num_hidden_layers": 2, "head_dim": 4,
+        "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "sliding_window": 8,
+        "layer_types": layers, "global_head_dim": 8, "num_kv_shared_layers": 0,
+        "final_logit_softcapping": 30.0, "moe_intermediate_size": 4, "num_experts": 2,
+        "top_k_experts": 1, "intermediate_size": 8, "num_key_value_heads": 1,
+        "num_global_key_value_heads": 1, "rope_parameters": {
+            "full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1e6}}}, "gemma4")
+    writer.add_tensor("rope_freqs.weight", divisors)
+    writer.add_tensor("token_embd.weight", np.zeros((4, 16), dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def split(path, parts):
     reader = gguf.GGUFReader(path)
     tensors = list(reader.tensors)
@@ -331,6 +351,8 @@ if __name__ == "__main__":
         record_blocks(args[0])
     elif verb == "vocabulary":
         write_vocabulary(args[0])
+    elif verb == "config":
+        write_config(args[0])
     elif verb == "model":
         write_model(args[0], args[1], "--q8" in sys.argv)
     else:

@@ -1,0 +1,101 @@
+#include "kvasir/formats/config_defaults.h"
+
+#include <array>
+#include <string>
+
+namespace kvasir {
+namespace {
+
+constexpr ConfigDefaults Plain(std::string_view architecture, std::string_view model_type,
+                               ModelFamily family, int64_t kv_heads, int64_t head_dim,
+                               int64_t max_position_embeddings) {
+  return {architecture,
+          model_type,
+          family,
+          false,
+          "hidden_act",
+          "silu",
+          0,
+          0,
+          0,
+          0,
+          0,
+          kv_heads,
+          head_dim,
+          max_position_embeddings,
+          10000.0};
+}
+constexpr ConfigDefaults Gemma(std::string_view architecture, std::string_view model_type,
+                               ModelFamily family, int64_t vocab_size, int64_t num_hidden_layers,
+                               int64_t max_position_embeddings, double rope_theta) {
+  return {architecture,
+          model_type,
+          family,
+          true,
+          "hidden_activation",
+          "gelu_pytorch_tanh",
+          vocab_size,
+          2304,
+          9216,
+          num_hidden_layers,
+          8,
+          4,
+          256,
+          max_position_embeddings,
+          rope_theta};
+}
+constexpr ConfigDefaults Gemma3(std::string_view architecture, std::string_view model_type) {
+  return Gemma(architecture, model_type, ModelFamily::kGemma3, 262208, 26, 131072, 1e6);
+}
+constexpr ConfigDefaults Gemma4(std::string_view architecture, std::string_view model_type,
+                                int64_t max_position_embeddings) {
+  return Gemma(architecture, model_type, ModelFamily::kGemma4, 262144, 30, max_position_embeddings,
+               1e6);
+}
+
+constexpr std::array<ConfigDefaults, 12> kArchitectures = {
+    Plain("LlamaForCausalLM", "llama", ModelFamily::kLlama, 0, 0, 2048),
+    Plain("MistralForCausalLM", "mistral", ModelFamily::kLlama, 8, 0, 131072),
+    Plain("Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, 32, 0, 32768),
+    Plain("Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, 32, 128, 32768),
+    Plain("Qwen3MoeForCausalLM", kQwen3Moe, ModelFamily::kQwen3, 4, 0, 32768),
+    Gemma("Gemma2ForCausalLM", "gemma2", ModelFamily::kGemma2, 256000, 26, 8192, 1e4),
+    Gemma3("Gemma3ForCausalLM", "gemma3_text"),
+    Gemma3("Gemma3ForConditionalGeneration", "gemma3"),
+    Gemma4("Gemma4ForCausalLM", "gemma4_text", 131072),
+    Gemma4("Gemma4ForConditionalGeneration", "gemma4", 131072),
+    Gemma4("Gemma4UnifiedForCausalLM", "gemma4_unified_text", 262144),
+    Gemma4("Gemma4UnifiedForConditionalGeneration", kGemma4Unified, 262144),
+};
+
+}  // namespace
+
+Result<const ConfigDefaults*> ConfigDefaults::Of(const Json& config) {
+  std::string wanted;
+  std::string_view ConfigDefaults::*column = &ConfigDefaults::architecture;
+  const Json* list = config.Find("architectures");
+  if (list != nullptr && list->is_array() && !list->as_array().empty()) {
+    if (!list->as_array()[0].is_string()) {
+      return {ErrorCode::kCorrupt, "field 'architectures' must be a list of names"};
+    }
+    wanted = list->as_array()[0].as_string();
+  } else {
+    KVASIR_TRY(wanted, config.GetString("model_type"));
+    column = &ConfigDefaults::model_type;
+  }
+  std::string supported;
+  for (const ConfigDefaults& known : kArchitectures) {
+    if (known.*column == wanted) return &known;
+    supported += (supported.empty() ? "" : ", ") + std::string(known.*column);
+  }
+  if (wanted.find("Assistant") != std::string::npos || wanted.ends_with("_assistant")) {
+    return {ErrorCode::kUnsupported,
+            "architecture '" + wanted.substr(0, 80) +
+                "' is an assistant, which only drafts for its model: name that one, and this "
+                "folder as its draft"};
+  }
+  return {ErrorCode::kUnsupported, "architecture '" + wanted.substr(0, 80) +
+                                       "' is not supported; supported are " + supported};
+}
+
+}  // namespace kvasir
