@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "kvasir/speculative/mtp_drafter.h"
+#include "kvasir/speculative/pair_drafter.h"
 #include "tests/support/engine_bench.h"
+#include "tests/support/synthetic_head.h"
 #include "tests/support/tiny_assistant.h"
 
 namespace kvasir {
@@ -194,6 +196,23 @@ TEST_P(HiddenBench, AlsoWhereEvictionAndPreemptionNeverStop) {
 
 INSTANTIATE_TEST_SUITE_P(Policies, HiddenBench, testing::ValuesIn(EnginePolicies()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// A head with a cache of its own, fed by reports.
+TEST_P(HiddenBench, AHeadWithPairsOfItsOwnChangesNoAnswer) {
+  const SyntheticHead head(bench_.model().vocab_size(), bench_.model().hidden_size());
+  for (const size_t draft_bytes : {size_t{64} << 20, size_t{32} << 10}) {
+    KvPool pool({.budget_bytes = draft_bytes});
+    for (const size_t bytes : {size_t{64} << 20, TightBytes()}) {
+      Start(bytes, ValueOrDie(PairDrafter::Create(
+                       {&head, &pool, SyntheticHead::Spec(), bench_.model().vocab_size()})));
+      RunAll(1);
+      EXPECT_GT(bench_.engine().Stats().drafted_tokens, 0);
+      bench_.Start();  // the drafter goes before its pool
+      EXPECT_EQ(pool.used_bytes(), 0u);
+    }
+  }
+  EXPECT_GT(head.pairs, 1000);
+}
 
 constexpr const char* kTinyShared = "transformers_gemma4_shared_bf16";
 

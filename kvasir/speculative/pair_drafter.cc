@@ -1,0 +1,215 @@
+#include "kvasir/speculative/pair_drafter.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "kvasir/base/check.h"
+#include "kvasir/base/rng.h"
+
+namespace kvasir {
+namespace {
+
+// Slot S depends on all tokens up to S + 1. Keyed by the tokens from the second on, n slots match
+// where n + 1 tokens do, if the first token is part of the salt.
+uint64_t PairSalt(uint64_t salt, Token first) {
+  const auto mixed = Philox4x32(salt, static_cast<uint64_t>(first));
+  return static_cast<uint64_t>(mixed[0]) << 32 | mixed[1];
+}
+
+}  // namespace
+
+struct PairDrafter::State final : DraftState {
+  std::optional<KvSequence> cache;
+  int64_t settled = 0;         // its slots that hold what the target has read; others are guesses
+  std::vector<float> pending;  // states of the slots from `settled` on
+  std::vector<float> last;     // state of slot settled - 1; empty: not known
+  bool is_given_up = false;
+
+  void GiveUp() {
+    *this = State();
+    is_given_up = true;
+  }
+  int64_t pending_slots(int64_t state_size) const {
+    return static_cast<int64_t>(pending.size()) / state_size;
+  }
+  // What was guessed is forgotten.
+  void DropGuesses() {
+    const auto trimmed = cache->Trim(cache->position() - settled);
+    KVASIR_CHECK(trimmed.ok());
+  }
+};
+
+Result<std::unique_ptr<PairDrafter>> PairDrafter::Create(PairDrafterParts parts) {
+  KVASIR_TRY_OK(parts.spec->Validate());
+  for (const KvLayerSpec& layer : parts.spec->layers) {
+    if (!layer.is_recurrent() && layer.retention.kind == RetentionSpec::Kind::kAll) continue;
+    return {ErrorCode::kInvalidArgument,
+            "drafting head: its cache must keep every row, so that guesses can be taken back"};
+  }
+  if (parts.sampleable_tokens < 1 || parts.sampleable_tokens > parts.head->vocab_size()) {
+    return {ErrorCode::kInvalidArgument,
+            "drafting head: its vocabulary has " + std::to_string(parts.head->vocab_size()) +
+                " tokens and the target may choose " + std::to_string(parts.sampleable_tokens)};
+  }
+  return std::unique_ptr<PairDrafter>(new PairDrafter(std::move(parts)));
+}
+
+std::unique_ptr<DraftState> PairDrafter::NewState() { return std::make_unique<State>(); }
+
+std::unique_ptr<DraftState> PairDrafter::ForkState(const DraftState& base) {
+  const State& from = static_cast<const State&>(base);
+  auto state = std::make_unique<State>();
+  state->settled = from.settled;
+  state->pending = from.pending;
+  state->last = from.last;
+  state->is_given_up = from.is_given_up;
+  if (from.cache) state->cache = from.cache->Fork();
+  return state;
+}
+
+// Finds what an earlier sequence has left of these pairs.
+void PairDrafter::Begin(State& state, const DraftReport& report) {
+  const int64_t slots = report.known.size() - 1;
+  const std::vector<Token> key = report.known.Copy(1, report.known.size());
+  auto match = tree_.Find(PairSalt(report.salt, report.known[0]), key, slots);
+  if (!match.ok()) return state.GiveUp();
+  state.settled = match->tokens;
+  state.cache = std::move(match->sequence);
+}
+
+void PairDrafter::Report(const DraftReport& report) {
+  State& state = static_cast<State&>(*report.state);
+  if (state.is_given_up) return;
+  if (!state.cache) Begin(state, report);
+  const int64_t size = parts_.head->state_size();
+  const int64_t level = state.settled + state.pending_slots(size);
+  if (state.is_given_up || report.begin > level || report.hidden.cols != size) {
+    return state.GiveUp();
+  }
+  for (int64_t slot = level; slot < report.begin + report.hidden.rows; ++slot) {
+    const float* const row = report.hidden.row(slot - report.begin);
+    state.pending.insert(state.pending.end(), row, row + size);
+    if (state.pending_slots(size) >= kMostPending) Settle(state, report.known);
+    if (state.is_given_up) return;
+  }
+}
+
+bool PairDrafter::IsLevel(const DraftRequest& request) const {
+  const State& state = static_cast<const State&>(*request.state);
+  const int64_t slots = request.known.size() - 1;
+  if (state.is_given_up || !state.cache) return false;
+  if (state.settled + state.pending_slots(parts_.head->state_size()) != slots) return false;
+  // The first draft comes of the last pair, read now or once more.
+  return !state.pending.empty() || !state.last.empty();
+}
+
+std::optional<int64_t> PairDrafter::MissingTokens(const DraftRequest& request) {
+  return IsLevel(request) ? std::optional<int64_t>(0) : std::nullopt;
+}
+
+// The pairs to read, those of which both halves are known; guesses are dropped first.
+PairDrafter::Member PairDrafter::Pending(State& state, const KnownTokens& known) const {
+  const int64_t size = parts_.head->state_size();
+  state.DropGuesses();
+  const int64_t end = std::min(state.settled + state.pending_slots(size), known.size() - 1);
+  const int64_t count = std::max<int64_t>(0, end - state.settled);
+  return {&state,
+          known.Copy(state.settled + 1, state.settled + 1 + count),
+          {state.pending.data(), count, size, size}};
+}
+
+// Reads what is pending, a token whose successor is not known yet left out.
+void PairDrafter::Settle(State& state, const KnownTokens& known) {
+  std::vector<Member> members = {Pending(state, known)};
+  if (!members[0].tokens.empty()) (void)Forward(members);
+}
+
+std::optional<PairHead::Output> PairDrafter::Forward(std::vector<Member>& members) {
+  for (;;) {
+    std::vector<PairRun> runs;
+    Member* last = nullptr;
+    for (Member& member : members) {
+      if (member.tokens.empty()) continue;
+      runs.push_back({&*member.state->cache, member.tokens, member.states});
+      last = &member;
+    }
+    if (runs.empty()) return std::nullopt;
+    auto output = parts_.head->Forward(runs, workspace_);
+    if (output.ok()) {
+      for (Member& member : members) {
+        if (member.tokens.empty() || member.is_guess) continue;
+        State& state = *member.state;
+        const auto read = static_cast<int64_t>(member.tokens.size());
+        const float* const newest = member.states.row(read - 1);
+        state.last.assign(newest, newest + member.states.cols);
+        state.settled += read;
+        state.pending.erase(state.pending.begin(),
+                            state.pending.begin() + read * member.states.cols);
+      }
+      return *output;
+    }
+    if (output.error().code == ErrorCode::kResourceExhausted &&
+        tree_.Evict(parts_.pool->budget_bytes()) > 0) {
+      continue;
+    }
+    last->state->GiveUp();
+    last->tokens.clear();
+  }
+}
+
+Token PairDrafter::Draw(const DraftRequest& request, std::span<const Token> drafted,
+                        ConstFloatRows logits, int64_t row) {
+  const TokenHistory history = {request.known.prompt, request.known.answer, drafted};
+  return sampler_.Sample({logits.row(row), static_cast<size_t>(parts_.sampleable_tokens)},
+                         *request.sampling, static_cast<Position>(history.size()), history);
+}
+
+std::vector<std::vector<Token>> PairDrafter::Propose(std::span<const DraftRequest> requests) {
+  std::vector<std::vector<Token>> drafts(requests.size());
+  std::vector<size_t> open;  // requests that go on
+  std::vector<Member> members;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (!IsLevel(requests[i])) continue;
+    State& state = static_cast<State&>(*requests[i].state);
+    if (state.pending.empty()) {
+      // Nothing new: the last pair is read once more, for what it says.
+      state.pending = std::move(state.last);
+      state.last.clear();
+      --state.settled;
+    }
+    open.push_back(i);
+    members.push_back(Pending(state, requests[i].known));
+  }
+  while (!open.empty()) {
+    const auto output = Forward(members);
+    if (!output) return drafts;
+    std::vector<size_t> next_open;
+    std::vector<Member> next;
+    int64_t row = 0;
+    for (size_t m = 0; m < members.size(); ++m) {
+      if (members[m].tokens.empty()) continue;
+      const size_t i = open[m];
+      drafts[i].push_back(Draw(requests[i], drafts[i], output->logits, row));
+      if (static_cast<int64_t>(drafts[i].size()) < requests[i].max_drafts) {
+        next_open.push_back(i);
+        next.push_back({members[m].state, {drafts[i].back()}, output->states.Part(row, 1), true});
+      }
+      ++row;
+    }
+    open = std::move(next_open);
+    members = std::move(next);
+  }
+  return drafts;
+}
+
+void PairDrafter::Finish(DraftState& base, KnownTokens known, uint64_t salt) {
+  State& state = static_cast<State&>(base);
+  if (!state.cache) return;
+  Settle(state, known);
+  if (!state.cache || state.settled == 0) return;
+  state.DropGuesses();
+  (void)tree_.Insert(PairSalt(salt, known[0]), known.Copy(1, 1 + state.settled), *state.cache);
+}
+
+}  // namespace kvasir

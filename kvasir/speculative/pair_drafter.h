@@ -1,0 +1,81 @@
+// PairDrafter: drafts of a PairHead, and the contract of its cache: what was read for good stands
+// there with the target's states, and what was only guessed is gone before anything is built on it.
+// Deliberately without a way to catch up by itself: states that nobody reported are unknown, and a
+// sequence with such a gap gets no drafts.
+#ifndef KVASIR_SPECULATIVE_PAIR_DRAFTER_H_
+#define KVASIR_SPECULATIVE_PAIR_DRAFTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/kv/prefix_tree.h"
+#include "kvasir/model/pair_head.h"
+#include "kvasir/sampling/sampler.h"
+#include "kvasir/speculative/drafter.h"
+
+namespace kvasir {
+
+struct PairDrafterParts {
+  const PairHead* head = nullptr;
+  KvPool* pool = nullptr;                   // the drafter's alone
+  std::shared_ptr<const KvCacheSpec> spec;  // every layer keeps all rows
+  int64_t sampleable_tokens = 0;  // ids that the target may choose; at most the head's vocabulary
+};
+
+// Pairs wait until somebody wants drafts and are then read in one pass, which makes the first draft
+// as well; or until there are kMostPending of them, so that their states take bounded memory.
+class PairDrafter final : public Drafter {
+ public:
+  static constexpr int64_t kMostPending = 256;
+
+  // Head and pool outlive the drafter, and the drafter its states.
+  // ERRORS: kInvalidArgument, naming what of the parts cannot be.
+  static Result<std::unique_ptr<PairDrafter>> Create(PairDrafterParts parts);
+
+  std::string_view kind() const override { return "pairs"; }
+  HiddenWanted hidden_wanted() const override { return HiddenWanted::kAll; }
+  std::unique_ptr<DraftState> NewState() override;
+  std::unique_ptr<DraftState> ForkState(const DraftState& state) override;
+  // Pairs that it has are passed over, so a sequence may be read again from any earlier position.
+  // The first report of a state may begin where a prefix ends that the drafter has of an earlier
+  // sequence of this salt; beyond that, or behind a gap, reports are refused for good.
+  void Report(const DraftReport& report) override;
+  // 0, or null where a report was refused or is missing.
+  std::optional<int64_t> MissingTokens(const DraftRequest& request) override;
+  std::vector<std::vector<Token>> Propose(std::span<const DraftRequest> requests) override;
+  // Pairs of the sequence become findable for others, under a key that proves each of them.
+  void Finish(DraftState& state, KnownTokens known, uint64_t salt) override;
+
+ private:
+  struct State;
+  // One sequence that a pass takes on.
+  struct Member {
+    State* state = nullptr;
+    std::vector<Token> tokens;
+    ConstFloatRows states;
+    bool is_guess = false;  // not to be built on: the tokens are drafts, the states the head's
+  };
+
+  explicit PairDrafter(PairDrafterParts parts)
+      : parts_(std::move(parts)), tree_(parts_.pool, parts_.spec) {}
+  void Begin(State& state, const DraftReport& report);
+  bool IsLevel(const DraftRequest& request) const;
+  Member Pending(State& state, const KnownTokens& known) const;
+  void Settle(State& state, const KnownTokens& known);
+  // Runs the members that fit; the others' states are given up and their members cleared.
+  std::optional<PairHead::Output> Forward(std::vector<Member>& members);
+  Token Draw(const DraftRequest& request, std::span<const Token> drafted, ConstFloatRows logits,
+             int64_t row);
+
+  const PairDrafterParts parts_;
+  PrefixTree tree_;
+  Workspace workspace_;
+  Sampler sampler_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_SPECULATIVE_PAIR_DRAFTER_H_
