@@ -301,6 +301,7 @@ TEST(GgufTest, IsInspectedAndGeneratesText) {
   EXPECT_TRUE(*json.GetBool("runs"));
   EXPECT_EQ(*json.GetString("kind"), "GGUF file");
   EXPECT_GT(*json.Find("tensor_types")->GetInt("F16"), 0);
+  EXPECT_GT(*json.Find("matrices_in_memory")->GetInt("f16"), 0);
   // Matrices stay f16; the file's norms are f32 and no matrices.
   EXPECT_LT(*json.GetInt("weight_bytes_in_memory"), *json.GetInt("weight_bytes"));
   EXPECT_GT(*json.GetInt("weight_bytes_in_memory"), *json.GetInt("weight_bytes") * 9 / 10);

@@ -209,6 +209,14 @@ class InspectCommand final : public Command {
   static void AddMemory(const Result<std::vector<ListedTensor>>& tensors, Json* report,
                         Status* verdict) {
     if (tensors.ok()) {
+      std::map<std::string, int64_t> formats;
+      for (const ListedTensor& tensor : *tensors) {
+        const bool is_matrix = tensor.rows.shape.size() > 1;
+        if (is_matrix) ++formats[std::string(WeightFormatName(tensor.rows.stored_format))];
+      }
+      Json counts = Json::Object();
+      for (const auto& [format, count] : formats) counts.Set(format, count);
+      report->Set("matrices_in_memory", std::move(counts));
       report->Set("weight_bytes_in_memory", PackedBytes(*tensors));
     } else if (verdict->ok()) {
       *verdict = tensors.status();
