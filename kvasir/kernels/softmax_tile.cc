@@ -31,28 +31,26 @@ struct Batch {
   alignas(64) float empty[kVirtualLanes];  // 1 if the row sees nothing, else 0
 };
 
-HWY_INLINE VF VisibleScore(const SoftmaxTileArgs& args, int64_t row, size_t i) {
-  const DF d;
-  const VF score = hn::LoadU(d, args.scores + row * kBlockTokens + i * kLanes);
-  if (args.begin[row] == 0 && args.end[row] == kBlockTokens) return score;
-  const VF token = hn::Iota(d, static_cast<float>(i * kLanes));
-  const auto visible = hn::And(hn::Ge(token, hn::Set(d, static_cast<float>(args.begin[row]))),
-                               hn::Lt(token, hn::Set(d, static_cast<float>(args.end[row]))));
-  return hn::IfThenElse(visible, score, hn::Set(d, kLowest));
-}
-
-// Caps the scores of a row, hides those that it does not see, and leaves the largest per lane.
+// Caps the scores of a row, makes those that it does not see -infinity, and leaves the largest per
+// lane.
 HWY_INLINE void PrepareRow(const SoftmaxTileArgs& args, int64_t row, VF (&largest)[kLaneVectors]) {
   const DF d;
   float* const scores = args.scores + row * kBlockTokens;
-  for (VF& v : largest) v = hn::Set(d, kLowest);
+  const VF begin = hn::Set(d, static_cast<float>(args.begin[row]));
+  const VF end = hn::Set(d, static_cast<float>(args.end[row]));
+  const bool as_they_are =
+      args.softcap <= 0 && args.begin[row] == 0 && args.end[row] == kBlockTokens;
   for (size_t i = 0; i < kTokenVectors; ++i) {
-    if (args.softcap > 0) {
-      const VF score = hn::LoadU(d, scores + i * kLanes);
-      hn::StoreU(Softcap(d, score, hn::Set(d, args.softcap)), d, scores + i * kLanes);
+    VF score = hn::LoadU(d, scores + i * kLanes);
+    if (!as_they_are) {
+      if (args.softcap > 0) score = Softcap(d, score, hn::Set(d, args.softcap));
+      const VF token = hn::Iota(d, static_cast<float>(i * kLanes));
+      const auto visible = hn::And(hn::Ge(token, begin), hn::Lt(token, end));
+      score = hn::IfThenElse(visible, score, hn::Set(d, kLowest));
+      hn::StoreU(score, d, scores + i * kLanes);
     }
     VF& lanes = largest[i % kLaneVectors];
-    lanes = MaxIgnoringNan(lanes, VisibleScore(args, row, i));
+    lanes = MaxIgnoringNan(lanes, score);
   }
 }
 
@@ -75,15 +73,17 @@ void UpdateMaxima(Batch& batch) {
   }
 }
 
-// Scores become weights: an invisible one is -infinity here, which makes its weight exactly 0.
-HWY_INLINE void WeighRow(const SoftmaxTileArgs& args, int64_t row, float base,
-                         VF (&lanes)[kLaneVectors]) {
+// Scores become weights, that of -infinity exactly 0.
+HWY_INLINE void WeighRow(float* scores, float base, VF (&lanes)[kLaneVectors]) {
   const DF d;
+  VF weights[kTokenVectors];
   for (size_t i = 0; i < kTokenVectors; ++i) {
-    const VF weight = ExpOfNonPositive(d, hn::Sub(VisibleScore(args, row, i), hn::Set(d, base)));
-    hn::StoreU(weight, d, args.scores + row * kBlockTokens + i * kLanes);
+    weights[i] = ExpOfNonPositive(d, hn::Sub(hn::LoadU(d, scores + i * kLanes), hn::Set(d, base)));
+  }
+  for (size_t i = 0; i < kTokenVectors; ++i) {
+    hn::StoreU(weights[i], d, scores + i * kLanes);
     VF& sum = lanes[i % kLaneVectors];
-    sum = i < kLaneVectors ? weight : hn::Add(sum, weight);
+    sum = i < kLaneVectors ? weights[i] : hn::Add(sum, weights[i]);
   }
 }
 
@@ -104,8 +104,9 @@ void SoftmaxRows(const SoftmaxTileArgs& args, int64_t first, size_t count) {
   UpdateMaxima(batch);
   for (size_t r = 0; r < kVirtualLanes; ++r) {
     for (VF& v : lanes[r]) v = hn::Zero(d);
-    if (batch.empty[r] == 0)
-      WeighRow(args, first + static_cast<int64_t>(r), batch.base[r], lanes[r]);
+    if (batch.empty[r] != 0) continue;
+    const int64_t row = first + static_cast<int64_t>(r);
+    WeighRow(args.scores + row * kBlockTokens, batch.base[r], lanes[r]);
   }
   alignas(64) float sums[kVirtualLanes];
   ReduceRows<AddLanes>(lanes, sums);
