@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cmath>
 #include <limits>
 
+#include "kvasir/backend/softmax_state.h"
+#include "kvasir/backend/tile_kernels.h"
 #include "kvasir/base/check.h"
-#include "kvasir/base/scalar_math.h"
 
 namespace kvasir {
 namespace {
@@ -53,76 +53,6 @@ struct Partition {
   KvBlockLayout layout;
 };
 
-// Running softmax of `rows` queries: [rows] max, [rows] sum, [rows, value_dim] accumulator.
-struct State {
-  float* max;
-  float* sum;
-  float* accumulator;
-
-  static size_t Floats(int64_t rows, int64_t value_dim) {
-    return static_cast<size_t>(rows * (2 + value_dim));
-  }
-  static State At(float* memory, int64_t rows) {
-    return {memory, memory + rows, memory + 2 * rows};
-  }
-  void Reset(int64_t rows, int64_t value_dim) const {
-    std::fill_n(max, rows, -std::numeric_limits<float>::infinity());
-    std::fill_n(sum, rows, 0.0f);
-    std::fill_n(accumulator, rows * value_dim, 0.0f);
-  }
-};
-
-// total = total + partial, as if the partial's rows had come after the total's. The order of
-// merges is the order of partitions, so it is a function of the sequence alone.
-void Merge(const State& total, const State& partial, int64_t rows, int64_t value_dim) {
-  for (int64_t r = 0; r < rows; ++r) {
-    if (partial.sum[r] == 0) continue;  // nothing visible in that partition
-    const float max = std::max(total.max[r], partial.max[r]);
-    const float keep = total.sum[r] == 0 ? 0.0f : scalar::Exp(total.max[r] - max);
-    const float take = scalar::Exp(partial.max[r] - max);
-    total.max[r] = max;
-    total.sum[r] = total.sum[r] * keep + partial.sum[r] * take;
-    float* const out = total.accumulator + r * value_dim;
-    const float* const in = partial.accumulator + r * value_dim;
-    for (int64_t d = 0; d < value_dim; ++d) out[d] = out[d] * keep + in[d] * take;
-  }
-}
-
-// The sum of a tile's partitions. Those whose values are stored rotated are summed apart, rotated
-// back once per row and merged last, whatever their place among the others.
-struct Totals {
-  State plain;
-  State rotated;
-  int64_t rows;
-  int64_t value_dim;
-  bool rotates;
-
-  static size_t Floats(int64_t rows, const KvLayout& layout) {
-    return State::Floats(rows, layout.value_dim) * (layout.value_codec.rotates() ? 2 : 1);
-  }
-  static Totals At(float* memory, int64_t rows, const KvLayout& layout) {
-    Totals totals = {State::At(memory, rows), {}, rows, layout.value_dim, false};
-    totals.rotates = layout.value_codec.rotates();
-    totals.plain.Reset(rows, layout.value_dim);
-    if (totals.rotates) {
-      totals.rotated = State::At(memory + State::Floats(rows, layout.value_dim), rows);
-      totals.rotated.Reset(rows, layout.value_dim);
-    }
-    return totals;
-  }
-  void Add(const KvBlockLayout& layout, const State& partial) const {
-    Merge(layout.value_codec.rotates() ? rotated : plain, partial, rows, value_dim);
-  }
-  // REQUIRES: called once, after the last Add.
-  const State& Finish(const KernelTable& kernels) const {
-    if (rotates) {
-      kernels.rotate_back(rotated.accumulator, value_dim, rows, value_dim);
-      Merge(plain, rotated, rows, value_dim);
-    }
-    return plain;
-  }
-};
-
 }  // namespace
 
 // Queries of some tokens of one run that share a KV head: row i of the tile is token
@@ -144,8 +74,8 @@ struct CpuAttention::Scratch {
   std::vector<float> scores;   // [rows, 64]
   std::vector<float> rescale;  // [rows]
   std::vector<float> top;      // [rows]
-  std::vector<float> totals;   // Totals
-  std::vector<float> partial;  // State
+  std::vector<float> totals;   // SoftmaxTotals
+  std::vector<float> partial;  // SoftmaxState
   std::vector<float> derived;  // [key_dim, 64]: the keys of a block, if they are from-value
   std::vector<int32_t> begin;  // [rows]
   std::vector<int32_t> end;    // [rows]
@@ -162,8 +92,8 @@ struct CpuAttention::Scratch {
     scores.resize(count * kBlockTokens);
     rescale.resize(count);
     top.resize(count);
-    totals.resize(Totals::Floats(rows, layout));
-    partial.resize(State::Floats(rows, layout.value_dim));
+    totals.resize(SoftmaxTotals::Floats(rows, layout));
+    partial.resize(SoftmaxState::Floats(rows, layout.value_dim));
     if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
       derived.resize(static_cast<size_t>(layout.key_dim) * kBlockTokens);
     }
@@ -189,30 +119,6 @@ int64_t GroupOf(const AttendArgs& args) { return args.query_heads / args.layout.
 const VisibleRows& VisibleOf(const AttendArgs& args, const KvRun& run, int64_t token) {
   return args.visible[static_cast<size_t>(run.step_row + token)];
 }
-
-// The kernels of one codec that the backend uses for scores and sums.
-struct TileKernels {
-  const KernelTable& table;
-  AttentionMath math;
-
-  // Null: float.
-  const IntegerKvKernels* Integer(const KvCodec& codec) const {
-    if (math == AttentionMath::kFloat || !codec.is_packed()) return nullptr;
-    const bool one_byte =
-        math == AttentionMath::kInt8 || (math == AttentionMath::kAuto && codec.bits == 4);
-    return table.IntegerForCodec(codec,
-                                 one_byte ? MultiplierWidth::kOneByte : MultiplierWidth::kTwoBytes);
-  }
-  void Score(const ScoreTileArgs& args) const {
-    const IntegerKvKernels* const integer = Integer(args.codec);
-    (integer != nullptr ? integer->score_tile : table.ForCodec(args.codec).score_tile)(args);
-  }
-  void Accumulate(const AccumulateTileArgs& args) const {
-    const IntegerKvKernels* const integer = Integer(args.codec);
-    (integer != nullptr ? integer->accumulate_tile
-                        : table.ForCodec(args.codec).accumulate_tile)(args);
-  }
-};
 
 // Copies the tile's queries side by side and scales them; once more rotated, and as integers, if
 // keys need it.
@@ -316,7 +222,7 @@ const std::byte* DeriveKeys(const AttendArgs& args, const Tile& tile, const KvBl
 // One partition, from an empty state.
 template <typename Tile, typename Scratch>
 void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const Tile& tile,
-                     const Partition& partition, Scratch& scratch, const State& state) {
+                     const Partition& partition, Scratch& scratch, const SoftmaxState& state) {
   const KvBlockLayout& layout = partition.layout;
   const int64_t rows = tile.tokens * GroupOf(args);
   const KvBlocksView& kv = IsRecent(partition.segment) ? tile.run->recent : tile.run->kv;
@@ -372,7 +278,7 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
 }
 
 template <typename Tile>
-void StoreOutput(const AttendArgs& args, const Tile& tile, const State& total) {
+void StoreOutput(const AttendArgs& args, const Tile& tile, const SoftmaxState& total) {
   const int64_t group = GroupOf(args);
   const int64_t dim = args.layout.value_dim;
   for (int64_t i = 0; i < tile.tokens * group; ++i) {
@@ -413,8 +319,8 @@ void CpuAttention::AttendTile(const AttendArgs& args, const Tile& tile, Scratch&
   const int64_t rows = tile.tokens * GroupOf(args);
   scratch.Resize(rows, args.layout);
   LoadQueries(TileKernels{kernels_, math_}, args, tile, scratch);
-  const Totals totals = Totals::At(scratch.totals.data(), rows, args.layout);
-  const State partial = State::At(scratch.partial.data(), rows);
+  const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
+  const SoftmaxState partial = SoftmaxState::At(scratch.partial.data(), rows);
   ForEachPartition(args, tile, [&](const Partition& partition) {
     AttendPartition(TileKernels{kernels_, math_}, args, tile, partition, scratch, partial);
     totals.Add(partition.layout, partial);
@@ -435,7 +341,7 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
   for (const Tile& tile : tiles) {
     ForEachPartition(args, tile, [&](const Partition& partition) {
       units.push_back({&tile, partition, floats});
-      floats += State::Floats(tile.tokens * group, args.layout.value_dim);
+      floats += SoftmaxState::Floats(tile.tokens * group, args.layout.value_dim);
     });
   }
   partials_.resize(floats);
@@ -448,7 +354,7 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
       scratch.Resize(rows, args.layout);
       LoadQueries(TileKernels{kernels_, math_}, args, *unit.tile, scratch);
       AttendPartition(TileKernels{kernels_, math_}, args, *unit.tile, unit.partition, scratch,
-                      State::At(partials_.data() + unit.state_offset, rows));
+                      SoftmaxState::At(partials_.data() + unit.state_offset, rows));
     }
   });
   Scratch& scratch = scratch_[0];
@@ -456,10 +362,10 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
     const Tile& tile = *units[i].tile;
     const int64_t rows = tile.tokens * group;
     scratch.Resize(rows, args.layout);
-    const Totals totals = Totals::At(scratch.totals.data(), rows, args.layout);
+    const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
     for (; i < units.size() && units[i].tile == &tile; ++i) {
       totals.Add(units[i].partition.layout,
-                 State::At(partials_.data() + units[i].state_offset, rows));
+                 SoftmaxState::At(partials_.data() + units[i].state_offset, rows));
     }
     StoreOutput(args, tile, totals.Finish(kernels_));
   }

@@ -206,7 +206,7 @@ void Score(const ScoreTileArgs& args) noexcept {
       const int64_t rows = TileRows<Dot>(args.rows - row);
       for (int64_t i = 0; i < count; ++i) {
         ScoreAnyRows<Dot>(QueryRows(args, row, groups), rows, plane, batch[i], first + i,
-                          row == 0 ? &fetch : nullptr);
+                          row == 0 && args.next != nullptr ? &fetch : nullptr);
       }
       row += rows;
     }

@@ -21,6 +21,8 @@ namespace {
 
 // Groups that are rounded and summed together, for all rows.
 constexpr int64_t kBatchGroups = 4;
+// Slots that are multiplied between two steps of fetching ahead.
+constexpr int64_t kFetchSlots = 8;
 
 // The lanes of 64 tokens from begin on and before end.
 HWY_INLINE auto Visible(size_t token, int32_t begin, int32_t end) {
@@ -176,6 +178,16 @@ HWY_INLINE void AddPart(const RowWeights<Dot> (&weights)[kRows], const typename 
   }
 }
 
+template <class Dot, size_t kRows, size_t kCount>
+HWY_INLINE void AddWord(const RowWeights<Dot> (&weights)[kRows], const typename Dot::Signs& signs,
+                        const uint32_t* const (&words)[kCount], int64_t k,
+                        TileSums<Dot, kRows, kCount>& sums) {
+  AddPart<Dot, 0, kRows, kCount>(weights, signs, words, k, sums);
+  if constexpr (Dot::kParts > 1) AddPart<Dot, 1, kRows, kCount>(weights, signs, words, k, sums);
+  if constexpr (Dot::kParts > 2) AddPart<Dot, 2, kRows, kCount>(weights, signs, words, k, sums);
+  if constexpr (Dot::kParts > 3) AddPart<Dot, 3, kRows, kCount>(weights, signs, words, k, sums);
+}
+
 // Adds sums to the accumulators of the rows from kRow on. Recursive, because sums that a loop over
 // rows indexes would go through memory.
 template <class Dot, size_t kRows, size_t kCount, size_t kRow = 0>
@@ -215,12 +227,11 @@ HWY_INLINE void SumDims(const AccumulateTileArgs& args, const PackedPlane& plane
   for (size_t r = 0; r < kRows; ++r) starts[r] = weights[r].start;
   TileSums<Dot, kRows, kCount> sums;
   StartSums<Dot, kRows, kCount>(starts, sums);
-  for (int64_t k = 0; k < kBlockTokens; k += Dot::kWordCodes) {
+  for (int64_t k = 0; k < kBlockTokens; k += kFetchSlots) {
     if (prefetch != nullptr) prefetch->Step();
-    AddPart<Dot, 0, kRows, kCount>(weights, signs, words, k, sums);
-    if constexpr (Dot::kParts > 1) AddPart<Dot, 1, kRows, kCount>(weights, signs, words, k, sums);
-    if constexpr (Dot::kParts > 2) AddPart<Dot, 2, kRows, kCount>(weights, signs, words, k, sums);
-    if constexpr (Dot::kParts > 3) AddPart<Dot, 3, kRows, kCount>(weights, signs, words, k, sums);
+    for (int64_t w = k; w < k + kFetchSlots; w += Dot::kWordCodes) {
+      AddWord<Dot, kRows, kCount>(weights, signs, words, w, sums);
+    }
   }
   StoreSums<Dot, kRows, kCount>(args, weights, shifts, row, dim, sums);
 }
@@ -287,7 +298,8 @@ void SumBatch(const AccumulateTileArgs& args, const PackedPlane& plane,
       continue;
     }
     const int64_t rows = TileRows<Dot>(filled);
-    SumAnyRows<Dot>(args, plane, batch, row, rows, fetched ? nullptr : &fetch);
+    SumAnyRows<Dot>(args, plane, batch, row, rows,
+                    fetched || args.next == nullptr ? nullptr : &fetch);
     fetched = true;
     row += rows;
   }
@@ -299,10 +311,9 @@ void Accumulate(const AccumulateTileArgs& args) noexcept {
   const PackedPlane plane(args.codec, args.values, args.value_dim);
   constexpr int64_t kStep = kVectors * kLanes;
   const int64_t groups = plane.dim / plane.group;
-  // A step per batch and row of the first tile, then one per word of kStep dims.
-  const int64_t steps =
-      (groups + kBatchGroups - 1) / kBatchGroups * TileRows<Dot>(args.rows) +
-      (plane.dim + kStep - 1) / kStep * (kBlockTokens / static_cast<int64_t>(Dot::kWordCodes));
+  // A step per batch and row of the first tile, then one per kFetchSlots of kStep dims.
+  const int64_t steps = (groups + kBatchGroups - 1) / kBatchGroups * TileRows<Dot>(args.rows) +
+                        (plane.dim + kStep - 1) / kStep * (kBlockTokens / kFetchSlots);
   PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), steps);
   GroupBatch<Dot> batch;
   batch.levels = IntegerLevelsOf(kBytes).weight;

@@ -1,0 +1,36 @@
+// The attention kernels that a codec and a kind of attention call for.
+// Deliberately only the choice: the tiles are those of kernels.h.
+#ifndef KVASIR_BACKEND_TILE_KERNELS_H_
+#define KVASIR_BACKEND_TILE_KERNELS_H_
+
+#include "kvasir/backend/attention_math.h"
+#include "kvasir/kernels/kernels.h"
+
+namespace kvasir {
+
+struct TileKernels {
+  const KernelTable& table;
+  AttentionMath math;
+
+  // Null: float.
+  const IntegerKvKernels* Integer(const KvCodec& codec) const {
+    if (math == AttentionMath::kFloat || !codec.is_packed()) return nullptr;
+    const bool one_byte =
+        math == AttentionMath::kInt8 || (math == AttentionMath::kAuto && codec.bits == 4);
+    return table.IntegerForCodec(codec,
+                                 one_byte ? MultiplierWidth::kOneByte : MultiplierWidth::kTwoBytes);
+  }
+  void Score(const ScoreTileArgs& args) const {
+    const IntegerKvKernels* const integer = Integer(args.codec);
+    (integer != nullptr ? integer->score_tile : table.ForCodec(args.codec).score_tile)(args);
+  }
+  void Accumulate(const AccumulateTileArgs& args) const {
+    const IntegerKvKernels* const integer = Integer(args.codec);
+    (integer != nullptr ? integer->accumulate_tile
+                        : table.ForCodec(args.codec).accumulate_tile)(args);
+  }
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_BACKEND_TILE_KERNELS_H_
