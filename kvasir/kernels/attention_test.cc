@@ -200,6 +200,18 @@ struct SoftmaxState {
         rescale(rows, kNan),
         top(rows, kNan) {}
 
+  SoftmaxState Row(int64_t row) const {
+    SoftmaxState one(1);
+    const auto r = static_cast<size_t>(row);
+    std::copy_n(scores.begin() + row * kBlockTokens, kBlockTokens, one.scores.begin());
+    one.begin[0] = begin[r];
+    one.end[0] = end[r];
+    one.max[0] = max[r];
+    one.sum[0] = sum[r];
+    one.rescale[0] = rescale[r];
+    one.top[0] = top[r];
+    return one;
+  }
   void Run(const KernelTable& table, float softcap) {
     table.softmax_tile({scores.data(), static_cast<int64_t>(max.size()), begin.data(), end.data(),
                         softcap, max.data(), sum.data(), rescale.data(), top.data()});
@@ -292,6 +304,12 @@ TEST(SoftmaxTile, NonFiniteScoresAgreeAndAreSensible) {
     SoftmaxState actual = start;
     actual.Run(*table, 0);
     ExpectSameState(expected, actual, std::string(IsaName(table->isa)));
+    // Tiles of few rows take another way.
+    for (int64_t row = 0; row < 7; ++row) {
+      SoftmaxState one = start.Row(row);
+      one.Run(*table, 0);
+      ExpectSameState(expected.Row(row), one, std::string(IsaName(table->isa)) + ", alone");
+    }
   }
 }
 

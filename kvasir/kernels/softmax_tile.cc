@@ -40,6 +40,7 @@ HWY_INLINE void PrepareRow(const SoftmaxTileArgs& args, int64_t row, VF (&larges
   const VF end = hn::Set(d, static_cast<float>(args.end[row]));
   const bool as_they_are =
       args.softcap <= 0 && args.begin[row] == 0 && args.end[row] == kBlockTokens;
+  for (VF& v : largest) v = hn::Set(d, kLowest);
   for (size_t i = 0; i < kTokenVectors; ++i) {
     VF score = hn::LoadU(d, scores + i * kLanes);
     if (!as_they_are) {
@@ -54,31 +55,41 @@ HWY_INLINE void PrepareRow(const SoftmaxTileArgs& args, int64_t row, VF (&larges
   }
 }
 
-// New maxima, what they are subtracted as, and what becomes of the state so far.
+// What a block with the largest visible score `top` makes of the state so far, per lane.
+struct Maxima {
+  HWY_INLINE Maxima(VF old_max, VF block_top) {
+    const DF d;
+    const VF lowest = hn::Set(d, kLowest);
+    // Adding zero leaves one sign of zero, whichever lane won.
+    max = hn::Add(MaxIgnoringNan(old_max, block_top), hn::Zero(d));
+    base = hn::IfThenZeroElse(hn::Eq(max, lowest), max);
+    rescale = ExpOfNonPositive(d, hn::Sub(old_max, base));
+    top = ExpOfNonPositive(d, hn::Sub(block_top, base));
+  }
+  VF max;
+  VF base;
+  VF rescale;
+  VF top;
+};
+
 void UpdateMaxima(Batch& batch) {
   const DF d;
   for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
-    const VF lowest = hn::Set(d, kLowest);
-    const VF old_max = hn::Load(d, batch.max + i);
-    const VF top = hn::Load(d, batch.top + i);
-    // Adding zero leaves one sign of zero, whichever lane won.
-    const VF max = hn::Add(MaxIgnoringNan(old_max, top), hn::Zero(d));
-    const VF base = hn::IfThenZeroElse(hn::Eq(max, lowest), max);
+    const Maxima maxima(hn::Load(d, batch.max + i), hn::Load(d, batch.top + i));
     const auto empty = hn::Gt(hn::Load(d, batch.empty + i), hn::Zero(d));
-    const VF rescale = ExpOfNonPositive(d, hn::Sub(old_max, base));
-    hn::Store(max, d, batch.max + i);
-    hn::Store(base, d, batch.base + i);
-    hn::Store(ExpOfNonPositive(d, hn::Sub(top, base)), d, batch.top + i);
-    hn::Store(hn::IfThenElse(empty, hn::Set(d, 1.0f), rescale), d, batch.rescale + i);
+    hn::Store(maxima.max, d, batch.max + i);
+    hn::Store(maxima.base, d, batch.base + i);
+    hn::Store(maxima.top, d, batch.top + i);
+    hn::Store(hn::IfThenElse(empty, hn::Set(d, 1.0f), maxima.rescale), d, batch.rescale + i);
   }
 }
 
 // Scores become weights, that of -infinity exactly 0.
-HWY_INLINE void WeighRow(float* scores, float base, VF (&lanes)[kLaneVectors]) {
+HWY_INLINE void WeighRow(float* scores, VF base, VF (&lanes)[kLaneVectors]) {
   const DF d;
   VF weights[kTokenVectors];
   for (size_t i = 0; i < kTokenVectors; ++i) {
-    weights[i] = ExpOfNonPositive(d, hn::Sub(hn::LoadU(d, scores + i * kLanes), hn::Set(d, base)));
+    weights[i] = ExpOfNonPositive(d, hn::Sub(hn::LoadU(d, scores + i * kLanes), base));
   }
   for (size_t i = 0; i < kTokenVectors; ++i) {
     hn::StoreU(weights[i], d, scores + i * kLanes);
@@ -106,7 +117,7 @@ void SoftmaxRows(const SoftmaxTileArgs& args, int64_t first, size_t count) {
     for (VF& v : lanes[r]) v = hn::Zero(d);
     if (batch.empty[r] != 0) continue;
     const int64_t row = first + static_cast<int64_t>(r);
-    WeighRow(args.scores + row * kBlockTokens, batch.base[r], lanes[r]);
+    WeighRow(args.scores + row * kBlockTokens, hn::Set(d, batch.base[r]), lanes[r]);
   }
   alignas(64) float sums[kVirtualLanes];
   ReduceRows<AddLanes>(lanes, sums);
@@ -124,8 +135,33 @@ void SoftmaxRows(const SoftmaxTileArgs& args, int64_t first, size_t count) {
   }
 }
 
+// One row alone, with the same operations.
+void SoftmaxRow(const SoftmaxTileArgs& args, int64_t row) {
+  const DF d;
+  if (args.begin[row] >= args.end[row]) {
+    args.rescale[row] = 1.0f;
+    args.top[row] = 0.0f;
+    return;
+  }
+  VF lanes[kLaneVectors];
+  PrepareRow(args, row, lanes);
+  const Maxima maxima(hn::Set(d, args.max[row]), hn::Set(d, LargestLane::Reduce(lanes)));
+  WeighRow(args.scores + row * kBlockTokens, maxima.base, lanes);
+  const VF sum = hn::MulAdd(hn::Set(d, args.sum[row]), maxima.rescale, hn::Set(d, SumLanes(lanes)));
+  args.max[row] = hn::GetLane(maxima.max);
+  args.sum[row] = hn::GetLane(sum);
+  args.rescale[row] = hn::GetLane(maxima.rescale);
+  args.top[row] = hn::GetLane(maxima.top);
+}
+
 void SoftmaxTile(const SoftmaxTileArgs& args) noexcept {
   constexpr int64_t kRows = kVirtualLanes;
+  // A batch costs as much as six rows alone.
+  constexpr int64_t kFewRows = 5;
+  if (args.rows <= kFewRows) {
+    for (int64_t row = 0; row < args.rows; ++row) SoftmaxRow(args, row);
+    return;
+  }
   for (int64_t row = 0; row < args.rows; row += kRows) {
     SoftmaxRows(args, row, static_cast<size_t>(HWY_MIN(kRows, args.rows - row)));
   }
