@@ -166,6 +166,9 @@ TEST(GenerateTest, SameSeedSameAnswerHoweverItIsComputed) {
   EXPECT_EQ(*with({}).Find("tokens"), *first.Find("tokens"));
   EXPECT_EQ(*with({"--threads", "3", "--chunk", "2"}).Find("tokens"), *first.Find("tokens"));
   EXPECT_EQ(*with({"--isa", "scalar"}).Find("tokens"), *first.Find("tokens"));
+  EXPECT_EQ(*with({"--draft-kind", "ngram"}).Find("tokens"), *first.Find("tokens"));
+  EXPECT_EQ(*with({"--draft-model", Demo() + "-draft", "--draft-max", "3"}).Find("tokens"),
+            *first.Find("tokens"));
   // At this temperature, 24 equal tokens under another seed would be a seed that nobody reads.
   EXPECT_FALSE(*GenerateJson({"--temp", "1.5", "--seed", "8", "--ignore-eos"}).Find("tokens") ==
                *first.Find("tokens"));
@@ -217,6 +220,21 @@ TEST(ChatTest, CommandsForkUndoAndSwitch) {
         "branches are numbered 0 to 1", "unknown command /nonsense"}) {
     EXPECT_TRUE(Contains(result.err, wanted)) << wanted << " is not in\n" << result.err;
   }
+}
+
+TEST(ChatTest, DraftsChangeNoWord) {
+  const auto said = [](std::vector<std::string> more) {
+    std::vector<std::string> args = {"chat", "-m", Demo(), "-n", "40", "--temp", "0.5"};
+    args.insert(args.end(), more.begin(), more.end());
+    Program program(args);
+    program.Write("Hello, hello, hello.\nHello, hello, hello.\n/stats\n/quit\n");
+    const ProgramResult result = program.Finish();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  };
+  const std::string plain = said({"--seed", "3"});
+  EXPECT_EQ(said({"--seed", "3", "--draft-kind", "ngram"}), plain);
+  EXPECT_EQ(said({"--seed", "3", "--draft-model", Demo() + "-draft"}), plain);
 }
 
 TEST(ChatTest, CtrlCStopsTheAnswerAndNotTheProgram) {

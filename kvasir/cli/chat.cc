@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "kvasir/cli/commands.h"
+#include "kvasir/cli/draft_flags.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/engine/cached_sequence_file.h"
@@ -95,13 +96,17 @@ class ChatCommand final : public Command {
   void Declare(Flags& flags) override {
     model_.Declare(flags);
     sampling_.Declare(flags);
+    draft_.Declare(flags);
     flags.Add("--system", &system_, "system message");
     flags.Add("-n,--max-tokens", &max_tokens_, "new tokens per answer at most");
   }
 
   Status Run() override {
+    KVASIR_TRY_OK(draft_.Check());
     KVASIR_TRY(bundle_, model_.Load());
+    KVASIR_TRY(drafts_, draft_.Load(model_, *bundle_));
     generator_.emplace(bundle_.get());
+    generator_->UseDrafter(DrafterOfGenerator(*drafts_), draft_.max_drafts);
     KVASIR_TRY(CachedSequence sequence, bundle_->NewSequence());
     branches_.push_back({{}, std::move(sequence), {}});
     if (!system_.empty()) AddMessage("system", system_);
@@ -252,10 +257,12 @@ class ChatCommand final : public Command {
 
   ModelFlags model_;
   SamplingFlags sampling_;
+  DraftFlags draft_;
   std::string system_;
   int64_t max_tokens_ = 512;
 
   std::unique_ptr<ModelBundle> bundle_;
+  std::unique_ptr<DraftSource> drafts_;
   std::optional<Generator> generator_;
   std::vector<Branch> branches_;
   size_t current_ = 0;

@@ -3,6 +3,7 @@
 
 #include "kvasir/base/file.h"
 #include "kvasir/cli/commands.h"
+#include "kvasir/cli/draft_flags.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/engine/cached_sequence_file.h"
@@ -19,6 +20,7 @@ class GenerateCommand final : public Command {
   void Declare(Flags& flags) override {
     model_.Declare(flags);
     sampling_.Declare(flags);
+    draft_.Declare(flags);
     flags.Add("-p,--prompt", &prompt_, "prompt text");
     flags.Add("-f,--prompt-file", &prompt_file_, "file that holds the prompt text");
     flags.Add("-n,--max-tokens", &max_tokens_, "new tokens at most");
@@ -37,6 +39,7 @@ class GenerateCommand final : public Command {
 
   Status Run() override {
     KVASIR_TRY(const std::string prompt, Prompt());
+    KVASIR_TRY_OK(draft_.Check());
     KVASIR_TRY(const auto bundle, model_.Load());
     if (bundle->tokenizer() == nullptr) {
       return {ErrorCode::kFailedPrecondition,
@@ -62,8 +65,10 @@ class GenerateCommand final : public Command {
       };
     }
     KVASIR_TRY(CachedSequence sequence, Sequence(*bundle));
-    KVASIR_TRY(const GenerationResult result,
-               Generator(bundle.get()).Generate(request, sequence, callbacks));
+    KVASIR_TRY(const auto drafts, draft_.Load(model_, *bundle));
+    Generator generator(bundle.get());
+    generator.UseDrafter(DrafterOfGenerator(*drafts), draft_.max_drafts);
+    KVASIR_TRY(const GenerationResult result, generator.Generate(request, sequence, callbacks));
     KVASIR_TRY_OK(printed);
     if (is_json_) {
       KVASIR_TRY_OK(PrintJson(ToJson(result)));
@@ -148,6 +153,7 @@ class GenerateCommand final : public Command {
 
   ModelFlags model_;
   SamplingFlags sampling_;
+  DraftFlags draft_;
   std::string prompt_;
   std::string prompt_file_;
   std::string system_;

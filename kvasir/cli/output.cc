@@ -48,7 +48,12 @@ std::string StatsLine(const GenerationStats& stats) {
       static_cast<long long>(stats.prompt_tokens), static_cast<long long>(stats.cached_tokens),
       stats.prefill_tokens_per_second(), static_cast<long long>(stats.generated_tokens),
       stats.decode_tokens_per_second(), FormatBytes(stats.kv_bytes).c_str());
-  return text;
+  std::string line = text;
+  if (stats.drafted_tokens > 0) {
+    line += " | " + std::to_string(stats.accepted_drafts) + " of " +
+            std::to_string(stats.drafted_tokens) + " drafts right";
+  }
+  return line;
 }
 
 Json StatsJson(const GenerationStats& stats) {
@@ -56,6 +61,8 @@ Json StatsJson(const GenerationStats& stats) {
   json.Set("prompt_tokens", stats.prompt_tokens);
   json.Set("cached_tokens", stats.cached_tokens);
   json.Set("generated_tokens", stats.generated_tokens);
+  json.Set("drafted_tokens", stats.drafted_tokens);
+  json.Set("accepted_drafts", stats.accepted_drafts);
   json.Set("prefill_ms", stats.prefill_ms);
   json.Set("decode_ms", stats.decode_ms);
   json.Set("prefill_tokens_per_second", stats.prefill_tokens_per_second());

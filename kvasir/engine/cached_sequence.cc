@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kvasir/base/check.h"
+#include "kvasir/kv/speculation.h"
 
 namespace kvasir {
 namespace {
@@ -131,6 +132,18 @@ Result<ConstFloatRows> CachedSequence::Step(std::span<const Token> tokens, int64
     }
     restore_points_.pop_front();
   }
+}
+
+Status CachedSequence::EvaluateDrafts(std::span<const Token> tokens, Workspace& workspace,
+                                      const std::function<int64_t(ConstFloatRows logits)>& judge) {
+  KvSequence* const sequence = &sequence_;
+  KVASIR_TRY(Speculation speculation, Speculation::Begin({&sequence, 1}));
+  const SequenceRun run = {&sequence_, tokens, static_cast<int64_t>(tokens.size())};
+  KVASIR_TRY(const ConstFloatRows logits, model_->Forward(std::span(&run, 1), workspace));
+  const int64_t kept[] = {judge(logits)};
+  KVASIR_TRY_OK(speculation.Commit(kept));
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.begin() + kept[0]);
+  return {};
 }
 
 void CachedSequence::AddRestorePoint() {

@@ -64,6 +64,13 @@ class CachedSequence {
   Result<std::span<const float>> Evaluate(std::span<const Token> tokens, Workspace& workspace,
                                           const EvaluateOptions& options = {});
 
+  // Appends `tokens`, a known one and drafts behind it, and asks `judge` how many of them to keep,
+  // at least the first. It gets the logits of each, which live in `workspace`. Gives up nothing for
+  // drafts. ERRORS: as Model::Forward, for instance where memory is short: nothing is appended then
+  // and judge was not asked. kFailedPrecondition where a cache cannot go back.
+  Status EvaluateDrafts(std::span<const Token> tokens, Workspace& workspace,
+                        const std::function<int64_t(ConstFloatRows logits)>& judge);
+
   // Remembers the current position as one that Rewind can return to: references, not copies.
   void AddRestorePoint();
 

@@ -215,7 +215,7 @@ void Engine::EndJob(Job& job, FinishReason reason) {
   for (const auto& stream : job.streams) {
     stream->Finish(reason);
     if (stream->holds_blocks()) is_admission_blocked_ = false;
-    FinishDrafts(job, *stream);
+    DropDraftState(job, *stream);
     stream->sequence.reset();
     stream->swapped.reset();
   }
@@ -367,9 +367,7 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
       if (hidden.rows > 0) {
         job.streams[i]->KeepHidden(position - 1, hidden.Part(hidden.rows - 1, 1));
       }
-      if (stream.draft_state) {
-        job.streams[i]->draft_state = drafter_->ForkState(*stream.draft_state);
-      }
+      if (draft_rounds_) job.streams[i]->drafted = draft_rounds_->Fork(stream.drafted);
     }
     for (const auto& answer : job.streams) Accept(job, *answer, scores);
   }
@@ -400,8 +398,10 @@ void Engine::Choose(Job& job, EngineStream& stream, std::span<const float> logit
 
 void Engine::Retire(const Job& job, EngineStream& stream) {
   Publish(job, stream);
-  if (stream.generated_tokens() > 0) planner_->RecordAnswer(stream.generated_tokens());
-  FinishDrafts(job, stream);
+  if (draft_rounds_) {
+    draft_rounds_->Finish(stream.drafted, stream.known(), job.request.salt,
+                          stream.generated_tokens());
+  }
   stream.sequence.reset();
   is_admission_blocked_ = false;
 }

@@ -25,8 +25,7 @@
 #include "kvasir/kv/prefix_tree.h"
 #include "kvasir/kv/speculation.h"
 #include "kvasir/model/model.h"
-#include "kvasir/speculative/draft_planner.h"
-#include "kvasir/speculative/drafter.h"
+#include "kvasir/speculative/draft_rounds.h"
 
 namespace kvasir {
 
@@ -158,29 +157,16 @@ class Engine {
   void Publish(const Job& job, const EngineStream& stream);
 
   // engine_drafts.cc
-  // Who could be given drafts in a step, and how many at most.
-  struct Asked {
-    Member* member;
-    int64_t most;
-  };
   void ProposeDrafts(std::vector<Member>& members);
   int64_t MaxDrafts(const Member& member, int64_t streams) const;
-  DraftRequest RequestOf(const Asked& asked);
-  DraftCandidate CandidateOf(const EngineStream& stream, int64_t count,
-                             int64_t missing_tokens) const;
-  double ChooseDrafts(std::span<const Asked> asked);
-  double AskForDrafts(std::span<const Asked> asked);
-  double FollowDrafts(std::span<const DraftRequest> requests);
-  int64_t OtherRows() const;
   void OpenSpeculation(std::vector<Member>& members);
   bool DropDrafts(std::vector<Member>& members);
   void Verify(Member& member, ConstFloatRows logits, int64_t row);
   int64_t HiddenRows(const Member& member, bool is_last) const;
   void TellDrafter(const Member& member, ConstFloatRows hidden);
   void CommitDrafts(const std::vector<Member>& members);
-  void RecordDraft(EngineStream& stream, int64_t index, bool is_right);
   void RecordStep(const std::vector<Member>& members, double ms);
-  void FinishDrafts(const Job& job, EngineStream& stream);
+  void DropDraftState(const Job& job, EngineStream& stream);
 
   // engine_memory.cc
   void Admit();
@@ -213,11 +199,9 @@ class Engine {
   PrefixTree tree_;
   Workspace workspace_;
   Sampler sampler_;
-  std::unique_ptr<Drafter> drafter_;  // null: one token at a time
-  std::optional<DraftPlanner> planner_{std::in_place};
-  DraftedStep drafted_step_;                // the step being made
-  std::optional<Speculation> speculation_;  // of the step being made
-  const bool shares_any_prefix_;            // every layer keeps all rows
+  std::optional<DraftRounds> draft_rounds_;  // null: one token at a time
+  std::optional<Speculation> speculation_;   // of the step being made
+  const bool shares_any_prefix_;             // every layer keeps all rows
   const bool evicts_rows_;
   const std::unique_ptr<SwapStore> swap_;  // null: nothing is swapped
   double prefill_rate_ = 0;                // tokens per second, measured; 0: not yet

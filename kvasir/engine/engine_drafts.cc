@@ -10,20 +10,11 @@
 #include "kvasir/engine/engine_job.h"
 
 namespace kvasir {
-namespace {
-
-bool HasRecurrentLayers(const KvCacheSpec& spec) {
-  return std::any_of(spec.layers.begin(), spec.layers.end(),
-                     [](const KvLayerSpec& layer) { return layer.is_recurrent(); });
-}
-
-}  // namespace
-
 void Engine::UseDrafter(std::unique_ptr<Drafter> drafter) {
   KVASIR_CHECK(!has_work());
-  drafter_ = HasRecurrentLayers(*parts_.spec) ? nullptr : std::move(drafter);
-  // A draft model is a tenth of its target or less, and its passes take longer than that.
-  planner_.emplace(drafter_ == nullptr || drafter_->is_cheap() ? 0 : 0.25);
+  draft_rounds_.reset();
+  if (drafter == nullptr || parts_.spec->HasRecurrentLayers()) return;
+  draft_rounds_.emplace(std::move(drafter), options_.now);
 }
 
 // How many drafts there is room for, in the request, the cache, the context and the step.
@@ -42,124 +33,34 @@ int64_t Engine::MaxDrafts(const Member& member, int64_t streams) const {
 }
 
 void Engine::ProposeDrafts(std::vector<Member>& members) {
-  drafted_step_ = {};
-  if (drafter_ == nullptr) return;
-  std::vector<Asked> asked;
+  if (!draft_rounds_) return;
+  std::vector<Member*> seated;
+  std::vector<DraftSeat> seats;
+  int64_t other_rows = 0;
   for (Member& member : members) {
     const int64_t most = MaxDrafts(member, static_cast<int64_t>(members.size()));
-    drafted_step_.plain_rows += member.tokens;
-    if (most > 0) asked.push_back({&member, most});
-  }
-  if (asked.empty()) return;
-  drafted_step_.candidates = static_cast<int64_t>(asked.size());
-  if (planner_->BeginStep(drafted_step_.candidates)) {
-    const EngineClock::time_point begin = Now();
-    const double follow_ms = drafter_->is_cheap() ? ChooseDrafts(asked) : AskForDrafts(asked);
-    drafted_step_.drafting_ms = MsBetween(begin, Now()) - follow_ms;
-  }
-  for (const Asked& one : asked) {
-    const size_t drafts = one.member->drafts.size();
-    ++stats_.draft_depths[std::min(drafts, stats_.draft_depths.size() - 1)];
-  }
-}
-
-DraftRequest Engine::RequestOf(const Asked& asked) {
-  EngineStream& stream = *asked.member->stream;
-  if (!stream.draft_state) stream.draft_state = drafter_->NewState();
-  if (!stream.draft_rates) stream.draft_rates = planner_->NewRates();
-  return {.state = stream.draft_state.get(),
-          .known = stream.known(),
-          .salt = asked.member->job->request.salt,
-          .max_drafts = asked.most,
-          .sampling = &stream.sampling(),
-          .target = &*stream.sequence,
-          .hidden = stream.hidden()};
-}
-
-// Up to `count` drafts; `missing_tokens` as of Drafter::MissingTokens.
-DraftCandidate Engine::CandidateOf(const EngineStream& stream, int64_t count,
-                                   int64_t missing_tokens) const {
-  DraftCandidate candidate = {.chances = {},
-                              .missing_tokens = missing_tokens,
-                              .expected_tokens = planner_->ExpectedTokens(
-                                  stream.generated_tokens(), stream.remaining_tokens())};
-  candidate.chances.reserve(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) {
-    candidate.chances.push_back(stream.draft_rates->Of(drafter_->Sureness(*stream.draft_state, i)));
-  }
-  return candidate;
-}
-
-// Guesses that cost nothing: all are made, and the planner says which are worth verifying.
-double Engine::ChooseDrafts(std::span<const Asked> asked) {
-  std::vector<DraftRequest> requests;
-  for (const Asked& one : asked) requests.push_back(RequestOf(one));
-  std::vector<std::vector<Token>> drafts = drafter_->Propose(requests);
-  std::vector<DraftCandidate> candidates;
-  for (size_t i = 0; i < asked.size(); ++i) {
-    candidates.push_back(
-        CandidateOf(*asked[i].member->stream, static_cast<int64_t>(drafts[i].size()), 0));
-  }
-  const std::vector<int64_t> plan = planner_->Plan(std::move(candidates), OtherRows());
-  for (size_t i = 0; i < asked.size(); ++i) {
-    drafts[i].resize(static_cast<size_t>(plan[i]));
-    asked[i].member->drafts = std::move(drafts[i]);
-  }
-  return 0;
-}
-
-// Guesses of a drafter whose work the planner weighs before there is any. Returns the time it took
-// the drafter to catch up.
-double Engine::AskForDrafts(std::span<const Asked> asked) {
-  std::vector<DraftRequest> requests;
-  std::vector<DraftCandidate> candidates;
-  for (const Asked& one : asked) {
-    requests.push_back(RequestOf(one));
-    const std::optional<int64_t> missing = drafter_->MissingTokens(requests.back());
-    candidates.push_back(
-        CandidateOf(*one.member->stream, missing ? one.most : 0, missing.value_or(0)));
-  }
-  const std::vector<int64_t> plan = planner_->Plan(std::move(candidates), OtherRows());
-  std::vector<Member*> chosen;
-  for (size_t i = 0; i < plan.size(); ++i) {
-    if (plan[i] == 0) continue;
-    requests[chosen.size()] = requests[i];
-    requests[chosen.size()].max_drafts = plan[i];
-    chosen.push_back(asked[i].member);
-  }
-  if (chosen.empty()) return 0;
-  requests.resize(chosen.size());
-  const double follow_ms = FollowDrafts(requests);
-  const EngineClock::time_point begin = Now();
-  std::vector<std::vector<Token>> drafts = drafter_->Propose(requests);
-  std::vector<int64_t> guessed;
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    guessed.push_back(static_cast<int64_t>(drafts[i].size()));
-    chosen[i]->drafts = std::move(drafts[i]);
-  }
-  planner_->RecordPasses(guessed, MsBetween(begin, Now()));
-  return follow_ms;
-}
-
-double Engine::FollowDrafts(std::span<const DraftRequest> requests) {
-  const auto missing = [&] {
-    int64_t tokens = 0;
-    for (const DraftRequest& request : requests) {
-      tokens += drafter_->MissingTokens(request).value_or(0);
+    if (most == 0) {
+      other_rows += member.tokens;
+      continue;
     }
-    return tokens;
-  };
-  const int64_t before = missing();
-  if (before == 0) return 0;
-  const EngineClock::time_point begin = Now();
-  drafter_->Follow(requests);
-  const double ms = MsBetween(begin, Now());
-  planner_->RecordFollow(before - missing(), ms);
-  return ms;
+    EngineStream& stream = *member.stream;
+    seated.push_back(&member);
+    seats.push_back({.answer = &stream.drafted,
+                     .request = {.known = stream.known(),
+                                 .salt = member.job->request.salt,
+                                 .max_drafts = most,
+                                 .sampling = &stream.sampling(),
+                                 .target = &*stream.sequence,
+                                 .hidden = stream.hidden()},
+                     .said_tokens = stream.generated_tokens(),
+                     .most_tokens = stream.remaining_tokens()});
+  }
+  std::vector<std::vector<Token>> drafts = draft_rounds_->Begin(seats, other_rows);
+  for (size_t i = 0; i < seated.size(); ++i) {
+    ++stats_.draft_depths[std::min(drafts[i].size(), stats_.draft_depths.size() - 1)];
+    seated[i]->drafts = std::move(drafts[i]);
+  }
 }
-
-// Rows of the step that are of nobody who could be given drafts.
-int64_t Engine::OtherRows() const { return drafted_step_.plain_rows - drafted_step_.candidates; }
 
 void Engine::OpenSpeculation(std::vector<Member>& members) {
   std::vector<KvSequence*> sequences;
@@ -200,7 +101,7 @@ void Engine::Verify(Member& member, ConstFloatRows logits, int64_t row) {
 int64_t Engine::HiddenRows(const Member& member, bool is_last) const {
   if (member.job->request.pooling) return member.stream->WantedStates(member.tokens, is_last);
   const auto drafts = static_cast<int64_t>(member.drafts.size());
-  switch (drafter_ == nullptr ? HiddenWanted::kNone : drafter_->hidden_wanted()) {
+  switch (draft_rounds_ ? draft_rounds_->hidden_wanted() : HiddenWanted::kNone) {
     case HiddenWanted::kNone:
       return 0;
     case HiddenWanted::kLast:
@@ -213,19 +114,16 @@ int64_t Engine::HiddenRows(const Member& member, bool is_last) const {
 
 // `hidden`: of the tokens that end at the sequence's position; those of refused drafts are dropped.
 void Engine::TellDrafter(const Member& member, ConstFloatRows hidden) {
-  if (drafter_ == nullptr || member.job->request.pooling || hidden.rows == 0) return;
+  if (!draft_rounds_ || member.job->request.pooling || hidden.rows == 0) return;
   EngineStream& stream = *member.stream;
   const Position begin = stream.sequence->position() - hidden.rows;
   const auto drafts = static_cast<int64_t>(member.drafts.size());
   const ConstFloatRows kept = hidden.Part(0, hidden.rows - drafts + member.accepted_drafts);
   stream.KeepHidden(begin + kept.rows - 1, kept.Part(kept.rows - 1, 1));
-  if (drafter_->hidden_wanted() != HiddenWanted::kAll) return;
-  if (!stream.draft_state) stream.draft_state = drafter_->NewState();
-  drafter_->Report({.state = stream.draft_state.get(),
-                    .known = stream.known(),
-                    .salt = member.job->request.salt,
-                    .begin = begin,
-                    .hidden = kept});
+  if (draft_rounds_->hidden_wanted() != HiddenWanted::kAll) return;
+  draft_rounds_->Report(
+      stream.drafted,
+      {.known = stream.known(), .salt = member.job->request.salt, .begin = begin, .hidden = kept});
 }
 
 void Engine::CommitDrafts(const std::vector<Member>& members) {
@@ -241,11 +139,9 @@ void Engine::CommitDrafts(const std::vector<Member>& members) {
     if (member.drafts.empty()) continue;
     EngineStream& stream = *member.stream;
     const auto drafted = static_cast<int64_t>(member.drafts.size());
-    // What follows a wrong draft or the end of an answer was not judged.
-    for (int64_t i = 0; i < member.accepted_drafts; ++i) RecordDraft(stream, i, true);
-    if (member.accepted_drafts < drafted && !stream.is_done()) {
-      RecordDraft(stream, member.accepted_drafts, false);
-    }
+    draft_rounds_->Judge(
+        stream.drafted, drafted, member.accepted_drafts,
+        stream.is_done() ? DraftRounds::Answer::kEnded : DraftRounds::Answer::kGoesOn);
     GenerationStats& stats = stream.result().stats;
     stats.drafted_tokens += drafted;
     stats.accepted_drafts += member.accepted_drafts;
@@ -255,28 +151,22 @@ void Engine::CommitDrafts(const std::vector<Member>& members) {
   }
 }
 
-void Engine::RecordDraft(EngineStream& stream, int64_t index, bool is_right) {
-  planner_->RecordDraft(&*stream.draft_rates, drafter_->Sureness(*stream.draft_state, index),
-                        is_right);
-}
-
 // `members`: that ran; memory may have been short of some, or of their drafts.
 void Engine::RecordStep(const std::vector<Member>& members, double ms) {
-  if (drafter_ == nullptr) return;
-  drafted_step_.plain_rows = 0;
+  if (!draft_rounds_) return;
+  int64_t plain_rows = 0;
+  int64_t drafts = 0;
+  int64_t kept_drafts = 0;
   for (const Member& member : members) {
-    drafted_step_.plain_rows += member.tokens;
-    drafted_step_.drafts += static_cast<int64_t>(member.drafts.size());
-    drafted_step_.kept_drafts += member.accepted_drafts;
+    plain_rows += member.tokens;
+    drafts += static_cast<int64_t>(member.drafts.size());
+    kept_drafts += member.accepted_drafts;
   }
-  drafted_step_.ms = ms;
-  planner_->RecordStep(drafted_step_);
+  draft_rounds_->End(plain_rows, drafts, kept_drafts, ms);
 }
 
-void Engine::FinishDrafts(const Job& job, EngineStream& stream) {
-  if (!stream.draft_state) return;
-  drafter_->Finish(*stream.draft_state, stream.known(), job.request.salt);
-  stream.draft_state.reset();
+void Engine::DropDraftState(const Job& job, EngineStream& stream) {
+  if (draft_rounds_) draft_rounds_->Drop(stream.drafted, stream.known(), job.request.salt);
 }
 
 }  // namespace kvasir

@@ -17,8 +17,7 @@
 #include "kvasir/sampling/dry_breakers.h"
 #include "kvasir/sampling/mirostat.h"
 #include "kvasir/sampling/sampler.h"
-#include "kvasir/speculative/draft_planner.h"
-#include "kvasir/speculative/drafter.h"
+#include "kvasir/speculative/draft_rounds.h"
 #include "kvasir/tokenizer/streaming_detokenizer.h"
 
 namespace kvasir {
@@ -84,9 +83,7 @@ class EngineStream {
   }
   EngineClock::time_point admitted_at;
   EngineClock::time_point first_token_at;
-  // Null and empty until the first draft, or report to a drafter.
-  std::unique_ptr<DraftState> draft_state;
-  std::optional<AcceptanceRates> draft_rates;
+  DraftedAnswer drafted;
 
   // The model's hidden state of the last token but one, as a drafter wants it: empty until a step
   // has read that token with it kept. It outlives the loss of the cache, being what it would be

@@ -99,6 +99,76 @@ struct Generator::Output {
   }
 };
 
+// The answer being made: what is chosen from logits, one token after the other.
+class Generator::Answer {
+ public:
+  Answer(const GenerationRequest& request, const GenerationCallbacks& callbacks,
+         Generator& generator, int64_t limit)
+      : request(request),
+        output(request, callbacks, generator.bundle_->tokenizer()),
+        limit(limit),
+        generator_(generator),
+        choices_(static_cast<size_t>(generator.bundle_->sampleable_tokens())),
+        breakers_(generator.Breakers(request.sampling)),
+        constraint_(request.constraint ? request.constraint->Begin() : nullptr) {}
+
+  // Chooses the next token and shows it, which may end the answer.
+  Status Accept(std::span<const float> logits) {
+    if (result.stats.generated_tokens == 0) watch_ = Stopwatch();
+    const auto choices = logits.first(choices_);
+    const Token token = generator_.sampler_.Sample(
+        choices, request.sampling,
+        static_cast<int64_t>(request.prompt.size()) + result.stats.generated_tokens,
+        {request.prompt, result.tokens, {}, breakers_, &mirostat_, constraint_.get()});
+    if (constraint_ && !constraint_->Accept(token)) return NoTokenError();
+    ++result.stats.generated_tokens;
+    result.stats.decode_ms = watch_.ms();
+    if (generator_.IsStopToken(token) && (constraint_ || !request.ignore_stop_tokens)) {
+      return End(FinishReason::kStop);
+    }
+    result.tokens.push_back(token);
+    if (request.top_logprobs) {
+      result.scores.push_back(ScoresOf(choices, token, *request.top_logprobs));
+      if (output.callbacks.on_scores) output.callbacks.on_scores(result.scores.back());
+    }
+    output.Push(token);
+    if (output.stops.matched() || (constraint_ && constraint_->IsComplete())) {
+      return End(FinishReason::kStop);
+    }
+    if (result.stats.generated_tokens == limit) return End(FinishReason::kLength);
+    return {};
+  }
+  Status End(FinishReason reason) {
+    is_done = true;
+    result.finish = reason;
+    return {};
+  }
+  GenerationResult Take(const CachedSequence& sequence) {
+    output.Finish();
+    result.text = std::move(output.text);
+    result.stop_string = output.stops.matched_string();
+    result.stats.kv_bytes = sequence.sequence().nbytes();
+    return std::move(result);
+  }
+  KnownTokens known() const { return {request.prompt, result.tokens}; }
+  int64_t remaining_tokens() const { return limit - result.stats.generated_tokens; }
+
+  const GenerationRequest& request;
+  Output output;
+  const int64_t limit;
+  GenerationResult result;
+  DraftedAnswer drafted;
+  bool is_done = false;
+
+ private:
+  Generator& generator_;
+  const size_t choices_;
+  const DryBreakers* const breakers_;
+  MirostatState mirostat_;
+  const std::unique_ptr<TokenConstraint> constraint_;
+  Stopwatch watch_;
+};
+
 bool Generator::IsStopToken(Token token) const {
   const auto& stops = bundle_->stop_tokens();
   return std::find(stops.begin(), stops.end(), token) != stops.end();
@@ -180,64 +250,97 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
                                              " tokens and the model's context is " +
                                              std::to_string(context) + "; shorten the prompt"};
   }
-  const int64_t choices = bundle_->sampleable_tokens();
-  KVASIR_TRY_OK(request.sampling.Validate(choices));
-  const int64_t limit = std::min(request.max_tokens, context - prompt_tokens);
-
-  GenerationResult result;
-  Output output(request, callbacks, bundle_->tokenizer());
-  const auto finish = [&](FinishReason reason) {
-    output.Finish();
-    result.finish = reason;
-    result.text = std::move(output.text);
-    result.stop_string = output.stops.matched_string();
-    result.stats.kv_bytes = sequence.sequence().nbytes();
-  };
-  auto prefilled = Prefill(request, sequence, callbacks, &result);
+  KVASIR_TRY_OK(request.sampling.Validate(bundle_->sampleable_tokens()));
+  Answer answer(request, callbacks, *this, std::min(request.max_tokens, context - prompt_tokens));
+  const auto prefilled = Prefill(request, sequence, callbacks, &answer.result);
   if (!prefilled.ok()) {
     if (prefilled.error().code != ErrorCode::kCancelled) return prefilled.error();
-    finish(FinishReason::kCancelled);
-    return result;
+    KVASIR_TRY_OK(answer.End(FinishReason::kCancelled));
+  } else if (answer.limit <= 0) {
+    KVASIR_TRY_OK(answer.End(FinishReason::kLength));
+  } else {
+    KVASIR_TRY_OK(answer.Accept(*prefilled));
   }
-
-  const DryBreakers* breakers = Breakers(request.sampling);
-  MirostatState mirostat;
-  const auto constraint = request.constraint ? request.constraint->Begin() : nullptr;
-  const Stopwatch watch;
-  std::span<const float> logits = *prefilled;
-  FinishReason reason = FinishReason::kLength;
-  while (result.stats.generated_tokens < limit) {
-    const Token token =
-        sampler_.Sample(logits.first(static_cast<size_t>(choices)), request.sampling,
-                        prompt_tokens + result.stats.generated_tokens,
-                        {request.prompt, result.tokens, {}, breakers, &mirostat, constraint.get()});
-    if (constraint && !constraint->Accept(token)) return NoTokenError();
-    ++result.stats.generated_tokens;
-    result.stats.decode_ms = watch.ms();
-    if (IsStopToken(token) && (constraint || !request.ignore_stop_tokens)) {
-      reason = FinishReason::kStop;
-      break;
-    }
-    result.tokens.push_back(token);
-    if (request.top_logprobs) {
-      result.scores.push_back(
-          ScoresOf(logits.first(static_cast<size_t>(choices)), token, *request.top_logprobs));
-      if (callbacks.on_scores) callbacks.on_scores(result.scores.back());
-    }
-    output.Push(token);
-    if (output.stops.matched() || (constraint && constraint->IsComplete())) {
-      reason = FinishReason::kStop;
-      break;
-    }
-    if (result.stats.generated_tokens == limit) break;
+  Status status;
+  while (!answer.is_done && status.ok()) {
     if (callbacks.is_cancelled && callbacks.is_cancelled()) {
-      reason = FinishReason::kCancelled;
-      break;
+      status = answer.End(FinishReason::kCancelled);
+    } else {
+      status = Step(answer, sequence);
     }
-    KVASIR_TRY(logits, sequence.Evaluate(std::span(&token, 1), workspace_));
   }
-  finish(reason);
-  return result;
+  if (draft_rounds_) {
+    draft_rounds_->Finish(answer.drafted, answer.known(), 0, answer.result.stats.generated_tokens);
+  }
+  KVASIR_TRY_OK(status);
+  return answer.Take(sequence);
+}
+
+void Generator::UseDrafter(std::unique_ptr<Drafter> drafter, int64_t max_drafts) {
+  draft_rounds_.reset();
+  max_drafts_ = max_drafts;
+  if (drafter == nullptr || drafter->hidden_wanted() != HiddenWanted::kNone ||
+      bundle_->cache_spec()->HasRecurrentLayers()) {
+    return;
+  }
+  draft_rounds_.emplace(std::move(drafter));
+}
+
+// How many drafts there is room for, in the request, the cache and the context.
+int64_t Generator::MaxDrafts(const Answer& answer, const CachedSequence& sequence) const {
+  const int64_t room = std::min({answer.remaining_tokens() - 1, sequence.sequence().RunLimit() - 1,
+                                 bundle_->model().context_tokens() - sequence.position() - 1});
+  return std::clamp<int64_t>(room, 0, answer.request.max_drafts.value_or(max_drafts_));
+}
+
+// Evaluates the last token, with drafts behind it if there are any, and chooses what follows.
+Status Generator::Step(Answer& answer, CachedSequence& sequence) {
+  std::vector<Token> tokens = {answer.result.tokens.back()};
+  const int64_t most = draft_rounds_ ? MaxDrafts(answer, sequence) : 0;
+  if (most > 0) {
+    DraftSeat seat = {.answer = &answer.drafted,
+                      .request = {.known = answer.known(),
+                                  .max_drafts = most,
+                                  .sampling = &answer.request.sampling,
+                                  .target = &sequence.sequence()},
+                      .said_tokens = answer.result.stats.generated_tokens,
+                      .most_tokens = answer.remaining_tokens()};
+    const std::vector<Token> drafts = draft_rounds_->Begin({&seat, 1}, 0)[0];
+    tokens.insert(tokens.end(), drafts.begin(), drafts.end());
+  }
+  const Stopwatch watch;
+  auto drafts = static_cast<int64_t>(tokens.size()) - 1;
+  int64_t right = 0;
+  Status accepted;
+  if (drafts > 0) {
+    const Status evaluated =
+        sequence.EvaluateDrafts(tokens, workspace_, [&](ConstFloatRows logits) {
+          for (int64_t row = 0;; ++row) {
+            accepted = answer.Accept({logits.row(row), static_cast<size_t>(logits.cols)});
+            const bool is_right =
+                accepted.ok() && !answer.is_done && row < drafts &&
+                answer.result.tokens.back() == tokens[static_cast<size_t>(row) + 1];
+            if (!is_right) break;
+            ++right;
+          }
+          return 1 + right;
+        });
+    if (evaluated.ok()) {
+      draft_rounds_->Judge(
+          answer.drafted, drafts, right,
+          answer.is_done ? DraftRounds::Answer::kEnded : DraftRounds::Answer::kGoesOn);
+      answer.result.stats.drafted_tokens += drafts;
+      answer.result.stats.accepted_drafts += right;
+    } else {
+      drafts = 0;  // memory is short of them
+    }
+  }
+  if (drafts == 0) {
+    KVASIR_TRY(const auto logits, sequence.Evaluate(std::span(tokens).first(1), workspace_));
+    accepted = answer.Accept(logits);
+  }
+  if (draft_rounds_) draft_rounds_->End(1, drafts, right, watch.ms());
+  return accepted;
 }
 
 }  // namespace kvasir

@@ -17,6 +17,7 @@
 #include "kvasir/sampling/logprobs.h"
 #include "kvasir/sampling/sampler.h"
 #include "kvasir/sampling/token_constraint.h"
+#include "kvasir/speculative/draft_rounds.h"
 #include "kvasir/tokenizer/streaming_detokenizer.h"
 
 namespace kvasir {
@@ -107,6 +108,11 @@ class Generator {
   // The bundle must outlive it.
   explicit Generator(ModelBundle* bundle) : bundle_(bundle) {}
 
+  // From now on answers are drafted and verified several tokens at a time, at most `max_drafts` of
+  // them: faster, and the same bits. Null: no more. Without effect where the cache has recurrent
+  // layers, or the drafter wants the model's hidden states. The drafter's parts outlive this.
+  void UseDrafter(std::unique_ptr<Drafter> drafter, int64_t max_drafts);
+
   // Reuses what `sequence` holds of the prompt. Afterwards the sequence holds the prompt and all
   // generated tokens but the last. Without a tokenizer text stays empty.
   // ERRORS: kInvalidArgument (sampling options, empty or too long prompt), kResourceExhausted,
@@ -117,6 +123,7 @@ class Generator {
 
  private:
   struct Output;
+  class Answer;
 
   Result<std::vector<float>> Prefill(const GenerationRequest& request, CachedSequence& sequence,
                                      const GenerationCallbacks& callbacks,
@@ -124,6 +131,8 @@ class Generator {
   Result<std::vector<float>> ScorePrompt(const GenerationRequest& request, CachedSequence& sequence,
                                          const GenerationCallbacks& callbacks,
                                          std::vector<TokenScores>* scores);
+  int64_t MaxDrafts(const Answer& answer, const CachedSequence& sequence) const;
+  Status Step(Answer& answer, CachedSequence& sequence);
   bool IsStopToken(Token token) const;
   // What DRY needs of the options; nullptr when it is off or there is no tokenizer.
   const DryBreakers* Breakers(const SamplingOptions& options);
@@ -131,6 +140,8 @@ class Generator {
   ModelBundle* bundle_;
   Workspace workspace_;
   Sampler sampler_;
+  std::optional<DraftRounds> draft_rounds_;
+  int64_t max_drafts_ = 0;
   // Of the last request with DRY: finding them looks at the whole vocabulary.
   std::vector<std::string> breaker_texts_;
   std::optional<DryBreakers> breakers_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kvasir/speculative/ngram_drafter.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvasir {
@@ -176,6 +177,91 @@ TEST(ModelBundleTest, PoolTooSmallForOneBlockIsAClearError) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, ErrorCode::kResourceExhausted);
   EXPECT_NE(result.error().message.find("1000"), std::string::npos) << result.error().message;
+}
+
+// With drafts an answer is the same in every respect, and so is the cache it leaves.
+class GeneratorDraftsTest : public GeneratorTest {
+ protected:
+  // A text that repeats itself, so that some drafts are right and some are not.
+  GenerationRequest Repeating() {
+    GenerationRequest request = LongPrompt();
+    request.max_tokens = 120;
+    request.ignore_stop_tokens = true;
+    return request;
+  }
+  void ExpectSame(const GenerationRequest& request) {
+    CachedSequence plain_sequence = ValueOrDie(bundle_->NewSequence());
+    const GenerationResult plain =
+        ValueOrDie(Generator(bundle_.get()).Generate(request, plain_sequence));
+    generator_.UseDrafter(std::make_unique<NgramDrafter>(), 8);
+    CachedSequence sequence = ValueOrDie(bundle_->NewSequence());
+    const GenerationResult drafted = ValueOrDie(generator_.Generate(request, sequence));
+    EXPECT_EQ(drafted.text, plain.text);
+    EXPECT_EQ(drafted.tokens, plain.tokens);
+    EXPECT_EQ(drafted.finish, plain.finish);
+    EXPECT_EQ(drafted.stop_string, plain.stop_string);
+    EXPECT_EQ(drafted.stats.generated_tokens, plain.stats.generated_tokens);
+    EXPECT_EQ(sequence.tokens(), plain_sequence.tokens());
+    ASSERT_EQ(drafted.scores.size(), plain.scores.size());
+    for (size_t i = 0; i < plain.scores.size(); ++i) {
+      EXPECT_EQ(drafted.scores[i].token.logprob, plain.scores[i].token.logprob) << i;
+    }
+    EXPECT_EQ(plain.stats.drafted_tokens, 0);
+    drafted_ += drafted.stats.drafted_tokens;
+    accepted_ += drafted.stats.accepted_drafts;
+  }
+  int64_t drafted_ = 0;
+  int64_t accepted_ = 0;
+};
+
+TEST_F(GeneratorDraftsTest, AnswersAreThoseOfPlainDecoding) {
+  GenerationRequest request = Repeating();
+  for (const float temperature : {0.0f, 0.7f}) {
+    request.sampling.temperature = temperature;
+    request.sampling.seed = 5;
+    for (const int64_t most : {1, 2, 3, 50, 120}) {
+      request.max_tokens = most;
+      ExpectSame(request);
+    }
+  }
+  request.top_logprobs = 1;
+  ExpectSame(request);
+  EXPECT_GT(accepted_, 0);
+  EXPECT_LT(accepted_, drafted_);
+}
+
+TEST_F(GeneratorDraftsTest, AStopStringWithinTheDraftsEndsTheAnswer) {
+  GenerationRequest request = Repeating();
+  const std::string whole = Run(request).text;
+  for (size_t begin = 8; begin + 3 < whole.size(); begin += 17) {
+    request.stop_strings = {whole.substr(begin, 3)};
+    ExpectSame(request);
+  }
+  EXPECT_GT(accepted_, 0);
+}
+
+TEST_F(GeneratorDraftsTest, ARequestMayDoWithout) {
+  generator_.UseDrafter(std::make_unique<NgramDrafter>(), 8);
+  GenerationRequest request = Repeating();
+  request.max_drafts = 0;
+  EXPECT_EQ(Run(request).stats.drafted_tokens, 0);
+}
+
+// The next turn goes on from a cache that drafts were taken back from.
+TEST_F(GeneratorDraftsTest, ConversationsGoOn) {
+  GenerationRequest request = Repeating();
+  CachedSequence plain = ValueOrDie(bundle_->NewSequence());
+  CachedSequence sequence = ValueOrDie(bundle_->NewSequence());
+  Generator without(bundle_.get());
+  generator_.UseDrafter(std::make_unique<NgramDrafter>(), 8);
+  for (int turn = 0; turn < 3; ++turn) {
+    const GenerationResult expected = ValueOrDie(without.Generate(request, plain));
+    const GenerationResult result = ValueOrDie(generator_.Generate(request, sequence));
+    EXPECT_EQ(result.tokens, expected.tokens) << turn;
+    EXPECT_EQ(result.stats.cached_tokens, expected.stats.cached_tokens) << turn;
+    request.prompt.insert(request.prompt.end(), result.tokens.begin(), result.tokens.end());
+    request.prompt.push_back(request.prompt[5]);
+  }
 }
 
 }  // namespace

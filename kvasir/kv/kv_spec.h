@@ -3,6 +3,7 @@
 #ifndef KVASIR_KV_KV_SPEC_H_
 #define KVASIR_KV_KV_SPEC_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -50,6 +51,11 @@ struct KvCacheSpec {
   // Bytes of the blocks a sequence holds at `position`, nothing shared, nothing reserved.
   // REQUIRES: Validate().ok(), position >= 0.
   size_t BytesAt(Position position) const;
+  // Whether some layer keeps a state instead of rows, which cannot go back by single tokens.
+  bool HasRecurrentLayers() const {
+    return std::any_of(layers.begin(), layers.end(),
+                       [](const KvLayerSpec& layer) { return layer.is_recurrent(); });
+  }
 
   // ERRORS: kInvalidArgument, naming the layer and field. A sharing layer must name an earlier
   // layer that owns its rows, and have that layer's layout and retention.
