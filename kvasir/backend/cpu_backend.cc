@@ -75,8 +75,8 @@ class CpuBackend final : public Backend {
   Result<std::unique_ptr<const WeightMatrix>> PackRows(const WeightTensor& weights,
                                                        WeightFormat format) override {
     KVASIR_CHECK(weights.shape.size() == 2);
-    KVASIR_TRY(PackedMatrix matrix,
-               PackedMatrix::Allocate(weights.shape[0], weights.shape[1], format, weights.affine));
+    KVASIR_TRY(PackedMatrix matrix, PackedMatrix::Allocate(weights.shape[0], weights.shape[1],
+                                                           format, weights.affine, &arena_));
     pool_.For(static_cast<size_t>(matrix.panels()), [&](size_t begin, size_t end) {
       PanelPacker packer(weights, &matrix);
       for (size_t panel = begin; panel < end; ++panel) packer.Pack(static_cast<int64_t>(panel));
@@ -198,7 +198,7 @@ class CpuBackend final : public Backend {
   template <typename ReadRow>
   Result<std::unique_ptr<const WeightMatrix>> Fill(int64_t outputs, int64_t inputs,
                                                    WeightFormat format, const ReadRow& read_row) {
-    KVASIR_TRY(PackedMatrix matrix, PackedMatrix::Allocate(outputs, inputs, format));
+    KVASIR_TRY(PackedMatrix matrix, PackedMatrix::Allocate(outputs, inputs, format, {}, &arena_));
     pool_.For(static_cast<size_t>(matrix.panels()), [&](size_t begin, size_t end) {
       std::vector<float> row(static_cast<size_t>(inputs));
       const int64_t last = std::min<int64_t>(static_cast<int64_t>(end) * kPanelOutputs, outputs);
@@ -304,6 +304,7 @@ class CpuBackend final : public Backend {
 
   const KernelTable& kernels_;
   ThreadPool pool_;
+  AlignedArena arena_;  // of weights
   CpuAttention attention_;
   CpuExperts experts_;
   std::vector<std::byte> rounded_;  // activations of the current Matmul call for bf16_dot

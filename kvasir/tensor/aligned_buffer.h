@@ -15,6 +15,13 @@ class AlignedBuffer {
   // ERRORS: kResourceExhausted when the system refuses. Zero bytes give an empty buffer.
   static Result<AlignedBuffer> Allocate(size_t size_bytes);
 
+  // The same, aligned to a huge page. REQUIRES: a multiple of a huge page, 2 MiB.
+  static Result<AlignedBuffer> AllocateHuge(size_t size_bytes);
+
+  // Splits off the first `size_bytes`, rounded up to whole pages of memory.
+  // REQUIRES: 0 < size_bytes <= size_bytes().
+  AlignedBuffer TakeFront(size_t size_bytes);
+
   AlignedBuffer() = default;
   AlignedBuffer(AlignedBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),

@@ -46,7 +46,7 @@ CodeRange RangeOf(WeightFormat format) {
 }  // namespace
 
 Result<PackedMatrix> PackedMatrix::Allocate(int64_t outputs, int64_t inputs, WeightFormat format,
-                                            const AffineScales& affine) {
+                                            const AffineScales& affine, AlignedArena* arena) {
   KVASIR_CHECK(outputs >= 0 && inputs >= 0);
   const int unit = InputUnit(format, affine);
   if (inputs % unit != 0) {
@@ -60,8 +60,8 @@ Result<PackedMatrix> PackedMatrix::Allocate(int64_t outputs, int64_t inputs, Wei
   matrix.format_ = format;
   matrix.affine_ = affine;
   matrix.panel_bytes_ = PanelBytes(inputs, format, affine);
-  KVASIR_TRY(matrix.data_,
-             AlignedBuffer::Allocate(static_cast<size_t>(matrix.panels()) * matrix.panel_bytes_));
+  const size_t bytes = static_cast<size_t>(matrix.panels()) * matrix.panel_bytes_;
+  KVASIR_TRY(matrix.data_, arena ? arena->Allocate(bytes) : AlignedBuffer::Allocate(bytes));
   return matrix;
 }
 

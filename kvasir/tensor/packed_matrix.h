@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "kvasir/base/result.h"
+#include "kvasir/tensor/aligned_arena.h"
 #include "kvasir/tensor/aligned_buffer.h"
 #include "kvasir/tensor/coded_row.h"
 #include "kvasir/tensor/tensor_view.h"
@@ -38,9 +39,10 @@ class PackedMatrix {
   // kResourceExhausted.
   static Result<PackedMatrix> Pack(const TensorView& weights, WeightFormat format);
   // Zero weights to be filled through SetRow or SetCodedRow; `affine` is for the affine formats.
-  // ERRORS: as Pack.
+  // Memory comes from `arena` if there is one. ERRORS: as Pack.
   static Result<PackedMatrix> Allocate(int64_t outputs, int64_t inputs, WeightFormat format,
-                                       const AffineScales& affine = {});
+                                       const AffineScales& affine = {},
+                                       AlignedArena* arena = nullptr);
 
   // Encodes row `output`. `row` holds inputs() floats. THREADS: different panels may be written
   // at the same time. REQUIRES: !IsCodedOnly(format()).
@@ -60,7 +62,7 @@ class PackedMatrix {
   const AffineScales& affine() const { return affine_; }
   int64_t panels() const { return (outputs_ + kPanelOutputs - 1) / kPanelOutputs; }
   size_t panel_bytes() const { return panel_bytes_; }
-  size_t bytes() const { return data_.size_bytes(); }
+  size_t bytes() const { return static_cast<size_t>(panels()) * panel_bytes_; }
   const std::byte* panel(int64_t p) const { return data_.data() + p * panel_bytes_; }
   // Where the scales of a q8, q4 or affine panel begin, in bytes from its start.
   size_t scales_offset_bytes() const;

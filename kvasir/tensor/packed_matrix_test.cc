@@ -108,6 +108,35 @@ TEST(PackedMatrixTest, RawPanelsAreTheirRows) {
   }
 }
 
+// Buffers of an arena are zero, apart, and stay when it and their neighbours go.
+TEST(AlignedArenaTest, BuffersAreTheirOwn) {
+  std::vector<AlignedBuffer> buffers;
+  size_t sizes = 0;
+  {
+    AlignedArena arena;
+    for (const size_t bytes :
+         {size_t{1}, size_t{5000}, size_t{15} << 20, size_t{0}, size_t{16} << 20, size_t{14} << 20,
+          size_t{15} << 20, size_t{15} << 20, (size_t{16} << 20) + 1, size_t{64}}) {
+      auto buffer = arena.Allocate(bytes);
+      ASSERT_TRUE(buffer.ok()) << buffer.error().message;
+      ASSERT_GE(buffer->size_bytes(), bytes);
+      if (bytes == 0) continue;
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 64, 0u);
+      for (const size_t at : {size_t{0}, bytes / 2, bytes - 1}) {
+        EXPECT_EQ(buffer->data()[at], std::byte{0});
+      }
+      buffer->data()[0] = buffer->data()[bytes - 1] = std::byte(buffers.size() + 1);
+      sizes += bytes;
+      buffers.push_back(*std::move(buffer));
+    }
+  }
+  EXPECT_GT(sizes, size_t{64} << 20);  // more than a slab
+  for (size_t i = 0; i < buffers.size(); i += 2) buffers[i] = AlignedBuffer();
+  for (size_t i = 1; i < buffers.size(); i += 2) {
+    EXPECT_EQ(buffers[i].data()[0], std::byte(i + 1));
+  }
+}
+
 TEST(PackedMatrixTest, AllZeroGroupsStayZero) {
   const std::vector<float> weights(64, 0.0f);
   const auto matrix = *PackedMatrix::Pack(View(weights, 1, 64), WeightFormat::kQ4);
