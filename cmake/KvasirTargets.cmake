@@ -68,9 +68,9 @@ function(kvasir_test name)
   target_compile_definitions(${name} PRIVATE
     KVASIR_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KVASIR_SHARED_DATA="${KVASIR_SHARED_DATA}")
   add_test(NAME ${name} COMMAND ${name})
-  # Many times what the slowest takes; under sanitizers it takes ten times as long.
+  # Many times what the slowest takes; under sanitizers and emulated it takes ten times as long.
   set(timeout_s 300)
-  if(KVASIR_SANITIZE)
+  if(KVASIR_SANITIZE OR CMAKE_CROSSCOMPILING)
     set(timeout_s 1500)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout_s} LABELS "${ARG_LABELS}")
