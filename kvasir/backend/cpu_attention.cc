@@ -8,6 +8,7 @@
 #include "kvasir/backend/softmax_state.h"
 #include "kvasir/backend/tile_kernels.h"
 #include "kvasir/base/check.h"
+#include "kvasir/kernels/derived_keys.h"
 
 namespace kvasir {
 namespace {
@@ -202,9 +203,9 @@ void LoadVisible(const AttendArgs& args, const Tile& tile, Segment segment, int6
 
 // The keys of one block for one head, derived from its values into scratch.
 template <typename Tile, typename Scratch>
-const std::byte* DeriveKeys(const AttendArgs& args, const Tile& tile, const KvBlockLayout& layout,
-                            int64_t block, const std::byte* values, RowRange visible,
-                            Scratch& scratch) {
+const std::byte* DerivedKeys(Isa isa, const AttendArgs& args, const Tile& tile,
+                             const KvBlockLayout& layout, int64_t block, const std::byte* values,
+                             RowRange visible, Scratch& scratch) {
   const int64_t first = block * kBlockTokens;
   std::array<Position, kBlockTokens> positions;
   const std::span<const Position> given = tile.run->positions;
@@ -212,10 +213,13 @@ const std::byte* DeriveKeys(const AttendArgs& args, const Tile& tile, const KvBl
     const auto row = static_cast<size_t>(first + slot);
     positions[static_cast<size_t>(slot)] = row < given.size() ? given[row] : first + slot;
   }
-  DeriveKeyTile(args.derivation, layout, values, positions,
-                static_cast<int>(std::max<int64_t>(visible.begin - first, 0)),
-                static_cast<int>(std::min<int64_t>(visible.end - first, kBlockTokens)),
-                scratch.derived.data());
+  DeriveKeys(isa, {.derivation = args.derivation,
+                   .layout = &layout,
+                   .values = values,
+                   .positions = positions,
+                   .begin = static_cast<int>(std::max<int64_t>(visible.begin - first, 0)),
+                   .end = static_cast<int>(std::min<int64_t>(visible.end - first, kBlockTokens)),
+                   .tile = scratch.derived.data()});
   return reinterpret_cast<const std::byte*>(scratch.derived.data());
 }
 
@@ -235,10 +239,10 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
     LoadVisible(args, tile, partition.segment, block, scratch);
     const std::byte* const values =
         kv.block(block) + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes();
-    const std::byte* const keys =
-        layout.StoresKeys()
-            ? kv.block(block) + tile.kv_head * layout.KeyHeadBytes()
-            : DeriveKeys(args, tile, layout, block, values, partition.rows, scratch);
+    const std::byte* const keys = layout.StoresKeys()
+                                      ? kv.block(block) + tile.kv_head * layout.KeyHeadBytes()
+                                      : DerivedKeys(kernels.table.isa, args, tile, layout, block,
+                                                    values, partition.rows, scratch);
     const bool last = (block + 1) * kBlockTokens >= partition.rows.end;
     const std::byte* const next_keys =
         last ? nullptr : kv.block(block + 1) + tile.kv_head * layout.KeyHeadBytes();

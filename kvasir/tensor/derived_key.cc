@@ -37,6 +37,7 @@ void DeriveKey(const KvKeyDerivation& derivation, Position position, std::span<c
   KVASIR_CHECK(value.size() == key.size() && dim > 0 && key.size() % dim == 0);
   for (size_t i = 0; i < key.size(); ++i) key[i] = derivation.key_norm[i % dim] * value[i];
   for (size_t pair = 0; pair < pairs; ++pair) {
+    if (derivation.inv_freq[pair] == 0) continue;
     const auto angle =
         SinCos(static_cast<double>(position) * static_cast<double>(derivation.inv_freq[pair]));
     const auto sin = static_cast<float>(angle.sin);

@@ -1,6 +1,7 @@
 // Keys that are not stored because the values say them: K = RoPE(key_norm * V), as where a model
 // computes both from one projection (Gemma 4's attention_k_eq_v).
-// Deliberately scalar, one block at a time: correct for every codec and position, not yet fast.
+// Deliberately scalar, the definition for every codec and position: kernels/derived_keys.h has the
+// same bits in less time.
 #ifndef KVASIR_TENSOR_DERIVED_KEY_H_
 #define KVASIR_TENSOR_DERIVED_KEY_H_
 
@@ -19,7 +20,7 @@ struct KvKeyDerivation {
 
 // value and key are [heads, key_dim] of one token. Every product is one float32 rounding; angles
 // are position * inv_freq in double precision, their sine and cosine rounded to float32, then
-// x' = fma(-y, sin, x * cos), y' = fma(x, sin, y * cos).
+// x' = fma(-y, sin, x * cos), y' = fma(x, sin, y * cos). Pairs of frequency 0 stay as they are.
 void DeriveKey(const KvKeyDerivation& derivation, Position position, std::span<const float> value,
                std::span<float> key);
 

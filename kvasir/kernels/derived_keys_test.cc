@@ -1,0 +1,86 @@
+// Derived keys have the definition's bits with every instruction set.
+#include "kvasir/kernels/derived_keys.h"
+
+#include <array>
+#include <cstring>
+
+#include "kvasir/kernels/kernel_test_util.h"
+#include "kvasir/tensor/dtype.h"
+#include "kvasir/tensor/packed_codec.h"
+
+namespace kvasir {
+namespace {
+
+using testing::ExpectSameBits;
+using testing::RandomFloats;
+
+// A value plane [64][dim] in a dense codec.
+std::vector<std::byte> DensePlane(KvCodec::Kind kind, const std::vector<float>& values) {
+  const size_t size = kind == KvCodec::Kind::kF32 ? 4 : 2;
+  std::vector<std::byte> plane(values.size() * size);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint16_t half =
+        kind == KvCodec::Kind::kF16 ? FloatToF16(values[i]) : FloatToBf16(values[i]);
+    if (size == 4) std::memcpy(&plane[4 * i], &values[i], 4);
+    if (size == 2) std::memcpy(&plane[2 * i], &half, 2);
+  }
+  return plane;
+}
+
+void ExpectTheDefinition(const DeriveKeysArgs& given, size_t dim) {
+  std::vector<float> wanted(dim * kBlockTokens, -1.0f);
+  DeriveKeyTile(given.derivation, *given.layout, given.values, given.positions, given.begin,
+                given.end, wanted.data());
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<float> tile(dim * kBlockTokens, -2.0f);
+    DeriveKeysArgs args = given;
+    args.tile = tile.data();
+    DeriveKeys(isa, args);
+    ASSERT_EQ(std::memcmp(tile.data(), wanted.data(), tile.size() * sizeof(float)), 0)
+        << IsaName(isa) << " dim " << dim << " slots " << given.begin << " to " << given.end;
+  }
+}
+
+TEST(DerivedKeys, HaveTheDefinitionsBits) {
+  for (const int dim : {2, 16, 24, 32, 64, 512}) {
+    const auto size = static_cast<size_t>(dim);
+    const auto values = RandomFloats(size * kBlockTokens, 1);
+    const auto norm = RandomFloats(size, 2);
+    std::vector<float> frequencies(size / 2);
+    for (size_t i = 0; i < frequencies.size(); ++i) {
+      // As Gemma 4 has it: only the first quarter turns.
+      frequencies[i] = i % 8 < 5
+                           ? std::pow(1e6f, -2.0f * static_cast<float>(i) / static_cast<float>(dim))
+                           : 0.0f;
+    }
+    for (const KvCodec::Kind kind :
+         {KvCodec::Kind::kF32, KvCodec::Kind::kF16, KvCodec::Kind::kBf16}) {
+      const auto plane = DensePlane(kind, values);
+      KvBlockLayout layout;
+      layout.kv_heads = 1;
+      layout.key_dim = layout.value_dim = dim;
+      layout.key_codec = {KvCodec::Kind::kFromValue};
+      layout.value_codec = {kind};
+      for (const Position first :
+           {Position{0}, Position{64}, Position{130'000}, Position{1} << 29}) {
+        std::array<Position, kBlockTokens> positions;
+        for (size_t i = 0; i < positions.size(); ++i) {
+          positions[i] = first + static_cast<Position>(i * (i % 3 == 0 ? 7 : 1));
+        }
+        for (const auto& [begin, end] : {std::pair{0, 64}, {0, 1}, {13, 50}, {63, 64}, {7, 7}}) {
+          ExpectTheDefinition({.derivation = {norm, frequencies},
+                               .layout = &layout,
+                               .values = plane.data(),
+                               .positions = positions,
+                               .begin = begin,
+                               .end = end,
+                               .tile = nullptr},
+                              size);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvasir
