@@ -9,6 +9,7 @@
 #include "kvasir/backend/cpu_kv_rows.h"
 #include "kvasir/backend/panel_packer.h"
 #include "kvasir/base/check.h"
+#include "kvasir/base/system_info.h"
 #include "kvasir/base/thread_pool.h"
 #include "kvasir/tensor/coded_row.h"
 

@@ -13,7 +13,7 @@
 namespace kvasir {
 
 struct CpuBackendOptions {
-  int threads = 0;         // 0: one per core this process may run on
+  int threads = 0;         // 0: AvailableCores()
   std::optional<Isa> isa;  // unset: the fastest this CPU has; results are the same bits on each
   AttentionMath attention = AttentionMath::kAuto;  // each has bits of its own
 };

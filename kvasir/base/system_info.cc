@@ -1,10 +1,14 @@
 #include "kvasir/base/system_info.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace kvasir {
@@ -44,19 +48,53 @@ uint64_t ReadStatistic(const std::string& path, const std::string& wanted) {
   return 0;
 }
 
-// Where the control groups of this process may be: its own, and the root that a container sees.
-std::vector<std::string> ControlGroupFolders() {
-  std::vector<std::string> folders = {"/sys/fs/cgroup", "/sys/fs/cgroup/memory"};
-  std::ifstream file("/proc/self/cgroup");
+// Where the control groups of this process that may limit `controller` are, in either version: the
+// root that a container sees, its own, and all between.
+std::vector<std::string> ControlGroupFolders(const std::string& root,
+                                             const std::string& controller) {
+  const std::string mount = root + "/sys/fs/cgroup";
+  std::vector<std::string> folders = {mount, mount + "/" + controller};
+  std::ifstream file(root + "/proc/self/cgroup");  // lines of number:controllers:path
   for (std::string line; std::getline(file, line);) {
     const size_t name = line.find(':');
-    const size_t path = line.find(':', name + 1);
-    if (name == std::string::npos || path == std::string::npos) continue;
-    const std::string controllers = line.substr(name + 1, path - name - 1);
-    if (controllers.empty()) folders.push_back(folders[0] + line.substr(path + 1));
-    if (controllers == "memory") folders.push_back(folders[1] + line.substr(path + 1));
+    const size_t end = line.find(':', name + 1);
+    if (name == std::string::npos || end == std::string::npos) continue;
+    const std::string controllers = line.substr(name, end - name) + ",";
+    const bool is_second = controllers == ":,";
+    if (!is_second && controllers.find(controller + ",") == std::string::npos) continue;
+    const std::string top = folders[is_second ? 0 : 1];
+    std::string path = line.substr(end + 1);
+    for (; path.starts_with("/") && path != "/"; path.erase(path.rfind('/'))) {
+      folders.push_back(top + path);
+    }
   }
   return folders;
+}
+
+// Processors that a control group's folder (version 1 or 2) gives time for, rounded up; none if it
+// has no limit.
+std::optional<int64_t> ControlGroupProcessors(const std::string& folder) {
+  int64_t quota = 0;  // microseconds of processor time in each period, all threads together
+  int64_t period = 0;
+  std::ifstream limit(folder + "/cpu.max");
+  if (!(limit >> quota >> period)) {
+    std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;
+    std::ifstream(folder + "/cpu.cfs_period_us") >> period;
+  }
+  if (quota <= 0 || period <= 0) return std::nullopt;
+  return (quota - 1) / period + 1;
+}
+
+std::vector<int> AllowedCpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const bool is_known = sched_getaffinity(0, sizeof(set), &set) == 0;
+  const int count = is_known ? CPU_SETSIZE : static_cast<int>(std::thread::hardware_concurrency());
+  for (int cpu = 0; cpu < count; ++cpu) {
+    if (!is_known || CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
 }
 
 }  // namespace
@@ -75,7 +113,7 @@ std::optional<size_t> ControlGroupFreeBytes(const std::string& folder) {
 
 size_t AvailableMemoryBytes() {
   size_t available = ReadKibibytes("/proc/meminfo", "MemAvailable:");
-  for (const std::string& folder : ControlGroupFolders()) {
+  for (const std::string& folder : ControlGroupFolders("", "memory")) {
     const std::optional<size_t> free = ControlGroupFreeBytes(folder);
     if (free && (available == 0 || *free < available)) available = *free;
   }
@@ -85,5 +123,23 @@ size_t AvailableMemoryBytes() {
 size_t PeakResidentBytes() { return ReadKibibytes("/proc/self/status", "VmHWM:"); }
 
 void ResetPeakResidentBytes() { std::ofstream("/proc/self/clear_refs") << 5; }
+
+int AvailableCores() { return AvailableCores(AllowedCpus(), ""); }
+
+int AvailableCores(std::span<const int> cpus, const std::string& root) {
+  std::set<std::string> cores;  // by the hardware threads of each
+  for (const int cpu : cpus) {
+    const std::string number = std::to_string(cpu);
+    std::ifstream file(root + "/sys/devices/system/cpu/cpu" + number +
+                       "/topology/thread_siblings_list");
+    std::string siblings;
+    cores.insert(file >> siblings ? siblings : number);
+  }
+  int64_t count = static_cast<int64_t>(cores.size());
+  for (const std::string& folder : ControlGroupFolders(root, "cpu")) {
+    count = std::min(count, ControlGroupProcessors(folder).value_or(count));
+  }
+  return static_cast<int>(std::max<int64_t>(count, 1));
+}
 
 }  // namespace kvasir

@@ -1,10 +1,11 @@
-// What the operating system says about memory.
+// What the operating system says about memory and processors.
 // Deliberately read on demand, never cached: other programs come and go.
 #ifndef KVASIR_BASE_SYSTEM_INFO_H_
 #define KVASIR_BASE_SYSTEM_INFO_H_
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace kvasir {
@@ -19,6 +20,14 @@ std::optional<size_t> ControlGroupFreeBytes(const std::string& folder);
 size_t PeakResidentBytes();
 // Starts the peak anew from what is resident now. No effect where the system does not allow it.
 void ResetPeakResidentBytes();
+
+// Physical cores that this process may use, at least 1: hardware threads outside its CPU affinity
+// do not count, those of one core count once, and there are no more than its control groups give
+// processor time for, rounded up.
+int AvailableCores();
+// The same of hardware threads `cpus` by the files of sysfs, procfs and control groups under the
+// folder `root` ("" is the system). A thread that no file describes is a core of its own.
+int AvailableCores(std::span<const int> cpus, const std::string& root);
 
 }  // namespace kvasir
 

@@ -61,9 +61,6 @@ class ThreadPool {
   std::unique_ptr<Shared> shared_;  // null when threads_ == 1
 };
 
-// Cores this process may run on (its CPU affinity), at least 1.
-int AvailableCores();
-
 }  // namespace kvasir
 
 #endif  // KVASIR_BASE_THREAD_POOL_H_

@@ -5,7 +5,6 @@
 #include <functional>
 
 #include "kvasir/base/system_info.h"
-#include "kvasir/base/thread_pool.h"
 #include "kvasir/cli/bandwidth.h"
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/model_flags.h"

@@ -21,7 +21,7 @@ class ConvertCommand final : public Command {
               "of .gguf files f32, f16, bf16, q8_0, q4_0");
     flags.Add("--group-size", &group_size_,
               "inputs that share a scale: 32, 64, 128; 0: the type's");
-    flags.Add("-t,--threads", &threads_, "threads; 0: one per core");
+    flags.Add("-t,--threads", &threads_, "threads; 0: one per physical core");
     flags.Add("--json", &is_json_, "print a summary as JSON");
   }
 

@@ -25,7 +25,7 @@ class CreateCommand final : public Command {
     flags.Add("--quantize", &options_.quantize,
               "weights of the model: int4, int8, mxfp4, mxfp8, bf16, f16, ...; else as they are");
     flags.Add("--quantize-draft", &options_.quantize_draft, "the same for the draft");
-    flags.Add("-t,--threads", &threads_, "threads; 0: one per core");
+    flags.Add("-t,--threads", &threads_, "threads; 0: one per physical core");
   }
 
   Status Run() override {

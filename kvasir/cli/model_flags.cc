@@ -59,7 +59,7 @@ void ModelFlags::Declare(Flags& flags, const std::string& default_kv_dtype) {
             "how weights are kept: stored (as in the file), f32, f16, bf16, bf16_dot, q8, q4");
   kv.kv_dtype = default_kv_dtype;
   DeclareCache(flags);
-  flags.Add("-t,--threads", &threads, "threads; 0: one per core");
+  flags.Add("-t,--threads", &threads, "threads; 0: one per physical core");
   flags.Add("--isa", &isa, "instruction set: best, scalar, avx2, avx512, neon (same results)");
   flags.Add("--random-weights", &random_weights, "make up weights: only config.json is needed");
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kvasir/base/file.h"
+#include "kvasir/base/system_info.h"
 #include "kvasir/convert/shard_writer.h"
 
 namespace kvasir {

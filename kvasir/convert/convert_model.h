@@ -17,7 +17,7 @@ namespace kvasir {
 
 struct WriteOptions {
   PlanOptions plan;
-  int threads = 0;  // 0: one per core
+  int threads = 0;  // 0: AvailableCores()
   // Called with bytes written so far and in all, now and then. May be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
 };

@@ -23,7 +23,7 @@ struct PackageOptions {
   std::string output;          // the folder to create
   std::string quantize;        // type of the model's weights; empty: as stored
   std::string quantize_draft;  // of the draft's; empty: as stored
-  int threads = 0;             // 0: one per core
+  int threads = 0;             // 0: AvailableCores()
   // Called with what is written ("model", "draft") and bytes of it so far and in all. May be empty.
   std::function<void(std::string_view part, uint64_t done, uint64_t total)> progress;
 };

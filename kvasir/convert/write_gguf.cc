@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kvasir/base/file.h"
+#include "kvasir/base/system_info.h"
 #include "kvasir/base/thread_pool.h"
 #include "kvasir/convert/gguf_pairs_of.h"
 #include "kvasir/formats/gguf_rope.h"

@@ -17,7 +17,7 @@ struct GgufOptions {
   // "f32", "f16", "bf16", "q8_0" or "q4_0": of matrices. Vectors are f32; with q4_0 the embedding
   // and the head are Q8_0; matrices without whole blocks are f16.
   std::string type = "q8_0";
-  int threads = 0;  // 0: one per core
+  int threads = 0;  // 0: AvailableCores()
   // Called with bytes written so far and in all, now and then. May be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
 };
