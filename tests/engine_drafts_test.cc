@@ -3,79 +3,27 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "kvasir/speculative/model_drafter.h"
 #include "kvasir/speculative/ngram_drafter.h"
 #include "tests/support/engine_bench.h"
+#include "tests/support/oracle_drafter.h"
 
 namespace kvasir {
 namespace {
 
-// Knows the answers and says something else now and then.
-class Oracle final : public Drafter {
- public:
-  // `wrong`: of 100 drafts.
-  Oracle(std::map<Tokens, std::vector<Tokens>> answers, uint32_t wrong)
-      : answers_(std::move(answers)), wrong_(wrong) {}
-
-  std::string_view kind() const override { return "oracle"; }
-  std::unique_ptr<DraftState> NewState() override { return std::make_unique<DraftState>(); }
-  std::vector<std::vector<Token>> Propose(std::span<const DraftRequest> requests) override {
-    std::vector<Tokens> drafts;
-    for (const DraftRequest& request : requests) drafts.push_back(Guess(request));
-    return drafts;
-  }
-
- private:
-  Tokens Guess(const DraftRequest& request) {
-    const Tokens prompt(request.known.prompt.begin(), request.known.prompt.end());
-    const Tokens said(request.known.answer.begin(), request.known.answer.end());
-    Tokens drafts;
-    const auto known = answers_.find(prompt);
-    if (known == answers_.end()) return drafts;
-    for (const Tokens& answer : known->second) {
-      if (answer.size() <= said.size() || !std::equal(said.begin(), said.end(), answer.begin())) {
-        continue;
-      }
-      drafts.assign(answer.begin() + static_cast<int64_t>(said.size()), answer.end());
-      break;
-    }
-    const auto most = static_cast<size_t>(request.max_drafts);
-    drafts.resize(std::min(drafts.size(), 1 + random_() % most));
-    for (Token& draft : drafts) {
-      if (random_() % 100 < wrong_) draft = (draft + 1) % 40;
-    }
-    return drafts;
-  }
-
-  const std::map<Tokens, std::vector<Tokens>> answers_;
-  const uint32_t wrong_;
-  std::mt19937 random_{1};
-};
-
-// A clock by which every step takes as long as any other: rows are free, so drafts always pay.
-EngineOptions FlatCosts(Bench& bench) {
-  EngineOptions options;
-  options.now = [&bench] {
-    return EngineClock::time_point(std::chrono::milliseconds(10) * bench.steps());
-  };
-  return options;
-}
-
-std::unique_ptr<Oracle> MakeOracle(Bench& bench, const std::vector<EngineRequest>& requests,
-                                   uint32_t wrong) {
-  std::map<Tokens, std::vector<Tokens>> answers;
+std::unique_ptr<OracleDrafter> MakeOracle(Bench& bench, const std::vector<EngineRequest>& requests,
+                                          uint32_t wrong) {
+  auto oracle = std::make_unique<OracleDrafter>(OracleOptions{.wrong_percent = wrong});
   for (const EngineRequest& request : requests) {
     for (int i = 0; i < request.answers; ++i) {
-      answers[request.prompt].push_back(bench.Alone(request, i));
+      oracle->Learn(request.prompt, bench.Alone(request, i));
     }
   }
-  return std::make_unique<Oracle>(std::move(answers), wrong);
+  return oracle;
 }
 
 class EngineDraftsTest : public testing::TestWithParam<TinyPolicy> {};
@@ -84,7 +32,7 @@ TEST_P(EngineDraftsTest, EveryAnswerIsThatOfTheRequestAlone) {
   Bench bench(GetParam());
   const auto requests = Mixed(bench.model().vocab_size());
   for (const uint32_t wrong : {0u, 20u, 100u}) {
-    bench.Start(size_t{64} << 20, FlatCosts(bench));
+    bench.Start(size_t{64} << 20, bench.FlatCosts());
     bench.engine().UseDrafter(MakeOracle(bench, requests, wrong));
     std::vector<RequestId> ids;
     for (const EngineRequest& request : requests) {
@@ -117,7 +65,7 @@ TEST_P(EngineDraftsTest, AnswersAreRightWhenEvictionAndPreemptionNeverStop) {
     largest =
         std::max(largest, bench.spec().BytesAt(static_cast<Position>(request.prompt.size()) + 64));
   }
-  bench.Start(3 * largest, FlatCosts(bench));
+  bench.Start(3 * largest, bench.FlatCosts());
   bench.engine().UseDrafter(MakeOracle(bench, requests, 15));
   std::vector<RequestId> ids;
   std::vector<RequestId> cancelled;
@@ -148,7 +96,7 @@ class DraftsTest : public testing::Test {
  protected:
   DraftsTest() : bench_({"full_f32", kTinyFull, "f32", "f32"}) {}
   void Start(uint32_t wrong = 0) {
-    bench_.Start(size_t{64} << 20, FlatCosts(bench_));
+    bench_.Start(size_t{64} << 20, bench_.FlatCosts());
     bench_.engine().UseDrafter(MakeOracle(bench_, {request_}, wrong));
   }
   GenerationResult Run(const EngineRequest& request) {
@@ -224,7 +172,7 @@ TEST_F(DraftsTest, ScoresAreThoseOfPlainDecoding) {
 }
 
 TEST_F(DraftsTest, TheSameQuestionAgainIsDraftedFromTheFirstAnswer) {
-  bench_.Start(size_t{64} << 20, FlatCosts(bench_));
+  bench_.Start(size_t{64} << 20, bench_.FlatCosts());
   bench_.engine().UseDrafter(
       std::make_unique<NgramDrafter>(NgramOptions{}, &bench_.engine().prefix_tree()));
   const GenerationResult first = Run(request_);
@@ -242,7 +190,7 @@ TEST_F(DraftsTest, TheModelItselfDraftsWhatItSays) {
     TinyModel draft({.folder = kTinyFull});
     const auto spec =
         std::make_shared<const KvCacheSpec>(draft.model().CacheSpec({KvCodec::Kind::kF32}));
-    bench_.Start(size_t{64} << 20, FlatCosts(bench_));
+    bench_.Start(size_t{64} << 20, bench_.FlatCosts());
     bench_.engine().UseDrafter(ValueOrDie(
         ModelDrafter::Create({&draft.model(), &draft.pool(), spec, draft.model().vocab_size()})));
     request_ = Request(request_.prompt, 40, seed);

@@ -129,13 +129,8 @@ class HiddenBench : public testing::TestWithParam<TinyPolicy> {
     }
     return known;
   }
-  // Rows are free by this clock, so drafts always pay.
   void Start(size_t budget_bytes, std::unique_ptr<Drafter> drafter) {
-    EngineOptions options;
-    options.now = [this] {
-      return EngineClock::time_point(std::chrono::milliseconds(10) * bench_.steps());
-    };
-    bench_.Start(budget_bytes, std::move(options));
+    bench_.Start(budget_bytes, bench_.FlatCosts());
     bench_.engine().UseDrafter(std::move(drafter));
   }
   void RunAll(int rounds) {

@@ -1,7 +1,8 @@
 // A machine that is always out of memory: eviction, preemption and swapping never stop, clients
 // come with priorities and tenants, fall behind, and go away. Every answer is that of its request
-// alone, no tenant ever gets what another one's tokens left, and nothing is left at the end.
-// A failure prints its seed. KVASIR_SOAK_REQUESTS=20000 KVASIR_SOAK_SEED=7 make it long and other.
+// alone, drafted or not, no tenant ever gets what another one's tokens left, and nothing is left at
+// the end. A failure prints its seed. KVASIR_SOAK_REQUESTS=20000 KVASIR_SOAK_SEED=7 make it long
+// and other.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "tests/support/engine_bench.h"
+#include "tests/support/oracle_drafter.h"
 #include "tests/support/swap_folder.h"
 
 namespace kvasir {
@@ -27,7 +29,8 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
 
 class Soak {
  public:
-  Soak(const TinyPolicy& policy, uint64_t seed) : bench_(policy), random_(seed) {
+  enum class Drafts { kNone, kOracle };
+  Soak(const TinyPolicy& policy, uint64_t seed, Drafts drafts) : bench_(policy), random_(seed) {
     requests_ = Mixed(bench_.model().vocab_size());
     size_t largest = 0;
     for (size_t i = 0; i < requests_.size(); ++i) {
@@ -37,11 +40,12 @@ class Soak {
       largest = std::max(largest, bench_.spec().BytesAt(prompt + requests_[i].max_tokens));
     }
     budget_ = largest + 4 * bench_.spec().BytesAt(1);
-    bench_.Start(
-        budget_,
-        {.scheduler = {64, 32},
-         .max_streams = 6,
-         .swap = {.dir = folder_.path(), .max_bytes = 4 * budget_, .ignores_rates = true}});
+    EngineOptions options = bench_.FlatCosts();
+    options.scheduler = {64, 32};
+    options.max_streams = 6;
+    options.swap = {.dir = folder_.path(), .max_bytes = 4 * budget_, .ignores_rates = true};
+    bench_.Start(budget_, std::move(options));
+    if (drafts == Drafts::kOracle) UseOracle();
   }
 
   void Run(size_t requests) {
@@ -108,6 +112,12 @@ class Soak {
     live_.emplace(id, std::move(client));
   }
 
+  void UseOracle() {
+    auto oracle = std::make_unique<OracleDrafter>(OracleOptions{.wrong_percent = 15});
+    for (size_t i = 0; i < requests_.size(); ++i) oracle->Learn(requests_[i].prompt, wanted_[i]);
+    bench_.engine().UseDrafter(std::move(oracle));
+  }
+
   // Somebody leaves, falls behind or catches up.
   void Change() {
     if (live_.empty()) return;
@@ -135,22 +145,32 @@ class Soak {
   std::map<RequestId, std::unique_ptr<Client>> live_;
 };
 
-class EngineSoakTest : public testing::TestWithParam<TinyPolicy> {};
+class EngineSoakTest : public testing::TestWithParam<TinyPolicy> {
+ protected:
+  EngineStats Run(Soak::Drafts drafts) {
+    const uint64_t seed = FromEnvironment("KVASIR_SOAK_SEED", 1);
+    SCOPED_TRACE("KVASIR_SOAK_SEED=" + std::to_string(seed));
+    Soak soak(GetParam(), seed, drafts);
+    soak.Run(FromEnvironment("KVASIR_SOAK_REQUESTS", 60));
+    if (HasFatalFailure()) return {};
+    soak.ExpectRightAnswers();
+    const EngineStats stats = soak.Stats();
+    EXPECT_GT(stats.preemptions, 0);
+    EXPECT_GT(stats.swapped_out, 0);
+    RecordProperty("preemptions", static_cast<int>(stats.preemptions));
+    RecordProperty("swapped_in", static_cast<int>(stats.swapped_in));
+    RecordProperty("swaps_lost", static_cast<int>(stats.swaps_lost));
+    soak.ExpectNothingLeft();
+    return stats;
+  }
+};
 
 TEST_P(EngineSoakTest, EveryAnswerIsRightAndNothingIsLeft) {
-  const uint64_t seed = FromEnvironment("KVASIR_SOAK_SEED", 1);
-  SCOPED_TRACE("KVASIR_SOAK_SEED=" + std::to_string(seed));
-  Soak soak(GetParam(), seed);
-  soak.Run(FromEnvironment("KVASIR_SOAK_REQUESTS", 60));
-  if (HasFatalFailure()) return;
-  soak.ExpectRightAnswers();
-  const EngineStats stats = soak.Stats();
-  EXPECT_GT(stats.preemptions, 0);
-  EXPECT_GT(stats.swapped_out, 0);
-  RecordProperty("preemptions", static_cast<int>(stats.preemptions));
-  RecordProperty("swapped_in", static_cast<int>(stats.swapped_in));
-  RecordProperty("swaps_lost", static_cast<int>(stats.swaps_lost));
-  soak.ExpectNothingLeft();
+  EXPECT_EQ(Run(Soak::Drafts::kNone).drafted_tokens, 0);
+}
+
+TEST_P(EngineSoakTest, AlsoWithDrafts) {
+  EXPECT_GT(Run(Soak::Drafts::kOracle).accepted_drafts, 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, EngineSoakTest, testing::ValuesIn(EnginePolicies()),

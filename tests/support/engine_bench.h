@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -46,6 +47,15 @@ class Bench {
   Engine& engine() { return *engine_; }
   // Also while the engine comes and goes.
   int64_t steps() const { return engine_ ? engine_->Stats().steps : 0; }
+
+  // By this clock every step takes as long as any other: rows are free, so drafts always pay.
+  EngineOptions FlatCosts() const {
+    EngineOptions options;
+    options.now = [this] {
+      return EngineClock::time_point(std::chrono::milliseconds(10) * steps());
+    };
+    return options;
+  }
 
   void Start(size_t budget_bytes = size_t{64} << 20, EngineOptions options = {}) {
     engine_.reset();

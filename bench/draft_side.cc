@@ -1,0 +1,114 @@
+#include "bench/draft_side.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+#include "kvasir/base/check.h"
+
+namespace kvasir {
+
+EngineClock::time_point WallTime() { return EngineClock::now(); }
+
+EngineClock::time_point ProcessorTime() {
+  timespec time = {};
+  KVASIR_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+  return EngineClock::time_point(std::chrono::seconds(time.tv_sec) +
+                                 std::chrono::nanoseconds(time.tv_nsec));
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+DraftSide::DraftSide(ModelBundle& bundle, const Measure& measure)
+    : pool_({.budget_bytes = kSidePoolBytes}), now_(measure.now) {
+  EngineParts parts = EngineParts::Of(bundle);
+  parts.pool = &pool_;
+  engine_ = Must(Engine::Create(parts, {.now = measure.now}));
+}
+
+void DraftSide::UseSource(std::unique_ptr<DraftSource> source) {
+  UseDrafter(source->NewDrafter(&engine_->prefix_tree()));
+  source_ = std::move(source);
+}
+
+Answers DraftSide::Run(std::span<const EngineRequest> requests, uint64_t salt) {
+  for (EngineRequest warm : requests) {
+    warm.salt = salt;
+    warm.max_tokens = 0;  // the prompt is read and nothing said
+    Submit(warm, nullptr);
+  }
+  while (engine_->Step()) {
+  }
+  Answers answers(requests.size());
+  const EngineStats before = engine_->Stats();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EngineRequest request = requests[i];
+    request.salt = salt;
+    Submit(request, &answers[i]);
+  }
+  const EngineClock::time_point start = now_();
+  while (engine_->Step()) {
+  }
+  seconds_ += std::chrono::duration<double>(now_() - start).count();
+  const EngineStats after = engine_->Stats();
+  tokens_ += after.generated_tokens - before.generated_tokens;
+  Add(before, after);
+  return answers;
+}
+
+void DraftSide::EndRound() {
+  rates_.push_back(static_cast<double>(tokens_) / seconds_);
+  tokens_ = 0;
+  seconds_ = 0;
+}
+
+void DraftSide::Submit(const EngineRequest& request, std::vector<Token>* answer) {
+  EngineCallbacks callbacks;
+  callbacks.on_finish = [answer](EngineResult result) {
+    KVASIR_CHECK(result.status.ok());
+    if (answer != nullptr) *answer = result.answers[0].tokens;
+  };
+  Must(engine_->Submit(request, callbacks));
+}
+
+void DraftSide::Add(const EngineStats& before, const EngineStats& after) {
+  stats_.drafted_tokens += after.drafted_tokens - before.drafted_tokens;
+  stats_.accepted_drafts += after.accepted_drafts - before.accepted_drafts;
+  for (size_t i = 0; i < stats_.draft_depths.size(); ++i) {
+    stats_.draft_depths[i] += after.draft_depths[i] - before.draft_depths[i];
+  }
+}
+
+std::vector<double> DraftSide::RatiosTo(const DraftSide& other) const {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < rates_.size(); ++i) ratios.push_back(rates_[i] / other.rates_[i]);
+  return ratios;
+}
+
+std::string DraftSide::DescribeDrafts() const {
+  const auto share = [](int64_t part, int64_t whole) {
+    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+  };
+  int64_t rounds = 0;
+  for (const int64_t count : stats_.draft_depths) rounds += count;
+  char figures[64];
+  std::snprintf(figures, sizeof(figures), "%2.0f %% right, %.2f kept, depths",
+                100 * share(stats_.accepted_drafts, stats_.drafted_tokens),
+                share(stats_.accepted_drafts, rounds));
+  std::string text = figures;
+  constexpr size_t kEnds[] = {1, 2, 3, 5, 9, 17};  // 0, 1, 2, 3-4, 5-8, 9-16
+  size_t depth = 0;
+  for (const size_t end : kEnds) {
+    int64_t count = 0;
+    const char* const separator = depth == 0 ? " " : "/";
+    for (; depth < end; ++depth) count += stats_.draft_depths[depth];
+    std::snprintf(figures, sizeof(figures), "%s%.0f", separator, 100 * share(count, rounds));
+    text += figures;
+  }
+  return text;
+}
+
+}  // namespace kvasir

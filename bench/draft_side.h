@@ -1,0 +1,83 @@
+// DraftSide: one engine with its own cache and drafter, timed beside others on the same requests.
+// Deliberately without workloads: programs bring them, and compare.
+#ifndef KVASIR_BENCH_DRAFT_SIDE_H_
+#define KVASIR_BENCH_DRAFT_SIDE_H_
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvasir/engine/draft_source.h"
+#include "kvasir/engine/engine.h"
+
+namespace kvasir {
+
+inline constexpr size_t kSidePoolBytes = size_t{256} << 20;
+
+// Prints what is wrong and ends the program.
+template <typename T>
+T Must(Result<T> result) {
+  if (!result.ok()) {
+    std::fprintf(stderr, "%s\n", result.error().message.c_str());
+    std::exit(1);
+  }
+  return std::move(result).value();
+}
+
+// What engines and figures go by.
+EngineClock::time_point WallTime();
+EngineClock::time_point ProcessorTime();  // of this thread
+
+struct Measure {
+  EngineClock::time_point (*now)() = WallTime;
+  int threads = 0;  // 0: all
+};
+
+double Median(std::vector<double> values);
+
+using Answers = std::vector<std::vector<Token>>;
+
+class DraftSide {
+ public:
+  // Without drafts. The bundle outlives it.
+  DraftSide(ModelBundle& bundle, const Measure& measure);
+
+  void UseDrafter(std::unique_ptr<Drafter> drafter) { engine_->UseDrafter(std::move(drafter)); }
+  void UseSource(std::unique_ptr<DraftSource> source);
+
+  // All requests side by side, under `salt`; their prompts are read before the clock starts.
+  Answers Run(std::span<const EngineRequest> requests, uint64_t salt);
+  void EndRound();
+
+  const std::vector<double>& tokens_per_second() const { return rates_; }  // by round
+  // Tokens per second over those of another one, by round.
+  std::vector<double> RatiosTo(const DraftSide& other) const;
+  // "73 % right, 2.11 kept, depths 50/0/1/36/1/12" of all rounds: see kDraftFigures.
+  std::string DescribeDrafts() const;
+
+ private:
+  void Submit(const EngineRequest& request, std::vector<Token>* answer);
+  void Add(const EngineStats& before, const EngineStats& after);
+
+  KvPool pool_;
+  EngineClock::time_point (*const now_)();
+  std::unique_ptr<DraftSource> source_;
+  std::unique_ptr<Engine> engine_;
+  EngineStats stats_;          // of all rounds, timed part
+  std::vector<double> rates_;  // by round
+  int64_t tokens_ = 0;         // of this round
+  double seconds_ = 0;
+};
+
+inline constexpr const char* kDraftFigures =
+    "right: of the drafts verified; kept: accepted drafts per step of an answer; depths: percent "
+    "of "
+    "these steps with 0 / 1 / 2 / 3-4 / 5-8 / 9-16 drafts";
+
+}  // namespace kvasir
+
+#endif  // KVASIR_BENCH_DRAFT_SIDE_H_

@@ -1,0 +1,111 @@
+// What drafts that are right with probability p bring on the shape of a published model, by number
+// of streams: an upper bound for drafters that cost nothing, and what the planner makes of it.
+// Deliberately also a check: drafts that change a token of an answer end the program.
+//
+//   oracle_bench SHAPE [rounds] [tokens] [processor]
+//
+// SHAPE is a folder with a config.json (testdata/shapes/qwen3-0.6b); weights are made up and have 8
+// bits. Each round asks other prompts. The engine without drafts answers them first; the others
+// draft its answers, every token of them wrong with probability 1 - p. The second engine without
+// drafts is the control: what it differs from the first by is noise. With `processor` one thread
+// works, and its processor time is measured instead of the clock on the wall.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/draft_side.h"
+#include "tests/support/oracle_drafter.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int64_t kPromptTokens = 32;
+constexpr uint32_t kRightPercents[] = {0, 30, 60, 80, 95};
+
+std::vector<EngineRequest> Requests(size_t streams, int64_t tokens, int64_t vocab_size,
+                                    uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<EngineRequest> requests(streams);
+  for (EngineRequest& request : requests) {
+    for (int64_t i = 0; i < kPromptTokens; ++i) {
+      request.prompt.push_back(static_cast<Token>(random() % static_cast<uint64_t>(vocab_size)));
+    }
+    request.max_tokens = tokens;
+    request.ignore_stop_tokens = true;
+    request.sampling.temperature = 0;
+  }
+  return requests;
+}
+
+// By one number of streams. False if an answer changed.
+bool MeasureStreams(ModelBundle& bundle, const Measure& measure, size_t streams, int rounds,
+                    int64_t tokens) {
+  DraftSide none(bundle, measure);
+  std::vector<std::unique_ptr<DraftSide>> sides;  // the control, then one by hit rate
+  std::vector<OracleDrafter*> oracles;
+  sides.push_back(std::make_unique<DraftSide>(bundle, measure));
+  for (const uint32_t right : kRightPercents) {
+    auto oracle = std::make_unique<OracleDrafter>(
+        OracleOptions{.wrong_percent = 100 - right, .is_cheap = true});
+    oracles.push_back(oracle.get());
+    sides.push_back(std::make_unique<DraftSide>(bundle, measure));
+    sides.back()->UseDrafter(std::move(oracle));
+  }
+  for (int round = 0; round < rounds; ++round) {
+    const auto salt = static_cast<uint64_t>(round) + 1;
+    const auto requests = Requests(streams, tokens, bundle.sampleable_tokens(),
+                                   static_cast<uint32_t>(100 * streams + salt));
+    const Answers answers = none.Run(requests, salt);
+    none.EndRound();
+    for (OracleDrafter* oracle : oracles) {
+      for (size_t i = 0; i < streams; ++i) oracle->Learn(requests[i].prompt, answers[i]);
+    }
+    for (size_t i = 0; i < sides.size(); ++i) {
+      DraftSide& side = *sides[(i + salt) % sides.size()];
+      if (side.Run(requests, salt) != answers) return false;
+      side.EndRound();
+    }
+  }
+  std::printf("%zu streams: none %.1f tok/s, control x%.3f\n", streams,
+              Median(none.tokens_per_second()), Median(sides[0]->RatiosTo(none)));
+  for (size_t i = 1; i < sides.size(); ++i) {
+    const std::vector<double> ratios = sides[i]->RatiosTo(none);
+    std::printf("  p %.2f: x%.3f (first round %.2f), %s\n", kRightPercents[i - 1] / 100.0,
+                Median(ratios), ratios[0], sides[i]->DescribeDrafts().c_str());
+  }
+  std::fflush(stdout);
+  return true;
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: oracle_bench SHAPE [rounds] [tokens] [processor]\n");
+    return 2;
+  }
+  const int rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 3;
+  const int64_t tokens = argc > 3 ? std::max(1, std::atoi(argv[3])) : 48;
+  Measure measure;
+  if (argc > 4 && std::string(argv[4]) == "processor") measure = {ProcessorTime, 1};
+  BundleOptions options;
+  options.backend.threads = measure.threads;
+  options.weight_format = WeightFormat::kQ8;
+  options.kv_budget_bytes = kSidePoolBytes;  // each engine brings its own pool
+  options.random_weights = true;
+  const auto bundle = Must(ModelBundle::Load(argv[1], options));
+  std::printf("%s\n", kDraftFigures);
+  for (const size_t streams : {1, 2, 4, 8}) {
+    if (MeasureStreams(*bundle, measure, streams, rounds, tokens)) continue;
+    std::fprintf(stderr, "drafts changed an answer\n");
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace kvasir
+
+int main(int argc, char** argv) { return kvasir::Main(argc, argv); }
