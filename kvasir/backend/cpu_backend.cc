@@ -320,7 +320,7 @@ class CpuBackend final : public Backend {
 
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const CpuBackendOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
-    return {ErrorCode::kInvalidArgument, "threads must be 0 (one per core) to " +
+    return {ErrorCode::kInvalidArgument, "threads must be 0 (one per physical core) to " +
                                              std::to_string(kMaxThreads) + ", not " +
                                              std::to_string(options.threads)};
   }

@@ -64,8 +64,9 @@ struct FloatTile {
   using Weights = typename Math::Weights;
 
   // 6 rows x 64 outputs are 24 of 32 registers with AVX-512, 6 x 16 are 24 with NEON; with the 16
-  // registers of AVX2, 6 x 16 outputs are 12.
-  static constexpr int kTileRows = 6;
+  // registers of AVX2, 6 x 16 outputs are 12. There two parts have 5 rows: words and their mask
+  // leave no room for 12 sums, and g++ kept a third of them in memory.
+  static constexpr int kTileRows = HWY_TARGET == HWY_AVX2 && Math::kParts == 2 ? 5 : 6;
   static constexpr int kAccumulators = HWY_TARGET == HWY_AVX2 ? 12 : 24;
   static constexpr int MaxPanels(int64_t rows) {
     const int64_t fit = kAccumulators / (rows * kVecsPerPanel);
