@@ -46,6 +46,13 @@ std::string HostName(std::string_view authority) {
   return name;
 }
 
+// Names of hosts have no case.
+bool IsAllowedHost(const std::vector<std::string>& allowed, const std::string& name) {
+  return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& listed) {
+    return listed == "*" || HostName(listed) == name;
+  });
+}
+
 bool IsAddress(const std::string& name) {
   in6_addr address;
   return inet_pton(AF_INET, name.c_str(), &address) == 1 ||
@@ -65,7 +72,7 @@ std::string RefusalOfPage(const AccessOptions& options, const HttpRequest& reque
   const std::string_view host = request.Header("Host");
   const std::string name = HostName(host);
   if (options.is_local && !host.empty() && name != "localhost" && !name.ends_with(".localhost") &&
-      !IsAddress(name) && !Contains(options.allowed_hosts, name)) {
+      !IsAddress(name) && !IsAllowedHost(options.allowed_hosts, name)) {
     return "this server does not answer to the name '" + name.substr(0, 200) +
            "': ask for localhost, or start it with --allowed-host or --api-key";
   }

@@ -272,7 +272,7 @@ TEST_F(ApiTest, OpenServersRefusePagesOfOthers) {
         .status;
   };
   ServerOptions options;
-  options.allowed_hosts = {"box.lan"};
+  options.allowed_hosts = {"Box.lan"};
   options.cors_origins = {"https://app.example"};
   Start(options);
   for (const char* host : {"localhost", "LOCALHOST:8080", "a.localhost", "127.0.0.1:1", "10.1.2.3",
