@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <span>
@@ -25,6 +26,7 @@ namespace kvasir {
 namespace {
 
 constexpr size_t kRequests = 16;  // of a workload, whatever the number of streams
+constexpr int64_t kAnswerTokens = 96;
 constexpr DraftKind kKinds[] = {DraftKind::kNone, DraftKind::kNone, DraftKind::kNgram,
                                 DraftKind::kModel};
 constexpr const char* kNames[] = {"none", "control", "ngram", "model"};
@@ -33,6 +35,32 @@ struct Workload {
   std::string name;
   std::vector<EngineRequest> requests;
 };
+
+// Source text of a class with a getter and a setter for each field, as completion is asked to go on
+// with: the members of the last field are still to be written.
+std::string CodePrompt(size_t seed) {
+  static constexpr const char* kThings[] = {"Piano", "Garden", "Robot", "Market", "Lamp", "Basket"};
+  static constexpr const char* kFields[] = {"colour", "owner",  "weight", "price",
+                                            "city",   "height", "label",  "age"};
+  static constexpr const char* kTypes[] = {"str", "int", "float"};
+  const std::string thing = kThings[seed % std::size(kThings)];
+  const auto field = [&](size_t i) {
+    return std::string(kFields[(seed * 3 + i) % std::size(kFields)]);
+  };
+  constexpr size_t kMembers = 6;
+  std::string text = "class " + thing + ":\n    def __init__(self";
+  for (size_t i = 0; i < kMembers; ++i) text += ", " + field(i);
+  text += "):\n";
+  for (size_t i = 0; i < kMembers; ++i)
+    text += "        self." + field(i) + " = " + field(i) + "\n";
+  for (size_t i = 0; i + 1 < kMembers; ++i) {
+    const std::string type = kTypes[(seed + i) % std::size(kTypes)];
+    text += "\n    def get_" + field(i) + "(self) -> " + type + ":\n        return self." +
+            field(i) + "\n\n    def set_" + field(i) + "(self, " + field(i) + ": " + type +
+            "):\n        self." + field(i) + " = " + field(i) + "\n";
+  }
+  return text + "\n    def get_" + field(kMembers - 1);
+}
 
 std::vector<Workload> Workloads(const ModelBundle& bundle, const std::string& items_path) {
   std::map<std::string, std::vector<std::string>> prompts;  // by task
@@ -47,14 +75,21 @@ std::vector<Workload> Workloads(const ModelBundle& bundle, const std::string& it
     return Must(
         bundle.ChatTokens(Json::Array{Json::Object{{"role", "user"}, {"content", content}}}));
   };
-  const auto make = [&](std::string name, const std::vector<std::string>& tasks, int64_t max_tokens,
+  const auto prompt_of = [&](const std::vector<std::string>& tasks, size_t i) {
+    if (tasks.empty()) {
+      return bundle.tokenizer()->Encode(CodePrompt(i), {.add_special = true});
+    }
+    const std::vector<std::string>& of_task = prompts.at(tasks[i % tasks.size()]);
+    return chat(of_task[i / tasks.size() % of_task.size()]);
+  };
+  // Without tasks: code to go on with.
+  const auto make = [&](std::string name, const std::vector<std::string>& tasks,
                         double temperature) {
     Workload workload = {std::move(name), {}};
     for (size_t i = 0; workload.requests.size() < kRequests; ++i) {
-      const std::vector<std::string>& of_task = prompts.at(tasks[i % tasks.size()]);
       EngineRequest request;
-      request.prompt = chat(of_task[i / tasks.size() % of_task.size()]);
-      request.max_tokens = max_tokens;
+      request.prompt = prompt_of(tasks, i);
+      request.max_tokens = kAnswerTokens;
       // Answers of equal length, so that all streams stay busy: the model goes on with the chat.
       request.ignore_stop_tokens = true;
       request.sampling.temperature = temperature;
@@ -64,12 +99,13 @@ std::vector<Workload> Workloads(const ModelBundle& bundle, const std::string& it
     return workload;
   };
   std::vector<Workload> workloads;
-  workloads.push_back(make("chat", {"instruction", "facts", "said", "count"}, 96, 0));
-  workloads.push_back(make("chat, temperature 0.8", {"instruction", "facts", "said"}, 96, 0.8));
-  workloads.push_back(make("copy", {"copy"}, 96, 0));
-  workloads.push_back(make("look-up in a list", {"kv", "passkey"}, 96, 0));
-  workloads.push_back(make("JSON", {"json"}, 96, 0));
-  workloads.push_back(make("random, temperature 3", {"instruction", "copy"}, 96, 3));
+  workloads.push_back(make("chat", {"instruction", "facts", "said", "count"}, 0));
+  workloads.push_back(make("chat, temperature 0.8", {"instruction", "facts", "said"}, 0.8));
+  workloads.push_back(make("code", {}, 0));
+  workloads.push_back(make("copy", {"copy"}, 0));
+  workloads.push_back(make("look-up in a list", {"kv", "passkey"}, 0));
+  workloads.push_back(make("JSON", {"json"}, 0));
+  workloads.push_back(make("random, temperature 3", {"instruction", "copy"}, 3));
   return workloads;
 }
 
