@@ -2,20 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
+#include <random>
 
 #include "kvasir/base/check.h"
 
 namespace kvasir {
-
-EngineClock::time_point WallTime() { return EngineClock::now(); }
-
-EngineClock::time_point ProcessorTime() {
-  timespec time = {};
-  KVASIR_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
-  return EngineClock::time_point(std::chrono::seconds(time.tv_sec) +
-                                 std::chrono::nanoseconds(time.tv_nsec));
-}
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -26,7 +17,9 @@ DraftSide::DraftSide(ModelBundle& bundle, const Measure& measure)
     : pool_({.budget_bytes = kSidePoolBytes}), now_(measure.now) {
   EngineParts parts = EngineParts::Of(bundle);
   parts.pool = &pool_;
-  engine_ = Must(Engine::Create(parts, {.now = measure.now}));
+  EngineOptions options;
+  options.now = measure.now;
+  engine_ = Must(Engine::Create(parts, options));
 }
 
 void DraftSide::UseSource(std::unique_ptr<DraftSource> source) {
@@ -34,7 +27,7 @@ void DraftSide::UseSource(std::unique_ptr<DraftSource> source) {
   source_ = std::move(source);
 }
 
-Answers DraftSide::Run(std::span<const EngineRequest> requests, uint64_t salt) {
+void DraftSide::Begin(std::span<const EngineRequest> requests, uint64_t salt) {
   for (EngineRequest warm : requests) {
     warm.salt = salt;
     warm.max_tokens = 0;  // the prompt is read and nothing said
@@ -42,20 +35,48 @@ Answers DraftSide::Run(std::span<const EngineRequest> requests, uint64_t salt) {
   }
   while (engine_->Step()) {
   }
-  Answers answers(requests.size());
-  const EngineStats before = engine_->Stats();
+  answers_.assign(requests.size(), {});
+  before_ = engine_->Stats();
   for (size_t i = 0; i < requests.size(); ++i) {
     EngineRequest request = requests[i];
     request.salt = salt;
-    Submit(request, &answers[i]);
+    Submit(request, &answers_[i]);
   }
+}
+
+bool DraftSide::Step() {
   const EngineClock::time_point start = now_();
-  while (engine_->Step()) {
-  }
+  const bool has_work = engine_->Step();
   seconds_ += std::chrono::duration<double>(now_() - start).count();
-  const EngineStats after = engine_->Stats();
-  tokens_ += after.generated_tokens - before.generated_tokens;
-  Add(before, after);
+  return has_work;
+}
+
+int64_t DraftSide::said_tokens() const {
+  return engine_->Stats().generated_tokens - before_.generated_tokens;
+}
+
+Answers DraftSide::End() {
+  KVASIR_CHECK(!engine_->has_work());
+  tokens_ += said_tokens();
+  Add(before_, engine_->Stats());
+  return std::move(answers_);
+}
+
+std::vector<Answers> RunInTurn(std::span<DraftSide* const> sides,
+                               std::span<const EngineRequest> requests, uint64_t salt) {
+  for (DraftSide* const side : sides) side->Begin(requests, salt);
+  std::vector<DraftSide*> left(sides.begin(), sides.end());
+  // What ran before leaves caches warm or cold: by lot, whoever is equally far.
+  std::mt19937 lot(static_cast<uint32_t>(salt));
+  while (!left.empty()) {
+    std::shuffle(left.begin(), left.end(), lot);
+    const auto next = std::min_element(left.begin(), left.end(), [](auto* a, auto* b) {
+      return a->said_tokens() < b->said_tokens();
+    });
+    if (!(*next)->Step()) left.erase(next);
+  }
+  std::vector<Answers> answers;
+  for (DraftSide* const side : sides) answers.push_back(side->End());
   return answers;
 }
 
@@ -108,6 +129,13 @@ std::string DraftSide::DescribeDrafts() const {
     std::snprintf(figures, sizeof(figures), "%s%.0f", separator, 100 * share(count, rounds));
     text += figures;
   }
+  return text;
+}
+
+std::string DescribeSpread(const std::vector<double>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f-%.3f", *least, *most);
   return text;
 }
 

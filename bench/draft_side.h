@@ -1,16 +1,19 @@
-// DraftSide: one engine with its own cache and drafter, timed beside others on the same requests.
+// DraftSide: one engine with its own cache and drafter, timed beside others on the same requests,
+// step by step in turn, so that whatever else the machine does hits all of them alike.
 // Deliberately without workloads: programs bring them, and compare.
 #ifndef KVASIR_BENCH_DRAFT_SIDE_H_
 #define KVASIR_BENCH_DRAFT_SIDE_H_
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bench/draft_measure.h"
 #include "kvasir/engine/draft_source.h"
 #include "kvasir/engine/engine.h"
 
@@ -28,15 +31,6 @@ T Must(Result<T> result) {
   return std::move(result).value();
 }
 
-// What engines and figures go by.
-EngineClock::time_point WallTime();
-EngineClock::time_point ProcessorTime();  // of this thread
-
-struct Measure {
-  EngineClock::time_point (*now)() = WallTime;
-  int threads = 0;  // 0: all
-};
-
 double Median(std::vector<double> values);
 
 using Answers = std::vector<std::vector<Token>>;
@@ -49,8 +43,13 @@ class DraftSide {
   void UseDrafter(std::unique_ptr<Drafter> drafter) { engine_->UseDrafter(std::move(drafter)); }
   void UseSource(std::unique_ptr<DraftSource> source);
 
-  // All requests side by side, under `salt`; their prompts are read before the clock starts.
-  Answers Run(std::span<const EngineRequest> requests, uint64_t salt);
+  // All requests side by side, under `salt`; their prompts are read before any clock starts.
+  void Begin(std::span<const EngineRequest> requests, uint64_t salt);
+  // One step, timed. Whether work is left.
+  bool Step();
+  int64_t said_tokens() const;  // since Begin
+  // What the requests were answered. REQUIRES: no work is left.
+  Answers End();
   void EndRound();
 
   const std::vector<double>& tokens_per_second() const { return rates_; }  // by round
@@ -64,14 +63,24 @@ class DraftSide {
   void Add(const EngineStats& before, const EngineStats& after);
 
   KvPool pool_;
-  EngineClock::time_point (*const now_)();
+  const std::function<EngineClock::time_point()> now_;
   std::unique_ptr<DraftSource> source_;
   std::unique_ptr<Engine> engine_;
+  Answers answers_;            // being made
+  EngineStats before_;         // them
   EngineStats stats_;          // of all rounds, timed part
   std::vector<double> rates_;  // by round
   int64_t tokens_ = 0;         // of this round
   double seconds_ = 0;
 };
+
+// All sides answer the same requests, in turn: always whoever is behind makes a step, so that all
+// stand at about the same token whenever the machine is slow for a while. Answers by side.
+std::vector<Answers> RunInTurn(std::span<DraftSide* const> sides,
+                               std::span<const EngineRequest> requests, uint64_t salt);
+
+// "0.990-1.004": least and most, of ratios for instance.
+std::string DescribeSpread(const std::vector<double>& values);
 
 inline constexpr const char* kDraftFigures =
     "right: of the drafts verified; kept: accepted drafts per step of an answer; depths: percent "

@@ -2,13 +2,14 @@
 // of streams: an upper bound for drafters that cost nothing, and what the planner makes of it.
 // Deliberately also a check: drafts that change a token of an answer end the program.
 //
-//   oracle_bench SHAPE [rounds] [tokens] [processor]
+//   oracle_bench SHAPE [rounds] [tokens] [measure]
 //
 // SHAPE is a folder with a config.json (testdata/shapes/qwen3-0.6b); weights are made up and have 8
-// bits. Each round asks other prompts. The engine without drafts answers them first; the others
-// draft its answers, every token of them wrong with probability 1 - p. The second engine without
-// drafts is the control: what it differs from the first by is noise. With `processor` one thread
-// works, and its processor time is measured instead of the clock on the wall.
+// bits. Each round asks other prompts. An engine that is not timed answers them first; some of the
+// others draft its answers, every token of them wrong with probability 1 - p. Two engines have no
+// drafts: the second is the control, what it differs from the first by is noise. All make steps in
+// turn, and behind each ratio stand the least and the most of all rounds. Measures are those of
+// MeasureFromName.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -44,8 +45,11 @@ std::vector<EngineRequest> Requests(size_t streams, int64_t tokens, int64_t voca
 // By one number of streams. False if an answer changed.
 bool MeasureStreams(ModelBundle& bundle, const Measure& measure, size_t streams, int rounds,
                     int64_t tokens) {
+  DraftSide teacher(bundle, measure);
+  DraftSide* const teachers[] = {&teacher};
   DraftSide none(bundle, measure);
   std::vector<std::unique_ptr<DraftSide>> sides;  // the control, then one by hit rate
+  std::vector<DraftSide*> in_turn = {&none};
   std::vector<OracleDrafter*> oracles;
   sides.push_back(std::make_unique<DraftSide>(bundle, measure));
   for (const uint32_t right : kRightPercents) {
@@ -55,27 +59,29 @@ bool MeasureStreams(ModelBundle& bundle, const Measure& measure, size_t streams,
     sides.push_back(std::make_unique<DraftSide>(bundle, measure));
     sides.back()->UseDrafter(std::move(oracle));
   }
+  for (const auto& side : sides) in_turn.push_back(side.get());
   for (int round = 0; round < rounds; ++round) {
     const auto salt = static_cast<uint64_t>(round) + 1;
     const auto requests = Requests(streams, tokens, bundle.sampleable_tokens(),
                                    static_cast<uint32_t>(100 * streams + salt));
-    const Answers answers = none.Run(requests, salt);
-    none.EndRound();
+    const Answers right = RunInTurn(teachers, requests, salt)[0];
     for (OracleDrafter* oracle : oracles) {
-      for (size_t i = 0; i < streams; ++i) oracle->Learn(requests[i].prompt, answers[i]);
+      for (size_t i = 0; i < streams; ++i) oracle->Learn(requests[i].prompt, right[i]);
     }
-    for (size_t i = 0; i < sides.size(); ++i) {
-      DraftSide& side = *sides[(i + salt) % sides.size()];
-      if (side.Run(requests, salt) != answers) return false;
-      side.EndRound();
+    for (const Answers& answers : RunInTurn(in_turn, requests, salt)) {
+      if (answers != right) return false;
     }
+    for (DraftSide* const side : in_turn) side->EndRound();
   }
-  std::printf("%zu streams: none %.1f tok/s, control x%.3f\n", streams,
-              Median(none.tokens_per_second()), Median(sides[0]->RatiosTo(none)));
+  const std::vector<double> control = sides[0]->RatiosTo(none);
+  std::printf("%zu streams: none %.1f %s, control x%.3f (%s)\n", streams,
+              Median(none.tokens_per_second()), measure.unit.c_str(), Median(control),
+              DescribeSpread(control).c_str());
   for (size_t i = 1; i < sides.size(); ++i) {
     const std::vector<double> ratios = sides[i]->RatiosTo(none);
-    std::printf("  p %.2f: x%.3f (first round %.2f), %s\n", kRightPercents[i - 1] / 100.0,
-                Median(ratios), ratios[0], sides[i]->DescribeDrafts().c_str());
+    std::printf("  p %.2f: x%.3f (%s, first round %.3f), %s\n", kRightPercents[i - 1] / 100.0,
+                Median(ratios), DescribeSpread(ratios).c_str(), ratios[0],
+                sides[i]->DescribeDrafts().c_str());
   }
   std::fflush(stdout);
   return true;
@@ -83,13 +89,12 @@ bool MeasureStreams(ModelBundle& bundle, const Measure& measure, size_t streams,
 
 int Main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: oracle_bench SHAPE [rounds] [tokens] [processor]\n");
+    std::fprintf(stderr, "usage: oracle_bench SHAPE [rounds] [tokens] [measure]\n");
     return 2;
   }
   const int rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 3;
   const int64_t tokens = argc > 3 ? std::max(1, std::atoi(argv[3])) : 48;
-  Measure measure;
-  if (argc > 4 && std::string(argv[4]) == "processor") measure = {ProcessorTime, 1};
+  const Measure measure = Must(MeasureFromName(argc > 4 ? argv[4] : ""));
   BundleOptions options;
   options.backend.threads = measure.threads;
   options.weight_format = WeightFormat::kQ8;

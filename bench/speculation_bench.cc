@@ -2,13 +2,13 @@
 // by workload and number of streams, alternating in one run.
 // Deliberately also a check: a drafter that changes a token of an answer ends the program.
 //
-//   speculation_bench MODEL DRAFT ITEMS [rounds] [workload] [streams] [processor]
+//   speculation_bench MODEL DRAFT ITEMS [rounds] [workload] [streams] [measure]
 //
 // ITEMS holds one JSON object per line with the fields task, prompt and answer
 // (models/kvasir-demo/items.jsonl). Prompts are read before the clock starts. The second engine
-// without drafts is the control: what it differs from the first by is noise. With `processor` one
-// thread works, and its processor time is measured instead of the clock on the wall: for machines
-// that have other things to do.
+// without drafts is the control: what it differs from the first by is noise. The engines make steps
+// in turn, and behind each ratio stand the least and the most of all rounds. Measures are those of
+// MeasureFromName; 0 streams are all numbers of them, "" is every workload.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -111,32 +111,32 @@ std::vector<Workload> Workloads(const ModelBundle& bundle, const std::string& it
 
 using Sides = std::vector<std::unique_ptr<DraftSide>>;
 
-// All requests, `streams` at a time, by each side in turn. False if an answer is not the first's.
+// All requests, `streams` at a time, by all sides in turn. False if an answer is not the first's.
 bool RunRound(const Workload& workload, size_t streams, uint64_t salt, const Sides& sides) {
+  std::vector<DraftSide*> of_all;
+  for (const auto& side : sides) of_all.push_back(side.get());
   bool are_equal = true;
   for (size_t begin = 0; begin < workload.requests.size(); begin += streams) {
     const std::span requests =
         std::span(workload.requests).subspan(begin, std::min(streams, kRequests - begin));
-    std::vector<Answers> answers(sides.size());
-    for (size_t i = 0; i < sides.size(); ++i) {
-      // Whoever goes first has colder caches: everybody in turn.
-      const size_t side = (i + begin / streams) % sides.size();
-      answers[side] = sides[side]->Run(requests, salt);
-    }
+    const std::vector<Answers> answers = RunInTurn(of_all, requests, salt);
     for (const Answers& of_side : answers) are_equal &= of_side == answers[0];
   }
   for (const auto& side : sides) side->EndRound();
   return are_equal;
 }
 
-void Print(const Workload& workload, size_t streams, const Sides& sides) {
-  std::printf("%-24s %2zu streams: none %7.0f tok/s", workload.name.c_str(), streams,
-              Median(sides[0]->tokens_per_second()));
+void Print(const Workload& workload, size_t streams, const Measure& measure, const Sides& sides) {
+  std::printf("%-24s %2zu streams: none %7.0f %s", workload.name.c_str(), streams,
+              Median(sides[0]->tokens_per_second()), measure.unit.c_str());
   for (size_t kind = 1; kind < sides.size(); ++kind) {
     const std::vector<double> ratios = sides[kind]->RatiosTo(*sides[0]);
-    std::printf(" | %s x%.3f", kNames[kind], Median(ratios));
-    if (kKinds[kind] == DraftKind::kNone) continue;
-    std::printf(" (first round %.2f), %s", ratios[0], sides[kind]->DescribeDrafts().c_str());
+    std::printf(" | %s x%.3f (%s", kNames[kind], Median(ratios), DescribeSpread(ratios).c_str());
+    if (kKinds[kind] == DraftKind::kNone) {
+      std::printf(")");
+      continue;
+    }
+    std::printf(", first round %.3f), %s", ratios[0], sides[kind]->DescribeDrafts().c_str());
   }
   std::printf("\n");
   std::fflush(stdout);
@@ -146,12 +146,11 @@ int Main(int argc, char** argv) {
   if (argc < 4) {
     std::fprintf(
         stderr,
-        "usage: speculation_bench MODEL DRAFT ITEMS [rounds] [workload] [streams] [processor]\n");
+        "usage: speculation_bench MODEL DRAFT ITEMS [rounds] [workload] [streams] [measure]\n");
     return 2;
   }
   const int rounds = argc > 4 ? std::max(1, std::atoi(argv[4])) : 3;
-  Measure measure;
-  if (argc > 7 && std::string(argv[7]) == "processor") measure = {ProcessorTime, 1};
+  const Measure measure = Must(MeasureFromName(argc > 7 ? argv[7] : ""));
   BundleOptions options;
   options.backend.threads = measure.threads;
   options.kv_budget_bytes = kSidePoolBytes;
@@ -174,7 +173,7 @@ int Main(int argc, char** argv) {
         std::fprintf(stderr, "drafts changed an answer\n");
         return 1;
       }
-      Print(workload, streams, sides);
+      Print(workload, streams, measure, sides);
     }
   }
   return 0;
