@@ -8,6 +8,8 @@
 #include "kvasir/engine/draft_source.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/model_config.h"
+#include "kvasir/formats/package_file.h"
 #include "kvasir/formats/test_files.h"
 
 namespace kvasir {
@@ -119,6 +121,10 @@ TEST(Package, RefusesWhatCannotWorkBeforeItWrites) {
        [](PackageOptions* o) {
          o->file.parameters = {{"top_p", "1.5"}};
        }},
+      {"PARAMETER top_k is '1.5', it must be a whole",
+       [](PackageOptions* o) {
+         o->file.parameters = {{"top_k", "1.5"}};
+       }},
       {"is no single token",
        [](PackageOptions* o) {
          o->file.parameters = {{"stop", "no such token at all"}};
@@ -136,6 +142,111 @@ TEST(Package, RefusesWhatCannotWorkBeforeItWrites) {
         << bad.message << ": " << Message(CreatePackage(options));
     EXPECT_EQ(scratch.FileCount(), 0u) << bad.message;
   }
+}
+
+TEST(Package, APackageIsAModelLikeOthers) {
+  const ScratchFolder scratch;
+  PackageOptions options = Options(scratch);
+  const std::string first = options.output;
+  options.file.draft = kDraft;
+  options.file.system = "You are brief.";
+  options.quantize = "int8";
+  ASSERT_TRUE(CreatePackage(options).ok());
+
+  // FROM a package: it stays what it was where the Modelfile does not say otherwise.
+  options.file = {.from = first, .draft = {}, .parameters = {}, .chat_template = {}, .system = {}};
+  options.quantize = "";
+  options.quantize_draft = "int4";
+  options.output = scratch.File("second");
+  Status created = CreatePackage(options);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  auto package = PackageFile::Load(options.output);
+  ASSERT_TRUE(package.ok()) << package.error().message;
+  EXPECT_EQ(package->system, "You are brief.");
+  EXPECT_EQ(package->weights, "int8");
+  EXPECT_EQ(package->draft, "draft");
+  EXPECT_EQ(package->draft_weights, "int4");
+
+  // As a draft it comes without its own.
+  options.file = {
+      .from = kDraft, .draft = first, .parameters = {}, .chat_template = {}, .system = {}};
+  options.quantize_draft = "";
+  options.output = scratch.File("third");
+  created = CreatePackage(options);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  package = PackageFile::Load(options.output + "/draft");
+  ASSERT_TRUE(package.ok()) << package.error().message;
+  EXPECT_EQ(package->draft, "");
+  EXPECT_EQ(package->system, "You are brief.");
+  EXPECT_EQ(PackageFile::Load(options.output)->draft_weights, "int8");
+}
+
+TEST(Package, GoesOnAfterAnotherRunWasStopped) {
+  const ScratchFolder scratch;
+  const PackageOptions options = Options(scratch);
+  const std::string partial = options.output + ".partial";
+  fs::create_directories(partial + "/draft");
+  for (const char* name : {"/conversion.json", "/chat_template.jinja", "/draft/conversion.json",
+                           "/draft/model.safetensors", "/model.safetensors.tmp.123456"}) {
+    ASSERT_TRUE(WriteFileAtomic(partial + name, "{}").ok());
+  }
+  const Status created = CreatePackage(options);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  EXPECT_FALSE(DirectoryExists(options.output + "/draft"));
+  for (const char* name :
+       {"/conversion.json", "/chat_template.jinja", "/model.safetensors.tmp.123456"}) {
+    EXPECT_FALSE(FileExists(options.output + name)) << name;
+  }
+  EXPECT_EQ(scratch.FileCount(), 1u);
+}
+
+// Configs of models with images say in text_config what ends an answer.
+TEST(Package, AStopIsOneMoreEndNotTheOnlyOne) {
+  const ScratchFolder scratch;
+  PackageOptions options = Options(scratch);
+  options.file.from = scratch.File("nested");
+  fs::copy(kModel, options.file.from);
+  fs::remove(options.file.from + "/generation_config.json");
+  Json config = *Json::ParseFile(kModel + "/config.json");
+  const Json end = *config.Find("eos_token_id");
+  config.Set("eos_token_id", Json());
+  config.Set("text_config", Json::Object{{"eos_token_id", end}});
+  ASSERT_TRUE(WriteFileAtomic(options.file.from + "/config.json", config.Dump()).ok());
+  const auto before = ModelConfig::Load(options.file.from);
+  ASSERT_TRUE(before.ok()) << before.error().message;
+  ASSERT_FALSE(before->eos_token_ids.empty());
+
+  options.file.parameters = {{"stop", "a"}, {"stop", "b"}, {"stop", "a"}};
+  const Status created = CreatePackage(options);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  const std::vector<Token> ends = ModelConfig::Load(options.output)->eos_token_ids;
+  ASSERT_EQ(ends.size(), before->eos_token_ids.size() + 2);
+  EXPECT_TRUE(std::equal(before->eos_token_ids.begin(), before->eos_token_ids.end(), ends.begin()));
+}
+
+TEST(Package, RefusesModelsThatCouldNotBeLoaded) {
+  const ScratchFolder scratch;
+  PackageOptions options = Options(scratch);
+  const std::string broken = scratch.File("broken");
+  fs::copy(kModel, broken);
+  Json config = *Json::ParseFile(kModel + "/config.json");
+  config.Set("intermediate_size", *config.GetInt("intermediate_size") + 64);
+  ASSERT_TRUE(WriteFileAtomic(broken + "/config.json", config.Dump()).ok());
+  for (const bool is_draft : {false, true}) {
+    options.file.from = is_draft ? kModel : broken;
+    options.file.draft = is_draft ? broken : "";
+    const std::string message = Message(CreatePackage(options));
+    EXPECT_NE(message.find(broken), std::string::npos) << message;
+    EXPECT_NE(message.find("the model needs"), std::string::npos) << message;
+  }
+  config.Set("architectures", Json::Array{Json("BertModel")});
+  config.Set("model_type", "bert");
+  ASSERT_TRUE(WriteFileAtomic(broken + "/config.json", config.Dump()).ok());
+  options.file.from = broken;
+  options.file.draft = "";
+  EXPECT_NE(Message(CreatePackage(options)).find("BertModel"), std::string::npos)
+      << Message(CreatePackage(options));
+  EXPECT_EQ(scratch.FileCount(), 1u);
 }
 
 TEST(Package, NeverWritesOverAnything) {

@@ -3,6 +3,7 @@
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/convert/convert_model.h"
+#include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/write_gguf.h"
 
 namespace kvasir {

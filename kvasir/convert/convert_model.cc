@@ -1,14 +1,15 @@
 #include "kvasir/convert/convert_model.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "kvasir/base/file.h"
+#include "kvasir/base/file_writer.h"
 #include "kvasir/base/system_info.h"
+#include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/shard_writer.h"
 
 namespace kvasir {
@@ -16,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kStateName = "conversion.json";
+constexpr const char* kIndexName = "model.safetensors.index.json";
+constexpr size_t kCopyBytes = size_t{16} << 20;
 
 Status SystemStatus(const std::string& path, const std::error_code& error) {
   return error ? Status(ErrorCode::kIo, path + ": " + error.message()) : Status();
@@ -28,27 +30,27 @@ Status MakeFolder(const std::string& path) {
   return SystemStatus(path, error);
 }
 
-// Renames of and in a folder survive a crash once it is flushed.
-void FlushFolder(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  fsync(fd);
-  close(fd);
-}
-
-// Makes `folder` the place of this conversion: what another one left there goes.
-Status Resume(const std::string& folder, const std::string& fingerprint) {
-  const std::string state = folder + "/" + kStateName;
+// Makes `folder` the place of this conversion: of what is there, only `files` that a stopped run of
+// the same one completed remain, and `kept_folder`.
+Status Resume(const std::string& folder, const std::string& fingerprint,
+              const std::set<std::string>& files, const std::string& kept_folder) {
+  const std::string state = folder + "/" + std::string(kConversionStateName);
   const auto found = Json::ParseFile(state);
-  if (found.ok()) {
-    const Json* const made_of = found->Find("made_of");
-    if (made_of != nullptr && *made_of == Json(fingerprint)) return {};
-  }
+  const Json* const made_of = found.ok() ? found->Find("made_of") : nullptr;
+  const bool is_same = made_of != nullptr && *made_of == Json(fingerprint);
   std::error_code error;
+  std::vector<fs::path> others;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().extension() == ".safetensors") fs::remove(at->path(), error);
+    const std::string name = at->path().filename().string();
+    if (name == kConversionStateName || (!kept_folder.empty() && name == kept_folder)) continue;
+    if (!is_same || !files.contains(name)) others.push_back(at->path());
   }
   KVASIR_TRY_OK(SystemStatus(folder, error));
+  for (const fs::path& path : others) {
+    fs::remove_all(path, error);
+    KVASIR_TRY_OK(SystemStatus(path.string(), error));
+  }
+  if (is_same) return {};
   return WriteFileAtomic(state, Json(Json::Object{{"made_of", fingerprint}}).Dump());
 }
 
@@ -64,7 +66,7 @@ Status WriteIndex(const FolderPlan& plan, const std::string& folder) {
   }
   const Json index = Json::Object{{"metadata", Json::Object{{"total_size", plan.total_bytes}}},
                                   {"weight_map", std::move(map)}};
-  return WriteFileAtomic(folder + "/model.safetensors.index.json", index.DumpPretty());
+  return WriteFileAtomic(folder + "/" + kIndexName, index.DumpPretty());
 }
 
 Status WriteConfig(const ModelSource& source, const FolderPlan& plan, const PlanOptions& options,
@@ -85,27 +87,60 @@ Status WriteConfig(const ModelSource& source, const FolderPlan& plan, const Plan
   return WriteFileAtomic(folder + "/config.json", config.DumpPretty());
 }
 
+std::string FileName(const SafetensorsFile& file) {
+  return fs::path(file.path()).filename().string();
+}
+
+Status CopyFile(const std::string& from, const std::string& to,
+                const std::function<void(uint64_t)>& progress) {
+  KVASIR_TRY(const MappedFile source, MappedFile::Open(from));
+  KVASIR_TRY(FileWriter writer, FileWriter::Create(to));
+  const std::span<const std::byte> all = source.bytes();
+  for (size_t begin = 0; begin < all.size(); begin += kCopyBytes) {
+    const auto piece = all.subspan(begin, std::min(kCopyBytes, all.size() - begin));
+    KVASIR_TRY_OK(writer.Append(piece));
+    ReleasePages(piece);
+    progress(piece.size());
+  }
+  return writer.Commit();
+}
+
 // Every tensor as it is stored: quantized modules keep their parts.
-Status CopyQuantized(const ModelSource& source, const std::string& folder) {
-  std::error_code error;
+Status CopyQuantized(const ModelSource& source, const std::string& folder,
+                     const std::function<void(uint64_t)>& progress) {
   for (const SafetensorsFile& file : source.checkpoint()->files()) {
-    const fs::path to = fs::path(folder) / fs::path(file.path()).filename();
-    if (fs::exists(to, error)) continue;
-    const fs::path temporary = to.string() + ".tmp";
-    fs::copy_file(file.path(), temporary, fs::copy_options::overwrite_existing, error);
-    if (!error) fs::rename(temporary, to, error);
-    KVASIR_TRY_OK(SystemStatus(to.string(), error));
+    const std::string to = folder + "/" + FileName(file);
+    if (FileExists(to)) {
+      progress(file.data_bytes());
+      continue;
+    }
+    KVASIR_TRY_OK(CopyFile(file.path(), to, progress));
   }
-  const fs::path index = fs::path(source.path()) / "model.safetensors.index.json";
-  if (fs::exists(index, error)) {
-    fs::copy_file(index, fs::path(folder) / index.filename(), fs::copy_options::overwrite_existing,
-                  error);
+  const std::string index = source.path() + "/" + kIndexName;
+  if (FileExists(index)) {
+    KVASIR_TRY(const std::string contents, ReadFile(index));
+    KVASIR_TRY_OK(WriteFileAtomic(folder + "/" + kIndexName, contents));
   }
-  KVASIR_TRY_OK(SystemStatus(folder, error));
   Json config = source.config();
   config.Set("quantization", source.quantization());
   config.Set("quantization_config", source.quantization());
   return WriteFileAtomic(folder + "/config.json", config.DumpPretty());
+}
+
+Status WriteShards(const ModelSource& source, const FolderPlan& plan, const std::string& folder,
+                   const WriteOptions& options, const std::function<void(uint64_t)>& progress) {
+  ThreadPool pool(options.threads == 0 ? AvailableCores() : options.threads);
+  ShardWriter writer(&pool, &progress);
+  for (size_t i = 0; i < plan.shards.size(); ++i) {
+    const std::string path = folder + "/" + plan.ShardName(i);
+    if (FileExists(path)) {
+      for (const PlannedTensor& tensor : plan.shards[i]) progress(tensor.bytes());
+      continue;
+    }
+    KVASIR_TRY_OK(writer.Write(path, plan.shards[i], plan.quantization.is_null() ? "pt" : "mlx"));
+  }
+  KVASIR_TRY_OK(WriteIndex(plan, folder));
+  return WriteConfig(source, plan, options.plan, folder);
 }
 
 }  // namespace
@@ -137,68 +172,31 @@ Status WriteModelFolder(const ModelSource& source, const std::string& folder,
   const bool stays_quantized =
       !source.quantization().is_null() && !options.plan.dtype && !options.plan.quantize;
   KVASIR_TRY(const FolderPlan plan, PlanFolder(source, options.plan));
-  KVASIR_TRY_OK(Resume(folder, source.fingerprint() + plan.Fingerprint()));
+  std::set<std::string> files;
+  uint64_t total = plan.total_bytes;
   if (stays_quantized) {
-    KVASIR_TRY_OK(CopyQuantized(source, folder));
-    const uint64_t bytes = source.checkpoint()->total_bytes();
-    if (options.progress) options.progress(bytes, bytes);
+    for (const SafetensorsFile& file : source.checkpoint()->files()) files.insert(FileName(file));
+    total = source.checkpoint()->total_bytes();
   } else {
-    ThreadPool pool(options.threads == 0 ? AvailableCores() : options.threads);
-    uint64_t done = 0;
-    const std::function<void(uint64_t)> progress = [&](uint64_t bytes) {
-      done += bytes;
-      if (options.progress) options.progress(done, plan.total_bytes);
-    };
-    ShardWriter writer(&pool, &progress);
-    for (size_t i = 0; i < plan.shards.size(); ++i) {
-      const std::string path = folder + "/" + plan.ShardName(i);
-      if (FileExists(path)) {
-        for (const PlannedTensor& tensor : plan.shards[i]) progress(tensor.bytes());
-        continue;
-      }
-      KVASIR_TRY_OK(writer.Write(path, plan.shards[i], plan.quantization.is_null() ? "pt" : "mlx"));
-    }
-    KVASIR_TRY_OK(WriteIndex(plan, folder));
-    KVASIR_TRY_OK(WriteConfig(source, plan, options.plan, folder));
+    for (size_t i = 0; i < plan.shards.size(); ++i) files.insert(plan.ShardName(i));
   }
+  // Parts as stored and the same tensors decoded are no one conversion.
+  const std::string kind = stays_quantized ? "as stored\n" : "encoded\n";
+  KVASIR_TRY_OK(
+      Resume(folder, source.fingerprint() + kind + plan.Fingerprint(), files, options.kept_folder));
+  uint64_t done = 0;
+  const std::function<void(uint64_t)> progress = [&](uint64_t bytes) {
+    done = std::min(done + bytes, total);
+    if (options.progress) options.progress(done, total);
+  };
+  KVASIR_TRY_OK(stays_quantized ? CopyQuantized(source, folder, progress)
+                                : WriteShards(source, plan, folder, options, progress));
   for (const SourceFile& file : source.files()) {
     const std::string path = folder + "/" + file.name;
     KVASIR_TRY_OK(MakeFolder(fs::path(path).parent_path().string()));
     KVASIR_TRY_OK(WriteFileAtomic(path, file.contents));
   }
   FlushFolder(folder);
-  return {};
-}
-
-Result<FolderBuilder> FolderBuilder::Create(const std::string& path) {
-  fs::path clean = fs::path(path).lexically_normal();
-  if (!clean.has_filename()) clean = clean.parent_path();  // a trailing slash
-  if (clean.empty() || clean == "." || clean == "..") {
-    return {ErrorCode::kInvalidArgument, "'" + path + "' names no new folder"};
-  }
-  std::error_code error;
-  if (fs::exists(clean, error)) {
-    return {ErrorCode::kFailedPrecondition,
-            clean.string() + " exists; remove it or choose another name"};
-  }
-  FolderBuilder builder(clean.string(), clean.string() + ".partial");
-  KVASIR_TRY_OK(MakeFolder(builder.partial_));
-  return builder;
-}
-
-Status FolderBuilder::Commit() {
-  std::error_code error;
-  std::vector<fs::path> states;
-  for (fs::recursive_directory_iterator at(partial_, error), end; !error && at != end;
-       at.increment(error)) {
-    if (at->path().filename() == kStateName) states.push_back(at->path());
-  }
-  for (const fs::path& state : states) fs::remove(state, error);
-  if (error) return SystemStatus(partial_, error);
-  fs::rename(partial_, path_, error);
-  if (error) return SystemStatus(path_, error);
-  const std::string parent = fs::path(path_).parent_path().string();
-  FlushFolder(parent.empty() ? "." : parent);
   return {};
 }
 

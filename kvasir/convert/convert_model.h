@@ -18,6 +18,8 @@ namespace kvasir {
 struct WriteOptions {
   PlanOptions plan;
   int threads = 0;  // 0: AvailableCores()
+  // A folder inside `folder` that somebody else writes; empty: none.
+  std::string kept_folder;
   // Called with bytes written so far and in all, now and then. May be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
 };
@@ -27,29 +29,12 @@ struct WriteOptions {
 // for quantizing what is quantized already.
 Result<PlanOptions> PlanFor(const ModelSource& source, const std::string& type, int group_size);
 
-// Writes config.json, the tensors and the files of `source` into `folder`, which exists. Files that
-// a stopped run of the same conversion completed are kept; that is known by a file
-// "conversion.json", which FolderBuilder::Commit removes. ERRORS: kIo, kInvalidArgument.
+// Writes config.json, the tensors and the files of `source` into `folder`, which exists and is
+// under construction (FolderBuilder): tensor files that a stopped run of the same conversion
+// completed are kept, known by a file kConversionStateName; everything else in it is removed first.
+// ERRORS: kIo, kInvalidArgument.
 Status WriteModelFolder(const ModelSource& source, const std::string& folder,
                         const WriteOptions& options);
-
-// A folder that appears under its name when it is complete.
-// The folder under construction is `path` + ".partial": a run that is stopped leaves it, and the
-// next one goes on with it.
-class FolderBuilder {
- public:
-  // ERRORS: kFailedPrecondition when `path` exists already, kIo.
-  static Result<FolderBuilder> Create(const std::string& path);
-  const std::string& partial() const { return partial_; }
-  // ERRORS: kIo.
-  Status Commit();
-
- private:
-  FolderBuilder(std::string path, std::string partial)
-      : path_(std::move(path)), partial_(std::move(partial)) {}
-  std::string path_;
-  std::string partial_;
-};
 
 }  // namespace kvasir
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/write_gguf.h"
 #include "kvasir/formats/test_files.h"
 #include "tests/support/tiny_model.h"
@@ -157,6 +158,54 @@ TEST(ConvertModel, ShardsAreIndexedAndAStoppedRunGoesOn) {
   const auto checkpoint = Checkpoint::Open(folder);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   EXPECT_EQ(checkpoint->Find("model.norm.weight")->dtype, DType::kF32);
+}
+
+// What a killed run and another conversion left is not found in the folder in the end.
+TEST(ConvertModel, NothingOfAStoppedRunRemains) {
+  const ScratchFolder scratch;
+  const std::string source = Path("testdata/models/transformers_qwen2_f16");
+  const auto model = ValueOrDie(ModelSource::Open(source));
+  const std::string folder = scratch.File("out.partial");
+  fs::create_directory(folder);
+  WriteOptions options;
+  options.plan.shard_bytes = 50'000;
+  ASSERT_TRUE(WriteModelFolder(model, folder, options).ok());
+  options.plan.shard_bytes = uint64_t{2} << 30;
+  options.kept_folder = "draft";
+  for (const char* inside : {"draft", "additional_chat_templates"}) {
+    fs::create_directory(folder + "/" + inside);
+    ASSERT_TRUE(WriteFileAtomic(folder + "/" + inside + "/x.jinja", "x").ok());
+  }
+  ASSERT_TRUE(WriteModelFolder(model, folder, options).ok());
+  EXPECT_TRUE(Checkpoint::Open(folder).ok());
+  EXPECT_FALSE(FileExists(folder + "/model.safetensors.index.json"));
+  EXPECT_FALSE(DirectoryExists(folder + "/additional_chat_templates"));
+  EXPECT_TRUE(FileExists(folder + "/draft/x.jinja"));
+
+  // Killed in the middle of a file: its temporary one is there, and it is not.
+  ASSERT_TRUE(WriteFileAtomic(folder + "/model.safetensors.tmp.QyWGqS", "half").ok());
+  options.kept_folder.clear();
+  ASSERT_TRUE(WriteModelFolder(model, folder, options).ok());
+  EXPECT_FALSE(FileExists(folder + "/model.safetensors.tmp.QyWGqS"));
+  EXPECT_FALSE(DirectoryExists(folder + "/draft"));
+  EXPECT_TRUE(FileExists(folder + "/model.safetensors"));
+}
+
+// Both plan the same tensors under the same file name.
+TEST(ConvertModel, DecodingDoesNotGoOnWithACopy) {
+  const ScratchFolder scratch;
+  const auto model = ValueOrDie(ModelSource::Open(Path("testdata/models/mlx_qwen3_q4g32_bf16")));
+  const std::string folder = scratch.File("out.partial");
+  fs::create_directory(folder);
+  WriteOptions options;
+  ASSERT_TRUE(WriteModelFolder(model, folder, options).ok());
+  const auto dtype = [&] {
+    return ValueOrDie(Checkpoint::Open(folder)).Find("model.layers.0.mlp.up_proj.weight")->dtype;
+  };
+  EXPECT_EQ(dtype(), DType::kU32);
+  options.plan.dtype = DType::kBf16;
+  ASSERT_TRUE(WriteModelFolder(model, folder, options).ok());
+  EXPECT_EQ(dtype(), DType::kBf16);
 }
 
 TEST(ConvertModel, ErrorsSayWhatToDo) {

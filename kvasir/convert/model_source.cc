@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "kvasir/base/file.h"
+#include "kvasir/convert/folder_builder.h"
 #include "kvasir/formats/gguf_config.h"
 #include "kvasir/formats/gguf_special_tokens.h"
 #include "kvasir/formats/gguf_tokenizer.h"
 #include "kvasir/formats/mlx_weights.h"
+#include "kvasir/formats/package_file.h"
 #include "kvasir/model/tensor_list.h"
 
 namespace kvasir {
@@ -20,7 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 4> kSuffixes = {".json", ".jinja", ".txt", ".model"};
 // Written anew.
-constexpr std::array<std::string_view, 2> kOwn = {"config.json", "model.safetensors.index.json"};
+constexpr std::array<std::string_view, 3> kOwn = {"config.json", "model.safetensors.index.json",
+                                                  kConversionStateName};
 // Larger ones are no tokenizer.
 constexpr uintmax_t kMostFileBytes = uintmax_t{256} << 20;
 
@@ -162,9 +165,22 @@ Status ModelSource::AddFiles() {
   std::sort(paths.begin(), paths.end());
   for (const fs::path& path : paths) {
     if (fs::file_size(path, error) > kMostFileBytes || error) continue;
+    if (path.filename() == kPackageFileName) {
+      KVASIR_TRY_OK(AddPackageFile());
+      continue;
+    }
     KVASIR_TRY(std::string contents, ReadFile(path.string()));
     files_.push_back({path.lexically_relative(path_).string(), std::move(contents)});
   }
+  return {};
+}
+
+// A package's draft stays behind, and so does what its weights were made into.
+Status ModelSource::AddPackageFile() {
+  KVASIR_TRY(PackageFile package, PackageFile::Load(path_));
+  if (package.system.empty()) return {};
+  package = {.system = std::move(package.system), .draft = {}, .weights = {}, .draft_weights = {}};
+  files_.push_back({std::string(kPackageFileName), package.ToJson().DumpPretty()});
   return {};
 }
 

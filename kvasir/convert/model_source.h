@@ -66,6 +66,7 @@ class ModelSource {
   Status AddQuantized(const std::string& module, const TensorView& weight,
                       const TensorView& scales);
   Status AddFiles();
+  Status AddPackageFile();
   Status AddFingerprint(const std::string& path);
   int64_t ConfigInt(std::string_view field) const;  // 0 when absent
 

@@ -4,10 +4,13 @@
 #include <array>
 #include <cctype>
 
+#include "kvasir/formats/utf8_check.h"
+
 namespace kvasir {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r";
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // some editors write it
 constexpr std::string_view kTriple = "\"\"\"";
 constexpr std::array<std::string_view, 4> kElsewhere = {"ADAPTER", "MESSAGE", "LICENSE",
                                                         "REQUIRES"};
@@ -31,11 +34,13 @@ class Reader {
 
   Result<Modelfile> Read() {
     Modelfile file;
+    if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
     while (!rest_.empty()) {
       const std::string_view line = Trimmed(NextLine());
       if (line.empty() || line.front() == '#') continue;
       const size_t end = std::min(line.find_first_of(kBlank), line.size());
       KVASIR_TRY_OK(ReadCommand(Upper(line.substr(0, end)), Trimmed(line.substr(end)), &file));
+      if (!is_utf8_) return Wrong("is no UTF-8; save the file as UTF-8");
     }
     if (file.from.empty()) return {ErrorCode::kCorrupt, "no FROM line says which model it is"};
     return file;
@@ -47,6 +52,7 @@ class Reader {
     const std::string_view line = rest_.substr(0, end);
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
     ++line_;
+    is_utf8_ = is_utf8_ && IsValidUtf8(line);
     return line;
   }
 
@@ -111,6 +117,7 @@ class Reader {
 
   std::string_view rest_;
   size_t line_ = 0;
+  bool is_utf8_ = true;  // what was read so far
 };
 
 }  // namespace

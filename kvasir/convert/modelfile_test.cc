@@ -26,6 +26,14 @@ TEST(Modelfile, ReadsEveryCommand) {
   EXPECT_EQ(file->parameters, parameters);
 }
 
+TEST(Modelfile, AByteOrderMarkIsSkipped) {
+  const auto file = Modelfile::Parse(
+      "\xEF\xBB\xBF"
+      "FROM x\r\n");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->from, "x");
+}
+
 struct Bad {
   const char* text;
   const char* message;
@@ -41,6 +49,8 @@ TEST(Modelfile, ErrorsNameTheLine) {
            Bad{"FROM x\nSYSTEM \"\"\"open\n\n", "line 2: \"\"\" is not closed"},
            Bad{"FROM x\nSYSTEM \"\"\"a\nb\"\"\" c", "line 3: something follows"},
            Bad{"FROM x\nADAPTER y", "line 2: ADAPTER has no meaning here"},
+           Bad{"FROM x\nSYSTEM caf\xE9", "line 2: is no UTF-8"},
+           Bad{"FROM x\nSYSTEM \"\"\"a\n\xFF\n\"\"\"\nDRAFT y", "line 4: is no UTF-8"},
            Bad{"FORM x", "line 1: 'FORM' is no command"},
        }) {
     const auto file = Modelfile::Parse(bad.text);

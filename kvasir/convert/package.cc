@@ -1,5 +1,6 @@
 #include "kvasir/convert/package.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -10,14 +11,21 @@
 #include "kvasir/base/file.h"
 #include "kvasir/chat/chat_template.h"
 #include "kvasir/convert/convert_model.h"
+#include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/package_draft.h"
+#include "kvasir/formats/assistant_config.h"
+#include "kvasir/formats/generation_config.h"
+#include "kvasir/formats/model_config.h"
 #include "kvasir/formats/package_file.h"
+#include "kvasir/model/tensor_list.h"
 #include "kvasir/tokenizer/tokenizer.h"
 
 namespace kvasir {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kDraftFolder = "draft";
 
 struct Parameter {
   std::string_view name;
@@ -54,6 +62,10 @@ Status Apply(const std::string& name, const std::string& text, Json* generation)
     if (parameter.name != name) continue;
     KVASIR_TRY(const double value, Number(name, text, parameter.lowest, parameter.highest));
     if (name == "top_k") {
+      if (value != std::floor(value)) {
+        return {ErrorCode::kInvalidArgument,
+                "PARAMETER top_k is '" + text.substr(0, 40) + "', it must be a whole number"};
+      }
       generation->Set(parameter.field, static_cast<int64_t>(value));
     } else {
       generation->Set(parameter.field, value);
@@ -72,6 +84,19 @@ const SourceFile* FindFile(const ModelSource& source, std::string_view name) {
   return nullptr;
 }
 
+// The ids that end an answer of `source`, as loading it would find them.
+Result<std::vector<Token>> StopTokens(const ModelSource& source, const Json& generation) {
+  const Json* const text = source.config().Find("text_config");
+  for (const Json* const json : {&generation, text, &source.config()}) {
+    const Json* const ids = json == nullptr ? nullptr : json->Find("eos_token_id");
+    if (ids == nullptr || ids->is_null()) continue;
+    auto read = ReadTokenIds(*json, "eos_token_id");
+    if (!read.ok()) return WithContext(read.error(), source.path());
+    if (!read->empty()) return read;
+  }
+  return std::vector<Token>();
+}
+
 // generation_config.json of the package: the model's own with the PARAMETER lines on top.
 Result<Json> Generation(const ModelSource& source, const Modelfile& file) {
   Json generation = Json::Object();
@@ -86,10 +111,8 @@ Result<Json> Generation(const ModelSource& source, const Modelfile& file) {
       KVASIR_TRY_OK(Apply(name, text, &generation));
       continue;
     }
-    const SourceFile* const json = FindFile(source, "tokenizer.json");
-    if (tokenizer == nullptr && json != nullptr) {
-      KVASIR_TRY(const Json parsed, Json::Parse(json->contents));
-      KVASIR_TRY(tokenizer, Tokenizer::FromJson(parsed));
+    if (tokenizer == nullptr) {
+      KVASIR_TRY(tokenizer, TokenizerOf(source));
     }
     const auto token = tokenizer == nullptr ? std::nullopt : tokenizer->TokenToId(text);
     if (!token) {
@@ -97,15 +120,21 @@ Result<Json> Generation(const ModelSource& source, const Modelfile& file) {
               "PARAMETER stop '" + text.substr(0, 40) +
                   "' is no single token of the model; longer stops are given with each request"};
     }
-    const Json* own = generation.Find("eos_token_id");
-    if (own == nullptr) own = source.config().Find("eos_token_id");
+    KVASIR_TRY(std::vector<Token> ids, StopTokens(source, generation));
+    if (std::find(ids.begin(), ids.end(), *token) == ids.end()) ids.push_back(*token);
     Json stops = Json::Array();
-    if (own != nullptr && own->is_int()) stops.Append(*own);
-    if (own != nullptr && own->is_array()) stops = *own;
-    stops.Append(static_cast<int64_t>(*token));
+    for (const Token id : ids) stops.Append(static_cast<int64_t>(id));
     generation.Set("eos_token_id", std::move(stops));
   }
   return generation;
+}
+
+// Whether the package could be loaded: a model of a known family with all its tensors. Of GGUF
+// files ModelSource has found out already.
+Status CheckRuns(const ModelSource& source) {
+  if (source.checkpoint() == nullptr || AssistantConfig::Describes(source.config())) return {};
+  KVASIR_TRY(const ModelConfig config, ModelConfig::Load(source.path()));
+  return ListTensors(*source.checkpoint(), config).status();
 }
 
 // What is checked and decided before anything is written.
@@ -115,26 +144,46 @@ struct Plan {
   PlanOptions model_options;
   PlanOptions draft_options;
   Json generation;
+  PackageFile package;
 };
 
 std::string Resolved(const PackageOptions& options, const std::string& path) {
   return (fs::path(options.base) / path).string();
 }
 
+std::string Label(const ModelSource& source, const PlanOptions& options, const PackageFile& own) {
+  if (options.quantize) return MlxFormatLabel(options.quantize->base);
+  if (options.dtype) return std::string(DTypeName(*options.dtype));
+  if (!own.weights.empty()) return own.weights;
+  return source.quantization().is_null() ? "stored" : "stored (quantized)";
+}
+
+// What FROM says when it is a package itself; nothing otherwise.
+Result<PackageFile> PackageOf(const std::string& path) {
+  return DirectoryExists(path) ? PackageFile::Load(path) : Result<PackageFile>(PackageFile());
+}
+
 Result<Plan> MakePlan(const PackageOptions& options) {
-  const Modelfile& file = options.file;
+  Modelfile file = options.file;
+  const std::string from = Resolved(options, file.from);
+  KVASIR_TRY(const PackageFile inherited, PackageOf(from));
+  if (file.draft.empty() && !inherited.draft.empty()) {
+    file.draft = (fs::path(file.from) / inherited.draft).string();
+  }
   if (file.draft.empty() && !options.quantize_draft.empty()) {
     return {ErrorCode::kInvalidArgument,
             "--quantize-draft says how to quantize a draft, and there is none; add --draft"};
   }
   Plan plan;
-  const std::string from = Resolved(options, file.from);
+  plan.package.system = file.system.empty() ? inherited.system : file.system;
   if (!file.draft.empty()) {
     KVASIR_TRY_OK(CheckDraftIsAnother(from, Resolved(options, file.draft)));
   }
   KVASIR_TRY(plan.model, ModelSource::Open(from));
   const auto type = [](const std::string& name) { return name.empty() ? "stored" : name; };
   KVASIR_TRY(plan.model_options, PlanFor(*plan.model, type(options.quantize), 0));
+  KVASIR_TRY_OK(CheckRuns(*plan.model));
+  plan.package.weights = Label(*plan.model, plan.model_options, inherited);
   KVASIR_TRY(plan.generation, Generation(*plan.model, file));
   if (!file.chat_template.empty()) {
     const auto parsed = ChatTemplate::Parse(file.chat_template, "TEMPLATE");
@@ -146,22 +195,22 @@ Result<Plan> MakePlan(const PackageOptions& options) {
   if (file.draft.empty()) return plan;
   KVASIR_TRY(plan.draft, ModelSource::Open(Resolved(options, file.draft)));
   KVASIR_TRY_OK(CheckDraftVocabulary(*plan.model, *plan.draft));
+  KVASIR_TRY_OK(CheckRuns(*plan.draft));
   KVASIR_TRY(plan.draft_options, PlanFor(*plan.draft, type(options.quantize_draft), 0));
   if (plan.draft_options.quantize) plan.draft_options.quantize->is_draft = true;
+  KVASIR_TRY(const PackageFile own, PackageOf(plan.draft->path()));
+  plan.package.draft = kDraftFolder;
+  plan.package.draft_weights = Label(*plan.draft, plan.draft_options, own);
   return plan;
 }
 
-std::string Label(const ModelSource& source, const PlanOptions& options) {
-  if (options.quantize) return MlxFormatLabel(options.quantize->base);
-  if (options.dtype) return std::string(DTypeName(*options.dtype));
-  return source.quantization().is_null() ? "stored" : "stored (quantized)";
-}
-
 Status WritePart(const PackageOptions& options, std::string_view part, const ModelSource& source,
-                 const PlanOptions& plan, const std::string& folder) {
+                 const PlanOptions& plan, const std::string& folder,
+                 const std::string& kept_folder) {
   WriteOptions write;
   write.plan = plan;
   write.threads = options.threads;
+  write.kept_folder = kept_folder;
   if (options.progress) {
     write.progress = [&, part](uint64_t done, uint64_t total) {
       options.progress(part, done, total);
@@ -176,18 +225,14 @@ Status CreatePackage(const PackageOptions& options) {
   KVASIR_TRY(const Plan plan, MakePlan(options));
   KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(options.output));
   const std::string& folder = builder.partial();
-  KVASIR_TRY_OK(WritePart(options, "model", *plan.model, plan.model_options, folder));
-  PackageFile package;
-  package.system = options.file.system;
-  package.weights = Label(*plan.model, plan.model_options);
+  KVASIR_TRY_OK(WritePart(options, "model", *plan.model, plan.model_options, folder,
+                          plan.draft ? kDraftFolder : ""));
   if (plan.draft) {
-    package.draft = "draft";
-    package.draft_weights = Label(*plan.draft, plan.draft_options);
-    const std::string draft = folder + "/" + package.draft;
+    const std::string draft = folder + "/" + kDraftFolder;
     std::error_code error;
     fs::create_directories(draft, error);
     if (error) return {ErrorCode::kIo, draft + ": " + error.message()};
-    KVASIR_TRY_OK(WritePart(options, "draft", *plan.draft, plan.draft_options, draft));
+    KVASIR_TRY_OK(WritePart(options, "draft", *plan.draft, plan.draft_options, draft, ""));
   }
   if (!plan.generation.as_object().empty()) {
     KVASIR_TRY_OK(
@@ -196,8 +241,8 @@ Status CreatePackage(const PackageOptions& options) {
   if (!options.file.chat_template.empty()) {
     KVASIR_TRY_OK(WriteFileAtomic(folder + "/chat_template.jinja", options.file.chat_template));
   }
-  KVASIR_TRY_OK(
-      WriteFileAtomic(folder + "/" + std::string(kPackageFileName), package.ToJson().DumpPretty()));
+  KVASIR_TRY_OK(WriteFileAtomic(folder + "/" + std::string(kPackageFileName),
+                                plan.package.ToJson().DumpPretty()));
   return builder.Commit();
 }
 

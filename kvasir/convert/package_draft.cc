@@ -12,19 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Null without a tokenizer.json.
-Result<std::unique_ptr<const Tokenizer>> TokenizerOf(const ModelSource& source) {
-  for (const SourceFile& file : source.files()) {
-    if (file.name != "tokenizer.json") continue;
-    const auto json = Json::Parse(file.contents);
-    if (!json.ok()) return WithContext(json.error(), source.path() + "/tokenizer.json");
-    auto tokenizer = Tokenizer::FromJson(*json);
-    if (!tokenizer.ok()) return WithContext(tokenizer.error(), source.path() + "/tokenizer.json");
-    return tokenizer;
-  }
-  return std::unique_ptr<const Tokenizer>();
-}
-
 // An assistant reads the model's cache, which has to be as it expects.
 Status CheckAssistant(const ModelSource& model, const ModelSource& draft) {
   if (!AssistantConfig::Describes(draft.config())) return {};
@@ -38,6 +25,18 @@ Status CheckAssistant(const ModelSource& model, const ModelSource& draft) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<const Tokenizer>> TokenizerOf(const ModelSource& source) {
+  for (const SourceFile& file : source.files()) {
+    if (file.name != "tokenizer.json") continue;
+    const auto json = Json::Parse(file.contents);
+    if (!json.ok()) return WithContext(json.error(), source.path() + "/tokenizer.json");
+    auto tokenizer = Tokenizer::FromJson(*json);
+    if (!tokenizer.ok()) return WithContext(tokenizer.error(), source.path() + "/tokenizer.json");
+    return tokenizer;
+  }
+  return std::unique_ptr<const Tokenizer>();
+}
 
 Status CheckDraftIsAnother(const std::string& model_path, const std::string& draft_path) {
   std::error_code error;

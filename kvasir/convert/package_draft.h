@@ -4,12 +4,17 @@
 #ifndef KVASIR_CONVERT_PACKAGE_DRAFT_H_
 #define KVASIR_CONVERT_PACKAGE_DRAFT_H_
 
+#include <memory>
 #include <string>
 
 #include "kvasir/base/result.h"
 #include "kvasir/convert/model_source.h"
+#include "kvasir/tokenizer/tokenizer.h"
 
 namespace kvasir {
+
+// Null without a tokenizer.json. ERRORS: kCorrupt, kUnsupported, naming the file.
+Result<std::unique_ptr<const Tokenizer>> TokenizerOf(const ModelSource& source);
 
 // ERRORS: kInvalidArgument when both are one file or folder.
 Status CheckDraftIsAnother(const std::string& model_path, const std::string& draft_path);

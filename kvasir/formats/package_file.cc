@@ -10,7 +10,8 @@ constexpr int64_t kVersion = 1;
 }  // namespace
 
 Json PackageFile::ToJson() const {
-  Json json = Json::Object{{"version", kVersion}, {"weights", weights}};
+  Json json = Json::Object{{"version", kVersion}};
+  if (!weights.empty()) json.Set("weights", weights);
   if (!system.empty()) json.Set("system", system);
   if (!draft.empty()) {
     json.Set("draft", Json::Object{{"folder", draft}, {"weights", draft_weights}});

@@ -1,0 +1,130 @@
+#include "kvasir/convert/folder_builder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+namespace kvasir {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status SystemStatus(const fs::path& path, const std::error_code& error) {
+  return error ? Status(ErrorCode::kIo, path.string() + ": " + error.message()) : Status();
+}
+
+// Whether something bears the name, be it a link that leads nowhere.
+Result<bool> IsTaken(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(path, error).type();
+  if (type == fs::file_type::not_found) return false;
+  KVASIR_TRY_OK(SystemStatus(path, error));
+  return true;
+}
+
+// A stopped run leaves its state before anything else; until then nothing, or that file's
+// temporary one.
+Status CheckIsOurs(const fs::path& partial) {
+  const Error not_ours(
+      ErrorCode::kFailedPrecondition,
+      partial.string() + " exists and no stopped run left it; remove it or choose another name");
+  std::error_code error;
+  if (!fs::is_directory(partial, error)) return not_ours;
+  bool has_others = false;
+  for (fs::directory_iterator at(partial, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name == kConversionStateName) return {};
+    has_others = has_others || !name.starts_with(kConversionStateName);
+  }
+  KVASIR_TRY_OK(SystemStatus(partial, error));
+  return has_others ? Status(not_ours) : Status();
+}
+
+}  // namespace
+
+void FlushFolder(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  fsync(fd);
+  close(fd);
+}
+
+Result<FolderBuilder> FolderBuilder::Create(const std::string& path) {
+  fs::path clean = fs::path(path).lexically_normal();
+  if (!clean.has_filename()) clean = clean.parent_path();  // a trailing slash
+  if (clean.empty() || clean == "." || clean.filename() == "..") {
+    return {ErrorCode::kInvalidArgument, "'" + path + "' names no new folder"};
+  }
+  KVASIR_TRY(const bool is_taken, IsTaken(clean));
+  if (is_taken) {
+    return {ErrorCode::kFailedPrecondition,
+            clean.string() + " exists; remove it or choose another name"};
+  }
+  FolderBuilder builder(clean.string(), clean.string() + ".partial");
+  KVASIR_TRY(const bool is_begun, IsTaken(builder.partial_));
+  if (is_begun) KVASIR_TRY_OK(CheckIsOurs(builder.partial_));
+  std::error_code error;
+  fs::create_directories(builder.partial_, error);
+  KVASIR_TRY_OK(SystemStatus(builder.partial_, error));
+  KVASIR_TRY_OK(builder.Lock());
+  return builder;
+}
+
+FolderBuilder::FolderBuilder(FolderBuilder&& other) noexcept
+    : path_(std::move(other.path_)),
+      partial_(std::move(other.partial_)),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+FolderBuilder& FolderBuilder::operator=(FolderBuilder&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(partial_, other.partial_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+FolderBuilder::~FolderBuilder() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Status FolderBuilder::Lock() {
+  fd_ = open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd_ < 0) {
+    return {ErrorCode::kIo, partial_ + ": cannot open: " + std::strerror(errno)};
+  }
+  // Network file systems may know no locks; two runs at a time are then the user's care.
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {};
+  return {ErrorCode::kFailedPrecondition,
+          "another run is writing " + partial_ + "; wait for it or choose another name"};
+}
+
+Status FolderBuilder::Commit() {
+  std::error_code error;
+  std::vector<fs::path> states;
+  for (fs::recursive_directory_iterator at(partial_, error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->path().filename() == kConversionStateName) {
+      states.push_back(at->path().lexically_relative(partial_));
+    }
+  }
+  KVASIR_TRY_OK(SystemStatus(partial_, error));
+  FlushFolder(partial_);
+  // States go last: without its own a folder under construction could not be gone on with.
+  fs::rename(partial_, path_, error);
+  KVASIR_TRY_OK(SystemStatus(path_, error));
+  for (const fs::path& state : states) {
+    fs::remove(path_ / state, error);
+    KVASIR_TRY_OK(SystemStatus(path_, error));
+  }
+  FlushFolder(path_);
+  const std::string parent = fs::path(path_).parent_path().string();
+  FlushFolder(parent.empty() ? "." : parent);
+  return {};
+}
+
+}  // namespace kvasir
