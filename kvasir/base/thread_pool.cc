@@ -6,6 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -44,6 +46,29 @@ bool SpinUntil(const Ready& ready) {
   }
 }
 
+// What one thread has left of a For: [begin, end) in one word, its own cache line.
+struct alignas(64) RangeShare {
+  std::atomic<uint64_t> range{0};
+
+  static uint64_t Pack(uint64_t begin, uint64_t end) { return begin << 32 | end; }
+
+  // Half of it: the owner from the front, so that it goes on where it was, others from the back.
+  bool TakeHalf(bool is_owner, size_t* begin, size_t* end) {
+    uint64_t now = range.load(std::memory_order_relaxed);
+    for (;;) {
+      const uint64_t first = now >> 32;
+      const uint64_t last = now & 0xFFFFFFFFu;
+      if (first == last) return false;
+      const uint64_t half = (last - first + 1) / 2;
+      const uint64_t left = is_owner ? Pack(first + half, last) : Pack(first, last - half);
+      if (!range.compare_exchange_weak(now, left, std::memory_order_relaxed)) continue;
+      *begin = is_owner ? first : last - half;
+      *end = *begin + half;
+      return true;
+    }
+  }
+};
+
 }  // namespace
 
 struct ThreadPool::Shared {
@@ -57,8 +82,10 @@ struct ThreadPool::Shared {
   std::atomic<bool> stop{false};
   std::optional<TaskRef> task;
   std::vector<std::thread> helpers;
+  std::vector<RangeShare> shares;  // of the present For
 
-  explicit Shared(int threads) : begun(static_cast<size_t>(threads)) {}
+  explicit Shared(int threads)
+      : begun(static_cast<size_t>(threads)), shares(static_cast<size_t>(threads)) {}
 
   // Whether the part of `thread` is now the asker's to run: each has one taker.
   bool Take(int thread, uint64_t of_generation) {
@@ -107,6 +134,23 @@ ThreadPool::~ThreadPool() {
     shared_->work_posted.notify_all();
   }
   for (std::thread& helper : shared_->helpers) helper.join();
+}
+
+void ThreadPool::Share(size_t count) {
+  KVASIR_CHECK(count <= std::numeric_limits<uint32_t>::max());
+  const size_t parts = static_cast<size_t>(threads_);
+  for (size_t i = 0; i < parts; ++i) {
+    shared_->shares[i].range.store(RangeShare::Pack(count * i / parts, count * (i + 1) / parts),
+                                   std::memory_order_relaxed);
+  }
+}
+
+bool ThreadPool::Claim(int thread, size_t* begin, size_t* end) {
+  for (int i = 0; i < threads_; ++i) {
+    const auto whose = static_cast<size_t>((thread + i) % threads_);
+    if (shared_->shares[whose].TakeHalf(i == 0, begin, end)) return true;
+  }
+  return false;
 }
 
 void ThreadPool::Run(TaskRef task) {

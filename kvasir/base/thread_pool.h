@@ -39,24 +39,29 @@ class ThreadPool {
   // THREADS: one caller at a time; tasks must not call Run.
   void Run(TaskRef task);
 
-  // Splits [0, count) into one contiguous, nearly equal range per thread and runs
-  // body(begin, end) for the non-empty ones.
+  // Runs body(begin, end) on pieces that make up [0, count). Each thread begins with a contiguous
+  // share of its own and takes half of what is left of it at a time; who is done takes half of what
+  // another has left. So a thread that lost its core for a while holds nobody up.
   template <typename Body>
   void For(size_t count, const Body& body) {
-    const size_t parts = static_cast<size_t>(threads_);
-    if (parts == 1 || count <= 1) {
+    if (threads_ == 1 || count <= 1) {
       if (count > 0) body(size_t{0}, count);
       return;
     }
+    Share(count);
     Run([&](int thread) {
-      const size_t begin = count * static_cast<size_t>(thread) / parts;
-      const size_t end = count * (static_cast<size_t>(thread) + 1) / parts;
-      if (begin < end) body(begin, end);
+      size_t begin = 0;
+      size_t end = 0;
+      while (Claim(thread, &begin, &end)) body(begin, end);
     });
   }
 
  private:
   struct Shared;
+  void Share(size_t count);
+  // The next piece for `thread`; false if nobody has any left.
+  bool Claim(int thread, size_t* begin, size_t* end);
+
   int threads_;
   std::unique_ptr<Shared> shared_;  // null when threads_ == 1
 };
