@@ -8,6 +8,7 @@
 #include "kvasir/backend/cpu_experts.h"
 #include "kvasir/backend/cpu_kv_rows.h"
 #include "kvasir/backend/panel_packer.h"
+#include "kvasir/backend/weight_lookahead.h"
 #include "kvasir/base/check.h"
 #include "kvasir/base/system_info.h"
 #include "kvasir/base/thread_pool.h"
@@ -51,7 +52,10 @@ uint64_t Mix(uint64_t x) {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const KernelTable& kernels, int threads, AttentionMath attention)
-      : kernels_(kernels), pool_(threads), attention_(kernels, pool_, attention) {}
+      : kernels_(kernels),
+        lookahead_(threads),
+        pool_(threads, &lookahead_),
+        attention_(kernels, pool_, attention) {}
 
   std::string Describe() const override {
     return "cpu, " + std::string(IsaName(kernels_.isa)) + ", " + std::to_string(pool_.threads()) +
@@ -222,8 +226,10 @@ class CpuBackend final : public Backend {
     bool any_quantized = false;
     bool any_halves = false;
     bool any_rounded = false;
+    std::vector<const PackedMatrix*> matrices;
     for (const RowsMatmul& part : parts) {
       KVASIR_CHECK(part.job.weights->inputs() == x.cols);
+      matrices.push_back(&Packed(*part.job.weights));
       tiles += TilesOf(part);
       any_quantized |= IsQuantized(part.job.weights->format());
       any_halves |= SubScaleInputs(part.job.weights->format()) < kQuantGroup;
@@ -232,6 +238,7 @@ class CpuBackend final : public Backend {
     if (any_rounded) RoundRows(x);
     if (any_quantized) QuantizeRows(x);
     if (any_halves) SumHalves();
+    lookahead_.Begin(matrices);
     pool_.For(static_cast<size_t>(tiles), [&](size_t begin, size_t end) {
       int64_t offset = 0;  // tiles of earlier parts
       for (const RowsMatmul& part : parts) {
@@ -304,6 +311,7 @@ class CpuBackend final : public Backend {
   }
 
   const KernelTable& kernels_;
+  WeightLookahead lookahead_;
   ThreadPool pool_;
   AlignedArena arena_;  // of weights
   CpuAttention attention_;

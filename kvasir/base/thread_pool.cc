@@ -31,10 +31,13 @@ inline void CpuRelax() {
 // one futex wake-up, the classic competitive bound.
 constexpr std::chrono::microseconds kSpinTime{50};
 
-// Spins until `ready`, at most kSpinTime. Yields now and then, so that on a machine with more
-// runnable threads than cores the one that is waited for gets to run.
+// Does what is to be done while waiting, then spins until `ready`, at most kSpinTime. Yields now
+// and then, so that on a machine with more runnable threads than cores the one that is waited for
+// gets to run.
 template <typename Ready>
-bool SpinUntil(const Ready& ready) {
+bool SpinUntil(const Ready& ready, IdleWork* idle, int thread) {
+  while (idle != nullptr && !ready() && idle->Step(thread)) {
+  }
   const auto end = std::chrono::steady_clock::now() + kSpinTime;
   for (;;) {
     for (int i = 0; i < 64; ++i) {
@@ -84,8 +87,10 @@ struct ThreadPool::Shared {
   std::vector<std::thread> helpers;
   std::vector<RangeShare> shares;  // of the present For
 
-  explicit Shared(int threads)
-      : begun(static_cast<size_t>(threads)), shares(static_cast<size_t>(threads)) {}
+  IdleWork* const idle;
+
+  Shared(int threads, IdleWork* idle)
+      : begun(static_cast<size_t>(threads)), shares(static_cast<size_t>(threads)), idle(idle) {}
 
   // Whether the part of `thread` is now the asker's to run: each has one taker.
   bool Take(int thread, uint64_t of_generation) {
@@ -101,7 +106,7 @@ struct ThreadPool::Shared {
         return generation.load(std::memory_order_acquire) != seen ||
                stop.load(std::memory_order_acquire);
       };
-      if (!SpinUntil(ready)) {
+      if (!SpinUntil(ready, idle, thread)) {
         std::unique_lock lock(mutex);
         work_posted.wait(lock, ready);
       }
@@ -117,10 +122,10 @@ struct ThreadPool::Shared {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : threads_(threads) {
+ThreadPool::ThreadPool(int threads, IdleWork* idle) : threads_(threads) {
   KVASIR_CHECK(threads >= 1);
   if (threads == 1) return;
-  shared_ = std::make_unique<Shared>(threads);
+  shared_ = std::make_unique<Shared>(threads, idle);
   for (int thread = 1; thread < threads; ++thread) {
     shared_->helpers.emplace_back([this, thread] { shared_->HelperLoop(thread); });
   }
@@ -140,8 +145,9 @@ void ThreadPool::Share(size_t count) {
   KVASIR_CHECK(count <= std::numeric_limits<uint32_t>::max());
   const size_t parts = static_cast<size_t>(threads_);
   for (size_t i = 0; i < parts; ++i) {
-    shared_->shares[i].range.store(RangeShare::Pack(count * i / parts, count * (i + 1) / parts),
-                                   std::memory_order_relaxed);
+    shared_->shares[i].range.store(
+        RangeShare::Pack(ShareBegin(count, i, parts), ShareBegin(count, i + 1, parts)),
+        std::memory_order_relaxed);
   }
 }
 
@@ -175,7 +181,7 @@ void ThreadPool::Run(TaskRef task) {
     shared.running.fetch_sub(1, std::memory_order_acq_rel);
   }
   const auto finished = [&] { return shared.running.load(std::memory_order_acquire) == 0; };
-  if (!SpinUntil(finished)) {
+  if (!SpinUntil(finished, shared.idle, 0)) {
     std::unique_lock lock(shared.mutex);
     shared.work_done.wait(lock, finished);
   }

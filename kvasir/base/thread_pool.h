@@ -24,15 +24,29 @@ class TaskRef {
   void (*call_)(const void*, int);
 };
 
+// What threads do while they wait.
+class IdleWork {
+ public:
+  virtual ~IdleWork() = default;
+  // A step of less than a microsecond; false if there is nothing to do.
+  virtual bool Step(int thread) = 0;
+};
+
 class ThreadPool {
  public:
-  // `threads` >= 1 counts the caller; 1 runs everything inline and starts no thread.
-  explicit ThreadPool(int threads);
+  // `threads` >= 1 counts the caller; 1 runs everything inline and starts no thread. `idle` may be
+  // null and must outlive the pool.
+  explicit ThreadPool(int threads, IdleWork* idle = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return threads_; }
+
+  // Where the share of thread `i` of `parts` of [0, count) begins.
+  static constexpr size_t ShareBegin(size_t count, size_t i, size_t parts) {
+    return count * i / parts;
+  }
 
   // Runs task(0) .. task(threads()-1), each on a thread of its own or, if that has not come to it,
   // on the caller's: they must not wait for each other.

@@ -21,6 +21,48 @@ TEST(ThreadPoolTest, EveryIndexIsVisitedOnce) {
   }
 }
 
+TEST(ThreadPoolTest, OthersFinishWhatAStalledThreadHasLeft) {
+  ThreadPool pool(2);
+  constexpr size_t kCount = 64;
+  std::atomic<size_t> done{0};
+  std::vector<int> visits(kCount, 0);
+  pool.For(kCount, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) ++visits[i];
+    // Whoever has index 0 goes on only when all that it has not taken yet is done.
+    if (begin == 0) {
+      while (done < kCount - end) {
+      }
+    }
+    done += end - begin;
+  });
+  for (int n : visits) EXPECT_EQ(n, 1);
+}
+
+class CountingWork final : public IdleWork {
+ public:
+  bool Step(int thread) override {
+    EXPECT_TRUE(thread == 0 || thread == 1);
+    return --left_ > 0;
+  }
+  bool is_done() const { return left_ <= 0; }
+
+ private:
+  std::atomic<int> left_{100};
+};
+
+TEST(ThreadPoolTest, WhoWaitsWorksAhead) {
+  CountingWork idle;
+  ThreadPool pool(2, &idle);
+  pool.Run([](int) {});
+  while (!idle.is_done()) {
+  }
+  int sum = 0;
+  pool.For(3, [&](size_t begin, size_t) {
+    if (begin == 0) sum = 1;
+  });
+  EXPECT_EQ(sum, 1);
+}
+
 TEST(ThreadPoolTest, ManyShortRuns) {
   ThreadPool pool(4);
   std::atomic<int> sum{0};

@@ -1,0 +1,71 @@
+#include "kvasir/backend/weight_lookahead.h"
+
+#include <gtest/gtest.h>
+
+namespace kvasir {
+namespace {
+
+class WeightLookaheadTest : public testing::Test {
+ protected:
+  static PackedMatrix Make(int64_t outputs) {
+    auto matrix = PackedMatrix::Allocate(outputs, 64, WeightFormat::kF32);
+    EXPECT_TRUE(matrix.ok());
+    return std::move(matrix).value();
+  }
+  void Multiply(const PackedMatrix& a) { lookahead_.Begin(std::vector<const PackedMatrix*>{&a}); }
+  void Multiply(const PackedMatrix& a, const PackedMatrix& b) {
+    lookahead_.Begin(std::vector<const PackedMatrix*>{&a, &b});
+  }
+  // Bytes that `thread` fetches until there is nothing to do, in steps of 1 KiB.
+  size_t Fetched(int thread) {
+    size_t steps = 0;
+    while (lookahead_.Step(thread)) ++steps;
+    return steps * 1024;
+  }
+
+  WeightLookahead lookahead_{2};
+  const PackedMatrix first_ = Make(32);   // panels of 4 KiB
+  const PackedMatrix second_ = Make(96);  // 6 panels
+  const PackedMatrix third_ = Make(32);
+};
+
+TEST_F(WeightLookaheadTest, NothingIsKnownInTheFirstStep) {
+  EXPECT_EQ(Fetched(0), 0u);
+  Multiply(first_);
+  EXPECT_EQ(Fetched(0), 0u);
+  Multiply(second_);
+  EXPECT_EQ(Fetched(1), 0u);
+}
+
+TEST_F(WeightLookaheadTest, FetchesWhatCameNextBefore) {
+  for (int step = 0; step < 2; ++step) {
+    Multiply(first_);
+    if (step == 1) {
+      // From the middle of both on: the rest of the second, up to its end.
+      EXPECT_EQ(Fetched(1), 2u * 4096);
+      EXPECT_EQ(Fetched(0), 6u * 4096);
+      EXPECT_EQ(Fetched(0), 0u) << "fetched twice";
+    }
+    Multiply(second_, third_);
+  }
+}
+
+TEST_F(WeightLookaheadTest, GivesUpWhereTheNextOneChanges) {
+  Multiply(first_);
+  Multiply(second_);
+  Multiply(first_);
+  Multiply(third_);
+  Multiply(first_);
+  EXPECT_EQ(Fetched(0), 0u);
+}
+
+TEST_F(WeightLookaheadTest, IsBounded) {
+  const PackedMatrix large = Make(1 << 14);
+  Multiply(first_);
+  Multiply(large);
+  Multiply(first_);
+  EXPECT_EQ(Fetched(0), size_t{256} << 10);
+}
+
+}  // namespace
+}  // namespace kvasir
