@@ -130,6 +130,17 @@ TEST(Package, RefusesWhatCannotWorkBeforeItWrites) {
          o->file.parameters = {{"stop", "no such token at all"}};
        }},
       {"templates are Jinja", [](PackageOptions* o) { o->file.chat_template = "{% if %}"; }},
+      // What ollama's templates look like can be read as Jinja.
+      {"'if' is undefined (templates are Jinja",
+       [](PackageOptions* o) { o->file.chat_template = "{{ if .System }}{{ end }}"; }},
+      {"does not show what a user says",
+       [](PackageOptions* o) { o->file.chat_template = "{{ Prompt }}"; }},
+      {"no tools, no talk (templates",
+       [](PackageOptions* o) {
+         o->file.chat_template = "{{ raise_exception('no tools, no talk') }}";
+       }},
+      {"would be taken for a GGUF file",
+       [](PackageOptions* o) { o->output = o->output + ".gguf/"; }},
       {"a draft needs the same tokens",
        [](PackageOptions* o) {
          o->file.draft = std::string(KVASIR_SOURCE_DIR) + "/testdata/models/transformers_qwen2_f16";
@@ -222,6 +233,25 @@ TEST(Package, AStopIsOneMoreEndNotTheOnlyOne) {
   const std::vector<Token> ends = ModelConfig::Load(options.output)->eos_token_ids;
   ASSERT_EQ(ends.size(), before->eos_token_ids.size() + 2);
   EXPECT_TRUE(std::equal(before->eos_token_ids.begin(), before->eos_token_ids.end(), ends.begin()));
+}
+
+// As Gemma 2's template does.
+TEST(Package, ASystemMessageThatTheTemplateRefusesIsRefused) {
+  const ScratchFolder scratch;
+  PackageOptions options = Options(scratch);
+  options.file.from = scratch.File("model");
+  fs::copy(kModel, options.file.from);
+  const std::string chat =
+      "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+      "{{ messages[0].content }}";
+  ASSERT_TRUE(WriteFileAtomic(options.file.from + "/chat_template.jinja", chat).ok());
+  options.file.system = "You are brief.";
+  const std::string message = Message(CreatePackage(options));
+  EXPECT_NE(message.find("SYSTEM does not go with the model's chat template"), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("no system role; leave SYSTEM out"), std::string::npos) << message;
+  options.file.system = "";
+  EXPECT_EQ(Message(CreatePackage(options)), "no error");
 }
 
 TEST(Package, RefusesModelsThatCouldNotBeLoaded) {

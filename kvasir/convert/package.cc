@@ -9,12 +9,13 @@
 #include <system_error>
 
 #include "kvasir/base/file.h"
-#include "kvasir/chat/chat_template.h"
 #include "kvasir/convert/convert_model.h"
 #include "kvasir/convert/folder_builder.h"
+#include "kvasir/convert/package_chat.h"
 #include "kvasir/convert/package_draft.h"
 #include "kvasir/formats/assistant_config.h"
 #include "kvasir/formats/generation_config.h"
+#include "kvasir/formats/gguf.h"
 #include "kvasir/formats/model_config.h"
 #include "kvasir/formats/package_file.h"
 #include "kvasir/model/tensor_list.h"
@@ -174,6 +175,12 @@ Result<Plan> MakePlan(const PackageOptions& options) {
     return {ErrorCode::kInvalidArgument,
             "--quantize-draft says how to quantize a draft, and there is none; add --draft"};
   }
+  const fs::path output = fs::path(options.output).lexically_normal();
+  if (IsGgufPath((output.has_filename() ? output : output.parent_path()).string())) {
+    return {ErrorCode::kInvalidArgument, options.output +
+                                             " would be taken for a GGUF file, and a package is a "
+                                             "folder; choose a name without .gguf"};
+  }
   Plan plan;
   plan.package.system = file.system.empty() ? inherited.system : file.system;
   if (!file.draft.empty()) {
@@ -185,13 +192,7 @@ Result<Plan> MakePlan(const PackageOptions& options) {
   KVASIR_TRY_OK(CheckRuns(*plan.model));
   plan.package.weights = Label(*plan.model, plan.model_options, inherited);
   KVASIR_TRY(plan.generation, Generation(*plan.model, file));
-  if (!file.chat_template.empty()) {
-    const auto parsed = ChatTemplate::Parse(file.chat_template, "TEMPLATE");
-    if (!parsed.ok()) {
-      return {parsed.error().code,
-              parsed.error().message + " (templates are Jinja, as in chat_template.jinja)"};
-    }
-  }
+  KVASIR_TRY_OK(CheckPackageChat(*plan.model, file.chat_template, plan.package.system));
   if (file.draft.empty()) return plan;
   KVASIR_TRY(plan.draft, ModelSource::Open(Resolved(options, file.draft)));
   KVASIR_TRY_OK(CheckDraftVocabulary(*plan.model, *plan.draft));

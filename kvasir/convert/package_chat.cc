@@ -1,0 +1,62 @@
+#include "kvasir/convert/package_chat.h"
+
+#include <optional>
+
+#include "kvasir/chat/template_loader.h"
+
+namespace kvasir {
+namespace {
+
+constexpr std::string_view kAsJinja = " (templates are Jinja, as in chat_template.jinja)";
+
+// Nothing when there is none, or none that could be at odds with what is given.
+Result<std::optional<ChatTemplateSet>> TemplateOf(const ModelSource& source,
+                                                  const std::string& chat_template,
+                                                  const std::string& system) {
+  std::optional<ChatTemplateSet> none;
+  if (!chat_template.empty()) {
+    Json special = Json::Object();
+    for (const std::string& name : RenderOptions().trusted_variables) special.Set(name, "");
+    auto given = ChatTemplateSet::FromSource(chat_template, "TEMPLATE", std::move(special));
+    if (!given.ok())
+      return Error(given.error().code, given.error().message + std::string(kAsJinja));
+    return std::optional(*std::move(given));
+  }
+  if (system.empty() || source.checkpoint() == nullptr) return none;
+  auto own = ChatTemplateSet::Load(source.path());
+  if (own.ok()) return std::optional(*std::move(own));
+  if (own.error().code == ErrorCode::kNotFound) return none;
+  return own.error();
+}
+
+}  // namespace
+
+Status CheckPackageChat(const ModelSource& source, const std::string& chat_template,
+                        const std::string& system) {
+  KVASIR_TRY(const auto chat, TemplateOf(source, chat_template, system));
+  if (!chat) return {};
+  constexpr const char* kSaid = "Hello";
+  Json messages = Json::Array();
+  if (!system.empty()) {
+    messages.Append(Json::Object{{"role", "system"}, {"content", system}});
+  }
+  messages.Append(Json::Object{{"role", "user"}, {"content", kSaid}});
+  RenderOptions options;
+  options.local_seconds = 0;
+  const auto rendered = chat->Render(
+      Json::Object{
+          {"messages", std::move(messages)}, {"tools", nullptr}, {"add_generation_prompt", true}},
+      options);
+  if (!rendered.ok()) {
+    return {ErrorCode::kInvalidArgument,
+            (chat_template.empty() ? "SYSTEM does not go with the model's chat template: " : "") +
+                rendered.error().message +
+                (chat_template.empty() ? "; leave SYSTEM out, or give a TEMPLATE that shows it"
+                                       : std::string(kAsJinja))};
+  }
+  if (Concatenate(*rendered).find(kSaid) != std::string::npos) return {};
+  return {ErrorCode::kInvalidArgument,
+          "TEMPLATE does not show what a user says" + std::string(kAsJinja)};
+}
+
+}  // namespace kvasir
