@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -140,6 +142,26 @@ int AvailableCores(std::span<const int> cpus, const std::string& root) {
     count = std::min(count, ControlGroupProcessors(folder).value_or(count));
   }
   return static_cast<int>(std::max<int64_t>(count, 1));
+}
+
+std::vector<int> NumaNodes() { return NumaNodes(AllowedCpus(), ""); }
+
+std::vector<int> NumaNodes(std::span<const int> cpus, const std::string& root) {
+  std::set<int> nodes;
+  for (const int cpu : cpus) {
+    // The folder of a thread has a link node0, node1, ... to the one it belongs to.
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(
+             root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu), error)) {
+      const std::string name = entry.path().filename();
+      if (name.size() < 5 || name.size() > 8 || !name.starts_with("node")) continue;
+      if (!std::all_of(name.begin() + 4, name.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+        continue;
+      }
+      nodes.insert(std::stoi(name.substr(4)));
+    }
+  }
+  return {nodes.begin(), nodes.end()};
 }
 
 }  // namespace kvasir

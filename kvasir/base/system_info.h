@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace kvasir {
 
@@ -28,6 +29,12 @@ int AvailableCores();
 // The same of hardware threads `cpus` by the files of sysfs, procfs and control groups under the
 // folder `root` ("" is the system). A thread that no file describes is a core of its own.
 int AvailableCores(std::span<const int> cpus, const std::string& root);
+
+// The NUMA nodes of the hardware threads that this process may use, ascending; empty where the
+// system does not tell.
+std::vector<int> NumaNodes();
+// The same of hardware threads `cpus` by the files of sysfs under the folder `root`.
+std::vector<int> NumaNodes(std::span<const int> cpus, const std::string& root);
 
 }  // namespace kvasir
 

@@ -76,6 +76,22 @@ class AvailableCoresTest : public testing::Test {
   const std::vector<int> all_ = {0, 1, 2, 3, 4, 5, 6, 7};
 };
 
+TEST_F(AvailableCoresTest, NodesOfTheAllowedThreads) {
+  EXPECT_EQ(NumaNodes(all_, root_), std::vector<int>());
+  WriteThreads();
+  EXPECT_EQ(NumaNodes(all_, root_), std::vector<int>());
+  for (const int cpu : all_) {
+    const int node = cpu % 2 == 0 ? 12 : 3;
+    Write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/node" + std::to_string(node), "");
+  }
+  EXPECT_EQ(NumaNodes(all_, root_), (std::vector<int>{3, 12}));
+  EXPECT_EQ(NumaNodes(std::vector<int>{4, 6}, root_), std::vector<int>{12});
+  // Names that are no nodes.
+  Write("sys/devices/system/cpu/cpu0/node", "");
+  Write("sys/devices/system/cpu/cpu0/node1x", "");
+  EXPECT_EQ(NumaNodes(std::vector<int>{0}, root_), std::vector<int>{12});
+}
+
 TEST_F(AvailableCoresTest, ThreadsOfACoreCountOnce) {
   WriteThreads();
   EXPECT_EQ(Cores(all_), 4);

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kvasir/base/check.h"
+#include "kvasir/base/memory_nodes.h"
 
 namespace kvasir {
 namespace {
@@ -28,7 +30,11 @@ Result<AlignedBuffer> AlignedBuffer::Allocate(size_t size_bytes) {
     return {ErrorCode::kResourceExhausted,
             "the system refused " + std::to_string(size_bytes) + " bytes of memory"};
   }
-  if (size_bytes >= kHugePageThresholdBytes) madvise(data, size_bytes, MADV_HUGEPAGE);
+  if (size_bytes >= kHugePageThresholdBytes) {
+    madvise(data, size_bytes, MADV_HUGEPAGE);
+    static const std::vector<int> nodes = NodesToSpreadOver();
+    if (!nodes.empty()) SpreadOver(nodes, data, size_bytes);
+  }
   return AlignedBuffer(static_cast<std::byte*>(data), size_bytes);
 }
 
