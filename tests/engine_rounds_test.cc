@@ -34,7 +34,6 @@ struct RoundCase {
 };
 
 std::vector<RoundCase> Cases() {
-  constexpr const char* kTinyShared = "transformers_gemma4_shared_bf16";
   return {{Kind::kOracle, {"oracle", kTinyFull, "f32", "f32"}},
           {Kind::kOracle, {"oracle_qwen_f16", kTinyQwen, "f16", "f16"}},
           {Kind::kOracle, {"oracle_turbo", kTinyFull, "turbo3", "turbo4"}},

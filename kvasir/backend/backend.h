@@ -106,6 +106,9 @@ class Backend {
   virtual std::string Describe() const = 0;
   // Bytes the backend holds for itself between calls.
   virtual size_t scratch_bytes() const = 0;
+  // Bytes of weights that matmuls were given so far, each matrix once per call and of experts only
+  // those chosen: what had to be read from memory, at least.
+  virtual uint64_t weight_bytes_read() const = 0;
 
   // Packs dense float weights of shape [outputs, inputs]; `format` says how they are stored.
   // ERRORS: kInvalidArgument (inputs unsuitable for a quantized format), kResourceExhausted.

@@ -68,6 +68,8 @@ class CpuBackend final : public Backend {
            attention_.scratch_bytes() + experts_.scratch_bytes();
   }
 
+  uint64_t weight_bytes_read() const override { return weight_bytes_read_; }
+
   Result<std::unique_ptr<const WeightMatrix>> Pack(const TensorView& weights,
                                                    WeightFormat format) override {
     KVASIR_CHECK(weights.shape.size() == 2 && IsFloatType(weights.dtype));
@@ -231,6 +233,7 @@ class CpuBackend final : public Backend {
       KVASIR_CHECK(part.job.weights->inputs() == x.cols);
       matrices.push_back(&Packed(*part.job.weights));
       tiles += TilesOf(part);
+      weight_bytes_read_ += part.job.weights->bytes();
       any_quantized |= IsQuantized(part.job.weights->format());
       any_halves |= SubScaleInputs(part.job.weights->format()) < kQuantGroup;
       any_rounded |= part.job.weights->format() == WeightFormat::kBf16Dot;
@@ -322,6 +325,7 @@ class CpuBackend final : public Backend {
   std::vector<float> scales_;
   std::vector<int32_t> sums_;
   std::vector<int32_t> half_sums_;  // q6_k and q2_k only
+  uint64_t weight_bytes_read_ = 0;
 };
 
 }  // namespace

@@ -106,7 +106,7 @@ class ChatCommand final : public Command {
     KVASIR_TRY(bundle_, model_.Load());
     KVASIR_TRY(drafts_, draft_.Load(model_, *bundle_));
     generator_.emplace(bundle_.get());
-    generator_->UseDrafter(DrafterOfGenerator(*drafts_), draft_.max_drafts);
+    generator_->UseDrafter(drafts_->NewDrafter(nullptr), draft_.max_drafts);
     KVASIR_TRY(CachedSequence sequence, bundle_->NewSequence());
     branches_.push_back({{}, std::move(sequence), {}});
     if (!system_.empty()) AddMessage("system", system_);

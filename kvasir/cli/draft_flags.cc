@@ -62,12 +62,4 @@ Result<std::unique_ptr<DraftSource>> DraftFlags::Load(const ModelFlags& target_f
   return source;
 }
 
-std::unique_ptr<Drafter> DrafterOfGenerator(const DraftSource& source) {
-  auto drafter = source.NewDrafter(nullptr);
-  if (drafter == nullptr || drafter->hidden_wanted() == HiddenWanted::kNone) return drafter;
-  std::fprintf(stderr, "drafts of kind %s are made by 'kvasir serve' only: there are none here\n",
-               std::string(drafter->kind()).c_str());
-  return nullptr;
-}
-
 }  // namespace kvasir

@@ -30,9 +30,6 @@ struct DraftFlags {
   Result<DraftKind> Kind() const;  // of the flags alone
 };
 
-// For a Generator: none of those that want the model's hidden states, which is said on stderr.
-std::unique_ptr<Drafter> DrafterOfGenerator(const DraftSource& source);
-
 }  // namespace kvasir
 
 #endif  // KVASIR_CLI_DRAFT_FLAGS_H_

@@ -13,6 +13,12 @@ namespace {
 // so 32 of them cost a few windows' worth of blocks; more turns than that are rarely undone.
 constexpr size_t kMaxRestorePoints = 32;
 
+// How many of a run's last tokens need their hidden state. `is_last`: nothing known follows.
+int64_t HiddenRows(HiddenWanted wanted, int64_t tokens, bool is_last) {
+  if (wanted == HiddenWanted::kAll) return tokens;
+  return wanted == HiddenWanted::kLast && is_last ? 1 : 0;
+}
+
 }  // namespace
 
 Result<CachedSequence> CachedSequence::Create(const Model* model, KvPool* pool,
@@ -109,8 +115,14 @@ Result<std::span<const float>> CachedSequence::Evaluate(std::span<const Token> t
     const std::span<const Token> part =
         tokens.subspan(begin, std::min(limit, tokens.size() - begin));
     const bool is_last = begin + part.size() == tokens.size();
-    KVASIR_TRY(const ConstFloatRows logits, Step(part, is_last ? 1 : 0, workspace));
+    const SequenceRun run = {
+        &sequence_, part, is_last ? 1 : 0,
+        HiddenRows(options.hidden, static_cast<int64_t>(part.size()), is_last)};
+    KVASIR_TRY(const ConstFloatRows logits, Step(run, workspace));
     begin += part.size();
+    if (run.hidden_rows > 0) {
+      options.on_hidden(position() - run.hidden_rows, workspace.HiddenStates());
+    }
     if (options.progress) {
       options.progress(static_cast<int64_t>(begin), static_cast<int64_t>(tokens.size()));
     }
@@ -118,13 +130,11 @@ Result<std::span<const float>> CachedSequence::Evaluate(std::span<const Token> t
   }
 }
 
-Result<ConstFloatRows> CachedSequence::Step(std::span<const Token> tokens, int64_t logits_rows,
-                                            Workspace& workspace) {
-  const SequenceRun run = {&sequence_, tokens, logits_rows};
+Result<ConstFloatRows> CachedSequence::Step(const SequenceRun& run, Workspace& workspace) {
   for (;;) {
     auto logits = model_->Forward(std::span(&run, 1), workspace);
     if (logits.ok()) {
-      tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+      tokens_.insert(tokens_.end(), run.tokens.begin(), run.tokens.end());
       return logits;
     }
     if (logits.error().code != ErrorCode::kResourceExhausted || restore_points_.empty()) {
@@ -135,14 +145,21 @@ Result<ConstFloatRows> CachedSequence::Step(std::span<const Token> tokens, int64
 }
 
 Status CachedSequence::EvaluateDrafts(std::span<const Token> tokens, Workspace& workspace,
-                                      const std::function<int64_t(ConstFloatRows logits)>& judge) {
+                                      const std::function<int64_t(ConstFloatRows logits)>& judge,
+                                      const EvaluateOptions& options) {
   KvSequence* const sequence = &sequence_;
   KVASIR_TRY(Speculation speculation, Speculation::Begin({&sequence, 1}));
-  const SequenceRun run = {&sequence_, tokens, static_cast<int64_t>(tokens.size())};
+  const auto rows = static_cast<int64_t>(tokens.size());
+  const bool wants_hidden = options.hidden != HiddenWanted::kNone;
+  const SequenceRun run = {&sequence_, tokens, rows, wants_hidden ? rows : 0};
   KVASIR_TRY(const ConstFloatRows logits, model_->Forward(std::span(&run, 1), workspace));
   const int64_t kept[] = {judge(logits)};
   KVASIR_TRY_OK(speculation.Commit(kept));
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.begin() + kept[0]);
+  if (wants_hidden) {
+    const int64_t told = HiddenRows(options.hidden, kept[0], true);
+    options.on_hidden(position() - told, workspace.HiddenStates().Part(kept[0] - told, told));
+  }
   return {};
 }
 

@@ -17,6 +17,7 @@
 #include "kvasir/kv/kv_sequence.h"
 #include "kvasir/kv/kv_snapshot.h"
 #include "kvasir/model/model.h"
+#include "kvasir/speculative/drafter.h"
 
 namespace kvasir {
 
@@ -28,6 +29,10 @@ struct EvaluateOptions {
   std::function<bool()> is_cancelled;
   // Called after every chunk with tokens done and tokens in all.
   std::function<void(int64_t done, int64_t total)> progress;
+  // Told the hidden states of the tokens [begin, begin + states.rows) as the cache gets them: of
+  // the last one or, chunk by chunk, of all. The states live in the workspace. Not asked: none.
+  std::function<void(Position begin, ConstFloatRows states)> on_hidden;
+  HiddenWanted hidden = HiddenWanted::kNone;
 };
 
 class CachedSequence {
@@ -66,10 +71,12 @@ class CachedSequence {
 
   // Appends `tokens`, a known one and drafts behind it, and asks `judge` how many of them to keep,
   // at least the first. It gets the logits of each, which live in `workspace`. Gives up nothing for
-  // drafts. ERRORS: as Model::Forward, for instance where memory is short: nothing is appended then
+  // drafts. Of `options` only the hidden states count, those of tokens kept.
+  // ERRORS: as Model::Forward, for instance where memory is short: nothing is appended then
   // and judge was not asked. kFailedPrecondition where a cache cannot go back.
   Status EvaluateDrafts(std::span<const Token> tokens, Workspace& workspace,
-                        const std::function<int64_t(ConstFloatRows logits)>& judge);
+                        const std::function<int64_t(ConstFloatRows logits)>& judge,
+                        const EvaluateOptions& options = {});
 
   // Remembers the current position as one that Rewind can return to: references, not copies.
   void AddRestorePoint();
@@ -85,8 +92,7 @@ class CachedSequence {
   CachedSequence(const Model* model, std::shared_ptr<const KvCacheSpec> spec, KvSequence sequence)
       : model_(model), spec_(std::move(spec)), sequence_(std::move(sequence)) {}
 
-  Result<ConstFloatRows> Step(std::span<const Token> tokens, int64_t logits_rows,
-                              Workspace& workspace);
+  Result<ConstFloatRows> Step(const SequenceRun& run, Workspace& workspace);
   bool TrimTo(Position target);
   bool RestoreNear(Position target);
 

@@ -26,6 +26,10 @@ double PerSecond(int64_t count, double ms) {
   return ms > 0 ? static_cast<double>(count) * 1000 / ms : 0;
 }
 
+double MsSince(DraftRounds::Clock::time_point begin, const DraftRounds& rounds) {
+  return std::chrono::duration<double, std::milli>(rounds.Now() - begin).count();
+}
+
 TokenScores ScoresOf(std::span<const float> logits, Token token, int64_t alternatives) {
   const Logprobs logprobs(logits);
   return {{token, logprobs.Of(token)}, logprobs.Top(alternatives)};
@@ -158,6 +162,7 @@ class Generator::Answer {
   const int64_t limit;
   GenerationResult result;
   DraftedAnswer drafted;
+  std::vector<float> hidden;  // state of the last token in the cache, if the drafter wants it
   bool is_done = false;
 
  private:
@@ -192,16 +197,29 @@ const DryBreakers* Generator::Breakers(const SamplingOptions& options) {
   return &*breakers_;
 }
 
+// What the drafter wants to be told of the states of evaluated tokens, and where it goes.
+EvaluateOptions Generator::HiddenFor(Answer& answer) {
+  EvaluateOptions options;
+  if (!draft_rounds_) return options;
+  options.hidden = draft_rounds_->hidden_wanted();
+  options.on_hidden = [this, &answer](Position begin, ConstFloatRows states) {
+    const float* const last = states.row(states.rows - 1);
+    answer.hidden.assign(last, last + states.cols);
+    if (draft_rounds_->hidden_wanted() != HiddenWanted::kAll) return;
+    draft_rounds_->Report(answer.drafted,
+                          {.known = answer.known(), .begin = begin, .hidden = states});
+  };
+  return options;
+}
+
 // Brings the sequence to the end of the prompt and returns the logits there.
-Result<std::vector<float>> Generator::Prefill(const GenerationRequest& request,
-                                              CachedSequence& sequence,
-                                              const GenerationCallbacks& callbacks,
-                                              GenerationResult* result) {
+Result<std::vector<float>> Generator::Prefill(Answer& answer, CachedSequence& sequence) {
   const Stopwatch watch;
-  GenerationStats* const stats = &result->stats;
+  const GenerationRequest& request = answer.request;
+  GenerationStats* const stats = &answer.result.stats;
   stats->prompt_tokens = static_cast<int64_t>(request.prompt.size());
   if (request.scores_prompt && request.top_logprobs) {
-    auto logits = ScorePrompt(request, sequence, callbacks, &result->prompt_scores);
+    auto logits = ScorePrompt(answer, sequence);
     stats->prefill_ms = watch.ms();
     return logits;
   }
@@ -212,10 +230,10 @@ Result<std::vector<float>> Generator::Prefill(const GenerationRequest& request,
       known.begin();
   stats->cached_tokens = sequence.Rewind(request.prompt);
   const auto fresh = std::span(request.prompt).subspan(static_cast<size_t>(stats->cached_tokens));
-  EvaluateOptions options;
+  EvaluateOptions options = HiddenFor(answer);
   options.chunk_tokens = request.chunk_tokens;
-  options.is_cancelled = callbacks.is_cancelled;
-  options.progress = callbacks.on_prefill;
+  options.is_cancelled = answer.output.callbacks.is_cancelled;
+  options.progress = answer.output.callbacks.on_prefill;
   KVASIR_TRY(const auto logits, sequence.Evaluate(fresh, workspace_, options));
   sequence.AddRestorePoint();
   stats->prefill_ms = watch.ms();
@@ -223,19 +241,17 @@ Result<std::vector<float>> Generator::Prefill(const GenerationRequest& request,
 }
 
 // Every position's logits are wanted, and no cache holds logits.
-Result<std::vector<float>> Generator::ScorePrompt(const GenerationRequest& request,
-                                                  CachedSequence& sequence,
-                                                  const GenerationCallbacks& callbacks,
-                                                  std::vector<TokenScores>* scores) {
+Result<std::vector<float>> Generator::ScorePrompt(Answer& answer, CachedSequence& sequence) {
   (void)sequence.RewindTo(0);
-  EvaluateOptions options;
-  options.is_cancelled = callbacks.is_cancelled;
-  const std::span<const Token> prompt = request.prompt;
+  EvaluateOptions options = HiddenFor(answer);
+  options.is_cancelled = answer.output.callbacks.is_cancelled;
+  const std::span<const Token> prompt = answer.request.prompt;
   for (size_t i = 0;; ++i) {
     KVASIR_TRY(const auto logits, sequence.Evaluate(prompt.subspan(i, 1), workspace_, options));
     if (i + 1 == prompt.size()) return std::vector<float>(logits.begin(), logits.end());
     const auto choices = logits.first(static_cast<size_t>(bundle_->sampleable_tokens()));
-    scores->push_back(ScoresOf(choices, prompt[i + 1], *request.top_logprobs));
+    answer.result.prompt_scores.push_back(
+        ScoresOf(choices, prompt[i + 1], *answer.request.top_logprobs));
   }
 }
 
@@ -252,7 +268,7 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
   }
   KVASIR_TRY_OK(request.sampling.Validate(bundle_->sampleable_tokens()));
   Answer answer(request, callbacks, *this, std::min(request.max_tokens, context - prompt_tokens));
-  const auto prefilled = Prefill(request, sequence, callbacks, &answer.result);
+  const auto prefilled = Prefill(answer, sequence);
   if (!prefilled.ok()) {
     if (prefilled.error().code != ErrorCode::kCancelled) return prefilled.error();
     KVASIR_TRY_OK(answer.End(FinishReason::kCancelled));
@@ -276,14 +292,12 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
   return answer.Take(sequence);
 }
 
-void Generator::UseDrafter(std::unique_ptr<Drafter> drafter, int64_t max_drafts) {
+void Generator::UseDrafter(std::unique_ptr<Drafter> drafter, int64_t max_drafts,
+                           std::function<DraftRounds::Clock::time_point()> now) {
   draft_rounds_.reset();
   max_drafts_ = max_drafts;
-  if (drafter == nullptr || drafter->hidden_wanted() != HiddenWanted::kNone ||
-      bundle_->cache_spec()->HasRecurrentLayers()) {
-    return;
-  }
-  draft_rounds_.emplace(std::move(drafter));
+  if (drafter == nullptr || bundle_->cache_spec()->HasRecurrentLayers()) return;
+  draft_rounds_.emplace(std::move(drafter), std::move(now));
 }
 
 // How many drafts there is room for, in the request, the cache and the context.
@@ -302,29 +316,30 @@ Status Generator::Step(Answer& answer, CachedSequence& sequence) {
                       .request = {.known = answer.known(),
                                   .max_drafts = most,
                                   .sampling = &answer.request.sampling,
-                                  .target = &sequence.sequence()},
+                                  .target = &sequence.sequence(),
+                                  .hidden = answer.hidden},
                       .said_tokens = answer.result.stats.generated_tokens,
                       .most_tokens = answer.remaining_tokens()};
     const std::vector<Token> drafts = draft_rounds_->Begin({&seat, 1}, 0)[0];
     tokens.insert(tokens.end(), drafts.begin(), drafts.end());
   }
-  const Stopwatch watch;
+  const auto begin = draft_rounds_ ? draft_rounds_->Now() : DraftRounds::Clock::time_point();
+  const EvaluateOptions hidden = HiddenFor(answer);
   auto drafts = static_cast<int64_t>(tokens.size()) - 1;
   int64_t right = 0;
   Status accepted;
   if (drafts > 0) {
-    const Status evaluated =
-        sequence.EvaluateDrafts(tokens, workspace_, [&](ConstFloatRows logits) {
-          for (int64_t row = 0;; ++row) {
-            accepted = answer.Accept({logits.row(row), static_cast<size_t>(logits.cols)});
-            const bool is_right =
-                accepted.ok() && !answer.is_done && row < drafts &&
-                answer.result.tokens.back() == tokens[static_cast<size_t>(row) + 1];
-            if (!is_right) break;
-            ++right;
-          }
-          return 1 + right;
-        });
+    const auto judge = [&](ConstFloatRows logits) {
+      for (int64_t row = 0;; ++row) {
+        accepted = answer.Accept({logits.row(row), static_cast<size_t>(logits.cols)});
+        const bool is_right = accepted.ok() && !answer.is_done && row < drafts &&
+                              answer.result.tokens.back() == tokens[static_cast<size_t>(row) + 1];
+        if (!is_right) break;
+        ++right;
+      }
+      return 1 + right;
+    };
+    const Status evaluated = sequence.EvaluateDrafts(tokens, workspace_, judge, hidden);
     if (evaluated.ok()) {
       draft_rounds_->Judge(
           answer.drafted, drafts, right,
@@ -336,10 +351,11 @@ Status Generator::Step(Answer& answer, CachedSequence& sequence) {
     }
   }
   if (drafts == 0) {
-    KVASIR_TRY(const auto logits, sequence.Evaluate(std::span(tokens).first(1), workspace_));
+    KVASIR_TRY(const auto logits,
+               sequence.Evaluate(std::span(tokens).first(1), workspace_, hidden));
     accepted = answer.Accept(logits);
   }
-  if (draft_rounds_) draft_rounds_->End(1, drafts, right, watch.ms());
+  if (draft_rounds_) draft_rounds_->End(1, drafts, right, MsSince(begin, *draft_rounds_));
   return accepted;
 }
 

@@ -110,8 +110,10 @@ class Generator {
 
   // From now on answers are drafted and verified several tokens at a time, at most `max_drafts` of
   // them: faster, and the same bits. Null: no more. Without effect where the cache has recurrent
-  // layers, or the drafter wants the model's hidden states. The drafter's parts outlive this.
-  void UseDrafter(std::unique_ptr<Drafter> drafter, int64_t max_drafts);
+  // layers. The drafter's parts outlive this. `now` is the clock by which drafts have to pay;
+  // empty: that of the machine.
+  void UseDrafter(std::unique_ptr<Drafter> drafter, int64_t max_drafts,
+                  std::function<DraftRounds::Clock::time_point()> now = {});
 
   // Reuses what `sequence` holds of the prompt. Afterwards the sequence holds the prompt and all
   // generated tokens but the last. Without a tokenizer text stays empty.
@@ -125,12 +127,9 @@ class Generator {
   struct Output;
   class Answer;
 
-  Result<std::vector<float>> Prefill(const GenerationRequest& request, CachedSequence& sequence,
-                                     const GenerationCallbacks& callbacks,
-                                     GenerationResult* result);
-  Result<std::vector<float>> ScorePrompt(const GenerationRequest& request, CachedSequence& sequence,
-                                         const GenerationCallbacks& callbacks,
-                                         std::vector<TokenScores>* scores);
+  Result<std::vector<float>> Prefill(Answer& answer, CachedSequence& sequence);
+  Result<std::vector<float>> ScorePrompt(Answer& answer, CachedSequence& sequence);
+  EvaluateOptions HiddenFor(Answer& answer);
   int64_t MaxDrafts(const Answer& answer, const CachedSequence& sequence) const;
   Status Step(Answer& answer, CachedSequence& sequence);
   bool IsStopToken(Token token) const;

@@ -41,6 +41,7 @@ class DraftRounds {
 
   std::string_view kind() const { return drafter_->kind(); }
   HiddenWanted hidden_wanted() const { return drafter_->hidden_wanted(); }
+  Clock::time_point Now() const { return now_ ? now_() : Clock::now(); }
 
   // Begins a step in which `other_rows` rows are nobody's of the seats. Drafts for each of them,
   // often none. REQUIRES: no answer twice.
@@ -61,7 +62,6 @@ class DraftRounds {
   void Drop(DraftedAnswer& answer, KnownTokens known, uint64_t salt);
 
  private:
-  Clock::time_point Now() const { return now_ ? now_() : Clock::now(); }
   DraftCandidate CandidateOf(const DraftSeat& seat, int64_t count, int64_t missing_tokens) const;
   std::vector<std::vector<Token>> Choose(std::span<const DraftSeat> seats, int64_t other_rows);
   std::vector<std::vector<Token>> Ask(std::span<const DraftSeat> seats, int64_t other_rows);

@@ -9,6 +9,7 @@
 
 #include "kvasir/speculative/mtp_drafter.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/tiny_policies.h"
 
 namespace kvasir {
 
@@ -56,6 +57,23 @@ class TinyAssistant {
   TinyModel target_;
   const LoadedAssistant assistant_;
 };
+
+inline constexpr const char* kTinyShared = "transformers_gemma4_shared_bf16";
+
+// Ways to store what an assistant reads.
+inline std::vector<TinyPolicy> AssistantPolicies() {
+  constexpr const char* kBudget = "budget:128,keep=4,recent=64,interval=64,score=knorm";
+  return {
+      {"shared_f32", kTinyShared, "f32", "f32"},
+      {"shared_f16", kTinyShared, "f16", "f16"},
+      {"shared_turbo", kTinyShared, "turbo3", "turbo4"},
+      {"shared_turbo_recent", kTinyShared, "turbo4", "turbo4", "", 64, 64},
+      {"shared_knorm", kTinyShared, "turbo4", "turbo4", kBudget, 0, 64},
+      {"from_value_f32", kTinyFromValue, "f32", "f32"},
+      {"from_value_turbo", kTinyFromValue, "turbo4", "turbo4"},
+      {"from_value_knorm", kTinyFromValue, "f16", "f16", kBudget},
+  };
+}
 
 }  // namespace kvasir
 
