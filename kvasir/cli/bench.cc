@@ -206,6 +206,7 @@ class BenchCommand final : public Command {
       // The copy of shared tail blocks belongs to the forks, not to decoding: one step before.
       KVASIR_TRY_OK(DecodeStep(sequences, -1));
       double kv_read = 0;
+      const uint64_t weights_before = bundle_->backend().weight_bytes_read();
       Status status;
       const double seconds = Seconds([&] {
         for (int64_t i = 0; i < tokens && status.ok(); ++i) status = DecodeStep(sequences, i);
@@ -217,7 +218,9 @@ class BenchCommand final : public Command {
         figure.kv_bytes += sequence.nbytes();
       }
       figure.tokens_per_second.push_back(static_cast<double>(tokens * batch) / seconds);
-      figure.bytes_per_token_step = static_cast<double>(bundle_->model().weight_bytes()) + kv_read;
+      const uint64_t weights = bundle_->backend().weight_bytes_read() - weights_before;
+      figure.bytes_per_token_step =
+          static_cast<double>(weights) / static_cast<double>(tokens) + kv_read;
     }
     return figure;
   }
