@@ -7,6 +7,7 @@
 #include "kvasir/base/trigonometry.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/tensor/packed_codec.h"
+#include "kvasir/tensor/packed_codes.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvasir/kernels/derived_keys.cc"
@@ -16,6 +17,8 @@
 #if KVASIR_KERNEL_TARGET
 #include "kvasir/kernels/codec-inl.h"
 #include "kvasir/kernels/math-inl.h"
+#include "kvasir/kernels/packed_levels-inl.h"
+#include "kvasir/kernels/rotation-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvasir::HWY_NAMESPACE {
@@ -66,9 +69,14 @@ HWY_INLINE void TurnOf(const double* positions, float frequency, VF& sin, VF& co
   cos = hn::Combine(DF(), hn::DemoteTo(half, high_cos), hn::DemoteTo(half, low_cos));
 }
 
+// Reads the values of one slot, [value_dim].
+using ReadRow = void (*)(const DeriveKeysArgs& args, int slot, float* row);
+
 template <class Codec>
-void DecodeRow(const std::byte* values, int slot, int64_t dim, float* row) {
-  const auto* const stored = reinterpret_cast<const typename Codec::Stored*>(values) + slot * dim;
+void ReadDense(const DeriveKeysArgs& args, int slot, float* row) {
+  const int64_t dim = args.layout->value_dim;
+  const auto* const stored =
+      reinterpret_cast<const typename Codec::Stored*>(args.values) + slot * dim;
   int64_t i = 0;
   for (; i + kSlots <= dim; i += kSlots) hn::StoreU(Codec::Decode(stored + i), DF(), row + i);
   if (i < dim)
@@ -76,18 +84,71 @@ void DecodeRow(const std::byte* values, int slot, int64_t dim, float* row) {
                  static_cast<size_t>(dim - i));
 }
 
-void LoadRow(const DeriveKeysArgs& args, int slot, std::span<float> row) {
+// DecodePackedValueRow of tensor/packed_codec.h: lanes are dims, whose codes of one slot lie at the
+// same bits of neighbouring words.
+template <class Levels>
+void ReadPacked(const DeriveKeysArgs& args, int slot, float* row) {
+  constexpr int64_t kBits = Levels::kBits;
+  constexpr int64_t kUnitWords = kVirtualLanes * kBits;
+  const DF d;
   const KvCodec& codec = args.layout->value_codec;
-  const auto dim = static_cast<int64_t>(row.size());
+  const int64_t dim = args.layout->value_dim;
+  const bool turbo = codec.kind == KvCodec::Kind::kTurbo;
+  const Levels levels(codec, dim);
+  const int64_t first_bit = slot % kLaneCodes * kBits;
+  const auto shift = static_cast<int>(first_bit % 32);
+  const uint32_t* const words = reinterpret_cast<const uint32_t*>(args.values) +
+                                slot / kLaneCodes * kUnitWords + first_bit / 32 * kVirtualLanes;
+  const int64_t group = turbo ? dim : codec.group;
+  for (int64_t begin = 0; begin < dim; begin += group) {
+    const AffineGroup parameters =
+        turbo ? AffineGroup{LoadTurboNorm(codec, args.values, dim, slot), 0.0f}
+              : LoadAffineGroup(codec, args.values, dim, begin / group, slot);
+    const VF scale = hn::Set(d, parameters.scale);
+    const VF bias = hn::Set(d, parameters.bias);
+    for (int64_t i = begin; i < begin + group; i += kSlots) {
+      const uint32_t* const word = words + i / kVirtualLanes * 2 * kUnitWords + i % kVirtualLanes;
+      VU codes = hn::ShiftRightSame(hn::LoadU(DU(), word), shift);
+      if (shift + kBits > 32) {
+        const VU above = hn::LoadU(DU(), word + kVirtualLanes);
+        codes = hn::Or(codes, hn::ShiftLeftSame(above, 32 - shift));
+      }
+      const VF value = hn::Mul(levels.template Get<false>(codes), scale);
+      hn::StoreU(turbo ? value : hn::Add(value, bias), d, row + i);
+    }
+  }
+  if (codec.rotates()) RotateRowBack(row, dim);
+}
+
+ReadRow ReaderOf(const KvCodec& codec) {
   switch (codec.kind) {
     case KvCodec::Kind::kF32:
-      return DecodeRow<F32Codec>(args.values, slot, dim, row.data());
+      return ReadDense<F32Codec>;
     case KvCodec::Kind::kF16:
-      return DecodeRow<F16Codec>(args.values, slot, dim, row.data());
+      return ReadDense<F16Codec>;
     case KvCodec::Kind::kBf16:
-      return DecodeRow<Bf16Codec>(args.values, slot, dim, row.data());
+      return ReadDense<Bf16Codec>;
+    case KvCodec::Kind::kTurbo:
+      return codec.bits == 2   ? ReadPacked<TableLevels<2>>
+             : codec.bits == 3 ? ReadPacked<TableLevels<3>>
+                               : ReadPacked<TableLevels<4>>;
+    case KvCodec::Kind::kAffine:
+    case KvCodec::Kind::kFromValue:  // is no way to store values
+      break;
+  }
+  switch (codec.bits) {
+    case 2:
+      return ReadPacked<AffineLevels<2>>;
+    case 3:
+      return ReadPacked<AffineLevels<3>>;
+    case 4:
+      return ReadPacked<AffineLevels<4>>;
+    case 5:
+      return ReadPacked<AffineLevels<5>>;
+    case 6:
+      return ReadPacked<AffineLevels<6>>;
     default:
-      return DecodePackedValueRow(codec, args.values, slot, row);
+      return ReadPacked<AffineLevels<8>>;
   }
 }
 
@@ -98,6 +159,7 @@ void DeriveKeysOf(const DeriveKeysArgs& args) {
   const auto dim = static_cast<size_t>(args.layout->value_dim);
   const size_t pairs = args.derivation.inv_freq.size();
   const float* const norm = args.derivation.key_norm.data();
+  const ReadRow read = ReaderOf(args.layout->value_codec);
   std::vector<float> rows(dim * kSlots);
   const auto stride = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int32_t>(dim)));
   for (int first = 0; first < kBlockTokens; first += kSlots) {
@@ -107,7 +169,7 @@ void DeriveKeysOf(const DeriveKeysArgs& args) {
       const int slot = first + i;
       positions[i] = static_cast<double>(args.positions[static_cast<size_t>(slot)]);
       if (slot < args.begin || slot >= args.end) continue;
-      LoadRow(args, slot, std::span(rows).subspan(static_cast<size_t>(i) * dim, dim));
+      read(args, slot, rows.data() + static_cast<size_t>(i) * dim);
     }
     float* const out = args.tile + first;
     const auto scaled = [&](size_t at) {

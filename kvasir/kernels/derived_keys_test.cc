@@ -41,43 +41,81 @@ void ExpectTheDefinition(const DeriveKeysArgs& given, size_t dim) {
   }
 }
 
-TEST(DerivedKeys, HaveTheDefinitionsBits) {
-  for (const int dim : {2, 16, 24, 32, 64, 512}) {
-    const auto size = static_cast<size_t>(dim);
-    const auto values = RandomFloats(size * kBlockTokens, 1);
-    const auto norm = RandomFloats(size, 2);
-    std::vector<float> frequencies(size / 2);
+// Rows of some dimensions with what keys are derived by.
+struct Rows {
+  explicit Rows(int dim)
+      : dim(dim),
+        values(RandomFloats(static_cast<size_t>(dim) * kBlockTokens, 1)),
+        norm(RandomFloats(static_cast<size_t>(dim), 2)),
+        frequencies(static_cast<size_t>(dim) / 2) {
     for (size_t i = 0; i < frequencies.size(); ++i) {
       // As Gemma 4 has it: only the first quarter turns.
       frequencies[i] = i % 8 < 5
                            ? std::pow(1e6f, -2.0f * static_cast<float>(i) / static_cast<float>(dim))
                            : 0.0f;
     }
+  }
+  // `plane`: the values in `codec`. At many positions, for many ranges of slots.
+  void ExpectTheDefinitionOf(KvCodec codec, const std::vector<std::byte>& plane) const {
+    KvBlockLayout layout;
+    layout.kv_heads = 1;
+    layout.key_dim = layout.value_dim = dim;
+    layout.key_codec = {KvCodec::Kind::kFromValue};
+    layout.value_codec = codec;
+    for (const Position first : {Position{0}, Position{64}, Position{130'000}, Position{1} << 29}) {
+      std::array<Position, kBlockTokens> positions;
+      for (size_t i = 0; i < positions.size(); ++i) {
+        positions[i] = first + static_cast<Position>(i * (i % 3 == 0 ? 7 : 1));
+      }
+      for (const auto& [begin, end] : {std::pair{0, 64}, {0, 1}, {13, 50}, {63, 64}, {7, 7}}) {
+        ExpectTheDefinition({.derivation = {norm, frequencies},
+                             .layout = &layout,
+                             .values = plane.data(),
+                             .positions = positions,
+                             .begin = begin,
+                             .end = end,
+                             .tile = nullptr},
+                            static_cast<size_t>(dim));
+      }
+    }
+  }
+
+  int dim;
+  std::vector<float> values;  // [64, dim]
+  std::vector<float> norm;
+  std::vector<float> frequencies;
+};
+
+TEST(DerivedKeys, HaveTheDefinitionsBits) {
+  for (const int dim : {2, 16, 24, 32, 64, 512}) {
+    const Rows rows(dim);
     for (const KvCodec::Kind kind :
          {KvCodec::Kind::kF32, KvCodec::Kind::kF16, KvCodec::Kind::kBf16}) {
-      const auto plane = DensePlane(kind, values);
-      KvBlockLayout layout;
-      layout.kv_heads = 1;
-      layout.key_dim = layout.value_dim = dim;
-      layout.key_codec = {KvCodec::Kind::kFromValue};
-      layout.value_codec = {kind};
-      for (const Position first :
-           {Position{0}, Position{64}, Position{130'000}, Position{1} << 29}) {
-        std::array<Position, kBlockTokens> positions;
-        for (size_t i = 0; i < positions.size(); ++i) {
-          positions[i] = first + static_cast<Position>(i * (i % 3 == 0 ? 7 : 1));
-        }
-        for (const auto& [begin, end] : {std::pair{0, 64}, {0, 1}, {13, 50}, {63, 64}, {7, 7}}) {
-          ExpectTheDefinition({.derivation = {norm, frequencies},
-                               .layout = &layout,
-                               .values = plane.data(),
-                               .positions = positions,
-                               .begin = begin,
-                               .end = end,
-                               .tile = nullptr},
-                              size);
-        }
+      rows.ExpectTheDefinitionOf({kind}, DensePlane(kind, rows.values));
+    }
+  }
+}
+
+TEST(DerivedKeys, HaveTheDefinitionsBitsFromEveryPackedCodec) {
+  std::vector<KvCodec> codecs = {KvCodec::Turbo(2), KvCodec::Turbo(3), KvCodec::Turbo(4)};
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    codecs.push_back(KvCodec::Affine(bits, 32));
+    codecs.push_back(KvCodec::Affine(bits, 64, KvCodec::Scales::kF32));
+    codecs.push_back(KvCodec::Affine(bits, 64, KvCodec::Scales::kF16, true));
+  }
+  for (const int dim : {16, 48, 64, 96, 256, 512}) {
+    const Rows rows(dim);
+    for (const KvCodec& codec : codecs) {
+      if (!codec.Validate(dim).ok()) continue;
+      SCOPED_TRACE(codec.name());
+      std::vector<std::byte> plane(codec.HeadBytes(dim));
+      for (int slot = 0; slot < kBlockTokens; ++slot) {
+        EncodePackedValueRow(
+            codec, plane.data(), slot,
+            std::span(rows.values)
+                .subspan(static_cast<size_t>(slot) * rows.norm.size(), rows.norm.size()));
       }
+      rows.ExpectTheDefinitionOf(codec, plane);
     }
   }
 }
