@@ -2,23 +2,26 @@
 // of streams: an upper bound for drafters that cost nothing, and what the planner makes of it.
 // Deliberately also a check: drafts that change a token of an answer end the program.
 //
-//   oracle_bench SHAPE [rounds] [tokens] [measure]
+//   oracle_bench SHAPE [rounds] [tokens] [measure] [ASSISTANT]
 //
 // SHAPE is a folder with a config.json (testdata/shapes/qwen3-0.6b); weights are made up and have 8
 // bits. Each round asks other prompts. An engine that is not timed answers them first; some of the
 // others draft its answers, every token of them wrong with probability 1 - p. Two engines have no
 // drafts: the second is the control, what it differs from the first by is noise. All make steps in
 // turn, and behind each ratio stand the least and the most of all rounds. Measures are those of
-// MeasureFromName.
+// MeasureFromName. With ASSISTANT, the folder of one for that shape, drafts are not free: its
+// passes are made for them and what they guess is thrown away; one more engine takes their guesses.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "bench/draft_side.h"
+#include "bench/paid_oracle.h"
 #include "tests/support/oracle_drafter.h"
 
 namespace kvasir {
@@ -42,13 +45,20 @@ std::vector<EngineRequest> Requests(size_t streams, int64_t tokens, int64_t voca
   return requests;
 }
 
-// By one number of streams. False if an answer changed.
-bool MeasureStreams(ModelBundle& bundle, const Measure& measure, size_t streams, int rounds,
-                    int64_t tokens) {
+struct Workload {
+  size_t streams = 1;
+  int rounds = 1;
+  int64_t tokens = 0;
+};
+
+// By one number of streams. `assistant` null: drafts are free. False if an answer changed.
+bool MeasureStreams(ModelBundle& bundle, const DraftSource* assistant, const Measure& measure,
+                    const Workload& workload) {
+  const auto [streams, rounds, tokens] = workload;
   DraftSide teacher(bundle, measure);
   DraftSide* const teachers[] = {&teacher};
   DraftSide none(bundle, measure);
-  std::vector<std::unique_ptr<DraftSide>> sides;  // the control, then one by hit rate
+  std::vector<std::unique_ptr<DraftSide>> sides;  // the control, one by hit rate, assistant
   std::vector<DraftSide*> in_turn = {&none};
   std::vector<OracleDrafter*> oracles;
   sides.push_back(std::make_unique<DraftSide>(bundle, measure));
@@ -57,7 +67,16 @@ bool MeasureStreams(ModelBundle& bundle, const Measure& measure, size_t streams,
         OracleOptions{.wrong_percent = 100 - right, .is_cheap = true});
     oracles.push_back(oracle.get());
     sides.push_back(std::make_unique<DraftSide>(bundle, measure));
-    sides.back()->UseDrafter(std::move(oracle));
+    if (assistant == nullptr) {
+      sides.back()->UseDrafter(std::move(oracle));
+    } else {
+      sides.back()->UseDrafter(
+          std::make_unique<PaidOracle>(std::move(oracle), assistant->NewDrafter(nullptr)));
+    }
+  }
+  if (assistant != nullptr) {
+    sides.push_back(std::make_unique<DraftSide>(bundle, measure));
+    sides.back()->UseDrafter(assistant->NewDrafter(nullptr));
   }
   for (const auto& side : sides) in_turn.push_back(side.get());
   for (int round = 0; round < rounds; ++round) {
@@ -79,9 +98,12 @@ bool MeasureStreams(ModelBundle& bundle, const Measure& measure, size_t streams,
               DescribeSpread(control).c_str());
   for (size_t i = 1; i < sides.size(); ++i) {
     const std::vector<double> ratios = sides[i]->RatiosTo(none);
-    std::printf("  p %.2f: x%.3f (%s, first round %.3f), %s\n", kRightPercents[i - 1] / 100.0,
-                Median(ratios), DescribeSpread(ratios).c_str(), ratios[0],
-                sides[i]->DescribeDrafts().c_str());
+    char name[16] = "itself";
+    if (i <= std::size(kRightPercents)) {
+      std::snprintf(name, sizeof(name), "p %.2f", kRightPercents[i - 1] / 100.0);
+    }
+    std::printf("  %s: x%.3f (%s, first round %.3f), %s\n", name, Median(ratios),
+                DescribeSpread(ratios).c_str(), ratios[0], sides[i]->DescribeDrafts().c_str());
   }
   std::fflush(stdout);
   return true;
@@ -89,7 +111,7 @@ bool MeasureStreams(ModelBundle& bundle, const Measure& measure, size_t streams,
 
 int Main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: oracle_bench SHAPE [rounds] [tokens] [measure]\n");
+    std::fprintf(stderr, "usage: oracle_bench SHAPE [rounds] [tokens] [measure] [ASSISTANT]\n");
     return 2;
   }
   const int rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 3;
@@ -101,9 +123,14 @@ int Main(int argc, char** argv) {
   options.kv_budget_bytes = kSidePoolBytes;  // each engine brings its own pool
   options.random_weights = true;
   const auto bundle = Must(ModelBundle::Load(argv[1], options));
+  std::unique_ptr<DraftSource> assistant;
+  if (argc > 5) {
+    options.weight_format.reset();
+    assistant = Must(DraftSource::Load({DraftKind::kMtp, argv[5], options}, *bundle));
+  }
   std::printf("%s\n", kDraftFigures);
   for (const size_t streams : {1, 2, 4, 8}) {
-    if (MeasureStreams(*bundle, measure, streams, rounds, tokens)) continue;
+    if (MeasureStreams(*bundle, assistant.get(), measure, {streams, rounds, tokens})) continue;
     std::fprintf(stderr, "drafts changed an answer\n");
     return 1;
   }
