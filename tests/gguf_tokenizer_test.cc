@@ -166,6 +166,26 @@ TEST(GgufTokenizer, ScoresDecideAndBytesSpellTheRest) {
             R"({"bos_token":"<s>","eos_token":"</s>","unk_token":"<unk>"})");
 }
 
+// Whatever a file says: these models were trained with a BOS. Merges are ranked, and a part of one
+// may begin with a blank.
+TEST(GgufTokenizer, Gemma4BeginsWithBos) {
+  GgufTestFile file;
+  file.Text("tokenizer.ggml.model", "gemma4")
+      .Texts("tokenizer.ggml.tokens", {"<unk>", "<eos>", "<bos>", "\u2581", "h", "i", "hi",
+                                       "\u2581hi", "<0xC3>", "<0xA9>", "<|turn>", "<|channel>"})
+      .I32s("tokenizer.ggml.token_type", {2, 3, 3, 1, 1, 1, 1, 1, 6, 6, 3, 4})
+      .Texts("tokenizer.ggml.merges", {"h i", "\u2581 hi"})
+      .Bool("tokenizer.ggml.add_bos_token", false)
+      .U32("tokenizer.ggml.bos_token_id", 2)
+      .U32("tokenizer.ggml.eos_token_id", 1)
+      .U32("tokenizer.ggml.unknown_token_id", 0);
+  const auto tokenizer = FromGguf(file.Bytes(0));
+  EXPECT_EQ(tokenizer->Encode("hi hi"), (std::vector<Token>{2, 6, 7}));
+  EXPECT_EQ(tokenizer->Encode("\u00e9<|turn>hi", {.add_special = false}),
+            (std::vector<Token>{8, 9, 10, 6}));
+  EXPECT_FALSE(tokenizer->IsSpecial(11));  // visible, so that thoughts can be read
+}
+
 TEST(GgufTokenizer, WhatIsNotKnownIsNamed) {
   const auto error = [](GgufTestFile file) {
     const std::string bytes = file.Bytes(0);

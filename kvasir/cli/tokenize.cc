@@ -44,7 +44,10 @@ class TokenizeCommand final : public Command {
  private:
   static Result<std::unique_ptr<const Tokenizer>> Open(const std::string& model) {
     if (!IsGgufPath(model)) {
-      return Tokenizer::FromFile(FileExists(model) ? model : model + "/tokenizer.json");
+      if (FileExists(model)) return Tokenizer::FromFile(model);
+      const auto config = ModelConfig::Load(model);  // need not be one that runs
+      return Tokenizer::FromFile(model + "/tokenizer.json",
+                                 config.ok() ? TokenizerOptionsFor(*config) : TokenizerOptions());
     }
     KVASIR_TRY(const GgufFile file, GgufFile::Open(model));
     const auto json = GgufTokenizerJson(file.metadata());

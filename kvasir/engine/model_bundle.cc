@@ -42,6 +42,10 @@ int64_t LocalSeconds() {
 
 }  // namespace
 
+TokenizerOptions TokenizerOptionsFor(const ModelConfig& config) {
+  return {.begin_token = config.family == ModelFamily::kGemma4 ? "<bos>" : ""};
+}
+
 Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder,
                                                        const BundleOptions& options) {
   auto bundle = std::unique_ptr<ModelBundle>(new ModelBundle());
@@ -74,7 +78,8 @@ Status ModelBundle::LoadText(const std::string& folder) {
   stop_tokens_ = loaded_.config.eos_token_ids;
   if (IsGgufPath(folder)) return LoadGgufText(folder);
   KVASIR_TRY(package_, PackageFile::Load(folder));
-  auto tokenizer = Tokenizer::FromFile(folder + "/tokenizer.json");
+  auto tokenizer =
+      Tokenizer::FromFile(folder + "/tokenizer.json", TokenizerOptionsFor(loaded_.config));
   if (!tokenizer.ok()) {
     return tokenizer.error().code == ErrorCode::kNotFound ? Status() : tokenizer.status();
   }

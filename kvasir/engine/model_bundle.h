@@ -38,6 +38,10 @@ struct BundleOptions {
   LogSink log;
 };
 
+// What a model's family wants of its tokenizer beyond tokenizer.json: Gemma 4 was trained with a
+// BOS that its file leaves to the chat template.
+TokenizerOptions TokenizerOptionsFor(const ModelConfig& config);
+
 class ModelBundle {
  public:
   // ERRORS: kNotFound, kIo, kCorrupt, kUnsupported, kResourceExhausted, naming file and field.

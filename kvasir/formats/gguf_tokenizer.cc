@@ -71,10 +71,13 @@ Json SpecialToken(std::string_view text) {
   return Json::Object{{"SpecialToken", Json::Object{{"id", text}, {"type_id", 0}}}};
 }
 
+// Whether BOS is added; the first two unless the file says otherwise.
+enum class Bos { kYes, kNo, kAlways };
+
 // Null when neither is added.
-Result<Json> PostProcessor(const GgufMetadata& metadata, const Vocabulary& vocabulary,
-                           bool bos_default) {
-  KVASIR_TRY(const bool adds_bos, metadata.FlagOr("tokenizer.ggml.add_bos_token", bos_default));
+Result<Json> PostProcessor(const GgufMetadata& metadata, const Vocabulary& vocabulary, Bos bos) {
+  KVASIR_TRY(bool adds_bos, metadata.FlagOr("tokenizer.ggml.add_bos_token", bos == Bos::kYes));
+  adds_bos |= bos == Bos::kAlways;
   KVASIR_TRY(const bool adds_eos, metadata.FlagOr("tokenizer.ggml.add_eos_token", false));
   Json::Array single;
   Json tokens = Json::Object();
@@ -132,7 +135,7 @@ Result<Json> ByteLevel(const GgufMetadata& metadata) {
     entries.emplace_back(vocabulary.tokens[id], static_cast<int64_t>(id));
   }
   KVASIR_TRY(Json merges, ByteLevelMerges(metadata));
-  KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, pre->adds_bos));
+  KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, pre->adds_bos ? Bos::kYes : Bos::kNo));
   Json::Array cuts;
   for (const std::string_view pattern : pre->patterns) {
     cuts.push_back(Json::Object{{"type", "Split"},
@@ -218,8 +221,8 @@ Result<Json> RankedMerges(const GgufMetadata& metadata) {
 
 // Pieces of characters with U+2581 for blanks and bytes for the unknown, as SentencePiece has them.
 Result<Json> OfPieces(const GgufMetadata& metadata, const Vocabulary& vocabulary, Json merges,
-                      bool adds_space) {
-  KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, true));
+                      bool adds_space, Bos bos) {
+  KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, bos));
   Json::Object entries;
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     if (vocabulary.kind(id) == GgufTokenKind::kControl || IsPadding(vocabulary, id)) continue;
@@ -254,14 +257,15 @@ Result<Json> Scored(const GgufMetadata& metadata) {
   }
   KVASIR_TRY(const bool adds_space, metadata.FlagOr("tokenizer.ggml.add_space_prefix", true));
   KVASIR_TRY(Json merges, ScoredMerges(vocabulary, scores));
-  return OfPieces(metadata, vocabulary, std::move(merges), adds_space);
+  return OfPieces(metadata, vocabulary, std::move(merges), adds_space, Bos::kYes);
 }
 
+// Files say that no BOS is added, as tokenizer.json does; the models were trained with one.
 Result<Json> Gemma4(const GgufMetadata& metadata) {
   KVASIR_TRY(const Vocabulary vocabulary, ReadVocabulary(metadata));
   KVASIR_TRY(const bool adds_space, metadata.FlagOr("tokenizer.ggml.add_space_prefix", false));
   KVASIR_TRY(Json merges, RankedMerges(metadata));
-  return OfPieces(metadata, vocabulary, std::move(merges), adds_space);
+  return OfPieces(metadata, vocabulary, std::move(merges), adds_space, Bos::kAlways);
 }
 
 }  // namespace

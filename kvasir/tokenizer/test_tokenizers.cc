@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <string>
 #include <utility>
 
 #include "kvasir/tokenizer/byte_alphabet.h"
@@ -74,6 +75,58 @@ Json SentencePieceTokenizerJson() {
   }
   for (const char* text : {"▁", "h", "i", "▁h", "▁hi"}) vocabulary.emplace_back(text, id++);
   json.Set("model", *json.Find("model")).Set("vocab", Json(std::move(vocabulary)));
+  return json;
+}
+
+Json Gemma4TokenizerJson() {
+  Json json = Parsed(R"({
+    "version": "1.0",
+    "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+    "pre_tokenizer": {"type": "Split", "pattern": {"String": " "},
+      "behavior": "MergedWithPrevious", "invert": false},
+    "post_processor": null,
+    "decoder": {"type": "Sequence", "decoders": [
+      {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+      {"type": "Fuse"}]},
+    "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+      "vocab": {"▁": 500, "▁▁": 501, "h": 502, "i": 503, "▁hi": 504, "hi": 505},
+      "merges": [["▁", "▁"], ["h", "i"], ["▁", "hi"]]}})");
+  constexpr std::pair<const char*, int> kSpecial[] = {{"<pad>", 0},
+                                                      {"<eos>", 1},
+                                                      {"<bos>", 2},
+                                                      {"<unk>", 3},
+                                                      {"<|tool>", 46},
+                                                      {"<tool|>", 47},
+                                                      {"<|tool_call>", 48},
+                                                      {"<tool_call|>", 49},
+                                                      {"<|tool_response>", 50},
+                                                      {"<tool_response|>", 51},
+                                                      {"<|\"|>", 52},
+                                                      {"<|turn>", 105},
+                                                      {"<turn|>", 106},
+                                                      {"<|channel>", 110},
+                                                      {"<channel|>", 111},
+                                                      {"<|think|>", 112}};
+  Json added = Json::Array();
+  Json vocabulary = *json.Find("model")->Find("vocab");
+  const auto add = [&](const std::string& content, int id, bool special) {
+    vocabulary.Set(content, id);
+    added.Append(Json::Object{
+        {"id", id}, {"content", content}, {"normalized", false}, {"special", special}});
+  };
+  for (const auto& [content, id] : kSpecial) add(content, id, true);
+  for (int newlines = 1; newlines <= 3; ++newlines) {
+    add(std::string(static_cast<size_t>(newlines), '\n'), 106 + newlines, false);
+  }
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    char text[8];
+    std::snprintf(text, sizeof(text), "<0x%02X>", byte & 0xFFu);
+    vocabulary.Set(text, 238 + static_cast<int>(byte));
+  }
+  json.Set("added_tokens", std::move(added));
+  Json model = *json.Find("model");
+  model.Set("vocab", std::move(vocabulary));
+  json.Set("model", std::move(model));
   return json;
 }
 

@@ -105,7 +105,8 @@ std::optional<std::string_view> Tokenizer::Parts::DecoderText(Token id) const {
 Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer::~Tokenizer() = default;
 
-Result<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(const Json& json) {
+Result<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(const Json& json,
+                                                             const TokenizerOptions& options) {
   if (!json.is_object()) {
     return {ErrorCode::kCorrupt,
             "tokenizer.json must be an object, not " + std::string(json.type_name())};
@@ -128,15 +129,21 @@ Result<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(const Json& json) {
       PostProcessor post_processor,
       In("post_processor", PostProcessor::FromJson(MemberOrNull(json, "post_processor"), id_end)));
   KVASIR_TRY(Decoder decoder, In("decoder", Decoder::FromJson(MemberOrNull(json, "decoder"))));
-  auto parts = std::make_unique<const Parts>(Parts{std::move(normalizer), std::move(pre_tokenizer),
-                                                   std::move(model), std::move(added),
-                                                   std::move(post_processor), std::move(decoder)});
-  return std::unique_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
+  auto parts = std::make_unique<Parts>(Parts{std::move(normalizer), std::move(pre_tokenizer),
+                                             std::move(model), std::move(added),
+                                             std::move(post_processor), std::move(decoder)});
+  Parts& made = *parts;
+  auto tokenizer = std::unique_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
+  if (made.post_processor.prefix.empty() && !options.begin_token.empty()) {
+    made.begin = tokenizer->TokenToId(options.begin_token);
+  }
+  return tokenizer;
 }
 
-Result<std::unique_ptr<const Tokenizer>> Tokenizer::FromFile(const std::string& path) {
+Result<std::unique_ptr<const Tokenizer>> Tokenizer::FromFile(const std::string& path,
+                                                             const TokenizerOptions& options) {
   KVASIR_TRY(const Json json, Json::ParseFile(path));
-  return In(path, FromJson(json));
+  return In(path, FromJson(json, options));
 }
 
 std::vector<Token> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
@@ -152,7 +159,10 @@ std::vector<Token> Tokenizer::EncodeSegments(const TextSegments& segments,
   if (options.add_special) encoding.ids() = post.prefix;
   encoding.Add(Concatenate(segments));
   std::vector<Token> ids = std::move(encoding.ids());
-  if (options.add_special) ids.insert(ids.end(), post.suffix.begin(), post.suffix.end());
+  if (!options.add_special) return ids;
+  const std::optional<Token> begin = parts_->begin;
+  if (begin && (ids.empty() || ids.front() != *begin)) ids.insert(ids.begin(), *begin);
+  ids.insert(ids.end(), post.suffix.begin(), post.suffix.end());
   return ids;
 }
 

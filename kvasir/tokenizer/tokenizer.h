@@ -28,6 +28,13 @@ struct EncodeOptions {
   bool parse_special = true;
 };
 
+struct TokenizerOptions {
+  // What every text begins with, unless it does already, where EncodeOptions::add_special: for
+  // models that want a BOS which their file does not add. Without effect if the file puts tokens
+  // before a text itself, or has no such token. Empty: nothing.
+  std::string begin_token;
+};
+
 struct DecodeOptions {
   // Drop the added tokens with "special": true.
   bool skip_special = true;
@@ -39,9 +46,11 @@ class Tokenizer {
   // Reads the whole of a tokenizer.json. ERRORS: kCorrupt for wrong types and values, kUnsupported
   // for components this tokenizer does not have; the message names the field.
   // REQUIRES: strings of valid UTF-8, as Json::Parse delivers them.
-  static Result<std::unique_ptr<const Tokenizer>> FromJson(const Json& tokenizer_json);
+  static Result<std::unique_ptr<const Tokenizer>> FromJson(const Json& tokenizer_json,
+                                                           const TokenizerOptions& options = {});
   // ERRORS: also kIo, kNotFound; the message begins with the path.
-  static Result<std::unique_ptr<const Tokenizer>> FromFile(const std::string& path);
+  static Result<std::unique_ptr<const Tokenizer>> FromFile(const std::string& path,
+                                                           const TokenizerOptions& options = {});
 
   ~Tokenizer();
 

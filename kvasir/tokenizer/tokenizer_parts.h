@@ -24,6 +24,7 @@ struct Tokenizer::Parts {
   AddedTokens added;
   PostProcessor post_processor;
   Decoder decoder;
+  std::optional<Token> begin = {};  // TokenizerOptions::begin_token
 
   // The text a decoder sees for `id`, if any token has it.
   std::optional<std::string_view> DecoderText(Token id) const;
