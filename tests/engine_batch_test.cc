@@ -317,14 +317,18 @@ TEST_F(EngineTest, SlowReadersKeepNobodyOut) {
 }
 
 TEST_F(EngineTest, DeadlinesEndARequestInAnyState) {
-  EngineClock::time_point now{};
-  bench_.Start(size_t{64} << 20, {.max_streams = 1, .now = [&] { return now; }});
+  // The engine outlives the body of the test and asks once more at its end.
+  const auto now = std::make_shared<EngineClock::time_point>();
+  EngineOptions options;
+  options.max_streams = 1;
+  options.now = [now] { return *now; };
+  bench_.Start(size_t{64} << 20, options);
   EngineRequest request = Request(Prompt(10), 50);
-  request.deadline = now + std::chrono::seconds(5);
+  request.deadline = *now + std::chrono::seconds(5);
   const RequestId running = bench_.Submit(request);
   const RequestId queued = bench_.Submit(request);
   bench_.engine().Step();
-  now += std::chrono::seconds(5);
+  *now += std::chrono::seconds(5);
   EXPECT_FALSE(bench_.engine().Step());
   for (const RequestId id : {running, queued}) {
     EXPECT_EQ(bench_.ResultOf(id).status.error().code, ErrorCode::kCancelled);
