@@ -31,9 +31,9 @@ Result<bool> IsTaken(const fs::path& path) {
 // A stopped run leaves its state before anything else; until then nothing, or that file's
 // temporary one.
 Status CheckIsOurs(const fs::path& partial) {
-  const Error not_ours(
+  const Error not_ours = {
       ErrorCode::kFailedPrecondition,
-      partial.string() + " exists and no stopped run left it; remove it or choose another name");
+      partial.string() + " exists and no stopped run left it; remove it or choose another name"};
   std::error_code error;
   if (!fs::is_directory(partial, error)) return not_ours;
   bool has_others = false;

@@ -19,7 +19,7 @@ Result<std::optional<ChatTemplateSet>> TemplateOf(const ModelSource& source,
     for (const std::string& name : RenderOptions().trusted_variables) special.Set(name, "");
     auto given = ChatTemplateSet::FromSource(chat_template, "TEMPLATE", std::move(special));
     if (!given.ok())
-      return Error(given.error().code, given.error().message + std::string(kAsJinja));
+      return Error{given.error().code, given.error().message + std::string(kAsJinja)};
     return std::optional(*std::move(given));
   }
   if (system.empty() || source.checkpoint() == nullptr) return none;
