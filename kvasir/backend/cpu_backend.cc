@@ -293,17 +293,23 @@ class CpuBackend final : public Backend {
     }
   }
 
+  // Null where a format leaves this form of the activations unmade.
+  template <typename T>
+  static const T* From(const std::vector<T>& values, int64_t begin) {
+    return begin < static_cast<int64_t>(values.size()) ? values.data() + begin : nullptr;
+  }
+
   void MatmulTiles(ConstFloatRows x, const RowsMatmul& part, int64_t first, int64_t last) {
     const PackedMatrix& matrix = Packed(*part.job.weights);
     const int64_t groups = x.cols / kQuantGroup;
     kernels_.matmul[static_cast<size_t>(matrix.format())](
         {.x = x.row(part.row_begin),
          .x_stride = x.stride,
-         .x_rounded = rounded_.data() + part.row_begin * KernelTable::RoundedBytes(x.cols),
-         .x_codes = codes_.data() + part.row_begin * x.cols,
-         .x_scales = scales_.data() + part.row_begin * groups,
-         .x_sums = sums_.data() + part.row_begin * groups,
-         .x_half_sums = half_sums_.data() + part.row_begin * groups,
+         .x_rounded = From(rounded_, part.row_begin * KernelTable::RoundedBytes(x.cols)),
+         .x_codes = From(codes_, part.row_begin * x.cols),
+         .x_scales = From(scales_, part.row_begin * groups),
+         .x_sums = From(sums_, part.row_begin * groups),
+         .x_half_sums = From(half_sums_, part.row_begin * groups),
          .rows = part.rows,
          .weights = &matrix,
          .panel_begin = first * kPanelTile,
