@@ -147,9 +147,11 @@ class Engine {
   void EndJob(Job& job, FinishReason reason);
   void Close();
 
+  // engine_step.cc
   std::vector<Member> PlanMembers();
   Result<ConstFloatRows> Forward(std::vector<Member>& members);
   void Deliver(std::vector<Member>& members, ConstFloatRows logits);
+  void BeginAnswers(Job& job, const EngineStream& first, ConstFloatRows hidden);
   void Accept(Job& job, EngineStream& stream, std::span<const float> logits);
   void EndPooled(Job& job, EngineStream& stream);
   void Choose(Job& job, EngineStream& stream, std::span<const float> logits);

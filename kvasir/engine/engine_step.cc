@@ -1,0 +1,213 @@
+// One step of the engine: which rows it evaluates, and what becomes of their logits.
+// Deliberately without drafts (engine_drafts.cc) and without finding memory (engine_memory.cc).
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "kvasir/engine/engine.h"
+#include "kvasir/engine/engine_job.h"
+
+namespace kvasir {
+namespace {
+
+// A run that does not reach the end anyway ends with a block where it can: a state that is kept
+// there shares only full blocks, so nothing is copied for it.
+int64_t WholeBlocks(Position position, int64_t tokens, int64_t pending_tokens) {
+  const int64_t surplus = (position + tokens) % kBlockTokens;
+  return tokens < pending_tokens && surplus < tokens ? tokens - surplus : tokens;
+}
+
+}  // namespace
+
+std::vector<Engine::Member> Engine::PlanMembers() {
+  std::vector<Member> members;
+  std::vector<SchedulerInput> inputs;
+  bool is_scoring = false;
+  for (const auto& job : jobs_) {
+    for (const auto& stream : job->streams) {
+      if (!stream->sequence || job->is_paused) continue;
+      // One after the other, as the logits of many would take much memory.
+      if (job->is_scored() && std::exchange(is_scoring, true)) continue;
+      const int64_t pending = stream->known_tokens() - stream->sequence->position();
+      inputs.push_back({.pending_tokens = pending,
+                        .run_limit = job->is_scored()
+                                         ? std::min(stream->sequence->RunLimit(), kMostScoredRows)
+                                         : stream->sequence->RunLimit(),
+                        .priority = job->request.priority,
+                        .is_decode = pending == 1});
+      members.push_back({job.get(), stream.get(), 0});
+    }
+  }
+  const std::vector<int64_t> tokens = PlanStep(inputs, options_.scheduler);
+  for (size_t i = 0; i < members.size(); ++i) {
+    members[i].tokens =
+        WholeBlocks(members[i].stream->sequence->position(), tokens[i], inputs[i].pending_tokens);
+  }
+  std::erase_if(members, [](const Member& member) { return member.tokens == 0; });
+  return members;
+}
+
+// Runs what fits: members that memory could not be found for are gone from the list afterwards.
+Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
+  for (;;) {
+    if (members.empty()) return {ErrorCode::kCancelled, "there is nothing to evaluate"};
+    OpenSpeculation(members);
+    std::vector<std::vector<Token>> tokens;
+    std::vector<SequenceRun> runs;
+    int64_t evaluated = 0;
+    for (Member& member : members) {
+      const Position position = member.stream->sequence->position();
+      tokens.push_back(member.stream->Known(position, member.tokens));
+      const bool is_last = position + member.tokens == member.stream->known_tokens();
+      const bool is_pooled = member.job->request.pooling.has_value();
+      const auto drafts = static_cast<int64_t>(member.drafts.size());
+      tokens.back().insert(tokens.back().end(), member.drafts.begin(), member.drafts.end());
+      const int64_t rows = member.job->is_scored() ? member.tokens
+                           : is_last && !is_pooled ? 1 + drafts
+                                                   : 0;
+      member.hidden_rows = HiddenRows(member, is_last);
+      runs.push_back({&*member.stream->sequence, tokens.back(), rows, member.hidden_rows});
+      evaluated += member.tokens + drafts;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    auto logits = parts_.model->Forward(runs, workspace_);
+    if (logits.ok()) {
+      MeasureStep(evaluated, std::chrono::steady_clock::now() - begin);
+      ++stats_.steps;
+      stats_.evaluated_tokens += evaluated;
+      return logits;
+    }
+    const Error error = logits.error();
+    // Nobody loses a cache for somebody's drafts.
+    if (DropDrafts(members)) continue;
+    if (error.code == ErrorCode::kResourceExhausted && MakeRoom(members, error)) continue;
+    // Checked requests give the model nothing to refuse; if it does, these can never go on.
+    for (const Member& member : members) {
+      member.job->result.status = error;
+      EndJob(*member.job, FinishReason::kCancelled);
+    }
+    return error;
+  }
+}
+
+void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
+  int64_t row = 0;
+  const ConstFloatRows states = workspace_.HiddenStates();
+  int64_t state = 0;
+  for (Member& member : members) {
+    Job& job = *member.job;
+    EngineStream& stream = *member.stream;
+    const ConstFloatRows hidden = states.Part(state, member.hidden_rows);
+    state += member.hidden_rows;
+    if (!member.drafts.empty()) {
+      Verify(member, logits, row);
+      row += 1 + static_cast<int64_t>(member.drafts.size());
+      TellDrafter(member, hidden);
+      continue;
+    }
+    const Position position = stream.sequence->position();
+    const auto prompt = static_cast<int64_t>(job.request.prompt.size());
+    if (job.callbacks.on_prefill && position - member.tokens < prompt &&
+        stream.generated_tokens() == 0) {
+      job.callbacks.on_prefill({.cached = stream.result().stats.cached_tokens,
+                                .known_prefix = stream.result().stats.known_prefix_tokens,
+                                .done = std::min(position, prompt),
+                                .total = prompt});
+    }
+    const auto next_row = [&] {
+      return std::span<const float>(logits.row(row++), static_cast<size_t>(logits.cols));
+    };
+    if (job.is_scored()) {
+      for (Position at = position - member.tokens; at < std::min(position, prompt - 1); ++at) {
+        stream.ScorePrompt(at, next_row());
+      }
+    }
+    const bool is_all_read = position == stream.known_tokens();
+    if (job.request.pooling) stream.AddStates(position - hidden.rows, hidden);
+    if (!is_all_read) {
+      if (!job.is_mean_pooled() &&
+          position / kPublishTokens != (position - member.tokens) / kPublishTokens) {
+        Publish(job, stream);
+      }
+      TellDrafter(member, hidden);
+      continue;
+    }
+    if (job.request.pooling) {
+      EndPooled(job, stream);
+      continue;
+    }
+    const std::span<const float> scores = next_row();
+    TellDrafter(member, hidden);
+    if (job.is_prompt_read()) {
+      Accept(job, stream, scores);
+      continue;
+    }
+    BeginAnswers(job, stream, hidden);
+    for (const auto& answer : job.streams) Accept(job, *answer, scores);
+  }
+  CommitDrafts(members);
+}
+
+// The prompt is read: all answers go on from its cache.
+void Engine::BeginAnswers(Job& job, const EngineStream& first, ConstFloatRows hidden) {
+  Publish(job, first);
+  tree_.AddUser(job.request.salt, job.request.prompt);
+  AddStreams(job, job.request.answers);
+  for (size_t i = 1; i < job.streams.size(); ++i) {
+    EngineStream& stream = *job.streams[i];
+    stream.sequence = first.sequence->Fork();
+    stream.admitted_at = first.admitted_at;
+    if (hidden.rows > 0) {
+      stream.KeepHidden(first.sequence->position() - 1, hidden.Part(hidden.rows - 1, 1));
+    }
+    if (draft_rounds_) stream.drafted = draft_rounds_->Fork(first.drafted);
+  }
+}
+
+void Engine::Accept(Job& job, EngineStream& stream, std::span<const float> logits) {
+  Choose(job, stream, logits);
+  if (stream.is_done()) Retire(job, stream);
+}
+
+void Engine::Choose(Job& job, EngineStream& stream, std::span<const float> logits) {
+  GenerationStats& stats = stream.result().stats;
+  const EngineClock::time_point now = Now();
+  if (stats.generated_tokens == 0) {
+    stream.first_token_at = now;
+    stats.prefill_ms = MsBetween(stream.admitted_at, now);
+  }
+  stats.decode_ms = MsBetween(stream.first_token_at, now);
+  const int64_t before = stats.generated_tokens;
+  const Status chosen = stream.Accept(logits, sampler_);
+  if (!chosen.ok()) {
+    job.result.status = chosen.error();
+    job.is_cancelled = true;  // its other answers end with this step
+  }
+  stats_.generated_tokens += stats.generated_tokens - before;
+}
+
+void Engine::Retire(const Job& job, EngineStream& stream) {
+  Publish(job, stream);
+  if (draft_rounds_) {
+    draft_rounds_->Finish(stream.drafted, stream.known(), job.request.salt,
+                          stream.generated_tokens());
+  }
+  stream.sequence.reset();
+  is_admission_blocked_ = false;
+}
+
+void Engine::EndPooled(Job& job, EngineStream& stream) {
+  stream.result().stats.prefill_ms = MsBetween(stream.admitted_at, Now());
+  stream.Finish(FinishReason::kStop);
+  if (!job.is_mean_pooled()) Publish(job, stream);
+  stream.sequence.reset();
+  is_admission_blocked_ = false;
+}
+
+// What the stream has read becomes findable for others: references, no copies.
+void Engine::Publish(const Job& job, const EngineStream& stream) {
+  const std::vector<Token> tokens = stream.Known(0, stream.sequence->position());
+  (void)tree_.Insert(job.request.salt, tokens, *stream.sequence);
+}
+
+}  // namespace kvasir
