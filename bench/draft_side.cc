@@ -8,6 +8,14 @@
 
 namespace kvasir {
 
+namespace {
+
+// Of each answer: a few milliseconds, in which a drafter's weights get warm as where it is alone,
+// and machines seldom change.
+constexpr int64_t kTurnTokens = 16;
+
+}  // namespace
+
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -73,7 +81,11 @@ std::vector<Answers> RunInTurn(std::span<DraftSide* const> sides,
     const auto next = std::min_element(left.begin(), left.end(), [](auto* a, auto* b) {
       return a->said_tokens() < b->said_tokens();
     });
-    if (!(*next)->Step()) left.erase(next);
+    DraftSide* const side = *next;
+    const int64_t turn = side->said_tokens() + kTurnTokens * static_cast<int64_t>(requests.size());
+    bool has_work = true;
+    while (has_work && side->said_tokens() < turn) has_work = side->Step();
+    if (!has_work) left.erase(next);
   }
   std::vector<Answers> answers;
   for (DraftSide* const side : sides) answers.push_back(side->End());

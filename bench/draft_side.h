@@ -1,5 +1,5 @@
 // DraftSide: one engine with its own cache and drafter, timed beside others on the same requests,
-// step by step in turn, so that whatever else the machine does hits all of them alike.
+// a few steps each in turn, so that whatever else the machine does hits all of them alike.
 // Deliberately without workloads: programs bring them, and compare.
 #ifndef KVASIR_BENCH_DRAFT_SIDE_H_
 #define KVASIR_BENCH_DRAFT_SIDE_H_
@@ -74,8 +74,9 @@ class DraftSide {
   double seconds_ = 0;
 };
 
-// All sides answer the same requests, in turn: always whoever is behind makes a step, so that all
-// stand at about the same token whenever the machine is slow for a while. Answers by side.
+// All sides answer the same requests, in turn: always whoever is behind goes on for a few tokens,
+// so that all stand at about the same one whenever the machine is slow for a while. Answers by
+// side.
 std::vector<Answers> RunInTurn(std::span<DraftSide* const> sides,
                                std::span<const EngineRequest> requests, uint64_t salt);
 

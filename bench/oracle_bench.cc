@@ -7,7 +7,7 @@
 // SHAPE is a folder with a config.json (testdata/shapes/qwen3-0.6b); weights are made up and have 8
 // bits. Each round asks other prompts. An engine that is not timed answers them first; some of the
 // others draft its answers, every token of them wrong with probability 1 - p. Two engines have no
-// drafts: the second is the control, what it differs from the first by is noise. All make steps in
+// drafts: the second is the control, what it differs from the first by is noise. All go on in
 // turn, and behind each ratio stand the least and the most of all rounds. Measures are those of
 // MeasureFromName. With ASSISTANT, the folder of one for that shape, drafts are not free: its
 // passes are made for them and what they guess is thrown away; one more engine takes their guesses.

@@ -6,7 +6,7 @@
 //
 // ITEMS holds one JSON object per line with the fields task, prompt and answer
 // (models/kvasir-demo/items.jsonl). Prompts are read before the clock starts. The second engine
-// without drafts is the control: what it differs from the first by is noise. The engines make steps
+// without drafts is the control: what it differs from the first by is noise. The engines go on
 // in turn, and behind each ratio stand the least and the most of all rounds. Measures are those of
 // MeasureFromName; 0 streams are all numbers of them, "" is every workload.
 #include <algorithm>
