@@ -154,15 +154,15 @@ void Engine::CommitDrafts(const std::vector<Member>& members) {
 // `members`: that ran; memory may have been short of some, or of their drafts.
 void Engine::RecordStep(const std::vector<Member>& members, double ms) {
   if (!draft_rounds_) return;
-  int64_t plain_rows = 0;
-  int64_t drafts = 0;
-  int64_t kept_drafts = 0;
+  DraftedStep step = {.ms = ms};
   for (const Member& member : members) {
-    plain_rows += member.tokens;
-    drafts += static_cast<int64_t>(member.drafts.size());
-    kept_drafts += member.accepted_drafts;
+    step.plain_rows += member.tokens;
+    step.drafts += static_cast<int64_t>(member.drafts.size());
+    step.kept_drafts += member.accepted_drafts;
+    const EngineStream& stream = *member.stream;
+    step.is_usual &= !stream.is_done() && stream.generated_tokens() != 1;
   }
-  draft_rounds_->End(plain_rows, drafts, kept_drafts, ms);
+  draft_rounds_->End(step);
 }
 
 void Engine::DropDraftState(const Job& job, EngineStream& stream) {

@@ -355,7 +355,13 @@ Status Generator::Step(Answer& answer, CachedSequence& sequence) {
                sequence.Evaluate(std::span(tokens).first(1), workspace_, hidden));
     accepted = answer.Accept(logits);
   }
-  if (draft_rounds_) draft_rounds_->End(1, drafts, right, MsSince(begin, *draft_rounds_));
+  if (draft_rounds_) {
+    draft_rounds_->End({.plain_rows = 1,
+                        .drafts = drafts,
+                        .kept_drafts = right,
+                        .ms = MsSince(begin, *draft_rounds_),
+                        .is_usual = !answer.is_done});
+  }
   return accepted;
 }
 

@@ -33,6 +33,9 @@ constexpr double kAllowance = 0.005;
 // In steps without drafts: what there is to begin with, and the most that is remembered.
 constexpr double kFirstSteps = 2;
 constexpr double kMostSteps = 64;
+// A step that takes so many times what was expected is a stall of the machine: the rest is not the
+// drafts'.
+constexpr double kStall = 2;
 constexpr double kSavedSteps = 1;  // before an account that was empty is used again
 // Asking costs a little: who has had no drafts so many times is not asked for as many steps.
 constexpr int64_t kUnwantedPerSkip = 8;
@@ -150,7 +153,8 @@ bool DraftPlanner::BeginStep(int64_t candidates) {
     return false;
   }
   if (drafted_steps_ < plain_interval_) return true;
-  plain_interval_ = std::min(2 * plain_interval_, kLongestPlainInterval);
+  // The second of two, as what drafts leave behind makes the first one slower.
+  if (plain_steps_ > 0) plain_interval_ = std::min(2 * plain_interval_, kLongestPlainInterval);
   return false;
 }
 
@@ -224,14 +228,33 @@ void DraftPlanner::RecordDraft(AcceptanceRates* rates, int kind, bool is_right) 
   if (is_right) probe_interval_ = kFirstInterval;
 }
 
+// Of steps without drafts only those behind another one count: what drafts leave behind in caches
+// makes the first one slower, and drafts are compared with having none at all.
+void DraftPlanner::LearnCost(const DraftedStep& step) {
+  constexpr int64_t kPromptRows = 32;  // reading so many takes longer than whatever ends an answer
+  plain_steps_ = step.drafts > 0 ? 0 : plain_steps_ + 1;
+  if (!step.is_usual && step.plain_rows < kPromptRows && !costs_.steps.empty()) return;
+  if (step.drafts > 0) {
+    ++drafted_steps_;
+  } else if (plain_steps_ == 1 && drafted_steps_ > 0) {
+    return;
+  } else {
+    drafted_steps_ = 0;
+    const double plain_ms = costs_.steps.Ms(step.plain_rows);
+    if (std::abs(step.ms - plain_ms) > kSurprise * plain_ms) {
+      plain_interval_ = std::max(plain_interval_ / 4, kFirstInterval);
+    }
+  }
+  costs_.steps.Record(step.plain_rows + step.drafts, step.ms);
+}
+
 void DraftPlanner::RecordStep(const DraftedStep& step) {
   const bool is_first = plain_ms_ == 0;
   const double plain_ms = costs_.steps.Ms(step.plain_rows);
-  drafted_steps_ = step.drafts > 0 ? drafted_steps_ + 1 : 0;
-  if (step.drafts == 0 && std::abs(step.ms - plain_ms) > kSurprise * plain_ms) {
-    plain_interval_ = std::max(plain_interval_ / 4, kFirstInterval);
-  }
-  costs_.steps.Record(step.plain_rows + step.drafts, step.ms);
+  const int64_t rows = step.plain_rows + step.drafts;
+  // What an answer's end took is nobody's.
+  const double ms = step.is_usual ? step.ms : std::min(step.ms, costs_.steps.Ms(rows));
+  LearnCost(step);
   if (step.candidates == 0) return;
   plain_ms_ = costs_.steps.Ms(step.candidates);
   if (pass_share_ > 0) GuessCosts();
@@ -242,7 +265,9 @@ void DraftPlanner::RecordStep(const DraftedStep& step) {
   account_ms_ += kAllowance * step.ms - step.drafting_ms;
   if (step.drafts > 0) {
     const double token_ms = plain_ms_ / static_cast<double>(step.candidates);
-    account_ms_ += token_ms * static_cast<double>(step.kept_drafts) - (step.ms - plain_ms);
+    const double most_ms = kStall * costs_.steps.Ms(rows);
+    account_ms_ +=
+        token_ms * static_cast<double>(step.kept_drafts) - (std::min(ms, most_ms) - plain_ms);
   }
   account_ms_ = std::min(account_ms_, MostMs());
 }

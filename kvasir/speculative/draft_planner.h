@@ -64,6 +64,8 @@ struct DraftedStep {
   int64_t kept_drafts = 0;  // of them
   double ms = 0;            // without the next
   double drafting_ms = 0;   // for planning and guessing, without following
+  // No answer began or ended in it, whose keeping takes time that comes of no row.
+  bool is_usual = true;
 };
 
 // Remembers what a drafter was worth in this engine, over all its sequences, and sees to it that
@@ -83,8 +85,8 @@ class DraftPlanner {
   int64_t ExpectedTokens(int64_t said, int64_t most) const;
 
   // Once per step in which so many sequences could have drafts: whether to think of any. Not in the
-  // first, nor now and then, so as to know what steps without them cost, nor while the account is
-  // empty, nor in most of the steps where none were wanted for long.
+  // first, nor in two in a row now and then, so as to know what steps without them cost, nor while
+  // the account is empty, nor in most of the steps where none were wanted for long.
   bool BeginStep(int64_t candidates);
   // As PlanDrafts, within the account. Where that says none at all, one draft for one candidate now
   // and then, more and more rarely as long as it is wrong: every 4th such step, later every 512th.
@@ -104,6 +106,7 @@ class DraftPlanner {
 
  private:
   double MostMs() const;
+  void LearnCost(const DraftedStep& step);
   void GuessCosts();
   void DropUnaffordable(std::vector<DraftCandidate>& candidates) const;
   static void DropAllButOne(std::vector<DraftCandidate>& candidates);
@@ -121,7 +124,8 @@ class DraftPlanner {
   bool is_saving_ = false;     // the account was empty, and has not enough again
   int64_t unwanted_ = 0;       // times in a row that nothing was to be drafted
   int64_t skipped_steps_ = 0;  // still to come
-  int64_t drafted_steps_ = 0;  // since the last without drafts
+  int64_t drafted_steps_ = 0;  // since two without drafts
+  int64_t plain_steps_ = 0;    // in a row
   int64_t plain_interval_ = 4;
   int64_t parked_steps_ = 0;
   int64_t probe_interval_ = 4;

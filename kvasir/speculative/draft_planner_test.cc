@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace kvasir {
@@ -153,6 +154,7 @@ class OneAnswer {
   double per_row = 0;
   double per_pass = 0;
   double asking_ms = 0;
+  double stall_ms = 0;  // of the next step
   size_t most = 4;
   int64_t missing = 0;
   double follow_ms = 0;  // per token
@@ -192,7 +194,7 @@ class OneAnswer {
       ++step.kept_drafts;
     }
     step.drafts = drafts;
-    step.ms = base + per_row * static_cast<double>(1 + drafts);
+    step.ms = base + per_row * static_cast<double>(1 + drafts) + std::exchange(stall_ms, 0);
     planner_.RecordStep(step);
     times->ms += step.ms + step.drafting_ms;
     times->tokens += 1 + static_cast<double>(step.kept_drafts);
@@ -271,6 +273,39 @@ TEST(DraftPlannerTest, ADrafterThatReadsIsTriedOnceAndThenPaidFromWhatItBrought)
     read += good.missing == 0;
   }
   EXPECT_GT(read, 45);
+}
+
+TEST(DraftPlannerTest, AStallIsNotTheDraftsFault) {
+  OneAnswer run(0.9);
+  run.per_row = 0.2;
+  run.Steps(50);
+  run.stall_ms = 10'000;  // in the next step
+  run.Steps(1);
+  EXPECT_GT(run.Steps(250).drafts, 300);
+}
+
+TEST(DraftPlannerTest, AnswersThatBeginOrEndSayNothingOfRows) {
+  DraftPlanner planner;
+  for (int i = 0; i < 20; ++i) planner.RecordStep({.candidates = 1, .plain_rows = 1, .ms = 10});
+  for (int i = 0; i < 20; ++i) {
+    planner.RecordStep({.candidates = 1, .plain_rows = 1, .ms = 30, .is_usual = false});
+  }
+  EXPECT_EQ(planner.costs().steps.Ms(1), 10);
+}
+
+// What drafts leave behind slows the first step without any down.
+TEST(DraftPlannerTest, OnlyTheSecondStepWithoutDraftsIsComparedWith) {
+  DraftPlanner planner;
+  const auto record = [&](int64_t drafts, double ms) {
+    planner.RecordStep({.candidates = 1, .plain_rows = 1, .drafts = drafts, .ms = ms});
+  };
+  for (int i = 0; i < 20; ++i) record(0, 10);
+  for (int i = 0; i < 20; ++i) {
+    record(4, 12);
+    record(0, 14);
+    record(0, 10);
+  }
+  EXPECT_NEAR(planner.costs().steps.Ms(1), 10, 0.2);
 }
 
 TEST(DraftPlannerTest, ParksWhereDraftsAreWrongAndProbesEverMoreRarely) {

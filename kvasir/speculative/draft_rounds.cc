@@ -121,12 +121,11 @@ void DraftRounds::Judge(DraftedAnswer& answer, int64_t drafts, int64_t right, An
   if (right < drafts && after == Answer::kGoesOn) record(right, false);
 }
 
-void DraftRounds::End(int64_t plain_rows, int64_t drafts, int64_t kept_drafts, double ms) {
-  step_.plain_rows = plain_rows;
-  step_.drafts = drafts;
-  step_.kept_drafts = kept_drafts;
-  step_.ms = ms;
-  planner_.RecordStep(step_);
+void DraftRounds::End(const DraftedStep& step) {
+  DraftedStep ended = step;
+  ended.candidates = step_.candidates;
+  ended.drafting_ms = step_.drafting_ms;
+  planner_.RecordStep(ended);
   step_ = {};
 }
 

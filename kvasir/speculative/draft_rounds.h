@@ -50,8 +50,8 @@ class DraftRounds {
   // was not judged.
   enum class Answer { kGoesOn, kEnded };
   void Judge(DraftedAnswer& answer, int64_t drafts, int64_t right, Answer after);
-  // The step took `ms` from its beginning after Begin. `plain_rows`: rows that were no drafts.
-  void End(int64_t plain_rows, int64_t drafts, int64_t kept_drafts, double ms);
+  // The step ended; its ms count from after Begin, which knows its candidates and drafting_ms.
+  void End(const DraftedStep& step);
   // Drafter::Report; `report` without state.
   void Report(DraftedAnswer& answer, DraftReport report);
   // Drafter::ForkState, for an answer that goes on from where this one stands.
