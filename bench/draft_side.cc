@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <utility>
 
 #include "kvasir/base/check.h"
 
@@ -21,6 +22,12 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+std::string Ratio::Describe() const {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f +-%.3f", value, off);
+  return text;
+}
+
 DraftSide::DraftSide(ModelBundle& bundle, const Measure& measure)
     : pool_({.budget_bytes = kSidePoolBytes}), now_(measure.now) {
   EngineParts parts = EngineParts::Of(bundle);
@@ -35,7 +42,7 @@ void DraftSide::UseSource(std::unique_ptr<DraftSource> source) {
   source_ = std::move(source);
 }
 
-void DraftSide::Begin(std::span<const EngineRequest> requests, uint64_t salt) {
+void DraftSide::Begin(std::span<const EngineRequest> requests, size_t streams, uint64_t salt) {
   for (EngineRequest warm : requests) {
     warm.salt = salt;
     warm.max_tokens = 0;  // the prompt is read and nothing said
@@ -43,20 +50,36 @@ void DraftSide::Begin(std::span<const EngineRequest> requests, uint64_t salt) {
   }
   while (engine_->Step()) {
   }
+  requests_ = requests;
+  salt_ = salt;
+  streams_ = streams;
+  begun_ = 0;
+  ended_ = 0;
   answers_.assign(requests.size(), {});
   before_ = engine_->Stats();
-  for (size_t i = 0; i < requests.size(); ++i) {
-    EngineRequest request = requests[i];
-    request.salt = salt;
-    Submit(request, &answers_[i]);
+  SubmitNext();
+}
+
+void DraftSide::SubmitNext() {
+  for (; begun_ < requests_.size() && begun_ - ended_ < streams_; ++begun_) {
+    EngineRequest request = requests_[begun_];
+    request.salt = salt_;
+    Submit(request, &answers_[begun_]);
   }
 }
 
-bool DraftSide::Step() {
-  const EngineClock::time_point start = now_();
-  const bool has_work = engine_->Step();
-  seconds_ += std::chrono::duration<double>(now_() - start).count();
-  return has_work;
+bool DraftSide::RunTo(int64_t tokens) {
+  const int64_t said = said_tokens();
+  Turn turn;
+  while (engine_->has_work() && said_tokens() < tokens) {
+    const EngineClock::time_point start = now_();
+    engine_->Step();
+    SubmitNext();
+    turn.seconds += std::chrono::duration<double>(now_() - start).count();
+  }
+  turn.tokens = static_cast<double>(said_tokens() - said);
+  turns_.push_back(turn);
+  return engine_->has_work();
 }
 
 int64_t DraftSide::said_tokens() const {
@@ -65,27 +88,23 @@ int64_t DraftSide::said_tokens() const {
 
 Answers DraftSide::End() {
   KVASIR_CHECK(!engine_->has_work());
-  tokens_ += said_tokens();
   Add(before_, engine_->Stats());
   return std::move(answers_);
 }
 
 std::vector<Answers> RunInTurn(std::span<DraftSide* const> sides,
-                               std::span<const EngineRequest> requests, uint64_t salt) {
-  for (DraftSide* const side : sides) side->Begin(requests, salt);
-  std::vector<DraftSide*> left(sides.begin(), sides.end());
-  // What ran before leaves caches warm or cold: by lot, whoever is equally far.
+                               std::span<const EngineRequest> requests, size_t streams,
+                               uint64_t salt) {
+  for (DraftSide* const side : sides) side->Begin(requests, streams, salt);
+  std::vector<DraftSide*> order(sides.begin(), sides.end());
+  // What ran before leaves caches warm or cold: by lot.
   std::mt19937 lot(static_cast<uint32_t>(salt));
-  while (!left.empty()) {
-    std::shuffle(left.begin(), left.end(), lot);
-    const auto next = std::min_element(left.begin(), left.end(), [](auto* a, auto* b) {
-      return a->said_tokens() < b->said_tokens();
-    });
-    DraftSide* const side = *next;
-    const int64_t turn = side->said_tokens() + kTurnTokens * static_cast<int64_t>(requests.size());
-    bool has_work = true;
-    while (has_work && side->said_tokens() < turn) has_work = side->Step();
-    if (!has_work) left.erase(next);
+  int64_t most = 0;
+  for (bool has_work = true; has_work;) {
+    most += kTurnTokens * static_cast<int64_t>(streams);
+    std::shuffle(order.begin(), order.end(), lot);
+    has_work = false;
+    for (DraftSide* const side : order) has_work |= side->RunTo(most);
   }
   std::vector<Answers> answers;
   for (DraftSide* const side : sides) answers.push_back(side->End());
@@ -93,16 +112,21 @@ std::vector<Answers> RunInTurn(std::span<DraftSide* const> sides,
 }
 
 void DraftSide::EndRound() {
-  rates_.push_back(static_cast<double>(tokens_) / seconds_);
-  tokens_ = 0;
-  seconds_ = 0;
+  Turn round;
+  for (; round_begin_ < turns_.size(); ++round_begin_) {
+    round.tokens += turns_[round_begin_].tokens;
+    round.seconds += turns_[round_begin_].seconds;
+  }
+  rates_.push_back(round.tokens / round.seconds);
 }
 
 void DraftSide::Submit(const EngineRequest& request, std::vector<Token>* answer) {
   EngineCallbacks callbacks;
-  callbacks.on_finish = [answer](EngineResult result) {
+  callbacks.on_finish = [this, answer](EngineResult result) {
     KVASIR_CHECK(result.status.ok());
-    if (answer != nullptr) *answer = result.answers[0].tokens;
+    if (answer == nullptr) return;
+    *answer = result.answers[0].tokens;
+    ++ended_;
   };
   Must(engine_->Submit(request, callbacks));
 }
@@ -119,6 +143,43 @@ std::vector<double> DraftSide::RatiosTo(const DraftSide& other) const {
   std::vector<double> ratios;
   for (size_t i = 0; i < rates_.size(); ++i) ratios.push_back(rates_[i] / other.rates_[i]);
   return ratios;
+}
+
+Ratio DraftSide::RatioTo(const DraftSide& other) const {
+  KVASIR_CHECK(turns_.size() == other.turns_.size());
+  std::vector<std::pair<Turn, Turn>> turns;
+  for (size_t i = 0; i < turns_.size(); ++i) {
+    // Who said more than was its turn has nothing left for the next one now and then.
+    if (turns_[i].tokens == 0 || other.turns_[i].tokens == 0) continue;
+    turns.emplace_back(turns_[i], other.turns_[i]);
+  }
+  constexpr size_t kDraws = 200;
+  std::mt19937 random(1);
+  std::vector<double> drawn;
+  for (size_t draw = 0; draw < kDraws; ++draw) {
+    std::vector<std::pair<Turn, Turn>> some;
+    for (size_t i = 0; i < turns.size(); ++i) some.push_back(turns[random() % turns.size()]);
+    drawn.push_back(MiddleRatio(std::move(some)));
+  }
+  std::sort(drawn.begin(), drawn.end());
+  return {MiddleRatio(std::move(turns)), (drawn[kDraws * 39 / 40] - drawn[kDraws / 40]) / 2};
+}
+
+double DraftSide::MiddleRatio(std::vector<std::pair<Turn, Turn>> turns) {
+  const auto speed = [](const Turn& turn) { return turn.tokens / turn.seconds; };
+  std::sort(turns.begin(), turns.end(), [&](const auto& a, const auto& b) {
+    return speed(a.first) / speed(a.second) < speed(b.first) / speed(b.second);
+  });
+  Turn sum;
+  Turn sum_of_other;
+  const size_t tenth = turns.size() / 10;
+  for (size_t i = tenth; i < turns.size() - tenth; ++i) {
+    sum.tokens += turns[i].first.tokens;
+    sum.seconds += turns[i].first.seconds;
+    sum_of_other.tokens += turns[i].second.tokens;
+    sum_of_other.seconds += turns[i].second.seconds;
+  }
+  return speed(sum) / speed(sum_of_other);
 }
 
 std::string DraftSide::DescribeDrafts() const {

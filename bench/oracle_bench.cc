@@ -2,15 +2,16 @@
 // of streams: an upper bound for drafters that cost nothing, and what the planner makes of it.
 // Deliberately also a check: drafts that change a token of an answer end the program.
 //
-//   oracle_bench SHAPE [rounds] [tokens] [measure] [ASSISTANT]
+//   oracle_bench SHAPE [rounds] [tokens] [measure] [streams] [ASSISTANT]
 //
 // SHAPE is a folder with a config.json (testdata/shapes/qwen3-0.6b); weights are made up and have 8
 // bits. Each round asks other prompts. An engine that is not timed answers them first; some of the
 // others draft its answers, every token of them wrong with probability 1 - p. Two engines have no
 // drafts: the second is the control, what it differs from the first by is noise. All go on in
-// turn, and behind each ratio stand the least and the most of all rounds. Measures are those of
-// MeasureFromName. With ASSISTANT, the folder of one for that shape, drafts are not free: its
-// passes are made for them and what they guess is thrown away; one more engine takes their guesses.
+// turn, and behind each ratio stand how far it is uncertain and the least and the most of all
+// rounds. Measures are those of MeasureFromName; 0 streams are all numbers of them. With ASSISTANT,
+// the folder of one for that shape, drafts are not free: its passes are made for them and what they
+// guess is thrown away; one more engine takes their guesses.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -28,12 +29,13 @@ namespace kvasir {
 namespace {
 
 constexpr int64_t kPromptTokens = 32;
+constexpr size_t kAnswersPerStream = 3;  // in a round, one after the other
 constexpr uint32_t kRightPercents[] = {0, 30, 60, 80, 95};
 
-std::vector<EngineRequest> Requests(size_t streams, int64_t tokens, int64_t vocab_size,
+std::vector<EngineRequest> Requests(size_t count, int64_t tokens, int64_t vocab_size,
                                     uint32_t seed) {
   std::mt19937 random(seed);
-  std::vector<EngineRequest> requests(streams);
+  std::vector<EngineRequest> requests(count);
   for (EngineRequest& request : requests) {
     for (int64_t i = 0; i < kPromptTokens; ++i) {
       request.prompt.push_back(static_cast<Token>(random() % static_cast<uint64_t>(vocab_size)));
@@ -81,29 +83,30 @@ bool MeasureStreams(ModelBundle& bundle, const DraftSource* assistant, const Mea
   for (const auto& side : sides) in_turn.push_back(side.get());
   for (int round = 0; round < rounds; ++round) {
     const auto salt = static_cast<uint64_t>(round) + 1;
-    const auto requests = Requests(streams, tokens, bundle.sampleable_tokens(),
+    const auto requests = Requests(kAnswersPerStream * streams, tokens, bundle.sampleable_tokens(),
                                    static_cast<uint32_t>(100 * streams + salt));
-    const Answers right = RunInTurn(teachers, requests, salt)[0];
+    const Answers right = RunInTurn(teachers, requests, streams, salt)[0];
     for (OracleDrafter* oracle : oracles) {
-      for (size_t i = 0; i < streams; ++i) oracle->Learn(requests[i].prompt, right[i]);
+      for (size_t i = 0; i < requests.size(); ++i) oracle->Learn(requests[i].prompt, right[i]);
     }
-    for (const Answers& answers : RunInTurn(in_turn, requests, salt)) {
+    for (const Answers& answers : RunInTurn(in_turn, requests, streams, salt)) {
       if (answers != right) return false;
     }
     for (DraftSide* const side : in_turn) side->EndRound();
   }
   const std::vector<double> control = sides[0]->RatiosTo(none);
-  std::printf("%zu streams: none %.1f %s, control x%.3f (%s)\n", streams,
-              Median(none.tokens_per_second()), measure.unit.c_str(), Median(control),
-              DescribeSpread(control).c_str());
+  std::printf("%zu streams: none %.1f %s, control x%s (rounds %s)\n", streams,
+              Median(none.tokens_per_second()), measure.unit.c_str(),
+              sides[0]->RatioTo(none).Describe().c_str(), DescribeSpread(control).c_str());
   for (size_t i = 1; i < sides.size(); ++i) {
     const std::vector<double> ratios = sides[i]->RatiosTo(none);
     char name[16] = "itself";
     if (i <= std::size(kRightPercents)) {
       std::snprintf(name, sizeof(name), "p %.2f", kRightPercents[i - 1] / 100.0);
     }
-    std::printf("  %s: x%.3f (%s, first round %.3f), %s\n", name, Median(ratios),
-                DescribeSpread(ratios).c_str(), ratios[0], sides[i]->DescribeDrafts().c_str());
+    std::printf("  %s: x%s (rounds %s, first round %.3f), %s\n", name,
+                sides[i]->RatioTo(none).Describe().c_str(), DescribeSpread(ratios).c_str(),
+                ratios[0], sides[i]->DescribeDrafts().c_str());
   }
   std::fflush(stdout);
   return true;
@@ -111,7 +114,8 @@ bool MeasureStreams(ModelBundle& bundle, const DraftSource* assistant, const Mea
 
 int Main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: oracle_bench SHAPE [rounds] [tokens] [measure] [ASSISTANT]\n");
+    std::fprintf(stderr,
+                 "usage: oracle_bench SHAPE [rounds] [tokens] [measure] [streams] [ASSISTANT]\n");
     return 2;
   }
   const int rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 3;
@@ -124,12 +128,14 @@ int Main(int argc, char** argv) {
   options.random_weights = true;
   const auto bundle = Must(ModelBundle::Load(argv[1], options));
   std::unique_ptr<DraftSource> assistant;
-  if (argc > 5) {
+  const size_t wanted_streams = argc > 5 ? std::strtoul(argv[5], nullptr, 10) : 0;
+  if (argc > 6) {
     options.weight_format.reset();
-    assistant = Must(DraftSource::Load({DraftKind::kMtp, argv[5], options}, *bundle));
+    assistant = Must(DraftSource::Load({DraftKind::kMtp, argv[6], options}, *bundle));
   }
   std::printf("%s\n", kDraftFigures);
   for (const size_t streams : {1, 2, 4, 8}) {
+    if (wanted_streams != 0 && streams != wanted_streams) continue;
     if (MeasureStreams(*bundle, assistant.get(), measure, {streams, rounds, tokens})) continue;
     std::fprintf(stderr, "drafts changed an answer\n");
     return 1;

@@ -7,8 +7,9 @@
 // ITEMS holds one JSON object per line with the fields task, prompt and answer
 // (models/kvasir-demo/items.jsonl). Prompts are read before the clock starts. The second engine
 // without drafts is the control: what it differs from the first by is noise. The engines go on
-// in turn, and behind each ratio stand the least and the most of all rounds. Measures are those of
-// MeasureFromName; 0 streams are all numbers of them, "" is every workload.
+// in turn. Behind each ratio stand how far it is uncertain and the least and the most of all
+// rounds. Measures are those of MeasureFromName; 0 streams are all numbers of them, "" is every
+// workload.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -115,13 +116,9 @@ using Sides = std::vector<std::unique_ptr<DraftSide>>;
 bool RunRound(const Workload& workload, size_t streams, uint64_t salt, const Sides& sides) {
   std::vector<DraftSide*> of_all;
   for (const auto& side : sides) of_all.push_back(side.get());
+  const std::vector<Answers> answers = RunInTurn(of_all, workload.requests, streams, salt);
   bool are_equal = true;
-  for (size_t begin = 0; begin < workload.requests.size(); begin += streams) {
-    const std::span requests =
-        std::span(workload.requests).subspan(begin, std::min(streams, kRequests - begin));
-    const std::vector<Answers> answers = RunInTurn(of_all, requests, salt);
-    for (const Answers& of_side : answers) are_equal &= of_side == answers[0];
-  }
+  for (const Answers& of_side : answers) are_equal &= of_side == answers[0];
   for (const auto& side : sides) side->EndRound();
   return are_equal;
 }
@@ -131,7 +128,8 @@ void Print(const Workload& workload, size_t streams, const Measure& measure, con
               Median(sides[0]->tokens_per_second()), measure.unit.c_str());
   for (size_t kind = 1; kind < sides.size(); ++kind) {
     const std::vector<double> ratios = sides[kind]->RatiosTo(*sides[0]);
-    std::printf(" | %s x%.3f (%s", kNames[kind], Median(ratios), DescribeSpread(ratios).c_str());
+    std::printf(" | %s x%s (rounds %s", kNames[kind],
+                sides[kind]->RatioTo(*sides[0]).Describe().c_str(), DescribeSpread(ratios).c_str());
     if (kKinds[kind] == DraftKind::kNone) {
       std::printf(")");
       continue;
