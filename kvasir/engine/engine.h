@@ -131,6 +131,7 @@ class Engine {
     Job* job;
     EngineStream* stream;
     int64_t tokens;
+    int64_t most_drafts = 0;         // that there is room for
     std::vector<Token> drafts = {};  // evaluated behind the last known token
     int64_t accepted_drafts = 0;
     int64_t hidden_rows = 0;  // of its last tokens, drafts included

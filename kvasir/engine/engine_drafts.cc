@@ -34,28 +34,37 @@ int64_t Engine::MaxDrafts(const Member& member, int64_t streams) const {
 
 void Engine::ProposeDrafts(std::vector<Member>& members) {
   if (!draft_rounds_) return;
-  std::vector<Member*> seated;
-  std::vector<DraftSeat> seats;
+  int64_t count = 0;
   int64_t other_rows = 0;
   for (Member& member : members) {
-    const int64_t most = MaxDrafts(member, static_cast<int64_t>(members.size()));
-    if (most == 0) {
+    member.most_drafts = MaxDrafts(member, static_cast<int64_t>(members.size()));
+    if (member.most_drafts > 0) {
+      ++count;
+    } else {
       other_rows += member.tokens;
-      continue;
     }
+  }
+  if (!draft_rounds_->Begin(count)) {
+    stats_.draft_depths[0] += count;
+    return;
+  }
+  std::vector<Member*> seated;
+  std::vector<DraftSeat> seats;
+  for (Member& member : members) {
+    if (member.most_drafts == 0) continue;
     EngineStream& stream = *member.stream;
     seated.push_back(&member);
     seats.push_back({.answer = &stream.drafted,
                      .request = {.known = stream.known(),
                                  .salt = member.job->request.salt,
-                                 .max_drafts = most,
+                                 .max_drafts = member.most_drafts,
                                  .sampling = &stream.sampling(),
                                  .target = &*stream.sequence,
                                  .hidden = stream.hidden()},
                      .said_tokens = stream.generated_tokens(),
                      .most_tokens = stream.remaining_tokens()});
   }
-  std::vector<std::vector<Token>> drafts = draft_rounds_->Begin(seats, other_rows);
+  std::vector<std::vector<Token>> drafts = draft_rounds_->Propose(seats, other_rows);
   for (size_t i = 0; i < seated.size(); ++i) {
     ++stats_.draft_depths[std::min(drafts[i].size(), stats_.draft_depths.size() - 1)];
     seated[i]->drafts = std::move(drafts[i]);

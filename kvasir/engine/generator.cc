@@ -311,7 +311,7 @@ int64_t Generator::MaxDrafts(const Answer& answer, const CachedSequence& sequenc
 Status Generator::Step(Answer& answer, CachedSequence& sequence) {
   std::vector<Token> tokens = {answer.result.tokens.back()};
   const int64_t most = draft_rounds_ ? MaxDrafts(answer, sequence) : 0;
-  if (most > 0) {
+  if (draft_rounds_ && draft_rounds_->Begin(most > 0 ? 1 : 0)) {
     DraftSeat seat = {.answer = &answer.drafted,
                       .request = {.known = answer.known(),
                                   .max_drafts = most,
@@ -320,7 +320,7 @@ Status Generator::Step(Answer& answer, CachedSequence& sequence) {
                                   .hidden = answer.hidden},
                       .said_tokens = answer.result.stats.generated_tokens,
                       .most_tokens = answer.remaining_tokens()};
-    const std::vector<Token> drafts = draft_rounds_->Begin({&seat, 1}, 0)[0];
+    const std::vector<Token> drafts = draft_rounds_->Propose({&seat, 1}, 0)[0];
     tokens.insert(tokens.end(), drafts.begin(), drafts.end());
   }
   const auto begin = draft_rounds_ ? draft_rounds_->Now() : DraftRounds::Clock::time_point();

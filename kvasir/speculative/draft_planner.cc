@@ -11,8 +11,9 @@
 namespace kvasir {
 namespace {
 
-// A gain below this is within what the figures are uncertain by; drafts then only cost memory.
-constexpr double kLeastGain = 1.02;
+// A gain below this is within what the figures are uncertain by, of which the best-looking plan has
+// had the luck.
+constexpr double kLeastGain = 1.05;
 // Reading for a drafter is paid now and earned back later, if the answer goes on as expected.
 constexpr double kLeastFollowGain = 1.5;
 // A draft less likely than this never pays: even a step bound by reading weights costs a tenth more
@@ -37,9 +38,12 @@ constexpr double kMostSteps = 64;
 // drafts'.
 constexpr double kStall = 2;
 constexpr double kSavedSteps = 1;  // before an account that was empty is used again
-// Asking costs a little: who has had no drafts so many times is not asked for as many steps.
-constexpr int64_t kUnwantedPerSkip = 8;
-constexpr int64_t kMostSkipped = 16;
+// Asking costs a little: who has had no drafts so many times is asked half as often, down to where
+// it takes this share of the time.
+constexpr int64_t kUnwantedPerHalving = 4;
+constexpr double kAskingShare = 0.002;
+constexpr double kMostSkipped = 64;
+constexpr double kAskingWeight = 0.1;
 
 void Move(double* value, double to, double weight) { *value += weight * (to - *value); }
 
@@ -142,7 +146,6 @@ int64_t DraftPlanner::ExpectedTokens(int64_t said, int64_t most) const {
 bool DraftPlanner::BeginStep(int64_t candidates) {
   if (candidates != candidates_) {
     candidates_ = candidates;
-    unwanted_ = 0;
     skipped_steps_ = 0;
   }
   is_saving_ = account_ms_ <= 0 || (is_saving_ && account_ms_ < kSavedSteps * plain_ms_);
@@ -202,10 +205,17 @@ std::vector<int64_t> DraftPlanner::Plan(std::vector<DraftCandidate> candidates,
     probe_interval_ = kFirstInterval;
     return plan;
   }
-  skipped_steps_ = std::min(++unwanted_ / kUnwantedPerSkip, kMostSkipped);
+  skipped_steps_ = StepsToSkip(++unwanted_);
   if (++parked_steps_ < probe_interval_) return plan;
   if (!has_guessed_) DropUnaffordable(candidates);
   return Probe(candidates);
+}
+
+// Before asking again, when there was nothing to be drafted so many times in a row.
+int64_t DraftPlanner::StepsToSkip(int64_t unwanted) const {
+  const double often_enough = plain_ms_ > 0 ? asking_ms_ / (kAskingShare * plain_ms_) : 0;
+  const double halved = std::exp2(static_cast<double>(unwanted / kUnwantedPerHalving)) - 1;
+  return static_cast<int64_t>(std::min({halved, often_enough, kMostSkipped}));
 }
 
 std::vector<int64_t> DraftPlanner::Probe(const std::vector<DraftCandidate>& candidates) {
@@ -250,6 +260,7 @@ void DraftPlanner::LearnCost(const DraftedStep& step) {
 
 void DraftPlanner::RecordStep(const DraftedStep& step) {
   const bool is_first = plain_ms_ == 0;
+  const bool is_behind_drafts = plain_steps_ == 0 && drafted_steps_ > 0;
   const double plain_ms = costs_.steps.Ms(step.plain_rows);
   const int64_t rows = step.plain_rows + step.drafts;
   // What an answer's end took is nobody's.
@@ -263,7 +274,10 @@ void DraftPlanner::RecordStep(const DraftedStep& step) {
     return;
   }
   account_ms_ += kAllowance * step.ms - step.drafting_ms;
-  if (step.drafts > 0) {
+  if (step.drafts == 0 && step.drafting_ms > 0) {
+    Move(&asking_ms_, step.drafting_ms, asking_ms_ > 0 ? kAskingWeight : 1);
+  }
+  if (step.drafts > 0 || is_behind_drafts) {
     const double token_ms = plain_ms_ / static_cast<double>(step.candidates);
     const double most_ms = kStall * costs_.steps.Ms(rows);
     account_ms_ +=

@@ -86,7 +86,7 @@ class DraftPlanner {
 
   // Once per step in which so many sequences could have drafts: whether to think of any. Not in the
   // first, nor in two in a row now and then, so as to know what steps without them cost, nor while
-  // the account is empty, nor in most of the steps where none were wanted for long.
+  // the account is empty, nor so often where none were wanted for long that asking takes time.
   bool BeginStep(int64_t candidates);
   // As PlanDrafts, within the account. Where that says none at all, one draft for one candidate now
   // and then, more and more rarely as long as it is wrong: every 4th such step, later every 512th.
@@ -110,6 +110,7 @@ class DraftPlanner {
   void GuessCosts();
   void DropUnaffordable(std::vector<DraftCandidate>& candidates) const;
   static void DropAllButOne(std::vector<DraftCandidate>& candidates);
+  int64_t StepsToSkip(int64_t unwanted) const;
   std::vector<int64_t> Probe(const std::vector<DraftCandidate>& candidates);
 
   const double pass_share_;
@@ -118,7 +119,8 @@ class DraftPlanner {
   DraftCosts costs_;
   AcceptanceRates overall_;
   double account_ms_ = 0;
-  double plain_ms_ = 0;  // of a step of the present candidates without drafts
+  double asking_ms_ = 0;  // planning and guesses that came to no drafts
+  double plain_ms_ = 0;   // of a step of the present candidates without drafts
   double answer_tokens_ = 128;
   int64_t candidates_ = 0;     // of the last step
   bool is_saving_ = false;     // the account was empty, and has not enough again

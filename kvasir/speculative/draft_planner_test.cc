@@ -132,8 +132,8 @@ TEST(PlanDraftsTest, IsTheBestPlan) {
         for (int64_t j = 0; j <= 5; ++j) best = std::max(best, speed(two, {i, j}));
       }
       const std::vector<int64_t> plan = PlanDrafts(two, 0, costs);
-      // Depth costs as well as rows, and gains of two percent are not taken: hence the slack.
-      EXPECT_GE(speed(two, plan), best / 1.05) << a << " " << b;
+      // Depth costs as well as rows, and gains of five percent are not taken: hence the slack.
+      EXPECT_GE(speed(two, plan), best / 1.08) << a << " " << b;
     }
   }
 }
@@ -154,13 +154,17 @@ class OneAnswer {
   double per_row = 0;
   double per_pass = 0;
   double asking_ms = 0;
-  double stall_ms = 0;  // of the next step
+  double stall_ms = 0;   // of the next step
+  double behind_ms = 0;  // that the first step without drafts takes longer
   size_t most = 4;
+  bool is_every_other = false;  // step one in which there is a guess
   int64_t missing = 0;
   double follow_ms = 0;  // per token
 
   DraftPlanner& planner() { return planner_; }
   void set_chance(double chance) { chance_ = chance; }
+
+  int64_t asked() const { return asked_; }
 
   Times Steps(int count) {
     Times times;
@@ -172,8 +176,11 @@ class OneAnswer {
   void Step(Times* times) {
     DraftedStep step = {.candidates = 1, .plain_rows = 1};
     int64_t drafts = 0;
+    has_guess_ = !is_every_other || !has_guess_;
     if (planner_.BeginStep(1)) {
-      drafts = planner_.Plan({Candidate(rates_.Of(0), most, missing, 1000)}, 0)[0];
+      ++asked_;
+      const size_t room = has_guess_ ? most : 0;
+      drafts = planner_.Plan({Candidate(rates_.Of(0), room, missing, 1000)}, 0)[0];
       step.drafting_ms = asking_ms;
     }
     if (drafts > 0 && missing > 0) {
@@ -195,6 +202,8 @@ class OneAnswer {
     }
     step.drafts = drafts;
     step.ms = base + per_row * static_cast<double>(1 + drafts) + std::exchange(stall_ms, 0);
+    if (drafts == 0 && was_drafted_) step.ms += behind_ms;
+    was_drafted_ = drafts > 0;
     planner_.RecordStep(step);
     times->ms += step.ms + step.drafting_ms;
     times->tokens += 1 + static_cast<double>(step.kept_drafts);
@@ -204,6 +213,9 @@ class OneAnswer {
   DraftPlanner planner_;
   AcceptanceRates rates_ = planner_.NewRates();
   double chance_;
+  bool has_guess_ = false;
+  bool was_drafted_ = false;
+  int64_t asked_ = 0;
   std::mt19937 random_{7};
 };
 
@@ -246,6 +258,30 @@ TEST(DraftPlannerTest, NothingThatBringsNothingCostsMuch) {
             << chance << " " << per_row << " " << per_pass;
       }
     }
+  }
+}
+
+TEST(DraftPlannerTest, WhatDraftsLeaveBehindIsTheirCost) {
+  OneAnswer run(1);
+  run.most = 1;
+  run.is_every_other = true;
+  run.per_row = 7;     // one draft: two tokens in 24 ms instead of 34
+  run.behind_ms = 13;  // and the next step takes that longer
+  const OneAnswer::Times times = run.Steps(4000);
+  EXPECT_LT(times.ms, times.tokens * (run.base + run.per_row) * 1.015);
+}
+
+TEST(DraftPlannerTest, InVainADrafterIsAskedAsOftenAsCostsNothing) {
+  for (const double asking_ms : {0.001, 0.1, 0.5}) {
+    OneAnswer run(0);
+    run.per_row = 10;  // nothing to win
+    run.asking_ms = asking_ms;
+    run.Steps(500);
+    const int64_t before = run.asked();
+    run.Steps(2000);
+    const double asked = static_cast<double>(run.asked() - before);
+    EXPECT_LE(asked * asking_ms, 0.0025 * 2000 * 20) << asking_ms;
+    EXPECT_GE(asked, std::min(2000 * 0.9, 0.0015 * 2000 * 20 / asking_ms)) << asking_ms;
   }
 }
 

@@ -19,11 +19,13 @@ DraftRounds::DraftRounds(std::unique_ptr<Drafter> drafter, std::function<Clock::
       now_(std::move(now)),
       planner_(drafter_->is_cheap() ? 0 : kPassShare) {}
 
-std::vector<std::vector<Token>> DraftRounds::Begin(std::span<DraftSeat> seats, int64_t other_rows) {
-  step_ = {.candidates = static_cast<int64_t>(seats.size())};
-  if (seats.empty() || !planner_.BeginStep(step_.candidates)) {
-    return std::vector<std::vector<Token>>(seats.size());
-  }
+bool DraftRounds::Begin(int64_t seats) {
+  step_ = {.candidates = seats};
+  return seats > 0 && planner_.BeginStep(seats);
+}
+
+std::vector<std::vector<Token>> DraftRounds::Propose(std::span<DraftSeat> seats,
+                                                     int64_t other_rows) {
   const Clock::time_point begin = Now();
   for (DraftSeat& seat : seats) {
     if (!seat.answer->state) seat.answer->state = drafter_->NewState();

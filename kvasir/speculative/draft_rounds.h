@@ -43,14 +43,17 @@ class DraftRounds {
   HiddenWanted hidden_wanted() const { return drafter_->hidden_wanted(); }
   Clock::time_point Now() const { return now_ ? now_() : Clock::now(); }
 
-  // Begins a step in which `other_rows` rows are nobody's of the seats. Drafts for each of them,
-  // often none. REQUIRES: no answer twice.
-  std::vector<std::vector<Token>> Begin(std::span<DraftSeat> seats, int64_t other_rows);
+  // Begins a step in which so many answers could be given drafts: whether to propose any.
+  bool Begin(int64_t seats);
+  // Drafts for each of them, often none, in a step in which `other_rows` rows are nobody's of the
+  // seats. REQUIRES: Begin said so for as many; no answer twice.
+  std::vector<std::vector<Token>> Propose(std::span<DraftSeat> seats, int64_t other_rows);
   // So many of the drafts of an answer were right. `ended`: the answer did, so that what follows
   // was not judged.
   enum class Answer { kGoesOn, kEnded };
   void Judge(DraftedAnswer& answer, int64_t drafts, int64_t right, Answer after);
-  // The step ended; its ms count from after Begin, which knows its candidates and drafting_ms.
+  // The step ended; its ms count from after Begin or Propose, which know its candidates and
+  // drafting_ms.
   void End(const DraftedStep& step);
   // Drafter::Report; `report` without state.
   void Report(DraftedAnswer& answer, DraftReport report);
