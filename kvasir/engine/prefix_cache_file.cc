@@ -69,13 +69,27 @@ Result<PrefixCacheFileStats> SaveStates(PrefixTree& tree, const ModelBundle& bun
   return stats;
 }
 
-// The first sequence of the file goes into `first`, if that is wanted.
+// OK if all in the file was said for this salt.
+Status CheckSalt(const KvSnapshotFile& file, uint64_t salt) {
+  for (const NamedSnapshot& state : file.sequences) {
+    if (SaltOf(state.name) == salt) continue;
+    return {ErrorCode::kInvalidArgument,
+            "it was saved by somebody with another key or cache_salt; restore it with theirs"};
+  }
+  return {};
+}
+
+// The first sequence of the file goes into `first`, if that is wanted: then all have its salt.
 Result<PrefixCacheFileStats> LoadStates(PrefixTree& tree, ModelBundle& bundle,
                                         const std::string& path, SavedConversation* first) {
   const size_t used_before = bundle.pool().used_bytes();
   KVASIR_TRY(const KvSnapshotFile file, LoadSnapshots(&bundle.pool(), path));
   const Status fits = CheckCacheFile(file, bundle);
   if (!fits.ok()) return WithContext(fits.error(), path);
+  if (first != nullptr) {
+    const Status is_theirs = CheckSalt(file, first->salt);
+    if (!is_theirs.ok()) return WithContext(is_theirs.error(), path);
+  }
   PrefixCacheFileStats stats;
   for (auto state = file.sequences.rbegin(); state != file.sequences.rend(); ++state) {
     if (state->tokens.empty() || state->snapshot.begin() != 0) continue;

@@ -44,6 +44,8 @@ Result<PrefixCacheFileStats> SaveConversation(PrefixTree& tree, const ModelBundl
                                               const std::string& path,
                                               const SavedConversation& conversation);
 // Loads such a file as LoadPrefixCache; `conversation` becomes what it holds, of several the first.
+// ERRORS: also kInvalidArgument if something in it was said for another salt than
+// `conversation->salt`.
 Result<PrefixCacheFileStats> LoadConversation(PrefixTree& tree, ModelBundle& bundle,
                                               const std::string& path,
                                               SavedConversation* conversation);

@@ -33,7 +33,8 @@ bool EqualsInConstantTime(std::string_view a, std::string_view b);
 bool HasKey(const AccessOptions& options, const HttpRequest& request);
 
 // Who may share cached prefixes with this request: those with the same `salt` and, if that matters
-// here, the same key. 0: those with neither.
+// here, the same key. 0: those with neither. With an empty `salt`: the key's alone, which is whose
+// slots these are.
 uint64_t CacheSalt(const HttpRequest& request, bool separates_keys, std::string_view salt);
 
 // The headers that let the page which sent the request read the answer; none for a page that may

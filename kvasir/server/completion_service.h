@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -58,8 +59,16 @@ struct CompletionRequest {
   std::optional<Pooling> pooling;
   int priority = 0;
   uint64_t salt = 0;
+  uint64_t tenant = 0;          // whose slots; one may have many salts
   std::optional<int64_t> slot;  // that remembers the conversation; else any
   std::optional<std::chrono::steady_clock::time_point> deadline;
+};
+
+// A slot of those who may see what was said there.
+struct SlotAddress {
+  uint64_t tenant = 0;  // as the requests had them
+  uint64_t salt = 0;
+  int64_t number = 0;
 };
 
 // Names one request of one service, for ever.
@@ -96,11 +105,13 @@ class CompletionService {
   // Slots: the conversation that a place held last, to a file and back. ERRORS: as SaveConversation
   // and LoadConversation; kFailedPrecondition where nothing was said. THREADS: any but the
   // engine's; nobody is answered meanwhile.
-  virtual bool HasSlot(int64_t slot) const = 0;
-  virtual Result<PrefixCacheFileStats> SaveSlot(int64_t slot, const std::string& path) = 0;
-  virtual Result<PrefixCacheFileStats> LoadSlot(int64_t slot, const std::string& path) = 0;
+  virtual bool HasSlot(int64_t number) const = 0;
+  virtual Result<PrefixCacheFileStats> SaveSlot(const SlotAddress& slot,
+                                                const std::string& path) = 0;
+  virtual Result<PrefixCacheFileStats> LoadSlot(const SlotAddress& slot,
+                                                const std::string& path) = 0;
   // The tokens that the slot forgets. What is cached of them stays until room is needed.
-  virtual int64_t EraseSlot(int64_t slot) = 0;
+  virtual int64_t EraseSlot(const SlotAddress& slot) = 0;
   // As EngineThread::Picture.
   virtual void Picture(EngineThread::ShowPicture show) = 0;
 };

@@ -156,7 +156,7 @@ CompletionId EngineService::Submit(CompletionRequest request) {
     if (refused.ok()) {
       SavedConversation conversation = {request.salt, request.choices[i].prompt};
       const auto id = engine_->Submit(ToEngine(std::move(request.choices[i]), request),
-                                      Listen(listener, i, std::move(conversation), request.slot));
+                                      Listen(listener, i, request, std::move(conversation)));
       if (id.ok()) {
         accepted.push_back(*id);
         continue;
@@ -200,7 +200,8 @@ Status EngineService::Register(const std::shared_ptr<Listener>& listener) {
 }
 
 EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener, size_t choice,
-                                      SavedConversation conversation, std::optional<int64_t> slot) {
+                                      const CompletionRequest& request,
+                                      SavedConversation conversation) {
   EngineCallbacks callbacks;
   callbacks.is_cancelled = [listener] { return listener->is_cancelled(); };
   callbacks.is_paused = [listener] { return listener->sink().is_paused(); };
@@ -221,7 +222,8 @@ EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener,
   callbacks.on_text = [listener, choice](int, std::string_view text) {
     listener->sink().OnText(choice, text);
   };
-  callbacks.on_finish = [this, listener, choice, slot, conversation = std::move(conversation),
+  callbacks.on_finish = [this, listener, choice, tenant = request.tenant, slot = request.slot,
+                         conversation = std::move(conversation),
                          is_pooled = listener->is_pooled()](EngineResult result) mutable {
     GenerationResult& answer = result.answers[0];
     if (result.status.ok() && is_stopping_ && answer.finish == FinishReason::kCancelled) {
@@ -234,7 +236,7 @@ EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener,
     if (result.status.ok() && !is_pooled) {
       conversation.tokens.insert(conversation.tokens.end(), answer.tokens.begin(),
                                  answer.tokens.end());
-      slot_memory_.Keep(slot, std::move(conversation));
+      slot_memory_.Keep(tenant, slot, std::move(conversation));
     }
     if (result.status.ok()) listener->sink().OnChoiceEnd(choice, std::move(answer));
     listener->EndChoice(choice, result.status);
@@ -260,11 +262,12 @@ void EngineService::Stop(std::chrono::milliseconds grace) {
   engine_->Stop(grace);
 }
 
-Result<PrefixCacheFileStats> EngineService::SaveSlot(int64_t slot, const std::string& path) {
+Result<PrefixCacheFileStats> EngineService::SaveSlot(const SlotAddress& slot,
+                                                     const std::string& path) {
   const std::optional<SavedConversation> conversation = slot_memory_.Get(slot);
   if (!conversation) {
     return {ErrorCode::kFailedPrecondition,
-            "slot " + std::to_string(slot) + " has held no conversation yet"};
+            "slot " + std::to_string(slot.number) + " has held no conversation yet"};
   }
   std::optional<Result<PrefixCacheFileStats>> saved;
   engine_->RunBetweenSteps([&](Engine& engine) {
@@ -273,13 +276,14 @@ Result<PrefixCacheFileStats> EngineService::SaveSlot(int64_t slot, const std::st
   return *std::move(saved);
 }
 
-Result<PrefixCacheFileStats> EngineService::LoadSlot(int64_t slot, const std::string& path) {
-  SavedConversation conversation;
+Result<PrefixCacheFileStats> EngineService::LoadSlot(const SlotAddress& slot,
+                                                     const std::string& path) {
+  SavedConversation conversation = {slot.salt, {}};
   std::optional<Result<PrefixCacheFileStats>> loaded;
   engine_->RunBetweenSteps([&](Engine& engine) {
     loaded.emplace(LoadConversation(engine.prefix_tree(), *bundle_, path, &conversation));
   });
-  if (loaded->ok()) slot_memory_.Keep(slot, std::move(conversation));
+  if (loaded->ok()) slot_memory_.Keep(slot.tenant, slot.number, std::move(conversation));
   return *std::move(loaded);
 }
 

@@ -43,10 +43,10 @@ class EngineService final : public CompletionService {
   ServiceStatus status() const override;
   void Picture(EngineThread::ShowPicture show) override { engine_->Picture(std::move(show)); }
 
-  bool HasSlot(int64_t slot) const override { return slot_memory_.Has(slot); }
-  Result<PrefixCacheFileStats> SaveSlot(int64_t slot, const std::string& path) override;
-  Result<PrefixCacheFileStats> LoadSlot(int64_t slot, const std::string& path) override;
-  int64_t EraseSlot(int64_t slot) override { return slot_memory_.Erase(slot); }
+  bool HasSlot(int64_t number) const override { return slot_memory_.Has(number); }
+  Result<PrefixCacheFileStats> SaveSlot(const SlotAddress& slot, const std::string& path) override;
+  Result<PrefixCacheFileStats> LoadSlot(const SlotAddress& slot, const std::string& path) override;
+  int64_t EraseSlot(const SlotAddress& slot) override { return slot_memory_.Erase(slot); }
 
   // New requests are refused from now on. Accepted ones may end within `grace`, then they are
   // cancelled: within one forward pass. Returns when all have ended. THREADS: any.
@@ -64,7 +64,7 @@ class EngineService final : public CompletionService {
                 const EngineServiceOptions& options);
 
   EngineCallbacks Listen(const std::shared_ptr<Listener>& listener, size_t choice,
-                         SavedConversation conversation, std::optional<int64_t> slot);
+                         const CompletionRequest& request, SavedConversation conversation);
   Status Register(const std::shared_ptr<Listener>& listener);
 
   ModelBundle* const bundle_;

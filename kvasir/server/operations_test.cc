@@ -396,6 +396,104 @@ TEST_F(SlotsTest, WhatCannotBeIsSaid) {
   EXPECT_EQ(Ask("POST", "/slots/0?action=save", R"({"filename":"a"})").status, 501);
 }
 
+// Slots of two keys, and of two salts of one key, know nothing of each other.
+class SlotsOfTenantsTest : public SlotsTest {
+ protected:
+  void StartWithKeys() {
+    ServerOptions options;
+    options.slot_save_path = folder_;
+    options.api_keys = {"anna", "berta"};
+    options.max_streams = 2;
+    Start(options);
+  }
+  struct Who {
+    std::string key;
+    std::string salt;
+  };
+  // Returns how many tokens of the prompt were cached.
+  int64_t AnswerOf(const Who& who, int64_t slot) {
+    const Json request =
+        Json::Object{{"prompt", long_prompt_}, {"max_tokens", 8},        {"temperature", 0},
+                     {"ignore_eos", true},     {"cache_salt", who.salt}, {"id_slot", slot}};
+    const auto response = AskWithKey(who.key, "/v1/completions", request.Dump());
+    EXPECT_EQ(response.status, 200) << response.body;
+    return At(Parsed(response.body), {"usage", "prompt_tokens_details", "cached_tokens"}).as_int();
+  }
+  Json ActOf(const Who& who, int slot, const std::string& action, int status) {
+    Json body = Json::Object{{"filename", "talk.kv"}};
+    if (!who.salt.empty()) body.Set("cache_salt", who.salt);
+    const std::string path = "/slots/" + std::to_string(slot) + "?action=" + action;
+    const auto response = AskWithKey(who.key, path, body.Dump());
+    EXPECT_EQ(response.status, status) << action << ' ' << response.body;
+    EXPECT_EQ(response.body.find('@'), std::string::npos) << response.body;
+    return Parsed(response.body);
+  }
+
+  const Who anna_ = {"anna", ""};
+  const Who berta_ = {"berta", ""};
+  const Who project_ = {"anna", "project"};
+};
+
+TEST_F(SlotsOfTenantsTest, NobodySavesErasesOrRestoresForOthers) {
+  StartWithKeys();
+  (void)AnswerOf(anna_, 1);
+  for (const Who& other : {berta_, project_}) {
+    SCOPED_TRACE(other.key + other.salt);
+    ActOf(other, 1, "save", 400);
+    EXPECT_EQ(At(ActOf(other, 1, "erase", 200), {"n_erased"}), Json(0));
+  }
+  EXPECT_EQ(At(ActOf(anna_, 1, "save", 200), {"n_saved"}), Json(309));
+  for (const Who& other : {berta_, project_}) {
+    SCOPED_TRACE(other.key + other.salt);
+    ActOf(other, 1, "restore", 404);
+    EXPECT_EQ(AnswerOf(other, 1), 0);
+    // The same name is another file.
+    ActOf(other, 1, "save", 200);
+    EXPECT_EQ(At(ActOf(other, 1, "erase", 200), {"n_erased"}), Json(310));
+  }
+  EXPECT_EQ(At(ActOf(anna_, 1, "erase", 200), {"n_erased"}), Json(310));
+  StartWithKeys();
+  EXPECT_EQ(At(ActOf(anna_, 0, "restore", 200), {"n_restored"}), Json(309));
+  ActOf(berta_, 0, "save", 400);
+  EXPECT_EQ(AnswerOf(anna_, 0), 301);
+  EXPECT_EQ(AnswerOf(berta_, 0), 0);
+}
+
+// However much one says: the other's slots stay. Within a tenant the latest stay.
+TEST_F(SlotsOfTenantsTest, NobodyPushesOutOthers) {
+  StartWithKeys();
+  (void)AnswerOf(anna_, 0);
+  (void)AnswerOf(anna_, 1);
+  for (int i = 0; i < 3; ++i) (void)AnswerOf({"berta", std::to_string(i)}, 0);
+  ActOf(anna_, 0, "save", 200);
+  ActOf(anna_, 1, "save", 200);
+  ActOf({"berta", "0"}, 0, "save", 400);
+  ActOf({"berta", "1"}, 0, "save", 200);
+  ActOf({"berta", "2"}, 0, "save", 200);
+}
+
+// A file that an operator has put into somebody else's folder.
+TEST_F(SlotsOfTenantsTest, FilesSayWhoseTheyAre) {
+  StartWithKeys();
+  (void)AnswerOf(anna_, 0);
+  ActOf(anna_, 0, "save", 200);
+  (void)AnswerOf(berta_, 0);
+  ActOf(berta_, 0, "save", 200);
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    if (entry.is_directory()) files.push_back(entry.path() / "talk.kv");
+  }
+  ASSERT_EQ(files.size(), 2u);
+  std::filesystem::rename(files[0], folder_ + "/first");
+  std::filesystem::rename(files[1], files[0]);
+  std::filesystem::rename(folder_ + "/first", files[1]);
+  StartWithKeys();
+  ActOf(anna_, 0, "restore", 400);
+  ActOf(berta_, 0, "restore", 400);
+  EXPECT_EQ(AnswerOf(anna_, 0), 0);
+  EXPECT_EQ(AnswerOf(berta_, 0), 0);
+}
+
 // Tenants: whoever has another key or another salt finds nothing that was said here.
 TEST_F(PromptCacheTest, TenantsShareNothing) {
   ServerOptions options;

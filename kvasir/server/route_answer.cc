@@ -141,6 +141,7 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   completion.pooling = job.pooling;
   completion.priority = static_cast<int>(-fields.priority);
   completion.salt = CacheSalt(request, context.separates_keys, fields.cache_salt);
+  completion.tenant = CacheSalt(request, context.separates_keys, "");
   completion.slot = fields.slot;
   for (const std::vector<Token>& prompt : job.prompts) {
     generation.prompt = prompt;

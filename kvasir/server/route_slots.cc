@@ -1,12 +1,15 @@
 // POST /slots/{id}?action=save|restore|erase: a conversation's cache to a file and back, as
 // llama-server's slots do it.
 // Deliberately no place of its own for a slot: what is restored is cached for everybody who may see
-// it, whichever slot answers.
+// it, whichever slot answers. Slots and files are a salt's own, as cached prefixes are.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
+#include <filesystem>
 #include <string>
 
+#include "kvasir/server/access.h"
 #include "kvasir/server/request_fields.h"
 #include "kvasir/server/route_answer.h"
 #include "kvasir/server/routes.h"
@@ -17,7 +20,7 @@ namespace {
 constexpr size_t kMaxNameBytes = 200;
 
 struct SlotAction {
-  int64_t slot = 0;
+  SlotAddress slot;
   std::string action;
   std::string filename;  // for save and restore
 };
@@ -44,22 +47,29 @@ bool IsPlainName(std::string_view name) {
          std::all_of(name.begin(), name.end(), is_plain);
 }
 
-Result<SlotAction> ParseSlotAction(const HttpRequest& request) {
+Result<SlotAction> ParseSlotAction(const ServerContext& context, const HttpRequest& request) {
   SlotAction parsed;
   const std::string_view number =
       std::string_view(request.path).substr(request.path.rfind('/') + 1);
   const char* const end = number.data() + number.size();
-  const auto [rest, error] = std::from_chars(number.data(), end, parsed.slot);
+  const auto [rest, error] = std::from_chars(number.data(), end, parsed.slot.number);
   if (error != std::errc() || rest != end || number.empty()) {
     return FieldError(ErrorCode::kInvalidArgument, "id_slot", "must be the number of a slot");
   }
   parsed.action = QueryValue(request.query, "action");
-  if (parsed.action == "erase") return parsed;
-  if (parsed.action != "save" && parsed.action != "restore") {
+  const bool is_erase = parsed.action == "erase";
+  if (!is_erase && parsed.action != "save" && parsed.action != "restore") {
     return FieldError(ErrorCode::kInvalidArgument, "action", "must be save, restore or erase");
   }
-  KVASIR_TRY(const Json body, ParseBody(request));
-  KVASIR_TRY_OK(RequireObject(body));
+  Json body = Json::Object();
+  if (!is_erase || !request.body.empty()) {
+    KVASIR_TRY(body, ParseBody(request));
+    KVASIR_TRY_OK(RequireObject(body));
+  }
+  KVASIR_TRY(const std::string salt, body.GetStringOr("cache_salt", ""));
+  parsed.slot.tenant = CacheSalt(request, context.separates_keys, "");
+  parsed.slot.salt = CacheSalt(request, context.separates_keys, salt);
+  if (is_erase) return parsed;
   KVASIR_TRY(parsed.filename, body.GetStringOr("filename", ""));
   if (IsPlainName(parsed.filename)) return parsed;
   return FieldError(ErrorCode::kInvalidArgument, "filename",
@@ -71,10 +81,18 @@ double MsSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
+// Where the files of those with this salt are: no file of others has such a name.
+std::string FolderOf(const ServerContext& context, uint64_t salt) {
+  if (salt == 0) return context.slot_folder;
+  std::array<char, 16> digits;
+  const auto end = std::to_chars(digits.begin(), digits.end(), salt, 16).ptr;
+  return context.slot_folder + "/@" + std::string(digits.begin(), end);
+}
+
 // What a file's error says to a client, who need not know where files lie.
-ApiError FileError(const ServerContext& context, const Error& error) {
+ApiError FileError(const ServerContext& context, const SlotAction& action, const Error& error) {
   ApiError answer = ToApiError(error);
-  const std::string folder = context.slot_folder + "/";
+  const std::string folder = FolderOf(context, action.slot.salt) + "/";
   if (answer.message.starts_with(folder)) answer.message.erase(0, folder.size());
   if (error.code == ErrorCode::kNotFound) answer.status = 404;
   if (error.code == ErrorCode::kCorrupt || error.code == ErrorCode::kFailedPrecondition) {
@@ -85,13 +103,17 @@ ApiError FileError(const ServerContext& context, const Error& error) {
 
 Result<Json> Act(const ServerContext& context, const SlotAction& action) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::string path = context.slot_folder + "/" + action.filename;
-  Json answer = Json::Object{{"id_slot", action.slot}};
+  Json answer = Json::Object{{"id_slot", action.slot.number}};
   if (action.action == "erase") {
     answer.Set("n_erased", context.service->EraseSlot(action.slot));
     return answer;
   }
   const bool is_save = action.action == "save";
+  const std::string folder = FolderOf(context, action.slot.salt);
+  const std::string path = folder + "/" + action.filename;
+  // Where it cannot be made, saving says why.
+  std::error_code ignored;
+  if (is_save && action.slot.salt != 0) std::filesystem::create_directory(folder, ignored);
   KVASIR_TRY(const PrefixCacheFileStats stats, is_save
                                                    ? context.service->SaveSlot(action.slot, path)
                                                    : context.service->LoadSlot(action.slot, path));
@@ -111,14 +133,14 @@ void ServeSlotAction(const ServerContext& context, const HttpRequest& request, H
                                      "--slot-save-path FOLDER",
                                      "", "not_supported"}));
   }
-  const auto action = ParseSlotAction(request);
+  const auto action = ParseSlotAction(context, request);
   if (!action.ok()) return reply.Send(ErrorResponse(ToApiError(action.error())));
-  if (!context.service->HasSlot(action->slot)) {
+  if (!context.service->HasSlot(action->slot.number)) {
     return reply.Send(ErrorResponse(
-        {404, "there is no slot " + std::to_string(action->slot), "id_slot", "not_found"}));
+        {404, "there is no slot " + std::to_string(action->slot.number), "id_slot", "not_found"}));
   }
   const auto answer = Act(context, *action);
-  if (!answer.ok()) return reply.Send(ErrorResponse(FileError(context, answer.error())));
+  if (!answer.ok()) return reply.Send(ErrorResponse(FileError(context, *action, answer.error())));
   reply.Send({.body = answer->Dump()});
 }
 
