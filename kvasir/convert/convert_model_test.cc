@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 
@@ -158,6 +159,41 @@ TEST(ConvertModel, ShardsAreIndexedAndAStoppedRunGoesOn) {
   const auto checkpoint = Checkpoint::Open(folder);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   EXPECT_EQ(checkpoint->Find("model.norm.weight")->dtype, DType::kF32);
+}
+
+// Any part of a split model may have been exchanged since the run was stopped.
+TEST(ConvertModel, AnotherPartOfASplitModelIsAnotherModel) {
+  const ScratchFolder scratch;
+  const auto part = [](const std::string& folder, int number) {
+    return folder + "/gemma3_bf16-0000" + std::to_string(number) + "-of-00002.gguf";
+  };
+  const std::string own = scratch.File("source");
+  fs::create_directory(own);
+  for (int i = 1; i <= 2; ++i) fs::copy_file(part(Path("testdata/gguf"), i), part(own, i));
+  const std::string folder = scratch.File("out.partial");
+  fs::create_directory(folder);
+  WriteOptions options;
+  options.plan.shard_bytes = 50'000;
+  const auto convert = [&] {
+    const auto model = ValueOrDie(ModelSource::Open(part(own, 1)));
+    ASSERT_TRUE(WriteModelFolder(model, folder, options).ok());
+  };
+  convert();
+  const auto model = ValueOrDie(ModelSource::Open(part(own, 1)));
+  const std::string shard = folder + "/" + ValueOrDie(PlanFolder(model, options.plan)).ShardName(0);
+  const std::string contents = *ReadFile(shard);
+  const std::string marked = contents.substr(0, contents.size() - 1) + '\x55';
+  ASSERT_NE(marked, contents);
+  for (const int changed : {1, 2}) {
+    SCOPED_TRACE(changed);
+    ASSERT_TRUE(WriteFileAtomic(shard, marked).ok());
+    convert();
+    EXPECT_EQ(*ReadFile(shard), marked);  // nothing has changed: what is complete stays
+    const std::string path = part(own, changed);
+    fs::last_write_time(path, fs::last_write_time(path) + std::chrono::hours(1));
+    convert();
+    EXPECT_EQ(*ReadFile(shard), contents);
+  }
 }
 
 // What a killed run and another conversion left is not found in the folder in the end.

@@ -199,7 +199,7 @@ Status ModelSource::OpenGguf() {
     added.offset = tensor.offset;
     tensors_.push_back(std::move(added));
   }
-  KVASIR_TRY_OK(AddFingerprint(path_));
+  for (const std::string& part : gguf_->part_paths()) KVASIR_TRY_OK(AddFingerprint(part));
   const auto tokenizer = GgufTokenizerJson(gguf_->metadata());
   if (!tokenizer.ok()) {
     return tokenizer.error().code == ErrorCode::kNotFound ? Status()

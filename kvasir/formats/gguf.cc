@@ -86,6 +86,7 @@ Status GgufFile::AddPart(const std::string& path) {
     }
     total_bytes_ += entry.size_bytes;
   }
+  part_paths_.push_back(path);
   files_.push_back(std::move(mapped));
   headers_.push_back(*std::move(header));
   return {};
