@@ -33,16 +33,16 @@ Status CheckModel(const CacheMetadata& metadata, const ModelBundle& bundle) {
                                            "); load that model, with the same --weights"};
 }
 
-Status CheckSpec(const KvSnapshotFile& file, const ModelBundle& bundle) {
-  const auto& theirs = file.sequences[0].snapshot.spec().layers;
+Status CheckSpec(const CacheMetadata& metadata, const KvCacheSpec& spec,
+                 const ModelBundle& bundle) {
+  const auto& theirs = spec.layers;
   const auto& ours = bundle.cache_spec()->layers;
   const auto [mine, other] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
   if (mine == ours.end() && other == theirs.end()) return {};
-  return {ErrorCode::kInvalidArgument, "its rows are stored as '" + Value(file.metadata, "cache") +
-                                           "', and those of this run as '" +
-                                           bundle.DescribeCache() + "' (layer " +
-                                           std::to_string(mine - ours.begin()) +
-                                           " differs); give the --kv options it was saved with"};
+  return {ErrorCode::kInvalidArgument,
+          "its rows are stored as '" + Value(metadata, "cache") + "', and those of this run as '" +
+              bundle.DescribeCache() + "' (layer " + std::to_string(mine - ours.begin()) +
+              " differs); give the --kv options it was saved with"};
 }
 
 }  // namespace
@@ -53,9 +53,10 @@ CacheMetadata ModelMetadata(const ModelBundle& bundle) {
           {"cache", bundle.DescribeCache()}};
 }
 
-Status CheckCacheFile(const KvSnapshotFile& file, const ModelBundle& bundle) {
-  KVASIR_TRY_OK(CheckModel(file.metadata, bundle));
-  return CheckSpec(file, bundle);
+Status CheckCacheFile(const CacheMetadata& metadata, const KvCacheSpec& spec,
+                      const ModelBundle& bundle) {
+  KVASIR_TRY_OK(CheckModel(metadata, bundle));
+  return CheckSpec(metadata, spec, bundle);
 }
 
 Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bundle,
@@ -66,7 +67,7 @@ Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bun
 
 Result<LoadedCachedSequence> LoadCachedSequence(ModelBundle& bundle, const std::string& path) {
   KVASIR_TRY(KvSnapshotFile file, LoadSnapshots(&bundle.pool(), path));
-  const Status fits = CheckCacheFile(file, bundle);
+  const Status fits = CheckCacheFile(file.metadata, file.sequences[0].snapshot.spec(), bundle);
   if (!fits.ok()) return WithContext(fits.error(), path);
   auto sequence =
       CachedSequence::Restore(&bundle.model(), &bundle.pool(), bundle.cache_spec(), file.sequences);

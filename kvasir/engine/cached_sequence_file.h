@@ -17,7 +17,8 @@ using CacheMetadata = std::map<std::string, std::string>;  // UTF-8
 // What every cache file says of the model it belongs to.
 CacheMetadata ModelMetadata(const ModelBundle& bundle);
 // OK if a file is of this model and stores rows as it does. ERRORS: as LoadCachedSequence.
-Status CheckCacheFile(const KvSnapshotFile& file, const ModelBundle& bundle);
+Status CheckCacheFile(const CacheMetadata& metadata, const KvCacheSpec& spec,
+                      const ModelBundle& bundle);
 
 struct LoadedCachedSequence {
   CachedSequence sequence;

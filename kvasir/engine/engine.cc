@@ -162,6 +162,9 @@ bool Engine::Step() {
   }
   EndCancelled();
   is_stepping_ = true;
+  const auto ended =
+      std::erase_if(lent_, [](const std::weak_ptr<LentBlocks>& lent) { return lent.expired(); });
+  if (ended > 0) is_admission_blocked_ = false;
   UpdateSwaps();
   Admit();
   std::vector<Member> members = PlanMembers();

@@ -18,6 +18,7 @@
 #include "kvasir/base/log.h"
 #include "kvasir/base/result.h"
 #include "kvasir/engine/engine_stream.h"
+#include "kvasir/engine/lent_blocks.h"
 #include "kvasir/engine/request.h"
 #include "kvasir/engine/scheduler.h"
 #include "kvasir/engine/swap_store.h"
@@ -123,6 +124,10 @@ class Engine {
   EnginePicture Picture(const CachePictureOptions& options = {}) const;
   const EngineOptions& options() const { return options_; }
   PrefixTree& prefix_tree() { return tree_; }
+  KvPool& pool() { return *parts_.pool; }
+  // Blocks of the pool that somebody else holds for a while. Before anybody's answer gives way they
+  // are taken back.
+  void Lend(std::weak_ptr<LentBlocks> blocks) { lent_.push_back(std::move(blocks)); }
 
  private:
   struct Job;
@@ -182,6 +187,7 @@ class Engine {
   void Begin(Job& job, EngineStream& stream, int64_t cached_tokens, int64_t known_prefix_tokens);
   bool IsBeingRead(const Job& job, int64_t cached_tokens) const;
   bool MakeRoom(std::vector<Member>& members, const Error& error);
+  bool TakeBackLent();
   void Preempt(Job& job, EngineStream& stream);
   // Streams that hold blocks, or that wait for some, the most important first.
   std::vector<Member> StreamsByRank(bool with_blocks) const;
@@ -207,7 +213,8 @@ class Engine {
   const bool shares_any_prefix_;             // every layer keeps all rows
   const bool evicts_rows_;
   const std::unique_ptr<SwapStore> swap_;  // null: nothing is swapped
-  double prefill_rate_ = 0;                // tokens per second, measured; 0: not yet
+  std::vector<std::weak_ptr<LentBlocks>> lent_;
+  double prefill_rate_ = 0;  // tokens per second, measured; 0: not yet
   std::chrono::milliseconds last_step_{0};
   std::chrono::milliseconds swap_wait_left_{0};  // of this step
   std::vector<std::unique_ptr<Job>> submitted_;  // since the last step began

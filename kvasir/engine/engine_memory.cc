@@ -187,6 +187,7 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
     return true;
   }
   if (WaitForSwap()) return true;
+  if (TakeBackLent()) return true;
   const std::vector<Member> active = StreamsByRank(true);
   const Member last = active.back();
   if (active.size() > 1) {
@@ -205,6 +206,15 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
   EndJob(*last.job, FinishReason::kLength);
   members.clear();
   return true;
+}
+
+// Whoever reads or writes a file with them hears that they are gone. False: there were none.
+bool Engine::TakeBackLent() {
+  bool is_any = false;
+  for (const std::weak_ptr<LentBlocks>& lent : std::exchange(lent_, {})) {
+    if (const auto blocks = lent.lock()) is_any = blocks->TakeBack().has_value() || is_any;
+  }
+  return is_any;
 }
 
 // The stream waits again, in its old place. What it has read goes to the prefix tree, which is

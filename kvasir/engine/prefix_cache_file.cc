@@ -30,12 +30,6 @@ std::vector<SavedConversation> StatesOf(const PrefixTree& tree) {
   return states;
 }
 
-uint64_t SaltOf(const std::string& name) {
-  uint64_t salt = 0;
-  std::from_chars(name.data(), name.data() + name.size(), salt);
-  return salt;
-}
-
 Result<PrefixCacheFileStats> SaveStates(PrefixTree& tree, const ModelBundle& bundle,
                                         const std::string& path, size_t max_bytes,
                                         std::vector<SavedConversation> states) {
@@ -69,39 +63,25 @@ Result<PrefixCacheFileStats> SaveStates(PrefixTree& tree, const ModelBundle& bun
   return stats;
 }
 
-// OK if all in the file was said for this salt.
-Status CheckSalt(const KvSnapshotFile& file, uint64_t salt) {
-  for (const NamedSnapshot& state : file.sequences) {
-    if (SaltOf(state.name) == salt) continue;
-    return {ErrorCode::kInvalidArgument,
-            "it was saved by somebody with another key or cache_salt; restore it with theirs"};
-  }
-  return {};
+}  // namespace
+
+uint64_t SaltOfName(const std::string& name) {
+  uint64_t salt = 0;
+  std::from_chars(name.data(), name.data() + name.size(), salt);
+  return salt;
 }
 
-// The first sequence of the file goes into `first`, if that is wanted: then all have its salt.
-Result<PrefixCacheFileStats> LoadStates(PrefixTree& tree, ModelBundle& bundle,
-                                        const std::string& path, SavedConversation* first) {
-  const size_t used_before = bundle.pool().used_bytes();
-  KVASIR_TRY(const KvSnapshotFile file, LoadSnapshots(&bundle.pool(), path));
-  const Status fits = CheckCacheFile(file, bundle);
-  if (!fits.ok()) return WithContext(fits.error(), path);
-  if (first != nullptr) {
-    const Status is_theirs = CheckSalt(file, first->salt);
-    if (!is_theirs.ok()) return WithContext(is_theirs.error(), path);
-  }
-  PrefixCacheFileStats stats;
-  for (auto state = file.sequences.rbegin(); state != file.sequences.rend(); ++state) {
+PrefixCacheFileStats PublishStates(PrefixTree& tree, std::span<const NamedSnapshot> states,
+                                   size_t bytes, SavedConversation* first) {
+  PrefixCacheFileStats stats = {0, bytes};
+  for (auto state = states.rbegin(); state != states.rend(); ++state) {
     if (state->tokens.empty() || state->snapshot.begin() != 0) continue;
-    if (!tree.Insert(SaltOf(state->name), state->tokens, state->snapshot)) continue;
+    if (!tree.Insert(SaltOfName(state->name), state->tokens, state->snapshot)) continue;
     stats.tokens += static_cast<int64_t>(state->tokens.size());
-    if (first != nullptr) *first = {SaltOf(state->name), state->tokens};
+    if (first != nullptr) *first = {SaltOfName(state->name), state->tokens};
   }
-  stats.bytes = bundle.pool().used_bytes() - used_before;
   return stats;
 }
-
-}  // namespace
 
 Result<PrefixCacheFileStats> SavePrefixCache(PrefixTree& tree, const ModelBundle& bundle,
                                              const std::string& path, size_t max_bytes) {
@@ -110,22 +90,11 @@ Result<PrefixCacheFileStats> SavePrefixCache(PrefixTree& tree, const ModelBundle
 
 Result<PrefixCacheFileStats> LoadPrefixCache(PrefixTree& tree, ModelBundle& bundle,
                                              const std::string& path) {
-  return LoadStates(tree, bundle, path, nullptr);
-}
-
-Result<PrefixCacheFileStats> SaveConversation(PrefixTree& tree, const ModelBundle& bundle,
-                                              const std::string& path,
-                                              const SavedConversation& conversation) {
-  KVASIR_TRY(const PrefixCacheFileStats stats,
-             SaveStates(tree, bundle, path, std::numeric_limits<size_t>::max(), {conversation}));
-  if (stats.tokens > 0) return stats;
-  return {ErrorCode::kFailedPrecondition, "nothing of this conversation is cached any more"};
-}
-
-Result<PrefixCacheFileStats> LoadConversation(PrefixTree& tree, ModelBundle& bundle,
-                                              const std::string& path,
-                                              SavedConversation* conversation) {
-  return LoadStates(tree, bundle, path, conversation);
+  const size_t used_before = bundle.pool().used_bytes();
+  KVASIR_TRY(const KvSnapshotFile file, LoadSnapshots(&bundle.pool(), path));
+  const Status fits = CheckCacheFile(file.metadata, file.sequences[0].snapshot.spec(), bundle);
+  if (!fits.ok()) return WithContext(fits.error(), path);
+  return PublishStates(tree, file.sequences, bundle.pool().used_bytes() - used_before, nullptr);
 }
 
 }  // namespace kvasir

@@ -1,17 +1,20 @@
 // The prefix tree in a file: what a server knows outlives it.
 // Deliberately no format of its own, as cached_sequence_file: docs/formats/kv-snapshot.md, one
 // sequence per leaf (and per state that window layers can be gone on from), blocks stored once.
+// The engine's thread waits for the disk: for starts and ends (conversation_file.h does not).
 #ifndef KVASIR_ENGINE_PREFIX_CACHE_FILE_H_
 #define KVASIR_ENGINE_PREFIX_CACHE_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kvasir/base/result.h"
 #include "kvasir/base/token.h"
 #include "kvasir/engine/model_bundle.h"
+#include "kvasir/kv/block_map_snapshots.h"
 #include "kvasir/kv/prefix_tree.h"
 
 namespace kvasir {
@@ -38,17 +41,12 @@ struct SavedConversation {
   std::vector<Token> tokens;
 };
 
-// The same for one conversation: as much of its beginning as the tree has. ERRORS: as
-// SavePrefixCache; kFailedPrecondition if nothing of it is cached any more.
-Result<PrefixCacheFileStats> SaveConversation(PrefixTree& tree, const ModelBundle& bundle,
-                                              const std::string& path,
-                                              const SavedConversation& conversation);
-// Loads such a file as LoadPrefixCache; `conversation` becomes what it holds, of several the first.
-// ERRORS: also kInvalidArgument if something in it was said for another salt than
-// `conversation->salt`.
-Result<PrefixCacheFileStats> LoadConversation(PrefixTree& tree, ModelBundle& bundle,
-                                              const std::string& path,
-                                              SavedConversation* conversation);
+// Whose a sequence of such a file is, by its name.
+uint64_t SaltOfName(const std::string& name);
+// Publishes what such a file held; `bytes` is what all of its blocks have. The first of the
+// sequences goes into `first`, if that is not null.
+PrefixCacheFileStats PublishStates(PrefixTree& tree, std::span<const NamedSnapshot> states,
+                                   size_t bytes, SavedConversation* first);
 
 }  // namespace kvasir
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,6 +72,13 @@ struct SlotAddress {
   int64_t number = 0;
 };
 
+struct SlotFile {
+  std::string path;
+  // Asked before every block, on the caller's thread; true: nobody wants it any more, and nothing
+  // is left of it. Unset: never.
+  std::function<bool()> is_cancelled;
+};
+
 // Names one request of one service, for ever.
 using CompletionId = uint64_t;
 
@@ -102,14 +110,13 @@ class CompletionService {
   virtual bool Cancel(CompletionId id) = 0;
   // THREADS: any.
   virtual ServiceStatus status() const = 0;
-  // Slots: the conversation that a place held last, to a file and back. ERRORS: as SaveConversation
-  // and LoadConversation; kFailedPrecondition where nothing was said. THREADS: any but the
-  // engine's; nobody is answered meanwhile.
+  // Slots: the conversation that a place held last, to a file and back. They return when that is
+  // done; others are answered meanwhile. ERRORS: as ConversationSave and ConversationLoad;
+  // kFailedPrecondition where nothing was said; kCancelled when it was or the service stops.
+  // THREADS: any but the engine's.
   virtual bool HasSlot(int64_t number) const = 0;
-  virtual Result<PrefixCacheFileStats> SaveSlot(const SlotAddress& slot,
-                                                const std::string& path) = 0;
-  virtual Result<PrefixCacheFileStats> LoadSlot(const SlotAddress& slot,
-                                                const std::string& path) = 0;
+  virtual Result<PrefixCacheFileStats> SaveSlot(const SlotAddress& slot, const SlotFile& file) = 0;
+  virtual Result<PrefixCacheFileStats> LoadSlot(const SlotAddress& slot, const SlotFile& file) = 0;
   // The tokens that the slot forgets. What is cached of them stays until room is needed.
   virtual int64_t EraseSlot(const SlotAddress& slot) = 0;
   // As EngineThread::Picture.

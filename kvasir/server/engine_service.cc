@@ -258,33 +258,59 @@ ServiceStatus EngineService::status() const {
 }
 
 void EngineService::Stop(std::chrono::milliseconds grace) {
-  is_stopping_ = true;
+  constexpr std::chrono::milliseconds kMostGrace = std::chrono::hours(24);  // now + it is a time
+  if (!is_stopping_.exchange(true)) {
+    end_of_grace_ = std::chrono::steady_clock::now() + std::min(grace, kMostGrace);
+  }
   engine_->Stop(grace);
 }
 
+FileProgress EngineService::ProgressOf(const SlotFile& file) const {
+  return [this, &file]() -> Status {
+    if (std::chrono::steady_clock::now() >= end_of_grace_.load()) return ShuttingDown();
+    if (!file.is_cancelled || !file.is_cancelled()) return {};
+    return {ErrorCode::kCancelled, "nobody waits for the file any more"};
+  };
+}
+
 Result<PrefixCacheFileStats> EngineService::SaveSlot(const SlotAddress& slot,
-                                                     const std::string& path) {
+                                                     const SlotFile& file) {
+  if (is_stopping_) return ShuttingDown().error();
   const std::optional<SavedConversation> conversation = slot_memory_.Get(slot);
   if (!conversation) {
     return {ErrorCode::kFailedPrecondition,
             "slot " + std::to_string(slot.number) + " has held no conversation yet"};
   }
-  std::optional<Result<PrefixCacheFileStats>> saved;
+  std::optional<Result<std::unique_ptr<ConversationSave>>> save;
   engine_->RunBetweenSteps([&](Engine& engine) {
-    saved.emplace(SaveConversation(engine.prefix_tree(), *bundle_, path, *conversation));
+    save.emplace(ConversationSave::Begin(engine, *bundle_, *conversation));
   });
-  return *std::move(saved);
+  if (!save->ok()) return save->error();
+  auto saved = (**save)->Write(file.path, ProgressOf(file));
+  engine_->RunBetweenSteps([&](Engine&) { save.reset(); });
+  return saved;
 }
 
 Result<PrefixCacheFileStats> EngineService::LoadSlot(const SlotAddress& slot,
-                                                     const std::string& path) {
-  SavedConversation conversation = {slot.salt, {}};
-  std::optional<Result<PrefixCacheFileStats>> loaded;
+                                                     const SlotFile& file) {
+  if (is_stopping_) return ShuttingDown().error();
+  KVASIR_TRY(auto load, ConversationLoad::Open(file.path, *bundle_, slot.salt));
+  Status status;
+  engine_->RunBetweenSteps([&](Engine& engine) { status = load->Begin(engine); });
+  if (status.ok()) status = load->Read(ProgressOf(file));
+  SavedConversation conversation;
+  PrefixCacheFileStats stats;
   engine_->RunBetweenSteps([&](Engine& engine) {
-    loaded.emplace(LoadConversation(engine.prefix_tree(), *bundle_, path, &conversation));
+    if (status.ok()) {
+      auto published = load->Publish(engine, &conversation);
+      status = published.status();
+      if (published.ok()) stats = *published;
+    }
+    load.reset();
   });
-  if (loaded->ok()) slot_memory_.Keep(slot.tenant, slot.number, std::move(conversation));
-  return *std::move(loaded);
+  if (!status.ok()) return status.error();
+  slot_memory_.Keep(slot.tenant, slot.number, std::move(conversation));
+  return stats;
 }
 
 Result<PrefixCacheFileStats> EngineService::SaveCache(const std::string& path, size_t max_bytes) {

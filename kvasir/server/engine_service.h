@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "kvasir/base/result.h"
+#include "kvasir/engine/conversation_file.h"
 #include "kvasir/engine/draft_source.h"
 #include "kvasir/engine/engine_thread.h"
 #include "kvasir/engine/model_bundle.h"
@@ -44,12 +45,13 @@ class EngineService final : public CompletionService {
   void Picture(EngineThread::ShowPicture show) override { engine_->Picture(std::move(show)); }
 
   bool HasSlot(int64_t number) const override { return slot_memory_.Has(number); }
-  Result<PrefixCacheFileStats> SaveSlot(const SlotAddress& slot, const std::string& path) override;
-  Result<PrefixCacheFileStats> LoadSlot(const SlotAddress& slot, const std::string& path) override;
+  Result<PrefixCacheFileStats> SaveSlot(const SlotAddress& slot, const SlotFile& file) override;
+  Result<PrefixCacheFileStats> LoadSlot(const SlotAddress& slot, const SlotFile& file) override;
   int64_t EraseSlot(const SlotAddress& slot) override { return slot_memory_.Erase(slot); }
 
   // New requests are refused from now on. Accepted ones may end within `grace`, then they are
-  // cancelled: within one forward pass. Returns when all have ended. THREADS: any.
+  // cancelled: within one forward pass, or one block of a slot's file. Returns when all answers
+  // have ended. THREADS: any.
   void Stop(std::chrono::milliseconds grace);
 
   // As SavePrefixCache, of what is cached now. THREADS: any.
@@ -66,12 +68,16 @@ class EngineService final : public CompletionService {
   EngineCallbacks Listen(const std::shared_ptr<Listener>& listener, size_t choice,
                          const CompletionRequest& request, SavedConversation conversation);
   Status Register(const std::shared_ptr<Listener>& listener);
+  FileProgress ProgressOf(const SlotFile& file) const;
 
   ModelBundle* const bundle_;
   const size_t budget_bytes_;
   const int64_t slots_;
   const int64_t max_waiting_;
   std::atomic<bool> is_stopping_ = false;
+  // When files that are being written or read are given up.
+  std::atomic<std::chrono::steady_clock::time_point> end_of_grace_ =
+      std::chrono::steady_clock::time_point::max();
   std::atomic<CompletionId> next_id_ = 1;
 
   SlotMemory slot_memory_;

@@ -7,7 +7,9 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "kvasir/server/access.h"
 #include "kvasir/server/request_fields.h"
@@ -101,27 +103,24 @@ ApiError FileError(const ServerContext& context, const SlotAction& action, const
   return answer;
 }
 
-Result<Json> Act(const ServerContext& context, const SlotAction& action) {
+Result<Json> Act(const ServerContext& context, const SlotAction& action, const HttpReply& reply) {
   const auto begin = std::chrono::steady_clock::now();
-  Json answer = Json::Object{{"id_slot", action.slot.number}};
-  if (action.action == "erase") {
-    answer.Set("n_erased", context.service->EraseSlot(action.slot));
-    return answer;
-  }
   const bool is_save = action.action == "save";
   const std::string folder = FolderOf(context, action.slot.salt);
-  const std::string path = folder + "/" + action.filename;
   // Where it cannot be made, saving says why.
   std::error_code ignored;
   if (is_save && action.slot.salt != 0) std::filesystem::create_directory(folder, ignored);
+  const SlotFile file = {folder + "/" + action.filename,
+                         [&reply] { return reply.is_client_gone(); }};
   KVASIR_TRY(const PrefixCacheFileStats stats, is_save
-                                                   ? context.service->SaveSlot(action.slot, path)
-                                                   : context.service->LoadSlot(action.slot, path));
-  answer.Set("filename", action.filename);
-  answer.Set(is_save ? "n_saved" : "n_restored", stats.tokens);
-  answer.Set(is_save ? "n_written" : "n_read", static_cast<uint64_t>(stats.bytes));
-  answer.Set("timings", Json::Object{{is_save ? "save_ms" : "restore_ms", MsSince(begin)}});
-  return answer;
+                                                   ? context.service->SaveSlot(action.slot, file)
+                                                   : context.service->LoadSlot(action.slot, file));
+  return Json(Json::Object{
+      {"id_slot", action.slot.number},
+      {"filename", action.filename},
+      {is_save ? "n_saved" : "n_restored", stats.tokens},
+      {is_save ? "n_written" : "n_read", static_cast<uint64_t>(stats.bytes)},
+      {"timings", Json::Object{{is_save ? "save_ms" : "restore_ms", MsSince(begin)}}}});
 }
 
 }  // namespace
@@ -133,15 +132,26 @@ void ServeSlotAction(const ServerContext& context, const HttpRequest& request, H
                                      "--slot-save-path FOLDER",
                                      "", "not_supported"}));
   }
-  const auto action = ParseSlotAction(context, request);
+  auto action = ParseSlotAction(context, request);
   if (!action.ok()) return reply.Send(ErrorResponse(ToApiError(action.error())));
   if (!context.service->HasSlot(action->slot.number)) {
     return reply.Send(ErrorResponse(
         {404, "there is no slot " + std::to_string(action->slot.number), "id_slot", "not_found"}));
   }
-  const auto answer = Act(context, *action);
-  if (!answer.ok()) return reply.Send(ErrorResponse(FileError(context, *action, answer.error())));
-  reply.Send({.body = answer->Dump()});
+  if (action->action == "erase") {
+    const int64_t erased = context.service->EraseSlot(action->slot);
+    const Json answer = Json::Object{{"id_slot", action->slot.number}, {"n_erased", erased}};
+    return reply.Send({.body = answer.Dump()});
+  }
+  // Whoever waits for a disk must hold up neither answers nor other requests.
+  const auto shared = std::make_shared<HttpReply>(std::move(reply));
+  context.post_file([&context, action = *std::move(action), shared] {
+    const auto answer = Act(context, action, *shared);
+    if (!answer.ok()) {
+      return shared->Send(ErrorResponse(FileError(context, action, answer.error())));
+    }
+    shared->Send({.body = answer->Dump()});
+  });
 }
 
 }  // namespace kvasir

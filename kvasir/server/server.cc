@@ -118,7 +118,8 @@ class Server::Impl {
     context_.has_drafts = options.drafts != nullptr && options.drafts->kind() != DraftKind::kNone;
     context_.separates_keys = !options.api_keys.empty();
     context_.slot_folder = options.slot_save_path;
-    context_.post = [this](std::function<void()> task) { Post(std::move(task)); };
+    context_.post = [this](std::function<void()> task) { Post(work_, std::move(task)); };
+    context_.post_file = [this](std::function<void()> task) { Post(files_, std::move(task)); };
     context_.observer = [this](const RequestRecord& record) { Record(record); };
   }
 
@@ -155,6 +156,7 @@ class Server::Impl {
     if (is_stopped_ || http_ == nullptr) return;
     http_->StopAccepting();
     service_->Stop(options_.stop_grace);
+    files_.Stop();
     SavePromptCache();
     // From here on an answer that is still on its way finds its client gone.
     http_->Stop(kDrain);
@@ -234,16 +236,16 @@ class Server::Impl {
     }
     if (request.method != "POST") return route->handler(context_, request, std::move(reply));
     // Parsing, templates and tokenization take their time: neither sockets nor the engine wait.
-    Post([this, route, request = std::move(request), reply = std::move(reply)]() mutable {
+    Post(work_, [this, route, request = std::move(request), reply = std::move(reply)]() mutable {
       route->handler(context_, request, std::move(reply));
     });
   }
 
   // std::function wants what can be copied, and a reply cannot.
   template <typename Task>
-  void Post(Task task) {
+  static void Post(WorkThread& thread, Task task) {
     const auto shared = std::make_shared<Task>(std::move(task));
-    if (!work_.Post([shared] { (*shared)(); })) (*shared)();
+    if (!thread.Post([shared] { (*shared)(); })) (*shared)();
   }
 
   void Record(const RequestRecord& record) {
@@ -261,7 +263,8 @@ class Server::Impl {
   std::optional<GrammarCache> grammars_;
   ServerContext context_;
   std::unique_ptr<EngineService> service_;
-  WorkThread work_;                   // calls into service_, so it goes first
+  WorkThread files_;                  // calls into service_, so it goes first
+  WorkThread work_;                   // calls into both, so it goes first
   std::unique_ptr<HttpServer> http_;  // calls into both
 
   std::mutex stop_mutex_;

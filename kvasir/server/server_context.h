@@ -42,6 +42,8 @@ struct ServerContext {
   RequestObserver observer;
   // Runs a task on the work thread. Unset: there is none.
   std::function<void(std::function<void()> task)> post;
+  // The same on a thread that may wait for the disk.
+  std::function<void(std::function<void()> task)> post_file;
   bool has_web_page = true;
   bool has_drafts = false;
   bool separates_keys = false;  // requests with other keys share no cached prefix
