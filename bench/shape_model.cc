@@ -2,60 +2,18 @@
 
 #include <stdlib.h>
 
-#include <utility>
-
 #include "kvasir/base/file.h"
 #include "kvasir/base/json.h"
-#include "kvasir/tokenizer/byte_alphabet.h"
+#include "tests/support/scratch_model.h"
 
 namespace kvasir {
-namespace {
-
-constexpr const char* kTemplate =
-    "{% for message in messages %}<{{ message.role }}>{{ message.content }}\n{% endfor %}"
-    "<assistant>";
-
-// All bytes, then as many made-up words as the model has logits.
-Json::Object Vocabulary(int64_t size) {
-  Json::Object vocabulary;
-  for (int byte = 0; byte < 256; ++byte) {
-    const char bytes[] = {static_cast<char>(byte)};
-    std::string text;
-    AppendByteCharacters(std::string_view(bytes, 1), &text);
-    vocabulary.emplace_back(std::move(text), byte);
-  }
-  for (int64_t id = 256; id < size; ++id) {
-    std::string word = std::to_string(id);
-    vocabulary.emplace_back(std::move(word.insert(0, 1, 'w')), id);
-  }
-  return vocabulary;
-}
-
-Json TokenizerJson(int64_t vocab_size) {
-  const Json bytes =
-      Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
-  return Json::Object{{"version", "1.0"},
-                      {"added_tokens", Json::Array()},
-                      {"normalizer", nullptr},
-                      {"pre_tokenizer", bytes},
-                      {"post_processor", nullptr},
-                      {"decoder", Json::Object{{"type", "ByteLevel"}}},
-                      {"model", Json::Object{{"type", "BPE"},
-                                             {"vocab", Vocabulary(vocab_size)},
-                                             {"merges", Json::Array()}}}};
-}
-
-}  // namespace
-
 Status MakeShapeModel(const std::string& shape, std::string* folder) {
   KVASIR_TRY(const std::string config, ReadFile(shape + "/config.json"));
   KVASIR_TRY(const Json json, Json::Parse(config));
   KVASIR_TRY(const int64_t vocab_size, json.GetInt("vocab_size"));
   if (mkdtemp(folder->data()) == nullptr) return {ErrorCode::kIo, "cannot make " + *folder};
   KVASIR_TRY_OK(WriteFileAtomic(*folder + "/config.json", config));
-  KVASIR_TRY_OK(WriteFileAtomic(*folder + "/tokenizer.json", TokenizerJson(vocab_size).Dump()));
-  KVASIR_TRY_OK(WriteFileAtomic(*folder + "/tokenizer_config.json", "{}"));
-  return WriteFileAtomic(*folder + "/chat_template.jinja", kTemplate);
+  return WriteScratchTokenizer(*folder, vocab_size);
 }
 
 }  // namespace kvasir

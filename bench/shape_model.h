@@ -1,5 +1,5 @@
-// A model folder for the shape of a published model: its config.json, and a tokenizer made up here.
-// Deliberately no merges: texts are read byte by byte; prompts of token ids need no more.
+// A model folder for the shape of a published model: its config.json beside a made-up tokenizer.
+// Deliberately no weights: they are made up, too (--random-weights).
 #ifndef KVASIR_BENCH_SHAPE_MODEL_H_
 #define KVASIR_BENCH_SHAPE_MODEL_H_
 

@@ -9,8 +9,8 @@
 
 #include "kvasir/base/json.h"
 #include "kvasir/formats/test_files.h"
-#include "kvasir/tokenizer/byte_alphabet.h"
 #include "tests/support/program.h"
+#include "tests/support/scratch_model.h"
 
 namespace kvasir {
 namespace {
@@ -20,29 +20,6 @@ namespace fs = std::filesystem;
 const std::string kTestdata = KVASIR_SOURCE_DIR "/testdata/";
 const std::string kTarget = kTestdata + "models/transformers_gemma4_shared_bf16";
 const std::string kAssistant = kTestdata + "assistants/gemma4_shared_ordered";
-
-// A token for each byte, as many as the tiny model has.
-std::string BytesTokenizer() {
-  Json::Object vocabulary;
-  for (int byte = 0; byte < 256; ++byte) {
-    const char bytes[] = {static_cast<char>(byte)};
-    std::string text;
-    AppendByteCharacters(std::string_view(bytes, 1), &text);
-    vocabulary.emplace_back(std::move(text), byte);
-  }
-  const Json level =
-      Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
-  return Json(Json::Object{{"version", "1.0"},
-                           {"added_tokens", Json::Array()},
-                           {"normalizer", nullptr},
-                           {"pre_tokenizer", level},
-                           {"post_processor", nullptr},
-                           {"decoder", Json::Object{{"type", "ByteLevel"}}},
-                           {"model", Json::Object{{"type", "BPE"},
-                                                  {"vocab", std::move(vocabulary)},
-                                                  {"merges", Json::Array()}}}})
-      .Dump();
-}
 
 Json Generate(const std::string& model, std::vector<std::string> more) {
   std::vector<std::string> args = {
@@ -65,10 +42,7 @@ class AssistantCliTest : public testing::Test {
  protected:
   AssistantCliTest() : model_(scratch_.File("model")) {
     fs::copy(kTarget, model_);
-    scratch_.Write("model/tokenizer.json", BytesTokenizer());
-    scratch_.Write("model/tokenizer_config.json", "{}");
-    scratch_.Write("model/chat_template.jinja",
-                   "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>");
+    EXPECT_TRUE(WriteScratchTokenizer(model_).ok());
   }
 
   const ScratchFolder scratch_;

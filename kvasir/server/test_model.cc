@@ -4,11 +4,9 @@
 #include <stdlib.h>
 
 #include <filesystem>
-#include <utility>
 
 #include "kvasir/base/file.h"
-#include "kvasir/tokenizer/byte_alphabet.h"
-#include "kvasir/tokenizer/utf8.h"
+#include "tests/support/scratch_model.h"
 
 namespace kvasir {
 namespace {
@@ -18,23 +16,6 @@ const std::string kTemplate = R"({%- for message in messages -%}
 <{{ message.role }}>{{ message.content }}
 {% endfor %}{% if note %}({{ note }}){% endif %}<assistant>)";
 
-Json TokenizerJson() {
-  Json::Object vocabulary;
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string text;
-    AppendUtf8(CharacterOfByte(static_cast<uint8_t>(byte)), &text);
-    vocabulary.emplace_back(text, byte);
-  }
-  Json model =
-      Json::Object{{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", Json::Array()}};
-  Json split =
-      Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
-  return Json::Object{{"version", "1.0"},          {"added_tokens", Json::Array()},
-                      {"normalizer", nullptr},     {"pre_tokenizer", std::move(split)},
-                      {"post_processor", nullptr}, {"decoder", Json::Object{{"type", "ByteLevel"}}},
-                      {"model", std::move(model)}};
-}
-
 }  // namespace
 
 Status WriteTestModel(const std::string& folder, const std::string& more_template) {
@@ -43,7 +24,7 @@ Status WriteTestModel(const std::string& folder, const std::string& more_templat
     KVASIR_TRY(const std::string contents, ReadFile(source + name));
     KVASIR_TRY_OK(WriteFileAtomic(folder + "/" + name, contents));
   }
-  KVASIR_TRY_OK(WriteFileAtomic(folder + "/tokenizer.json", TokenizerJson().Dump()));
+  KVASIR_TRY_OK(WriteFileAtomic(folder + "/tokenizer.json", BytesTokenizer()));
   KVASIR_TRY_OK(WriteFileAtomic(folder + "/tokenizer_config.json", "{}"));
   return WriteFileAtomic(folder + "/chat_template.jinja", kTemplate + more_template);
 }
