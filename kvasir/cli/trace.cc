@@ -3,14 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "kvasir/cli/trace_attention.h"
+#include "kvasir/cli/trace_sequences.h"
 #include "kvasir/cli/trace_spec.h"
 #include "kvasir/cli/trace_state.h"
 #include "kvasir/cli/trace_tensor.h"
@@ -28,7 +28,8 @@ class Replayer {
   Replayer(Backend& backend, std::string scratch_folder)
       : backend_(backend),
         scratch_folder_(std::move(scratch_folder)),
-        pool_(KvPoolOptions{.budget_bytes = kPoolBytes}) {}
+        pool_(KvPoolOptions{.budget_bytes = kPoolBytes}),
+        sequences_(&pool_) {}
 
   Result<TraceResult> Run(const Json& trace) {
     KVASIR_TRY(const Json* spec, TraceMember(trace, "spec"));
@@ -65,31 +66,6 @@ class Replayer {
   int64_t KeyCols() const { return int64_t{layout().kv_heads} * layout().key_dim; }
   int64_t ValueCols() const { return int64_t{layout().kv_heads} * layout().value_dim; }
 
-  // --- sequences, kept in batches as the trace arranges them
-
-  SequenceId IdOf(const std::string& name) {
-    return ids_.try_emplace(name, static_cast<SequenceId>(ids_.size() + 1)).first->second;
-  }
-  Result<KvBatch*> BatchOf(const std::string& name) {
-    for (KvBatch& batch : batches_) {
-      if (batch.Find(IdOf(name)) != nullptr) return &batch;
-    }
-    return MalformedTrace("there is no sequence '" + name + "'");
-  }
-  Result<KvSequence*> SequenceOf(const std::string& name) {
-    KVASIR_TRY(KvBatch* const batch, BatchOf(name));
-    return batch->Find(IdOf(name));
-  }
-  Status AddAlone(const std::string& name, KvSequence sequence) {
-    KvBatch batch;
-    KVASIR_TRY_OK(batch.Add(IdOf(name), std::move(sequence)));
-    batches_.push_back(std::move(batch));
-    return {};
-  }
-  void DropEmptyBatches() {
-    std::erase_if(batches_, [](const KvBatch& batch) { return batch.empty(); });
-  }
-
   // --- operations
 
   Status RunOp(const Json& op) {
@@ -121,20 +97,14 @@ class Replayer {
   Status New(const Json& op) {
     KVASIR_TRY(const Json* ids, TraceMember(op, "ids"));
     KVASIR_TRY(const auto names, TraceNames(*ids));
-    KvBatch batch;
-    for (const std::string& name : names) {
-      KVASIR_TRY(KvSequence sequence, KvSequence::Create(&pool_, spec_.cache));
-      KVASIR_TRY_OK(batch.Add(IdOf(name), std::move(sequence)));
-    }
-    batches_.push_back(std::move(batch));
-    return {};
+    return sequences_.AddBatch(names, spec_.cache);
   }
 
   Status Append(const Json& op, const Json& expect) {
     KVASIR_TRY(const Json* seqs, TraceMember(op, "seqs"));
     if (!seqs->is_object()) return MalformedTrace("'seqs' must be an object");
     for (const auto& [name, rows] : seqs->as_object()) {
-      KVASIR_TRY(KvSequence* const sequence, SequenceOf(name));
+      KVASIR_TRY(KvSequence* const sequence, sequences_.Find(name));
       KVASIR_TRY(const Json* keys_json, TraceMember(rows, "keys"));
       KVASIR_TRY(const Json* values_json, TraceMember(rows, "values"));
       KVASIR_TRY(const TraceTensor<float> keys, ReadFloatTensor(*keys_json));
@@ -158,95 +128,20 @@ class Replayer {
                           ConstFloatRows(layer_values, count, ValueCols(), ValueCols()));
       }
       if (const Json* queries = rows.Find("queries"); queries != nullptr) {
-        KVASIR_TRY_OK(CompareAttention(*queries, expect, name, *sequence, runs));
+        const TraceAttention attention = {backend_, spec_, tolerance_};
+        KVASIR_TRY(const std::string difference,
+                   attention.Compare({name, *queries, expect, *sequence, runs}));
+        if (!difference.empty()) Fail("sequence '" + name + "', " + difference);
       }
       sequence->Advance(count);
     }
     return {};
   }
 
-  Status CompareAttention(const Json& queries_json, const Json& expect, const std::string& name,
-                          const KvSequence& sequence, const std::vector<KvRun>& runs) {
-    KVASIR_TRY(const TraceTensor<float> queries, ReadFloatTensor(queries_json));
-    const int64_t count = runs[0].rows;
-    const int64_t query_cols = int64_t{spec_.query_heads} * layout().key_dim;
-    if (static_cast<int64_t>(queries.data.size()) != spec_.layers * count * query_cols) {
-      return MalformedTrace("queries of '" + name + "' do not fit n");
-    }
-    const Json* attention = expect.Find("attention");
-    const Json* entry = attention == nullptr ? nullptr : attention->Find(name);
-    if (entry == nullptr) return {};
-    KVASIR_TRY(const Json* wanted_json, TraceMember(*entry, "out"));
-    KVASIR_TRY(const TraceTensor<float> wanted, ReadFloatTensor(*wanted_json));
-    KVASIR_TRY(const std::vector<int64_t> rows, RowsAt(*entry, name, count));
-    const int64_t out_cols = int64_t{spec_.query_heads} * layout().value_dim;
-    if (static_cast<int64_t>(wanted.data.size()) !=
-        spec_.layers * static_cast<int64_t>(rows.size()) * out_cols) {
-      return MalformedTrace("attention of '" + name + "' does not fit n");
-    }
-    for (int layer = 0; layer < spec_.layers; ++layer) {
-      const std::vector<float> out = Attend(sequence, layer, runs[static_cast<size_t>(layer)],
-                                            queries.Part(layer, spec_.layers));
-      const std::span<const float> layer_wanted = wanted.Part(layer, spec_.layers);
-      for (size_t i = 0; i < layer_wanted.size(); ++i) {
-        const int64_t row = rows[i / static_cast<size_t>(out_cols)];
-        const float actual =
-            out[static_cast<size_t>(row * out_cols) + i % static_cast<size_t>(out_cols)];
-        // Negated so that NaN fails.
-        if (!(std::fabs(actual - layer_wanted[i]) <= tolerance_)) {
-          Fail("sequence '" + name + "', layer " + std::to_string(layer) + ": attention of query " +
-               std::to_string(row) + " is " + std::to_string(actual) + ", expected " +
-               std::to_string(layer_wanted[i]));
-          return {};
-        }
-      }
-    }
-    return {};
-  }
-
-  // Which of the n queries `out` holds.
-  static Result<std::vector<int64_t>> RowsAt(const Json& entry, const std::string& name,
-                                             int64_t count) {
-    std::vector<int64_t> rows;
-    const Json* at = entry.Find("at");
-    if (at == nullptr || !at->is_array()) {
-      for (int64_t i = 0; i < count; ++i) rows.push_back(i);
-      return rows;
-    }
-    for (const Json& index : at->as_array()) {
-      if (!index.is_int() || index.as_int() < 0 || index.as_int() >= count) {
-        return MalformedTrace("'at' of '" + name + "' is out of range");
-      }
-      rows.push_back(index.as_int());
-    }
-    return rows;
-  }
-
-  std::vector<float> Attend(const KvSequence& sequence, int layer, const KvRun& run,
-                            std::span<const float> queries) {
-    const int64_t query_cols = int64_t{spec_.query_heads} * layout().key_dim;
-    const int64_t out_cols = int64_t{spec_.query_heads} * layout().value_dim;
-    std::vector<VisibleRows> visible;
-    for (int64_t i = 0; i < run.rows; ++i) {
-      visible.push_back(sequence.Visible(layer, sequence.position() + i));
-    }
-    std::vector<float> out(static_cast<size_t>(run.rows * out_cols));
-    AttendArgs args;
-    args.layout = layout();
-    args.query_heads = spec_.query_heads;
-    args.scale = spec_.scale;
-    args.queries = ConstFloatRows(queries.data(), run.rows, query_cols, query_cols);
-    args.runs = std::span(&run, 1);
-    args.visible = visible;
-    args.out = {out.data(), run.rows, out_cols, out_cols};
-    backend_.Attend(args);
-    return out;
-  }
-
   Status Compact(const Json& op, const Json& expect) {
     KVASIR_TRY(const std::string id, op.GetString("id"));
     KVASIR_TRY(const std::string mode, op.GetString("mode"));
-    KVASIR_TRY(KvSequence* const sequence, SequenceOf(id));
+    KVASIR_TRY(KvSequence* const sequence, sequences_.Find(id));
     KVASIR_TRY(const bool compacted, sequence->Compact(mode == "auto" ? spec_.hysteresis : 0));
     KVASIR_TRY(const Json* wanted, TraceMember(expect, "compacted"));
     if (!wanted->is_bool() || wanted->as_bool() != compacted) {
@@ -264,19 +159,19 @@ class Replayer {
     }
     for (const auto& [name, count] : seqs->as_object()) {
       if (!count.is_int()) return MalformedTrace("a trim count must be an integer");
-      KVASIR_TRY(KvBatch* const batch, BatchOf(name));
+      KVASIR_TRY(KvBatch* const batch, sequences_.BatchOf(name));
       if (std::find(refused.begin(), refused.end(), name) != refused.end()) {
         // The recorded engine had lost rows here. Ours may still hold them: tried on a fork, whose
         // rows must then be those of the earlier state; the trace goes on with what it expects.
-        KVASIR_TRY_OK(TrimFork(name, *batch->Find(IdOf(name)), count.as_int()));
+        KVASIR_TRY_OK(TrimFork(name, *batch->Find(sequences_.IdOf(name)), count.as_int()));
         continue;
       }
       std::vector<int64_t> counts;
       for (const SequenceId id : batch->ids())
-        counts.push_back(id == IdOf(name) ? count.as_int() : 0);
+        counts.push_back(id == sequences_.IdOf(name) ? count.as_int() : 0);
       KVASIR_TRY(const auto reports, batch->TrimEach(counts));
       for (const TrimReport& report : reports) {
-        if (report.id == IdOf(name)) KVASIR_TRY_OK(CompareTrim(name, report, expect));
+        if (report.id == sequences_.IdOf(name)) KVASIR_TRY_OK(CompareTrim(name, report, expect));
       }
     }
     return {};
@@ -314,8 +209,8 @@ class Replayer {
     const Json* source = op.Find("from") != nullptr ? op.Find("from") : op.Find("id");
     if (source == nullptr || !source->is_string()) return MalformedTrace("fork needs 'from'");
     KVASIR_TRY(const std::string to, op.GetString("to"));
-    KVASIR_TRY(KvSequence* const from, SequenceOf(source->as_string()));
-    return AddAlone(to, from->Fork());
+    KVASIR_TRY(KvSequence* const from, sequences_.Find(source->as_string()));
+    return sequences_.AddAlone(to, from->Fork());
   }
 
   Status Filter(const Json& op) {
@@ -326,14 +221,8 @@ class Replayer {
       KVASIR_TRY(dropped, TraceNames(*json));
     }
     if (keep.empty() && dropped.empty()) return MalformedTrace("filter names no sequence");
-    const std::string& any = keep.empty() ? dropped[0] : keep[0];
-    KVASIR_TRY(KvBatch* const batch, BatchOf(any));
-    std::vector<SequenceId> ids;
-    for (const std::string& name : keep) ids.push_back(IdOf(name));
     for (const std::string& name : dropped) last_expected_.erase(name);
-    KVASIR_TRY_OK(batch->Filter(ids));
-    DropEmptyBatches();
-    return {};
+    return sequences_.Filter(keep.empty() ? dropped[0] : keep[0], keep);
   }
 
   // Brings the sequences into one batch, in the trace's order.
@@ -345,24 +234,9 @@ class Replayer {
       KVASIR_TRY(const Json* with_json, TraceMember(op, "with"));
       KVASIR_TRY(const auto with, TraceNames(*with_json));
       if (with.empty()) return MalformedTrace("extend names no sequence to add");
-      KVASIR_TRY(KvBatch* const into, BatchOf(names[0]));
-      KVASIR_TRY(KvBatch* const from, BatchOf(with[0]));
-      if (into != from) KVASIR_TRY_OK(into->Extend(std::move(*from)));
-      DropEmptyBatches();
-      return {};
+      return sequences_.Extend(names[0], with[0]);
     }
-    std::vector<KvBatch> parts;
-    for (const std::string& name : names) {
-      KVASIR_TRY(KvBatch* const batch, BatchOf(name));
-      KVASIR_TRY(KvSequence sequence, batch->Extract(IdOf(name)));
-      KvBatch part;
-      KVASIR_TRY_OK(part.Add(IdOf(name), std::move(sequence)));
-      parts.push_back(std::move(part));
-    }
-    KVASIR_TRY(KvBatch merged, KvBatch::Merge(parts));
-    DropEmptyBatches();
-    batches_.push_back(std::move(merged));
-    return {};
+    return sequences_.Merge(names);
   }
 
   // Through one file, so that what the sequences share is shared again.
@@ -371,7 +245,7 @@ class Replayer {
     KVASIR_TRY(const auto names, TraceNames(*ids_json));
     KvSnapshotFile file;
     for (const std::string& name : names) {
-      KVASIR_TRY(KvSequence* const sequence, SequenceOf(name));
+      KVASIR_TRY(KvSequence* const sequence, sequences_.Find(name));
       file.sequences.push_back({name, sequence->Snapshot()});
     }
     // Several programs may replay side by side.
@@ -382,7 +256,7 @@ class Replayer {
     std::remove(path.c_str());
     KVASIR_TRY_OK(loaded.status());
     for (const NamedSnapshot& saved : loaded->sequences) {
-      KVASIR_TRY(KvSequence* const sequence, SequenceOf(saved.name));
+      KVASIR_TRY(KvSequence* const sequence, sequences_.Find(saved.name));
       KVASIR_TRY(*sequence, KvSequence::Restore(&pool_, saved.snapshot));
     }
     return {};
@@ -397,7 +271,7 @@ class Replayer {
     }
     // A live sequence that the operation does not list must be as it was.
     for (const auto& [name, state] : last_expected_) {
-      KVASIR_TRY(const KvSequence* const sequence, SequenceOf(name));
+      KVASIR_TRY(const KvSequence* const sequence, sequences_.Find(name));
       KVASIR_TRY(const std::string difference, CompareTraceState(*sequence, state));
       if (!difference.empty()) {
         Fail("sequence '" + name + "': " + difference);
@@ -413,8 +287,7 @@ class Replayer {
   TraceSpec spec_;
   double tolerance_ = 2e-5;
 
-  std::vector<KvBatch> batches_;
-  std::map<std::string, SequenceId> ids_;
+  TraceSequences sequences_;
   std::map<std::string, Json> last_expected_;
   std::string failure_;
   std::string not_yet_;
