@@ -29,6 +29,15 @@ Result<DraftKind> DraftKindFromName(std::string_view name) {
           std::string(name) + " is no kind of drafts; there are none, ngram, model and mtp"};
 }
 
+std::string DescribeDrafts(DraftKind kind, const std::string& name, const KvCacheSpec& spec) {
+  if (kind == DraftKind::kNone) return "drafts: none";
+  const std::string whose = kind == DraftKind::kNgram ? "what was said before" : name;
+  if (!spec.HasRecurrentLayers()) return "drafts: " + whose;
+  return "drafts: none; " + whose +
+         " is not used, as the model has recurrent layers, whose states cannot go back by single "
+         "tokens";
+}
+
 Status CheckSameVocabulary(const Tokenizer& target, const Tokenizer& draft) {
   const int64_t both = std::min(target.vocab_size(), draft.vocab_size());
   for (int64_t id = 0; id < both; ++id) {
@@ -101,6 +110,7 @@ Status DraftSource::LoadMtp(const DraftSourceOptions& options) {
 }
 
 std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
+  if (!is_used()) return nullptr;
   const int64_t sampleable = target_.sampleable_tokens();
   switch (kind_) {
     case DraftKind::kNone:
@@ -119,10 +129,12 @@ std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
   return std::move(drafter).value();
 }
 
+bool DraftSource::is_used() const {
+  return kind_ != DraftKind::kNone && !target_.cache_spec()->HasRecurrentLayers();
+}
+
 std::string DraftSource::Describe() const {
-  if (kind_ == DraftKind::kNone) return "drafts: none";
-  if (kind_ == DraftKind::kNgram) return "drafts: what was said before";
-  return "drafts: " + name_;
+  return DescribeDrafts(kind_, name_, *target_.cache_spec());
 }
 
 }  // namespace kvasir

@@ -27,6 +27,10 @@ struct DraftSourceOptions {
   BundleOptions bundle;  // how it is loaded; its cache budget is the draft caches'
 };
 
+// "drafts: NAME", for a log. A cache with recurrent layers takes none, as its states cannot go back
+// by single tokens: then it says so.
+std::string DescribeDrafts(DraftKind kind, const std::string& name, const KvCacheSpec& spec);
+
 // OK if both say the same with the same tokens. ERRORS: kInvalidArgument naming the first token
 // that differs.
 Status CheckSameVocabulary(const Tokenizer& target, const Tokenizer& draft);
@@ -40,10 +44,12 @@ class DraftSource {
                                                    const ModelBundle& target);
 
   DraftKind kind() const { return kind_; }
-  // Null for kNone. `tree`: what the target's engine has cached; it outlives the drafter, as does
-  // this source. One drafter per source: they would share a pool.
+  // Whether answers are drafted: of some kind, and for a cache that takes drafts.
+  bool is_used() const;
+  // Null where is_used() is false. `tree`: what the target's engine has cached; it outlives the
+  // drafter, as does this source. One drafter per source: they would share a pool.
   std::unique_ptr<Drafter> NewDrafter(const PrefixTree* tree) const;
-  // "drafts: n-grams", for a log.
+  // As DescribeDrafts.
   std::string Describe() const;
 
  private:

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kvasir/base/file.h"
+#include "kvasir/engine/draft_source.h"
 #include "kvasir/server/server.h"
 #include "kvasir/server/test_client.h"
 #include "kvasir/server/test_json.h"
@@ -266,6 +267,27 @@ TEST_F(OperationsTest, LogsAsMuchAsWanted) {
     EXPECT_EQ(logs("prompt tokens [72 105]"), detail == RequestLogDetail::kTokens);
     EXPECT_EQ(logs("answer tokens ["), detail == RequestLogDetail::kTokens);
   }
+}
+
+TEST_F(OperationsTest, SaysWhoDrafts) {
+  Start();
+  const auto shown = [&] {
+    const Json slots = Parsed(Ask("GET", "/slots").body);
+    return std::pair(At(Parsed(Ask("GET", "/props").body), {"drafts"}),
+                     At(slots, {"0", "speculative"}));
+  };
+  EXPECT_EQ(shown(), std::pair(Json("drafts: none"), Json(false)));
+  const auto drafts = DraftSource::Load({DraftKind::kNgram, "", {}}, *bundle_);
+  ASSERT_TRUE(drafts.ok()) << drafts.error().message;
+  server_.reset();
+  ServerOptions options;
+  options.port = 0;
+  options.drafts = drafts->get();
+  auto server = Server::Start(bundle_.get(), options);
+  ASSERT_TRUE(server.ok()) << server.error().message;
+  server_ = *std::move(server);
+  EXPECT_EQ(shown(), std::pair(Json("drafts: what was said before"), Json(true)));
+  server_.reset();
 }
 
 // What is cached outlives the server; what cannot be used is left alone.

@@ -48,6 +48,7 @@ void ServeProps(const ServerContext& context, const HttpRequest&, HttpReply repl
                    {"bos_token", SpecialToken(context, "bos_token")},
                    {"eos_token", SpecialToken(context, "eos_token")},
                    {"cache", context.bundle->DescribeCache()},
+                   {"drafts", context.drafts},
                    {"build_info", "kvasir"},
                    {"is_sleeping", false}};
   reply.Send({.body = props.Dump()});

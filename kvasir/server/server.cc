@@ -115,7 +115,8 @@ class Server::Impl {
     context_.ping_interval = options.ping_interval;
     context_.time_limit = options.request_timeout;
     context_.has_web_page = options.has_web_page;
-    context_.has_drafts = options.drafts != nullptr && options.drafts->kind() != DraftKind::kNone;
+    context_.has_drafts = options.drafts != nullptr && options.drafts->is_used();
+    context_.drafts = options.drafts != nullptr ? options.drafts->Describe() : "drafts: none";
     context_.separates_keys = !options.api_keys.empty();
     context_.slot_folder = options.slot_save_path;
     context_.post = [this](std::function<void()> task) { Post(work_, std::move(task)); };

@@ -46,6 +46,7 @@ struct ServerContext {
   std::function<void(std::function<void()> task)> post_file;
   bool has_web_page = true;
   bool has_drafts = false;
+  std::string drafts;           // for people: which, or why there are none
   bool separates_keys = false;  // requests with other keys share no cached prefix
   std::string slot_folder;      // where slots are saved; empty: nowhere
   EngineClock::time_point started = EngineClock::now();
