@@ -53,7 +53,7 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(const KernelTable& kernels, int threads, AttentionMath attention)
       : kernels_(kernels),
-        lookahead_(threads),
+        lookahead_(threads, kPanelTile),
         pool_(threads, &lookahead_),
         attention_(kernels, pool_, attention) {}
 
@@ -342,13 +342,17 @@ Result<std::unique_ptr<Backend>> MakeCpuBackend(const CpuBackendOptions& options
                                              std::to_string(kMaxThreads) + ", not " +
                                              std::to_string(options.threads)};
   }
+  const int threads = options.threads == 0 ? AvailableCores() : options.threads;
+  if (options.kernels != nullptr) {
+    return std::unique_ptr<Backend>(
+        std::make_unique<CpuBackend>(*options.kernels, threads, options.attention));
+  }
   const std::vector<Isa> supported = SupportedIsas();
   const Isa isa = options.isa.value_or(supported.back());
   if (std::find(supported.begin(), supported.end(), isa) == supported.end()) {
     return {ErrorCode::kUnsupported,
             "this CPU cannot run the " + std::string(IsaName(isa)) + " kernels"};
   }
-  const int threads = options.threads == 0 ? AvailableCores() : options.threads;
   return std::unique_ptr<Backend>(
       std::make_unique<CpuBackend>(KernelsFor(isa), threads, options.attention));
 }

@@ -16,6 +16,8 @@ struct CpuBackendOptions {
   int threads = 0;         // 0: AvailableCores()
   std::optional<Isa> isa;  // unset: the fastest this CPU has; results are the same bits on each
   AttentionMath attention = AttentionMath::kAuto;  // each has bits of its own
+  // Instead of those of `isa`, if not null; they outlive the backend. For tests that look into it.
+  const KernelTable* kernels = nullptr;
 };
 
 // ERRORS: kInvalidArgument for more than 1024 threads or a negative number, kUnsupported for an

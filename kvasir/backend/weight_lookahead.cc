@@ -37,16 +37,20 @@ void WeightLookahead::Learn(std::span<const PackedMatrix* const> matrices) {
 
 WeightLookahead::Bytes WeightLookahead::StartOf(std::span<const PackedMatrix* const> matrices,
                                                 size_t thread) const {
-  size_t panels = 0;
-  for (const PackedMatrix* matrix : matrices) panels += static_cast<size_t>(matrix->panels());
-  size_t panel = ThreadPool::ShareBegin(panels, thread, progress_.size());
+  const auto tiles_of = [this](const PackedMatrix& matrix) {
+    return (static_cast<size_t>(matrix.panels()) + tile_panels_ - 1) / tile_panels_;
+  };
+  size_t tiles = 0;
+  for (const PackedMatrix* matrix : matrices) tiles += tiles_of(*matrix);
+  size_t tile = ThreadPool::ShareBegin(tiles, thread, progress_.size());
   for (const PackedMatrix* matrix : matrices) {
-    const auto count = static_cast<size_t>(matrix->panels());
-    if (panel < count) {
+    if (tile < tiles_of(*matrix)) {
+      const size_t panel = tile * tile_panels_;
+      const size_t left = static_cast<size_t>(matrix->panels()) - panel;
       return {matrix->panel(static_cast<int64_t>(panel)),
-              std::min((count - panel) * matrix->panel_bytes(), kMostBytes)};
+              std::min(left * matrix->panel_bytes(), kMostBytes)};
     }
-    panel -= count;
+    tile -= tiles_of(*matrix);
   }
   return {};
 }

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -19,7 +20,10 @@ namespace kvasir {
 
 class WeightLookahead final : public IdleWork {
  public:
-  explicit WeightLookahead(int threads) : progress_(static_cast<size_t>(threads)) {}
+  // `tile_panels`: what the pool shares out is tiles of so many panels, the last of a matrix maybe
+  // of fewer.
+  WeightLookahead(int threads, int64_t tile_panels)
+      : tile_panels_(static_cast<size_t>(tile_panels)), progress_(static_cast<size_t>(threads)) {}
 
   // A matmul with these matrices, at least one, begins. THREADS: the pool's caller only.
   void Begin(std::span<const PackedMatrix* const> matrices);
@@ -46,6 +50,7 @@ class WeightLookahead final : public IdleWork {
   void Learn(std::span<const PackedMatrix* const> matrices);
   Bytes StartOf(std::span<const PackedMatrix* const> matrices, size_t thread) const;
 
+  const size_t tile_panels_;
   std::unordered_map<const PackedMatrix*, std::unique_ptr<Next>> links_;  // by first matrix
   const PackedMatrix* last_ = nullptr;
   std::atomic<const Next*> now_{nullptr};

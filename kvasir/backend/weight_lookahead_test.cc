@@ -23,7 +23,7 @@ class WeightLookaheadTest : public testing::Test {
     return steps * 1024;
   }
 
-  WeightLookahead lookahead_{2};
+  WeightLookahead lookahead_{2, 1};
   const PackedMatrix first_ = Make(32);   // panels of 4 KiB
   const PackedMatrix second_ = Make(96);  // 6 panels
   const PackedMatrix third_ = Make(32);
@@ -48,6 +48,29 @@ TEST_F(WeightLookaheadTest, FetchesWhatCameNextBefore) {
     }
     Multiply(second_, third_);
   }
+}
+
+// Where a matmul's tiles are shared out, whole ones: of 3 and 1 tiles the second thread begins with
+// the third, which is one panel, and of 1 and 2 tiles with the first of the second matrix.
+TEST_F(WeightLookaheadTest, FetchesWhereTheShareBegins) {
+  const PackedMatrix nine = Make(9 * 16);
+  const PackedMatrix three = Make(3 * 16);
+  const auto fetched = [&](std::vector<const PackedMatrix*> next, int thread) {
+    const std::vector<const PackedMatrix*> before = {&first_};
+    WeightLookahead lookahead(2, 4);
+    for (int step = 0; step < 2; ++step) {
+      lookahead.Begin(before);
+      if (step == 0) lookahead.Begin(next);
+    }
+    size_t steps = 0;
+    while (lookahead.Step(thread)) ++steps;
+    return steps * 1024;
+  };
+  EXPECT_EQ(fetched({&nine, &three}, 0), 9u * 4096);
+  EXPECT_EQ(fetched({&nine, &three}, 1), 1u * 4096);
+  EXPECT_EQ(fetched({&three, &second_}, 1), 6u * 4096);
+  // Of three tiles the second thread begins with the second.
+  EXPECT_EQ(fetched({&nine}, 1), 5u * 4096);
 }
 
 TEST_F(WeightLookaheadTest, GivesUpWhereTheNextOneChanges) {
