@@ -18,11 +18,8 @@
 
 #include "hwy/highway.h"
 #include "kvasir/kernels/matmul_tiles-inl.h"
+#include "kvasir/kernels/tile_run-inl.h"
 #include "kvasir/tensor/bf16_pairs.h"
-
-#ifndef KVASIR_BEFORE_TILE
-#define KVASIR_BEFORE_TILE() HWY_BEFORE_NAMESPACE()
-#endif
 
 KVASIR_BEFORE_TILE();
 namespace kvasir {
@@ -57,7 +54,7 @@ struct FloatBlock {
 };
 
 template <class Math>
-struct FloatTile {
+struct FloatTile : TileRun<FloatTile<Math>> {
   using Block = FloatBlock<Math>;
   using Element = typename Math::Element;
   using Input = typename Math::Input;
@@ -116,25 +113,6 @@ struct FloatTile {
       if constexpr (Math::kParts == 2) AddPart<1>(block, step, weights, acc);
       weights += kPanelOutputs * Math::kStepInputs;
     }
-  }
-
-  template <int R, int P>
-  static HWY_NOINLINE void Run(const Block& block, const TileOutput& output) {
-    constexpr auto kRows = std::make_index_sequence<R>();
-    FloatVec acc[R][P * kVecsPerPanel];
-    LoadTile(output, acc, kRows);
-    switch (block.prefetch.fetch) {
-      case Fetch::kNothing:
-        Accumulate<P, Fetch::kNothing>(block, acc);
-        break;
-      case Fetch::kToFirstLevel:
-        Accumulate<P, Fetch::kToFirstLevel>(block, acc);
-        break;
-      case Fetch::kToSecondLevel:
-        Accumulate<P, Fetch::kToSecondLevel>(block, acc);
-        break;
-    }
-    StoreTile(output, acc, kRows);
   }
 };
 

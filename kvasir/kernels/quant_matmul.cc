@@ -16,6 +16,10 @@
 
 #include "kvasir/kernels/quant_dot-inl.h"
 
+#undef KVASIR_BEFORE_TILE
+#define KVASIR_BEFORE_TILE() KVASIR_BEFORE_QUANT()
+#include "kvasir/kernels/tile_run-inl.h"
+
 KVASIR_BEFORE_QUANT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
@@ -37,7 +41,7 @@ struct QuantBlock {
 
 // kCodesPerByte is 1 (q8) or 2 (q4).
 template <class Dot, int kCodesPerByte>
-struct QuantTile {
+struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
   using Sum = typename Dot::Sum;
   using Weights = typename Dot::Weights;
 
@@ -213,25 +217,6 @@ struct QuantTile {
       group.weights += kGroupBytes;
       group.x += kQuantGroup;
     }
-  }
-
-  template <int R, int P>
-  static HWY_NOINLINE void Run(const QuantBlock& block, const TileOutput& output) {
-    constexpr auto kRows = std::make_index_sequence<R>();
-    FloatVec acc[R][P * kVecsPerPanel];
-    LoadTile(output, acc, kRows);
-    switch (block.prefetch.fetch) {
-      case Fetch::kNothing:
-        Accumulate<P, Fetch::kNothing>(block, acc);
-        break;
-      case Fetch::kToFirstLevel:
-        Accumulate<P, Fetch::kToFirstLevel>(block, acc);
-        break;
-      case Fetch::kToSecondLevel:
-        Accumulate<P, Fetch::kToSecondLevel>(block, acc);
-        break;
-    }
-    StoreTile(output, acc, kRows);
   }
 };
 

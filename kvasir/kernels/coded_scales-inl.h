@@ -1,0 +1,147 @@
+// How coded rows (coded_row.h) lie in a panel, and the scales and biases of one group of a format
+// that is known when compiling.
+// Deliberately without codes and products: coded_matmul.cc.
+#if defined(KVASIR_KERNELS_CODED_SCALES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_CODED_SCALES_INL_H_
+#undef KVASIR_KERNELS_CODED_SCALES_INL_H_
+#else
+#define KVASIR_KERNELS_CODED_SCALES_INL_H_
+#endif
+
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "kvasir/kernels/coded_dot-inl.h"
+
+KVASIR_BEFORE_QUANT();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+inline constexpr int64_t kSuperGroups = kSuperblockInputs / kQuantGroup;
+
+// What is known of a format when compiling.
+template <WeightFormat kFormat>
+struct Coding {
+  static constexpr bool kIsByte = kFormat == WeightFormat::kQ8Affine;
+  static constexpr bool kIsAffine = kIsByte || kFormat == WeightFormat::kQ4Affine;
+  static constexpr bool kIsQ5K = kFormat == WeightFormat::kQ5K;
+  static constexpr bool kIsQ6K = kFormat == WeightFormat::kQ6K;
+  static constexpr bool kIsQ2K = kFormat == WeightFormat::kQ2K;
+  static constexpr bool kIsIq4Xs = kFormat == WeightFormat::kIq4Xs;
+  static constexpr bool kHasHalves = kIsQ6K || kIsQ2K;  // scales of 16 inputs
+  static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs;
+  static constexpr int64_t kGroupBytes = kIsByte  ? 512
+                                         : kIsQ5K ? 320
+                                         : kIsQ6K ? 384
+                                         : kIsQ2K ? 128
+                                                  : 256;
+  // Groups that lie together with their scales.
+  static constexpr int64_t kUnitGroups = kIsAffine ? 1 : kSuperGroups;
+  // Scales before the codes of a unit.
+  static constexpr int64_t kSubScales = (kHasHalves ? 2 : 1) * kSuperGroups * kPanelOutputs;
+  static constexpr int64_t kSmallBytes = (kHasMins ? 2 : 1) * kSubScales;
+  static constexpr int64_t kScaleBytes = kIsAffine ? 0 : kSmallBytes + (kHasMins ? 64 : 32);
+  static constexpr int64_t kUnitBytes = kScaleBytes + kUnitGroups * kGroupBytes;
+  // Prefetches per group: enough to touch each line of a unit.
+  static constexpr int64_t kSteps = (kUnitBytes / kUnitGroups + 63) / 64;
+  using Dot = std::conditional_t<kIsByte || kIsIq4Xs, ByteDot,
+                                 std::conditional_t<kIsQ5K || kIsQ6K, SmallDot, NibbleDot>>;
+};
+
+struct CodedBlock {
+  const int8_t* x_codes = nullptr;  // [rows, inputs], at the block's first group
+  const float* x_scales = nullptr;  // [rows, inputs/32], likewise
+  const int32_t* x_sums = nullptr;
+  const int32_t* x_half_sums = nullptr;
+  int64_t row_groups = 0;              // inputs/32 of a whole row
+  const std::byte* weights = nullptr;  // the first panel at the block's first unit
+  int64_t panel_bytes = 0;
+  int64_t groups = 0;  // of the block
+  WeightPrefetch prefetch;
+  // Affine formats only.
+  const uint16_t* affine_scales = nullptr;  // of the first panel, of the matrix's first input
+  int64_t first_group = 0;                  // of the block, in the matrix
+  int64_t scale_groups = 1;                 // groups of 32 that share a scale
+  bool is_half = true;                      // scales are f16, else bf16
+};
+
+// The scales and biases of one group; the second ones where its last 16 inputs have their own.
+template <int C>
+struct GroupScales {
+  // Implicit ones lack the target of NEON's vectors under GCC.
+  HWY_INLINE GroupScales() {}
+  FloatVec scale[2][C];
+  FloatVec bias[2][C];
+};
+
+template <WeightFormat kFormat>
+struct CodedScales {
+  using Code = Coding<kFormat>;
+
+  static HWY_INLINE FloatVec LoadHalf(const uint16_t* from) {
+    const hn::Rebind<hwy::float16_t, FloatTag> half;
+    return hn::PromoteTo(FloatTag(),
+                         hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
+  }
+  static HWY_INLINE FloatVec LoadBf16(const uint16_t* from) {
+    const hn::Rebind<uint16_t, FloatTag> narrow;
+    const hn::RebindToUnsigned<FloatTag> wide;
+    return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, from))));
+  }
+  template <class Narrow>
+  static HWY_INLINE FloatVec LoadSmall(const std::byte* from) {
+    const hn::Rebind<Narrow, IntTag> narrow;
+    return hn::ConvertTo(
+        FloatTag(),
+        hn::PromoteTo(IntTag(), hn::LoadU(narrow, reinterpret_cast<const Narrow*>(from))));
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadAffine(const CodedBlock& block, int64_t g, GroupScales<C>& to,
+                                    std::index_sequence<I...>) {
+    const int64_t group = (block.first_group + g) / block.scale_groups;
+    const uint16_t* const from = block.affine_scales + group * 2 * kPanelOutputs;
+    const int64_t stride = block.panel_bytes / 2;
+    const auto at = [&](size_t i) {
+      return from + static_cast<int64_t>(i / kVecsPerPanel) * stride + (i % kVecsPerPanel) * kLanes;
+    };
+    if (block.is_half) {
+      ((to.scale[0][I] = LoadHalf(at(I)), to.bias[0][I] = LoadHalf(at(I) + kPanelOutputs)), ...);
+    } else {
+      ((to.scale[0][I] = LoadBf16(at(I)), to.bias[0][I] = LoadBf16(at(I) + kPanelOutputs)), ...);
+    }
+  }
+
+  // `scales`: the superblock's small scales in the first panel; `at`: the group in it.
+  template <int C>
+  static HWY_INLINE void LoadColumn(const std::byte* scales, int64_t at, size_t i,
+                                    GroupScales<C>& to) {
+    const size_t lane = (i % kVecsPerPanel) * kLanes;
+    const auto* halves = reinterpret_cast<const uint16_t*>(scales + Code::kSmallBytes) + lane;
+    const FloatVec d = LoadHalf(halves);
+    constexpr int64_t kParts = Code::kHasHalves ? 2 : 1;
+    for (int64_t part = 0; part < kParts; ++part) {
+      const std::byte* const scale = scales + (kParts * at + part) * kPanelOutputs + lane;
+      if constexpr (Code::kHasMins) {
+        to.scale[part][i] = hn::Mul(d, LoadSmall<uint8_t>(scale));
+        to.bias[part][i] = hn::Neg(hn::Mul(LoadHalf(halves + kPanelOutputs),
+                                           LoadSmall<uint8_t>(scale + Code::kSubScales)));
+      } else {
+        to.scale[part][i] = hn::Mul(d, LoadSmall<int8_t>(scale));
+      }
+    }
+  }
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadSuper(const std::byte* scales, int64_t at, int64_t panel_bytes,
+                                   GroupScales<C>& to, std::index_sequence<I...>) {
+    (LoadColumn(scales + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes, at, I, to), ...);
+  }
+};
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNELS_CODED_SCALES_INL_H_
