@@ -1,27 +1,17 @@
-// Unicode properties by way of utf8proc, with Python's definitions on top.
+// Unicode properties with Python's definitions on top.
 // Deliberately not locale aware: the same text gives the same result everywhere.
 #include "kvasir/chat/unicode.h"
-
-#include <utf8proc.h>
 
 #include <algorithm>
 #include <iterator>
 
 #include "kvasir/chat/special_casing.h"
+#include "kvasir/unicode/unicode_data.h"
 
 namespace kvasir::chat {
 namespace {
 
 constexpr uint32_t kReplacement = 0xFFFD;
-
-utf8proc_category_t Category(uint32_t code_point) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
-}
-
-bool InCategories(uint32_t code_point, utf8proc_category_t first, utf8proc_category_t last) {
-  const utf8proc_category_t category = Category(code_point);
-  return category >= first && category <= last;
-}
 
 const SpecialUpperCase* FindSpecial(uint32_t code_point) {
   const auto* end = std::end(kSpecialUpperCase);
@@ -43,12 +33,12 @@ bool IsCased(uint32_t code_point) {
 
 // Unicode's Case_Ignorable, by category and the word-break characters it adds.
 bool IsCaseIgnorable(uint32_t code_point) {
-  switch (Category(code_point)) {
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_SK:
+  switch (CategoryOf(code_point)) {
+    case UnicodeCategory::kMn:
+    case UnicodeCategory::kMe:
+    case UnicodeCategory::kCf:
+    case UnicodeCategory::kLm:
+    case UnicodeCategory::kSk:
       return true;
     default:
       break;
@@ -142,9 +132,9 @@ bool IsLineBreak(uint32_t c) {
          c == 0x2029;
 }
 
-bool IsAlpha(uint32_t c) { return InCategories(c, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO); }
+bool IsAlpha(uint32_t c) { return IsInCategories(c, UnicodeCategory::kLu, UnicodeCategory::kLo); }
 
-bool IsDecimal(uint32_t c) { return Category(c) == UTF8PROC_CATEGORY_ND; }
+bool IsDecimal(uint32_t c) { return CategoryOf(c) == UnicodeCategory::kNd; }
 
 bool IsDigit(uint32_t c) {
   if (IsDecimal(c)) return true;
@@ -158,35 +148,35 @@ bool IsDigit(uint32_t c) {
                      [c](const uint32_t(&range)[2]) { return c >= range[0] && c <= range[1]; });
 }
 
-bool IsNumeric(uint32_t c) { return InCategories(c, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO); }
+bool IsNumeric(uint32_t c) { return IsInCategories(c, UnicodeCategory::kNd, UnicodeCategory::kNo); }
 
 bool IsLower(uint32_t c) {
   // Other_Lowercase: the modifier letters and enclosed letters in common use.
-  return Category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA ||
+  return CategoryOf(c) == UnicodeCategory::kLl || c == 0xAA || c == 0xBA ||
          (c >= 0x2B0 && c <= 0x2B8) || (c >= 0x2E0 && c <= 0x2E4) || c == 0x345 || c == 0x37A ||
          (c >= 0x1D2C && c <= 0x1D6A) || (c >= 0x2170 && c <= 0x217F) ||
          (c >= 0x24D0 && c <= 0x24E9);
 }
 
 bool IsUpper(uint32_t c) {
-  return Category(c) == UTF8PROC_CATEGORY_LU || (c >= 0x2160 && c <= 0x216F) ||
+  return CategoryOf(c) == UnicodeCategory::kLu || (c >= 0x2160 && c <= 0x216F) ||
          (c >= 0x24B6 && c <= 0x24CF) || (c >= 0x1F130 && c <= 0x1F149) ||
          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
 }
 
-bool IsTitle(uint32_t c) { return Category(c) == UTF8PROC_CATEGORY_LT; }
+bool IsTitle(uint32_t c) { return CategoryOf(c) == UnicodeCategory::kLt; }
 
 bool IsPrintable(uint32_t c) {
   if (c == ' ') return true;
-  switch (Category(c)) {
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_ZS:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
+  switch (CategoryOf(c)) {
+    case UnicodeCategory::kCn:
+    case UnicodeCategory::kCc:
+    case UnicodeCategory::kCf:
+    case UnicodeCategory::kCs:
+    case UnicodeCategory::kCo:
+    case UnicodeCategory::kZs:
+    case UnicodeCategory::kZl:
+    case UnicodeCategory::kZp:
       return false;
     default:
       return true;
@@ -194,24 +184,24 @@ bool IsPrintable(uint32_t c) {
 }
 
 bool IsIdentifierStart(uint32_t c) {
-  return c == '_' || IsAlpha(c) || Category(c) == UTF8PROC_CATEGORY_NL;
+  return c == '_' || IsAlpha(c) || CategoryOf(c) == UnicodeCategory::kNl;
 }
 
 bool IsIdentifierPart(uint32_t c) {
   if (IsIdentifierStart(c) || IsDecimal(c)) return true;
-  const utf8proc_category_t category = Category(c);
-  return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
-         category == UTF8PROC_CATEGORY_PC;
+  const UnicodeCategory category = CategoryOf(c);
+  return category == UnicodeCategory::kMn || category == UnicodeCategory::kMc ||
+         category == UnicodeCategory::kPc;
 }
 
 void AppendUpper(uint32_t c, std::string* out) {
   if (const SpecialUpperCase* special = FindSpecial(c)) return AppendMapping(special->upper, out);
-  AppendUtf8(static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))), out);
+  AppendUtf8(SimpleUpper(c), out);
 }
 
 void AppendTitle(uint32_t c, std::string* out) {
   if (const SpecialUpperCase* special = FindSpecial(c)) return AppendMapping(special->title, out);
-  AppendUtf8(static_cast<uint32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))), out);
+  AppendUtf8(SimpleTitle(c), out);
 }
 
 void AppendLower(std::string_view text, size_t position, uint32_t c, std::string* out) {
@@ -221,20 +211,14 @@ void AppendLower(std::string_view text, size_t position, uint32_t c, std::string
   } else if (c == 0x3A3 && IsFinalSigma(text, position)) {
     AppendUtf8(0x3C2, out);
   } else {
-    AppendUtf8(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
+    AppendUtf8(SimpleLower(c), out);
   }
 }
 
 void AppendFolded(uint32_t c, std::string* out) {
-  utf8proc_int32_t folded[8];
-  int last_boundclass = UTF8PROC_BOUNDCLASS_START;
-  const utf8proc_ssize_t count =
-      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded, std::size(folded),
-                              UTF8PROC_CASEFOLD, &last_boundclass);
-  if (count < 0 || count > static_cast<utf8proc_ssize_t>(std::size(folded))) {
-    return AppendUtf8(c, out);
-  }
-  for (utf8proc_ssize_t i = 0; i < count; ++i) AppendUtf8(static_cast<uint32_t>(folded[i]), out);
+  std::vector<char32_t> folded;
+  AppendDecomposition(c, Decomposition::kCaseFold, &folded);
+  for (const char32_t code : folded) AppendUtf8(code, out);
 }
 
 std::string_view TrimRight(std::string_view text) {

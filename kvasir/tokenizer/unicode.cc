@@ -1,23 +1,13 @@
 #include "kvasir/tokenizer/unicode.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "kvasir/tokenizer/utf8.h"
+#include "kvasir/unicode/unicode_data.h"
 
 namespace kvasir {
 namespace {
-
-utf8proc_category_t Category(char32_t code) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(code));
-}
-
-bool IsOneOf(utf8proc_category_t category, utf8proc_category_t first, utf8proc_category_t last) {
-  return category >= first && category <= last;
-}
 
 // Circled and squared Latin letters: the part of Alphabetic that is neither letter, mark nor Nl.
 bool IsAlphabeticSymbol(char32_t code) {
@@ -30,40 +20,18 @@ bool IsCompatibilityCombining(char32_t code) {
   return (code >= 0x3131 && code <= 0x318E) || (code >= 0xFF9E && code <= 0xFFDC);
 }
 
-utf8proc_option_t Options(NormalizationForm form) {
-  const bool compatibility = form == NormalizationForm::kNfkc || form == NormalizationForm::kNfkd;
-  const bool compose = form == NormalizationForm::kNfc || form == NormalizationForm::kNfkc;
-  int options = UTF8PROC_STABLE;
-  if (compatibility) options |= UTF8PROC_COMPAT;
-  options |= compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
-  return static_cast<utf8proc_option_t>(options);
+bool IsCompatibility(NormalizationForm form) {
+  return form == NormalizationForm::kNfkc || form == NormalizationForm::kNfkd;
 }
-
-// Appends the full decomposition of one character.
-void Decompose(char32_t code, utf8proc_option_t options, std::vector<utf8proc_int32_t>* out) {
-  // Longer than any decomposition in Unicode (U+FDFA has 18 characters).
-  std::array<utf8proc_int32_t, 32> parts;
-  int boundary_class = UTF8PROC_BOUNDCLASS_START;
-  const auto size = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), parts.data(),
-                                            static_cast<utf8proc_ssize_t>(parts.size()), options,
-                                            &boundary_class);
-  if (size < 0 || size > static_cast<utf8proc_ssize_t>(parts.size())) {
-    out->push_back(static_cast<utf8proc_int32_t>(code));
-    return;
-  }
-  out->insert(out->end(), parts.begin(), parts.begin() + size);
-}
-
-int CombiningClass(utf8proc_int32_t code) { return utf8proc_get_property(code)->combining_class; }
 
 // Canonical ordering. utf8proc's own is quadratic in a run of marks, which a request may hold.
-void SortMarks(std::vector<utf8proc_int32_t>* codes) {
-  const auto is_mark = [](utf8proc_int32_t code) { return CombiningClass(code) != 0; };
+void SortMarks(std::vector<char32_t>* codes) {
+  const auto is_mark = [](char32_t code) { return CombiningClassOf(code) != 0; };
   for (auto begin = codes->begin(); begin != codes->end();) {
     begin = std::find_if(begin, codes->end(), is_mark);
     const auto end = std::find_if_not(begin, codes->end(), is_mark);
-    std::stable_sort(begin, end, [](utf8proc_int32_t a, utf8proc_int32_t b) {
-      return CombiningClass(a) < CombiningClass(b);
+    std::stable_sort(begin, end, [](char32_t a, char32_t b) {
+      return CombiningClassOf(a) < CombiningClassOf(b);
     });
     begin = end;
   }
@@ -73,12 +41,12 @@ void SortMarks(std::vector<utf8proc_int32_t>* codes) {
 
 bool IsWhitespace(char32_t code) {
   if (code < 0x80) return code == ' ' || (code >= '\t' && code <= '\r');
-  return code == 0x85 || IsOneOf(Category(code), UTF8PROC_CATEGORY_ZS, UTF8PROC_CATEGORY_ZP);
+  return code == 0x85 || IsInCategories(code, UnicodeCategory::kZs, UnicodeCategory::kZp);
 }
 
 bool IsNumeric(char32_t code) {
   if (code < 0x80) return code >= '0' && code <= '9';
-  return IsOneOf(Category(code), UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO);
+  return IsInCategories(code, UnicodeCategory::kNd, UnicodeCategory::kNo);
 }
 
 bool IsPunctuation(char32_t code) {
@@ -86,24 +54,23 @@ bool IsPunctuation(char32_t code) {
     return (code >= '!' && code <= '/') || (code >= ':' && code <= '@') ||
            (code >= '[' && code <= '`') || (code >= '{' && code <= '~');
   }
-  return IsOneOf(Category(code), UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO);
+  return IsInCategories(code, UnicodeCategory::kPc, UnicodeCategory::kPo);
 }
 
 bool IsWordCharacter(char32_t code) {
-  const utf8proc_category_t category = Category(code);
-  return IsOneOf(category, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_NL) ||
-         category == UTF8PROC_CATEGORY_PC || code == 0x200C || code == 0x200D ||
+  return IsInCategories(code, UnicodeCategory::kLu, UnicodeCategory::kNl) ||
+         CategoryOf(code) == UnicodeCategory::kPc || code == 0x200C || code == 0x200D ||
          IsAlphabeticSymbol(code);
 }
 
 bool IsMark(char32_t code) {
-  return IsOneOf(Category(code), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
+  return IsInCategories(code, UnicodeCategory::kMn, UnicodeCategory::kMe);
 }
 
-bool IsNonspacingMark(char32_t code) { return Category(code) == UTF8PROC_CATEGORY_MN; }
+bool IsNonspacingMark(char32_t code) { return CategoryOf(code) == UnicodeCategory::kMn; }
 
 bool IsControl(char32_t code) {
-  return IsOneOf(Category(code), UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO);
+  return IsInCategories(code, UnicodeCategory::kCc, UnicodeCategory::kCo);
 }
 
 void AppendLowercase(char32_t code, std::string* text) {
@@ -112,38 +79,31 @@ void AppendLowercase(char32_t code, std::string* text) {
     *text += "i\xCC\x87";
     return;
   }
-  AppendUtf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))), text);
+  AppendUtf8(SimpleLower(code), text);
 }
 
 bool IsNormalizationBoundary(char32_t code, NormalizationForm form) {
   if (code < 0x300) return true;
   // Every character that composes with an earlier one is a mark, or a vowel or final jamo.
   if (IsMark(code) || (code >= 0x1160 && code <= 0x11FF)) return false;
-  const bool compatibility = form == NormalizationForm::kNfkc || form == NormalizationForm::kNfkd;
-  return !compatibility || !IsCompatibilityCombining(code);
+  return !IsCompatibility(form) || !IsCompatibilityCombining(code);
 }
 
 std::string Normalize(std::string_view text, NormalizationForm form) {
-  const utf8proc_option_t options = Options(form);
-  const auto decompose_only =
-      static_cast<utf8proc_option_t>((options & ~UTF8PROC_COMPOSE) | UTF8PROC_DECOMPOSE);
-  std::vector<utf8proc_int32_t> codes;
+  const Decomposition kind =
+      IsCompatibility(form) ? Decomposition::kCompatibility : Decomposition::kCanonical;
+  std::vector<char32_t> codes;
   codes.reserve(text.size());
   for (size_t position = 0; position < text.size();) {
     const Utf8Char character = DecodeUtf8(text, position);
-    Decompose(character.code, decompose_only, &codes);
+    AppendDecomposition(character.code, kind, &codes);
     position += character.size_bytes;
   }
   SortMarks(&codes);
-  utf8proc_ssize_t size = static_cast<utf8proc_ssize_t>(codes.size());
-  if ((options & UTF8PROC_COMPOSE) != 0) {
-    size = utf8proc_normalize_utf32(codes.data(), size, options);
-  }
+  if (form == NormalizationForm::kNfc || form == NormalizationForm::kNfkc) Compose(&codes);
   std::string normalized;
   normalized.reserve(text.size());
-  for (utf8proc_ssize_t i = 0; i < size; ++i) {
-    AppendUtf8(static_cast<char32_t>(codes[static_cast<size_t>(i)]), &normalized);
-  }
+  for (const char32_t code : codes) AppendUtf8(code, &normalized);
   return normalized;
 }
 

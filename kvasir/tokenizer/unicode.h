@@ -1,5 +1,5 @@
 // Unicode properties and normalisation forms, as tokenizers need them.
-// Deliberately not a Unicode library: the tables are utf8proc's, which unicode.cc alone sees.
+// Deliberately not a Unicode library: the tables are those of kvasir/unicode.
 #ifndef KVASIR_TOKENIZER_UNICODE_H_
 #define KVASIR_TOKENIZER_UNICODE_H_
 
