@@ -226,6 +226,12 @@ bool AnswerParser::AtCallName(bool is_end) {
   const std::string_view head = std::string_view(held_).substr(0, at);
   std::string_view name = head.substr(0, head.find(kCallId));
   name = name.substr(0, name.find_last_not_of(kBlanks) + 1);
+  if (name.empty()) {
+    Emit(Kind::kText, opening_ + held_.substr(0, at + kArgs.size()));
+    Drop(at + kArgs.size());
+    place_ = Place::kText;
+    return true;
+  }
   Emit(Kind::kCall, name);
   Drop(at + kArgs.size());
   arguments_.emplace();

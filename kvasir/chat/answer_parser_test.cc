@@ -163,6 +163,32 @@ TEST(AnswerParser, Mistral) {
             "T:Well.C:f={\"a\": 1}C:g={}");
 }
 
+// Whoever reads the parts puts arguments to the call before them.
+TEST(AnswerParser, ArgumentsWithoutANameAreText) {
+  const AnswerParserOptions options = Options(ToolSyntax::kMistralArgs);
+  EXPECT_EQ(Parse(options, "[TOOL_CALLS][ARGS]{\"a\": 1}"), "T:[TOOL_CALLS][ARGS]{\"a\": 1}");
+  EXPECT_EQ(Parse(options, "[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS] [CALL_ID]x[ARGS]{}"),
+            "C:f={}T:[TOOL_CALLS][CALL_ID]x[ARGS]{}");
+}
+
+TEST(AnswerParser, TheFirstArgumentsCount) {
+  const AnswerParserOptions options = Options(ToolSyntax::kHermes);
+  EXPECT_EQ(
+      Parse(options, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"arguments\": {}}"),
+      "C:f={\"a\": 1}");
+  EXPECT_EQ(
+      Parse(options, "<tool_call>{\"arguments\": {\"a\": 1}, \"name\": \"f\", \"parameters\": {}}"),
+      "C:f={\"a\": 1}");
+}
+
+TEST(AnswerParser, KeysThatAreTooLong) {
+  const AnswerParserOptions options = Options(ToolSyntax::kHermes);
+  const std::string key = "\"" + std::string(70, 'k') + "<tool_call>\": 1}";
+  EXPECT_EQ(Parse(options, "<tool_call>{" + key), "T:<tool_call>{" + key);
+  EXPECT_EQ(Parse(options, "<tool_call>{\"name\": \"f\", \"arguments\": {}, " + key),
+            "C:f={}T:kkkkkk<tool_call>\": 1}");
+}
+
 TEST(AnswerParser, QwenXml) {
   EXPECT_EQ(Parse(Options(ToolSyntax::kQwenXml),
                   "<tool_call>\n<function=get_weather>\n<parameter=city>\n12\n</parameter>\n"

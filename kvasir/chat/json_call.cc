@@ -102,12 +102,16 @@ void JsonCallScanner::Step(char c) {
 
 size_t JsonCallScanner::ReadValue(std::string_view text, AnswerParts* parts) {
   // A string is held to its end, where it can be decoded; objects go out at once.
-  if (place_ == Place::kValue && !is_streaming_ && is_begun_ && IsArguments(key_)) {
+  // What a call says twice counts once.
+  const bool may_stream = is_begun_ && !has_arguments_ && IsArguments(key_);
+  if (place_ == Place::kValue && !is_streaming_ && may_stream) {
     const size_t first = text.find_first_not_of(kBlanks);
     if (value_.find_first_not_of(kBlanks) == value_.npos && first != text.npos &&
         text[first] == '{')
       is_streaming_ = true;
   }
+  // No more of a key than says that it is too long, however the text comes.
+  if (place_ == Place::kKey) text = text.substr(0, kMaxKeyBytes + 1 - value_.size());
   const size_t read = scanner_.Push(text);
   std::string_view piece = text.substr(0, read);
   raw_ += piece;
@@ -120,8 +124,11 @@ size_t JsonCallScanner::ReadValue(std::string_view text, AnswerParts* parts) {
   } else {
     value_ += piece;
   }
-  if (place_ == Place::kKey && value_.size() > kMaxKeyBytes) state_ = State::kNoCall;
-  if (scanner_.is_done()) EndValue(parts);
+  if (place_ == Place::kKey && value_.size() > kMaxKeyBytes) {
+    state_ = is_begun_ ? State::kDone : State::kNoCall;
+  } else if (scanner_.is_done()) {
+    EndValue(parts);
+  }
   return read;
 }
 
