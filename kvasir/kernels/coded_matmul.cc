@@ -175,39 +175,45 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     ((acc[I] = hn::MulAdd(sum, biases[I], acc[I])), ...);
   }
 
-  // Every row of a group whose scale and bias hold for all 32 inputs.
+  // Row r of a group whose scale and bias hold for all 32 inputs. Not lambdas: clang instantiates
+  // those of templates without their target.
+  template <int C>
+  static HWY_INLINE void FinishGroupRow(size_t r, const Sum (&row)[C], const CodedBlock& block,
+                                        int64_t g, const GroupScales<C>& scales,
+                                        FloatVec (&to)[C]) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    const int64_t at = static_cast<int64_t>(r) * block.row_groups + g;
+    const float x_scale = block.x_scales[at];
+    const int32_t x_sum = block.x_sums[at];
+    FinishRow(row, x_sum, 128 * x_sum, x_scale, scales.scale[0], to, kColumns);
+    if constexpr (!Code::kHasMins) return;
+    AddBiases(x_scale * static_cast<float>(x_sum), scales.bias[0], to, kColumns);
+  }
   template <int R, int C, size_t... I>
   static HWY_INLINE void FinishGroup(const Sum (&sums)[R][C], const CodedBlock& block, int64_t g,
                                      const GroupScales<C>& scales, FloatVec (&acc)[R][C],
                                      std::index_sequence<I...>) {
-    constexpr auto kColumns = std::make_index_sequence<C>();
-    const auto finish = [&](size_t r, const Sum(&row)[C], FloatVec(&to)[C]) HWY_ATTR {
-      const int64_t at = static_cast<int64_t>(r) * block.row_groups + g;
-      const float x_scale = block.x_scales[at];
-      const int32_t x_sum = block.x_sums[at];
-      FinishRow(row, x_sum, 128 * x_sum, x_scale, scales.scale[0], to, kColumns);
-      if constexpr (!Code::kHasMins) return;
-      AddBiases(x_scale * static_cast<float>(x_sum), scales.bias[0], to, kColumns);
-    };
-    (finish(I, sums[I], acc[I]), ...);
+    (FinishGroupRow(I, sums[I], block, g, scales, acc[I]), ...);
   }
 
-  // Every row of half a group.
+  // Row r of half a group.
+  template <int kHalf, int C>
+  static HWY_INLINE void FinishHalfRow(size_t r, const Sum (&row)[C], const CodedBlock& block,
+                                       int64_t g, const GroupScales<C>& scales, FloatVec (&to)[C]) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    const int64_t at = static_cast<int64_t>(r) * block.row_groups + g;
+    const int32_t first = block.x_half_sums[at];
+    const int32_t x_sum = kHalf == 0 ? first : block.x_sums[at] - first;
+    const float x_scale = block.x_scales[at];
+    FinishRow(row, x_sum, 32 * x_sum, x_scale, scales.scale[kHalf], to, kColumns);
+    if constexpr (!Code::kHasMins) return;
+    AddBiases(x_scale * static_cast<float>(x_sum), scales.bias[kHalf], to, kColumns);
+  }
   template <int kHalf, int R, int C, size_t... I>
   static HWY_INLINE void FinishHalf(const Sum (&sums)[R][C], const CodedBlock& block, int64_t g,
                                     const GroupScales<C>& scales, FloatVec (&acc)[R][C],
                                     std::index_sequence<I...>) {
-    constexpr auto kColumns = std::make_index_sequence<C>();
-    const auto finish = [&](size_t r, const Sum(&row)[C], FloatVec(&to)[C]) HWY_ATTR {
-      const int64_t at = static_cast<int64_t>(r) * block.row_groups + g;
-      const int32_t first = block.x_half_sums[at];
-      const int32_t x_sum = kHalf == 0 ? first : block.x_sums[at] - first;
-      const float x_scale = block.x_scales[at];
-      FinishRow(row, x_sum, 32 * x_sum, x_scale, scales.scale[kHalf], to, kColumns);
-      if constexpr (!Code::kHasMins) return;
-      AddBiases(x_scale * static_cast<float>(x_sum), scales.bias[kHalf], to, kColumns);
-    };
-    (finish(I, sums[I], acc[I]), ...);
+    (FinishHalfRow<kHalf>(I, sums[I], block, g, scales, acc[I]), ...);
   }
 
   template <int R, int C>
