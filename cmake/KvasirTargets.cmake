@@ -30,6 +30,9 @@ if(KVASIR_SANITIZE)
   target_compile_options(kvasir_options INTERFACE
     $<BUILD_INTERFACE:-fsanitize=${KVASIR_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>)
   target_link_options(kvasir_options INTERFACE $<BUILD_INTERFACE:-fsanitize=${KVASIR_SANITIZE}>)
+  # The sanitizers see memory, not the ends of a vector, span or string_view inside of it, nor an
+  # optional without a value.
+  target_compile_definitions(kvasir_options INTERFACE $<BUILD_INTERFACE:_GLIBCXX_ASSERTIONS>)
 endif()
 if(KVASIR_BUILD_FUZZERS)
   target_compile_options(kvasir_options INTERFACE $<BUILD_INTERFACE:-fsanitize=fuzzer-no-link>)

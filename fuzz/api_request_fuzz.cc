@@ -1,4 +1,4 @@
-// Fuzzes the bodies of the routes that generate without being chat completions: any text.
+// Fuzzes the bodies of the routes that are not chat completions: any text.
 // Deliberately checks what the engine relies on: an accepted request can be run as it is.
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include "kvasir/base/json.h"
 #include "kvasir/server/api_error.h"
 #include "kvasir/server/chat_request.h"
+#include "kvasir/server/embedding_request.h"
 #include "kvasir/server/messages_request.h"
 #include "kvasir/server/responses_request.h"
 #include "kvasir/server/text_request.h"
@@ -31,17 +32,31 @@ void CheckChat(const kvasir::Result<kvasir::Json>& body) {
   KVASIR_CHECK(!chat->messages.as_array().empty());
 }
 
-void CheckText(const kvasir::Json& body) {
-  const auto text = kvasir::ParseTextRequest(body, kDefaults);
-  if (!text.ok()) return CheckError(text.error());
-  KVASIR_CHECK(text->sampling.Validate(kVocabulary).ok());
-  KVASIR_CHECK(!text->prompts.empty());
-  KVASIR_CHECK(static_cast<int64_t>(text->prompts.size()) * text->choices <= kvasir::kMaxChoices);
-  for (const kvasir::TextPrompt& prompt : text->prompts) {
+void CheckPrompts(const std::vector<kvasir::TextPrompt>& prompts) {
+  KVASIR_CHECK(!prompts.empty());
+  for (const kvasir::TextPrompt& prompt : prompts) {
     const auto* tokens = std::get_if<std::vector<kvasir::Token>>(&prompt);
     if (tokens == nullptr) continue;
     for (const kvasir::Token token : *tokens) KVASIR_CHECK(token >= 0 && token < kVocabulary);
   }
+}
+
+void CheckText(const kvasir::Json& body) {
+  const auto text = kvasir::ParseTextRequest(body, kDefaults);
+  if (!text.ok()) return CheckError(text.error());
+  KVASIR_CHECK(text->sampling.Validate(kVocabulary).ok());
+  KVASIR_CHECK(static_cast<int64_t>(text->prompts.size()) * text->choices <= kvasir::kMaxChoices);
+  CheckPrompts(text->prompts);
+}
+
+void CheckEmbedding(const kvasir::Json& body) {
+  constexpr int64_t kHiddenSize = 64;
+  const auto embedding = kvasir::ParseEmbeddingRequest(body, kDefaults, kHiddenSize);
+  if (!embedding.ok()) return CheckError(embedding.error());
+  KVASIR_CHECK(embedding->inputs.size() <= kvasir::kMaxEmbeddingInputs);
+  const int64_t dimensions = embedding->dimensions.value_or(kHiddenSize);
+  KVASIR_CHECK(dimensions >= 1 && dimensions <= kHiddenSize);
+  CheckPrompts(embedding->inputs);
 }
 
 }  // namespace
@@ -54,5 +69,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckChat(kvasir::ChatBodyOfMessages(*json, kvasir::MaxTokensRule::kOptional));
   CheckChat(kvasir::ChatBodyOfResponses(*json));
   CheckText(*json);
+  CheckEmbedding(*json);
   return 0;
 }
