@@ -59,6 +59,25 @@ Status CheckCacheFile(const CacheMetadata& metadata, const KvCacheSpec& spec,
   return CheckSpec(metadata, spec, bundle);
 }
 
+Status CheckCacheTokens(const std::string& name, std::span<const Token> tokens,
+                        const ModelBundle& bundle) {
+  const int64_t vocab_size = bundle.model().vocab_size();
+  for (const Token token : tokens) {
+    if (token >= 0 && token < vocab_size) continue;
+    return {ErrorCode::kCorrupt, "sequence '" + name + "' has the token " + std::to_string(token) +
+                                     ", outside the vocabulary of " + std::to_string(vocab_size)};
+  }
+  return {};
+}
+
+Status CheckCacheFile(const KvSnapshotFile& file, const ModelBundle& bundle) {
+  KVASIR_TRY_OK(CheckCacheFile(file.metadata, file.sequences[0].snapshot.spec(), bundle));
+  for (const NamedSnapshot& sequence : file.sequences) {
+    KVASIR_TRY_OK(CheckCacheTokens(sequence.name, sequence.tokens, bundle));
+  }
+  return {};
+}
+
 Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bundle,
                           const std::string& path, CacheMetadata metadata) {
   for (auto& [key, value] : ModelMetadata(bundle)) metadata[key] = value;
@@ -67,7 +86,7 @@ Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bun
 
 Result<LoadedCachedSequence> LoadCachedSequence(ModelBundle& bundle, const std::string& path) {
   KVASIR_TRY(KvSnapshotFile file, LoadSnapshots(&bundle.pool(), path));
-  const Status fits = CheckCacheFile(file.metadata, file.sequences[0].snapshot.spec(), bundle);
+  const Status fits = CheckCacheFile(file, bundle);
   if (!fits.ok()) return WithContext(fits.error(), path);
   auto sequence =
       CachedSequence::Restore(&bundle.model(), &bundle.pool(), bundle.cache_spec(), file.sequences);

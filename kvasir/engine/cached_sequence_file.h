@@ -4,6 +4,7 @@
 #define KVASIR_ENGINE_CACHED_SEQUENCE_FILE_H_
 
 #include <map>
+#include <span>
 #include <string>
 
 #include "kvasir/base/result.h"
@@ -19,6 +20,12 @@ CacheMetadata ModelMetadata(const ModelBundle& bundle);
 // OK if a file is of this model and stores rows as it does. ERRORS: as LoadCachedSequence.
 Status CheckCacheFile(const CacheMetadata& metadata, const KvCacheSpec& spec,
                       const ModelBundle& bundle);
+// OK if all tokens of its sequence `name` are the model's: checksums say that a file is as it was
+// written, not who wrote it. ERRORS: kCorrupt.
+Status CheckCacheTokens(const std::string& name, std::span<const Token> tokens,
+                        const ModelBundle& bundle);
+// Both. REQUIRES: a sequence, as every file that was read has.
+Status CheckCacheFile(const KvSnapshotFile& file, const ModelBundle& bundle);
 
 struct LoadedCachedSequence {
   CachedSequence sequence;

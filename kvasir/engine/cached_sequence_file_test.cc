@@ -105,6 +105,14 @@ TEST_F(CachedSequenceFileTest, OtherFilesAreRefused) {
   std::swap(sequences[0], sequences[1]);
   OrDie(SaveSnapshots({sequences, file.metadata}, odd));
   EXPECT_EQ(LoadError(*again, odd).code, ErrorCode::kInvalidArgument);
+  for (const Token token : {-1, 256}) {
+    sequences = file.sequences;
+    sequences[0].tokens[30] = token;
+    OrDie(SaveSnapshots({sequences, file.metadata}, odd));
+    const Error error = LoadError(*again, odd);
+    EXPECT_EQ(error.code, ErrorCode::kCorrupt);
+    EXPECT_NE(error.message.find("outside the vocabulary"), std::string::npos) << error.message;
+  }
 }
 
 TEST_F(CachedSequenceFileTest, AnEmptySequenceComesBackEmpty) {

@@ -94,6 +94,9 @@ Result<std::unique_ptr<ConversationLoad>> ConversationLoad::Open(const std::stri
   if (!index.ok()) return WithContext(index.error(), path);
   Status fits = CheckCacheFile(index->map.metadata, index->map.spec, bundle);
   if (fits.ok()) fits = CheckSalt(index->map, salt);
+  for (const KvBlockMap::Sequence& sequence : index->map.sequences) {
+    if (fits.ok()) fits = CheckCacheTokens(sequence.name, sequence.tokens, bundle);
+  }
   if (!fits.ok()) return WithContext(fits.error(), path);
   return std::unique_ptr<ConversationLoad>(
       new ConversationLoad(path, std::move(file), *std::move(index)));

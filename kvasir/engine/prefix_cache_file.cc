@@ -92,7 +92,7 @@ Result<PrefixCacheFileStats> LoadPrefixCache(PrefixTree& tree, ModelBundle& bund
                                              const std::string& path) {
   const size_t used_before = bundle.pool().used_bytes();
   KVASIR_TRY(const KvSnapshotFile file, LoadSnapshots(&bundle.pool(), path));
-  const Status fits = CheckCacheFile(file.metadata, file.sequences[0].snapshot.spec(), bundle);
+  const Status fits = CheckCacheFile(file, bundle);
   if (!fits.ok()) return WithContext(fits.error(), path);
   return PublishStates(tree, file.sequences, bundle.pool().used_bytes() - used_before, nullptr);
 }

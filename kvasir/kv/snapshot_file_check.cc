@@ -21,6 +21,7 @@ class Checker {
   explicit Checker(const KvBlockMap& map) : map_(map), used_(map.block_bytes.size(), false) {}
 
   Status Check() {
+    if (map_.sequences.empty()) return Corrupt("it holds no sequence");
     for (const KvBlockMap::Sequence& sequence : map_.sequences) {
       if (const Status status = CheckSequence(sequence); !status.ok()) {
         return WithContext(status.error(), "sequence '" + sequence.name + "'");

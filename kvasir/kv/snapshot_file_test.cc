@@ -490,6 +490,7 @@ TEST(SnapshotFileTest, MapsThatCannotBeAreRefused) {
          m.sequences[0].budgets[0] = {2, 0, {}};
        },
        "ever stores"},
+      {[](KvBlockMap& m) { m.sequences.clear(); }, "holds no sequence"},
       {[](KvBlockMap& m) { m.spec.layers[0].retention.size = 0; }, "layer 0"},
       {[](KvBlockMap& m) { m.spec.layers[0].layout.key_dim = 5; }, "bytes, its layout"},
       {[](KvBlockMap& m) { m.spec.layers[0].layout.key_dim = -5; }, "key_dim"},
@@ -511,6 +512,11 @@ TEST(SnapshotFileTest, MapsThatCannotBeAreRefused) {
     EXPECT_NE(loaded.error().message.find(named), std::string::npos)
         << named << ": " << loaded.error().message;
   }
+  // Without blocks, too, where nothing else could be missed.
+  const KvBlockMap empty = {.spec = index.map.spec};
+  const auto loaded = ReadSnapshots(&small.pool, AsBytes(Must(SnapshotFileFront(empty, {}))));
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_NE(loaded.error().message.find("holds no sequence"), std::string::npos);
 }
 
 TEST(BlockMapSvgTest, DrawsASquarePerBlockAndEscapesNames) {
