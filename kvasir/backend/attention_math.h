@@ -14,9 +14,10 @@ enum class AttentionMath {
   // Affine caches of 4 bits as kInt8, those of 8 bits as kInt16: what costs no quality.
   kAuto,
   // Affine caches of 8 and 4 bits in exact sums of queries and weights that are rounded to two
-  // bytes, everything else in float.
+  // bytes. Caches of bf16 in pairs of products, of queries and weights that are rounded to bf16,
+  // unless a head has an odd number of dims. Everything else in float.
   kInt16,
-  // The same with one byte, which is twice as fast again in prefill.
+  // The same with one byte for affine caches, which is twice as fast again in prefill.
   kInt8,
   // Everything in float.
   kFloat,

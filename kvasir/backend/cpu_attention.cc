@@ -66,8 +66,9 @@ struct CpuAttention::Tile {
 };
 
 struct CpuAttention::Scratch {
-  std::vector<float> queries;  // [rows, key_dim]
-  std::vector<float> rotated;  // [rows, key_dim]: the queries rotated, if some keys are
+  std::vector<float> queries;      // [rows, key_dim]
+  std::vector<float> rotated;      // [rows, key_dim]: the queries rotated, if some keys are
+  std::vector<std::byte> rounded;  // the queries as round_rows has them, if some keys are in pairs
   // The queries as integers, if keys are multiplied as such: codes, and scales before sums.
   std::vector<std::byte> codes;
   std::vector<float> steps;
@@ -90,6 +91,10 @@ struct CpuAttention::Scratch {
       starts.resize(count * static_cast<size_t>(layout.key_dim / layout.key_codec.group));
       steps.resize(2 * starts.size());
     }
+    if (layout.key_codec.kind == KvCodec::Kind::kBf16 ||
+        layout.dense_codec.kind == KvCodec::Kind::kBf16) {
+      rounded.resize(count * static_cast<size_t>(KernelTable::RoundedBytes(layout.key_dim)));
+    }
     scores.resize(count * kBlockTokens);
     rescale.resize(count);
     top.resize(count);
@@ -105,7 +110,7 @@ struct CpuAttention::Scratch {
     return {codes.data(), steps.data(), steps.data() + steps.size() / 2, starts.data()};
   }
   size_t bytes() const {
-    return codes.capacity() +
+    return codes.capacity() + rounded.capacity() +
            (queries.capacity() + rotated.capacity() + steps.capacity() + starts.capacity() +
             scores.capacity() + rescale.capacity() + top.capacity() + totals.capacity() +
             partial.capacity() + derived.capacity() + begin.capacity() + end.capacity()) *
@@ -135,6 +140,10 @@ void LoadQueries(const TileKernels& kernels, const AttendArgs& args, const Tile&
     for (int64_t i = 0; i < group * dim; ++i) out[i] = row[i] * args.scale;
   }
   const KvCodec& codec = args.layout.key_codec;
+  if (kernels.HasPairs(codec, dim) || kernels.HasPairs(args.layout.dense_codec, dim)) {
+    kernels.table.round_rows(scratch.queries.data(), dim, tile.tokens * group, dim,
+                             scratch.rounded.data());
+  }
   if (codec.rotates()) {
     std::copy_n(scratch.queries.data(), tile.tokens * group * dim, scratch.rotated.data());
     kernels.table.rotate(scratch.rotated.data(), dim, tile.tokens * group, dim);
@@ -255,7 +264,8 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
                    .next = values,
                    .codec = key_codec,
                    .next_bytes = static_cast<int64_t>(layout.ValueHeadBytes()),
-                   .integers = scratch.integers()});
+                   .integers = scratch.integers(),
+                   .rounded = scratch.rounded.data()});
     kernels.table.softmax_tile({.scores = scratch.scores.data(),
                                 .rows = rows,
                                 .begin = scratch.begin.data(),

@@ -171,7 +171,7 @@ std::vector<float> Sequence::Decode(int64_t row, int64_t head, bool key, int64_t
     const auto at = static_cast<size_t>(index) * codec.ElementBytes();
     uint16_t half;
     std::memcpy(&half, data + at, sizeof(half));
-    out[d] = F16ToFloat(half);
+    out[d] = codec.kind == KvCodec::Kind::kBf16 ? Bf16ToFloat(half) : F16ToFloat(half);
     if (codec == kF32) std::memcpy(&out[d], data + at, sizeof(float));
   }
   return out;
@@ -335,6 +335,46 @@ TEST(PackedAttentionTest, IntegersAreUsedForAffineRowsOf8And4Bits) {
     }
     for (const size_t i : {0, 1}) {
       EXPECT_EQ(SameBits(outs[i], outs[i + 1]), bits != 8 && bits != 4) << bits;
+    }
+  }
+}
+
+// Caches with bf16 on one side or both, and beside packed rows.
+std::vector<Case> PairCases() {
+  const KvCodec bf16 = {KvCodec::Kind::kBf16};
+  std::vector<Case> cases = {{"decode", Layout(128, 128, bf16, bf16), 4, 300, 1},
+                             {"prefill", Layout(64, 96, bf16, bf16), 4, 0, 230},
+                             {"window, head", Layout(64, 64, bf16, bf16), 4, 290, 80, 150, 7},
+                             {"a group of eight", Layout(80, 80, bf16, bf16), 16, 100, 21},
+                             {"keys only", Layout(64, 64, bf16, kF16), 4, 130, 70},
+                             {"values only", Layout(64, 64, kF16, bf16), 4, 130, 70},
+                             {"an odd head", Layout(33, 33, bf16, bf16), 4, 70, 5}};
+  KvLayout start = Layout(64, 64, KvCodec::Affine(3, 64), KvCodec::Turbo(4));
+  start.dense_start = 128;
+  start.dense_recent = 64;
+  start.dense_codec = bf16;
+  cases.push_back({"start and recent", start, 4, 0, 330});
+  return cases;
+}
+
+TEST(PairAttentionTest, BitsDoNotDependOnChunksRunsThreadsOrIsa) {
+  for (const Case& c : PairCases()) ExpectSameBitsHowever(c, AttentionMath::kAuto);
+}
+
+TEST(PairAttentionTest, IsCloseToADoubleReferenceAndNotTheFloats) {
+  for (const Case& c : PairCases()) {
+    const bool is_odd = c.layout.key_dim % 2 != 0;
+    const std::string what = c.what;
+    EXPECT_LT(WorstError(c, AttentionMath::kFloat), 3e-5) << what;
+    // A query is off by up to 2^-9 relatively in each dim, so a score of 64 to 128 products of
+    // order 0.1 by 2^-9 as a standard deviation, and a weight as much relatively; its own rounding
+    // adds as much again. Values are of order 1; six such deviations.
+    const double error = WorstError(c, AttentionMath::kAuto);
+    EXPECT_LT(error, 6 * 0x1p-8) << what;
+    if (is_odd) {
+      EXPECT_LT(error, 3e-5) << what;
+    } else {
+      EXPECT_GT(error, 1e-4) << what;
     }
   }
 }

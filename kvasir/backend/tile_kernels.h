@@ -20,11 +20,17 @@ struct TileKernels {
     return table.IntegerForCodec(codec,
                                  one_byte ? MultiplierWidth::kOneByte : MultiplierWidth::kTwoBytes);
   }
+  // Whether rows of so many dims are multiplied in pairs.
+  bool HasPairs(const KvCodec& codec, int64_t dim) const {
+    return math != AttentionMath::kFloat && codec.kind == KvCodec::Kind::kBf16 && dim % 2 == 0;
+  }
   void Score(const ScoreTileArgs& args) const {
+    if (HasPairs(args.codec, args.key_dim)) return table.pair_kv.score_tile(args);
     const IntegerKvKernels* const integer = Integer(args.codec);
     (integer != nullptr ? integer->score_tile : table.ForCodec(args.codec).score_tile)(args);
   }
   void Accumulate(const AccumulateTileArgs& args) const {
+    if (HasPairs(args.codec, args.value_dim)) return table.pair_kv.accumulate_tile(args);
     const IntegerKvKernels* const integer = Integer(args.codec);
     (integer != nullptr ? integer->accumulate_tile
                         : table.ForCodec(args.codec).accumulate_tile)(args);

@@ -7,7 +7,6 @@
 #define HWY_TARGET_INCLUDE "kvasir/kernels/bf16_dot_matmul.cc"
 #include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
@@ -15,69 +14,16 @@
 
 #if KVASIR_KERNEL_TARGET
 
-#undef KVASIR_BEFORE_TILE
-#if HWY_TARGET == HWY_AVX3_DL
-#define KVASIR_BEFORE_TILE() \
-  HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16") static_assert(true, "")
-#else
-#define KVASIR_BEFORE_TILE() HWY_BEFORE_NAMESPACE()
-#endif
+#include "kvasir/kernels/bf16_dot_target.h"
+// The target first.
+#include "kvasir/kernels/bf16_pairs-inl.h"
 #include "kvasir/kernels/float_tile-inl.h"
 
-#if HWY_TARGET == HWY_AVX3_DL
+#if KVASIR_HAS_BF16_DOT
 KVASIR_BEFORE_TILE();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
-
-// x and weights as pairs of bf16.
-struct DotMath {
-  using Element = uint16_t;
-  using Input = uint16_t;
-  using Weights = __m512i;
-  using Inputs = __m512i;
-  static constexpr int kStepInputs = 2;
-  static constexpr int kParts = 1;
-
-  static const uint16_t* Rows(const MatmulArgs& args) {
-    return reinterpret_cast<const uint16_t*>(args.x_rounded);
-  }
-  static int64_t Stride(const MatmulArgs& args) {
-    return KernelTable::RoundedBytes(args.weights->inputs()) / int64_t{sizeof(uint16_t)};
-  }
-  template <int kPart>
-  static HWY_INLINE __m512i Load(const uint16_t* from) {
-    return _mm512_loadu_si512(from);
-  }
-  template <int kPart>
-  static HWY_INLINE __m512i Broadcast(const uint16_t* x) {
-    int32_t pair;
-    std::memcpy(&pair, x, sizeof(pair));
-    return _mm512_set1_epi32(pair);
-  }
-  static HWY_INLINE FloatVec MulAdd(__m512i x, __m512i w, FloatVec acc) {
-    return FloatVec{_mm512_dpbf16_ps(acc.raw, (__m512bh)w, (__m512bh)x)};
-  }
-};
-
-void RoundRows(const float* x, int64_t x_stride, int64_t rows, int64_t inputs,
-               std::byte* rounded) noexcept {
-  const hn::RebindToSigned<FloatTag> words;
-  const hn::RebindToUnsigned<FloatTag> unsigned_words;
-  const hn::Rebind<uint16_t, FloatTag> halves;
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* const in = x + row * x_stride;
-    auto* const out =
-        reinterpret_cast<uint16_t*>(rounded + row * KernelTable::RoundedBytes(inputs));
-    int64_t k = 0;
-    for (; k + kLanes <= inputs; k += kLanes) {
-      const auto bits = hn::BitCast(unsigned_words, RoundInputs(hn::LoadU(FloatTag(), in + k)));
-      const auto high = hn::BitCast(words, hn::ShiftRight<16>(bits));
-      hn::StoreU(hn::DemoteTo(halves, high), halves, out + k);
-    }
-    for (; k < inputs; ++k) out[k] = FloatToBf16(bf16_pairs::RoundInput(in[k]));
-  }
-}
 
 // One pair, through the instruction.
 HWY_NOINLINE float Dot(float acc, uint32_t x, uint32_t w) {
@@ -138,7 +84,7 @@ bool DotIsTwoMulAdds() {
 bool FillBf16Dot(KernelTable* table) {
   if (!__builtin_cpu_supports("avx512bf16") || !DotIsTwoMulAdds()) return false;
   table->matmul[static_cast<int>(WeightFormat::kBf16Dot)] = RunMatmul<FloatKernel<DotMath>>;
-  table->round_rows = RoundRows;
+  table->round_rows = DotMath::RoundRows;
   return true;
 }
 
@@ -147,7 +93,7 @@ bool FillBf16Dot(KernelTable* table) {
 }  // namespace kvasir
 HWY_AFTER_NAMESPACE();
 
-#endif  // HWY_TARGET == HWY_AVX3_DL
+#endif  // KVASIR_HAS_BF16_DOT
 #endif  // KVASIR_KERNEL_TARGET
 
 #if HWY_ONCE

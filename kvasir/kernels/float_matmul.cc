@@ -10,6 +10,7 @@
 
 #if KVASIR_KERNEL_TARGET
 
+#include "kvasir/kernels/bf16_pairs-inl.h"
 #include "kvasir/kernels/float_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -46,51 +47,6 @@ struct WidenedMath {
   }
 };
 
-// The pairs of bf16_dot as two multiply-adds, the odd input first.
-struct PairMath {
-  using Element = uint16_t;
-  using Input = float;
-  using Weights = FloatVec;
-  using Inputs = FloatVec;
-  static constexpr int kStepInputs = 2;
-  static constexpr int kParts = 2;
-
-  static const float* Rows(const MatmulArgs& args) {
-    return reinterpret_cast<const float*>(args.x_rounded);
-  }
-  static int64_t Stride(const MatmulArgs& args) { return args.weights->inputs(); }
-  template <int kPart>
-  static HWY_INLINE FloatVec Load(const uint16_t* from) {
-    const hn::RebindToUnsigned<FloatTag> words;
-    const auto pair = hn::Load(words, reinterpret_cast<const uint32_t*>(from));
-    if constexpr (kPart == 0) {
-      return hn::BitCast(FloatTag(), hn::And(pair, hn::Set(words, 0xFFFF0000u)));
-    } else {
-      return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(pair));
-    }
-  }
-  template <int kPart>
-  static HWY_INLINE FloatVec Broadcast(const float* x) {
-    return hn::Set(FloatTag(), x[1 - kPart]);
-  }
-  static HWY_INLINE FloatVec MulAdd(FloatVec x, FloatVec w, FloatVec acc) {
-    return hn::MulAdd(x, w, acc);
-  }
-};
-
-void RoundRows(const float* x, int64_t x_stride, int64_t rows, int64_t inputs,
-               std::byte* rounded) noexcept {
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* const in = x + row * x_stride;
-    auto* const out = reinterpret_cast<float*>(rounded + row * KernelTable::RoundedBytes(inputs));
-    int64_t k = 0;
-    for (; k + kLanes <= inputs; k += kLanes) {
-      hn::StoreU(RoundInputs(hn::LoadU(FloatTag(), in + k)), FloatTag(), out + k);
-    }
-    for (; k < inputs; ++k) out[k] = bf16_pairs::RoundInput(in[k]);
-  }
-}
-
 void FillFloat(KernelTable* table) {
   const auto set = [table](WeightFormat format, auto matmul) {
     table->matmul[static_cast<int>(format)] = matmul;
@@ -99,7 +55,7 @@ void FillFloat(KernelTable* table) {
   set(WeightFormat::kF16, RunMatmul<FloatKernel<WidenedMath<hwy::float16_t>>>);
   set(WeightFormat::kBf16, RunMatmul<FloatKernel<WidenedMath<hwy::bfloat16_t>>>);
   set(WeightFormat::kBf16Dot, RunMatmul<FloatKernel<PairMath>>);
-  table->round_rows = RoundRows;
+  table->round_rows = PairMath::RoundRows;
 }
 
 }  // namespace

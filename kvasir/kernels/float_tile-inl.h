@@ -1,14 +1,14 @@
 // The register tile of matmuls in floats: rows x outputs, lanes over outputs, a few multiply-adds
 // per weight. Deliberately never splits a sum: each output is one chain (kernels.h).
 //
-// A Math (float_matmul.cc, bf16_dot_matmul.cc) has
+// A Math (float_matmul.cc, bf16_pairs-inl.h) has
 //   Element, Input            of the weights and of x
 //   kStepInputs               inputs of a step; a step is so many elements of every output
 //   kParts                    multiply-adds of a step, each of all outputs and rows
 //   Rows(args)                x, Stride(args) elements from a row to the next
 //   Load<part>(from)          the weights of kLanes outputs, Broadcast<part>(x) a row's inputs
 //   MulAdd(x, weights, acc)
-// Define KVASIR_BEFORE_TILE() first if a Math needs instructions that the target does not imply.
+// Include bf16_dot_target.h first if a Math needs the instruction that no target implies.
 #if defined(KVASIR_KERNELS_FLOAT_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_FLOAT_TILE_INL_H_
 #undef KVASIR_KERNELS_FLOAT_TILE_INL_H_
@@ -19,29 +19,11 @@
 #include "hwy/highway.h"
 #include "kvasir/kernels/matmul_tiles-inl.h"
 #include "kvasir/kernels/tile_run-inl.h"
-#include "kvasir/tensor/bf16_pairs.h"
 
 KVASIR_BEFORE_TILE();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
-
-// bf16_pairs::RoundInput.
-HWY_INLINE FloatVec RoundInputs(FloatVec x) {
-  const FloatTag df;
-  const hn::RebindToUnsigned<FloatTag> d;
-  const auto bits = hn::BitCast(d, x);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
-  const auto nearest = hn::Add(hn::Add(bits, hn::Set(d, 0x7FFF)), odd);
-  const auto quiet = hn::Or(bits, hn::Set(d, 0x400000));
-  const FloatVec chosen =
-      hn::IfThenElse(hn::IsNaN(x), hn::BitCast(df, quiet), hn::BitCast(df, nearest));
-  const FloatVec rounded =
-      hn::BitCast(df, hn::And(hn::BitCast(d, chosen), hn::Set(d, 0xFFFF0000u)));
-  // Comparing false, a NaN stays.
-  const FloatVec least = hn::Set(df, bf16_pairs::kLeastInput);
-  return hn::IfThenZeroElse(hn::Lt(hn::Abs(rounded), least), rounded);
-}
 
 template <class Math>
 struct FloatBlock {

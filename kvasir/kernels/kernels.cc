@@ -35,9 +35,11 @@ KernelTable MakeTable(Isa isa) {
     FillScalarElementwise(&table);
     FillScalarPacked(&table);
     FillScalarInteger(&table);
+    FillScalarPairs(&table);
   } else if (IsSupported(isa)) {
     FillFloatMatmul(isa, &table);
-    FillBf16DotMatmul(isa, &table);
+    FillPairAttention(isa, &table);
+    if (FillBf16DotMatmul(isa, &table)) FillBf16DotAttention(isa, &table);
     FillQuantMatmul(isa, &table);
     FillCodedMatmul(isa, &table);
     FillAttention(isa, &table);

@@ -80,8 +80,9 @@ struct ScoreTileArgs {
   // null. A hint; it may point anywhere and never changes a result.
   const std::byte* next = nullptr;
   KvCodec codec;
-  int64_t next_bytes = 0;        // how much of `next` to fetch; 0: as much as `keys` has
-  IntegerQueries integers = {};  // integer kernels only, which read no `queries`
+  int64_t next_bytes = 0;              // how much of `next` to fetch; 0: as much as `keys` has
+  IntegerQueries integers = {};        // integer kernels only, which read no `queries`
+  const std::byte* rounded = nullptr;  // pair kernels only, the same: what round_rows made of them
 };
 
 struct SoftmaxTileArgs {
@@ -168,6 +169,18 @@ struct IntegerKvKernels {
   void (*accumulate_tile)(const AccumulateTileArgs&) noexcept;
 };
 
+// The same tiles of keys or values of bf16 in pairs: the sums of bf16_pairs.h, with queries and
+// weights as its inputs, keys and values as its weights. Pairs are dims (2j, 2j + 1) of a key and
+// tokens (2j, 2j + 1) of a value.
+//   score_tile       score = sum over d of query[d] * key[t][d]
+//   accumulate_tile  acc[d] = fma(acc[d], rescale, sum over t of w[t] * value[t][d])
+// where values of tokens that the row does not see count as 0. REQUIRES: key_dim is even, and w of
+// such tokens is 0, as softmax_tile leaves it.
+struct PairKvKernels {
+  void (*score_tile)(const ScoreTileArgs&) noexcept;
+  void (*accumulate_tile)(const AccumulateTileArgs&) noexcept;
+};
+
 // What queries and weights are rounded to in integer attention, each with bits of its own.
 enum class MultiplierWidth { kOneByte, kTwoBytes };
 inline constexpr size_t kMultiplierWidths = 2;
@@ -206,6 +219,7 @@ struct KernelTable {
     const IntegerKvKernels& kernels = integer_kv[static_cast<size_t>(width)][KvFormatIndex(codec)];
     return kernels.score_tile == nullptr ? nullptr : &kernels;
   }
+  PairKvKernels pair_kv;
   void (*softmax_tile)(const SoftmaxTileArgs&) noexcept;
 
   // out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]; weight may be null (ones). In place allowed.

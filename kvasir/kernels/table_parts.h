@@ -14,15 +14,19 @@ void FillScalarAttention(KernelTable* table);
 void FillScalarElementwise(KernelTable* table);
 void FillScalarPacked(KernelTable* table);
 void FillScalarInteger(KernelTable* table);
+void FillScalarPairs(KernelTable* table);
 
 // Highway, compiled once per target. REQUIRES: isa is not kScalar and this build has it.
 void FillFloatMatmul(Isa isa, KernelTable* table);
 // Replaces the matmul of bf16_dot, and round_rows, by those with VDPBF16PS if this CPU has it and
 // it computes what bf16_pairs.h says. Returns whether it has.
 bool FillBf16DotMatmul(Isa isa, KernelTable* table);
+// Attention in pairs with it; round_rows must be that of FillBf16DotMatmul.
+void FillBf16DotAttention(Isa isa, KernelTable* table);
 void FillQuantMatmul(Isa isa, KernelTable* table);
 void FillCodedMatmul(Isa isa, KernelTable* table);
 void FillAttention(Isa isa, KernelTable* table);
+void FillPairAttention(Isa isa, KernelTable* table);
 void FillSoftmaxTile(Isa isa, KernelTable* table);
 void FillElementwise(Isa isa, KernelTable* table);
 void FillPackedAttention(Isa isa, KernelTable* table);
