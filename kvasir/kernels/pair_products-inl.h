@@ -1,0 +1,254 @@
+// Products of rows of inputs with a plane of bf16, two of whose rows make pairs (bf16_pairs.h):
+// with many rows from panels that the plane is laid out as once, with a few from the plane as it
+// lies. Deliberately without attention: pair_attention-inl.h says what planes and rows are.
+#if defined(KVASIR_KERNELS_PAIR_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_PAIR_PRODUCTS_INL_H_
+#undef KVASIR_KERNELS_PAIR_PRODUCTS_INL_H_
+#else
+#define KVASIR_KERNELS_PAIR_PRODUCTS_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "hwy/highway.h"
+#include "kvasir/kernels/bf16_pairs-inl.h"
+#include "kvasir/kernels/plane_prefetch-inl.h"
+
+KVASIR_BEFORE_TILE();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+using HalfTag = hn::Rebind<uint16_t, FloatTag>;
+using HalvesTag = hn::Repartition<int16_t, WordTag>;  // two in each word
+
+// Dims of a block that are laid out together: 16 KiB.
+inline constexpr int64_t kPackedDims = 128;
+inline constexpr int64_t kBlockPanels = kBlockTokens / kPanelOutputs;
+
+// Panels of 16 outputs: step i of panel p at words + (p * steps + i) * 16.
+struct PairPanels {
+  alignas(64) uint32_t words[kPackedDims / 2 * kBlockTokens];
+};
+
+// kLanes words of an even and an odd half each, as bf16_pairs::RoundWeights has them. `largest`
+// keeps the largest halves without their signs.
+HWY_INLINE hn::Vec<WordTag> MakePairs(hn::Vec<HalfTag> even, hn::Vec<HalfTag> odd,
+                                      hn::Vec<HalvesTag>& largest) {
+  const WordTag d;
+  const HalvesTag halves;
+  const auto pairs =
+      hn::BitCast(halves, hn::Or(hn::PromoteTo(d, even), hn::ShiftLeft<16>(hn::PromoteTo(d, odd))));
+  const auto magnitudes = hn::And(pairs, hn::Set(halves, 0x7FFF));
+  largest = hn::Max(largest, magnitudes);
+  const auto below_least =
+      hn::Set(halves, static_cast<int16_t>(FloatToBf16(bf16_pairs::kLeastWeight) - 1));
+  return hn::BitCast(d, hn::IfThenElseZero(hn::Gt(magnitudes, below_least), pairs));
+}
+
+HWY_INLINE bool IsFinite(hn::Vec<HalvesTag> largest) {
+  constexpr int16_t kInfinityBits = 0x7F80;
+  return hn::AllTrue(HalvesTag(), hn::Lt(largest, hn::Set(HalvesTag(), kInfinityBits)));
+}
+
+// Up to kLanes halves.
+HWY_INLINE hn::Vec<HalfTag> LoadHalves(const uint16_t* from, int64_t count) {
+  if (count >= kLanes) return hn::LoadU(HalfTag(), from);
+  alignas(64) uint16_t last[kLanes] = {};
+  std::copy_n(from, count, last);
+  return hn::LoadU(HalfTag(), last);
+}
+
+// Dims [0, dims) of keys, an even number: a step is two dims of every token.
+HWY_INLINE void PackKeys(const uint16_t* keys, int64_t dims, PlanePrefetch& next,
+                         PairPanels& panels) {
+  const HalfTag half;
+  const int64_t steps = dims / 2;
+  auto largest = hn::Zero(HalvesTag());
+  for (int64_t step = 0; step < steps; ++step) {
+    next.Step();
+    const uint16_t* const even = keys + 2 * step * kBlockTokens;
+    for (int64_t token = 0; token < kBlockTokens; token += kLanes) {
+      uint32_t* const words = panels.words +
+                              (token / kPanelOutputs * steps + step) * kPanelOutputs +
+                              token % kPanelOutputs;
+      hn::Store(MakePairs(hn::LoadU(half, even + token),
+                          hn::LoadU(half, even + kBlockTokens + token), largest),
+                WordTag(), words);
+    }
+  }
+}
+
+// Dims [0, dims) of values, `stride` from a token to the next: a step is two tokens of every dim.
+// Tokens outside [begin, end) and dims behind the last count as 0. Whether all others are finite.
+HWY_INLINE bool PackValues(const uint16_t* values, int64_t stride, int64_t dims, int64_t begin,
+                           int64_t end, PlanePrefetch& next, PairPanels& panels) {
+  const HalfTag half;
+  constexpr int64_t kSteps = kBlockTokens / 2;
+  auto largest = hn::Zero(HalvesTag());
+  for (int64_t step = 0; step < kSteps; ++step) {
+    next.Step();
+    const auto load = [&](int64_t token, int64_t d) HWY_ATTR {
+      if (token < begin || token >= end) return hn::Zero(half);
+      return LoadHalves(values + token * stride + d, dims - d);
+    };
+    for (int64_t panel = 0; panel * kPanelOutputs < dims; ++panel) {
+      uint32_t* const words = panels.words + (panel * kSteps + step) * kPanelOutputs;
+      for (int64_t lane = 0; lane < kPanelOutputs; lane += kLanes) {
+        const int64_t d = panel * kPanelOutputs + lane;
+        if (d >= dims) {
+          hn::Store(hn::Zero(WordTag()), WordTag(), words + lane);
+        } else {
+          hn::Store(MakePairs(load(2 * step, d), load(2 * step + 1, d), largest), WordTag(),
+                    words + lane);
+        }
+      }
+    }
+  }
+  return IsFinite(largest);
+}
+
+// out[r][16 * panel ...] of some rows and panels [0, panels), a Math's tile at a time.
+template <class Math>
+HWY_INLINE void MultiplyPanels(FloatBlock<Math> block, int64_t rows, int64_t panels,
+                               TileOutput output) {
+  using Tile = FloatTile<Math>;
+  block.panel_stride = block.steps * kPanelOutputs * Math::kStepInputs;
+  const int most = Tile::MaxPanels(rows);
+  for (int64_t panel = 0; panel < panels;) {
+    int count = most;
+    while (count > panels - panel) count /= 2;
+    CallTile<Tile>(rows, count, block, output);
+    block.weights += count * block.panel_stride;
+    output.out += count * kPanelOutputs;
+    panel += count;
+  }
+}
+
+// Tiles of equal height: 7 rows are 4 and 3. Calls body(row, rows).
+template <class Math, class Body>
+HWY_INLINE void ForEachRowTile(int64_t rows, const Body& body) {
+  constexpr int64_t kMost = FloatTile<Math>::kTileRows;
+  const int64_t tiles = (rows + kMost - 1) / kMost;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t row = rows * tile / tiles;
+    body(row, rows * (tile + 1) / tiles - row);
+  }
+}
+
+// A few rows times a plane as it lies, whose row i has `columns` halves: for what is read but once.
+template <class Math>
+struct PlaneRows {
+  const typename Math::Input* x = nullptr;  // [rows, ...], input i of row r at x[r * x_stride + i]
+  int64_t x_stride = 0;
+  const uint16_t* plane = nullptr;
+  int64_t stride = 0;  // from a row of the plane to the next
+  int64_t columns = 0;
+  int64_t begin = 0;  // rows of the plane; all others count as 0
+  int64_t end = 0;
+  float* out = nullptr;  // [rows, columns rounded up to whole panels]
+  int64_t out_stride = 0;
+};
+
+// Rows (i, i + 1) of the plane, or only one of them.
+enum class PlanePair { kBoth, kEven, kOdd };
+
+// kWhole: no vector reaches behind the last column.
+template <class Math, int R, int C, bool kWhole, PlanePair kPair>
+HWY_INLINE void MultiplyPlanePair(const PlaneRows<Math>& rows, int64_t column, int64_t i,
+                                  FloatVec (&acc)[R][C], hn::Vec<HalvesTag>& largest) {
+  const uint16_t* const from = rows.plane + i * rows.stride + column;
+  for (int c = 0; c < C; ++c) {
+    const int64_t left = kWhole ? kLanes : rows.columns - column - c * kLanes;
+    auto even = hn::Zero(HalfTag());
+    auto odd = hn::Zero(HalfTag());
+    if constexpr (kPair != PlanePair::kOdd) even = LoadHalves(from + c * kLanes, left);
+    if constexpr (kPair != PlanePair::kEven) {
+      odd = LoadHalves(from + rows.stride + c * kLanes, left);
+    }
+    const auto pairs = MakePairs(even, odd, largest);
+    const auto first = Math::template FromPairs<0>(pairs);
+    for (int r = 0; r < R; ++r) {
+      acc[r][c] = Math::MulAdd(Math::template Broadcast<0>(rows.x + r * rows.x_stride + i), first,
+                               acc[r][c]);
+    }
+    if constexpr (Math::kParts == 2) {
+      const auto second = Math::template FromPairs<1>(pairs);
+      for (int r = 0; r < R; ++r) {
+        acc[r][c] = Math::MulAdd(Math::template Broadcast<1>(rows.x + r * rows.x_stride + i),
+                                 second, acc[r][c]);
+      }
+    }
+  }
+}
+
+template <class Math, int R, int C, bool kWhole>
+HWY_INLINE void MultiplyPlaneTile(const PlaneRows<Math>& rows, int64_t column, PlanePrefetch& next,
+                                  hn::Vec<HalvesTag>& largest) {
+  FloatVec acc[R][C];
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) acc[r][c] = hn::Zero(FloatTag());
+  }
+  int64_t i = rows.begin;
+  if (i % 2 != 0) {
+    --i;
+    MultiplyPlanePair<Math, R, C, kWhole, PlanePair::kOdd>(rows, column, i, acc, largest);
+    i += 2;
+  }
+  for (; i + 2 <= rows.end; i += 2) {
+    next.Step();
+    MultiplyPlanePair<Math, R, C, kWhole, PlanePair::kBoth>(rows, column, i, acc, largest);
+  }
+  if (i < rows.end) {
+    MultiplyPlanePair<Math, R, C, kWhole, PlanePair::kEven>(rows, column, i, acc, largest);
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) {
+      hn::StoreU(acc[r][c], FloatTag(), rows.out + r * rows.out_stride + column + c * kLanes);
+    }
+  }
+}
+
+// Columns that one pass over a plane covers.
+template <class Math>
+constexpr int64_t PassColumns(int64_t rows) {
+  return FloatTile<Math>::MaxPanels(rows) * kPanelOutputs;
+}
+// How often a few rows step through a plane of so many rows and columns.
+template <class Math>
+int64_t PlaneSteps(int64_t rows, int64_t plane_rows, int64_t columns) {
+  const int64_t pass = PassColumns<Math>(rows);
+  return plane_rows / 2 * ((columns + pass - 1) / pass);
+}
+
+template <class Math, int R>
+HWY_NOINLINE hn::Vec<HalvesTag> MultiplyPlaneRows(const PlaneRows<Math>& rows,
+                                                  PlanePrefetch& next) {
+  constexpr int64_t kColumns = PassColumns<Math>(R);
+  auto largest = hn::Zero(HalvesTag());
+  int64_t column = 0;
+  for (; column + kColumns <= rows.columns; column += kColumns) {
+    MultiplyPlaneTile<Math, R, kColumns / kLanes, true>(rows, column, next, largest);
+  }
+  for (; column < rows.columns; column += kLanes) {
+    MultiplyPlaneTile<Math, R, 1, false>(rows, column, next, largest);
+  }
+  return largest;
+}
+
+// 1 <= count <= R. The largest halves of the plane that counted, as MakePairs has them.
+template <class Math, int R = FloatTile<Math>::kTileRows>
+HWY_INLINE hn::Vec<HalvesTag> MultiplyPlane(const PlaneRows<Math>& rows, int64_t count,
+                                            PlanePrefetch& next) {
+  if constexpr (R > 1) {
+    if (count < R) return MultiplyPlane<Math, R - 1>(rows, count, next);
+  }
+  return MultiplyPlaneRows<Math, R>(rows, next);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNELS_PAIR_PRODUCTS_INL_H_
