@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
+#include "kvasir/base/aligned_vector.h"
 #include "kvasir/kernels/kernels.h"
 
 namespace kvasir {
@@ -80,19 +81,17 @@ struct Queries {
         end(static_cast<size_t>(rows), kBlockTokens),
         max(static_cast<size_t>(rows), -std::numeric_limits<float>::infinity()),
         sum(static_cast<size_t>(rows)),
-        rescale(static_cast<size_t>(rows), 1.0f),
-        top(static_cast<size_t>(rows), 1.0f) {}
+        rescale(static_cast<size_t>(rows), 1.0f) {}
 
   int64_t rows;
   std::vector<float> queries;
-  std::vector<float> scores;
-  std::vector<float> accumulator;
+  AlignedVector<float> scores;
+  AlignedVector<float> accumulator;
   std::vector<int32_t> begin;
   std::vector<int32_t> end;
   std::vector<float> max;
   std::vector<float> sum;
   std::vector<float> rescale;
-  std::vector<float> top;
 
   // What the integer kernels read; done once per tile, not per block.
   void Quantize(const KernelTable& table, const Format& format) {
@@ -101,7 +100,10 @@ struct Queries {
     codes.resize(static_cast<size_t>(rows * IntegerQueries::CodeBytes(kDim)));
     starts.resize(static_cast<size_t>(rows * kDim / format.codec.group));
     steps.resize(2 * starts.size());
-    kernels->quantize_queries({queries.data(), kDim, rows, kDim, format.codec, Integers()});
+    weight_codes.resize(starts.size() * IntegerWeights::kCodeBytes);
+    weight_starts.resize(starts.size());
+    weight_steps.resize(2 * starts.size() + static_cast<size_t>(rows));
+    kernels->quantize_queries({queries.data(), kDim, rows, kDim, format.codec, 1.0f, Integers()});
   }
   void Score(const KernelTable& table, const Format& format, const std::byte* keys,
              const std::byte* next = nullptr) {
@@ -119,14 +121,32 @@ struct Queries {
   }
   void Softmax(const KernelTable& table) {
     table.softmax_tile({scores.data(), rows, begin.data(), end.data(), 0.0f, max.data(), sum.data(),
-                        rescale.data(), top.data()});
+                        rescale.data()});
+  }
+  // The softmax that belongs to the format.
+  void Weigh(const KernelTable& table, const Format& format, const std::byte* values,
+             const std::byte* fetch = nullptr, int64_t fetch_bytes = 0) {
+    const IntegerKvKernels* const kernels = format.Integer(table);
+    if (kernels == nullptr) return Softmax(table);
+    kernels->weigh_tile({.scores = scores.data(),
+                         .rows = rows,
+                         .begin = begin.data(),
+                         .end = end.data(),
+                         .max = max.data(),
+                         .sum = sum.data(),
+                         .rescale = rescale.data(),
+                         .values = values,
+                         .value_dim = kDim,
+                         .codec = format.codec,
+                         .fetch = fetch,
+                         .fetch_bytes = fetch_bytes,
+                         .out = Weights()});
   }
   void Accumulate(const KernelTable& table, const Format& format, const std::byte* values,
-                  const std::byte* next = nullptr) {
-    const AccumulateTileArgs args = {scores.data(),  rows,   begin.data(), end.data(),
-                                     rescale.data(), values, kDim,         accumulator.data(),
-                                     kDim,           next,   format.codec, 0,
-                                     top.data()};
+                  const std::byte* next = nullptr, int64_t next_bytes = 0) {
+    const AccumulateTileArgs args = {
+        scores.data(),      rows, begin.data(), end.data(),   rescale.data(), values,   kDim,
+        accumulator.data(), kDim, next,         format.codec, next_bytes,     Weights()};
     const IntegerKvKernels* const kernels = format.Integer(table);
     (kernels != nullptr ? kernels->accumulate_tile
                         : table.ForCodec(format.codec).accumulate_tile)(args);
@@ -137,9 +157,18 @@ struct Queries {
     return {codes.data(), steps.data(), steps.data() + steps.size() / 2, starts.data()};
   }
 
+  IntegerWeights Weights() {
+    float* const shifts = weight_steps.data() + weight_starts.size();
+    return {weight_codes.data(), weight_steps.data(), shifts, weight_starts.data(),
+            shifts + weight_starts.size()};
+  }
+
   std::vector<std::byte> codes;
   std::vector<float> steps;
   std::vector<int32_t> starts;
+  AlignedVector<std::byte> weight_codes;
+  std::vector<float> weight_steps;
+  std::vector<int32_t> weight_starts;
 };
 
 void SetRates(benchmark::State& state, double bytes, double flops) {
@@ -163,11 +192,13 @@ void BenchScore(benchmark::State& state, Isa isa, Format format) {
   SetRates(state, static_cast<double>(blocks.block_bytes()) / 2, TileFlops(queries.rows));
 }
 
-void BenchSoftmax(benchmark::State& state, Isa isa, Format) {
+void BenchWeigh(benchmark::State& state, Isa isa, Format format) {
   const KernelTable& table = KernelsFor(isa);
+  const Blocks blocks(table, format.codec, 1);
   Queries queries(state.range(0));
+  queries.Quantize(table, format);
   for (auto _ : state) {
-    queries.Softmax(table);
+    queries.Weigh(table, format, blocks.values(blocks.order()[0]));
     benchmark::DoNotOptimize(queries.scores.data());
   }
   SetRates(state, static_cast<double>(queries.rows) * kBlockTokens * 4, 0);
@@ -177,6 +208,8 @@ void BenchAccumulate(benchmark::State& state, Isa isa, Format format) {
   const KernelTable& table = KernelsFor(isa);
   const Blocks blocks(table, format.codec, 1);
   Queries queries(state.range(0));
+  queries.Quantize(table, format);
+  queries.Weigh(table, format, blocks.values(blocks.order()[0]));
   for (auto _ : state) {
     queries.Accumulate(table, format, blocks.values(blocks.order()[0]));
     benchmark::DoNotOptimize(queries.accumulator.data());
@@ -195,8 +228,11 @@ void BenchWalk(benchmark::State& state, Isa isa, Format format) {
       const std::byte* block = blocks.order()[i];
       const std::byte* next = blocks.order()[(i + 1) % blocks.order().size()];
       queries.Score(table, format, block, blocks.values(block));
-      queries.Softmax(table);
-      queries.Accumulate(table, format, blocks.values(block), next);
+      // Half of what comes next is fetched while weights are made, where that is integers.
+      const auto plane = static_cast<int64_t>(blocks.block_bytes() / 2);
+      const int64_t half = format.width ? plane / 128 * 64 : 0;
+      queries.Weigh(table, format, blocks.values(block), next, half);
+      queries.Accumulate(table, format, blocks.values(block), next + half, plane - half);
     }
     benchmark::DoNotOptimize(queries.accumulator.data());
   }
@@ -282,6 +318,7 @@ void RegisterTiles(Isa isa, const Format& format) {
   for (int64_t rows : {1, 2, 4, 7, 8, 16, 64}) {
     Register("score_tile", BenchScore, isa, format)->Arg(rows);
     Register("accumulate_tile", BenchAccumulate, isa, format)->Arg(rows);
+    if (format.width) Register("weigh_tile", BenchWeigh, isa, format)->Arg(rows);
     Register("walk", BenchWalk, isa, format)->Args({rows, 4096});
     Register("walk", BenchWalk, isa, format)->Args({rows, 8});
   }
@@ -302,9 +339,7 @@ void RegisterAll() {
       Register("encode_keys", BenchEncode, isa, {codec})->Arg(1);
       Register("encode_keys", BenchEncode, isa, {codec})->Arg(kBlockTokens);
     }
-    for (int64_t rows : {1, 8, 64}) {
-      Register("softmax_tile", BenchSoftmax, isa, Format{})->Arg(rows);
-    }
+    for (int64_t rows : {1, 8, 64}) Register("softmax_tile", BenchWeigh, isa, Format{})->Arg(rows);
     RegisterRows(isa);
   }
 }

@@ -7,7 +7,9 @@
 
 #include "kvasir/backend/softmax_state.h"
 #include "kvasir/backend/tile_kernels.h"
+#include "kvasir/base/aligned_vector.h"
 #include "kvasir/base/check.h"
+#include "kvasir/base/math_constants.h"
 #include "kvasir/kernels/derived_keys.h"
 
 namespace kvasir {
@@ -73,14 +75,18 @@ struct CpuAttention::Scratch {
   std::vector<std::byte> codes;
   std::vector<float> steps;
   std::vector<int32_t> starts;
-  std::vector<float> scores;   // [rows, 64]
-  std::vector<float> rescale;  // [rows]
-  std::vector<float> top;      // [rows]
-  std::vector<float> totals;   // SoftmaxTotals
-  std::vector<float> partial;  // SoftmaxState
-  std::vector<float> derived;  // [key_dim, 64]: the keys of a block, if they are from-value
-  std::vector<int32_t> begin;  // [rows]
-  std::vector<int32_t> end;    // [rows]
+  AlignedVector<float> scores;  // [rows, 64]
+  std::vector<float> rescale;   // [rows]
+  // The weights as integers, if values are multiplied as such: codes, and steps before shifts
+  // before tops.
+  AlignedVector<std::byte> weight_codes;
+  std::vector<float> weight_steps;
+  std::vector<int32_t> weight_starts;
+  AlignedVector<float> totals;   // SoftmaxTotals
+  AlignedVector<float> partial;  // SoftmaxState
+  AlignedVector<float> derived;  // [key_dim, 64]: the keys of a block, if they are from-value
+  std::vector<int32_t> begin;    // [rows]
+  std::vector<int32_t> end;      // [rows]
 
   void Resize(int64_t rows, const KvLayout& layout) {
     const size_t count = static_cast<size_t>(rows);
@@ -97,7 +103,12 @@ struct CpuAttention::Scratch {
     }
     scores.resize(count * kBlockTokens);
     rescale.resize(count);
-    top.resize(count);
+    if (layout.value_codec.kind == KvCodec::Kind::kAffine) {
+      weight_starts.resize(count *
+                           static_cast<size_t>(layout.value_dim / layout.value_codec.group));
+      weight_steps.resize(2 * weight_starts.size() + count);
+      weight_codes.resize(weight_starts.size() * IntegerWeights::kCodeBytes);
+    }
     totals.resize(SoftmaxTotals::Floats(rows, layout));
     partial.resize(SoftmaxState::Floats(rows, layout.value_dim));
     if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
@@ -109,11 +120,17 @@ struct CpuAttention::Scratch {
   IntegerQueries integers() {
     return {codes.data(), steps.data(), steps.data() + steps.size() / 2, starts.data()};
   }
+  IntegerWeights weights() {
+    float* const shifts = weight_steps.data() + weight_starts.size();
+    return {weight_codes.data(), weight_steps.data(), shifts, weight_starts.data(),
+            shifts + weight_starts.size()};
+  }
   size_t bytes() const {
-    return codes.capacity() + rounded.capacity() +
+    return codes.capacity() + rounded.capacity() + weight_codes.capacity() +
            (queries.capacity() + rotated.capacity() + steps.capacity() + starts.capacity() +
-            scores.capacity() + rescale.capacity() + top.capacity() + totals.capacity() +
-            partial.capacity() + derived.capacity() + begin.capacity() + end.capacity()) *
+            scores.capacity() + rescale.capacity() + weight_steps.capacity() +
+            weight_starts.capacity() + totals.capacity() + partial.capacity() + derived.capacity() +
+            begin.capacity() + end.capacity()) *
                sizeof(float);
   }
 };
@@ -155,6 +172,7 @@ void LoadQueries(const TileKernels& kernels, const AttendArgs& args, const Tile&
          .rows = tile.tokens * group,
          .dim = dim,
          .codec = codec,
+         .unit = kernels.InBase2(codec, args.layout.value_codec) ? math::kLog2E : 1.0f,
          .out = scratch.integers()});
   }
 }
@@ -232,6 +250,57 @@ const std::byte* DerivedKeys(Isa isa, const AttendArgs& args, const Tile& tile,
   return reinterpret_cast<const std::byte*>(scratch.derived.data());
 }
 
+// What is fetched while weights are made and while values are summed.
+struct Upcoming {
+  const std::byte* first;
+  int64_t first_bytes;
+  const std::byte* rest;
+  int64_t rest_bytes;
+
+  // All of it in `rest`, or half of it where weights are made as integers, which takes as long.
+  Upcoming(const std::byte* next, size_t bytes, bool integers)
+      : first(integers ? next : nullptr),
+        first_bytes(first == nullptr ? 0 : static_cast<int64_t>(bytes / 128 * 64)),
+        rest(next == nullptr ? nullptr : next + first_bytes),
+        rest_bytes(static_cast<int64_t>(bytes) - first_bytes) {}
+};
+
+// Makes weights of the scores of a block: floats in their place, or integers where the values are
+// multiplied as such, and then state.max is an exponent of 2.
+template <typename Scratch>
+void WeighScores(const TileKernels& kernels, const AttendArgs& args, const KvBlockLayout& layout,
+                 const std::byte* values, int64_t rows, const Upcoming& upcoming, Scratch& scratch,
+                 const SoftmaxState& state) {
+  const IntegerKvKernels* const integer = kernels.Integer(layout.value_codec);
+  if (integer == nullptr) {
+    kernels.table.softmax_tile({.scores = scratch.scores.data(),
+                                .rows = rows,
+                                .begin = scratch.begin.data(),
+                                .end = scratch.end.data(),
+                                .softcap = args.softcap,
+                                .max = state.max,
+                                .sum = state.sum,
+                                .rescale = scratch.rescale.data()});
+    return;
+  }
+  const bool base2 = kernels.InBase2(layout.key_codec, layout.value_codec);
+  integer->weigh_tile({.scores = scratch.scores.data(),
+                       .rows = rows,
+                       .begin = scratch.begin.data(),
+                       .end = scratch.end.data(),
+                       .softcap = base2 ? args.softcap * math::kLog2E : args.softcap,
+                       .to_base2 = base2 ? 1.0f : math::kLog2E,
+                       .max = state.max,
+                       .sum = state.sum,
+                       .rescale = scratch.rescale.data(),
+                       .values = values,
+                       .value_dim = layout.value_dim,
+                       .codec = layout.value_codec,
+                       .fetch = upcoming.first,
+                       .fetch_bytes = upcoming.first_bytes,
+                       .out = scratch.weights()});
+}
+
 // One partition, from an empty state.
 template <typename Tile, typename Scratch>
 void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const Tile& tile,
@@ -266,15 +335,9 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
                    .next_bytes = static_cast<int64_t>(layout.ValueHeadBytes()),
                    .integers = scratch.integers(),
                    .rounded = scratch.rounded.data()});
-    kernels.table.softmax_tile({.scores = scratch.scores.data(),
-                                .rows = rows,
-                                .begin = scratch.begin.data(),
-                                .end = scratch.end.data(),
-                                .softcap = args.softcap,
-                                .max = state.max,
-                                .sum = state.sum,
-                                .rescale = scratch.rescale.data(),
-                                .top = scratch.top.data()});
+    const Upcoming upcoming(next_keys, layout.KeyHeadBytes(),
+                            kernels.Integer(layout.value_codec) != nullptr);
+    WeighScores(kernels, args, layout, values, rows, upcoming, scratch, state);
     kernels.Accumulate({.weights = scratch.scores.data(),
                         .rows = rows,
                         .begin = scratch.begin.data(),
@@ -284,10 +347,13 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
                         .value_dim = layout.value_dim,
                         .accumulator = state.accumulator,
                         .accumulator_stride = layout.value_dim,
-                        .next = next_keys,
+                        .next = upcoming.rest,
                         .codec = layout.value_codec,
-                        .next_bytes = static_cast<int64_t>(layout.KeyHeadBytes()),
-                        .top = scratch.top.data()});
+                        .next_bytes = upcoming.rest_bytes,
+                        .integers = scratch.weights()});
+  }
+  if (kernels.Integer(layout.value_codec) != nullptr) {
+    for (int64_t r = 0; r < rows; ++r) state.max[r] *= math::kLn2;
   }
 }
 
@@ -334,7 +400,8 @@ void CpuAttention::AttendTile(const AttendArgs& args, const Tile& tile, Scratch&
   scratch.Resize(rows, args.layout);
   LoadQueries(TileKernels{kernels_, math_}, args, tile, scratch);
   const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
-  const SoftmaxState partial = SoftmaxState::At(scratch.partial.data(), rows);
+  const SoftmaxState partial =
+      SoftmaxState::At(scratch.partial.data(), rows, args.layout.value_dim);
   ForEachPartition(args, tile, [&](const Partition& partition) {
     AttendPartition(TileKernels{kernels_, math_}, args, tile, partition, scratch, partial);
     totals.Add(partition.layout, partial);
@@ -367,8 +434,9 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
       const int64_t rows = unit.tile->tokens * group;
       scratch.Resize(rows, args.layout);
       LoadQueries(TileKernels{kernels_, math_}, args, *unit.tile, scratch);
-      AttendPartition(TileKernels{kernels_, math_}, args, *unit.tile, unit.partition, scratch,
-                      SoftmaxState::At(partials_.data() + unit.state_offset, rows));
+      AttendPartition(
+          TileKernels{kernels_, math_}, args, *unit.tile, unit.partition, scratch,
+          SoftmaxState::At(partials_.data() + unit.state_offset, rows, args.layout.value_dim));
     }
   });
   Scratch& scratch = scratch_[0];
@@ -378,8 +446,9 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
     scratch.Resize(rows, args.layout);
     const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
     for (; i < units.size() && units[i].tile == &tile; ++i) {
-      totals.Add(units[i].partition.layout,
-                 SoftmaxState::At(partials_.data() + units[i].state_offset, rows));
+      totals.Add(
+          units[i].partition.layout,
+          SoftmaxState::At(partials_.data() + units[i].state_offset, rows, args.layout.value_dim));
     }
     StoreOutput(args, tile, totals.Finish(kernels_));
   }

@@ -9,6 +9,7 @@
 
 #include "kvasir/backend/attention_math.h"
 #include "kvasir/backend/backend.h"
+#include "kvasir/base/aligned_vector.h"
 #include "kvasir/base/thread_pool.h"
 #include "kvasir/kernels/kernels.h"
 
@@ -40,8 +41,8 @@ class CpuAttention {
   const KernelTable& kernels_;
   ThreadPool& pool_;
   AttentionMath math_;
-  std::vector<Scratch> scratch_;  // one per thread
-  std::vector<float> partials_;   // AttendSplit: one state per tile row and partition
+  std::vector<Scratch> scratch_;   // one per thread
+  AlignedVector<float> partials_;  // AttendSplit: one state per tile row and partition
 };
 
 }  // namespace kvasir

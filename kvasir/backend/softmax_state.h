@@ -8,22 +8,26 @@
 #include <cstdint>
 #include <limits>
 
+#include "kvasir/base/aligned_vector.h"
 #include "kvasir/kernels/kernels.h"
 #include "kvasir/tensor/kv_layout.h"
 
 namespace kvasir {
 
-// Running softmax of `rows` queries: [rows] max, [rows] sum, [rows, value_dim] accumulator.
+// Running softmax of `rows` queries: [rows] max, [rows] sum, [rows, value_dim] accumulator, which
+// comes first in memory so that it begins at a cache line where the memory does.
 struct SoftmaxState {
   float* max;
   float* sum;
   float* accumulator;
 
   static size_t Floats(int64_t rows, int64_t value_dim) {
-    return static_cast<size_t>(rows * (2 + value_dim));
+    constexpr size_t kLine = kCacheLineBytes / sizeof(float);
+    return (static_cast<size_t>(rows * (2 + value_dim)) + kLine - 1) / kLine * kLine;
   }
-  static SoftmaxState At(float* memory, int64_t rows) {
-    return {memory, memory + rows, memory + 2 * rows};
+  static SoftmaxState At(float* memory, int64_t rows, int64_t value_dim) {
+    float* const max = memory + rows * value_dim;
+    return {max, max + rows, memory};
   }
   void Reset(int64_t rows, int64_t value_dim) const {
     std::fill_n(max, rows, -std::numeric_limits<float>::infinity());
@@ -50,12 +54,13 @@ struct SoftmaxTotals {
     return SoftmaxState::Floats(rows, layout.value_dim) * (layout.value_codec.rotates() ? 2 : 1);
   }
   static SoftmaxTotals At(float* memory, int64_t rows, const KvLayout& layout) {
-    SoftmaxTotals totals = {SoftmaxState::At(memory, rows), {}, rows, layout.value_dim, false};
+    SoftmaxTotals totals = {
+        SoftmaxState::At(memory, rows, layout.value_dim), {}, rows, layout.value_dim, false};
     totals.rotates = layout.value_codec.rotates();
     totals.plain.Reset(rows, layout.value_dim);
     if (totals.rotates) {
-      totals.rotated =
-          SoftmaxState::At(memory + SoftmaxState::Floats(rows, layout.value_dim), rows);
+      totals.rotated = SoftmaxState::At(memory + SoftmaxState::Floats(rows, layout.value_dim), rows,
+                                        layout.value_dim);
       totals.rotated.Reset(rows, layout.value_dim);
     }
     return totals;

@@ -29,6 +29,10 @@ struct TileKernels {
     const IntegerKvKernels* const integer = Integer(args.codec);
     (integer != nullptr ? integer->score_tile : table.ForCodec(args.codec).score_tile)(args);
   }
+  // Whether scores are exponents of 2: keys and values are multiplied as integers.
+  bool InBase2(const KvCodec& keys, const KvCodec& values) const {
+    return Integer(keys) != nullptr && Integer(values) != nullptr;
+  }
   void Accumulate(const AccumulateTileArgs& args) const {
     if (HasPairs(args.codec, args.value_dim)) return table.pair_kv.accumulate_tile(args);
     const IntegerKvKernels* const integer = Integer(args.codec);

@@ -7,6 +7,7 @@
 namespace kvasir::math {
 
 inline constexpr float kLog2E = 0x1.715476p+0f;
+inline constexpr float kLn2 = 0x1.62e430p-1f;
 // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the low bits.
 inline constexpr float kRoundMagic = 0x1.8p+23f;
 // ln 2 = high + low. `high` has 21 significant bits, so x - n * high is exact for |n| < 256.

@@ -189,7 +189,6 @@ struct SoftmaxState {
   std::vector<float> max;
   std::vector<float> sum;
   std::vector<float> rescale;
-  std::vector<float> top;
 
   explicit SoftmaxState(int64_t rows)
       : scores(static_cast<size_t>(rows * kBlockTokens)),
@@ -197,8 +196,7 @@ struct SoftmaxState {
         end(rows, kBlockTokens),
         max(rows, -kInfinity),
         sum(rows, 0.0f),
-        rescale(rows, kNan),
-        top(rows, kNan) {}
+        rescale(rows, kNan) {}
 
   SoftmaxState Row(int64_t row) const {
     SoftmaxState one(1);
@@ -209,12 +207,11 @@ struct SoftmaxState {
     one.max[0] = max[r];
     one.sum[0] = sum[r];
     one.rescale[0] = rescale[r];
-    one.top[0] = top[r];
     return one;
   }
   void Run(const KernelTable& table, float softcap) {
     table.softmax_tile({scores.data(), static_cast<int64_t>(max.size()), begin.data(), end.data(),
-                        softcap, max.data(), sum.data(), rescale.data(), top.data()});
+                        softcap, max.data(), sum.data(), rescale.data()});
   }
 };
 
@@ -229,7 +226,6 @@ void ExpectSameState(const SoftmaxState& expected, const SoftmaxState& actual,
   ExpectSameBits(expected.max, actual.max, what + ", max");
   ExpectSameBits(expected.sum, actual.sum, what + ", sum");
   ExpectSameBits(expected.rescale, actual.rescale, what + ", rescale");
-  ExpectSameBits(expected.top, actual.top, what + ", top");
 }
 
 // Random windows, empty ones among them.

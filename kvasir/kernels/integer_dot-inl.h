@@ -26,6 +26,7 @@
 #include "hwy/highway.h"
 #include "kvasir/kernels/integer_steps.h"
 #include "kvasir/kernels/packed_levels-inl.h"
+#include "kvasir/kernels/softmax_row-inl.h"
 
 // Highway's name for AVX-512 with VNNI leaves out the VNNI it detects.
 #if HWY_TARGET == HWY_AVX3_DL
@@ -41,7 +42,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using VI = hn::Vec<DI>;
-constexpr size_t kTokenVectors = kBlockTokens / kLanes;
 
 // The 32 bits at p in every lane.
 HWY_INLINE VI Broadcast(const std::byte* p) {
@@ -69,10 +69,12 @@ HWY_INLINE VI SignsOf(VF x) { return hn::ShiftRight<31>(hn::BitCast(DI(), x)); }
 // A multiplier of two bytes is 256 times the first plus the second, and each has a plane of bytes
 // and a sum of its own. A word of 4-bit codes is the bytes of its even codes and those of its odd
 // ones, and so the bytes of each 8 multipliers lie.
-template <size_t kCodeBits, size_t kBytes>
+template <size_t kCodeBits, size_t kMultiplierWidth>
 struct IntegerDot {
   static constexpr size_t kBits = kCodeBits;
+  static constexpr size_t kBytes = kMultiplierWidth;
   static constexpr size_t kSums = kBytes;
+  static constexpr int64_t kMultiplierBytes = 1;  // from one to the next in a plane
   static constexpr size_t kWordCodes = 32 / kBits;
   static constexpr size_t kParts = kWordCodes / 4;
   // What turns the bytes of codes into levels; 4-bit codes fit a signed byte as they are.
@@ -87,10 +89,9 @@ struct IntegerDot {
     if constexpr (kBits == 4) codes = hn::And(codes, hn::Set(DU(), 0x0F0F0F0Fu));
     return hn::BitCast(DI(), codes);
   }
-  // Against the codes [k, k + kWordCodes).
-  static HWY_INLINE VI Multiplier(const std::byte* row, int64_t count, int64_t k, size_t part,
-                                  size_t sum) {
-    return Broadcast(row + static_cast<int64_t>(sum) * count + k + static_cast<int64_t>(4 * part));
+  // Against a word of codes whose first multiplier `first` is.
+  static HWY_INLINE VI Multiplier(const std::byte* first, int64_t count, size_t part, size_t sum) {
+    return Broadcast(first + static_cast<int64_t>(sum) * count + static_cast<int64_t>(4 * part));
   }
   // What the codes of a value are combined with to be levels.
   static HWY_INLINE VI Flip(const Signs& signs, int64_t k, size_t part) {
@@ -185,10 +186,12 @@ struct IntegerDot {
 // A word is split into halves of 16 bits: of 8-bit codes the even and the odd bytes, of 4-bit codes
 // the nibbles 0 and 4, 1 and 5, 2 and 6, 3 and 7. So the pairs of multipliers lie. One byte or two
 // of them are the same here. Weights take the signs, so that codes are levels as they are.
-template <size_t kCodeBits, size_t>
+template <size_t kCodeBits, size_t kMultiplierWidth>
 struct IntegerDot {
   static constexpr size_t kBits = kCodeBits;
+  static constexpr size_t kBytes = kMultiplierWidth;
   static constexpr size_t kSums = 1;
+  static constexpr int64_t kMultiplierBytes = 2;
   static constexpr size_t kWordCodes = 32 / kBits;
   static constexpr size_t kParts = kWordCodes / 2;
   using D16 = hn::Repartition<int16_t, DI>;
@@ -203,8 +206,8 @@ struct IntegerDot {
     if constexpr (kPart > 0) codes = hn::ShiftRight<static_cast<int>(kPart * kBits)>(codes);
     return hn::BitCast(DI(), hn::And(codes, hn::Set(DU(), kBits == 8 ? 0x00FF00FFu : 0x000F000Fu)));
   }
-  static HWY_INLINE VI Multiplier(const std::byte* row, int64_t, int64_t k, size_t part, size_t) {
-    return Broadcast(row + 2 * k + static_cast<int64_t>(4 * part));
+  static HWY_INLINE VI Multiplier(const std::byte* first, int64_t, size_t part, size_t) {
+    return Broadcast(first + static_cast<int64_t>(4 * part));
   }
   static HWY_INLINE VI Flip(const Signs&, int64_t, size_t) { return hn::Zero(DI()); }
   static HWY_INLINE VI Levels(VI codes, VI) { return codes; }
@@ -281,19 +284,22 @@ struct IntegerDot {
 // Vectors of lanes that a tile of sums is wide.
 constexpr size_t kVectors = 4;
 // Query rows that share each vector of codes: what the registers hold of sums of four vectors and
-// of multipliers.
+// of multipliers, and of scores as many vectors as of sums.
 #if HWY_TARGET == HWY_AVX3_DL
 template <class Dot>
-constexpr size_t kMaxRows = 6 / Dot::kSums;
+constexpr size_t kMaxSumRows = 6 / Dot::kSums;
+template <class Dot>
+constexpr size_t kMaxScoreRows = Dot::kSums == 1 ? 3 : 2;
 #else
 template <class Dot>
-constexpr size_t kMaxRows = 2;
+constexpr size_t kMaxSumRows = 2;
+template <class Dot>
+constexpr size_t kMaxScoreRows = 2;
 #endif
 
 // Rows of the next tile when `left` are left, in tiles of about the same height.
-template <class Dot>
+template <int64_t kMax>
 int64_t TileRows(int64_t left) {
-  constexpr int64_t kMax = kMaxRows<Dot>;
   const int64_t tiles = (left + kMax - 1) / kMax;
   return (left + tiles - 1) / tiles;
 }
@@ -310,6 +316,15 @@ HWY_INLINE void StartSums(const int32_t (&starts)[kRows], VI (&sums)[kRows][kCou
       sums[r][v][Dot::kSums - 1] = hn::Set(DI(), starts[r]);
     }
   }
+}
+
+// x, of which the compiler is to know nothing. What it would compute ahead of a loop and keep, g++
+// 12 puts into vector registers when it runs out of others, and then spills sums of the loop.
+template <class T>
+HWY_INLINE const T& Anew(const T& x) {
+  const T* p = &x;
+  asm volatile("" : "+r"(p));
+  return *p;
 }
 
 // The largest |x| of 16 virtual lanes, as bits.

@@ -53,8 +53,8 @@ void QuantizeGroup(const float* x, int64_t first, const IntegerQueryArgs& args, 
     Dot::StoreQueries(rounded, codes, args.dim, d);
   }
   const int64_t at = row * (args.dim / group) + g;
-  args.out.scales[at] = steps.scale;
-  args.out.sums[at] = SumLanes(lanes);
+  args.out.scales[at] = steps.scale * args.unit;
+  args.out.sums[at] = SumLanes(lanes) * args.unit;
   args.out.starts[at] = -KeyMiddle(kBits) * hn::GetLane(hn::SumOfLanes(DI(), sum));
 }
 
@@ -104,17 +104,17 @@ struct QueryRows {
         scores(args.scores + row * kBlockTokens) {}
 };
 
-// Adds the products with the part kPart of the codes of a word, that of the dims from d on.
+// Adds the products with the part kPart of the codes of a word, whose first multiplier of the first
+// row `first` is; those of the next row lie `stride` bytes behind.
 template <class Dot, size_t kPart, size_t kRows>
-HWY_INLINE void AddPart(const QueryRows& rows, const uint32_t* word, int64_t d,
+HWY_INLINE void AddPart(const std::byte* first, int64_t stride, const uint32_t* word,
                         TileSums<Dot, kRows>& sums) {
   constexpr int64_t kUnitWords = kUnitDims / static_cast<int64_t>(Dot::kWordCodes);
   VI multipliers[kRows][Dot::kSums];
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t s = 0; s < Dot::kSums; ++s) {
-      multipliers[r][s] = Dot::Multiplier(
-          rows.codes + static_cast<int64_t>(r) * IntegerQueries::CodeBytes(rows.dim), rows.dim, d,
-          kPart, s);
+      multipliers[r][s] = Dot::Multiplier(first + static_cast<int64_t>(r) * stride,
+                                          stride / IntegerQueries::CodeBytes(1), kPart, s);
     }
   }
   for (size_t v = 0; v < kVectors; ++v) {
@@ -129,67 +129,104 @@ HWY_INLINE void AddPart(const QueryRows& rows, const uint32_t* word, int64_t d,
 }
 
 template <class Dot, size_t kRows>
-HWY_INLINE void AddWord(const QueryRows& rows, const uint32_t* word, int64_t d,
+HWY_INLINE void AddWord(const std::byte* first, int64_t stride, const uint32_t* word,
                         TileSums<Dot, kRows>& sums) {
-  AddPart<Dot, 0, kRows>(rows, word, d, sums);
-  if constexpr (Dot::kParts > 1) AddPart<Dot, 1, kRows>(rows, word, d, sums);
-  if constexpr (Dot::kParts > 2) AddPart<Dot, 2, kRows>(rows, word, d, sums);
-  if constexpr (Dot::kParts > 3) AddPart<Dot, 3, kRows>(rows, word, d, sums);
+  AddPart<Dot, 0, kRows>(first, stride, word, sums);
+  if constexpr (Dot::kParts > 1) AddPart<Dot, 1, kRows>(first, stride, word, sums);
+  if constexpr (Dot::kParts > 2) AddPart<Dot, 2, kRows>(first, stride, word, sums);
+  if constexpr (Dot::kParts > 3) AddPart<Dot, 3, kRows>(first, stride, word, sums);
+}
+
+// Scores of a tile on their way through the groups, which stay in registers.
+template <size_t kRows>
+using TileScores = VF[kRows][kVectors];
+
+// Calls body(row, vector) for each of a tile. Recursive over rows, because what a loop over them
+// indexes would go through memory.
+template <size_t kRows, size_t kRow = 0, class Body>
+HWY_INLINE void ForEachOfTile(const Body& body) {
+  for (size_t v = 0; v < kVectors; ++v) body(kRow, v);
+  if constexpr (kRow + 1 < kRows) ForEachOfTile<kRows, kRow + 1>(body);
 }
 
 // Adds the sums of group g to the scores of rows from kRow on, those of the tokens of lane vector
-// `p`. Recursive, because sums that a loop over rows indexes would go through memory.
+// `p`.
 template <class Dot, size_t kRows, size_t kRow = 0>
 HWY_INLINE void AddScores(const QueryRows& rows, const KeyGroup& group, int64_t g, size_t p,
-                          const TileSums<Dot, kRows>& sums) {
+                          const TileSums<Dot, kRows>& sums, TileScores<kRows>& scores) {
   const DF d;
   const int64_t at = static_cast<int64_t>(kRow) * rows.groups + g;
   const VF step = hn::Set(d, rows.scales[at]);
   const VF query_sum = hn::Set(d, rows.sums[at]);
   for (size_t v = 0; v < kVectors; ++v) {
     const size_t token = v * kVirtualLanes + p * kLanes;
-    float* const out = rows.scores + kRow * kBlockTokens + token;
     const VF part = hn::Mul(hn::ConvertTo(d, Dot::Total(sums[kRow][v])), step);
-    const VF before = g == 0 ? hn::Zero(d) : hn::LoadU(d, out);
-    const VF score = hn::MulAdd(hn::Load(d, group.scales + token), part, before);
-    hn::StoreU(hn::MulAdd(hn::Load(d, group.centres + token), query_sum, score), d, out);
+    const VF score = hn::MulAdd(hn::Load(d, group.scales + token), part, scores[kRow][v]);
+    scores[kRow][v] = hn::MulAdd(hn::Load(d, group.centres + token), query_sum, score);
   }
-  if constexpr (kRow + 1 < kRows) AddScores<Dot, kRows, kRow + 1>(rows, group, g, p, sums);
+  if constexpr (kRow + 1 < kRows) {
+    AddScores<Dot, kRows, kRow + 1>(rows, group, g, p, sums, scores);
+  }
 }
 
+// The groups [first, first + count) of a block's keys.
+struct GroupBatch {
+  int64_t first;
+  int64_t count;
+  KeyGroup groups[kBatchGroups];
+};
+
+// Exact sums of group g and the tokens of lane vector `p`.
 template <class Dot, size_t kRows>
-HWY_NOINLINE void ScoreGroup(const QueryRows& rows, const PackedPlane& plane, const KeyGroup& group,
-                             int64_t g, PlanePrefetch* prefetch) {
+HWY_INLINE void SumGroup(const QueryRows& rows, const PackedPlane& plane, int64_t g, size_t p,
+                         PlanePrefetch* prefetch, TileSums<Dot, kRows>& sums) {
   constexpr int64_t kUnitWords = kUnitDims / static_cast<int64_t>(Dot::kWordCodes);
   constexpr int64_t kUnitSize = static_cast<int64_t>(Dot::kBits) * kUnitLanes;
   int32_t starts[kRows];
   for (size_t r = 0; r < kRows; ++r) {
     starts[r] = rows.starts[static_cast<int64_t>(r) * rows.groups + g];
   }
-  const int64_t first = g * plane.group / kUnitDims;
-  const int64_t end = first + plane.group / kUnitDims;
-  for (size_t p = 0; p < kLaneVectors; ++p) {
-    TileSums<Dot, kRows> sums;
-    StartSums<Dot, kRows, kVectors>(starts, sums);
-    for (int64_t u = first; u < end; ++u) {
-      if (prefetch != nullptr && p == 0) prefetch->Step();
-      const uint32_t* const unit = plane.codes + u * kUnitSize + p * kLanes;
-      for (int64_t w = 0; w < kUnitWords; ++w) {
-        AddWord<Dot, kRows>(rows, unit + w * kUnitLanes,
-                            u * kUnitDims + w * static_cast<int64_t>(Dot::kWordCodes), sums);
-      }
+  StartSums<Dot, kRows, kVectors>(starts, sums);
+  const int64_t stride = IntegerQueries::CodeBytes(rows.dim);
+  const std::byte* multipliers = rows.codes + g * plane.group * Dot::kMultiplierBytes;
+  const uint32_t* word = plane.codes + g * plane.group / kUnitDims * kUnitSize + p * kLanes;
+  const uint32_t* const end = word + plane.group / kUnitDims * kUnitSize;
+  for (; word != end; word += kUnitSize) {
+    if (prefetch != nullptr && p == 0) prefetch->Step();
+    for (int64_t w = 0; w < kUnitWords; ++w) {
+      AddWord<Dot, kRows>(multipliers, stride, word + w * kUnitLanes, sums);
+      multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
     }
-    AddScores<Dot, kRows>(rows, group, g, p, sums);
   }
 }
 
-template <class Dot, size_t kRows = kMaxRows<Dot>>
-HWY_INLINE void ScoreAnyRows(const QueryRows& rows, int64_t count, const PackedPlane& plane,
-                             const KeyGroup& group, int64_t g, PlanePrefetch* prefetch) {
-  if (count == kRows) return ScoreGroup<Dot, kRows>(rows, plane, group, g, prefetch);
-  if constexpr (kRows > 1) {
-    ScoreAnyRows<Dot, kRows - 1>(rows, count, plane, group, g, prefetch);
+template <class Dot, size_t kRows>
+HWY_NOINLINE void ScoreRows(const QueryRows& rows, const PackedPlane& plane,
+                            const GroupBatch& batch, PlanePrefetch* prefetch) {
+  const DF d;
+  for (size_t p = 0; p < kLaneVectors; ++p) {
+    TileScores<kRows> scores;
+    const auto at = [&](size_t r, size_t v) {
+      return rows.scores + r * kBlockTokens + v * kVirtualLanes + p * kLanes;
+    };
+    ForEachOfTile<kRows>([&](size_t r, size_t v) HWY_ATTR {
+      scores[r][v] = batch.first == 0 ? hn::Zero(d) : hn::LoadU(d, at(r, v));
+    });
+    for (int64_t i = 0; i < batch.count; ++i) {
+      TileSums<Dot, kRows> sums;
+      SumGroup<Dot, kRows>(Anew(rows), Anew(plane), batch.first + i, p, prefetch, sums);
+      AddScores<Dot, kRows>(Anew(rows), batch.groups[i], batch.first + i, p, sums, scores);
+    }
+    ForEachOfTile<kRows>([&](size_t r, size_t v)
+                             HWY_ATTR { hn::StoreU(scores[r][v], d, at(r, v)); });
   }
+}
+
+template <class Dot, size_t kRows = kMaxScoreRows<Dot>>
+HWY_INLINE void ScoreAnyRows(const QueryRows& rows, int64_t count, const PackedPlane& plane,
+                             const GroupBatch& batch, PlanePrefetch* prefetch) {
+  if (count == kRows) return ScoreRows<Dot, kRows>(rows, plane, batch, prefetch);
+  if constexpr (kRows > 1) ScoreAnyRows<Dot, kRows - 1>(rows, count, plane, batch, prefetch);
 }
 
 template <size_t kBits, size_t kBytes>
@@ -198,16 +235,14 @@ void Score(const ScoreTileArgs& args) noexcept {
   const PackedPlane plane(args.codec, args.keys, args.key_dim);
   const int64_t groups = plane.dim / plane.group;
   PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), plane.dim / kUnitDims);
-  for (int64_t first = 0; first < groups; first += kBatchGroups) {
-    KeyGroup batch[kBatchGroups];
-    const int64_t count = HWY_MIN(kBatchGroups, groups - first);
-    for (int64_t i = 0; i < count; ++i) batch[i].Load(plane, first + i, kBits);
+  GroupBatch batch;
+  for (batch.first = 0; batch.first < groups; batch.first += kBatchGroups) {
+    batch.count = HWY_MIN(kBatchGroups, groups - batch.first);
+    for (int64_t i = 0; i < batch.count; ++i) batch.groups[i].Load(plane, batch.first + i, kBits);
     for (int64_t row = 0; row < args.rows;) {
-      const int64_t rows = TileRows<Dot>(args.rows - row);
-      for (int64_t i = 0; i < count; ++i) {
-        ScoreAnyRows<Dot>(QueryRows(args, row, groups), rows, plane, batch[i], first + i,
-                          row == 0 && args.next != nullptr ? &fetch : nullptr);
-      }
+      const int64_t rows = TileRows<kMaxScoreRows<Dot>>(args.rows - row);
+      ScoreAnyRows<Dot>(QueryRows(args, row, groups), rows, plane, batch,
+                        row == 0 && args.next != nullptr ? &fetch : nullptr);
       row += rows;
     }
   }

@@ -1,6 +1,6 @@
-// Value sums of affine values of 8 and 4 bits in integers: weights times scales rounded per block,
-// group and row, products with the codes as exact sums. Deliberately only what kernels.h states
-// for IntegerKvKernels; integer_scores.cc has the keys.
+// Value sums of affine values of 8 and 4 bits in integers: products of weights that were rounded
+// per block, group and row with the codes, as exact sums. Deliberately only what kernels.h states
+// for IntegerKvKernels; integer_weights.cc rounds, integer_scores.cc has the keys.
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
 #include "kvasir/tensor/packed_codes.h"
@@ -19,157 +19,51 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Groups that are rounded and summed together, for all rows.
+// Groups whose signs are made together, for all rows.
 constexpr int64_t kBatchGroups = 4;
 // Slots that are multiplied between two steps of fetching ahead.
 constexpr int64_t kFetchSlots = 8;
 
-// The lanes of 64 tokens from begin on and before end.
-HWY_INLINE auto Visible(size_t token, int32_t begin, int32_t end) {
-  const DF d;
-  const VF position = hn::Iota(d, static_cast<float>(token));
-  return hn::And(hn::Ge(position, hn::Set(d, static_cast<float>(begin))),
-                 hn::Lt(position, hn::Set(d, static_cast<float>(end))));
-}
+// Some rows of weights, of which codes, steps, shifts and starts are read.
+struct WeightRows {
+  const std::byte* codes;
+  const float* steps;
+  const float* shifts;
+  const int32_t* starts;
+  int64_t groups;
+  int64_t rows;  // of the whole tile
+  float* accumulator;
+  int64_t accumulator_stride;
 
-// What one group has for the tokens [begin, end) of a block: its largest scale as a step of
-// weights, each scale as a share of it, and the centres.
-template <class Dot>
-struct ValueGroup {
-  alignas(64) float ratios[kBlockTokens];
-  alignas(64) float centres[kBlockTokens];
-  typename Dot::Signs signs;
-  float step;
-
-  void Load(const PackedPlane& plane, int64_t g, int32_t begin, int32_t end, float levels) {
-    const DF d;
-    VF scales[kTokenVectors];
-    VU largest[kTokenVectors];
-    for (size_t i = 0; i < kTokenVectors; ++i) {
-      const size_t token = i * kLanes;
-      const auto visible = Visible(token, begin, end);
-      const VF scale = plane.Parameter(plane.scales, g, static_cast<int64_t>(token));
-      const VF bias = plane.Parameter(plane.biases, g, static_cast<int64_t>(token));
-      scales[i] = hn::IfThenElseZero(visible, scale);
-      largest[i] = MagnitudeBits(scales[i]);
-      const auto negative = hn::MaskFromVec(hn::BitCast(d, SignsOf(scales[i])));
-      constexpr auto kMiddle = static_cast<float>(ValueMiddle(Dot::kBits));
-      const VF middle = hn::IfThenElse(negative, hn::Set(d, kMiddle - 1), hn::Set(d, kMiddle));
-      hn::Store(hn::IfThenElseZero(visible, hn::MulAdd(middle, scale, bias)), d, centres + token);
-    }
-    Dot::MakeSigns(scales, &signs);
-    const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), levels);
-    step = steps.scale;
-    for (size_t i = 0; i < kTokenVectors; ++i) {
-      const VF ratio =
-          steps.inverse == 0 ? hn::Zero(d) : hn::Mul(hn::Abs(scales[i]), hn::Set(d, steps.inverse));
-      hn::Store(ratio, d, ratios + i * kLanes);
-    }
-  }
+  WeightRows(const AccumulateTileArgs& args, int64_t row, int64_t groups)
+      : codes(args.integers.codes + row * groups * IntegerWeights::kCodeBytes),
+        steps(args.integers.steps + row),
+        shifts(args.integers.shifts + row),
+        starts(args.integers.starts + row),
+        groups(groups),
+        rows(args.rows),
+        accumulator(args.accumulator + row * args.accumulator_stride),
+        accumulator_stride(args.accumulator_stride) {}
 };
 
-// One row's multipliers of the tokens for one group.
-template <class Dot>
-struct RowWeights {
-  alignas(64) std::byte codes[kBlockTokens * 2];
-  int32_t start;
-  float step;
-};
-
-// Those of a tile's rows for a batch of groups. Lanes and shifts are by group, then row.
-template <class Dot, size_t kRows>
-struct TileWeights {
-  static constexpr size_t kShifts =
-      (kBatchGroups * kRows + kVirtualLanes - 1) / kVirtualLanes * kVirtualLanes;
-  RowWeights<Dot> rows[kBatchGroups][kRows];
-  alignas(64) float lanes[kShifts][kVirtualLanes];
-  alignas(64) float shifts[kShifts];
-};
-
-// A row's weights for groups that were loaded for what it sees of the block; its shifts are left as
-// lanes.
-template <class Dot, size_t kRows>
-HWY_INLINE void RoundWeights(const AccumulateTileArgs& args, int64_t row, size_t r,
-                             const ValueGroup<Dot>* groups, int64_t count, bool sees_all,
-                             TileWeights<Dot, kRows>& out) {
-  const DF d;
-  const float top = args.top[row];
-  const VF inverse = hn::Set(d, top < 0x1p-100f ? 0.0f : 1.0f / top);
-  VF weights[kTokenVectors];
-  VF shares[kTokenVectors];
-  for (size_t i = 0; i < kTokenVectors; ++i) {
-    weights[i] = hn::LoadU(d, args.weights + row * kBlockTokens + i * kLanes);
-    if (!sees_all) {
-      weights[i] =
-          hn::IfThenElseZero(Visible(i * kLanes, args.begin[row], args.end[row]), weights[i]);
-    }
-    shares[i] = hn::Mul(weights[i], inverse);
-  }
-  for (int64_t g = 0; g < count; ++g) {
-    VF shifts[kLaneVectors];
-    VI codes[kTokenVectors];
-    for (size_t i = 0; i < kTokenVectors; ++i) {
-      const VF ratio = hn::Load(d, groups[g].ratios + i * kLanes);
-      codes[i] = hn::BitCast(DI(), hn::MulAdd(shares[i], ratio, hn::Set(d, kRoundToBits)));
-      VF& shift = shifts[i % kLaneVectors];
-      shift = hn::MulAdd(weights[i], hn::Load(d, groups[g].centres + i * kLanes),
-                         i < kLaneVectors ? hn::Zero(d) : shift);
-    }
-    float* const lanes = out.lanes[static_cast<size_t>(g) * kRows + r];
-    for (size_t v = 0; v < kLaneVectors; ++v) hn::Store(shifts[v], d, lanes + v * kLanes);
-    RowWeights<Dot>& to = out.rows[g][r];
-    to.start = Dot::StoreWeights(codes, groups[g].signs, to.codes);
-    to.step = groups[g].step * top;
-  }
-}
-
-// The same for any row of the tile that starts at `row`.
-template <class Dot, size_t kRows>
-HWY_INLINE void RoundTile(const AccumulateTileArgs& args, const PackedPlane& plane, int64_t row,
-                          const ValueGroup<Dot>* groups, int64_t first, int64_t count, float levels,
-                          PlanePrefetch* prefetch, TileWeights<Dot, kRows>& out) {
-  for (size_t r = 0; r < kRows; ++r) {
-    if (prefetch != nullptr) prefetch->Step();
-    const int64_t tile_row = row + static_cast<int64_t>(r);
-    const int32_t begin = args.begin[tile_row];
-    const int32_t end = args.end[tile_row];
-    if (begin == 0 && end == kBlockTokens) {
-      RoundWeights<Dot, kRows>(args, tile_row, r, groups, count, true, out);
-      continue;
-    }
-    ValueGroup<Dot> own[kBatchGroups];
-    for (int64_t g = 0; g < count; ++g) own[g].Load(plane, first + g, begin, end, levels);
-    RoundWeights<Dot, kRows>(args, tile_row, r, own, count, false, out);
-  }
-  const size_t sums = kRows * static_cast<size_t>(count);
-  for (size_t i = 0; i < sums; i += kVirtualLanes) {
-    SixteenRows lanes;
-    for (size_t r = 0; r < kVirtualLanes; ++r) {
-      for (size_t v = 0; v < kLaneVectors; ++v) {
-        lanes[r][v] = i + r < sums ? hn::Load(DF(), out.lanes[i + r] + v * kLanes) : hn::Zero(DF());
-      }
-    }
-    ReduceRows<AddLanes>(lanes, out.shifts + i);
-  }
-}
-
-// Adds the products with the part kPart of the codes of a word, that of the slots from k on.
+// Adds the products with the part kPart of the codes of a word, whose first multiplier of the first
+// row `first` is; those of the next row lie `stride` bytes behind.
 template <class Dot, size_t kPart, size_t kRows, size_t kCount>
-HWY_INLINE void AddPart(const RowWeights<Dot> (&weights)[kRows], const typename Dot::Signs& signs,
-                        const uint32_t* const (&words)[kCount], int64_t k,
+HWY_INLINE void AddPart(const std::byte* first, int64_t stride, VI flip, const uint32_t* word,
                         TileSums<Dot, kRows, kCount>& sums) {
+  // The two units of the halves of a block follow each other.
+  constexpr size_t kUnitWords = 2 * Dot::kBits * kUnitLanes;
   VI multipliers[kRows][Dot::kSums];
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t s = 0; s < Dot::kSums; ++s) {
-      multipliers[r][s] = Dot::Multiplier(weights[r].codes, kBlockTokens, k, kPart, s);
+      multipliers[r][s] =
+          Dot::Multiplier(first + static_cast<int64_t>(r) * stride, kBlockTokens, kPart, s);
     }
   }
-  const VI flip = Dot::Flip(signs, k, kPart);
   for (size_t v = 0; v < kCount; ++v) {
-    const VI levels =
-        Dot::Levels(Dot::template Codes<kPart>(
-                        words[v] + k / static_cast<int64_t>(Dot::kWordCodes) * kUnitLanes),
-                    flip);
+    const size_t lane = v * kLanes;
+    const uint32_t* const codes = word + lane / kUnitLanes * kUnitWords + lane % kUnitLanes;
+    const VI levels = Dot::Levels(Dot::template Codes<kPart>(codes), flip);
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t s = 0; s < Dot::kSums; ++s) {
         sums[r][v][s] = Dot::AddValue(sums[r][v][s], levels, multipliers[r][s]);
@@ -178,79 +72,77 @@ HWY_INLINE void AddPart(const RowWeights<Dot> (&weights)[kRows], const typename 
   }
 }
 
-template <class Dot, size_t kRows, size_t kCount>
-HWY_INLINE void AddWord(const RowWeights<Dot> (&weights)[kRows], const typename Dot::Signs& signs,
-                        const uint32_t* const (&words)[kCount], int64_t k,
-                        TileSums<Dot, kRows, kCount>& sums) {
-  AddPart<Dot, 0, kRows, kCount>(weights, signs, words, k, sums);
-  if constexpr (Dot::kParts > 1) AddPart<Dot, 1, kRows, kCount>(weights, signs, words, k, sums);
-  if constexpr (Dot::kParts > 2) AddPart<Dot, 2, kRows, kCount>(weights, signs, words, k, sums);
-  if constexpr (Dot::kParts > 3) AddPart<Dot, 3, kRows, kCount>(weights, signs, words, k, sums);
+// The same of all parts, those of the slots from k on.
+template <class Dot, size_t kRows, size_t kCount, size_t kPart = 0>
+HWY_INLINE void AddWord(const std::byte* first, int64_t stride, const typename Dot::Signs& signs,
+                        int64_t k, const uint32_t* word, TileSums<Dot, kRows, kCount>& sums) {
+  AddPart<Dot, kPart, kRows, kCount>(first, stride, Dot::Flip(signs, k, kPart), word, sums);
+  if constexpr (kPart + 1 < Dot::kParts) {
+    AddWord<Dot, kRows, kCount, kPart + 1>(first, stride, signs, k, word, sums);
+  }
 }
 
-// Adds sums to the accumulators of the rows from kRow on. Recursive, because sums that a loop over
-// rows indexes would go through memory.
+// Adds sums of group g to the accumulators of the rows from kRow on. Recursive, because sums that a
+// loop over rows indexes would go through memory.
 template <class Dot, size_t kRows, size_t kCount, size_t kRow = 0>
-HWY_INLINE void StoreSums(const AccumulateTileArgs& args, const RowWeights<Dot> (&weights)[kRows],
-                          const float* shifts, int64_t row, int64_t dim,
+HWY_INLINE void StoreSums(const WeightRows& rows, int64_t g, int64_t dim,
                           const TileSums<Dot, kRows, kCount>& sums) {
   const DF d;
-  const int64_t tile_row = row + static_cast<int64_t>(kRow);
-  float* const out = args.accumulator + tile_row * args.accumulator_stride + dim;
-  const VF rescale = hn::Set(d, args.rescale[tile_row]);
-  const VF step = hn::Set(d, weights[kRow].step);
-  const VF shift = hn::Set(d, shifts[kRow]);
+  constexpr auto kIndex = static_cast<int64_t>(kRow);
+  const int64_t at = g * rows.rows + kIndex;
+  float* const out = rows.accumulator + kIndex * rows.accumulator_stride + dim;
+  const VF step = hn::Set(d, rows.steps[at]);
+  const VF shift = hn::Set(d, rows.shifts[at]);
   for (size_t v = 0; v < kCount; ++v) {
-    const VF before = hn::Mul(hn::LoadU(d, out + v * kLanes), rescale);
+    const VF before = hn::LoadU(d, out + v * kLanes);
     const VF sum = hn::MulAdd(hn::ConvertTo(d, Dot::Total(sums[kRow][v])), step, before);
     hn::StoreU(hn::Add(sum, shift), d, out + v * kLanes);
   }
   if constexpr (kRow + 1 < kRows) {
-    StoreSums<Dot, kRows, kCount, kRow + 1>(args, weights, shifts, row, dim, sums);
+    StoreSums<Dot, kRows, kCount, kRow + 1>(rows, g, dim, sums);
   }
 }
 
-// Value sums of the dims [dim, dim + kCount * kLanes), which are in one group.
+// Value sums of the dims [dim, dim + kCount * kLanes), which are in group g. REQUIRES: dim is a
+// multiple of kUnitLanes.
 template <class Dot, size_t kRows, size_t kCount>
-HWY_INLINE void SumDims(const AccumulateTileArgs& args, const PackedPlane& plane,
-                        const RowWeights<Dot> (&weights)[kRows], const float* shifts,
-                        const typename Dot::Signs& signs, int64_t row, int64_t dim,
+HWY_INLINE void SumDims(const WeightRows& rows, const PackedPlane& plane,
+                        const typename Dot::Signs& signs, int64_t g, int64_t dim,
                         PlanePrefetch* prefetch) {
-  constexpr int64_t kUnitWords = static_cast<int64_t>(Dot::kBits) * kUnitLanes;
-  // The two units of the halves of a block follow each other.
-  const uint32_t* words[kCount];
-  for (size_t v = 0; v < kCount; ++v) {
-    const int64_t first = dim + static_cast<int64_t>(v * kLanes);
-    words[v] = plane.codes + first / kUnitLanes * 2 * kUnitWords + first % kUnitLanes;
-  }
+  constexpr int64_t kUnitWords = 2 * static_cast<int64_t>(Dot::kBits) * kUnitLanes;
   int32_t starts[kRows];
-  for (size_t r = 0; r < kRows; ++r) starts[r] = weights[r].start;
+  for (size_t r = 0; r < kRows; ++r) {
+    starts[r] = rows.starts[g * rows.rows + static_cast<int64_t>(r)];
+  }
   TileSums<Dot, kRows, kCount> sums;
   StartSums<Dot, kRows, kCount>(starts, sums);
+  const int64_t stride = rows.groups * IntegerWeights::kCodeBytes;
+  const std::byte* multipliers = rows.codes + g * IntegerWeights::kCodeBytes;
+  const uint32_t* word = plane.codes + dim / kUnitLanes * kUnitWords;
   for (int64_t k = 0; k < kBlockTokens; k += kFetchSlots) {
     if (prefetch != nullptr) prefetch->Step();
     for (int64_t w = k; w < k + kFetchSlots; w += Dot::kWordCodes) {
-      AddWord<Dot, kRows, kCount>(weights, signs, words, w, sums);
+      AddWord<Dot, kRows, kCount>(multipliers, stride, signs, w, word, sums);
+      multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
+      word += kUnitLanes;
     }
   }
-  StoreSums<Dot, kRows, kCount>(args, weights, shifts, row, dim, sums);
+  StoreSums<Dot, kRows, kCount>(rows, g, dim, sums);
 }
 
 // Value sums of one group.
 template <class Dot, size_t kRows>
-HWY_NOINLINE void SumGroup(const AccumulateTileArgs& args, const PackedPlane& plane,
-                           const RowWeights<Dot> (&weights)[kRows], const float* shifts,
-                           const typename Dot::Signs& signs, int64_t row, int64_t g,
-                           PlanePrefetch* prefetch) {
+HWY_INLINE void SumGroup(const WeightRows& rows, const PackedPlane& plane,
+                         const typename Dot::Signs& signs, int64_t g, PlanePrefetch* prefetch) {
   constexpr int64_t kStep = kVectors * kLanes;
   constexpr int64_t kHalfStep = kStep / 2;  // groups are multiples of 32 dims
   int64_t dim = g * plane.group;
   const int64_t end = dim + plane.group;
   for (; dim + kStep <= end; dim += kStep) {
-    SumDims<Dot, kRows, kVectors>(args, plane, weights, shifts, signs, row, dim, prefetch);
+    SumDims<Dot, kRows, kVectors>(rows, plane, signs, g, dim, prefetch);
   }
   for (; dim < end; dim += kHalfStep) {
-    SumDims<Dot, kRows, kVectors / 2>(args, plane, weights, shifts, signs, row, dim, prefetch);
+    SumDims<Dot, kRows, kVectors / 2>(rows, plane, signs, g, dim, prefetch);
   }
 }
 
@@ -259,30 +151,44 @@ template <class Dot>
 struct GroupBatch {
   int64_t first;
   int64_t count;
-  float levels;
-  ValueGroup<Dot> groups[kBatchGroups];
+  typename Dot::Signs signs[kBatchGroups];
+
+  void Load(const PackedPlane& plane) {
+    for (int64_t i = 0; i < count; ++i) {
+      VF scales[kTokenVectors];
+      for (size_t v = 0; v < kTokenVectors; ++v) {
+        scales[v] = plane.Parameter(plane.scales, first + i, static_cast<int64_t>(v * kLanes));
+      }
+      Dot::MakeSigns(scales, &signs[i]);
+    }
+  }
 };
 
 template <class Dot, size_t kRows>
-HWY_NOINLINE void SumRows(const AccumulateTileArgs& args, const PackedPlane& plane,
-                          const GroupBatch<Dot>& batch, int64_t row, PlanePrefetch* prefetch) {
-  TileWeights<Dot, kRows> weights;
-  RoundTile<Dot, kRows>(args, plane, row, batch.groups, batch.first, batch.count, batch.levels,
-                        prefetch, weights);
+HWY_NOINLINE void SumRows(const WeightRows& rows, const PackedPlane& plane,
+                          const GroupBatch<Dot>& batch, PlanePrefetch* prefetch) {
   for (int64_t i = 0; i < batch.count; ++i) {
-    SumGroup<Dot, kRows>(args, plane, weights.rows[i],
-                         weights.shifts + static_cast<size_t>(i) * kRows, batch.groups[i].signs,
-                         row, batch.first + i, prefetch);
+    SumGroup<Dot, kRows>(Anew(rows), Anew(plane), batch.signs[i], batch.first + i, prefetch);
   }
 }
 
-template <class Dot, size_t kRows = kMaxRows<Dot>>
-HWY_INLINE void SumAnyRows(const AccumulateTileArgs& args, const PackedPlane& plane,
-                           const GroupBatch<Dot>& batch, int64_t row, int64_t rows,
-                           PlanePrefetch* prefetch) {
-  if (rows == kRows) return SumRows<Dot, kRows>(args, plane, batch, row, prefetch);
-  if constexpr (kRows > 1) {
-    SumAnyRows<Dot, kRows - 1>(args, plane, batch, row, rows, prefetch);
+template <class Dot, size_t kRows = kMaxSumRows<Dot>>
+HWY_INLINE void SumAnyRows(const WeightRows& rows, int64_t count, const PackedPlane& plane,
+                           const GroupBatch<Dot>& batch, PlanePrefetch* prefetch) {
+  if (count == kRows) return SumRows<Dot, kRows>(rows, plane, batch, prefetch);
+  if constexpr (kRows > 1) SumAnyRows<Dot, kRows - 1>(rows, count, plane, batch, prefetch);
+}
+
+// Most rows' references stay where they are, and multiplying with 1 changes nothing.
+void Rescale(const AccumulateTileArgs& args) {
+  const DF d;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    if (args.rescale[row] == 1.0f) continue;
+    float* const out = args.accumulator + row * args.accumulator_stride;
+    const VF rescale = hn::Set(d, args.rescale[row]);
+    for (int64_t i = 0; i < args.value_dim; i += kLanes) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, out + i), rescale), d, out + i);
+    }
   }
 }
 
@@ -297,8 +203,8 @@ void SumBatch(const AccumulateTileArgs& args, const PackedPlane& plane,
       ++row;
       continue;
     }
-    const int64_t rows = TileRows<Dot>(filled);
-    SumAnyRows<Dot>(args, plane, batch, row, rows,
+    const int64_t rows = TileRows<kMaxSumRows<Dot>>(filled);
+    SumAnyRows<Dot>(WeightRows(args, row, plane.dim / plane.group), rows, plane, batch,
                     fetched || args.next == nullptr ? nullptr : &fetch);
     fetched = true;
     row += rows;
@@ -311,17 +217,13 @@ void Accumulate(const AccumulateTileArgs& args) noexcept {
   const PackedPlane plane(args.codec, args.values, args.value_dim);
   constexpr int64_t kStep = kVectors * kLanes;
   const int64_t groups = plane.dim / plane.group;
-  // A step per batch and row of the first tile, then one per kFetchSlots of kStep dims.
-  const int64_t steps = (groups + kBatchGroups - 1) / kBatchGroups * TileRows<Dot>(args.rows) +
-                        (plane.dim + kStep - 1) / kStep * (kBlockTokens / kFetchSlots);
+  const int64_t steps = (plane.dim + kStep - 1) / kStep * (kBlockTokens / kFetchSlots);
   PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), steps);
+  Rescale(args);
   GroupBatch<Dot> batch;
-  batch.levels = IntegerLevelsOf(kBytes).weight;
   for (batch.first = 0; batch.first < groups; batch.first += kBatchGroups) {
     batch.count = HWY_MIN(kBatchGroups, groups - batch.first);
-    for (int64_t i = 0; i < batch.count; ++i) {
-      batch.groups[i].Load(plane, batch.first + i, 0, kBlockTokens, batch.levels);
-    }
+    batch.Load(plane);
     SumBatch(args, plane, batch, fetch);
   }
 }

@@ -94,7 +94,7 @@ std::vector<float> Scores(const KernelTable& table, const KvCodec& codec, Multip
   std::vector<int32_t> starts(count * groups);
   const IntegerQueries integers = {codes.data(), scales.data(), sums.data(), starts.data()};
   const IntegerKvKernels& kernels = *table.IntegerForCodec(codec, width);
-  kernels.quantize_queries({queries, dim + 5, rows, dim, codec, integers});
+  kernels.quantize_queries({queries, dim + 5, rows, dim, codec, 1.0f, integers});
   std::vector<float> out(count * kBlockTokens, kNan);
   kernels.score_tile({.rows = rows,
                       .keys = keys.data(),
@@ -148,75 +148,131 @@ TEST(IntegerScores, AreThoseOfFloatsUpToTheRoundingOfQueries) {
   });
 }
 
-// What exponentials of numbers that are not positive can be.
-std::vector<float> AwkwardWeights(size_t count) {
+// Scores of base 2, of which some rows see only tiny ones, some infinities and some NaN.
+std::vector<float> AwkwardScores(size_t count) {
   std::vector<float> out(count);
   std::mt19937 random(11);
-  constexpr float kOdd[] = {0.0f, 1.0f, 0x1p-149f, 0x1p-126f, 0x1p-100f, 0x1p-101f, 0.5f, 1e-3f};
+  constexpr float kOdd[] = {0.0f, -0.0f, 8.0f, -30.0f, -124.7f, -126.0f, 0x1p-149f, 1e-3f};
   for (size_t i = 0; i < count; ++i) {
     out[i] = kOdd[random() % 8];
-    // Some rows see only tiny ones, some NaN.
-    if (i / kBlockTokens % 4 == 1) out[i] *= 0x1p-100f;
-    if (i / kBlockTokens % 4 == 2 && random() % 16 == 0) out[i] = kNan;
+    const size_t row = i / kBlockTokens;
+    if (row % 8 == 1) out[i] -= 1e30f;
+    if (row % 8 == 2 && random() % 16 == 0) out[i] = kNan;
+    if (row % 8 == 3 && random() % 4 == 0) out[i] = -kInfinity;
+    if (row % 8 == 4) out[i] = -kInfinity;
+    if (row % 8 == 5) out[i] = kNan;
+    if (row % 8 == 6 && random() % 16 == 0) out[i] = kInfinity;
   }
   return out;
 }
 
-// Weights, windows and accumulators of some rows, and what accumulate_tile makes of them.
+// Scores, windows and states of some rows, and what weigh_tile and accumulate_tile make of them.
 struct SumCase {
   int64_t rows;
   int64_t dim;
-  std::vector<float> weights;
+  std::vector<float> scores;
   std::vector<int32_t> begin;
   std::vector<int32_t> end;
-  std::vector<float> rescale;
+  std::vector<float> max;
+  std::vector<float> sum;
   std::vector<float> accumulator;  // stride dim + 1
+  float softcap = 0;
+  float to_base2 = 1;
 
   // Windows: 0 all, 1 random and sometimes empty, 2 causal.
   SumCase(int64_t rows, int64_t dim, uint32_t windows)
       : rows(rows),
         dim(dim),
-        weights(RandomFloats(static_cast<size_t>(rows * kBlockTokens), windows)),
+        scores(RandomFloats(static_cast<size_t>(rows * kBlockTokens), windows, 3.0f)),
         begin(static_cast<size_t>(rows), 0),
         end(static_cast<size_t>(rows), kBlockTokens),
-        rescale(RandomFloats(static_cast<size_t>(rows), windows + 1)),
+        max(RandomFloats(static_cast<size_t>(rows), windows + 1, 12.0f)),
+        sum(static_cast<size_t>(rows), 1.5f),
         accumulator(RandomFloats(static_cast<size_t>(rows * (dim + 1)), windows + 2)) {
-    for (float& weight : weights) weight = std::exp(-weight * weight);
     std::mt19937 random(windows);
     for (size_t r = 0; r < begin.size(); ++r) {
+      if (r % 3 == 1) max[r] = -kInfinity;
       if (windows == 1) {
         begin[r] = static_cast<int32_t>(random() % 64);
         end[r] = begin[r] + static_cast<int32_t>(random() % (65 - static_cast<uint32_t>(begin[r])));
       }
       if (windows == 2) end[r] = static_cast<int32_t>(std::min<size_t>(r, 64));
-      if (begin[r] == end[r]) rescale[r] = 1.0f;
     }
   }
 
-  std::vector<float> Run(const KernelTable& table, const KvCodec& codec,
-                         const std::vector<std::byte>& values, std::optional<MultiplierWidth> width,
-                         int64_t first = 0) const {
-    std::vector<float> out = accumulator;
-    std::vector<float> top(static_cast<size_t>(rows), 0.0f);
-    for (size_t r = 0; r < top.size(); ++r) {
-      for (auto t = static_cast<size_t>(begin[r]); t < static_cast<size_t>(end[r]); ++t) {
-        top[r] = std::max(top[r], weights[r * kBlockTokens + t]);
+  struct Result {
+    std::vector<float> accumulator;
+    std::vector<float> max;
+    std::vector<float> sum;
+    std::vector<float> rescale;
+
+    std::vector<float> All() const {
+      std::vector<float> out = accumulator;
+      for (const std::vector<float>* part : {&max, &sum, &rescale}) {
+        out.insert(out.end(), part->begin(), part->end());
       }
+      return out;
     }
-    const AccumulateTileArgs args = {.weights = weights.data() + first * kBlockTokens,
-                                     .rows = rows - first,
-                                     .begin = begin.data() + first,
-                                     .end = end.data() + first,
-                                     .rescale = rescale.data() + first,
-                                     .values = values.data(),
-                                     .value_dim = dim,
-                                     .accumulator = out.data() + first * (dim + 1),
-                                     .accumulator_stride = dim + 1,
-                                     .next = values.data(),
-                                     .codec = codec,
-                                     .top = top.data() + first};
-    width ? table.IntegerForCodec(codec, *width)->accumulate_tile(args)
-          : table.ForCodec(codec).accumulate_tile(args);
+  };
+
+  Result Run(const KernelTable& table, const KvCodec& codec, const std::vector<std::byte>& values,
+             MultiplierWidth width, int64_t first = 0) const {
+    Result out = {accumulator, max, sum, std::vector<float>(max.size(), kNan)};
+    std::vector<float> left = scores;
+    const auto groups = static_cast<size_t>(rows * (dim / codec.group));
+    std::vector<std::byte> codes(groups * static_cast<size_t>(IntegerWeights::kCodeBytes));
+    std::vector<float> steps(groups);
+    std::vector<float> shifts(groups);
+    std::vector<int32_t> starts(groups);
+    std::vector<float> tops(max.size());
+    const IntegerWeights weights = {codes.data(), steps.data(), shifts.data(), starts.data(),
+                                    tops.data()};
+    const IntegerKvKernels& kernels = *table.IntegerForCodec(codec, width);
+    kernels.weigh_tile({.scores = left.data() + first * kBlockTokens,
+                        .rows = rows - first,
+                        .begin = begin.data() + first,
+                        .end = end.data() + first,
+                        .softcap = softcap,
+                        .to_base2 = to_base2,
+                        .max = out.max.data() + first,
+                        .sum = out.sum.data() + first,
+                        .rescale = out.rescale.data() + first,
+                        .values = values.data(),
+                        .value_dim = dim,
+                        .codec = codec,
+                        .out = weights});
+    kernels.accumulate_tile({.rows = rows - first,
+                             .begin = begin.data() + first,
+                             .end = end.data() + first,
+                             .rescale = out.rescale.data() + first,
+                             .values = values.data(),
+                             .value_dim = dim,
+                             .accumulator = out.accumulator.data() + first * (dim + 1),
+                             .accumulator_stride = dim + 1,
+                             .next = values.data(),
+                             .codec = codec,
+                             .integers = weights});
+    return out;
+  }
+
+  // What the float kernel makes of weights that count from `result.max`.
+  std::vector<float> RunFloat(const KvCodec& codec, const std::vector<std::byte>& values,
+                              const Result& result) const {
+    std::vector<float> out = accumulator;
+    std::vector<float> weights(scores.size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      weights[i] = std::exp2(scores[i] - result.max[i / kBlockTokens]);
+    }
+    Oracle().ForCodec(codec).accumulate_tile({.weights = weights.data(),
+                                              .rows = rows,
+                                              .begin = begin.data(),
+                                              .end = end.data(),
+                                              .rescale = result.rescale.data(),
+                                              .values = values.data(),
+                                              .value_dim = dim,
+                                              .accumulator = out.data(),
+                                              .accumulator_stride = dim + 1,
+                                              .codec = codec});
     return out;
   }
 };
@@ -229,10 +285,10 @@ TEST(IntegerSums, TablesHaveTheOraclesBits) {
           awkward ? AwkwardRows(64, dim) : RandomFloats(static_cast<size_t>(dim * 64), 5), dim);
       for (const int64_t rows : kRows) {
         SumCase c(rows, dim, static_cast<uint32_t>(rows % 3));
-        if (awkward) c.weights = AwkwardWeights(c.weights.size());
-        const std::vector<float> expected = c.Run(Oracle(), codec, values, width);
+        if (awkward) c.scores = AwkwardScores(c.scores.size());
+        const std::vector<float> expected = c.Run(Oracle(), codec, values, width).All();
         for (const KernelTable* table : SimdTables()) {
-          ExpectSameBits(expected, c.Run(*table, codec, values, width),
+          ExpectSameBits(expected, c.Run(*table, codec, values, width).All(),
                          Where(table->isa, codec, dim, width) + ", rows " + std::to_string(rows));
         }
       }
@@ -240,17 +296,70 @@ TEST(IntegerSums, TablesHaveTheOraclesBits) {
   });
 }
 
-// A weight times a scale is rounded by at most half a step of its tile, 64 of them times a code.
+TEST(IntegerSums, TablesAgreeOnCappedScoresAndOtherBases) {
+  constexpr int64_t kDim = 64;
+  const KvCodec codec = KvCodec::Affine(8, 64);
+  const std::vector<std::byte> values =
+      Encoded(false, codec, RandomFloats(kDim * kBlockTokens, 5), kDim);
+  for (const int64_t rows : kRows) {
+    SumCase c(rows, kDim, static_cast<uint32_t>(rows % 3));
+    for (const float softcap : {0.0f, 2.0f}) {
+      c.softcap = softcap;
+      c.to_base2 = 1.4427f;
+      for (const MultiplierWidth width : kWidths) {
+        const std::vector<float> expected = c.Run(Oracle(), codec, values, width).All();
+        for (const KernelTable* table : SimdTables()) {
+          ExpectSameBits(expected, c.Run(*table, codec, values, width).All(),
+                         Where(table->isa, codec, kDim, width) + ", rows " + std::to_string(rows));
+        }
+      }
+    }
+  }
+}
+
+// The exponentials' relative error is that of integer_steps.h, and the sum's as large.
+TEST(IntegerSums, SumsAreThoseOfExactExponentials) {
+  constexpr int64_t kDim = 64;
+  const KvCodec codec = KvCodec::Affine(8, 64);
+  const std::vector<std::byte> values =
+      Encoded(false, codec, RandomFloats(kDim * kBlockTokens, 5), kDim);
+  const SumCase c(64, kDim, 0);
+  for (const MultiplierWidth width : kWidths) {
+    const SumCase::Result result = c.Run(Oracle(), codec, values, width);
+    for (size_t r = 0; r < c.max.size(); ++r) {
+      double exact = std::isinf(c.max[r]) ? c.sum[r] : c.sum[r] * std::exp2(double{c.max[r]});
+      if (std::isinf(c.max[r])) exact *= std::exp2(double{result.max[r]});
+      for (size_t t = 0; t < kBlockTokens; ++t) {
+        exact += std::exp2(double{c.scores[r * kBlockTokens + t]});
+      }
+      const double sum = result.sum[r] * std::exp2(double{result.max[r]});
+      EXPECT_NEAR(sum / exact, 1.0, width == MultiplierWidth::kOneByte ? 1.1e-4 : 4e-6) << r;
+    }
+  }
+}
+
+// A weight times a scale is rounded by at most half a step of its tile, 64 of them times a code;
+// the exponentials add their own error, that of blocks included.
 TEST(IntegerSums, AreThoseOfFloatsUpToTheRoundingOfWeights) {
   ForEachShape([](const KvCodec& codec, int64_t dim, MultiplierWidth width) {
     const std::vector<std::byte> values =
         Encoded(false, codec, RandomFloats(static_cast<size_t>(dim * 64), 5), dim);
-    const SumCase c(5, dim, 1);
-    const std::vector<float> integers = c.Run(Oracle(), codec, values, width);
-    const std::vector<float> floats = c.Run(Oracle(), codec, values, std::nullopt);
-    // Scales are at most 9 / (2^bits - 1), so a scale times a code is at most 9.
+    SumCase c(5, dim, 1);
+    const SumCase::Result integers = c.Run(Oracle(), codec, values, width);
+    const std::vector<float> floats = c.RunFloat(codec, values, integers);
+    const double exponentials = width == MultiplierWidth::kOneByte ? 1.1e-4 : 4e-6;
+    // Scales are at most 9 / (2^bits - 1), so a scale times a code is at most 9; a block's largest
+    // weight is at most 2^8, where the reference stays.
     for (size_t i = 0; i < floats.size(); ++i) {
-      ASSERT_NEAR(integers[i], floats[i], 64 * 9.0 * (0.5 / LevelsOf(width).weight + 0x1p-20))
+      const auto r = static_cast<int64_t>(i) / (dim + 1);
+      float top = 0;
+      for (int64_t t = c.begin[static_cast<size_t>(r)]; t < c.end[static_cast<size_t>(r)]; ++t) {
+        top = std::max(top, std::exp2(c.scores[static_cast<size_t>(r * kBlockTokens + t)] -
+                                      integers.max[static_cast<size_t>(r)]));
+      }
+      ASSERT_NEAR(integers.accumulator[i], floats[i],
+                  top * 64 * 9.0 * (0.5 / LevelsOf(width).weight + exponentials + 0x1p-20) +
+                      std::fabs(floats[i]) * 0x1p-20)
           << codec.name() << ", dim " << dim;
     }
   });
@@ -273,8 +382,9 @@ TEST(IntegerSums, RowsOutsideTheVisibleRangeNeverMatter) {
       }
     }
     for (const Isa isa : SupportedIsas()) {
-      ExpectSameBits(c.Run(KernelsFor(isa), codec, clean, width),
-                     c.Run(KernelsFor(isa), codec, dirty, width), Where(isa, codec, dim, width));
+      ExpectSameBits(c.Run(KernelsFor(isa), codec, clean, width).All(),
+                     c.Run(KernelsFor(isa), codec, dirty, width).All(),
+                     Where(isa, codec, dim, width));
     }
   });
 }
@@ -293,11 +403,11 @@ TEST(IntegerKernels, ARowHasTheSameBitsWhateverItsNeighbours) {
     const SumCase c(kMany, kDim, 1);
     for (const KernelTable* table : SimdTables()) {
       const auto all = Scores(*table, codec, width, keys, queries.data(), kMany, kDim);
-      const auto all_sums = c.Run(*table, codec, values, width);
+      const auto all_sums = c.Run(*table, codec, values, width).accumulator;
       for (int64_t first = 1; first < kMany; ++first) {
         const auto some =
             Scores(*table, codec, width, keys, queries.data() + first * (kDim + 5), 1, kDim);
-        const auto some_sums = c.Run(*table, codec, values, width, first);
+        const auto some_sums = c.Run(*table, codec, values, width, first).accumulator;
         for (size_t i = 0; i < kBlockTokens; ++i) {
           ASSERT_TRUE(SameBits(all[static_cast<size_t>(first) * kBlockTokens + i], some[i]));
         }
@@ -317,14 +427,16 @@ TEST(IntegerKernels, TheLargestSumsFit) {
   for (int64_t t = 0; t < kBlockTokens; ++t) cache[static_cast<size_t>(t * kDim)] = -2.0f;
   const std::vector<float> queries(kDim + 5, 1.0f);
   SumCase c(1, kDim, 0);
-  std::fill(c.weights.begin(), c.weights.end(), 1.0f);
+  std::fill(c.scores.begin(), c.scores.end(), 3.5f);
+  c.max[0] = -kInfinity;
   std::fill(c.accumulator.begin(), c.accumulator.end(), 0.0f);
   for (const Isa isa : SupportedIsas()) {
     for (const MultiplierWidth width : kWidths) {
       const auto scores = Scores(KernelsFor(isa), codec, width, Encoded(true, codec, cache, kDim),
                                  queries.data(), 1, kDim);
       EXPECT_NEAR(scores[0], 125.0f, 1e-2) << IsaName(isa);
-      const auto sums = c.Run(KernelsFor(isa), codec, Encoded(false, codec, cache, kDim), width);
+      const auto sums =
+          c.Run(KernelsFor(isa), codec, Encoded(false, codec, cache, kDim), width).accumulator;
       EXPECT_NEAR(sums[1], 64.0f, 1e-2) << IsaName(isa);
       EXPECT_NEAR(sums[0], -128.0f, 1e-2) << IsaName(isa);
     }
@@ -341,22 +453,22 @@ TEST(IntegerKernels, BitsAreTheSameOnEveryMachine) {
       for (const int group : {32, 64, 128}) {
         const KvCodec codec = KvCodec::Affine(bits, group);
         SumCase c(5, kDim, 2);
-        c.weights = PortableFloats(c.weights.size(), 3);
-        for (float& weight : c.weights) weight = std::fabs(weight);
+        c.scores = PortableFloats(c.scores.size(), 3);
+        for (float& score : c.scores) score *= 8;
         c.accumulator = PortableFloats(c.accumulator.size(), 4);
-        c.rescale = PortableFloats(c.rescale.size(), 5);
+        c.max = PortableFloats(c.max.size(), 5);
         for (const MultiplierWidth width : kWidths) {
           const auto scores = Scores(KernelsFor(isa), codec, width,
                                      Encoded(true, codec, cache, kDim), queries.data(), 5, kDim);
           const auto sums =
-              c.Run(KernelsFor(isa), codec, Encoded(false, codec, cache, kDim), width);
+              c.Run(KernelsFor(isa), codec, Encoded(false, codec, cache, kDim), width).All();
           all.insert(all.end(), scores.begin(), scores.end());
           all.insert(all.end(), sums.begin(), sums.end());
         }
       }
     }
     // Written by the oracle on x86-64; a change here changes every model's output.
-    EXPECT_EQ(HashBits(all), 0x5E9EE335B8BE8967u) << IsaName(isa);
+    EXPECT_EQ(HashBits(all), 0x4CE635897BDA4F0Du) << IsaName(isa);
   }
 }
 

@@ -48,6 +48,7 @@ KernelTable MakeTable(Isa isa) {
     FillPackedAttention(isa, &table);
     FillPackedEncode(isa, &table);
     FillIntegerScores(isa, &table);
+    FillIntegerWeights(isa, &table);
     FillIntegerSums(isa, &table);
   }
   return table;

@@ -63,7 +63,8 @@ struct IntegerQueryArgs {
   int64_t query_stride = 0;
   int64_t rows = 0;
   int64_t dim = 0;
-  KvCodec codec;  // of the keys
+  KvCodec codec;      // of the keys
+  float unit = 1.0f;  // scores are those of queries times this
   IntegerQueries out;
 };
 
@@ -95,8 +96,42 @@ struct SoftmaxTileArgs {
   float* max = nullptr;      // starts at -infinity
   float* sum = nullptr;      // starts at 0
   float* rescale = nullptr;  // out: what accumulate_tile multiplies the accumulator with
-  float* top = nullptr;      // out: exp(largest visible score of the block - max)
-  // A row with begin == end is left alone, its rescale is 1 and its top 0.
+  // A row with begin == end is left alone, its rescale is 1.
+};
+
+// Weights as integers (IntegerKvKernels), [rows]: what weigh_tile writes and accumulate_tile reads.
+// Codes are in an arrangement of the table's and the width's own; the same must read them. Rows
+// that see nothing are not written.
+struct IntegerWeights {
+  std::byte* codes = nullptr;  // [rows][dim / group][kCodeBytes]
+  float* steps = nullptr;      // [dim / group][rows]
+  float* shifts = nullptr;     // [dim / group][rows]
+  int32_t* starts = nullptr;   // [dim / group][rows]
+  float* tops = nullptr;       // [rows]: of weigh_tile's own
+
+  static constexpr int64_t kCodeBytes = 2 * kBlockTokens;
+};
+
+// The softmax of integer value kernels.
+struct WeighTileArgs {
+  float* scores = nullptr;  // [rows, 64]; as a result they mean nothing
+  int64_t rows = 0;
+  const int32_t* begin = nullptr;  // as in SoftmaxTileArgs
+  const int32_t* end = nullptr;
+  float softcap = 0;      // in the unit of the scores; 0: off
+  float to_base2 = 1.0f;  // what makes scores exponents of 2
+  // Running state as in SoftmaxTileArgs, but `max` is an exponent of 2, and below the largest score
+  // by up to kReferenceSlack.
+  float* max = nullptr;
+  float* sum = nullptr;
+  float* rescale = nullptr;
+  const std::byte* values = nullptr;  // one head of a value plane
+  int64_t value_dim = 0;
+  KvCodec codec;
+  // What to fetch meanwhile, such as the first half of the next block's keys, or null. A hint.
+  const std::byte* fetch = nullptr;
+  int64_t fetch_bytes = 0;
+  IntegerWeights out;
 };
 
 struct AccumulateTileArgs {
@@ -112,8 +147,8 @@ struct AccumulateTileArgs {
   int64_t accumulator_stride = 0;
   const std::byte* next = nullptr;  // as in ScoreTileArgs, such as the keys of the next block
   KvCodec codec;
-  int64_t next_bytes = 0;      // as in ScoreTileArgs
-  const float* top = nullptr;  // [rows], from softmax_tile; integer kernels only
+  int64_t next_bytes = 0;        // as in ScoreTileArgs
+  IntegerWeights integers = {};  // integer kernels only, which read no `weights`
 };
 
 // `count` tokens' rows of one head into a plane, from token slot `slot` on (slot + count <= 64).
@@ -151,21 +186,30 @@ struct KvCodecKernels {
 // The same tiles of an affine cache of 8 or 4 bits in integers; null for every other format. The
 // steps, the levels of codes and their centres are those of integer_steps.h. With groups g of dims
 // as above, and every sum of products exact:
-//   quantize_queries  step = largest |q| of g / 127 (two bytes: / 32512)
+//   quantize_queries  step = largest |q| of g / 127 (two bytes: / 32512), times unit
 //                     code[d] = round-to-even(q[d] * (127 / largest))
-//                     sum = q over 16 virtual lanes; start = -KeyMiddle * sum of code[d]
+//                     sum = q over 16 virtual lanes, times unit
+//                     start = -KeyMiddle * sum of code[d]
 //   score_tile        part = float(sum over d of code[d] * (key code[t][d] - KeyMiddle)) * step
 //                     centre = fma(KeyMiddle, scale[g][t], bias[g][t])
 //                     score = fma(scale[g][t], part, score), then fma(centre, sum, score)
-//   accumulate_tile   step = largest |scale[g][t]| / 255 (two bytes: / 32767)
-//                     code[t] = round-to-even((w[t] * (1 / top)) * (|scale[g][t]| * (1 / step)))
-//                     acc[d] = fma(float(sum over t of code[t] * level[t][d]), step * top,
-//                              acc[d] * rescale), then + shift[g]
-//                     shift[g] = 16 virtual lanes of fma(w[t], centre[g][t], lane), summed
-// where only tokens that the row sees count, and 1 / step is 255 / largest (32767 / largest).
+//   weigh_tile        score = softcap as in softmax_tile, times to_base2
+//                     largest = of the visible scores; if largest > max + kReferenceSlack:
+//                     new max = largest, rescale = 2^(max - new max), or 1 where max was -infinity
+//                     w[t] = 2^(score[t] - largest), 0 outside the visible range
+//                     top = 2^(largest - max)
+//                     sum = fma(top, w over 16 virtual lanes, sum * rescale)
+//                     S = largest |scale[g][t]|, step = S / 255 * top (two bytes: S / 32767 * top)
+//                     code[t] = round-to-even(w[t] * (|scale[g][t]| * (255 / S)))
+//                     shift[g] = 16 virtual lanes of fma(w[t], centre[g][t], lane), summed, * top
+//   accumulate_tile   acc[d] = fma(float(sum over t of code[t] * level[t][d]), step,
+//                     acc[d] * rescale), then + shift[g]
+// where only tokens that the row sees count. An infinity of `largest` or max counts from 0 if it is
+// negative.
 struct IntegerKvKernels {
   void (*quantize_queries)(const IntegerQueryArgs&) noexcept;
   void (*score_tile)(const ScoreTileArgs&) noexcept;
+  void (*weigh_tile)(const WeighTileArgs&) noexcept;
   void (*accumulate_tile)(const AccumulateTileArgs&) noexcept;
 };
 

@@ -25,8 +25,10 @@ class PlanePrefetch {
         step_bytes_((bytes + steps - 1) / steps) {}
 
   HWY_INLINE void Step() {
-    due_ = HWY_MIN(due_ + step_bytes_, bytes_);
-    for (; done_ < due_; done_ += kLineBytes) hwy::Prefetch(next_ + done_);
+    // No minimum of the two limits: g++ 12 takes it in vector registers, which the loops around
+    // need.
+    due_ += step_bytes_;
+    for (; done_ < due_ && done_ < bytes_; done_ += kLineBytes) hwy::Prefetch(next_ + done_);
   }
 
  private:

@@ -99,7 +99,6 @@ void SoftmaxRow(const SoftmaxTileArgs& args, int64_t row) {
     scores[t] = t >= begin && t < end ? scalar::Exp(scores[t] - base) : 0.0f;
     lanes[t % 16] += scores[t];
   }
-  args.top[row] = scalar::Exp(largest - base);
   args.rescale[row] = scalar::Exp(old_max - base);
   args.sum[row] = std::fma(args.sum[row], args.rescale[row], scalar::SumLanes(lanes));
   args.max[row] = max;
@@ -111,7 +110,6 @@ void SoftmaxTile(const SoftmaxTileArgs& args) noexcept {
       SoftmaxRow(args, row);
     } else {
       args.rescale[row] = 1.0f;
-      args.top[row] = 0.0f;
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "kvasir/base/scalar_math.h"
@@ -36,8 +37,8 @@ void QuantizeQueries(const IntegerQueryArgs& args) noexcept {
         out[d] =
             steps.inverse == 0 ? int16_t{0} : static_cast<int16_t>(std::rint(x[d] * steps.inverse));
       }
-      args.out.scales[r * groups + g] = steps.scale;
-      args.out.sums[r * groups + g] = scalar::SumLanes(lanes);
+      args.out.scales[r * groups + g] = steps.scale * args.unit;
+      args.out.sums[r * groups + g] = scalar::SumLanes(lanes) * args.unit;
       args.out.starts[r * groups + g] =
           -KeyMiddle(args.codec.bits) * std::accumulate(out, out + group, int32_t{0});
     }
@@ -69,74 +70,130 @@ void Score(const ScoreTileArgs& args) noexcept {
   }
 }
 
-// What one group has for the tokens of a block that a row sees; zeros for the others.
-struct ValueGroup {
-  std::array<AffineGroup, kBlockTokens> tokens;
-  IntegerSteps steps;
-};
-
-ValueGroup LoadValueGroup(const AccumulateTileArgs& args, int64_t row, int64_t g, float levels) {
-  ValueGroup out = {};
-  uint32_t largest = 0;
-  for (int t = args.begin[row]; t < args.end[row]; ++t) {
-    AffineGroup& token = out.tokens[static_cast<size_t>(t)];
-    token = LoadAffineGroup(args.codec, args.values, args.value_dim, g, t);
-    largest = std::max(largest, std::bit_cast<uint32_t>(std::fabs(token.scale)));
-  }
-  out.steps = IntegerStepsOf(largest, levels);
-  return out;
+template <int kDegree>
+float Exp2(float x) {
+  if (std::isnan(x)) return x;
+  x = std::max(x, kExp2Min);
+  const float n = std::rint(x);
+  const float r = x - n;
+  float p = Exp2Poly<kDegree>::kTerms[kDegree - 1];
+  for (int i = kDegree - 2; i >= 0; --i) p = std::fma(p, r, Exp2Poly<kDegree>::kTerms[i]);
+  p = std::fma(p, r, 1.0f);
+  return std::bit_cast<float>(std::bit_cast<int32_t>(p) + (static_cast<int32_t>(n) << 23));
 }
 
-int32_t LevelOf(int32_t code, float scale, int bits) {
-  const int32_t middle = ValueMiddle(static_cast<size_t>(bits));
-  return std::signbit(scale) ? middle - 1 - code : code - middle;
-}
 float CentreOf(AffineGroup group, int bits) {
   const int32_t middle =
       ValueMiddle(static_cast<size_t>(bits)) - (std::signbit(group.scale) ? 1 : 0);
   return std::fma(static_cast<float>(middle), group.scale, group.bias);
 }
 
-// One row's sums over the dims of group g.
+using RowWeights = std::array<float, kBlockTokens>;
+
+// A row's weights and what its tokens [begin, end) make of its state.
 template <size_t kBytes>
-void AccumulateGroup(const AccumulateTileArgs& args, int64_t row, int64_t g) {
-  const int bits = args.codec.bits;
-  const float top = args.top[row];
-  const float inverse = top < 0x1p-100f ? 0.0f : 1.0f / top;
-  const ValueGroup group = LoadValueGroup(args, row, g, IntegerLevelsOf(kBytes).weight);
-  std::array<int32_t, kBlockTokens> codes = {};
+RowWeights WeighRow(const WeighTileArgs& args, int64_t row, float* top) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  float largest = kLowest;
+  RowWeights weights = {};
+  for (int t = args.begin[row]; t < args.end[row]; ++t) {
+    float score = args.scores[row * kBlockTokens + t];
+    if (args.softcap > 0) score = scalar::Softcap(score, args.softcap);
+    score *= args.to_base2;
+    weights[static_cast<size_t>(t)] = score;
+    // A NaN score never becomes the maximum; it reaches the sum and the output below.
+    if (score > largest) largest = score;
+  }
+  const float old_max = args.max[row];
+  const float max = largest > old_max + kReferenceSlack ? largest + 0.0f : old_max;
+  const float from = max == kLowest ? 0.0f : max;
+  const float base = largest == kLowest ? 0.0f : largest;
   std::array<float, 16> lanes = {};
   for (int t = args.begin[row]; t < args.end[row]; ++t) {
+    float& weight = weights[static_cast<size_t>(t)];
+    weight = Exp2<WeightDegree(kBytes)>(weight - base);
+    lanes[static_cast<size_t>(t) % 16] += weight;
+  }
+  *top = Exp2<kBlockDegree>(largest - from);
+  args.max[row] = max;
+  args.rescale[row] = old_max == kLowest ? 1.0f : Exp2<kBlockDegree>(old_max - from);
+  args.sum[row] = std::fma(*top, scalar::SumLanes(lanes), args.sum[row] * args.rescale[row]);
+  return weights;
+}
+
+// The oracle's arrangement of weights: one uint16 per token, in order.
+template <size_t kBytes>
+void RoundGroup(const WeighTileArgs& args, const RowWeights& weights, float top, int64_t row,
+                int64_t g) {
+  std::array<AffineGroup, kBlockTokens> tokens = {};
+  uint32_t largest = 0;
+  for (int t = args.begin[row]; t < args.end[row]; ++t) {
+    AffineGroup& token = tokens[static_cast<size_t>(t)];
+    token = LoadAffineGroup(args.codec, args.values, args.value_dim, g, t);
+    largest = std::max(largest, std::bit_cast<uint32_t>(std::fabs(token.scale)));
+  }
+  const IntegerSteps steps = IntegerStepsOf(largest, IntegerLevelsOf(kBytes).weight);
+  const int64_t at = g * args.rows + row;
+  auto* const codes =
+      reinterpret_cast<uint16_t*>(args.out.codes + (row * (args.value_dim / args.codec.group) + g) *
+                                                       IntegerWeights::kCodeBytes);
+  std::array<float, 16> lanes = {};
+  for (int t = 0; t < kBlockTokens; ++t) {
     const auto token = static_cast<size_t>(t);
-    const AffineGroup parameters = group.tokens[token];
-    const float weight = args.weights[row * kBlockTokens + t];
-    const float ratio =
-        group.steps.inverse == 0 ? 0.0f : std::fabs(parameters.scale) * group.steps.inverse;
-    const float rounded = std::fma(weight * inverse, ratio, kRoundToBits);
-    codes[token] = static_cast<int32_t>(std::bit_cast<uint32_t>(rounded) & 0xFFFF);
-    lanes[token % 16] = std::fma(weight, CentreOf(parameters, bits), lanes[token % 16]);
+    codes[t] = 0;
+    if (t < args.begin[row] || t >= args.end[row]) continue;
+    const float ratio = steps.inverse == 0 ? 0.0f : std::fabs(tokens[token].scale) * steps.inverse;
+    const float rounded = std::fma(weights[token], ratio, kRoundToBits);
+    codes[t] = static_cast<uint16_t>(std::bit_cast<uint32_t>(rounded));
+    lanes[token % 16] =
+        std::fma(weights[token], CentreOf(tokens[token], args.codec.bits), lanes[token % 16]);
   }
-  const float shift = scalar::SumLanes(lanes);
-  const float step = group.steps.scale * top;
-  for (int64_t d = g * args.codec.group; d < (g + 1) * args.codec.group; ++d) {
-    int32_t sum = 0;
-    for (int t = 0; t < kBlockTokens; ++t) {
-      const auto code = static_cast<int32_t>(LoadValueCode(args.values, bits, d, t));
-      sum += codes[static_cast<size_t>(t)] *
-             LevelOf(code, group.tokens[static_cast<size_t>(t)].scale, bits);
-    }
-    float& out = args.accumulator[row * args.accumulator_stride + d];
-    out = std::fma(static_cast<float>(sum), step, out * args.rescale[row]) + shift;
-  }
+  args.out.steps[at] = steps.scale * top;
+  args.out.shifts[at] = scalar::SumLanes(lanes) * top;
 }
 
 template <size_t kBytes>
+void Weigh(const WeighTileArgs& args) noexcept {
+  for (int64_t row = 0; row < args.rows; ++row) {
+    args.rescale[row] = 1.0f;
+    if (args.begin[row] == args.end[row]) continue;
+    float top = 0;
+    const RowWeights weights = WeighRow<kBytes>(args, row, &top);
+    for (int64_t g = 0; g < args.value_dim / args.codec.group; ++g) {
+      RoundGroup<kBytes>(args, weights, top, row, g);
+    }
+  }
+}
+
+int32_t LevelOf(int32_t code, float scale, int bits) {
+  const int32_t middle = ValueMiddle(static_cast<size_t>(bits));
+  return std::signbit(scale) ? middle - 1 - code : code - middle;
+}
+
+// One row's sums over the dims of group g.
+void AccumulateGroup(const AccumulateTileArgs& args, int64_t row, int64_t g) {
+  const int bits = args.codec.bits;
+  const int64_t at = g * args.rows + row;
+  const auto* const codes = reinterpret_cast<const uint16_t*>(
+      args.integers.codes +
+      (row * (args.value_dim / args.codec.group) + g) * IntegerWeights::kCodeBytes);
+  for (int64_t d = g * args.codec.group; d < (g + 1) * args.codec.group; ++d) {
+    int32_t sum = 0;
+    for (int t = args.begin[row]; t < args.end[row]; ++t) {
+      const auto code = static_cast<int32_t>(LoadValueCode(args.values, bits, d, t));
+      const float scale = LoadAffineGroup(args.codec, args.values, args.value_dim, g, t).scale;
+      sum += codes[t] * LevelOf(code, scale, bits);
+    }
+    float& out = args.accumulator[row * args.accumulator_stride + d];
+    out = std::fma(static_cast<float>(sum), args.integers.steps[at], out * args.rescale[row]) +
+          args.integers.shifts[at];
+  }
+}
+
 void Accumulate(const AccumulateTileArgs& args) noexcept {
   for (int64_t row = 0; row < args.rows; ++row) {
     if (args.begin[row] == args.end[row]) continue;
-    for (int64_t g = 0; g < args.value_dim / args.codec.group; ++g) {
-      AccumulateGroup<kBytes>(args, row, g);
-    }
+    for (int64_t g = 0; g < args.value_dim / args.codec.group; ++g) AccumulateGroup(args, row, g);
   }
 }
 
@@ -144,7 +201,7 @@ template <size_t kBytes>
 void FillWidth(KernelTable* table) {
   for (const int bits : {4, 8}) {
     table->integer_kv[kBytes - 1][KvFormatIndex(KvCodec::Affine(bits, 64))] = {
-        QuantizeQueries<kBytes>, Score, Accumulate<kBytes>};
+        QuantizeQueries<kBytes>, Score, Weigh<kBytes>, Accumulate};
   }
 }
 

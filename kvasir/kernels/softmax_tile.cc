@@ -1,8 +1,6 @@
 // The online softmax of a tile of scores (Milakov & Gimelshein 2018), 16 rows at a time so that no
 // row waits for reductions of its own. Deliberately only one block: the running state is the
 // caller's.
-#include <limits>
-
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
 
@@ -12,18 +10,15 @@
 #include "hwy/highway.h"
 
 #if KVASIR_KERNEL_TARGET
-#include "kvasir/kernels/math-inl.h"
+#include "kvasir/kernels/softmax_row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvasir::HWY_NAMESPACE {
 namespace {
 
-constexpr size_t kTokenVectors = kBlockTokens / kLanes;
-constexpr float kLowest = -std::numeric_limits<float>::infinity();
-
 // State of up to 16 rows. Those behind `count` are empty.
 struct Batch {
-  alignas(64) float top[kVirtualLanes];  // the largest visible score, then the largest weight
+  alignas(64) float top[kVirtualLanes];  // the largest visible score
   alignas(64) float max[kVirtualLanes];
   alignas(64) float base[kVirtualLanes];
   alignas(64) float rescale[kVirtualLanes];
@@ -31,28 +26,11 @@ struct Batch {
   alignas(64) float empty[kVirtualLanes];  // 1 if the row sees nothing, else 0
 };
 
-// Caps the scores of a row, makes those that it does not see -infinity, and leaves the largest per
-// lane.
-HWY_INLINE void PrepareRow(const SoftmaxTileArgs& args, int64_t row, VF (&largest)[kLaneVectors]) {
-  const DF d;
-  float* const scores = args.scores + row * kBlockTokens;
-  const VF begin = hn::Set(d, static_cast<float>(args.begin[row]));
-  const VF end = hn::Set(d, static_cast<float>(args.end[row]));
-  const bool as_they_are =
-      args.softcap <= 0 && args.begin[row] == 0 && args.end[row] == kBlockTokens;
-  for (VF& v : largest) v = hn::Set(d, kLowest);
-  for (size_t i = 0; i < kTokenVectors; ++i) {
-    VF score = hn::LoadU(d, scores + i * kLanes);
-    if (!as_they_are) {
-      if (args.softcap > 0) score = Softcap(d, score, hn::Set(d, args.softcap));
-      const VF token = hn::Iota(d, static_cast<float>(i * kLanes));
-      const auto visible = hn::And(hn::Ge(token, begin), hn::Lt(token, end));
-      score = hn::IfThenElse(visible, score, hn::Set(d, kLowest));
-      hn::StoreU(score, d, scores + i * kLanes);
-    }
-    VF& lanes = largest[i % kLaneVectors];
-    lanes = MaxIgnoringNan(lanes, score);
-  }
+SoftmaxRowArgs RowOf(const SoftmaxTileArgs& args, int64_t row) {
+  return {.scores = args.scores + row * kBlockTokens,
+          .begin = args.begin[row],
+          .end = args.end[row],
+          .softcap = args.softcap};
 }
 
 // What a block with the largest visible score `top` makes of the state so far, per lane.
@@ -64,12 +42,10 @@ struct Maxima {
     max = hn::Add(MaxIgnoringNan(old_max, block_top), hn::Zero(d));
     base = hn::IfThenZeroElse(hn::Eq(max, lowest), max);
     rescale = ExpOfNonPositive(d, hn::Sub(old_max, base));
-    top = ExpOfNonPositive(d, hn::Sub(block_top, base));
   }
   VF max;
   VF base;
   VF rescale;
-  VF top;
 };
 
 void UpdateMaxima(Batch& batch) {
@@ -79,7 +55,6 @@ void UpdateMaxima(Batch& batch) {
     const auto empty = hn::Gt(hn::Load(d, batch.empty + i), hn::Zero(d));
     hn::Store(maxima.max, d, batch.max + i);
     hn::Store(maxima.base, d, batch.base + i);
-    hn::Store(maxima.top, d, batch.top + i);
     hn::Store(hn::IfThenElse(empty, hn::Set(d, 1.0f), maxima.rescale), d, batch.rescale + i);
   }
 }
@@ -109,7 +84,7 @@ void SoftmaxRows(const SoftmaxTileArgs& args, int64_t first, size_t count) {
     batch.max[r] = r < count ? args.max[row] : 0.0f;
     batch.sum[r] = r < count ? args.sum[row] : 0.0f;
     for (VF& v : lanes[r]) v = hn::Set(d, kLowest);
-    if (!empty) PrepareRow(args, row, lanes[r]);
+    if (!empty) PrepareRow(RowOf(args, row), lanes[r]);
   }
   ReduceRows<LargestLane>(lanes, batch.top);
   UpdateMaxima(batch);
@@ -131,7 +106,6 @@ void SoftmaxRows(const SoftmaxTileArgs& args, int64_t first, size_t count) {
     args.max[row] = batch.max[r];
     args.sum[row] = batch.sum[r];
     args.rescale[row] = batch.rescale[r];
-    args.top[row] = batch.top[r];
   }
 }
 
@@ -140,18 +114,16 @@ void SoftmaxRow(const SoftmaxTileArgs& args, int64_t row) {
   const DF d;
   if (args.begin[row] >= args.end[row]) {
     args.rescale[row] = 1.0f;
-    args.top[row] = 0.0f;
     return;
   }
   VF lanes[kLaneVectors];
-  PrepareRow(args, row, lanes);
+  PrepareRow(RowOf(args, row), lanes);
   const Maxima maxima(hn::Set(d, args.max[row]), hn::Set(d, LargestLane::Reduce(lanes)));
   WeighRow(args.scores + row * kBlockTokens, maxima.base, lanes);
   const VF sum = hn::MulAdd(hn::Set(d, args.sum[row]), maxima.rescale, hn::Set(d, SumLanes(lanes)));
   args.max[row] = hn::GetLane(maxima.max);
   args.sum[row] = hn::GetLane(sum);
   args.rescale[row] = hn::GetLane(maxima.rescale);
-  args.top[row] = hn::GetLane(maxima.top);
 }
 
 void SoftmaxTile(const SoftmaxTileArgs& args) noexcept {

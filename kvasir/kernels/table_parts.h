@@ -32,6 +32,7 @@ void FillElementwise(Isa isa, KernelTable* table);
 void FillPackedAttention(Isa isa, KernelTable* table);
 void FillPackedEncode(Isa isa, KernelTable* table);
 void FillIntegerScores(Isa isa, KernelTable* table);
+void FillIntegerWeights(Isa isa, KernelTable* table);
 void FillIntegerSums(Isa isa, KernelTable* table);
 
 }  // namespace kvasir
