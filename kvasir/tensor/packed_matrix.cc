@@ -85,6 +85,7 @@ size_t PackedMatrix::scales_offset_bytes() const {
 
 void PackedMatrix::SetRow(int64_t output, const float* row) {
   KVASIR_CHECK(output >= 0 && output < outputs_ && !IsCodedOnly(format_));
+  if (inputs_ == 0) return;  // there is no panel, either
   std::byte* const panel = data_.data() + (output / kPanelOutputs) * panel_bytes_;
   const int64_t lane = output % kPanelOutputs;
   if (format_ == WeightFormat::kF32) {
@@ -123,7 +124,9 @@ void PackedMatrix::SetRow(int64_t output, const float* row) {
     for (int k = 0; k < kQuantGroup; ++k) {
       const float quotient = scale > 0 ? std::nearbyint(values[k] / scale) : 0.0f;
       const float limit = static_cast<float>(range.limit);
-      const int code = static_cast<int>(std::clamp(quotient, -limit, limit)) + range.zero;
+      // What is no number is 0: it has no integer.
+      const float nearest = std::isnan(quotient) ? 0.0f : std::clamp(quotient, -limit, limit);
+      const int code = static_cast<int>(nearest) + range.zero;
       if (format_ == WeightFormat::kQ8) {
         group[(k / 4) * 64 + k % 4] = static_cast<uint8_t>(code);
       } else {
