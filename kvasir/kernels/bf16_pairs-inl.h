@@ -80,11 +80,11 @@ struct PairMath {
     for (int64_t row = 0; row < rows; ++row) {
       const float* const in = x + row * x_stride;
       auto* const out = reinterpret_cast<float*>(rounded + row * KernelTable::RoundedBytes(inputs));
-      int64_t k = 0;
-      for (; k + kLanes <= inputs; k += kLanes) {
+      const int64_t whole = inputs / kLanes * kLanes;
+      for (int64_t k = 0; k < whole; k += kLanes) {
         hn::StoreU(RoundInputs(hn::LoadU(FloatTag(), in + k)), FloatTag(), out + k);
       }
-      for (; k < inputs; ++k) out[k] = bf16_pairs::RoundInput(in[k]);
+      for (int64_t k = whole; k < inputs; ++k) out[k] = bf16_pairs::RoundInput(in[k]);
     }
   }
 };
@@ -133,15 +133,15 @@ struct DotMath {
       const float* const in = x + row * x_stride;
       auto* const out =
           reinterpret_cast<uint16_t*>(rounded + row * KernelTable::RoundedBytes(inputs));
-      int64_t k = 0;
-      for (; k + kLanes <= inputs; k += kLanes) {
+      const int64_t whole = inputs / kLanes * kLanes;
+      for (int64_t k = 0; k < whole; k += kLanes) {
         const auto halves = (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(in + k));
         const __mmask16 is_kept =
             _mm256_cmpge_epi16_mask(_mm256_and_si256(halves, magnitude), least);
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + k),
                             _mm256_maskz_mov_epi16(is_kept, halves));
       }
-      for (; k < inputs; ++k) out[k] = FloatToBf16(bf16_pairs::RoundInput(in[k]));
+      for (int64_t k = whole; k < inputs; ++k) out[k] = FloatToBf16(bf16_pairs::RoundInput(in[k]));
     }
   }
 };
