@@ -115,6 +115,7 @@ struct Queries {
                                 .scores = scores.data(),
                                 .next = next,
                                 .codec = format.codec,
+                                .fetch_into = PreferredCacheLevel(),
                                 .integers = Integers()};
     const IntegerKvKernels* const kernels = format.Integer(table);
     (kernels != nullptr ? kernels->score_tile : table.ForCodec(format.codec).score_tile)(args);
@@ -140,13 +141,25 @@ struct Queries {
                          .codec = format.codec,
                          .fetch = fetch,
                          .fetch_bytes = fetch_bytes,
+                         .fetch_into = PreferredCacheLevel(),
                          .out = Weights()});
   }
   void Accumulate(const KernelTable& table, const Format& format, const std::byte* values,
                   const std::byte* next = nullptr, int64_t next_bytes = 0) {
-    const AccumulateTileArgs args = {
-        scores.data(),      rows, begin.data(), end.data(),   rescale.data(), values,   kDim,
-        accumulator.data(), kDim, next,         format.codec, next_bytes,     Weights()};
+    const AccumulateTileArgs args = {.weights = scores.data(),
+                                     .rows = rows,
+                                     .begin = begin.data(),
+                                     .end = end.data(),
+                                     .rescale = rescale.data(),
+                                     .values = values,
+                                     .value_dim = kDim,
+                                     .accumulator = accumulator.data(),
+                                     .accumulator_stride = kDim,
+                                     .next = next,
+                                     .codec = format.codec,
+                                     .next_bytes = next_bytes,
+                                     .fetch_into = PreferredCacheLevel(),
+                                     .integers = Weights()};
     const IntegerKvKernels* const kernels = format.Integer(table);
     (kernels != nullptr ? kernels->accumulate_tile
                         : table.ForCodec(format.codec).accumulate_tile)(args);

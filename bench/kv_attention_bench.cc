@@ -3,7 +3,8 @@
 // and the ratio to f16, measured alternately in one run. Then the cost of encoding rows.
 // Deliberately without a model: matmuls would hide what the cache costs.
 //   kv_attention_bench [tokens] [threads] [repeats] [format ...]
-// "@float", "@int16" or "@int8" behind a format chooses what it is multiplied in.
+// "@float", "@int16" or "@int8" behind a format chooses what it is multiplied in, "@l1" or "@l2"
+// the cache that what is read next is fetched into.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -41,12 +43,20 @@ std::vector<float> RandomFloats(size_t count, unsigned seed) {
   return out;
 }
 
+// How a cache is read.
+struct How {
+  AttentionMath math = AttentionMath::kAuto;
+  std::optional<CacheLevel> fetch_into;
+
+  auto operator<=>(const How&) const = default;
+};
+
 // A cache of all layers in one format, its blocks in a shuffled order as a pool hands them out.
 class Cache {
  public:
-  Cache(std::string name, AttentionMath math, KvCodec keys, KvCodec values, int64_t tokens)
+  Cache(std::string name, const How& how, KvCodec keys, KvCodec values, int64_t tokens)
       : name_(std::move(name)),
-        math_(math),
+        how_(how),
         layout_{.kv_heads = kKvHeads,
                 .key_dim = kDim,
                 .value_dim = kDim,
@@ -64,7 +74,7 @@ class Cache {
   }
 
   const std::string& name() const { return name_; }
-  AttentionMath math() const { return math_; }
+  const How& how() const { return how_; }
   double bytes() const {
     return static_cast<double>(layout_.BlockBytes(0)) * static_cast<double>(blocks_.size());
   }
@@ -118,7 +128,7 @@ class Cache {
   static constexpr int64_t kWidth = kKvHeads * kGroup * kDim;
 
   std::string name_;
-  AttentionMath math_;
+  How how_;
   KvLayout layout_;
   int64_t tokens_;
   size_t blocks_per_layer_;
@@ -131,50 +141,64 @@ double Best(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
+template <typename T>
+T OrExit(Result<T> result) {
+  if (result.ok()) return *std::move(result);
+  std::fprintf(stderr, "%s\n", result.error().message.c_str());
+  std::exit(1);
+}
+
+// What follows a format, each part behind an "@".
+How HowFromName(std::string_view parts) {
+  How how;
+  while (!parts.empty()) {
+    const std::string_view part = parts.substr(1, parts.find('@', 1) - 1);
+    parts.remove_prefix(1 + part.size());
+    if (part.starts_with('l')) {
+      how.fetch_into = OrExit(CacheLevelFromName(part));
+    } else {
+      how.math = OrExit(AttentionMathFromName(part));
+    }
+  }
+  return how;
+}
+
 // "turbo3" or keys and values apart: "turbo3/turbo4".
 std::unique_ptr<Cache> MakeCache(const std::string& name, int64_t tokens) {
   const std::string formats = name.substr(0, name.find('@'));
   const size_t slash = formats.find('/');
-  const auto keys = KvCodec::FromName(formats.substr(0, slash));
-  const auto values =
-      KvCodec::FromName(slash == std::string::npos ? formats : formats.substr(slash + 1));
-  if (!keys.ok() || !values.ok()) {
-    std::fprintf(stderr, "%s\n", (keys.ok() ? values : keys).error().message.c_str());
-    std::exit(1);
-  }
-  const auto math =
-      AttentionMathFromName(formats == name ? "auto" : name.substr(formats.size() + 1));
-  if (!math.ok()) {
-    std::fprintf(stderr, "%s\n", math.error().message.c_str());
-    std::exit(1);
-  }
-  return std::make_unique<Cache>(name, *math, *keys, *values, tokens);
+  const KvCodec keys = OrExit(KvCodec::FromName(formats.substr(0, slash)));
+  const KvCodec values =
+      OrExit(KvCodec::FromName(slash == std::string::npos ? formats : formats.substr(slash + 1)));
+  const How how = HowFromName(std::string_view(name).substr(formats.size()));
+  return std::make_unique<Cache>(name, how, keys, values, tokens);
 }
 
-// One per kind of attention, which share nothing but the machine.
-struct Backends {
-  std::map<AttentionMath, std::unique_ptr<Backend>> by_math;
+// One per way to read, which share nothing but the machine.
+class Backends {
+ public:
+  explicit Backends(int threads) : threads_(threads) {}
 
-  Backend& For(const Cache& cache) const { return *by_math.at(cache.math()); }
+  Backend& For(const How& how) {
+    std::unique_ptr<Backend>& backend = by_how_[how];
+    if (backend == nullptr) {
+      backend = OrExit(MakeCpuBackend(
+          {.threads = threads_, .attention = how.math, .fetch_into = how.fetch_into}));
+    }
+    return *backend;
+  }
+
+ private:
+  const int threads_;
+  std::map<How, std::unique_ptr<Backend>> by_how_;
 };
 
-Backends MakeBackends(int threads) {
-  Backends backends;
-  for (const auto math :
-       {AttentionMath::kAuto, AttentionMath::kInt16, AttentionMath::kInt8, AttentionMath::kFloat}) {
-    auto backend = MakeCpuBackend({.threads = threads, .attention = math});
-    KVASIR_CHECK(backend.ok());
-    backends.by_math[math] = *std::move(backend);
-  }
-  return backends;
-}
-
-void PrintAttention(const Backends& backends, std::vector<std::unique_ptr<Cache>>& caches,
-                    int64_t rows, int repeats) {
+void PrintAttention(Backends& backends, std::vector<std::unique_ptr<Cache>>& caches, int64_t rows,
+                    int repeats) {
   std::vector<std::vector<double>> times(caches.size());
   for (int repeat = 0; repeat < repeats; ++repeat) {
     for (size_t i = 0; i < caches.size(); ++i) {
-      times[i].push_back(caches[i]->Attend(backends.For(*caches[i]), rows));
+      times[i].push_back(caches[i]->Attend(backends.For(caches[i]->how()), rows));
     }
   }
   std::printf("\n%lld new tokens:     ms  x f16   GB/s  bytes bound x\n",
@@ -197,8 +221,8 @@ int Run(int argc, char** argv) {
     names.insert(names.end(), {"affine8:64", "affine6:64", "affine5:64", "affine4:64", "affine3:64",
                                "affine2:64", "turbo4", "turbo3/turbo4", "turbo3", "turbo2"});
   }
-  const Backends backends = MakeBackends(threads);
-  Backend& backend = *backends.by_math.at(AttentionMath::kAuto);
+  Backends backends(threads);
+  Backend& backend = backends.For({});
   std::printf("%s, %lld tokens\n", backend.Describe().c_str(), static_cast<long long>(tokens));
   std::printf("encoding, us per token of all layers: one by one, by 64\n");
   std::vector<std::unique_ptr<Cache>> caches;

@@ -298,6 +298,7 @@ void WeighScores(const TileKernels& kernels, const AttendArgs& args, const KvBlo
                        .codec = layout.value_codec,
                        .fetch = upcoming.first,
                        .fetch_bytes = upcoming.first_bytes,
+                       .fetch_into = kernels.fetch_into,
                        .out = scratch.weights()});
 }
 
@@ -333,6 +334,7 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
                    .next = values,
                    .codec = key_codec,
                    .next_bytes = static_cast<int64_t>(layout.ValueHeadBytes()),
+                   .fetch_into = kernels.fetch_into,
                    .integers = scratch.integers(),
                    .rounded = scratch.rounded.data()});
     const Upcoming upcoming(next_keys, layout.KeyHeadBytes(),
@@ -350,6 +352,7 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
                         .next = upcoming.rest,
                         .codec = layout.value_codec,
                         .next_bytes = upcoming.rest_bytes,
+                        .fetch_into = kernels.fetch_into,
                         .integers = scratch.weights()});
   }
   if (kernels.Integer(layout.value_codec) != nullptr) {
@@ -371,8 +374,8 @@ void StoreOutput(const AttendArgs& args, const Tile& tile, const SoftmaxState& t
 
 }  // namespace
 
-CpuAttention::CpuAttention(const KernelTable& kernels, ThreadPool& pool, AttentionMath math)
-    : kernels_(kernels), pool_(pool), math_(math), scratch_(static_cast<size_t>(pool.threads())) {}
+CpuAttention::CpuAttention(const TileKernels& kernels, ThreadPool& pool)
+    : kernels_(kernels), pool_(pool), scratch_(static_cast<size_t>(pool.threads())) {}
 
 CpuAttention::~CpuAttention() = default;
 
@@ -398,15 +401,15 @@ std::vector<CpuAttention::Tile> CpuAttention::MakeTiles(const AttendArgs& args) 
 void CpuAttention::AttendTile(const AttendArgs& args, const Tile& tile, Scratch& scratch) const {
   const int64_t rows = tile.tokens * GroupOf(args);
   scratch.Resize(rows, args.layout);
-  LoadQueries(TileKernels{kernels_, math_}, args, tile, scratch);
+  LoadQueries(kernels_, args, tile, scratch);
   const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
   const SoftmaxState partial =
       SoftmaxState::At(scratch.partial.data(), rows, args.layout.value_dim);
   ForEachPartition(args, tile, [&](const Partition& partition) {
-    AttendPartition(TileKernels{kernels_, math_}, args, tile, partition, scratch, partial);
+    AttendPartition(kernels_, args, tile, partition, scratch, partial);
     totals.Add(partition.layout, partial);
   });
-  StoreOutput(args, tile, totals.Finish(kernels_));
+  StoreOutput(args, tile, totals.Finish(kernels_.table));
 }
 
 // Fewer tiles than threads: partitions become the unit of work, merged afterwards in order.
@@ -433,9 +436,9 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
       const Unit& unit = units[i];
       const int64_t rows = unit.tile->tokens * group;
       scratch.Resize(rows, args.layout);
-      LoadQueries(TileKernels{kernels_, math_}, args, *unit.tile, scratch);
+      LoadQueries(kernels_, args, *unit.tile, scratch);
       AttendPartition(
-          TileKernels{kernels_, math_}, args, *unit.tile, unit.partition, scratch,
+          kernels_, args, *unit.tile, unit.partition, scratch,
           SoftmaxState::At(partials_.data() + unit.state_offset, rows, args.layout.value_dim));
     }
   });
@@ -450,7 +453,7 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
           units[i].partition.layout,
           SoftmaxState::At(partials_.data() + units[i].state_offset, rows, args.layout.value_dim));
     }
-    StoreOutput(args, tile, totals.Finish(kernels_));
+    StoreOutput(args, tile, totals.Finish(kernels_.table));
   }
 }
 

@@ -7,11 +7,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "kvasir/backend/attention_math.h"
 #include "kvasir/backend/backend.h"
+#include "kvasir/backend/tile_kernels.h"
 #include "kvasir/base/aligned_vector.h"
 #include "kvasir/base/thread_pool.h"
-#include "kvasir/kernels/kernels.h"
 
 namespace kvasir {
 
@@ -24,7 +23,7 @@ inline constexpr int64_t kPartitionRows = kPartitionBlocks * kBlockTokens;
 
 class CpuAttention {
  public:
-  CpuAttention(const KernelTable& kernels, ThreadPool& pool, AttentionMath math);
+  CpuAttention(const TileKernels& kernels, ThreadPool& pool);
   ~CpuAttention();
 
   void Attend(const AttendArgs& args);
@@ -38,9 +37,8 @@ class CpuAttention {
   void AttendTile(const AttendArgs& args, const Tile& tile, Scratch& scratch) const;
   void AttendSplit(const AttendArgs& args, const std::vector<Tile>& tiles);
 
-  const KernelTable& kernels_;
+  const TileKernels kernels_;
   ThreadPool& pool_;
-  AttentionMath math_;
   std::vector<Scratch> scratch_;   // one per thread
   AlignedVector<float> partials_;  // AttendSplit: one state per tile row and partition
 };

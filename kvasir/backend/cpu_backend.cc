@@ -51,11 +51,12 @@ uint64_t Mix(uint64_t x) {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const KernelTable& kernels, int threads, AttentionMath attention)
+  CpuBackend(const KernelTable& kernels, int threads, const CpuBackendOptions& options)
       : kernels_(kernels),
+        fetch_into_(options.fetch_into.value_or(PreferredCacheLevel())),
         lookahead_(threads, kPanelTile),
         pool_(threads, &lookahead_),
-        attention_(kernels, pool_, attention) {}
+        attention_({kernels, options.attention, fetch_into_}, pool_) {}
 
   std::string Describe() const override {
     return "cpu, " + std::string(IsaName(kernels_.isa)) + ", " + std::to_string(pool_.threads()) +
@@ -316,10 +317,12 @@ class CpuBackend final : public Backend {
          .panel_end = std::min(last * kPanelTile, matrix.panels()),
          .bias = part.job.bias,
          .out = part.job.out.data,
-         .out_stride = part.job.out.stride});
+         .out_stride = part.job.out.stride,
+         .fetch_into = fetch_into_});
   }
 
   const KernelTable& kernels_;
+  const CacheLevel fetch_into_;
   WeightLookahead lookahead_;
   ThreadPool pool_;
   AlignedArena arena_;  // of weights
@@ -345,7 +348,7 @@ Result<std::unique_ptr<Backend>> MakeCpuBackend(const CpuBackendOptions& options
   const int threads = options.threads == 0 ? AvailableCores() : options.threads;
   if (options.kernels != nullptr) {
     return std::unique_ptr<Backend>(
-        std::make_unique<CpuBackend>(*options.kernels, threads, options.attention));
+        std::make_unique<CpuBackend>(*options.kernels, threads, options));
   }
   const std::vector<Isa> supported = SupportedIsas();
   const Isa isa = options.isa.value_or(supported.back());
@@ -353,8 +356,7 @@ Result<std::unique_ptr<Backend>> MakeCpuBackend(const CpuBackendOptions& options
     return {ErrorCode::kUnsupported,
             "this CPU cannot run the " + std::string(IsaName(isa)) + " kernels"};
   }
-  return std::unique_ptr<Backend>(
-      std::make_unique<CpuBackend>(KernelsFor(isa), threads, options.attention));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(KernelsFor(isa), threads, options));
 }
 
 }  // namespace kvasir

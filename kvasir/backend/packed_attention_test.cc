@@ -22,8 +22,10 @@ constexpr AttentionMath kMaths[] = {AttentionMath::kInt16, AttentionMath::kInt8,
                                     AttentionMath::kFloat};
 
 std::unique_ptr<Backend> Make(int threads, std::optional<Isa> isa = {},
-                              AttentionMath math = AttentionMath::kAuto) {
-  auto backend = MakeCpuBackend({.threads = threads, .isa = isa, .attention = math});
+                              AttentionMath math = AttentionMath::kAuto,
+                              std::optional<CacheLevel> fetch_into = {}) {
+  auto backend =
+      MakeCpuBackend({.threads = threads, .isa = isa, .attention = math, .fetch_into = fetch_into});
   KVASIR_CHECK(backend.ok());
   return *std::move(backend);
 }
@@ -306,7 +308,8 @@ void ExpectSameBitsHowever(const Case& c, AttentionMath math) {
   EXPECT_TRUE(SameBits(wanted, sequence.Attend(*one, c.new_rows, true))) << what << ", runs";
   for (const Isa isa : SupportedIsas()) {
     for (const int threads : {2, 7}) {
-      const auto other = Make(threads, isa, math);
+      const CacheLevel fetch_into = threads == 2 ? CacheLevel::kFirst : CacheLevel::kSecond;
+      const auto other = Make(threads, isa, math, fetch_into);
       Sequence again(c);
       again.Encode(*other);
       EXPECT_TRUE(SameBits(wanted, again.Attend(*other, c.new_rows)))

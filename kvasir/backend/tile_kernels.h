@@ -1,4 +1,4 @@
-// The attention kernels that a codec and a kind of attention call for.
+// The attention kernels that a codec and a kind of attention call for, and how they fetch.
 // Deliberately only the choice: the tiles are those of kernels.h.
 #ifndef KVASIR_BACKEND_TILE_KERNELS_H_
 #define KVASIR_BACKEND_TILE_KERNELS_H_
@@ -11,6 +11,7 @@ namespace kvasir {
 struct TileKernels {
   const KernelTable& table;
   AttentionMath math;
+  CacheLevel fetch_into;
 
   // Null: float.
   const IntegerKvKernels* Integer(const KvCodec& codec) const {

@@ -23,6 +23,7 @@ struct ModelFlags {
   std::string cache_bytes = "0";
   int64_t threads = 0;
   std::string isa = "best";
+  std::string prefetch = "auto";
   std::string kv_attention = "auto";
   bool random_weights = false;
   // BundleOptions; not flags of their own.

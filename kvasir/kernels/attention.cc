@@ -65,6 +65,7 @@ void ScoreTile(const ScoreTileArgs& args) noexcept {
   tile.b_rows = args.key_dim;
   tile.end = args.key_dim;
   tile.out_stride = kBlockTokens;
+  tile.fetch_into = args.fetch_into;
   for (int64_t row = 0; row < args.rows;) {
     const int64_t rows = NextTileRows(args.rows - row);
     // Only the first tile fetches: its prefetches cover everything.
@@ -87,6 +88,7 @@ void AccumulateRows(const AccumulateTileArgs& args, int64_t row, int64_t rows) {
     tile.a_stride = kBlockTokens;
     tile.b = reinterpret_cast<const typename Codec::Stored*>(args.values);
     tile.next = first == 0 ? PlaneOr<Codec>(args.next, tile.b) : tile.b;
+    tile.fetch_into = args.fetch_into;
     tile.columns = args.value_dim;
     tile.b_rows = kBlockTokens;
     tile.begin = begin;

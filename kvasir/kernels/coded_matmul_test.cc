@@ -106,6 +106,7 @@ std::vector<float> RunRows(const KernelTable& table, const Activations& x,
   args.x_sums = x.sums.data() + first_row * groups;
   args.x_half_sums = x.half_sums.data() + first_row * groups;
   args.rows = rows;
+  args.fetch_into = rows % 2 == 0 ? CacheLevel::kFirst : CacheLevel::kSecond;
   args.weights = &weights;
   args.panel_begin = panel_begin;
   args.panel_end = panel_end;

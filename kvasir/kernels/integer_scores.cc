@@ -234,7 +234,8 @@ void Score(const ScoreTileArgs& args) noexcept {
   using Dot = IntegerDot<kBits, kBytes>;
   const PackedPlane plane(args.codec, args.keys, args.key_dim);
   const int64_t groups = plane.dim / plane.group;
-  PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), plane.dim / kUnitDims);
+  PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), plane.dim / kUnitDims,
+                      args.fetch_into);
   GroupBatch batch;
   for (batch.first = 0; batch.first < groups; batch.first += kBatchGroups) {
     batch.count = HWY_MIN(kBatchGroups, groups - batch.first);

@@ -218,7 +218,7 @@ void Accumulate(const AccumulateTileArgs& args) noexcept {
   constexpr int64_t kStep = kVectors * kLanes;
   const int64_t groups = plane.dim / plane.group;
   const int64_t steps = (plane.dim + kStep - 1) / kStep * (kBlockTokens / kFetchSlots);
-  PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), steps);
+  PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), steps, args.fetch_into);
   Rescale(args);
   GroupBatch<Dot> batch;
   for (batch.first = 0; batch.first < groups; batch.first += kBatchGroups) {

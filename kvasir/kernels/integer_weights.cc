@@ -178,7 +178,7 @@ void Weigh(const WeighTileArgs& args) noexcept {
   const PackedPlane plane(args.codec, args.values, args.value_dim);
   const int64_t groups = plane.dim / plane.group;
   const int64_t tiles = few ? args.rows : (args.rows + kRows - 1) / kRows;
-  PlanePrefetch fetch(args.fetch, args.fetch_bytes, tiles * (1 + groups));
+  PlanePrefetch fetch(args.fetch, args.fetch_bytes, tiles * (1 + groups), args.fetch_into);
   if (few) WeighFewRows<kBytes>(args, fetch);
   for (int64_t row = 0; !few && row < args.rows; row += kRows) {
     fetch.Step();

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kvasir/base/result.h"
+#include "kvasir/kernels/cache_level.h"
 #include "kvasir/tensor/kv_layout.h"
 #include "kvasir/tensor/packed_matrix.h"
 
@@ -46,6 +47,7 @@ struct MatmulArgs {
   const float* bias = nullptr;  // [outputs] or null
   float* out = nullptr;         // [rows, outputs]; only this panel range is written
   int64_t out_stride = 0;
+  CacheLevel fetch_into = CacheLevel::kSecond;  // weights that few rows read next
 };
 
 // Queries as integers (IntegerKvKernels), [rows]: what quantize_queries writes and score_tile
@@ -81,7 +83,8 @@ struct ScoreTileArgs {
   // null. A hint; it may point anywhere and never changes a result.
   const std::byte* next = nullptr;
   KvCodec codec;
-  int64_t next_bytes = 0;              // how much of `next` to fetch; 0: as much as `keys` has
+  int64_t next_bytes = 0;  // how much of `next` to fetch; 0: as much as `keys` has
+  CacheLevel fetch_into = CacheLevel::kSecond;
   IntegerQueries integers = {};        // integer kernels only, which read no `queries`
   const std::byte* rounded = nullptr;  // pair kernels only, the same: what round_rows made of them
 };
@@ -131,6 +134,7 @@ struct WeighTileArgs {
   // What to fetch meanwhile, such as the first half of the next block's keys, or null. A hint.
   const std::byte* fetch = nullptr;
   int64_t fetch_bytes = 0;
+  CacheLevel fetch_into = CacheLevel::kSecond;
   IntegerWeights out;
 };
 
@@ -147,7 +151,8 @@ struct AccumulateTileArgs {
   int64_t accumulator_stride = 0;
   const std::byte* next = nullptr;  // as in ScoreTileArgs, such as the keys of the next block
   KvCodec codec;
-  int64_t next_bytes = 0;        // as in ScoreTileArgs
+  int64_t next_bytes = 0;  // as in ScoreTileArgs
+  CacheLevel fetch_into = CacheLevel::kSecond;
   IntegerWeights integers = {};  // integer kernels only, which read no `weights`
 };
 

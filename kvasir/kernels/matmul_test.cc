@@ -84,6 +84,7 @@ std::vector<float> RunMatmul(const KernelTable& table, Activations& x, const Pac
   args.x_scales = x.scales.data();
   args.x_sums = x.sums.data();
   args.rows = rows;
+  args.fetch_into = rows % 2 == 0 ? CacheLevel::kFirst : CacheLevel::kSecond;
   args.weights = &weights;
   args.panel_begin = panel_begin;
   args.panel_end = panel_end;

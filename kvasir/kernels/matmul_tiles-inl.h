@@ -113,7 +113,8 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
     const std::byte* const next = is_last ? args.weights->panel(span.panel + span.panels)
                                           : args.weights->panel(span.panel) +
                                                 begin * Kernel::kUnitBytes + Kernel::kAheadBytes;
-    return {Fetch::kToFirstLevel, next, panel_bytes, step_bytes};
+    return {args.fetch_into == CacheLevel::kFirst ? Fetch::kToFirstLevel : Fetch::kToSecondLevel,
+            next, panel_bytes, step_bytes};
   }
   if (tile >= shares) return {};
   const std::byte* next = args.weights->panel(span.panel) + (begin + count) * Kernel::kUnitBytes;

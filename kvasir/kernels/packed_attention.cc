@@ -43,26 +43,27 @@ int64_t TileRows(int64_t left) {
 class Prefetcher {
  public:
   // next null: nothing; next_bytes 0: as many as this plane's.
-  Prefetcher(const std::byte* next, int64_t next_bytes, const PackedPlane& plane)
+  Prefetcher(const std::byte* next, int64_t next_bytes, const PackedPlane& plane, CacheLevel into)
       : next_(next),
         lines_(next_bytes > 0 ? next_bytes / kLineBytes : plane.lines),
         units_(plane.dim / kUnitDims),
-        unit_lines_(lines_ / units_) {}
+        unit_lines_(lines_ / units_),
+        into_(into) {}
 
   template <size_t kBits>
   HWY_INLINE void Fetch(int64_t u) const {
     if (next_ == nullptr) return;
     if (unit_lines_ == static_cast<int64_t>(kBits)) {  // the usual case, unrolled
       for (int64_t i = 0; i < static_cast<int64_t>(kBits); ++i) {
-        hwy::Prefetch(next_ + (u * static_cast<int64_t>(kBits) + i) * kLineBytes);
+        FetchLine(next_ + (u * static_cast<int64_t>(kBits) + i) * kLineBytes, into_);
       }
     } else {
       for (int64_t i = 0; i < unit_lines_; ++i) {
-        hwy::Prefetch(next_ + (u * unit_lines_ + i) * kLineBytes);
+        FetchLine(next_ + (u * unit_lines_ + i) * kLineBytes, into_);
       }
     }
     for (int64_t line = units_ * unit_lines_ + u; line < lines_; line += units_) {
-      hwy::Prefetch(next_ + line * kLineBytes);
+      FetchLine(next_ + line * kLineBytes, into_);
     }
   }
 
@@ -72,6 +73,7 @@ class Prefetcher {
   int64_t lines_;
   int64_t units_;
   int64_t unit_lines_;
+  CacheLevel into_;
 };
 
 // One vector of levels is alive at a time: that leaves the registers to the sums.
@@ -191,7 +193,8 @@ void ScorePacked(const ScoreTileArgs& args) noexcept {
   const PackedPlane plane(args.codec, args.keys, args.key_dim);
   for (int64_t row = 0; row < args.rows;) {
     const int64_t rows = TileRows(args.rows - row);
-    const Prefetcher prefetcher(row == 0 ? args.next : nullptr, args.next_bytes, plane);
+    const Prefetcher prefetcher(row == 0 ? args.next : nullptr, args.next_bytes, plane,
+                                args.fetch_into);
     ScoreAnyRows<Levels>(args, plane, row, rows, prefetcher);
     row += rows;
   }
@@ -343,7 +346,8 @@ void AccumulatePacked(const AccumulateTileArgs& args) noexcept {
       continue;
     }
     const int64_t rows = TileRows(filled);
-    SumAnyRows<Levels>(args, plane, row, rows, Prefetcher(next, args.next_bytes, plane));
+    SumAnyRows<Levels>(args, plane, row, rows,
+                       Prefetcher(next, args.next_bytes, plane, args.fetch_into));
     next = nullptr;
     row += rows;
   }

@@ -28,7 +28,7 @@ void ScorePairs(const ScoreTileArgs& args) noexcept {
   const int64_t next_bytes = args.next_bytes > 0 ? args.next_bytes : plane_bytes;
   if (args.rows <= FloatTile<Math>::kTileRows) {
     PlanePrefetch next(args.next, next_bytes,
-                       PlaneSteps<Math>(args.rows, args.key_dim, kBlockTokens));
+                       PlaneSteps<Math>(args.rows, args.key_dim, kBlockTokens), args.fetch_into);
     (void)MultiplyPlane<Math>({.x = queries,
                                .x_stride = stride,
                                .plane = keys,
@@ -40,7 +40,7 @@ void ScorePairs(const ScoreTileArgs& args) noexcept {
                               args.rows, next);
     return;
   }
-  PlanePrefetch next(args.next, next_bytes, args.key_dim / 2);
+  PlanePrefetch next(args.next, next_bytes, args.key_dim / 2, args.fetch_into);
   PairPanels panels;
   for (int64_t begin = 0; begin < args.key_dim; begin += kPackedDims) {
     const int64_t dims = std::min(kPackedDims, args.key_dim - begin);
@@ -170,7 +170,8 @@ void AccumulatePairs(const AccumulateTileArgs& args) noexcept {
   const int64_t steps = are_few
                             ? PlaneSteps<Math>(args.rows, kBlockTokens, args.value_dim)
                             : (args.value_dim + kPackedDims - 1) / kPackedDims * (kBlockTokens / 2);
-  PlanePrefetch next(args.next, args.next_bytes > 0 ? args.next_bytes : plane_bytes, steps);
+  PlanePrefetch next(args.next, args.next_bytes > 0 ? args.next_bytes : plane_bytes, steps,
+                     args.fetch_into);
   for (int64_t row = 0; row < args.rows;) {
     int64_t rows = 0;  // that see something, one behind the other
     while (row + rows < args.rows && args.begin[row + rows] < args.end[row + rows]) ++rows;

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kvasir/kernels/cache_level.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvasir::HWY_NAMESPACE {
@@ -19,16 +19,17 @@ namespace kvasir::HWY_NAMESPACE {
 class PlanePrefetch {
  public:
   // `next` null: nothing. It is fetched within `steps` steps.
-  PlanePrefetch(const std::byte* next, int64_t bytes, int64_t steps)
+  PlanePrefetch(const std::byte* next, int64_t bytes, int64_t steps, CacheLevel into)
       : next_(next),
         bytes_(next == nullptr ? 0 : bytes),
-        step_bytes_((bytes + steps - 1) / steps) {}
+        step_bytes_((bytes + steps - 1) / steps),
+        into_(into) {}
 
   HWY_INLINE void Step() {
     // No minimum of the two limits: g++ 12 takes it in vector registers, which the loops around
     // need.
     due_ += step_bytes_;
-    for (; done_ < due_ && done_ < bytes_; done_ += kLineBytes) hwy::Prefetch(next_ + done_);
+    for (; done_ < due_ && done_ < bytes_; done_ += kLineBytes) FetchLine(next_ + done_, into_);
   }
 
  private:
@@ -36,6 +37,7 @@ class PlanePrefetch {
   const std::byte* next_;
   int64_t bytes_;
   int64_t step_bytes_;
+  CacheLevel into_;
   int64_t due_ = 0;
   int64_t done_ = 0;
 };

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kvasir/kernels/cache_level.h"
 #include "kvasir/kernels/codec-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,6 +31,7 @@ struct RowTile {
   // What will be read after b, of the same shape: fetched into the cache on the way. b itself when
   // there is nothing to fetch, which costs nothing measurable.
   const typename Codec::Stored* next = nullptr;
+  CacheLevel fetch_into = CacheLevel::kSecond;
   const float* factors = nullptr;  // [rows] start = out * factor; null: start = 0
 };
 
@@ -69,7 +70,8 @@ HWY_INLINE void MultiplyTile(const RowTile<Codec>& tile, int64_t column) {
   const typename Codec::Stored* b = tile.b + tile.begin * tile.columns + column;
   const typename Codec::Stored* next = tile.next + tile.begin * tile.columns + column;
   for (int64_t i = tile.begin; i < tile.end; ++i, b += tile.columns, next += tile.columns) {
-    for (size_t k = 0; k < kVectors * kLanes; k += kLineElements) hwy::Prefetch(next + k);
+    for (size_t k = 0; k < kVectors * kLanes; k += kLineElements)
+      FetchLine(next + k, tile.fetch_into);
     if constexpr (kVectors < kRows) {
       VF decoded[kVectors];
       for (size_t v = 0; v < kVectors; ++v) decoded[v] = Codec::Decode(b + v * kLanes);

@@ -1,0 +1,35 @@
+// Into which of a core's caches kernels fetch what they read next: how many lines a core can have
+// on their way differs from cache to cache and from CPU to CPU (docs/performance.md, "Which cache
+// to fetch into"). Only ever hints: no result depends on them.
+#ifndef KVASIR_KERNELS_CACHE_LEVEL_H_
+#define KVASIR_KERNELS_CACHE_LEVEL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "kvasir/base/result.h"
+
+namespace kvasir {
+
+enum class CacheLevel : uint8_t { kFirst, kSecond };
+
+// "l1" or "l2"; none for "auto", which is PreferredCacheLevel.
+// ERRORS: kInvalidArgument, listing the names that exist.
+Result<std::optional<CacheLevel>> CacheLevelFromName(std::string_view name);
+
+// The one with which this CPU reads memory fastest, by its family where that was measured.
+CacheLevel PreferredCacheLevel();
+
+// Always inlined, so that it has the attributes of the kernels around it.
+[[gnu::always_inline]] inline void FetchLine(const void* line, CacheLevel level) {
+  if (level == CacheLevel::kFirst) {
+    __builtin_prefetch(line, 0, 3);
+  } else {
+    __builtin_prefetch(line, 0, 2);
+  }
+}
+
+}  // namespace kvasir
+
+#endif  // KVASIR_KERNELS_CACHE_LEVEL_H_
