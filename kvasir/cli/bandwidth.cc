@@ -1,19 +1,13 @@
 #include "kvasir/cli/bandwidth.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstdint>
-#include <cstring>
-
-#include "kvasir/base/thread_pool.h"
-#include "kvasir/tensor/aligned_buffer.h"
 
 namespace kvasir {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{512} << 20;  // 16 times a large last-level cache
-constexpr int kPasses = 5;
+constexpr size_t kBufferBytes = size_t{512} << 20;  // a pass is 8 times a large last-level cache
+constexpr size_t kPassBytes = kBufferBytes / 2;
 
 // Eight independent chains, so that loads and not additions are what takes time.
 uint64_t ReadAll(const uint64_t* words, size_t count) {
@@ -28,23 +22,26 @@ uint64_t ReadAll(const uint64_t* words, size_t count) {
 
 }  // namespace
 
-double MeasureReadBandwidth(int threads) {
-  auto buffer = AlignedBuffer::Allocate(kBufferBytes);
-  if (!buffer.ok()) return 0;
-  uint64_t* const words = buffer->as<uint64_t>();
-  const size_t count = kBufferBytes / sizeof(uint64_t);
-  ThreadPool pool(threads);
-  pool.For(count, [&](size_t begin, size_t end) { std::fill(words + begin, words + end, begin); });
-  std::atomic<uint64_t> sink{0};
-  double best = 0;
-  for (int pass = 0; pass < kPasses; ++pass) {
-    const auto start = std::chrono::steady_clock::now();
-    pool.For(count, [&](size_t begin, size_t end) { sink += ReadAll(words + begin, end - begin); });
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    best = std::max(best, static_cast<double>(kBufferBytes) / seconds);
-  }
-  return best;
+BandwidthMeter::BandwidthMeter(int threads) : pool_(threads) {
+  auto buffer = AlignedBuffer::AllocateHuge(kBufferBytes);
+  if (!buffer.ok()) return;
+  buffer_ = *std::move(buffer);
+  uint64_t* const words = buffer_.as<uint64_t>();
+  pool_.For(kBufferBytes / sizeof(uint64_t),
+            [&](size_t begin, size_t end) { std::fill(words + begin, words + end, begin); });
+}
+
+void BandwidthMeter::Pass() {
+  if (bytes() == 0) return;
+  constexpr size_t kPassWords = kPassBytes / sizeof(uint64_t);
+  const uint64_t* const words = buffer_.as<uint64_t>() + next_word_;
+  next_word_ = (next_word_ + kPassWords) % (kBufferBytes / sizeof(uint64_t));
+  const auto start = std::chrono::steady_clock::now();
+  pool_.For(kPassWords, [&](size_t begin, size_t end) {
+    sink_.fetch_add(ReadAll(words + begin, end - begin), std::memory_order_relaxed);
+  });
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  bytes_read_ += static_cast<double>(kPassBytes);
 }
 
 }  // namespace kvasir

@@ -86,17 +86,24 @@ size_t KvBytesRead(const KvSequence& sequence) {
   return bytes;
 }
 
+// Of decoding, between two passes of reading: memory changes its speed within seconds.
+constexpr double kSecondsBetweenPasses = 0.1;
+
 struct Figure {
   std::string test;  // "pp512" or "tg128"
   int64_t depth = 0;
   int64_t batch = 1;
   std::vector<double> tokens_per_second;  // one per repetition
+  std::vector<double> read_bandwidth;     // likewise, bytes per second of the same seconds
   double bytes_per_token_step = 0;        // decode: bytes one step must read; prefill: 0
   size_t kv_bytes = 0;
   size_t peak_resident_bytes = 0;
 
-  double best() const {
-    return *std::max_element(tokens_per_second.begin(), tokens_per_second.end());
+  // Of the repetitions.
+  size_t best() const {
+    return static_cast<size_t>(
+        std::max_element(tokens_per_second.begin(), tokens_per_second.end()) -
+        tokens_per_second.begin());
   }
 };
 
@@ -119,7 +126,8 @@ class BenchCommand final : public Command {
   Status Run() override {
     KVASIR_TRY_OK(CheckFlags());
     KVASIR_TRY(bundle_, model_.Load());
-    const int threads = model_.threads == 0 ? AvailableCores() : static_cast<int>(model_.threads);
+    meter_ = std::make_unique<BandwidthMeter>(
+        model_.threads == 0 ? AvailableCores() : static_cast<int>(model_.threads));
     if (!is_json_) {
       KVASIR_TRY_OK(
           Print("test      depth batch   tokens/s  read, of read bandwidth      KV bytes\n"));
@@ -127,13 +135,12 @@ class BenchCommand final : public Command {
     for (const int64_t depth : depths_) {
       for (const int64_t tokens : prefill_tokens_) {
         if (tokens == 0) continue;
-        KVASIR_TRY_OK(MeasureAndReport([&] { return MeasurePrefill(tokens, depth); }, threads));
+        KVASIR_TRY_OK(MeasureAndReport([&] { return MeasurePrefill(tokens, depth); }));
       }
       for (const int64_t batch : batches_) {
         for (const int64_t tokens : decode_tokens_) {
           if (tokens == 0) continue;
-          KVASIR_TRY_OK(
-              MeasureAndReport([&] { return MeasureDecode(tokens, depth, batch); }, threads));
+          KVASIR_TRY_OK(MeasureAndReport([&] { return MeasureDecode(tokens, depth, batch); }));
         }
       }
     }
@@ -156,13 +163,20 @@ class BenchCommand final : public Command {
     return {};
   }
 
-  // The bandwidth is measured right after the figure, and its buffer kept out of the peak.
   template <typename Measurement>
-  Status MeasureAndReport(const Measurement& measure, int threads) {
+  Status MeasureAndReport(const Measurement& measure) {
     ResetPeakResidentBytes();
     KVASIR_TRY(Figure figure, measure());
-    figure.peak_resident_bytes = PeakResidentBytes();
-    return Report(figure, MeasureReadBandwidth(threads));
+    figure.peak_resident_bytes = PeakResidentBytes() - meter_->bytes();
+    return Report(figure);
+  }
+
+  // Ends a repetition.
+  void AddRepetition(double tokens_per_second, Figure& figure) {
+    meter_->Pass();
+    figure.tokens_per_second.push_back(tokens_per_second);
+    figure.read_bandwidth.push_back(meter_->bytes_per_second());
+    meter_->Reset();
   }
 
   Result<Figure> MeasurePrefill(int64_t tokens, int64_t depth) {
@@ -176,7 +190,7 @@ class BenchCommand final : public Command {
       Status status;
       const double seconds = Seconds([&] { status = Prefill(sequence, prompt); });
       KVASIR_TRY_OK(status);
-      figure.tokens_per_second.push_back(static_cast<double>(tokens) / seconds);
+      AddRepetition(static_cast<double>(tokens) / seconds, figure);
       figure.kv_bytes = sequence.nbytes();
     }
     return figure;
@@ -207,17 +221,24 @@ class BenchCommand final : public Command {
       KVASIR_TRY_OK(DecodeStep(sequences, -1));
       double kv_read = 0;
       const uint64_t weights_before = bundle_->backend().weight_bytes_read();
-      Status status;
-      const double seconds = Seconds([&] {
-        for (int64_t i = 0; i < tokens && status.ok(); ++i) status = DecodeStep(sequences, i);
-      });
-      KVASIR_TRY_OK(status);
+      double seconds = 0;
+      double since_pass = 0;
+      for (int64_t i = 0; i < tokens; ++i) {
+        Status status;
+        const double step = Seconds([&] { status = DecodeStep(sequences, i); });
+        KVASIR_TRY_OK(status);
+        seconds += step;
+        since_pass += step;
+        if (since_pass < kSecondsBetweenPasses) continue;
+        meter_->Pass();
+        since_pass = 0;
+      }
       figure.kv_bytes = 0;
       for (const KvSequence& sequence : sequences) {
         kv_read += static_cast<double>(KvBytesRead(sequence));
         figure.kv_bytes += sequence.nbytes();
       }
-      figure.tokens_per_second.push_back(static_cast<double>(tokens * batch) / seconds);
+      AddRepetition(static_cast<double>(tokens * batch) / seconds, figure);
       const uint64_t weights = bundle_->backend().weight_bytes_read() - weights_before;
       figure.bytes_per_token_step =
           static_cast<double>(weights) / static_cast<double>(tokens) + kv_read;
@@ -238,8 +259,9 @@ class BenchCommand final : public Command {
     return {};
   }
 
-  Status Report(const Figure& figure, double bandwidth) const {
-    const double best = figure.best();
+  Status Report(const Figure& figure) const {
+    const double best = figure.tokens_per_second[figure.best()];
+    const double bandwidth = figure.read_bandwidth[figure.best()];
     const double steps_per_second = best / static_cast<double>(figure.batch);
     const double bytes_per_second = figure.bytes_per_token_step * steps_per_second;
     if (is_json_) {
@@ -284,6 +306,7 @@ class BenchCommand final : public Command {
   bool is_json_ = false;
 
   std::unique_ptr<ModelBundle> bundle_;
+  std::unique_ptr<BandwidthMeter> meter_;
   Workspace workspace_;
 };
 

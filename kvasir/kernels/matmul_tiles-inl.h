@@ -64,6 +64,15 @@ HWY_INLINE void StoreTile(const TileOutput& to, FloatVec (&acc)[R][C], std::inde
   (StoreRow(to, to.out + I * to.stride, acc[I], std::make_index_sequence<C>()), ...);
 }
 
+// The lines of a tile to write, into the first-level cache: stores wait for theirs one by one.
+template <int P, size_t... I>
+HWY_INLINE void FetchToWrite(const TileOutput& to, std::index_sequence<I...>) {
+  static_assert(kPanelOutputs * sizeof(float) == 64);
+  for (int64_t panel = 0; panel < P; ++panel) {
+    (__builtin_prefetch(to.out + I * to.stride + panel * kPanelOutputs, 1), ...);
+  }
+}
+
 enum class Fetch { kNothing, kToFirstLevel, kToSecondLevel };
 
 // Weights to come, fetched into a cache while a row tile computes: step i of the tile touches

@@ -32,6 +32,7 @@ struct TileRun {
   static HWY_NOINLINE void Run(const Block& block, const TileOutput& output) {
     constexpr auto kRows = std::make_index_sequence<R>();
     FloatVec acc[R][P * kVecsPerPanel];
+    if (!output.resume) FetchToWrite<P>(output, kRows);
     LoadTile(output, acc, kRows);
     switch (block.prefetch.fetch) {
       case Fetch::kNothing:
