@@ -45,7 +45,8 @@ void ScorePairs(const ScoreTileArgs& args) noexcept {
   for (int64_t begin = 0; begin < args.key_dim; begin += kPackedDims) {
     const int64_t dims = std::min(kPackedDims, args.key_dim - begin);
     PackKeys(keys + begin * kBlockTokens, dims, next, panels);
-    ForEachRowTile<Math>(args.rows, [&](int64_t row, int64_t rows) HWY_ATTR {
+    for (int64_t row = 0; row < args.rows;) {
+      const int64_t rows = NextTileRows<Math>(args.rows - row);
       FloatBlock<Math> block;
       block.x = queries + row * stride + begin;
       block.x_stride = stride;
@@ -53,7 +54,8 @@ void ScorePairs(const ScoreTileArgs& args) noexcept {
       block.steps = dims / 2;
       MultiplyPanels<Math>(block, rows, kBlockPanels,
                            {args.scores + row * kBlockTokens, kBlockTokens, nullptr, begin > 0});
-    });
+      row += rows;
+    }
   }
 }
 
@@ -143,15 +145,21 @@ HWY_INLINE void AddManyRows(const AccumulateTileArgs& args, int64_t row, int64_t
                             int64_t first, int64_t dims, PlanePrefetch& next) {
   const SeenTokens seen = SeenBy(args, row, rows);
   PairPanels panels;
-  const bool is_finite = PackValues(reinterpret_cast<const uint16_t*>(args.values) + first,
-                                    args.value_dim, dims, seen.begin, seen.end, next, panels);
+  const bool is_finite =
+      PackValues({.values = reinterpret_cast<const uint16_t*>(args.values) + first,
+                  .stride = args.value_dim,
+                  .dims = dims,
+                  .begin = seen.begin,
+                  .end = seen.end},
+                 next, panels);
   if (!is_finite) {
     for (int64_t r = row; r < row + rows; ++r) AddFewRows<Math>(args, r, 1, first, dims, next);
     return;
   }
-  ForEachRowTile<Math>(rows, [&](int64_t r, int64_t count) HWY_ATTR {
+  for (int64_t r = row; r < row + rows;) {
+    const int64_t count = NextTileRows<Math>(row + rows - r);
     ValueTile<Math> tile;
-    RoundWeights(args, row + r, count, tile);
+    RoundWeights(args, r, count, tile);
     FloatBlock<Math> block;
     block.x = tile.inputs();
     block.x_stride = ValueTile<Math>::kStride;
@@ -159,8 +167,9 @@ HWY_INLINE void AddManyRows(const AccumulateTileArgs& args, int64_t row, int64_t
     block.steps = kBlockTokens / 2;
     MultiplyPanels<Math>(block, count, (dims + kPanelOutputs - 1) / kPanelOutputs,
                          {tile.sums, kPackedDims, nullptr, false});
-    AddSums(args, tile, row + r, count, first, dims);
-  });
+    AddSums(args, tile, r, count, first, dims);
+    r += count;
+  }
 }
 
 template <class Math>

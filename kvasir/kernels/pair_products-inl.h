@@ -79,28 +79,37 @@ HWY_INLINE void PackKeys(const uint16_t* keys, int64_t dims, PlanePrefetch& next
   }
 }
 
-// Dims [0, dims) of values, `stride` from a token to the next: a step is two tokens of every dim.
-// Tokens outside [begin, end) and dims behind the last count as 0. Whether all others are finite.
-HWY_INLINE bool PackValues(const uint16_t* values, int64_t stride, int64_t dims, int64_t begin,
-                           int64_t end, PlanePrefetch& next, PairPanels& panels) {
-  const HalfTag half;
+// Dims [0, dims) of a block's values. Not a lambda: clang compiles those without the instructions
+// of KVASIR_BEFORE_TILE.
+struct SeenValues {
+  const uint16_t* values = nullptr;
+  int64_t stride = 0;  // from a token to the next
+  int64_t dims = 0;
+  int64_t begin = 0;  // tokens; all others count as 0
+  int64_t end = 0;
+
+  // Up to kLanes of them from dim d on.
+  HWY_INLINE hn::Vec<HalfTag> Load(int64_t token, int64_t d) const {
+    if (token < begin || token >= end) return hn::Zero(HalfTag());
+    return LoadHalves(values + token * stride + d, dims - d);
+  }
+};
+
+// A step is two tokens of every dim. Dims behind the last are 0. Whether all others are finite.
+HWY_INLINE bool PackValues(const SeenValues& seen, PlanePrefetch& next, PairPanels& panels) {
   constexpr int64_t kSteps = kBlockTokens / 2;
   auto largest = hn::Zero(HalvesTag());
   for (int64_t step = 0; step < kSteps; ++step) {
     next.Step();
-    const auto load = [&](int64_t token, int64_t d) HWY_ATTR {
-      if (token < begin || token >= end) return hn::Zero(half);
-      return LoadHalves(values + token * stride + d, dims - d);
-    };
-    for (int64_t panel = 0; panel * kPanelOutputs < dims; ++panel) {
+    for (int64_t panel = 0; panel * kPanelOutputs < seen.dims; ++panel) {
       uint32_t* const words = panels.words + (panel * kSteps + step) * kPanelOutputs;
       for (int64_t lane = 0; lane < kPanelOutputs; lane += kLanes) {
         const int64_t d = panel * kPanelOutputs + lane;
-        if (d >= dims) {
+        if (d >= seen.dims) {
           hn::Store(hn::Zero(WordTag()), WordTag(), words + lane);
         } else {
-          hn::Store(MakePairs(load(2 * step, d), load(2 * step + 1, d), largest), WordTag(),
-                    words + lane);
+          hn::Store(MakePairs(seen.Load(2 * step, d), seen.Load(2 * step + 1, d), largest),
+                    WordTag(), words + lane);
         }
       }
     }
@@ -125,15 +134,13 @@ HWY_INLINE void MultiplyPanels(FloatBlock<Math> block, int64_t rows, int64_t pan
   }
 }
 
-// Tiles of equal height: 7 rows are 4 and 3. Calls body(row, rows).
-template <class Math, class Body>
-HWY_INLINE void ForEachRowTile(int64_t rows, const Body& body) {
+// How many of so many rows the next tile takes, so that tiles are of equal height: 7 rows are 4 and
+// 3. REQUIRES: rows >= 1
+template <class Math>
+constexpr int64_t NextTileRows(int64_t rows) {
   constexpr int64_t kMost = FloatTile<Math>::kTileRows;
   const int64_t tiles = (rows + kMost - 1) / kMost;
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t row = rows * tile / tiles;
-    body(row, rows * (tile + 1) / tiles - row);
-  }
+  return (rows + tiles - 1) / tiles;
 }
 
 // A few rows times a plane as it lies, whose row i has `columns` halves: for what is read but once.
