@@ -54,6 +54,8 @@ struct Partition {
   Segment segment;
   RowRange rows;
   KvBlockLayout layout;
+  // Blocks of the same layout follow, which are read next: what is read there may be fetched.
+  bool is_followed;
 };
 
 }  // namespace
@@ -204,10 +206,11 @@ void ForEachPartition(const AttendArgs& args, const Tile& tile, const Body& body
     for (int64_t begin = all.begin; begin < all.end;) {
       int64_t end = std::min(all.end, (begin / kPartitionRows + 1) * kPartitionRows);
       if (!IsRecent(segment) && begin < layout.dense_start) end = std::min(end, layout.dense_start);
-      body(Partition{
-          segment,
-          {begin, end},
-          IsRecent(segment) ? layout.RecentBlock() : layout.BlockAt(begin / kBlockTokens)});
+      body(
+          Partition{segment,
+                    {begin, end},
+                    IsRecent(segment) ? layout.RecentBlock() : layout.BlockAt(begin / kBlockTokens),
+                    end < all.end && end != layout.dense_start});
       begin = end;
     }
   }
@@ -250,19 +253,47 @@ const std::byte* DerivedKeys(Isa isa, const AttendArgs& args, const Tile& tile,
   return reinterpret_cast<const std::byte*>(scratch.derived.data());
 }
 
-// What is fetched while weights are made and while values are summed.
-struct Upcoming {
-  const std::byte* first;
-  int64_t first_bytes;
-  const std::byte* rest;
-  int64_t rest_bytes;
+// One head's part of a block: null where there is none.
+struct HeadPlanes {
+  const std::byte* keys = nullptr;
+  const std::byte* values = nullptr;
 
-  // All of it in `rest`, or half of it where weights are made as integers, which takes as long.
-  Upcoming(const std::byte* next, size_t bytes, bool integers)
-      : first(integers ? next : nullptr),
-        first_bytes(first == nullptr ? 0 : static_cast<int64_t>(bytes / 128 * 64)),
-        rest(next == nullptr ? nullptr : next + first_bytes),
-        rest_bytes(static_cast<int64_t>(bytes) - first_bytes) {}
+  template <typename Tile>
+  static HeadPlanes Of(const KvBlockLayout& layout, const Tile& tile, const std::byte* block) {
+    return {layout.StoresKeys() ? block + tile.kv_head * layout.KeyHeadBytes() : nullptr,
+            block + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes()};
+  }
+};
+
+// What is fetched while a block is read: as far ahead as the cache that it goes into has room for.
+struct Upcoming {
+  struct Part {
+    const std::byte* from = nullptr;
+    int64_t bytes = 0;
+  };
+
+  Upcoming(CacheLevel into, const KvBlockLayout& layout, const HeadPlanes& now,
+           const HeadPlanes& next, bool has_integer_weights) {
+    const auto key_bytes = static_cast<int64_t>(layout.KeyHeadBytes());
+    const auto value_bytes = static_cast<int64_t>(layout.ValueHeadBytes());
+    // The first level holds little more than two planes: the plane at hand and the one behind it.
+    const bool is_near = into == CacheLevel::kFirst && layout.StoresKeys();
+    if (is_near) {
+      scores = {now.values, value_bytes};
+      sums = {next.keys, key_bytes};
+    } else {
+      scores = {next.keys, key_bytes};
+      sums = {next.values, value_bytes};
+    }
+    // Where weights are made as integers that takes as long as summing values.
+    if (!has_integer_weights || sums.from == nullptr) return;
+    weights = {sums.from, sums.bytes / 128 * 64};
+    sums = {sums.from + weights.bytes, sums.bytes - weights.bytes};
+  }
+
+  Part scores;
+  Part weights;
+  Part sums;
 };
 
 // Makes weights of the scores of a block: floats in their place, or integers where the values are
@@ -296,8 +327,8 @@ void WeighScores(const TileKernels& kernels, const AttendArgs& args, const KvBlo
                        .values = values,
                        .value_dim = layout.value_dim,
                        .codec = layout.value_codec,
-                       .fetch = upcoming.first,
-                       .fetch_bytes = upcoming.first_bytes,
+                       .fetch = upcoming.weights.from,
+                       .fetch_bytes = upcoming.weights.bytes,
                        .fetch_into = kernels.fetch_into,
                        .out = scratch.weights()});
 }
@@ -316,42 +347,41 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
   for (int64_t block = partition.rows.begin / kBlockTokens;
        block * kBlockTokens < partition.rows.end; ++block) {
     LoadVisible(args, tile, partition.segment, block, scratch);
-    const std::byte* const values =
-        kv.block(block) + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes();
-    const std::byte* const keys = layout.StoresKeys()
-                                      ? kv.block(block) + tile.kv_head * layout.KeyHeadBytes()
-                                      : DerivedKeys(kernels.table.isa, args, tile, layout, block,
-                                                    values, partition.rows, scratch);
-    const bool last = (block + 1) * kBlockTokens >= partition.rows.end;
-    const std::byte* const next_keys =
-        last ? nullptr : kv.block(block + 1) + tile.kv_head * layout.KeyHeadBytes();
+    HeadPlanes planes = HeadPlanes::Of(layout, tile, kv.block(block));
+    const bool is_last = (block + 1) * kBlockTokens >= partition.rows.end && !partition.is_followed;
+    const Upcoming upcoming(
+        kernels.fetch_into, layout, planes,
+        is_last ? HeadPlanes() : HeadPlanes::Of(layout, tile, kv.block(block + 1)),
+        kernels.Integer(layout.value_codec) != nullptr);
+    if (planes.keys == nullptr) {
+      planes.keys = DerivedKeys(kernels.table.isa, args, tile, layout, block, planes.values,
+                                partition.rows, scratch);
+    }
     kernels.Score({.queries = queries,
                    .query_stride = layout.key_dim,
                    .rows = rows,
-                   .keys = keys,
+                   .keys = planes.keys,
                    .key_dim = layout.key_dim,
                    .scores = scratch.scores.data(),
-                   .next = values,
+                   .next = upcoming.scores.from,
                    .codec = key_codec,
-                   .next_bytes = static_cast<int64_t>(layout.ValueHeadBytes()),
+                   .next_bytes = upcoming.scores.bytes,
                    .fetch_into = kernels.fetch_into,
                    .integers = scratch.integers(),
                    .rounded = scratch.rounded.data()});
-    const Upcoming upcoming(next_keys, layout.KeyHeadBytes(),
-                            kernels.Integer(layout.value_codec) != nullptr);
-    WeighScores(kernels, args, layout, values, rows, upcoming, scratch, state);
+    WeighScores(kernels, args, layout, planes.values, rows, upcoming, scratch, state);
     kernels.Accumulate({.weights = scratch.scores.data(),
                         .rows = rows,
                         .begin = scratch.begin.data(),
                         .end = scratch.end.data(),
                         .rescale = scratch.rescale.data(),
-                        .values = values,
+                        .values = planes.values,
                         .value_dim = layout.value_dim,
                         .accumulator = state.accumulator,
                         .accumulator_stride = layout.value_dim,
-                        .next = upcoming.rest,
+                        .next = upcoming.sums.from,
                         .codec = layout.value_codec,
-                        .next_bytes = upcoming.rest_bytes,
+                        .next_bytes = upcoming.sums.bytes,
                         .fetch_into = kernels.fetch_into,
                         .integers = scratch.weights()});
   }
@@ -423,7 +453,8 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
   size_t floats = 0;
   const int64_t group = GroupOf(args);
   for (const Tile& tile : tiles) {
-    ForEachPartition(args, tile, [&](const Partition& partition) {
+    ForEachPartition(args, tile, [&](Partition partition) {
+      partition.is_followed = false;  // as likely by another thread
       units.push_back({&tile, partition, floats});
       floats += SoftmaxState::Floats(tile.tokens * group, args.layout.value_dim);
     });
