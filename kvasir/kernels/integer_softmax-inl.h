@@ -74,19 +74,11 @@ class Rows {
   int64_t count() const { return count_; }
   // There are 16, and each sees every token.
   bool all_see_all() const { return all_see_all_; }
-  bool Sees(int64_t row) const { return row < end() && args_.begin[row] < args_.end[row]; }
-
-  // Calls body(r, row) for each that sees something and empty(r) for the others up to 16.
-  template <class Body, class Empty>
-  HWY_INLINE void ForEach(const Body& body, const Empty& empty) const {
-    for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
-      if (all_see_all_ || Sees(first_ + r)) {
-        body(r, first_ + r);
-      } else {
-        empty(r);
-      }
-    }
+  // Of any of 16 rows from the first on, also those behind the last.
+  bool Sees(int64_t row) const {
+    return all_see_all_ || (row < end() && args_.begin[row] < args_.end[row]);
   }
+
   // Copies the rows' part of an array with one number per row, and back what belongs to rows that
   // see something.
   void Load(const float* from, float (&to)[kVirtualLanes]) const {
@@ -134,6 +126,10 @@ HWY_INLINE void WeighRow(const WeighTileArgs& args, int64_t row, VF base, bool s
   }
 }
 
+HWY_INLINE void SetLanes(float value, VF (&lanes)[kLaneVectors]) {
+  for (VF& v : lanes) v = hn::Set(DF(), value);
+}
+
 HWY_INLINE void LargestOfRow(const WeighTileArgs& args, int64_t row, bool as_they_are,
                              VF (&lanes)[kLaneVectors]) {
   SoftmaxRowArgs prepare = {.scores = args.scores + row * kBlockTokens};
@@ -162,15 +158,16 @@ HWY_NOINLINE void WeighRows(const WeighTileArgs& args, const Rows& rows) {
   rows.Load(args.max, max);
   rows.Load(args.sum, sum);
   const bool as_they_are = rows.all_see_all() && args.softcap <= 0 && args.to_base2 == 1.0f;
-  const auto empty = [&](int64_t r) HWY_ATTR {
-    for (VF& v : lanes[r]) v = hn::Set(d, kLowest);
-  };
-  if (as_they_are) {
-    rows.ForEach([&](int64_t r, int64_t row) HWY_ATTR { LargestOfRow(args, row, true, lanes[r]); },
-                 empty);
-  } else {
-    rows.ForEach([&](int64_t r, int64_t row) HWY_ATTR { LargestOfRow(args, row, false, lanes[r]); },
-                 empty);
+  // No lambdas: clang compiles those without the instructions of KVASIR_BEFORE_INTEGER.
+  for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
+    const int64_t row = rows.first() + r;
+    if (as_they_are) {
+      LargestOfRow(args, row, true, lanes[r]);
+    } else if (rows.Sees(row)) {
+      LargestOfRow(args, row, false, lanes[r]);
+    } else {
+      SetLanes(kLowest, lanes[r]);
+    }
   }
   ReduceRows<LargestLane>(lanes, totals);
   for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
@@ -180,16 +177,15 @@ HWY_NOINLINE void WeighRows(const WeighTileArgs& args, const Rows& rows) {
     hn::Store(reference.rescale, d, rescale + i);
     hn::Store(reference.top, d, top + i);
   }
-  const auto weigh = [&](int64_t r, int64_t row, bool sees_all) HWY_ATTR {
-    WeighRow<kBytes>(args, row, hn::Set(d, base[r]), sees_all, lanes[r]);
-  };
-  const auto none = [&](int64_t r) HWY_ATTR {
-    for (VF& v : lanes[r]) v = hn::Zero(d);
-  };
-  if (rows.all_see_all()) {
-    rows.ForEach([&](int64_t r, int64_t row) HWY_ATTR { weigh(r, row, true); }, none);
-  } else {
-    rows.ForEach([&](int64_t r, int64_t row) HWY_ATTR { weigh(r, row, false); }, none);
+  for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
+    const int64_t row = rows.first() + r;
+    if (rows.all_see_all()) {
+      WeighRow<kBytes>(args, row, hn::Set(d, base[r]), true, lanes[r]);
+    } else if (rows.Sees(row)) {
+      WeighRow<kBytes>(args, row, hn::Set(d, base[r]), false, lanes[r]);
+    } else {
+      SetLanes(0, lanes[r]);
+    }
   }
   ReduceRows<AddLanes>(lanes, totals);
   for (size_t i = 0; i < kVirtualLanes; i += kLanes) {

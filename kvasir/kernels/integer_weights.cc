@@ -126,17 +126,18 @@ HWY_NOINLINE void RoundRows(const WeighTileArgs& args, const PackedPlane& plane,
                                 codes + r * stride, lanes[r]);
     }
   } else {
-    rows.ForEach(
-        [&](int64_t r, int64_t row) HWY_ATTR {
-          starts[r] =
-              args.begin[row] == 0 && args.end[row] == kBlockTokens
-                  ? RoundRow<Dot>(weights + r * kBlockTokens, group, codes + r * stride, lanes[r])
-                  : RoundPartOfRow<Dot>(args, plane, g, row, codes + r * stride, &steps[r],
-                                        lanes[r]);
-        },
-        [&](int64_t r) HWY_ATTR {
-          for (VF& v : lanes[r]) v = hn::Zero(d);
-        });
+    // No lambda: clang compiles those without the instructions of KVASIR_BEFORE_INTEGER.
+    for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
+      const int64_t row = rows.first() + r;
+      std::byte* const to = codes + r * stride;
+      if (!rows.Sees(row)) {
+        SetLanes(0, lanes[r]);
+      } else if (args.begin[row] == 0 && args.end[row] == kBlockTokens) {
+        starts[r] = RoundRow<Dot>(weights + r * kBlockTokens, group, to, lanes[r]);
+      } else {
+        starts[r] = RoundPartOfRow<Dot>(args, plane, g, row, to, &steps[r], lanes[r]);
+      }
+    }
   }
   ReduceRows<AddLanes>(lanes, shifts);
   rows.Load(args.out.tops, top);
