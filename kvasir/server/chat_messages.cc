@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -80,19 +81,25 @@ Status NormalizeCalls(const std::string& field, Json* calls) {
   return {};
 }
 
+// Functions called so far, by the call's id; where calls share one, of the latest.
+using CalledFunctions = std::map<std::string, std::string, std::less<>>;
+
+void KeepCalls(const Json& message, CalledFunctions* functions) {
+  const Json* calls = message.Find("tool_calls");
+  if (calls == nullptr) return;
+  for (const Json& call : calls->as_array()) {
+    const Json* id = call.Find("id");
+    if (id == nullptr || !id->is_string()) continue;
+    (*functions)[id->as_string()] = call.Find("function")->Find("name")->as_string();
+  }
+}
+
 // Some templates want to know which function a result is of.
-void NameResult(std::span<const Json> earlier, Json* message) {
+void NameResult(const CalledFunctions& functions, Json* message) {
   const Json* id = message->Find("tool_call_id");
   if (id == nullptr || !id->is_string() || message->Find("name") != nullptr) return;
-  for (const Json& other : earlier) {
-    const Json* calls = other.Find("tool_calls");
-    if (calls == nullptr || !calls->is_array()) continue;
-    for (const Json& call : calls->as_array()) {
-      const Json* call_id = call.Find("id");
-      if (call_id == nullptr || !(*call_id == *id)) continue;
-      message->Set("name", *call.Find("function")->Find("name"));
-    }
-  }
+  const auto called = functions.find(id->as_string());
+  if (called != functions.end()) message->Set("name", called->second);
 }
 
 Status NormalizeMessage(const std::string& field, Json* message) {
@@ -128,9 +135,12 @@ Result<Json> NormalizeMessages(Json messages) {
   if (messages.as_array().empty()) {
     return FieldError(ErrorCode::kInvalidArgument, "messages", "must hold at least one message");
   }
+  CalledFunctions functions;
   for (size_t i = 0; i < messages.as_array().size(); ++i) {
-    KVASIR_TRY_OK(NormalizeMessage("messages[" + std::to_string(i) + "]", &messages.as_array()[i]));
-    NameResult(std::span(messages.as_array()).first(i), &messages.as_array()[i]);
+    Json& message = messages.as_array()[i];
+    KVASIR_TRY_OK(NormalizeMessage("messages[" + std::to_string(i) + "]", &message));
+    NameResult(functions, &message);
+    KeepCalls(message, &functions);
   }
   return messages;
 }

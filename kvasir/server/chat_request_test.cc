@@ -113,6 +113,26 @@ TEST(ChatRequest, TemplateVariablesArePassedOn) {
   EXPECT_EQ(request->template_variables.Dump(), R"({"enable_thinking":false})");
 }
 
+// The fourth member of a result fills the memory that its parser took.
+TEST(ChatRequest, ResultsAreNamedAfterTheLatestCallOfTheirId) {
+  const auto request = ParseChatRequest(Parsed(R"({"messages": [
+      {"role": "assistant", "tool_calls": [{"id": "call_1", "function": {"name": "first"}},
+                                           {"id": "call_1", "function": {"name": "second"}}]},
+      {"role": "tool", "tool_call_id": "call_1", "content": "1", "id": "a"},
+      {"role": "assistant", "tool_calls": [{"id": "call_1", "function": {"name": "third"}},
+                                           {"id": 7, "function": {"name": "fourth"}}]},
+      {"role": "tool", "tool_call_id": "call_1", "content": "2", "id": "b"},
+      {"role": "tool", "tool_call_id": "call_2", "content": "3"}]})"),
+                                        kDefaults);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const Json::Array& messages = request->messages.as_array();
+  ASSERT_NE(messages[1].Find("name"), nullptr);
+  EXPECT_EQ(messages[1].Find("name")->as_string(), "second");
+  ASSERT_NE(messages[3].Find("name"), nullptr);
+  EXPECT_EQ(messages[3].Find("name")->as_string(), "third");
+  EXPECT_EQ(messages[4].Find("name"), nullptr);
+}
+
 TEST(ChatRequest, LongStringsAreRefusedByName) {
   Json body = Parsed(R"({"messages": [{"role": "user", "content": "a"}]})");
   body.Set("stop", std::string(kMaxStopStringBytes + 1, 'x'));
