@@ -112,10 +112,10 @@ void RegisterAll() {
   // Larger than the caches, so that one row measures memory.
   constexpr Shape kLarge = {14336, 4096};
   constexpr WeightFormat kFormats[] = {
-      WeightFormat::kF32,  WeightFormat::kF16, WeightFormat::kBf16,     WeightFormat::kBf16Dot,
-      WeightFormat::kQ8,   WeightFormat::kQ4,  WeightFormat::kQ4Affine, WeightFormat::kQ8Affine,
-      WeightFormat::kQ4K,  WeightFormat::kQ5K, WeightFormat::kQ6K,      WeightFormat::kQ2K,
-      WeightFormat::kIq4Xs};
+      WeightFormat::kF32,   WeightFormat::kF16,   WeightFormat::kBf16,     WeightFormat::kBf16Dot,
+      WeightFormat::kQ8,    WeightFormat::kQ4,    WeightFormat::kQ4Affine, WeightFormat::kQ8Affine,
+      WeightFormat::kQ4K,   WeightFormat::kQ5K,   WeightFormat::kQ6K,      WeightFormat::kQ2K,
+      WeightFormat::kIq4Xs, WeightFormat::kMxfp4, WeightFormat::kNvfp4};
   for (Isa isa : SupportedIsas()) {
     if (isa == Isa::kScalar) continue;
     const std::string isa_name(IsaName(isa));

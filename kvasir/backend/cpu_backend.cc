@@ -333,7 +333,7 @@ class CpuBackend final : public Backend {
   std::vector<int8_t> codes_;
   std::vector<float> scales_;
   std::vector<int32_t> sums_;
-  std::vector<int32_t> half_sums_;  // q6_k and q2_k only
+  std::vector<int32_t> half_sums_;  // q6_k, q2_k and nvfp4 only
   uint64_t weight_bytes_read_ = 0;
 };
 

@@ -40,6 +40,8 @@ DType DecodedType(const WeightTensor& rows) {
     case WeightFormat::kF32:
       return DType::kF32;
     case WeightFormat::kBf16:
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kNvfp4:
       return DType::kBf16;
     case WeightFormat::kQ4Affine:
     case WeightFormat::kQ8Affine:

@@ -87,14 +87,8 @@ void CodesOfIq4Nl(const std::byte* block, const BlockCodes& out) {
 }
 
 void CodesOfMxfp4(const std::byte* block, const BlockCodes& out) {
-  // E2M1 doubled, plus 12: codes are natural numbers and the bias is -12 scales, exactly.
-  constexpr uint8_t kCodes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
-  const uint32_t e = Byte(block, 0);
-  const float scale = std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23);
-  *out.scales = FloatToBf16(scale);
-  *out.biases = FloatToBf16(-12.0f * scale);
+  *out.sub_scales = Byte(block, 0);
   Nibbles(block + 1, out.codes);
-  for (int j = 0; j < 32; ++j) out.codes[j] = kCodes[out.codes[j]];
 }
 
 void CodesOfQ2K(const std::byte* block, const BlockCodes& out) {

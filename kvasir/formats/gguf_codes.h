@@ -23,7 +23,7 @@ void CodesOfQ4_1(const std::byte* block, const BlockCodes& out);   // q4_affine,
 void CodesOfQ5_0(const std::byte* block, const BlockCodes& out);   // q8
 void CodesOfQ5_1(const std::byte* block, const BlockCodes& out);   // q8_affine, f16
 void CodesOfIq4Nl(const std::byte* block, const BlockCodes& out);  // q8
-void CodesOfMxfp4(const std::byte* block, const BlockCodes& out);  // q8_affine, bf16
+void CodesOfMxfp4(const std::byte* block, const BlockCodes& out);  // mxfp4
 void CodesOfQ3K(const std::byte* block, const BlockCodes& out);    // q6_k
 void CodesOfQ4K(const std::byte* block, const BlockCodes& out);    // q4_k
 void CodesOfQ5K(const std::byte* block, const BlockCodes& out);    // q5_k

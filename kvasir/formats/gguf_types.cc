@@ -39,7 +39,7 @@ constexpr GgufType kTypes[] = {
     {30, "BF16", 1, 2, gguf::DecodeBf16, kBf16},
     {34, "TQ1_0", 256, 54},
     {35, "TQ2_0", 256, 66},
-    {39, "MXFP4", 32, 17, gguf::DecodeMxfp4, kQ8Affine, gguf::CodesOfMxfp4, DType::kBf16},
+    {39, "MXFP4", 32, 17, gguf::DecodeMxfp4, kMxfp4, gguf::CodesOfMxfp4},
     {40, "NVFP4", 64, 36},
     {41, "Q1_0", 128, 18},
     {42, "Q2_0", 64, 18},

@@ -130,14 +130,38 @@ Status CheckParts(const MlxTensors& tensors, const MlxFormat& format, int64_t ou
   return CheckPart("biases", tensors.biases, dtype, groups);
 }
 
-// The codes and scales of a row, for a format that keeps them.
-void ReadCodedRow(const Layout& layout, int64_t row, CodedRow* out) {
+void ReadRowCodes(const Layout& layout, int64_t row, CodedRow* out) {
   out->codes.resize(static_cast<size_t>(layout.inputs));
   std::array<uint8_t, kChunk> codes;
   for (int64_t begin = 0; begin < layout.inputs; begin += kChunk) {
     ReadCodes(layout, row, begin, &codes);
     std::copy(codes.begin(), codes.end(), out->codes.begin() + begin);
   }
+}
+
+// What keeps codes and scales of a microscaled format; bf16, which holds every value, if there is
+// none, or if a scale is NaN.
+WeightFormat MicroscaledFormat(const Layout& layout) {
+  if (layout.format.mode == MlxMode::kMxfp8) return WeightFormat::kBf16;
+  const WeightFormat format =
+      layout.format.mode == MlxMode::kNvfp4 ? WeightFormat::kNvfp4 : WeightFormat::kMxfp4;
+  const auto* scales = reinterpret_cast<const uint8_t*>(layout.scales.data);
+  const bool has_nan = std::any_of(scales, scales + layout.scales.elements(),
+                                   [&](uint8_t scale) { return IsNanMicroscale(scale, format); });
+  return has_nan ? WeightFormat::kBf16 : format;
+}
+
+void ReadMicroscaledCodes(const Layout& layout, int64_t row, CodedRow* out) {
+  ReadRowCodes(layout, row, out);
+  const auto groups = static_cast<size_t>(layout.groups());
+  out->sub_scales.resize(groups);
+  std::memcpy(out->sub_scales.data(), layout.scales.data + static_cast<size_t>(row) * groups,
+              groups);
+}
+
+// The codes and scales of a row of an affine format.
+void ReadAffineCodes(const Layout& layout, int64_t row, CodedRow* out) {
+  ReadRowCodes(layout, row, out);
   const auto groups = static_cast<size_t>(layout.groups());
   out->scales.resize(groups);
   out->biases.resize(groups);
@@ -160,7 +184,7 @@ WeightTensor Affine(const Layout& layout, std::vector<int64_t> shape) {
   tensor.stored_format =
       layout.format.bits <= 4 ? WeightFormat::kQ4Affine : WeightFormat::kQ8Affine;
   tensor.affine = {layout.format.group_size, dtype, true};
-  tensor.read_codes = [layout](int64_t row, CodedRow* out) { ReadCodedRow(layout, row, out); };
+  tensor.read_codes = [layout](int64_t row, CodedRow* out) { ReadAffineCodes(layout, row, out); };
   if (dtype == DType::kF16) {
     tensor.read_row = [layout](int64_t row, float* out) {
       const auto round = [](float value) { return F16ToFloat(FloatToF16(value)); };
@@ -190,7 +214,12 @@ Result<WeightTensor> MlxWeights(const MlxTensors& tensors, const MlxFormat& form
     const auto elements = format.mode == MlxMode::kMxfp8 ? Table(E4m3ToFloat) : Table(E2m1ToFloat);
     const auto scales = format.mode == MlxMode::kNvfp4 ? Table(E4m3ToFloat) : Table(E8m0ToFloat);
     tensor.shape = std::move(shape);
-    tensor.stored_format = WeightFormat::kBf16;
+    tensor.stored_format = MicroscaledFormat(layout);
+    if (IsQuantized(tensor.stored_format)) {
+      tensor.read_codes = [layout](int64_t row, CodedRow* out) {
+        ReadMicroscaledCodes(layout, row, out);
+      };
+    }
     tensor.read_row = [layout, elements, scales](int64_t row, float* out) {
       ReadMicroscaledRow(layout, elements, scales, row, out);
     };

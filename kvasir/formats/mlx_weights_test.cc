@@ -47,6 +47,7 @@ TEST(MlxWeights, DecodeToMlxsBits) {
     const auto weights = MlxWeights(TensorsOf(name), FormatOf(name), decoded.shape[0], columns);
     ASSERT_TRUE(weights.ok()) << name << ": " << weights.error().message;
     // Affine codes with 16-bit scales are kept; anything else is as wide as what MLX decodes to.
+    // Of the microscaled matrices each has a scale that is NaN.
     const bool keeps_codes = IsQuantized(weights->stored_format);
     EXPECT_EQ(keeps_codes, name.starts_with("affine") && decoded.dtype != DType::kF32) << name;
     if (!keeps_codes) {
@@ -78,6 +79,47 @@ TEST(MlxWeights, DecodeToMlxsBits) {
     }
   }
   EXPECT_EQ(formats, 6 * 3 * 3 + 3);
+}
+
+TEST(MlxWeights, MicroscaledCodesAreKeptButForScalesThatAreNaN) {
+  int formats = 0;
+  for (const auto& [tensor, decoded] : Golden().tensors()) {
+    if (!tensor.ends_with(".decoded") || tensor.find("fp4") == std::string::npos) continue;
+    const std::string name = tensor.substr(0, tensor.rfind('.'));
+    const MlxFormat format = FormatOf(name);
+    const WeightFormat kept =
+        format.mode == MlxMode::kMxfp4 ? WeightFormat::kMxfp4 : WeightFormat::kNvfp4;
+    ++formats;
+    const int64_t outputs = decoded.shape[0];
+    const int64_t inputs = decoded.shape[1];
+    MlxTensors tensors = TensorsOf(name);
+    std::vector<std::byte> bytes(tensors.scales->data,
+                                 tensors.scales->data + tensors.scales->elements());
+    for (std::byte& scale : bytes) {
+      if (IsNanMicroscale(static_cast<uint8_t>(scale), kept)) scale = std::byte{1};
+    }
+    TensorView scales = *tensors.scales;
+    scales.data = bytes.data();
+    tensors.scales = &scales;
+    const auto weights = MlxWeights(tensors, format, outputs, inputs);
+    ASSERT_TRUE(weights.ok()) << name << ": " << weights.error().message;
+    EXPECT_EQ(weights->stored_format, kept) << name;
+    auto packed = *PackedMatrix::Allocate(outputs, inputs, kept);
+    std::vector<float> wanted(static_cast<size_t>(inputs));
+    std::vector<float> actual(static_cast<size_t>(inputs));
+    for (int64_t row = 0; row < outputs; ++row) {
+      CodedRow codes;
+      weights->read_codes(row, &codes);
+      packed.SetCodedRow(row, codes);
+      packed.GetRow(row, actual.data());
+      weights->read_row(row, wanted.data());
+      ASSERT_EQ(actual, wanted) << name << " row " << row;
+    }
+    bytes.back() = std::byte{0xFF};
+    EXPECT_EQ(MlxWeights(tensors, format, outputs, inputs)->stored_format, WeightFormat::kBf16)
+        << name;
+  }
+  EXPECT_EQ(formats, 2);
 }
 
 TEST(MlxWeights, PartsThatDoNotFitAreNamed) {

@@ -29,6 +29,8 @@ inline constexpr int kVecBytes = kLanes * 4;  // kLanes outputs x 4 inputs of co
 // kIq4Values plus 128: ByteDot's codes are natural numbers.
 constexpr uint8_t kIq4Codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                    129, 141, 153, 166, 181, 197, 217, 241};
+// kE2m1Values plus 12, likewise.
+constexpr uint8_t kE2m1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 template <WeightFormat kFormat>
 struct CodedTile : TileRun<CodedTile<kFormat>> {
@@ -97,6 +99,8 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
       return hn::Or(nibbles, Bits<4 - 2 * kLine, 0x30>(more));
     } else if constexpr (Code::kIsIq4Xs) {
       return hn::TableLookupBytes(hn::LoadDup128(ByteTag(), kIq4Codes), nibbles);
+    } else if constexpr (Code::kIsMicroscaled) {
+      return hn::TableLookupBytes(hn::LoadDup128(ByteTag(), kE2m1Codes), nibbles);
     } else {
       return nibbles;
     }
@@ -158,7 +162,7 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     const FloatTag d;
     const FloatVec scale = hn::Set(d, x_scale);
     const IntVec start = hn::Set(IntTag(), zero);
-    if constexpr (Code::kIsQ6K || Code::kIsIq4Xs) {
+    if constexpr (!Code::kHasMins) {
       ((acc[I] = hn::MulAdd(hn::ConvertTo(d, hn::Sub(Dot::Finish(sums[I], x_sum), start)),
                             hn::Mul(scale, scales[I]), acc[I])),
        ...);
@@ -185,7 +189,7 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     const int64_t at = static_cast<int64_t>(r) * block.row_groups + g;
     const float x_scale = block.x_scales[at];
     const int32_t x_sum = block.x_sums[at];
-    FinishRow(row, x_sum, 128 * x_sum, x_scale, scales.scale[0], to, kColumns);
+    FinishRow(row, x_sum, Code::kZero * x_sum, x_scale, scales.scale[0], to, kColumns);
     if constexpr (!Code::kHasMins) return;
     AddBiases(x_scale * static_cast<float>(x_sum), scales.bias[0], to, kColumns);
   }
@@ -205,7 +209,7 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     const int32_t first = block.x_half_sums[at];
     const int32_t x_sum = kHalf == 0 ? first : block.x_sums[at] - first;
     const float x_scale = block.x_scales[at];
-    FinishRow(row, x_sum, 32 * x_sum, x_scale, scales.scale[kHalf], to, kColumns);
+    FinishRow(row, x_sum, Code::kZero * x_sum, x_scale, scales.scale[kHalf], to, kColumns);
     if constexpr (!Code::kHasMins) return;
     AddBiases(x_scale * static_cast<float>(x_sum), scales.bias[kHalf], to, kColumns);
   }
@@ -260,6 +264,8 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
       GroupScales<C> scales;
       if constexpr (Code::kIsAffine) {
         Scales::LoadAffine(block, g, scales, kColumns);
+      } else if constexpr (Code::kIsMicroscaled) {
+        Scales::LoadMicroscales(block, g, scales, kColumns);
       } else {
         Scales::LoadSuper(unit, at, block.panel_bytes, scales, kColumns);
       }
@@ -293,10 +299,11 @@ struct CodedKernel {
       block_.panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
       block_.first_group = begin * Code::kUnitGroups;
       block_.groups = count * Code::kUnitGroups;
+      if constexpr (Code::kHasScalesBehind) {
+        block_.scales = first + args.weights->scales_offset_bytes();
+      }
       if constexpr (Code::kIsAffine) {
         const AffineScales& affine = args.weights->affine();
-        block_.affine_scales =
-            reinterpret_cast<const uint16_t*>(first + args.weights->scales_offset_bytes());
         block_.scale_groups = affine.group_inputs / kQuantGroup;
         block_.is_half = affine.dtype == DType::kF16;
       }
@@ -330,6 +337,8 @@ void FillCoded(KernelTable* table) {
   table->matmul[static_cast<int>(kQ6K)] = RunMatmul<CodedKernel<kQ6K>>;
   table->matmul[static_cast<int>(kQ2K)] = RunMatmul<CodedKernel<kQ2K>>;
   table->matmul[static_cast<int>(kIq4Xs)] = RunMatmul<CodedKernel<kIq4Xs>>;
+  table->matmul[static_cast<int>(kMxfp4)] = RunMatmul<CodedKernel<kMxfp4>>;
+  table->matmul[static_cast<int>(kNvfp4)] = RunMatmul<CodedKernel<kNvfp4>>;
 }
 
 }  // namespace

@@ -33,7 +33,22 @@ constexpr Format kFormats[] = {
     {"q6_k", WeightFormat::kQ6K, 63},
     {"q2_k", WeightFormat::kQ2K, 3},
     {"iq4_xs", WeightFormat::kIq4Xs, 15},
+    {"mxfp4", WeightFormat::kMxfp4, 15},
+    {"nvfp4", WeightFormat::kNvfp4, 15},
 };
+
+// Mostly about 1, but for every fifth one, which is anything but NaN and what overflows.
+std::vector<uint8_t> Microscales(WeightFormat format, int64_t inputs, std::mt19937& random) {
+  std::vector<uint8_t> scales(static_cast<size_t>(inputs / 16));
+  const bool is_mxfp4 = format == WeightFormat::kMxfp4;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const uint32_t any = is_mxfp4 ? random() % 200 : random() % 256;
+    const uint32_t usual = is_mxfp4 ? 117 + random() % 20 : 32 + random() % 48;
+    scales[i] = static_cast<uint8_t>(i % 5 == 0 ? any : usual);
+    if (IsNanMicroscale(scales[i], format)) scales[i] = 0;
+  }
+  return scales;
+}
 
 // Codes and small scales cover their range, and each row has one group of the largest everywhere.
 PackedMatrix RandomMatrix(const Format& format, int64_t outputs, int64_t inputs, uint32_t seed) {
@@ -62,6 +77,7 @@ PackedMatrix RandomMatrix(const Format& format, int64_t outputs, int64_t inputs,
     const bool is_signed =
         format.format == WeightFormat::kQ6K || format.format == WeightFormat::kIq4Xs;
     row.sub_scales = bytes(inputs / 16, is_signed ? 255 : 63);
+    if (IsMicroscaled(format.format)) row.sub_scales = Microscales(format.format, inputs, random);
     row.sub_mins = bytes(inputs / 16, 63);
     matrix.SetCodedRow(n, row);
   }

@@ -29,24 +29,31 @@ struct Coding {
   static constexpr bool kIsQ6K = kFormat == WeightFormat::kQ6K;
   static constexpr bool kIsQ2K = kFormat == WeightFormat::kQ2K;
   static constexpr bool kIsIq4Xs = kFormat == WeightFormat::kIq4Xs;
-  static constexpr bool kHasHalves = kIsQ6K || kIsQ2K;  // scales of 16 inputs
-  static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs;
+  static constexpr bool kIsMxfp4 = kFormat == WeightFormat::kMxfp4;
+  static constexpr bool kIsMicroscaled = kIsMxfp4 || kFormat == WeightFormat::kNvfp4;
+  // Scales of 16 inputs.
+  static constexpr bool kHasHalves = kIsQ6K || kIsQ2K || (kIsMicroscaled && !kIsMxfp4);
+  static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs && !kIsMicroscaled;
+  // The code of zero, where there are no biases.
+  static constexpr int32_t kZero = kIsQ6K ? 32 : kIsIq4Xs ? 128 : 12;
+  static constexpr bool kHasScalesBehind = kIsAffine || kIsMicroscaled;
   static constexpr int64_t kGroupBytes = kIsByte  ? 512
                                          : kIsQ5K ? 320
                                          : kIsQ6K ? 384
                                          : kIsQ2K ? 128
                                                   : 256;
   // Groups that lie together with their scales.
-  static constexpr int64_t kUnitGroups = kIsAffine ? 1 : kSuperGroups;
+  static constexpr int64_t kUnitGroups = kHasScalesBehind ? 1 : kSuperGroups;
   // Scales before the codes of a unit.
   static constexpr int64_t kSubScales = (kHasHalves ? 2 : 1) * kSuperGroups * kPanelOutputs;
   static constexpr int64_t kSmallBytes = (kHasMins ? 2 : 1) * kSubScales;
-  static constexpr int64_t kScaleBytes = kIsAffine ? 0 : kSmallBytes + (kHasMins ? 64 : 32);
+  static constexpr int64_t kScaleBytes = kHasScalesBehind ? 0 : kSmallBytes + (kHasMins ? 64 : 32);
   static constexpr int64_t kUnitBytes = kScaleBytes + kUnitGroups * kGroupBytes;
   // Prefetches per group: enough to touch each line of a unit.
   static constexpr int64_t kSteps = (kUnitBytes / kUnitGroups + 63) / 64;
-  using Dot = std::conditional_t<kIsByte || kIsIq4Xs, ByteDot,
-                                 std::conditional_t<kIsQ5K || kIsQ6K, SmallDot, NibbleDot>>;
+  using Dot = std::conditional_t<
+      kIsByte || kIsIq4Xs, ByteDot,
+      std::conditional_t<kIsQ5K || kIsQ6K || kIsMicroscaled, SmallDot, NibbleDot>>;
 };
 
 struct CodedBlock {
@@ -59,11 +66,12 @@ struct CodedBlock {
   int64_t panel_bytes = 0;
   int64_t groups = 0;  // of the block
   WeightPrefetch prefetch;
+  // Of the first panel, of the matrix's first input, where scales lie behind the codes.
+  const std::byte* scales = nullptr;
+  int64_t first_group = 0;  // of the block, in the matrix
   // Affine formats only.
-  const uint16_t* affine_scales = nullptr;  // of the first panel, of the matrix's first input
-  int64_t first_group = 0;                  // of the block, in the matrix
-  int64_t scale_groups = 1;                 // groups of 32 that share a scale
-  bool is_half = true;                      // scales are f16, else bf16
+  int64_t scale_groups = 1;  // groups of 32 that share a scale
+  bool is_half = true;       // scales are f16, else bf16
 };
 
 // The scales and biases of one group; the second ones where its last 16 inputs have their own.
@@ -101,7 +109,8 @@ struct CodedScales {
   static HWY_INLINE void LoadAffine(const CodedBlock& block, int64_t g, GroupScales<C>& to,
                                     std::index_sequence<I...>) {
     const int64_t group = (block.first_group + g) / block.scale_groups;
-    const uint16_t* const from = block.affine_scales + group * 2 * kPanelOutputs;
+    const auto* const from =
+        reinterpret_cast<const uint16_t*>(block.scales) + group * 2 * kPanelOutputs;
     const int64_t stride = block.panel_bytes / 2;
     const auto at = [&](size_t i) {
       return from + static_cast<int64_t>(i / kVecsPerPanel) * stride + (i % kVecsPerPanel) * kLanes;
@@ -110,6 +119,41 @@ struct CodedScales {
       ((to.scale[0][I] = LoadHalf(at(I)), to.bias[0][I] = LoadHalf(at(I) + kPanelOutputs)), ...);
     } else {
       ((to.scale[0][I] = LoadBf16(at(I)), to.bias[0][I] = LoadBf16(at(I) + kPanelOutputs)), ...);
+    }
+  }
+
+  // MicroscaleOf of kLanes scales.
+  static HWY_INLINE FloatVec LoadMicroscale(const uint8_t* from) {
+    const FloatTag d;
+    if constexpr (Code::kIsMxfp4) {
+      const IntTag wide;
+      const IntVec scale = hn::PromoteTo(wide, hn::LoadU(hn::Rebind<uint8_t, IntTag>(), from));
+      const IntVec one = hn::Set(wide, 1);
+      return hn::BitCast(d,
+                         hn::IfThenElse(hn::Gt(scale, one), hn::ShiftLeft<23>(hn::Sub(scale, one)),
+                                        hn::ShiftLeft<21>(hn::Add(scale, one))));
+    } else {
+      const hn::Rebind<uint16_t, FloatTag> narrow;
+      const auto scale = hn::PromoteTo(narrow, hn::LoadU(hn::Rebind<uint8_t, FloatTag>(), from));
+      const auto bits = hn::Or(hn::ShiftLeft<8>(hn::And(scale, hn::Set(narrow, 0x80))),
+                               hn::ShiftLeft<7>(hn::And(scale, hn::Set(narrow, 0x7F))));
+      const auto half = hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), bits);
+      return hn::Mul(hn::PromoteTo(d, half), hn::Set(d, 128.0f));
+    }
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadMicroscales(const CodedBlock& block, int64_t g, GroupScales<C>& to,
+                                         std::index_sequence<I...>) {
+    constexpr int64_t kParts = Code::kHasHalves ? 2 : 1;
+    const auto* const from = reinterpret_cast<const uint8_t*>(block.scales) +
+                             (block.first_group + g) * kParts * kPanelOutputs;
+    for (int64_t part = 0; part < kParts; ++part) {
+      ((to.scale[part][I] =
+            LoadMicroscale(from + part * kPanelOutputs +
+                           static_cast<int64_t>(I / kVecsPerPanel) * block.panel_bytes +
+                           (I % kVecsPerPanel) * kLanes)),
+       ...);
     }
   }
 

@@ -53,6 +53,21 @@ Group ReadAffine(const PackedMatrix& weights, const std::byte* panel, int64_t la
   return group;
 }
 
+template <WeightFormat kFormat>
+Group ReadMicroscaled(const PackedMatrix& weights, const std::byte* panel, int64_t lane,
+                      int64_t g) {
+  Group group;
+  ReadNibbles(panel + g * 256, lane, &group);
+  for (int32_t& code : group.codes) code = kE2m1Values[code];
+  const std::byte* const scales = panel + weights.scales_offset_bytes();
+  constexpr int kParts = kFormat == WeightFormat::kNvfp4 ? 2 : 1;
+  for (int part = 0; part < kParts; ++part) {
+    group.scale[part] =
+        MicroscaleOf(Byte(scales, (g * kParts + part) * kPanelOutputs + lane), kFormat);
+  }
+  return group;
+}
+
 int TwoBits(const std::byte* lines, int64_t lane, int64_t k) {
   return Byte(lines, k / 16 * 64 + lane * 4 + k % 4) >> (k % 16 / 4 * 2) & 3;
 }
@@ -64,8 +79,10 @@ struct Superblock {
   static constexpr bool kIsQ5K = kFormat == WeightFormat::kQ5K;
   static constexpr bool kIsQ6K = kFormat == WeightFormat::kQ6K;
   static constexpr bool kIsIq4Xs = kFormat == WeightFormat::kIq4Xs;
-  static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs;
-  static constexpr bool kHasHalves = kIsQ2K || kIsQ6K;
+  static constexpr bool kIsNvfp4 = kFormat == WeightFormat::kNvfp4;
+  static constexpr bool kIsMicroscaled = kIsNvfp4 || kFormat == WeightFormat::kMxfp4;
+  static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs && !kIsMicroscaled;
+  static constexpr bool kHasHalves = kIsQ2K || kIsQ6K || kIsNvfp4;
   static constexpr int64_t kGroupBytes = kIsQ2K ? 128 : kIsQ5K ? 320 : kIsQ6K ? 384 : 256;
   static constexpr int64_t kSubScales = (kHasHalves ? 2 : 1) * kGroups * kPanelOutputs;
   static constexpr int64_t kHalves = (kHasMins ? 2 : 1) * kSubScales;  // where d begins
@@ -122,6 +139,8 @@ float Dot(const MatmulArgs& args, int64_t row, int64_t output) {
     Group group;
     if constexpr (kIsAffine) {
       group = ReadAffine<kFormat>(weights, panel, lane, g);
+    } else if constexpr (Superblock<kFormat>::kIsMicroscaled) {
+      group = ReadMicroscaled<kFormat>(weights, panel, lane, g);
     } else {
       group = ReadSuperblock<kFormat>(panel, lane, g);
     }
@@ -140,7 +159,7 @@ float Dot(const MatmulArgs& args, int64_t row, int64_t output) {
       }
     } else {
       acc = std::fma(static_cast<float>(sums[0] + sums[1]), x_scale * group.scale[0], acc);
-      if constexpr (kFormat == WeightFormat::kIq4Xs) continue;
+      if constexpr (!Superblock<kFormat>::kHasMins) continue;
       acc = std::fma(x_scale * static_cast<float>(x_sum), group.bias[0], acc);
     }
   }
@@ -170,6 +189,8 @@ void FillScalarCodedMatmul(KernelTable* table) {
   table->matmul[static_cast<int>(kQ6K)] = Matmul<kQ6K>;
   table->matmul[static_cast<int>(kQ2K)] = Matmul<kQ2K>;
   table->matmul[static_cast<int>(kIq4Xs)] = Matmul<kIq4Xs>;
+  table->matmul[static_cast<int>(kMxfp4)] = Matmul<kMxfp4>;
+  table->matmul[static_cast<int>(kNvfp4)] = Matmul<kNvfp4>;
 }
 
 }  // namespace kvasir

@@ -1,5 +1,6 @@
 #include "kvasir/tensor/coded_row.h"
 
+#include <bit>
 #include <cstring>
 
 #include "kvasir/base/check.h"
@@ -32,7 +33,7 @@ bool IsAffine(WeightFormat format) {
 }
 
 bool HasMins(WeightFormat format) {
-  return format != WeightFormat::kQ6K && format != WeightFormat::kIq4Xs;
+  return format != WeightFormat::kQ6K && format != WeightFormat::kIq4Xs && !IsMicroscaled(format);
 }
 
 // Small scales of a lane in a superblock.
@@ -137,7 +138,7 @@ float Rounded(float value, const AffineScales& affine) {
 void ReadAffineRow(const std::byte* panel, int64_t inputs, WeightFormat format,
                    const AffineScales& affine, int lane, float* out) {
   const auto* scales =
-      reinterpret_cast<const uint16_t*>(panel + AffineScalesOffset(inputs, format)) + lane;
+      reinterpret_cast<const uint16_t*>(panel + ScalesOffset(inputs, format)) + lane;
   uint8_t codes[kQuantGroup];
   for (int64_t g = 0; g < inputs / kQuantGroup; ++g) {
     ReadGroup(panel + static_cast<size_t>(g) * GroupBytes(format), format, lane, codes);
@@ -148,6 +149,22 @@ void ReadAffineRow(const std::byte* panel, int64_t inputs, WeightFormat format,
       const float product = Rounded(static_cast<float>(codes[k]) * scale, affine);
       out[g * kQuantGroup + k] = Rounded(product + bias, affine);
     }
+  }
+}
+
+void ReadMicroscaledRow(const std::byte* panel, int64_t inputs, WeightFormat format, int lane,
+                        float* out) {
+  const auto* scales =
+      reinterpret_cast<const uint8_t*>(panel + ScalesOffset(inputs, format)) + lane;
+  const int64_t shared = SubScaleInputs(format);
+  uint8_t codes[kQuantGroup];
+  for (int64_t k = 0; k < inputs; ++k) {
+    if (k % kQuantGroup == 0) {
+      const auto group = static_cast<size_t>(k / kQuantGroup);
+      ReadGroup(panel + group * GroupBytes(format), format, lane, codes);
+    }
+    const float scale = MicroscaleOf(scales[k / shared * kPanelOutputs], format);
+    out[k] = static_cast<float>(kE2m1Values[codes[k % kQuantGroup]]) * scale;
   }
 }
 
@@ -206,28 +223,52 @@ void WriteSuperblock(const CodedRow& row, int64_t index, WeightFormat format, in
 
 }  // namespace
 
+bool IsMicroscaled(WeightFormat format) {
+  return format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4;
+}
+
+float MicroscaleOf(uint8_t scale, WeightFormat format) {
+  if (format == WeightFormat::kMxfp4) {
+    // 2^(scale - 128): the first two are no normal numbers.
+    return std::bit_cast<float>(scale < 2 ? (scale + 1u) << 21 : (scale - 1u) << 23);
+  }
+  // The same bits as an f16 are 2^-8 of it, as f16 counts its exponents from 15 and E4M3 from 7.
+  const auto half = static_cast<uint16_t>((scale & 0x80) << 8 | (scale & 0x7F) << 7);
+  return F16ToFloat(half) * 128.0f;
+}
+
+bool IsNanMicroscale(uint8_t scale, WeightFormat format) {
+  return format == WeightFormat::kMxfp4 ? scale == 0xFF : (scale & 0x7F) == 0x7F;
+}
+
 bool IsCodedOnly(WeightFormat format) { return format >= WeightFormat::kQ4Affine; }
 
 int SubScaleInputs(WeightFormat format) {
-  return format == WeightFormat::kQ6K || format == WeightFormat::kQ2K ? 16 : 32;
+  using enum WeightFormat;
+  return format == kQ6K || format == kQ2K || format == kNvfp4 ? 16 : 32;
 }
 
 int InputUnit(WeightFormat format, const AffineScales& affine) {
   if (IsAffine(format)) return affine.group_inputs;
+  if (IsMicroscaled(format)) return kQuantGroup;
   if (format == WeightFormat::kBf16Dot) return 2;
   return IsCodedOnly(format) ? kSuperblockInputs : IsQuantized(format) ? kQuantGroup : 1;
 }
 
-size_t AffineScalesOffset(int64_t inputs, WeightFormat format) {
+size_t ScalesOffset(int64_t inputs, WeightFormat format) {
   return static_cast<size_t>(inputs / kQuantGroup) * GroupBytes(format);
 }
 
 size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affine) {
   KVASIR_CHECK(IsCodedOnly(format));
+  if (IsMicroscaled(format)) {
+    return ScalesOffset(inputs, format) +
+           static_cast<size_t>(inputs / SubScaleInputs(format)) * kPanelOutputs;
+  }
   if (!IsAffine(format)) {
     return static_cast<size_t>(inputs / kSuperblockInputs) * SuperblockBytes(format);
   }
-  return AffineScalesOffset(inputs, format) +
+  return ScalesOffset(inputs, format) +
          static_cast<size_t>(inputs / affine.group_inputs) * 4 * kPanelOutputs;
 }
 
@@ -241,6 +282,14 @@ void WriteCodes(const std::vector<uint8_t>& codes, WeightFormat format, int lane
 
 void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
                    const AffineScales& affine, int lane, std::byte* panel) {
+  if (IsMicroscaled(format)) {
+    WriteCodes(row.codes, format, lane, panel);
+    auto* scales = reinterpret_cast<uint8_t*>(panel + ScalesOffset(inputs, format)) + lane;
+    for (size_t g = 0; g < static_cast<size_t>(inputs / SubScaleInputs(format)); ++g) {
+      scales[g * kPanelOutputs] = row.sub_scales[g];
+    }
+    return;
+  }
   if (!IsAffine(format)) {
     for (int64_t i = 0; i < inputs / kSuperblockInputs; ++i) {
       WriteSuperblock(row, i, format, lane, panel + i * SuperblockBytes(format));
@@ -248,7 +297,7 @@ void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
     return;
   }
   WriteCodes(row.codes, format, lane, panel);
-  auto* scales = reinterpret_cast<uint16_t*>(panel + AffineScalesOffset(inputs, format)) + lane;
+  auto* scales = reinterpret_cast<uint16_t*>(panel + ScalesOffset(inputs, format)) + lane;
   for (size_t g = 0; g < static_cast<size_t>(inputs / affine.group_inputs); ++g) {
     scales[g * 2 * kPanelOutputs] = row.scales[g];
     scales[(g * 2 + 1) * kPanelOutputs] = row.biases[g];
@@ -258,6 +307,7 @@ void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
 void ReadCodedRow(const std::byte* panel, int64_t inputs, WeightFormat format,
                   const AffineScales& affine, int lane, float* out) {
   if (IsAffine(format)) return ReadAffineRow(panel, inputs, format, affine, lane, out);
+  if (IsMicroscaled(format)) return ReadMicroscaledRow(panel, inputs, format, lane, out);
   for (int64_t i = 0; i < inputs / kSuperblockInputs; ++i) {
     ReadSuperblock(panel + i * SuperblockBytes(format), format, lane, out + i * kSuperblockInputs);
   }

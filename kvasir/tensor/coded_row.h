@@ -19,10 +19,13 @@
 //   q2_k       per 256 inputs: u8 scale [16][16], u8 min [16][16], f16 d [16], f16 dmin [16], codes
 //              [8][2][16][4]: as the last bytes of q6_k, bits 0 and 1 of the code
 //   iq4_xs     per 256 inputs: i8 scale [8][16], f16 d [16], codes [8][4][16][4] low and high
+//   mxfp4      codes [inputs/32][4][16][4] low and high; then u8 scales [inputs/32][16]
+//   nvfp4      the same codes; then u8 scales [inputs/16][16]
 //
 //   value      q4_affine, q8_affine: code * scale + bias; q4_k, q5_k: d * scale * code - dmin * min
 //              q6_k: d * scale * (code - 32); q2_k: as q4_k, scale and min of 16 inputs
 //              iq4_xs: d * scale * kIq4Values[code]
+//              mxfp4, nvfp4: MicroscaleOf(scale) * kE2m1Values[code]
 #ifndef KVASIR_TENSOR_CODED_ROW_H_
 #define KVASIR_TENSOR_CODED_ROW_H_
 
@@ -47,29 +50,37 @@ struct AffineScales {
 };
 
 struct CodedRow {
-  std::vector<uint8_t> codes;       // [inputs]; q8 plus 128, q4 plus 8
-  std::vector<uint16_t> scales;     // bits: q8, q4 f16 of 32 inputs; affine of a group; K: d
-  std::vector<uint16_t> biases;     // affine: of a group; q4_k, q5_k, q2_k: dmin
-  std::vector<uint8_t> sub_scales;  // of SubScaleInputs; q6_k and iq4_xs: signed
-  std::vector<uint8_t> sub_mins;    // likewise; q4_k, q5_k, q2_k
+  std::vector<uint8_t> codes;    // [inputs]; q8 plus 128, q4 plus 8
+  std::vector<uint16_t> scales;  // bits: q8, q4 f16 of 32 inputs; affine of a group; K: d
+  std::vector<uint16_t> biases;  // affine: of a group; q4_k, q5_k, q2_k: dmin
+  // Of SubScaleInputs; q6_k and iq4_xs: signed; mxfp4: E8M0, nvfp4: E4M3 (OCP Microscaling 1.0).
+  std::vector<uint8_t> sub_scales;
+  std::vector<uint8_t> sub_mins;  // likewise; q4_k, q5_k, q2_k
 };
 
 // What the codes of iq4_xs mean, as in ggml.
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
 
-// Inputs that share a small scale in a superblock: 16 or 32.
+// What the codes of mxfp4 and nvfp4 (E2M1) mean, doubled.
+inline constexpr int8_t kE2m1Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+// Half of what a scale of mxfp4 (E8M0) or nvfp4 (E4M3) means, exactly; NaN is a number here.
+float MicroscaleOf(uint8_t scale, WeightFormat format);
+bool IsNanMicroscale(uint8_t scale, WeightFormat format);
+bool IsMicroscaled(WeightFormat format);
+
+// Inputs that share a small scale: 16 or 32.
 int SubScaleInputs(WeightFormat format);
 
 // The formats above: those that hold CodedRows and nothing else.
 bool IsCodedOnly(WeightFormat format);
 
-// Of one panel. REQUIRES: IsCodedOnly; inputs a multiple of 32, of group_inputs, of 256 for K.
+// Of one panel. REQUIRES: IsCodedOnly; inputs a multiple of InputUnit.
 size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affine);
 // Multiples that the inputs of a matrix must be.
 int InputUnit(WeightFormat format, const AffineScales& affine);
-// Where the scales of an affine panel begin, in bytes.
-size_t AffineScalesOffset(int64_t inputs, WeightFormat format);
+// Where the scales of an affine or microscaled panel begin, in bytes.
+size_t ScalesOffset(int64_t inputs, WeightFormat format);
 
 // Only the codes, one lane's, of an affine panel.
 void WriteCodes(const std::vector<uint8_t>& codes, WeightFormat format, int lane, std::byte* panel);

@@ -79,7 +79,7 @@ Result<PackedMatrix> PackedMatrix::Pack(const TensorView& weights, WeightFormat 
 
 size_t PackedMatrix::scales_offset_bytes() const {
   KVASIR_CHECK(IsQuantized(format_));
-  if (IsCodedOnly(format_)) return AffineScalesOffset(inputs_, format_);
+  if (IsCodedOnly(format_)) return ScalesOffset(inputs_, format_);
   return static_cast<size_t>(inputs_) / kQuantGroup * CodeBytesPerGroup(format_);
 }
 

@@ -64,7 +64,7 @@ class PackedMatrix {
   size_t panel_bytes() const { return panel_bytes_; }
   size_t bytes() const { return static_cast<size_t>(panels()) * panel_bytes_; }
   const std::byte* panel(int64_t p) const { return data_.data() + p * panel_bytes_; }
-  // Where the scales of a q8, q4 or affine panel begin, in bytes from its start.
+  // Where the scales of a q8, q4, affine, mxfp4 or nvfp4 panel begin, in bytes from its start.
   size_t scales_offset_bytes() const;
 
  private:

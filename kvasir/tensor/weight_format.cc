@@ -7,8 +7,8 @@ namespace kvasir {
 namespace {
 
 constexpr std::array<std::string_view, kWeightFormats> kNames = {
-    "f32",       "f16",  "bf16", "bf16_dot", "q8",   "q4",    "q4_affine",
-    "q8_affine", "q4_k", "q5_k", "q6_k",     "q2_k", "iq4_xs"};
+    "f32",  "f16",  "bf16", "bf16_dot", "q8",     "q4",    "q4_affine", "q8_affine",
+    "q4_k", "q5_k", "q6_k", "q2_k",     "iq4_xs", "mxfp4", "nvfp4"};
 constexpr size_t kMakeable = 6;
 
 }  // namespace

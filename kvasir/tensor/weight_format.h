@@ -27,9 +27,11 @@ enum class WeightFormat {
   kQ5K,
   kQ6K,
   kQ2K,
-  kIq4Xs
+  kIq4Xs,
+  kMxfp4,
+  kNvfp4
 };
-inline constexpr size_t kWeightFormats = 13;
+inline constexpr size_t kWeightFormats = 15;
 
 std::string_view WeightFormatName(WeightFormat format);
 // One of the first six. ERRORS: kInvalidArgument, listing the names that exist.
