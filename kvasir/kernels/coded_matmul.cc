@@ -250,12 +250,22 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
   static HWY_INLINE void Accumulate(const CodedBlock& block, FloatVec (&acc)[R][C]) {
     constexpr auto kColumns = std::make_index_sequence<C>();
     const WeightPrefetch prefetch = block.prefetch;
+    // Scales behind the codes are fetched one tile ahead, a line at a time, as in quant_matmul.cc.
+    const int64_t scale_bytes = Code::kIsAffine    ? 4 * kPanelOutputs / block.scale_groups
+                                : Code::kHasHalves ? 2 * kPanelOutputs
+                                                   : kPanelOutputs;
+    const WeightPrefetch next_scales = {
+        kFetch, block.scales + P * block.panel_bytes + block.first_group * scale_bytes,
+        block.panel_bytes, scale_bytes};
     Group group = {block.weights, block.panel_bytes, block.x_codes, block.row_groups * kQuantGroup};
     const std::byte* unit = block.weights;
     for (int64_t g = 0; g < block.groups; ++g) {
       if constexpr (kFetch != Fetch::kNothing) {
         for (int64_t i = g * Code::kSteps; i < (g + 1) * Code::kSteps; ++i) {
           PrefetchPanels<kFetch>(prefetch, i, std::make_index_sequence<P>());
+        }
+        if (Code::kHasScalesBehind && P > 1 && g * scale_bytes % 64 == 0) {
+          PrefetchPanels<kFetch>(next_scales, g, std::make_index_sequence<P>());
         }
       }
       const int64_t at = g % Code::kUnitGroups;
