@@ -1,5 +1,6 @@
 // Caches in files, from one run of the program to the next: generate --save-cache and --load-cache,
-// /save and /load of chat. Deliberately not the file's format: snapshot_file_test.cc.
+// /save and /load of chat; and packed weights. Deliberately not the files' formats:
+// snapshot_file_test.cc, packed_weights_file_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -160,6 +161,33 @@ TEST(ChatFileTest, FailuresLeaveTheConversation) {
                              "unknown command /save", "unknown command /load", "branch 0 of 1"}) {
     EXPECT_TRUE(Contains(result.err, wanted)) << wanted << " is not in\n" << result.err;
   }
+}
+
+TEST(PackedWeightsTest, TheSecondRunMapsThemAndAnswersTheSame) {
+  ScratchFolder scratch;
+  const std::vector<std::string> kept = {"--prompt", "Hi", "--packed-weights",
+                                         scratch.File("made")};
+  const ProgramResult plain = RunProgram(GenerateArgs({"--prompt", "Hi"}));
+  const ProgramResult first = RunProgram(GenerateArgs(kept));
+  const ProgramResult second = RunProgram(GenerateArgs(kept));
+  for (const ProgramResult* result : {&plain, &first, &second}) {
+    ASSERT_EQ(result->exit_code, 0) << result->err;
+    const auto json = Json::Parse(result->out);
+    ASSERT_TRUE(json.ok());
+    EXPECT_EQ(json->GetString("text").value(), Json::Parse(plain.out)->GetString("text").value());
+  }
+  EXPECT_FALSE(Contains(plain.err, "packed weights")) << plain.err;
+  EXPECT_TRUE(Contains(first.err, "packed weights: wrote ")) << first.err;
+  EXPECT_TRUE(Contains(second.err, "packed weights: mapped ")) << second.err;
+}
+
+TEST(PackedWeightsTest, MadeUpWeightsAreNotKept) {
+  ScratchFolder scratch;
+  const ProgramResult result = RunProgram(GenerateArgs(
+      {"--packed-weights", scratch.File("made"), "--random-weights", "--prompt", "Hi"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_FALSE(Contains(result.err, "packed weights")) << result.err;
+  EXPECT_EQ(scratch.FileCount(), 0u);
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ class WeightMatrix {
   virtual int64_t inputs() const = 0;
   virtual WeightFormat format() const = 0;
   virtual size_t bytes() const = 0;
+  // The panels it consists of; null where a backend has another form.
+  virtual const PackedMatrix* panels() const { return nullptr; }
 };
 
 // out = x * weights^T + bias
@@ -117,6 +119,9 @@ class Backend {
   // The same for weights in any encoding, one row at a time. REQUIRES: two extents.
   virtual Result<std::unique_ptr<const WeightMatrix>> PackRows(const WeightTensor& weights,
                                                                WeightFormat format) = 0;
+  // Weights that PackRows of such a backend packed at another time.
+  // ERRORS: kUnsupported where WeightMatrix::panels are null.
+  virtual Result<std::unique_ptr<const WeightMatrix>> Adopt(PackedMatrix matrix) = 0;
   // Pseudo-random weights, uniform in +-amplitude, a function of `seed` alone: for measuring real
   // shapes without their files. ERRORS: as Pack.
   virtual Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,

@@ -30,6 +30,7 @@ class CpuWeightMatrix final : public WeightMatrix {
   int64_t inputs() const override { return matrix_.inputs(); }
   WeightFormat format() const override { return matrix_.format(); }
   size_t bytes() const override { return matrix_.bytes(); }
+  const PackedMatrix* panels() const override { return &matrix_; }
   const PackedMatrix& matrix() const { return matrix_; }
 
  private:
@@ -89,6 +90,11 @@ class CpuBackend final : public Backend {
       PanelPacker packer(weights, &matrix);
       for (size_t panel = begin; panel < end; ++panel) packer.Pack(static_cast<int64_t>(panel));
     });
+    return std::unique_ptr<const WeightMatrix>(
+        std::make_unique<CpuWeightMatrix>(std::move(matrix)));
+  }
+
+  Result<std::unique_ptr<const WeightMatrix>> Adopt(PackedMatrix matrix) override {
     return std::unique_ptr<const WeightMatrix>(
         std::make_unique<CpuWeightMatrix>(std::move(matrix)));
   }

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace kvasir {
@@ -86,6 +88,16 @@ Status WriteFileAtomic(const std::string& path, std::string_view contents) {
   }
   if (!status.ok()) unlink(temporary.c_str());
   return status;
+}
+
+Result<std::string> FileFingerprint(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (error) return {ErrorCode::kIo, path + ": " + error.message()};
+  const auto changed = fs::last_write_time(path, error).time_since_epoch().count();
+  if (error) return {ErrorCode::kIo, path + ": " + error.message()};
+  return path + " " + std::to_string(size) + " " + std::to_string(changed) + "\n";
 }
 
 bool FileExists(const std::string& path) {

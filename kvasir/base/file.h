@@ -19,6 +19,10 @@ Result<std::string> ReadFile(const std::string& path);
 // ERRORS: kIo; the message names the path. The temporary file is removed on failure.
 Status WriteFileAtomic(const std::string& path, std::string_view contents);
 
+// Changes whenever the file may have: "PATH SIZE TIME-OF-LAST-CHANGE" and a line's end.
+// ERRORS: kIo; the message names the path.
+Result<std::string> FileFingerprint(const std::string& path);
+
 bool FileExists(const std::string& path);
 bool DirectoryExists(const std::string& path);
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -15,8 +16,10 @@
 namespace kvasir {
 namespace {
 
-// Large enough that a row of logits costs no system call of its own.
-constexpr size_t kBufferBytes = 1 << 20;
+// Large enough that a row of logits costs no system call of its own. Bytes are written up to
+// multiples of it: Linux then keeps them in huge pages, and a program that maps the file gets
+// those.
+constexpr size_t kPieceBytes = size_t{2} << 20;
 
 Error SystemError(const std::string& path, const char* action) {
   const int code = errno;
@@ -90,13 +93,20 @@ Status FileWriter::Flush() {
 }
 
 Status FileWriter::Append(std::span<const std::byte> bytes) {
-  if (buffer_.size() + bytes.size() > kBufferBytes) KVASIR_TRY_OK(Flush());
-  if (bytes.size() > kBufferBytes) {
-    KVASIR_TRY_OK(WriteAt(written_bytes_, bytes));
-    written_bytes_ += bytes.size();
-    return {};
+  while (!bytes.empty()) {
+    const size_t room = kPieceBytes - static_cast<size_t>(size_bytes() % kPieceBytes);
+    if (buffer_.empty() && room == kPieceBytes && bytes.size() >= kPieceBytes) {
+      const auto pieces = bytes.first(bytes.size() / kPieceBytes * kPieceBytes);
+      KVASIR_TRY_OK(WriteAt(written_bytes_, pieces));
+      written_bytes_ += pieces.size();
+      bytes = bytes.subspan(pieces.size());
+      continue;
+    }
+    const auto part = bytes.first(std::min(bytes.size(), room));
+    buffer_.append(reinterpret_cast<const char*>(part.data()), part.size());
+    bytes = bytes.subspan(part.size());
+    if (part.size() == room) KVASIR_TRY_OK(Flush());
   }
-  buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return {};
 }
 

@@ -57,6 +57,8 @@ void ModelFlags::Declare(Flags& flags, const std::string& default_kv_dtype) {
   flags.Add("-m,--model", &model, "model folder; default: the bundled model");
   flags.Add("--weights", &weights,
             "how weights are kept: stored (as in the file), f32, f16, bf16, bf16_dot, q8, q4");
+  flags.Add("--packed-weights", &packed_weights,
+            "folder that keeps weights as they are packed in memory: later starts map them");
   kv.kv_dtype = default_kv_dtype;
   DeclareCache(flags);
   flags.Add("-t,--threads", &threads, "threads; 0: one per physical core");
@@ -119,6 +121,7 @@ Result<BundleOptions> ModelFlags::Options() const {
   }
   KVASIR_TRY(options.kv, KvPolicy::FromFlags(kv));
   KVASIR_TRY(options.kv_budget_bytes, ParseBytes("--cache-bytes", cache_bytes));
+  options.packed_weights = packed_weights;
   options.random_weights = random_weights;
   options.engine_step_tokens = engine_step_tokens;
   options.engine_streams = engine_streams;

@@ -19,6 +19,7 @@ Result<size_t> ParseBytes(const std::string& flag, const std::string& text);
 struct ModelFlags {
   std::string model;  // empty: the bundled one
   std::string weights = "stored";
+  std::string packed_weights;  // a folder; empty: not kept
   KvPolicyFlags kv;
   std::string cache_bytes = "0";
   int64_t threads = 0;

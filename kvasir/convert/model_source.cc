@@ -216,12 +216,8 @@ Status ModelSource::OpenGguf() {
 }
 
 Status ModelSource::AddFingerprint(const std::string& path) {
-  std::error_code error;
-  const auto size = fs::file_size(path, error);
-  if (error) return {ErrorCode::kIo, path + ": " + error.message()};
-  const auto changed = fs::last_write_time(path, error).time_since_epoch().count();
-  if (error) return {ErrorCode::kIo, path + ": " + error.message()};
-  fingerprint_ += path + " " + std::to_string(size) + " " + std::to_string(changed) + "\n";
+  KVASIR_TRY(const std::string fingerprint, FileFingerprint(path));
+  fingerprint_ += fingerprint;
   return {};
 }
 

@@ -96,9 +96,10 @@ Status DraftSource::LoadMtp(const DraftSourceOptions& options) {
     KVASIR_TRY(assistant_, MakeRandomAssistant(options.model, target_.config(), backend,
                                                bundle.weight_format.value_or(WeightFormat::kBf16)));
   } else {
-    KVASIR_TRY(assistant_,
-               LoadAssistant(options.model, target_.config(), backend,
-                             {.weight_format = bundle.weight_format, .log = bundle.log}));
+    KVASIR_TRY(assistant_, LoadAssistant(options.model, target_.config(), backend,
+                                         {.weight_format = bundle.weight_format,
+                                          .packed_weights = bundle.packed_weights,
+                                          .log = bundle.log}));
   }
   const std::string tokenizer_path = options.model + "/tokenizer.json";
   if (target_.tokenizer() != nullptr && FileExists(tokenizer_path)) {

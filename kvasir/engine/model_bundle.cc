@@ -57,9 +57,10 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
                MakeRandomModel(folder, *bundle->backend_,
                                options.weight_format.value_or(WeightFormat::kBf16Dot)));
   } else {
-    KVASIR_TRY(bundle->loaded_,
-               LoadModel(folder, *bundle->backend_,
-                         {.weight_format = options.weight_format, .log = options.log}));
+    KVASIR_TRY(bundle->loaded_, LoadModel(folder, *bundle->backend_,
+                                          {.weight_format = options.weight_format,
+                                           .packed_weights = options.packed_weights,
+                                           .log = options.log}));
   }
   KVASIR_TRY_OK(bundle->LoadText(folder));
   const Model& model = bundle->model();

@@ -26,7 +26,10 @@ namespace kvasir {
 struct BundleOptions {
   CpuBackendOptions backend;
   std::optional<WeightFormat> weight_format;  // unset: as stored
-  KvPolicy kv;                                // default f16, every row
+  // A folder where packed weights are kept in files, which later loads map instead of packing
+  // (LoadOptions). Empty: they are not kept.
+  std::string packed_weights;
+  KvPolicy kv;  // default f16, every row
   // Upper bound of the cache pool. 0: DefaultCacheBytes.
   size_t kv_budget_bytes = 0;
   // For an engine, whose scratch and index then come out of kv_budget_bytes as well: its largest

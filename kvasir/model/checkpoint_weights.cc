@@ -20,8 +20,8 @@ constexpr std::string_view kWeight = ".weight";
 class CheckpointWeights final : public StoredWeights {
  public:
   CheckpointWeights(const Checkpoint& checkpoint, const MlxQuantization* quantization,
-                    Backend& backend, std::optional<WeightFormat> format)
-      : StoredWeights(backend, format), checkpoint_(checkpoint), quantization_(quantization) {
+                    Backend& backend, const StoredWeightsOptions& options)
+      : StoredWeights(backend, options), checkpoint_(checkpoint), quantization_(quantization) {
     for (std::string_view prefix : kPrefixes) {
       if (checkpoint.Find(std::string(prefix) + std::string(kEmbedding)) != nullptr) {
         prefix_ = prefix;
@@ -142,14 +142,15 @@ class CheckpointWeights final : public StoredWeights {
 std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint,
                                                     const MlxQuantization* quantization,
                                                     Backend& backend,
-                                                    std::optional<WeightFormat> format) {
-  return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend, format);
+                                                    const StoredWeightsOptions& options) {
+  return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend, options);
 }
 
 std::unique_ptr<StoredWeights> MakeCheckpointTensors(const Checkpoint& checkpoint,
                                                      const MlxQuantization* quantization,
                                                      Backend& backend) {
-  return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend, std::nullopt);
+  return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend,
+                                             StoredWeightsOptions{});
 }
 
 }  // namespace kvasir

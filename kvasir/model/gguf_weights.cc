@@ -13,8 +13,8 @@ namespace {
 class GgufWeights final : public StoredWeights {
  public:
   GgufWeights(const GgufFile& file, const ModelConfig& config, Backend& backend,
-              std::optional<WeightFormat> format)
-      : StoredWeights(backend, format),
+              const StoredWeightsOptions& options)
+      : StoredWeights(backend, options),
         file_(file),
         family_(config.family),
         head_dim_(config.head_dim) {
@@ -85,13 +85,13 @@ class GgufWeights final : public StoredWeights {
 
 std::unique_ptr<WeightSource> MakeGgufWeights(const GgufFile& file, const ModelConfig& config,
                                               Backend& backend,
-                                              std::optional<WeightFormat> format) {
-  return std::make_unique<GgufWeights>(file, config, backend, format);
+                                              const StoredWeightsOptions& options) {
+  return std::make_unique<GgufWeights>(file, config, backend, options);
 }
 
 std::unique_ptr<StoredWeights> MakeGgufTensors(const GgufFile& file, const ModelConfig& config,
                                                Backend& backend) {
-  return std::make_unique<GgufWeights>(file, config, backend, std::nullopt);
+  return std::make_unique<GgufWeights>(file, config, backend, StoredWeightsOptions{});
 }
 
 }  // namespace kvasir

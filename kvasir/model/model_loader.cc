@@ -44,15 +44,43 @@ Status CheckMemoryForWeights(int64_t parameter_count, WeightFormat format) {
               std::to_string(available >> 20) + " MiB are available"};
 }
 
+// Runs load(cache) until its matrices come from one place: a file of packed weights that fits, or
+// the model's own files.
+template <typename Load>
+auto LoadPacked(const LoadOptions& options, PackedWeightsSource source, const Load& load)
+    -> decltype(load(nullptr)) {
+  if (options.packed_weights.empty()) return load(nullptr);
+  source.format = options.weight_format;
+  PackedWeightsCache cache(options.packed_weights, source, options.log);
+  auto loaded = load(&cache);
+  if (cache.is_unfit()) {
+    cache.Repack();
+    loaded = load(&cache);
+  }
+  if (loaded.ok()) cache.Finish();
+  return loaded;
+}
+
+// config.json says how matrices are quantized.
+PackedWeightsSource PackedSourceOf(const std::string& folder, const Checkpoint& checkpoint) {
+  PackedWeightsSource source = {.model = folder, .files = {folder + "/config.json"}, .format = {}};
+  for (const SafetensorsFile& file : checkpoint.files()) source.files.push_back(file.path());
+  return source;
+}
+
 Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
                              const LoadOptions& options) {
   KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
   KVASIR_TRY(ModelConfig config, GgufModelConfig(file));
   const DecoderSpec spec = MakeDecoderSpec(config);
-  const auto source = MakeGgufWeights(file, config, backend, options.weight_format);
-  KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
-  WarnOfUnknown(spec, *source, options.log);
-  return LoadedModel{std::move(config), std::move(model)};
+  const PackedWeightsSource packed = {.model = path, .files = file.part_paths(), .format = {}};
+  const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedModel> {
+    const auto source = MakeGgufWeights(file, config, backend, {options.weight_format, cache});
+    KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
+    WarnOfUnknown(spec, *source, options.log);
+    return LoadedModel{config, std::move(model)};
+  };
+  return LoadPacked(options, packed, load);
 }
 
 }  // namespace
@@ -69,12 +97,15 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
   KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
   const DecoderSpec spec = MakeDecoderSpec(config);
-  const auto source =
-      MakeCheckpointWeights(checkpoint, config.quantization ? &*config.quantization : nullptr,
-                            backend, options.weight_format);
-  KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
-  WarnOfUnknown(spec, *source, options.log);
-  return LoadedModel{std::move(config), std::move(model)};
+  const MlxQuantization* const quantization = config.quantization ? &*config.quantization : nullptr;
+  const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedModel> {
+    const auto source =
+        MakeCheckpointWeights(checkpoint, quantization, backend, {options.weight_format, cache});
+    KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
+    WarnOfUnknown(spec, *source, options.log);
+    return LoadedModel{config, std::move(model)};
+  };
+  return LoadPacked(options, PackedSourceOf(folder, checkpoint), load);
 }
 
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
@@ -91,14 +122,17 @@ Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConf
   KVASIR_TRY(AssistantConfig config, AssistantConfig::Load(folder));
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
   const auto& quantization = config.text.quantization;
-  const auto source = MakeCheckpointWeights(checkpoint, quantization ? &*quantization : nullptr,
-                                            backend, options.weight_format);
-  auto model = AssistantModel::Load(config, target, *source, backend);
-  if (!model.ok()) return WithContext(model.error(), folder);
-  DecoderSpec spec = MakeDecoderSpec(config.text);
-  for (DecoderLayerSpec& layer : spec.layers) layer.shares_kv = 0;  // stored keys are nobody's
-  WarnOfUnknown(spec, *source, options.log);
-  return LoadedAssistant{std::move(config), *std::move(model)};
+  const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedAssistant> {
+    const auto source = MakeCheckpointWeights(checkpoint, quantization ? &*quantization : nullptr,
+                                              backend, {options.weight_format, cache});
+    auto model = AssistantModel::Load(config, target, *source, backend);
+    if (!model.ok()) return WithContext(model.error(), folder);
+    DecoderSpec spec = MakeDecoderSpec(config.text);
+    for (DecoderLayerSpec& layer : spec.layers) layer.shares_kv = 0;  // stored keys are nobody's
+    WarnOfUnknown(spec, *source, options.log);
+    return LoadedAssistant{config, *std::move(model)};
+  };
+  return LoadPacked(options, PackedSourceOf(folder, checkpoint), load);
 }
 
 Result<LoadedAssistant> MakeRandomAssistant(const std::string& folder, const ModelConfig& target,

@@ -18,7 +18,10 @@ namespace kvasir {
 struct LoadOptions {
   // Unset: every matrix keeps the type it is stored in.
   std::optional<WeightFormat> weight_format;
-  LogSink log;  // one warning that names tensors nobody knows
+  // A folder where packed weights are kept in files, for the next load to map instead of packing
+  // (PackedWeightsCache); created if need be. Empty: they are not kept.
+  std::string packed_weights;
+  LogSink log;  // a warning that names tensors nobody knows, and what became of packed_weights
 };
 
 struct LoadedModel {

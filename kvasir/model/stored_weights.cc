@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kvasir/base/checksum.h"
+
 namespace kvasir {
 namespace {
 
@@ -13,34 +15,45 @@ WeightFormat DefaultFormat(const WeightTensor& tensor) {
 
 }  // namespace
 
-Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Pack(const std::string& name,
+Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Pack(const Part& part,
                                                                 const WeightTensor& tensor,
                                                                 WeightFormat format) const {
   const bool makes_codes = format != tensor.stored_format && IsQuantized(format);
   if (makes_codes && tensor.shape[1] % kQuantGroup != 0) format = tensor.stored_format;
   if (format == WeightFormat::kBf16Dot && tensor.shape[1] % 2 != 0) format = WeightFormat::kBf16;
+  // One tensor may be asked for in two formats.
+  const std::string key = part.name + part.part + " " + std::string(WeightFormatName(format));
+  if (cache_ != nullptr && cache_->is_mapped()) {
+    KVASIR_TRY(PackedMatrix matrix, cache_->Find(key, {.outputs = tensor.shape[0],
+                                                       .inputs = tensor.shape[1],
+                                                       .format = format,
+                                                       .affine = tensor.affine}));
+    return backend_.Adopt(std::move(matrix));
+  }
   auto packed = backend_.PackRows(tensor, format);
-  if (!packed.ok()) return WithContext(packed.error(), Where(name));
+  if (!packed.ok()) return WithContext(packed.error(), Where(part.name));
+  if (cache_ != nullptr) cache_->Add(key, **packed);
   return packed;
 }
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Matrix(const std::string& name,
                                                                   int64_t outputs, int64_t inputs) {
   KVASIR_TRY(const WeightTensor tensor, Take(name, {outputs, inputs}));
-  return Pack(name, tensor, format_.value_or(DefaultFormat(tensor)));
+  return Pack({name, ""}, tensor, format_.value_or(DefaultFormat(tensor)));
 }
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::StoredMatrix(const std::string& name,
                                                                         int64_t outputs,
                                                                         int64_t inputs) {
   KVASIR_TRY(const WeightTensor tensor, Take(name, {outputs, inputs}));
-  return Pack(name, tensor, tensor.stored_format);
+  return Pack({name, ""}, tensor, tensor.stored_format);
 }
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Rows(const MatrixSlice& slice) {
   KVASIR_TRY(WeightTensor tensor, Take(slice.name, slice.shape));
   const WeightFormat format = format_.value_or(DefaultFormat(tensor));
-  return Pack(slice.name, RowsOf(std::move(tensor), slice.first_row, slice.rows), format);
+  const std::string part = " from row " + std::to_string(slice.first_row);
+  return Pack({slice.name, part}, RowsOf(std::move(tensor), slice.first_row, slice.rows), format);
 }
 
 Result<std::unique_ptr<const WeightMatrix>> WeightSource::Gathered(const std::string& name, int64_t,
@@ -58,6 +71,7 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Gathered(const std::s
                                                                     std::span<const int64_t> rows) {
   KVASIR_TRY(WeightTensor tensor, Take(name, {outputs, inputs}));
   const std::vector<int64_t> order(rows.begin(), rows.end());
+  const uint64_t order_sum = Checksum64(std::as_bytes(std::span(order)));
   tensor.shape[0] = static_cast<int64_t>(order.size());
   tensor.read_row = [whole = std::move(tensor.read_row), order](int64_t row, float* out) {
     whole(order[static_cast<size_t>(row)], out);
@@ -70,7 +84,8 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Gathered(const std::s
   // The rows no longer lie in one piece, and others are still to be read from these pages.
   tensor.source.clear();
   tensor.is_mapped = tensor.is_raw = false;
-  return Pack(name, tensor, format_.value_or(DefaultFormat(tensor)));
+  return Pack({name, " in order " + std::to_string(order_sum)}, tensor,
+              format_.value_or(DefaultFormat(tensor)));
 }
 
 Result<std::vector<float>> StoredWeights::Vector(const std::string& name, int64_t size,

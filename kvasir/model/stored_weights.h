@@ -30,8 +30,8 @@ class StoredWeights : public WeightSource {
   }
 
  protected:
-  StoredWeights(Backend& backend, std::optional<WeightFormat> format)
-      : backend_(backend), format_(format) {}
+  StoredWeights(Backend& backend, const StoredWeightsOptions& options)
+      : backend_(backend), format_(options.format), cache_(options.cache) {}
 
   // The tensor of exactly this shape, noted as used. ERRORS: kNotFound, kCorrupt, kUnsupported,
   // naming file and tensor.
@@ -40,12 +40,17 @@ class StoredWeights : public WeightSource {
   virtual std::string Where(const std::string& name) const = 0;
 
  private:
-  Result<std::unique_ptr<const WeightMatrix>> Pack(const std::string& name,
-                                                   const WeightTensor& tensor,
+  // What is to be packed. `part` tells matrices of one tensor apart.
+  struct Part {
+    const std::string& name;
+    std::string part;
+  };
+  Result<std::unique_ptr<const WeightMatrix>> Pack(const Part& part, const WeightTensor& tensor,
                                                    WeightFormat format) const;
 
   Backend& backend_;
   const std::optional<WeightFormat> format_;
+  PackedWeightsCache* const cache_;
 };
 
 // MakeGgufWeights and MakeCheckpointWeights, every matrix in the type it is stored in, for whoever

@@ -15,6 +15,7 @@
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/mlx_quantization.h"
 #include "kvasir/formats/model_config.h"
+#include "kvasir/model/packed_weights_cache.h"
 
 namespace kvasir {
 
@@ -56,18 +57,25 @@ class WeightSource {
   virtual std::vector<std::string> Unused() const = 0;
 };
 
-// `format` unset: every matrix keeps the type it is stored in (WeightTensor::stored_format).
-// Quantized formats apply to matrices whose inputs are a multiple of 32; others stay as they are.
+struct StoredWeightsOptions {
+  // Unset: every matrix keeps the type it is stored in (WeightTensor::stored_format). Quantized
+  // formats apply to matrices whose inputs are a multiple of 32; others stay as they are.
+  std::optional<WeightFormat> format;
+  // Where matrices are found packed, or put once they are; null: nowhere. Borrowed.
+  PackedWeightsCache* cache = nullptr;
+};
+
 // `quantization` says how MLX quantized matrices with scales, null that it did not; both it and the
 // checkpoint are borrowed.
 std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint,
                                                     const MlxQuantization* quantization,
                                                     Backend& backend,
-                                                    std::optional<WeightFormat> format);
+                                                    const StoredWeightsOptions& options);
 
 // The same for a GGUF file, which is borrowed.
 std::unique_ptr<WeightSource> MakeGgufWeights(const GgufFile& file, const ModelConfig& config,
-                                              Backend& backend, std::optional<WeightFormat> format);
+                                              Backend& backend,
+                                              const StoredWeightsOptions& options);
 
 // Uniform weights scaled by 1/sqrt(inputs), so that activations neither vanish nor explode; norms
 // are ones. A function of the tensors' names.

@@ -47,6 +47,8 @@ struct AffineScales {
   // Single values are rounded to dtype after the product and after the sum, as MLX's are. Matmuls
   // never round them (nor do MLX's).
   bool rounds_values = false;
+
+  bool operator==(const AffineScales&) const = default;
 };
 
 struct CodedRow {

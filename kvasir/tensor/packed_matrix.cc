@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvasir/base/check.h"
@@ -45,24 +46,50 @@ CodeRange RangeOf(WeightFormat format) {
 
 }  // namespace
 
-Result<PackedMatrix> PackedMatrix::Allocate(int64_t outputs, int64_t inputs, WeightFormat format,
-                                            const AffineScales& affine, AlignedArena* arena) {
-  KVASIR_CHECK(outputs >= 0 && inputs >= 0);
-  const int unit = InputUnit(format, affine);
-  if (inputs % unit != 0) {
-    return {ErrorCode::kInvalidArgument, std::string(WeightFormatName(format)) +
+Result<PackedMatrix> PackedMatrix::Shaped(const PackedShape& shape) {
+  KVASIR_CHECK(shape.outputs >= 0 && shape.inputs >= 0);
+  const int unit = InputUnit(shape.format, shape.affine);
+  if (shape.inputs % unit != 0) {
+    return {ErrorCode::kInvalidArgument, std::string(WeightFormatName(shape.format)) +
                                              " needs a multiple of " + std::to_string(unit) +
-                                             " inputs, not " + std::to_string(inputs)};
+                                             " inputs, not " + std::to_string(shape.inputs)};
   }
   PackedMatrix matrix;
-  matrix.outputs_ = outputs;
-  matrix.inputs_ = inputs;
-  matrix.format_ = format;
-  matrix.affine_ = affine;
-  matrix.panel_bytes_ = PanelBytes(inputs, format, affine);
-  const size_t bytes = static_cast<size_t>(matrix.panels()) * matrix.panel_bytes_;
-  KVASIR_TRY(matrix.data_, arena ? arena->Allocate(bytes) : AlignedBuffer::Allocate(bytes));
+  matrix.outputs_ = shape.outputs;
+  matrix.inputs_ = shape.inputs;
+  matrix.format_ = shape.format;
+  matrix.affine_ = shape.affine;
+  matrix.panel_bytes_ = PanelBytes(shape.inputs, shape.format, shape.affine);
   return matrix;
+}
+
+Result<PackedMatrix> PackedMatrix::Allocate(int64_t outputs, int64_t inputs, WeightFormat format,
+                                            const AffineScales& affine, AlignedArena* arena) {
+  KVASIR_TRY(PackedMatrix matrix, Shaped({outputs, inputs, format, affine}));
+  const size_t bytes = matrix.bytes();
+  KVASIR_TRY(matrix.data_, arena ? arena->Allocate(bytes) : AlignedBuffer::Allocate(bytes));
+  matrix.panels_ = matrix.data_.data();
+  return matrix;
+}
+
+Result<PackedMatrix> PackedMatrix::Over(const PackedShape& shape, std::span<const std::byte> panels,
+                                        std::shared_ptr<const void> owner) {
+  KVASIR_TRY(PackedMatrix matrix, Shaped(shape));
+  if (panels.size() != matrix.bytes()) {
+    return {ErrorCode::kCorrupt, std::to_string(panels.size()) + " bytes of panels where " +
+                                     std::to_string(matrix.bytes()) + " are needed"};
+  }
+  if (reinterpret_cast<uintptr_t>(panels.data()) % kPanelAlignment != 0) {
+    return {ErrorCode::kCorrupt, "panels do not begin at a multiple of 64 bytes"};
+  }
+  matrix.panels_ = panels.data();
+  matrix.owner_ = std::move(owner);
+  return matrix;
+}
+
+std::byte* PackedMatrix::MutablePanel(int64_t p) {
+  KVASIR_CHECK(owner_ == nullptr);
+  return data_.data() + static_cast<size_t>(p) * panel_bytes_;
 }
 
 Result<PackedMatrix> PackedMatrix::Pack(const TensorView& weights, WeightFormat format) {
@@ -86,7 +113,7 @@ size_t PackedMatrix::scales_offset_bytes() const {
 void PackedMatrix::SetRow(int64_t output, const float* row) {
   KVASIR_CHECK(output >= 0 && output < outputs_ && !IsCodedOnly(format_));
   if (inputs_ == 0) return;  // there is no panel, either
-  std::byte* const panel = data_.data() + (output / kPanelOutputs) * panel_bytes_;
+  std::byte* const panel = MutablePanel(output / kPanelOutputs);
   const int64_t lane = output % kPanelOutputs;
   if (format_ == WeightFormat::kF32) {
     float* out = reinterpret_cast<float*>(panel) + lane;
@@ -139,7 +166,7 @@ void PackedMatrix::SetRow(int64_t output, const float* row) {
 
 void PackedMatrix::SetCodedRow(int64_t output, const CodedRow& row) {
   KVASIR_CHECK(output >= 0 && output < outputs_ && IsQuantized(format_));
-  std::byte* const panel = data_.data() + (output / kPanelOutputs) * panel_bytes_;
+  std::byte* const panel = MutablePanel(output / kPanelOutputs);
   const int lane = static_cast<int>(output % kPanelOutputs);
   if (IsCodedOnly(format_)) return WriteCodedRow(row, inputs_, format_, affine_, lane, panel);
   uint16_t* const scales = reinterpret_cast<uint16_t*>(panel + scales_offset_bytes()) + lane;
@@ -181,7 +208,7 @@ void CopyPanel(const std::byte* rows, size_t row_bytes, int64_t count, int64_t i
 void PackedMatrix::SetPanel(int64_t panel, const std::byte* rows, size_t row_bytes) {
   KVASIR_CHECK(panel >= 0 && panel < panels() && !IsQuantized(format_));
   const int64_t count = std::min<int64_t>(kPanelOutputs, outputs_ - panel * kPanelOutputs);
-  std::byte* const out = data_.data() + static_cast<size_t>(panel) * panel_bytes_;
+  std::byte* const out = MutablePanel(panel);
   if (format_ == WeightFormat::kF32) {
     CopyPanel(rows, row_bytes, count, inputs_, reinterpret_cast<uint32_t*>(out));
   } else if (format_ == WeightFormat::kBf16Dot) {

@@ -17,6 +17,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 
 #include "kvasir/base/result.h"
 #include "kvasir/tensor/aligned_arena.h"
@@ -26,6 +28,20 @@
 #include "kvasir/tensor/weight_format.h"
 
 namespace kvasir {
+
+// Of panels at rest (formats/packed_weights_file.h): counts up whenever a layout of this file or of
+// coded_row.h changes, or what packing makes of the same weights.
+inline constexpr uint32_t kPanelLayoutVersion = 1;
+
+// Where panels begin, in memory and in files: a line of a cache, a register of AVX-512.
+inline constexpr size_t kPanelAlignment = 64;
+
+struct PackedShape {
+  int64_t outputs = 0;
+  int64_t inputs = 0;
+  WeightFormat format = WeightFormat::kF32;
+  AffineScales affine;  // of the affine formats
+};
 
 // A weight matrix [outputs, inputs], y = x * W^T. Immutable once built; movable.
 class PackedMatrix {
@@ -43,6 +59,11 @@ class PackedMatrix {
   static Result<PackedMatrix> Allocate(int64_t outputs, int64_t inputs, WeightFormat format,
                                        const AffineScales& affine = {},
                                        AlignedArena* arena = nullptr);
+  // Over panels that were packed before and lie where `owner` keeps them alive, such as in a mapped
+  // file; there is no setting of rows. ERRORS: kInvalidArgument as Pack; kCorrupt if `panels` does
+  // not have the bytes that the shape takes, or does not begin at a multiple of 64 bytes.
+  static Result<PackedMatrix> Over(const PackedShape& shape, std::span<const std::byte> panels,
+                                   std::shared_ptr<const void> owner);
 
   // Encodes row `output`. `row` holds inputs() floats. THREADS: different panels may be written
   // at the same time. REQUIRES: !IsCodedOnly(format()).
@@ -63,17 +84,25 @@ class PackedMatrix {
   int64_t panels() const { return (outputs_ + kPanelOutputs - 1) / kPanelOutputs; }
   size_t panel_bytes() const { return panel_bytes_; }
   size_t bytes() const { return static_cast<size_t>(panels()) * panel_bytes_; }
-  const std::byte* panel(int64_t p) const { return data_.data() + p * panel_bytes_; }
+  const std::byte* panel(int64_t p) const { return panels_ + p * panel_bytes_; }
+  PackedShape shape() const { return {outputs_, inputs_, format_, affine_}; }
   // Where the scales of a q8, q4, affine, mxfp4 or nvfp4 panel begin, in bytes from its start.
   size_t scales_offset_bytes() const;
 
  private:
+  // Without memory. ERRORS: kInvalidArgument as Pack.
+  static Result<PackedMatrix> Shaped(const PackedShape& shape);
+  // Of a matrix that owns its panels.
+  std::byte* MutablePanel(int64_t p);
+
   int64_t outputs_ = 0;
   int64_t inputs_ = 0;
   WeightFormat format_ = WeightFormat::kF32;
   AffineScales affine_;
   size_t panel_bytes_ = 0;
-  AlignedBuffer data_;
+  const std::byte* panels_ = nullptr;
+  AlignedBuffer data_;                 // where panels_ are, unless they are
+  std::shared_ptr<const void> owner_;  // somebody else's
 };
 
 }  // namespace kvasir
