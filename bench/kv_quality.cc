@@ -370,11 +370,14 @@ void MeasureCodecs(Bench& bench, const std::vector<std::pair<std::string, KvPoli
 
 void MeasureWeights(const std::string& folder, const std::string& items, AttentionMath math) {
   PrintHeader("weights");
-  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16,
-                                    WeightFormat::kBf16Dot, WeightFormat::kQ8, WeightFormat::kQ4}) {
+  for (const std::optional<WeightFormat> format :
+       {std::optional<WeightFormat>(), std::optional(WeightFormat::kF32),
+        std::optional(WeightFormat::kF16), std::optional(WeightFormat::kBf16),
+        std::optional(WeightFormat::kBf16Dot), std::optional(WeightFormat::kQ8),
+        std::optional(WeightFormat::kQ4)}) {
     Bench bench(folder, items, math, format);
     const KvPolicy cache = Packed({KvCodec::Kind::kF32}, {KvCodec::Kind::kF32});
-    PrintQuality(std::string(WeightFormatName(format)),
+    PrintQuality(format ? std::string(WeightFormatName(*format)) : "as stored",
                  bench.Measure({"", [&](int64_t) { return cache; }}));
   }
 }

@@ -167,7 +167,8 @@ class BenchCommand final : public Command {
   Status MeasureAndReport(const Measurement& measure) {
     ResetPeakResidentBytes();
     KVASIR_TRY(Figure figure, measure());
-    figure.peak_resident_bytes = PeakResidentBytes() - meter_->bytes();
+    // 0 where the system does not tell.
+    figure.peak_resident_bytes = std::max(PeakResidentBytes(), meter_->bytes()) - meter_->bytes();
     return Report(figure);
   }
 
