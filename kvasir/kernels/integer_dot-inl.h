@@ -25,6 +25,7 @@
 
 #include "hwy/highway.h"
 #include "kvasir/kernels/integer_steps.h"
+#include "kvasir/kernels/kernels.h"
 #include "kvasir/kernels/packed_levels-inl.h"
 #include "kvasir/kernels/softmax_row-inl.h"
 
@@ -334,6 +335,19 @@ HWY_INLINE uint32_t LargestBits(const VU (&lanes)[kCount]) {
   VU largest = lanes[0];
   for (size_t i = 1; i < kCount; ++i) largest = hn::Max(largest, lanes[i]);
   return hn::GetLane(hn::MaxOfLanes(DU(), largest));
+}
+
+// Calls Entries<bits, bytes>::Put with the kernels of every format and width that is multiplied as
+// integers.
+template <template <size_t, size_t> class Entries>
+void FillIntegers(KernelTable* table) {
+  const auto kernels = [table](size_t bits, size_t bytes) -> IntegerKvKernels& {
+    return table->integer_kv[bytes - 1][KvFormatIndex(KvCodec::Affine(static_cast<int>(bits), 64))];
+  };
+  Entries<4, 1>::Put(kernels(4, 1));
+  Entries<4, 2>::Put(kernels(4, 2));
+  Entries<8, 1>::Put(kernels(8, 1));
+  Entries<8, 2>::Put(kernels(8, 2));
 }
 
 }  // namespace

@@ -250,21 +250,16 @@ void Score(const ScoreTileArgs& args) noexcept {
 }
 
 template <size_t kBits, size_t kBytes>
-void Fill(KernelTable* table) {
-  IntegerKvKernels& kernels =
-      table->integer_kv[kBytes - 1][KvFormatIndex(KvCodec::Affine(kBits, 64))];
-  kernels.quantize_queries = QuantizeQueries<kBits, kBytes>;
-  kernels.score_tile = Score<kBits, kBytes>;
-}
+struct Entries {
+  static void Put(IntegerKvKernels& kernels) {
+    kernels.quantize_queries = QuantizeQueries<kBits, kBytes>;
+    kernels.score_tile = Score<kBits, kBytes>;
+  }
+};
 
 }  // namespace
 
-void FillIntegerScores(KernelTable* table) {
-  Fill<4, 1>(table);
-  Fill<4, 2>(table);
-  Fill<8, 1>(table);
-  Fill<8, 2>(table);
-}
+void FillIntegerScores(KernelTable* table) { FillIntegers<Entries>(table); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace kvasir

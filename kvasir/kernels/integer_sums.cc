@@ -229,19 +229,15 @@ void Accumulate(const AccumulateTileArgs& args) noexcept {
 }
 
 template <size_t kBits, size_t kBytes>
-void Fill(KernelTable* table) {
-  table->integer_kv[kBytes - 1][KvFormatIndex(KvCodec::Affine(kBits, 64))].accumulate_tile =
-      Accumulate<kBits, kBytes>;
-}
+struct Entries {
+  static void Put(IntegerKvKernels& kernels) {
+    kernels.accumulate_tile = Accumulate<kBits, kBytes>;
+  }
+};
 
 }  // namespace
 
-void FillIntegerSums(KernelTable* table) {
-  Fill<4, 1>(table);
-  Fill<4, 2>(table);
-  Fill<8, 1>(table);
-  Fill<8, 2>(table);
-}
+void FillIntegerSums(KernelTable* table) { FillIntegers<Entries>(table); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace kvasir

@@ -199,19 +199,13 @@ void Weigh(const WeighTileArgs& args) noexcept {
 }
 
 template <size_t kBits, size_t kBytes>
-void Fill(KernelTable* table) {
-  table->integer_kv[kBytes - 1][KvFormatIndex(KvCodec::Affine(kBits, 64))].weigh_tile =
-      Weigh<kBits, kBytes>;
-}
+struct Entries {
+  static void Put(IntegerKvKernels& kernels) { kernels.weigh_tile = Weigh<kBits, kBytes>; }
+};
 
 }  // namespace
 
-void FillIntegerWeights(KernelTable* table) {
-  Fill<4, 1>(table);
-  Fill<4, 2>(table);
-  Fill<8, 1>(table);
-  Fill<8, 2>(table);
-}
+void FillIntegerWeights(KernelTable* table) { FillIntegers<Entries>(table); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace kvasir
