@@ -16,7 +16,7 @@
 #include "hwy/highway.h"
 #include "kvasir/kernels/quant_dot-inl.h"
 
-KVASIR_BEFORE_QUANT();
+KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
@@ -26,7 +26,22 @@ HWY_INLINE IntVec PlusZero(IntVec sum, int32_t x_sum) {
   return hn::Add(sum, hn::Set(IntTag(), 128 * x_sum));
 }
 
-#if HWY_TARGET == HWY_AVX3_DL
+#if KVASIR_HAS_BYTE_DOT && HWY_TARGET == HWY_NEON
+
+// Codes below 128 are signed bytes as they are.
+struct SmallDot : SignedByteDot {
+  static HWY_INLINE Sum Start() { return hn::Zero(IntTag()); }
+  static HWY_INLINE Weights Prepare(ByteVec codes) { return vreinterpretq_s8_u8(codes.raw); }
+  static HWY_INLINE IntVec Finish(Sum sum, int32_t) { return sum; }
+};
+using NibbleDot = SmallDot;
+
+struct ByteDot : Q8Dot {
+  static HWY_INLINE Sum Start() { return hn::Zero(IntTag()); }
+  static HWY_INLINE IntVec Finish(Sum sum, int32_t x_sum) { return PlusZero(sum, x_sum); }
+};
+
+#elif KVASIR_HAS_BYTE_DOT
 
 // u8 x s8: four products are summed in 32 bits at once.
 struct ByteDot {
@@ -35,7 +50,7 @@ struct ByteDot {
   static HWY_INLINE Sum Start() { return hn::Zero(IntTag()); }
   static HWY_INLINE Weights Prepare(ByteVec codes) { return codes; }
   static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
-    return IntVec{_mm512_dpbusd_epi32(sum.raw, w.raw, x.raw)};
+    return IntVec{AddByteProducts(sum.raw, w.raw, x.raw)};
   }
   static HWY_INLINE IntVec Finish(Sum sum, int32_t) { return sum; }
 };
@@ -76,7 +91,7 @@ struct ByteDot : Q8Dot {
   static HWY_INLINE IntVec Finish(Sum sum, int32_t x_sum) { return PlusZero(sum, x_sum); }
 };
 
-#else  // NEON without the optional dot product instructions
+#else  // NEON without dot products
 
 // All 8 products of a 16-bit lane fit: 8 * 15 * 127 = 15240.
 struct NibbleDot : Q4Dot {

@@ -17,10 +17,10 @@
 #include "kvasir/kernels/coded_scales-inl.h"
 
 #undef KVASIR_BEFORE_TILE
-#define KVASIR_BEFORE_TILE() KVASIR_BEFORE_QUANT()
+#define KVASIR_BEFORE_TILE() KVASIR_BEFORE_BYTE_DOT()
 #include "kvasir/kernels/tile_run-inl.h"
 
-KVASIR_BEFORE_QUANT();
+KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
@@ -338,7 +338,7 @@ struct CodedKernel {
   };
 };
 
-void FillCoded(KernelTable* table) {
+void FillCodedMatmul(KernelTable* table) {
   using enum WeightFormat;
   table->matmul[static_cast<int>(kQ4Affine)] = RunMatmul<CodedKernel<kQ4Affine>>;
   table->matmul[static_cast<int>(kQ8Affine)] = RunMatmul<CodedKernel<kQ8Affine>>;
@@ -355,23 +355,9 @@ void FillCoded(KernelTable* table) {
 }  // namespace HWY_NAMESPACE
 }  // namespace kvasir
 HWY_AFTER_NAMESPACE();
-
 #endif  // KVASIR_KERNEL_TARGET
 
 #if HWY_ONCE
-namespace kvasir {
-
-void FillCodedMatmul(Isa isa, KernelTable* table) {
-#if HWY_TARGETS & HWY_AVX2
-  if (isa == Isa::kAvx2) N_AVX2::FillCoded(table);
+#include "kvasir/kernels/table_fill.h"
+KVASIR_FILL_BY_ISA(FillCodedMatmul)
 #endif
-#if HWY_TARGETS & HWY_AVX3_DL
-  if (isa == Isa::kAvx512) N_AVX3_DL::FillCoded(table);
-#endif
-#if HWY_TARGETS & HWY_NEON
-  if (isa == Isa::kNeon) N_NEON::FillCoded(table);
-#endif
-}
-
-}  // namespace kvasir
-#endif  // HWY_ONCE

@@ -13,7 +13,7 @@
 #include "hwy/highway.h"
 #include "kvasir/kernels/coded_dot-inl.h"
 
-KVASIR_BEFORE_QUANT();
+KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {

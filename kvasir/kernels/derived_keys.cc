@@ -6,6 +6,7 @@
 #include "kvasir/base/check.h"
 #include "kvasir/base/trigonometry.h"
 #include "kvasir/kernels/highway_targets.h"
+#include "kvasir/kernels/table_parts.h"
 #include "kvasir/tensor/packed_codec.h"
 #include "kvasir/tensor/packed_codes.h"
 
@@ -210,6 +211,7 @@ HWY_AFTER_NAMESPACE();
 namespace kvasir {
 
 void DeriveKeys(Isa isa, const DeriveKeysArgs& args) {
+  isa = VectorsOf(isa);
 #if HWY_TARGETS & HWY_AVX3_DL
   if (isa == Isa::kAvx512) return N_AVX3_DL::DeriveKeysHere(args);
 #endif

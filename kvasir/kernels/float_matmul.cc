@@ -47,7 +47,7 @@ struct WidenedMath {
   }
 };
 
-void FillFloat(KernelTable* table) {
+void FillFloatMatmul(KernelTable* table) {
   const auto set = [table](WeightFormat format, auto matmul) {
     table->matmul[static_cast<int>(format)] = matmul;
   };
@@ -62,23 +62,9 @@ void FillFloat(KernelTable* table) {
 }  // namespace HWY_NAMESPACE
 }  // namespace kvasir
 HWY_AFTER_NAMESPACE();
-
 #endif  // KVASIR_KERNEL_TARGET
 
 #if HWY_ONCE
-namespace kvasir {
-
-void FillFloatMatmul(Isa isa, KernelTable* table) {
-#if HWY_TARGETS & HWY_AVX2
-  if (isa == Isa::kAvx2) N_AVX2::FillFloat(table);
+#include "kvasir/kernels/table_fill.h"
+KVASIR_FILL_BY_ISA(FillFloatMatmul)
 #endif
-#if HWY_TARGETS & HWY_AVX3_DL
-  if (isa == Isa::kAvx512) N_AVX3_DL::FillFloat(table);
-#endif
-#if HWY_TARGETS & HWY_NEON
-  if (isa == Isa::kNeon) N_NEON::FillFloat(table);
-#endif
-}
-
-}  // namespace kvasir
-#endif  // HWY_ONCE

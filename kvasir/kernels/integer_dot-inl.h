@@ -24,20 +24,13 @@
 #include <cstring>
 
 #include "hwy/highway.h"
+#include "kvasir/kernels/byte_dot-inl.h"
 #include "kvasir/kernels/integer_steps.h"
 #include "kvasir/kernels/kernels.h"
 #include "kvasir/kernels/packed_levels-inl.h"
 #include "kvasir/kernels/softmax_row-inl.h"
 
-// Highway's name for AVX-512 with VNNI leaves out the VNNI it detects.
-#if HWY_TARGET == HWY_AVX3_DL
-#define KVASIR_BEFORE_INTEGER() \
-  HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni") static_assert(true, "")
-#else
-#define KVASIR_BEFORE_INTEGER() HWY_BEFORE_NAMESPACE()
-#endif
-
-KVASIR_BEFORE_INTEGER();
+KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
@@ -100,10 +93,10 @@ struct IntegerDot {
   }
   static HWY_INLINE VI Levels(VI codes, VI flip) { return hn::Xor(codes, flip); }
   static HWY_INLINE VI AddKey(VI sum, VI codes, VI multipliers) {
-    return AddProducts(sum, codes, multipliers);
+    return VI{AddByteProducts(sum.raw, codes.raw, multipliers.raw)};
   }
   static HWY_INLINE VI AddValue(VI sum, VI levels, VI multipliers) {
-    return AddProducts(sum, multipliers, levels);
+    return VI{AddByteProducts(sum.raw, multipliers.raw, levels.raw)};
   }
   static HWY_INLINE VI Total(const VI (&sums)[1]) { return sums[0]; }
   static HWY_INLINE VI Total(const VI (&sums)[2]) {
@@ -141,14 +134,6 @@ struct IntegerDot {
 
  private:
   using V8 = hn::Vec<hn::Repartition<uint8_t, DI>>;
-
-  // Four unsigned bytes times four signed ones per lane. In assembly because g++ 12 gives what an
-  // intrinsic returns a register of its own, and spills a tile's sums after each instruction.
-  static HWY_INLINE VI AddProducts(VI sum, VI unsigned_bytes, VI signed_bytes) {
-    __m512i out = sum.raw;
-    asm("vpdpbusd %2, %1, %0" : "+v"(out) : "v"(unsigned_bytes.raw), "v"(signed_bytes.raw));
-    return VI{out};
-  }
 
   static HWY_INLINE void StoreBytes(VI values, std::byte* at) {
     const hn::FixedTag<uint8_t, 16> d;

@@ -12,7 +12,7 @@
 #include "kvasir/kernels/integer_dot-inl.h"
 #include "kvasir/kernels/plane_prefetch-inl.h"
 
-KVASIR_BEFORE_INTEGER();
+KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
@@ -158,7 +158,7 @@ HWY_NOINLINE void WeighRows(const WeighTileArgs& args, const Rows& rows) {
   rows.Load(args.max, max);
   rows.Load(args.sum, sum);
   const bool as_they_are = rows.all_see_all() && args.softcap <= 0 && args.to_base2 == 1.0f;
-  // No lambdas: clang compiles those without the instructions of KVASIR_BEFORE_INTEGER.
+  // No lambdas: clang compiles those without the instructions of KVASIR_BEFORE_BYTE_DOT.
   for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
     const int64_t row = rows.first() + r;
     if (as_they_are) {

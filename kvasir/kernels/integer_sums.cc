@@ -14,7 +14,7 @@
 #include "kvasir/kernels/integer_dot-inl.h"
 #include "kvasir/kernels/plane_prefetch-inl.h"
 
-KVASIR_BEFORE_INTEGER();
+KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
@@ -235,10 +235,9 @@ struct Entries {
   }
 };
 
-}  // namespace
-
 void FillIntegerSums(KernelTable* table) { FillIntegers<Entries>(table); }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvasir
 HWY_AFTER_NAMESPACE();

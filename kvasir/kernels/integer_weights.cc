@@ -15,7 +15,7 @@
 #include "kvasir/kernels/integer_softmax-inl.h"
 #include "kvasir/kernels/plane_prefetch-inl.h"
 
-KVASIR_BEFORE_INTEGER();
+KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
@@ -126,7 +126,7 @@ HWY_NOINLINE void RoundRows(const WeighTileArgs& args, const PackedPlane& plane,
                                 codes + r * stride, lanes[r]);
     }
   } else {
-    // No lambda: clang compiles those without the instructions of KVASIR_BEFORE_INTEGER.
+    // No lambda: clang compiles those without the instructions of KVASIR_BEFORE_BYTE_DOT.
     for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
       const int64_t row = rows.first() + r;
       std::byte* const to = codes + r * stride;
@@ -203,10 +203,9 @@ struct Entries {
   static void Put(IntegerKvKernels& kernels) { kernels.weigh_tile = Weigh<kBits, kBytes>; }
 };
 
-}  // namespace
-
 void FillIntegerWeights(KernelTable* table) { FillIntegers<Entries>(table); }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvasir
 HWY_AFTER_NAMESPACE();

@@ -3,6 +3,12 @@
 #include <array>
 #include <string>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 #include "hwy/targets.h"
 #include "kvasir/base/check.h"
 #include "kvasir/kernels/table_parts.h"
@@ -10,17 +16,43 @@
 namespace kvasir {
 namespace {
 
-constexpr std::array<Isa, 4> kAllIsas = {Isa::kScalar, Isa::kNeon, Isa::kAvx2, Isa::kAvx512};
+// The best last.
+constexpr std::array<Isa, kIsas> kAllIsas = {Isa::kScalar, Isa::kNeon,     Isa::kNeonDotprod,
+                                             Isa::kAvx2,   Isa::kAvx2Vnni, Isa::kAvx512};
+
+// Whether the vectors of our AVX2 or NEON target have products of bytes on this CPU.
+bool HasByteDot() {
+#if defined(__x86_64__)
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+#ifdef KVASIR_EVEX_VNNI
+  constexpr unsigned kAvx512Vl = 1u << 31;    // of ebx
+  constexpr unsigned kAvx512Vnni = 1u << 11;  // of ecx
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return (ebx & kAvx512Vl) != 0 && (ecx & kAvx512Vnni) != 0;
+#else
+  constexpr unsigned kAvxVnni = 1u << 4;  // of eax
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnni) != 0;
+#endif
+#elif defined(__aarch64__) && defined(__linux__)
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+  return false;
+#endif
+}
 
 bool IsSupported(Isa isa) {
 #if defined(__x86_64__)
   // Asked once: a hypervisor takes microseconds to answer.
   static const int64_t targets = hwy::SupportedTargets();
+  static const bool has_byte_dot = HasByteDot();
   // AVX3_DL is AVX-512 with VNNI (Ice Lake, Zen 4 and later): the level our kernels are built for.
   if (isa == Isa::kAvx512) return (targets & HWY_AVX3_DL) != 0;
   if (isa == Isa::kAvx2) return (targets & HWY_AVX2) != 0;
+  if (isa == Isa::kAvx2Vnni) return (targets & HWY_AVX2) != 0 && has_byte_dot;
 #elif defined(__aarch64__)
+  static const bool has_byte_dot = HasByteDot();
   if (isa == Isa::kNeon) return true;
+  if (isa == Isa::kNeonDotprod) return has_byte_dot;
 #endif
   return isa == Isa::kScalar;
 }
@@ -37,19 +69,21 @@ KernelTable MakeTable(Isa isa) {
     FillScalarInteger(&table);
     FillScalarPairs(&table);
   } else if (IsSupported(isa)) {
-    FillFloatMatmul(isa, &table);
-    FillPairAttention(isa, &table);
-    if (FillBf16DotMatmul(isa, &table)) FillBf16DotAttention(isa, &table);
-    FillQuantMatmul(isa, &table);
-    FillCodedMatmul(isa, &table);
-    FillAttention(isa, &table);
-    FillSoftmaxTile(isa, &table);
-    FillElementwise(isa, &table);
-    FillPackedAttention(isa, &table);
-    FillPackedEncode(isa, &table);
-    FillIntegerScores(isa, &table);
-    FillIntegerWeights(isa, &table);
-    FillIntegerSums(isa, &table);
+    const Isa vectors = VectorsOf(isa);
+    FillFloatMatmul(vectors, &table);
+    FillPairAttention(vectors, &table);
+    if (FillBf16DotMatmul(vectors, &table)) FillBf16DotAttention(vectors, &table);
+    FillAttention(vectors, &table);
+    FillSoftmaxTile(vectors, &table);
+    FillElementwise(vectors, &table);
+    FillPackedAttention(vectors, &table);
+    FillPackedEncode(vectors, &table);
+    const bool has_own_dots = isa != vectors;
+    (has_own_dots ? byte_dot::FillQuantMatmul : FillQuantMatmul)(isa, &table);
+    (has_own_dots ? byte_dot::FillCodedMatmul : FillCodedMatmul)(isa, &table);
+    (has_own_dots ? byte_dot::FillIntegerScores : FillIntegerScores)(isa, &table);
+    (has_own_dots ? byte_dot::FillIntegerWeights : FillIntegerWeights)(isa, &table);
+    (has_own_dots ? byte_dot::FillIntegerSums : FillIntegerSums)(isa, &table);
   }
   return table;
 }
@@ -62,10 +96,14 @@ std::string_view IsaName(Isa isa) {
       return "scalar";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvx2Vnni:
+      return "avx2_vnni";
     case Isa::kAvx512:
       return "avx512";
     case Isa::kNeon:
       return "neon";
+    case Isa::kNeonDotprod:
+      return "neon_dotprod";
   }
   return "";
 }
@@ -74,8 +112,9 @@ Result<Isa> IsaFromName(std::string_view name) {
   for (Isa isa : kAllIsas) {
     if (IsaName(isa) == name) return isa;
   }
-  return {ErrorCode::kInvalidArgument, "instruction set '" + std::string(name) +
-                                           "' is unknown; use scalar, avx2, avx512 or neon"};
+  return {ErrorCode::kInvalidArgument,
+          "instruction set '" + std::string(name) +
+              "' is unknown; use scalar, avx2, avx2_vnni, avx512, neon or neon_dotprod"};
 }
 
 std::vector<Isa> SupportedIsas() {
@@ -89,13 +128,13 @@ std::vector<Isa> SupportedIsas() {
 Isa BestIsa() { return SupportedIsas().back(); }
 
 const KernelTable& KernelsFor(Isa isa) {
-  static const std::array<KernelTable, 4> tables = {MakeTable(Isa::kScalar), MakeTable(Isa::kNeon),
-                                                    MakeTable(Isa::kAvx2), MakeTable(Isa::kAvx512)};
+  static const std::array<KernelTable, kIsas> tables = [] {
+    std::array<KernelTable, kIsas> made;
+    for (Isa each : kAllIsas) made[static_cast<size_t>(each)] = MakeTable(each);
+    return made;
+  }();
   KVASIR_CHECK(IsSupported(isa));
-  for (const KernelTable& table : tables) {
-    if (table.isa == isa) return table;
-  }
-  KVASIR_CHECK(false);
+  return tables[static_cast<size_t>(isa)];
 }
 
 }  // namespace kvasir

@@ -23,7 +23,10 @@
 
 namespace kvasir {
 
-enum class Isa { kScalar, kAvx2, kAvx512, kNeon };
+// kAvx2Vnni is AVX2 with AVX-VNNI (Alder Lake, Zen 5 and later), kNeonDotprod NEON with SDOT (most
+// 64-bit ARM CPUs since 2018): products of bytes four times as wide. kAvx512 and later have them.
+enum class Isa { kScalar, kNeon, kNeonDotprod, kAvx2, kAvx2Vnni, kAvx512 };
+inline constexpr size_t kIsas = 6;
 std::string_view IsaName(Isa isa);
 // ERRORS: kInvalidArgument, listing the names that exist.
 Result<Isa> IsaFromName(std::string_view name);

@@ -106,7 +106,7 @@ std::vector<const KernelTable*> MatmulTables() {
     std::vector<KernelTable> tables;
     for (const KernelTable* table : SimdTables()) {
       tables.push_back(*table);
-      FillFloatMatmul(table->isa, &tables.back());
+      FillFloatMatmul(VectorsOf(table->isa), &tables.back());
     }
     return tables;
   }();

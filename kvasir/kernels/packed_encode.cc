@@ -240,20 +240,6 @@ HWY_AFTER_NAMESPACE();
 #endif  // KVASIR_KERNEL_TARGET
 
 #if HWY_ONCE
-namespace kvasir {
-
-void FillPackedEncode(Isa isa, KernelTable* table) {
-#if HWY_TARGETS & HWY_AVX3_DL
-  if (isa == Isa::kAvx512) return N_AVX3_DL::FillPackedEncode(table);
+#include "kvasir/kernels/table_fill.h"
+KVASIR_FILL_BY_ISA(FillPackedEncode)
 #endif
-#if HWY_TARGETS & HWY_AVX2
-  if (isa == Isa::kAvx2) return N_AVX2::FillPackedEncode(table);
-#endif
-#if HWY_TARGETS & HWY_NEON
-  if (isa == Isa::kNeon) return N_NEON::FillPackedEncode(table);
-#endif
-  KVASIR_CHECK(false);
-}
-
-}  // namespace kvasir
-#endif  // HWY_ONCE

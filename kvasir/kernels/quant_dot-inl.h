@@ -15,17 +15,10 @@
 #endif
 
 #include "hwy/highway.h"
+#include "kvasir/kernels/byte_dot-inl.h"
 #include "kvasir/kernels/matmul_tiles-inl.h"
 
-// Highway's name for AVX-512 with VNNI leaves out the VNNI it detects.
-#if HWY_TARGET == HWY_AVX3_DL
-#define KVASIR_BEFORE_QUANT() \
-  HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni") static_assert(true, "")
-#else
-#define KVASIR_BEFORE_QUANT() HWY_BEFORE_NAMESPACE()
-#endif
-
-KVASIR_BEFORE_QUANT();
+KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
@@ -35,25 +28,55 @@ using IntVec = hn::Vec<IntTag>;
 using ByteTag = hn::Repartition<uint8_t, IntTag>;
 using ByteVec = hn::Vec<ByteTag>;
 
-#if HWY_TARGET == HWY_AVX3_DL
+#if KVASIR_HAS_BYTE_DOT
 
-// u8 x s8 with the unsigned weight code; the zero point enters through x_sum.
+// kZero times the sum of x is missing from the sums.
+template <int kZero>
+HWY_INLINE IntVec MinusZero(const int32_t* x_sum) {
+  return hn::Sub(hn::Zero(IntTag()),
+                 hn::ShiftLeft < kZero == 128 ? 7 : 3 > (hn::Set(IntTag(), *x_sum)));
+}
+
+#if HWY_TARGET == HWY_NEON
+
+// s8 x s8: codes from 8 bits up to 127 are signed as they are, others count from 128.
+struct SignedByteDot {
+  using Sum = IntVec;
+  using Weights = int8x16_t;
+  static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
+    return IntVec{AddByteProducts(sum.raw, w, vreinterpretq_s8_s32(x.raw))};
+  }
+  static HWY_INLINE IntVec Finish(Sum sum, const int32_t*) { return sum; }
+};
+struct Q8Dot : SignedByteDot {
+  static HWY_INLINE Sum Start(const int32_t*) { return hn::Zero(IntTag()); }
+  static HWY_INLINE Weights Prepare(ByteVec raw) {
+    return vreinterpretq_s8_u8(veorq_u8(raw.raw, vdupq_n_u8(0x80)));
+  }
+};
+struct Q4Dot : SignedByteDot {
+  static HWY_INLINE Sum Start(const int32_t* x_sum) { return MinusZero<8>(x_sum); }
+  static HWY_INLINE Weights Prepare(ByteVec raw) { return vreinterpretq_s8_u8(raw.raw); }
+};
+
+#else
+
+// u8 x s8 with the unsigned weight code.
 template <int kZero>
 struct VnniDot {
   using Sum = IntVec;
   using Weights = ByteVec;
-  static HWY_INLINE Sum Start(const int32_t* x_sum) {
-    return hn::Sub(hn::Zero(IntTag()),
-                   hn::ShiftLeft < kZero == 128 ? 7 : 3 > (hn::Set(IntTag(), *x_sum)));
-  }
+  static HWY_INLINE Sum Start(const int32_t* x_sum) { return MinusZero<kZero>(x_sum); }
   static HWY_INLINE Weights Prepare(ByteVec raw) { return raw; }
   static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
-    return IntVec{_mm512_dpbusd_epi32(sum.raw, w.raw, x.raw)};
+    return IntVec{AddByteProducts(sum.raw, w.raw, x.raw)};
   }
   static HWY_INLINE IntVec Finish(Sum sum, const int32_t*) { return sum; }
 };
 using Q8Dot = VnniDot<128>;
 using Q4Dot = VnniDot<8>;
+
+#endif
 
 #elif HWY_TARGET == HWY_AVX2
 
@@ -93,7 +116,7 @@ struct Q4Dot {
   }
 };
 
-#else  // NEON without the optional dot product instructions
+#else  // NEON without dot products
 
 // Signed weights; two products per 16-bit lane, then widened: 2 * 128 * 127 = 32512 fits.
 struct Q8Dot {

@@ -17,10 +17,10 @@
 #include "kvasir/kernels/quant_dot-inl.h"
 
 #undef KVASIR_BEFORE_TILE
-#define KVASIR_BEFORE_TILE() KVASIR_BEFORE_QUANT()
+#define KVASIR_BEFORE_TILE() KVASIR_BEFORE_BYTE_DOT()
 #include "kvasir/kernels/tile_run-inl.h"
 
-KVASIR_BEFORE_QUANT();
+KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
@@ -305,7 +305,7 @@ void QuantizeRows(const float* x, int64_t x_stride, int64_t rows, int64_t inputs
   }
 }
 
-void FillQuant(KernelTable* table) {
+void FillQuantMatmul(KernelTable* table) {
   table->matmul[static_cast<int>(WeightFormat::kQ8)] = RunMatmul<QuantKernel<QuantTile<Q8Dot, 1>>>;
   table->matmul[static_cast<int>(WeightFormat::kQ4)] = RunMatmul<QuantKernel<QuantTile<Q4Dot, 2>>>;
   table->quantize_rows = QuantizeRows;
@@ -315,23 +315,9 @@ void FillQuant(KernelTable* table) {
 }  // namespace HWY_NAMESPACE
 }  // namespace kvasir
 HWY_AFTER_NAMESPACE();
-
 #endif  // KVASIR_KERNEL_TARGET
 
 #if HWY_ONCE
-namespace kvasir {
-
-void FillQuantMatmul(Isa isa, KernelTable* table) {
-#if HWY_TARGETS & HWY_AVX2
-  if (isa == Isa::kAvx2) N_AVX2::FillQuant(table);
+#include "kvasir/kernels/table_fill.h"
+KVASIR_FILL_BY_ISA(FillQuantMatmul)
 #endif
-#if HWY_TARGETS & HWY_AVX3_DL
-  if (isa == Isa::kAvx512) N_AVX3_DL::FillQuant(table);
-#endif
-#if HWY_TARGETS & HWY_NEON
-  if (isa == Isa::kNeon) N_NEON::FillQuant(table);
-#endif
-}
-
-}  // namespace kvasir
-#endif  // HWY_ONCE

@@ -7,36 +7,48 @@
 #include "kvasir/base/check.h"
 #include "kvasir/kernels/kernels.h"
 
+// The tables that a Highway target's namespace fills. A file that is compiled a second time, with
+// KVASIR_BYTE_DOT, fills others then, by functions in a namespace of their own.
+#ifdef KVASIR_BYTE_DOT
+#define KVASIR_FILL_NAMESPACE kvasir::byte_dot
+#define KVASIR_ISA_OF_AVX2 Isa::kAvx2Vnni
+#define KVASIR_ISA_OF_NEON Isa::kNeonDotprod
+#else
+#define KVASIR_FILL_NAMESPACE kvasir
+#define KVASIR_ISA_OF_AVX2 Isa::kAvx2
+#define KVASIR_ISA_OF_NEON Isa::kNeon
+#endif
+
 #if HWY_TARGETS & HWY_AVX3_DL
 #define KVASIR_FILL_AVX512(Fill) \
-  if (isa == Isa::kAvx512) return N_AVX3_DL::Fill(table)
+  if (isa == Isa::kAvx512) return kvasir::N_AVX3_DL::Fill(table)
 #else
 #define KVASIR_FILL_AVX512(Fill) static_assert(true, "")
 #endif
 
 #if HWY_TARGETS & HWY_AVX2
 #define KVASIR_FILL_AVX2(Fill) \
-  if (isa == Isa::kAvx2) return N_AVX2::Fill(table)
+  if (isa == KVASIR_ISA_OF_AVX2) return kvasir::N_AVX2::Fill(table)
 #else
 #define KVASIR_FILL_AVX2(Fill) static_assert(true, "")
 #endif
 
 #if HWY_TARGETS & HWY_NEON
 #define KVASIR_FILL_NEON(Fill) \
-  if (isa == Isa::kNeon) return N_NEON::Fill(table)
+  if (isa == KVASIR_ISA_OF_NEON) return kvasir::N_NEON::Fill(table)
 #else
 #define KVASIR_FILL_NEON(Fill) static_assert(true, "")
 #endif
 
-// Defines kvasir::Fill(isa, table) from the Fill(table) of every target.
+// Defines Fill(isa, table) of table_parts.h from the Fill(table) of every target.
 #define KVASIR_FILL_BY_ISA(Fill)           \
-  namespace kvasir {                       \
+  namespace KVASIR_FILL_NAMESPACE {        \
   void Fill(Isa isa, KernelTable* table) { \
     KVASIR_FILL_AVX512(Fill);              \
     KVASIR_FILL_AVX2(Fill);                \
     KVASIR_FILL_NEON(Fill);                \
     KVASIR_CHECK(false);                   \
   }                                        \
-  }  // namespace kvasir
+  }  // namespace KVASIR_FILL_NAMESPACE
 
 #endif  // KVASIR_KERNELS_TABLE_FILL_H_

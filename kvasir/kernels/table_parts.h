@@ -7,6 +7,13 @@
 
 namespace kvasir {
 
+// The instruction set whose kernels serve `isa` where it has none of its own.
+constexpr Isa VectorsOf(Isa isa) {
+  if (isa == Isa::kAvx2Vnni) return Isa::kAvx2;
+  if (isa == Isa::kNeonDotprod) return Isa::kNeon;
+  return isa;
+}
+
 // The oracle: plain loops and std::fma, no SIMD (scalar_*.cc).
 void FillScalarMatmul(KernelTable* table);
 void FillScalarCodedMatmul(KernelTable* table);
@@ -16,7 +23,8 @@ void FillScalarPacked(KernelTable* table);
 void FillScalarInteger(KernelTable* table);
 void FillScalarPairs(KernelTable* table);
 
-// Highway, compiled once per target. REQUIRES: isa is not kScalar and this build has it.
+// Highway, compiled once per target. REQUIRES: isa is not kScalar, is VectorsOf itself, and this
+// build has it.
 void FillFloatMatmul(Isa isa, KernelTable* table);
 // Replaces the matmul of bf16_dot, and round_rows, by those with VDPBF16PS if this CPU has it and
 // it computes what bf16_pairs.h says. Returns whether it has.
@@ -34,6 +42,15 @@ void FillPackedEncode(Isa isa, KernelTable* table);
 void FillIntegerScores(Isa isa, KernelTable* table);
 void FillIntegerWeights(Isa isa, KernelTable* table);
 void FillIntegerSums(Isa isa, KernelTable* table);
+
+// The same for tables whose instruction set has products of bytes besides what VectorsOf it has.
+namespace byte_dot {
+void FillQuantMatmul(Isa isa, KernelTable* table);
+void FillCodedMatmul(Isa isa, KernelTable* table);
+void FillIntegerScores(Isa isa, KernelTable* table);
+void FillIntegerWeights(Isa isa, KernelTable* table);
+void FillIntegerSums(Isa isa, KernelTable* table);
+}  // namespace byte_dot
 
 }  // namespace kvasir
 

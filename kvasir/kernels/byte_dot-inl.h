@@ -1,0 +1,55 @@
+// AddByteProducts: products of four bytes, added to the 32 bits they lie in. Exact.
+// Deliberately nothing where no instruction does that; byte_dot_target.h says where.
+#if defined(KVASIR_KERNELS_BYTE_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_BYTE_DOT_INL_H_
+#undef KVASIR_KERNELS_BYTE_DOT_INL_H_
+#else
+#define KVASIR_KERNELS_BYTE_DOT_INL_H_
+#endif
+
+#include "hwy/highway.h"
+// Highway first.
+#include "kvasir/kernels/byte_dot_target.h"
+
+#if KVASIR_HAS_BYTE_DOT
+KVASIR_BEFORE_BYTE_DOT();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+#if HWY_TARGET == HWY_NEON
+
+HWY_INLINE int32x4_t AddByteProducts(int32x4_t sum, int8x16_t a, int8x16_t b) {
+  return vdotq_s32(sum, a, b);
+}
+
+#else
+
+// In assembly because g++ 12 gives what an intrinsic returns a register of its own, and spills a
+// tile's sums after each instruction.
+#if HWY_TARGET == HWY_AVX3_DL
+HWY_INLINE __m512i AddByteProducts(__m512i sum, __m512i unsigned_bytes, __m512i signed_bytes) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(unsigned_bytes), "v"(signed_bytes));
+  return sum;
+}
+#else
+// With KVASIR_EVEX_VNNI the same instruction as CPUs with AVX-512 encode it.
+HWY_INLINE __m256i AddByteProducts(__m256i sum, __m256i unsigned_bytes, __m256i signed_bytes) {
+#ifdef KVASIR_EVEX_VNNI
+  asm("vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(unsigned_bytes), "x"(signed_bytes));
+#else
+  asm("{vex} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(unsigned_bytes), "x"(signed_bytes));
+#endif
+  return sum;
+}
+#endif
+
+#endif
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+#endif  // KVASIR_HAS_BYTE_DOT
+
+#endif  // KVASIR_KERNELS_BYTE_DOT_INL_H_
