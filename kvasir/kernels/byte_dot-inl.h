@@ -38,7 +38,7 @@ HWY_INLINE __m256i AddByteProducts(__m256i sum, __m256i unsigned_bytes, __m256i 
 #ifdef KVASIR_EVEX_VNNI
   asm("vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(unsigned_bytes), "x"(signed_bytes));
 #else
-  asm("{vex} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(unsigned_bytes), "x"(signed_bytes));
+  asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(unsigned_bytes), "x"(signed_bytes));
 #endif
   return sum;
 }
