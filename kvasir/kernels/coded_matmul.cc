@@ -41,10 +41,12 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
   using Weights = typename Dot::Weights;
 
   // As quant_matmul.cc; bits above the fourth and biases take registers from the sums.
-  static constexpr int kTileRows = HWY_TARGET == HWY_NEON ? 2 : 4;
-  static constexpr int MaxPanels(int64_t rows) {
-    if (HWY_TARGET != HWY_AVX3_DL) return 1;
-    return rows <= 2 ? 4 : 2;
+  static constexpr int kTileRows = HWY_TARGET == HWY_NEON && !KVASIR_HAS_BYTE_DOT ? 2 : 4;
+  static constexpr int MaxPanels(int64_t rows, bool is_alone) {
+    if (HWY_TARGET == HWY_AVX3_DL) return rows <= 2 ? 4 : 2;
+    if (!is_alone) return 1;
+    // With more rows arithmetic counts, which spills where codes are put together.
+    return rows <= 2 ? 4 : Code::kIsAffine ? 2 : 1;
   }
 
   static HWY_INLINE IntVec FourCodes(const int8_t* codes) {
@@ -292,8 +294,10 @@ struct CodedKernel {
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kUnitBytes = Code::kUnitBytes;
   static constexpr int64_t kUnitSteps = Code::kUnitGroups * Code::kSteps;
-  static constexpr int64_t kAheadBytes = Code::kIsByte ? 1024 : 2048;
-  static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
+  static constexpr int64_t kAheadBytes = Code::kIsByte ? 4096 : 8192;
+  static constexpr int MaxPanels(int64_t rows, bool is_alone) {
+    return Tile::MaxPanels(rows, is_alone);
+  }
   static int64_t Units(const MatmulArgs& args) {
     return args.weights->inputs() / (Code::kUnitGroups * kQuantGroup);
   }

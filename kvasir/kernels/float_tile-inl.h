@@ -47,7 +47,7 @@ struct FloatTile : TileRun<FloatTile<Math>> {
   // leave no room for 12 sums, and g++ kept a third of them in memory.
   static constexpr int kTileRows = HWY_TARGET == HWY_AVX2 && Math::kParts == 2 ? 5 : 6;
   static constexpr int kAccumulators = HWY_TARGET == HWY_AVX2 ? 12 : 24;
-  static constexpr int MaxPanels(int64_t rows) {
+  static constexpr int MaxPanels(int64_t rows, bool = true) {
     const int64_t fit = kAccumulators / (rows * kVecsPerPanel);
     return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
   }
@@ -105,8 +105,8 @@ struct FloatKernel {
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kUnitBytes = sizeof(Element) * kPanelOutputs * Math::kStepInputs;
   static constexpr int64_t kUnitSteps = 1;
-  static constexpr int64_t kAheadBytes = 1024;
-  static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
+  static constexpr int64_t kAheadBytes = 4096;
+  static constexpr int MaxPanels(int64_t rows, bool) { return Tile::MaxPanels(rows); }
   static int64_t Units(const MatmulArgs& args) {
     return args.weights->inputs() / Math::kStepInputs;
   }

@@ -109,6 +109,12 @@ inline constexpr int64_t kBlockBytes = 32768;
 // every line more often than it helps.
 inline constexpr int64_t kFetchingTiles = 4;
 
+// How far ahead a single row tile fetches in each of its panels.
+template <class Kernel>
+constexpr int64_t AheadBytes(int panels) {
+  return Kernel::kAheadBytes / panels;
+}
+
 // What row tile `tile` of `tiles` fetches while it computes on units [begin, begin + count).
 template <class Kernel>
 WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_t begin,
@@ -121,7 +127,8 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
     const bool is_last = span.panels > 1 && begin + count == Kernel::Units(args);
     const std::byte* const next = is_last ? args.weights->panel(span.panel + span.panels)
                                           : args.weights->panel(span.panel) +
-                                                begin * Kernel::kUnitBytes + Kernel::kAheadBytes;
+                                                begin * Kernel::kUnitBytes +
+                                                AheadBytes<Kernel>(span.panels);
     return {args.fetch_into == CacheLevel::kFirst ? Fetch::kToFirstLevel : Fetch::kToSecondLevel,
             next, panel_bytes, step_bytes};
   }
@@ -137,12 +144,14 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
 
 // A Kernel has
 //   kTileRows                       most rows of a tile
-//   MaxPanels(rows)                 most panels of a tile of `rows` rows: 1, 2 or 4
+//   MaxPanels(rows, is_alone)       most panels of a tile of `rows` rows, which has company or is
+//   the
+//                                   only row tile: 1, 2 or 4
 //   Units(args)                     inputs, counted in steps that cannot be cut
 //   BlockUnits(panels)              units of a block of weights that many row tiles reuse
 //   kUnitBytes, kUnitSteps          bytes of a unit in one panel, prefetch steps in its loop
-//   kAheadBytes                     how far ahead a single row tile, which reads panels from end to
-//                                   end, fetches in each of them
+//   kAheadBytes                     how much of its panels a single row tile, which reads them from
+//                                   end to end, has on the way
 //   Block(args, panel, panels, begin, count), then
 //   block.Run(row, rows, prefetch, output)    one tile
 template <class Kernel>
@@ -151,7 +160,7 @@ void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
   const int64_t tiles = (rows + Kernel::kTileRows - 1) / Kernel::kTileRows;
   const int64_t units = Kernel::Units(args);
   // A single row tile reads each panel from end to end; what it fetches changes near the end.
-  const int64_t ahead = std::max<int64_t>(Kernel::kAheadBytes / Kernel::kUnitBytes, 1);
+  const int64_t ahead = std::max<int64_t>(AheadBytes<Kernel>(span.panels) / Kernel::kUnitBytes, 1);
   const int64_t block = tiles > 1          ? Kernel::BlockUnits(span.panels)
                         : span.panels == 1 ? units
                                            : std::max(units - ahead, ahead);
@@ -197,7 +206,7 @@ void RunMatmul(const MatmulArgs& args) noexcept {
   if (args.rows == 0) return;
   const int64_t full_end = std::min(args.panel_end, args.weights->outputs() / kPanelOutputs);
   const int64_t tiles = (args.rows + Kernel::kTileRows - 1) / Kernel::kTileRows;
-  const int most = Kernel::MaxPanels((args.rows + tiles - 1) / tiles);
+  const int most = Kernel::MaxPanels((args.rows + tiles - 1) / tiles, tiles == 1);
   int64_t panel = args.panel_begin;
   while (panel < full_end) {
     int panels = most;
@@ -219,11 +228,11 @@ template <class Tile, int kPanels, class... Args>
 HWY_INLINE void CallForRows(int64_t rows, const Args&... arguments) {
   static_assert(Tile::kTileRows <= 6);
   switch (rows) {
-#define KVASIR_TILE_CASE(R)                                                             \
-  case R:                                                                               \
-    if constexpr (R <= Tile::kTileRows) {                                               \
-      return Tile::template Run<R, HWY_MIN(kPanels, Tile::MaxPanels(R))>(arguments...); \
-    }                                                                                   \
+#define KVASIR_TILE_CASE(R)                                                                   \
+  case R:                                                                                     \
+    if constexpr (R <= Tile::kTileRows) {                                                     \
+      return Tile::template Run<R, HWY_MIN(kPanels, Tile::MaxPanels(R, true))>(arguments...); \
+    }                                                                                         \
     return;
     KVASIR_TILE_CASE(1)
     KVASIR_TILE_CASE(2)

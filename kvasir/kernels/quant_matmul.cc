@@ -49,14 +49,17 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
   // Loads of a group: each brings 4 inputs (low codes) or 4 and 4 more (high codes).
   static constexpr int kSteps = kGroupBytes / 64;
 
-  // Integer sums and float sums of a tile share the registers: 2 x 12 of 32 with AVX-512. Few rows
-  // are bound by memory and want four panels' streams, even where float sums then rest in memory
-  // during a group, as they do with the 16 registers of AVX2. NEON needs two registers per
-  // integer sum.
-  static constexpr int kTileRows = HWY_TARGET == HWY_AVX3_DL ? 6 : HWY_TARGET == HWY_AVX2 ? 4 : 2;
-  static constexpr int MaxPanels(int64_t rows) {
-    if (HWY_TARGET != HWY_AVX3_DL) return 1;
-    return rows <= 4 ? 4 : 2;
+  // Integer sums and float sums of a tile share the registers: 2 x 12 of 32 with AVX-512. NEON
+  // without dot products needs two registers per integer sum.
+  static constexpr int kTileRows = HWY_TARGET == HWY_AVX3_DL                       ? 6
+                                   : HWY_TARGET == HWY_AVX2 || KVASIR_HAS_BYTE_DOT ? 4
+                                                                                   : 2;
+  // Few rows are bound by memory and want four panels' streams, even where float sums then rest in
+  // memory during a group, as they do with narrow vectors.
+  static constexpr int MaxPanels(int64_t rows, bool is_alone) {
+    if (HWY_TARGET == HWY_AVX3_DL) return rows <= 4 ? 4 : 2;
+    if (!is_alone) return 1;
+    return rows <= 2 ? 4 : 2;
   }
 
   static HWY_INLINE IntVec FourCodes(const int8_t* codes) {
@@ -225,8 +228,10 @@ struct QuantKernel {
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kUnitBytes = Tile::kGroupBytes;
   static constexpr int64_t kUnitSteps = Tile::kSteps;
-  static constexpr int64_t kAheadBytes = Tile::kSteps == 8 ? 1280 : 2048;
-  static constexpr int MaxPanels(int64_t rows) { return Tile::MaxPanels(rows); }
+  static constexpr int64_t kAheadBytes = Tile::kSteps == 8 ? 5120 : 8192;
+  static constexpr int MaxPanels(int64_t rows, bool is_alone) {
+    return Tile::MaxPanels(rows, is_alone);
+  }
   static int64_t Units(const MatmulArgs& args) { return args.weights->inputs() / kQuantGroup; }
   static int64_t BlockUnits(int panels) { return kBlockBytes / (panels * Tile::kGroupBytes); }
 
