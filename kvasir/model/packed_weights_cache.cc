@@ -34,7 +34,8 @@ std::string FileName(const PackedWeightsSource& source, const std::string& finge
   char digits[17];
   std::snprintf(digits, sizeof(digits), "%016llx",
                 static_cast<unsigned long long>(Checksum64(std::as_bytes(std::span(fingerprint)))));
-  return model.stem().string() + "-" + fingerprint.substr(0, fingerprint.find('\n')) + "-" +
+  if (model.extension() == ".gguf") model.replace_extension();  // a folder's name has other dots
+  return model.filename().string() + "-" + fingerprint.substr(0, fingerprint.find('\n')) + "-" +
          digits + ".panels";
 }
 

@@ -212,6 +212,19 @@ TEST_F(PackedWeightsTest, PathsAreComparedAsWhatTheyLeadTo) {
   EXPECT_TRUE(Mapped()) << log_;
 }
 
+// Who looks into the folder sees which model a file is of.
+TEST_F(PackedWeightsTest, FilesAreNamedAfterTheirModel) {
+  for (const char* name : {"Qwen3-0.6B", "Qwen3-0.6B/", "Qwen3-0.6B.gguf"}) {
+    packed_ = scratch_.File("packed");
+    const std::string config =
+        std::string(KVASIR_SOURCE_DIR) + "/testdata/models/public_llama_f32/config.json";
+    PackedWeightsCache(packed_, {scratch_.File(name), {config}, WeightFormat::kQ8}, {}).Finish();
+    ASSERT_EQ(Files().size(), 1u);
+    EXPECT_TRUE(Contains(Files().at(0), "/Qwen3-0.6B-q8-")) << Files().at(0);
+    fs::remove_all(packed_);
+  }
+}
+
 TEST_F(PackedWeightsTest, FoldersThatCannotBeWrittenAreNoReasonToFail) {
   packed_ = scratch_.Write("a file", "no folder");
   EXPECT_EQ(Logits(some_), Plain(some_));
