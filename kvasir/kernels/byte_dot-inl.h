@@ -22,6 +22,9 @@ namespace {
 HWY_INLINE int32x4_t AddByteProducts(int32x4_t sum, int8x16_t a, int8x16_t b) {
   return vdotq_s32(sum, a, b);
 }
+HWY_INLINE uint32x4_t AddByteProducts(uint32x4_t sum, uint8x16_t a, uint8x16_t b) {
+  return vdotq_u32(sum, a, b);
+}
 
 #else
 

@@ -4,12 +4,17 @@
 //
 // The words of a unit (kv_codec.h) hold kWordCodes codes of one lane, of dims of a key or of slots
 // of a value, whose multipliers are one per code and the same for all lanes. Each kind of dot has
-//   kParts, Codes<part>        the codes of a word in kParts vectors
+//   kParts, Codes<part, tight> the codes of a word in kParts vectors; tight: no register may keep
+//                              what they are made of, as sums and operands take all of them
 //   kSums                      sums that it keeps per vector of lanes
 //   Multiplier                 what stands against one part in one of the sums, in every lane
 //   StoreQueries, StoreWeights rows of `count` multipliers in the arrangement of Multiplier
-//   AddKey, AddValue           sum + codes * multipliers
-//   Total                      of the sums, the last of which starts at what Store* say
+//   Key, Level                 operands of codes of keys, and of values
+//   AddKey, AddValue           sum + operands * multipliers
+//   KeyStart                   where the last sum of keys starts, given where that of codes would
+//   Total                      of the first and the last sum, which starts there or, that of
+//   values,
+//                              at what StoreWeights says
 // The values' codes are levels (integer_steps.h): those of tokens whose scale is negative count
 // from the other end. Signs, made once per block and group, know these tokens.
 #if defined(KVASIR_KERNELS_INTEGER_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,14 +24,14 @@
 #define KVASIR_KERNELS_INTEGER_DOT_INL_H_
 #endif
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 
 #include "hwy/highway.h"
-#include "kvasir/kernels/byte_dot-inl.h"
+#include "kvasir/kernels/byte_operands-inl.h"
 #include "kvasir/kernels/integer_steps.h"
 #include "kvasir/kernels/kernels.h"
+#include "kvasir/kernels/pack_bytes-inl.h"
 #include "kvasir/kernels/packed_levels-inl.h"
 #include "kvasir/kernels/softmax_row-inl.h"
 
@@ -34,8 +39,6 @@ KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
-
-using VI = hn::Vec<DI>;
 
 // The 32 bits at p in every lane.
 HWY_INLINE VI Broadcast(const std::byte* p) {
@@ -55,32 +58,38 @@ HWY_INLINE VI RoundToInt(VF x) {
 #endif
 }
 
+// x, of which the compiler is to know nothing. What it would compute ahead of a loop and keep, g++
+// 12 puts into vector registers when it runs out of others, and then spills sums of the loop.
+template <class T>
+HWY_INLINE const T& Anew(const T& x) {
+  const T* p = &x;
+  asm volatile("" : "+r"(p));
+  return *p;
+}
+
 // -1 where x has its sign bit set, else 0.
 HWY_INLINE VI SignsOf(VF x) { return hn::ShiftRight<31>(hn::BitCast(DI(), x)); }
 
-#if HWY_TARGET == HWY_AVX3_DL
+#if KVASIR_HAS_BYTE_DOT
 
 // A multiplier of two bytes is 256 times the first plus the second, and each has a plane of bytes
 // and a sum of its own. A word of 4-bit codes is the bytes of its even codes and those of its odd
 // ones, and so the bytes of each 8 multipliers lie.
 template <size_t kCodeBits, size_t kMultiplierWidth>
-struct IntegerDot {
+struct IntegerDot : ByteOperands<kCodeBits> {
   static constexpr size_t kBits = kCodeBits;
   static constexpr size_t kBytes = kMultiplierWidth;
   static constexpr size_t kSums = kBytes;
   static constexpr int64_t kMultiplierBytes = 1;  // from one to the next in a plane
   static constexpr size_t kWordCodes = 32 / kBits;
   static constexpr size_t kParts = kWordCodes / 4;
-  // What turns the bytes of codes into levels; 4-bit codes fit a signed byte as they are.
-  struct Signs {
-    alignas(64) std::byte flips[kBlockTokens];
-  };
+  using Signs = typename ByteOperands<kBits>::Signs;
 
-  template <size_t kPart>
+  template <size_t kPart, bool kTight>
   static HWY_INLINE VI Codes(const uint32_t* word) {
-    VU codes = hn::LoadU(DU(), word);
+    VU codes = hn::LoadU(DU(), kTight && kPart > 0 ? &Anew(*word) : word);
     if constexpr (kPart == 1) codes = hn::ShiftRight<4>(codes);
-    if constexpr (kBits == 4) codes = hn::And(codes, hn::Set(DU(), 0x0F0F0F0Fu));
+    if constexpr (kBits == 4) codes = hn::And(codes, LowNibbles<kTight>());
     return hn::BitCast(DI(), codes);
   }
   // Against a word of codes whose first multiplier `first` is.
@@ -91,79 +100,70 @@ struct IntegerDot {
   static HWY_INLINE VI Flip(const Signs& signs, int64_t k, size_t part) {
     return Broadcast(signs.flips + k + static_cast<int64_t>(4 * part));
   }
-  static HWY_INLINE VI Levels(VI codes, VI flip) { return hn::Xor(codes, flip); }
-  static HWY_INLINE VI AddKey(VI sum, VI codes, VI multipliers) {
-    return VI{AddByteProducts(sum.raw, codes.raw, multipliers.raw)};
-  }
-  static HWY_INLINE VI AddValue(VI sum, VI levels, VI multipliers) {
-    return VI{AddByteProducts(sum.raw, multipliers.raw, levels.raw)};
-  }
-  static HWY_INLINE VI Total(const VI (&sums)[1]) { return sums[0]; }
-  static HWY_INLINE VI Total(const VI (&sums)[2]) {
-    return hn::Add(hn::ShiftLeft<8>(sums[0]), sums[1]);
+  static HWY_INLINE VI Level(VI codes, VI flip) { return hn::Xor(codes, flip); }
+  static HWY_INLINE VI Total(VI first, VI last) {
+    return kSums == 1 ? last : hn::Add(hn::ShiftLeft<8>(first), last);
   }
 
   // 16 multipliers from the k-th on.
-  static HWY_INLINE void StoreQueries(const VI (&values)[1], std::byte* row, int64_t count,
-                                      int64_t k) {
+  static HWY_INLINE void StoreQueries(const VI (&values)[kLaneVectors], std::byte* row,
+                                      int64_t count, int64_t k) {
     if constexpr (kBytes == 2) {
-      StoreBytes(hn::ShiftRight<8>(hn::Add(values[0], hn::Set(DI(), 128))), row + k);
+      VI upper[kLaneVectors];
+      for (size_t i = 0; i < kLaneVectors; ++i) {
+        upper[i] = hn::ShiftRight<8>(hn::Add(values[i], hn::Set(DI(), 128)));
+      }
+      StoreSixteen(upper, row + k);
       row += count;
     }
-    StoreBytes(values[0], row + k);
+    StoreSixteen(values, row + k);
   }
   // The multipliers of a block's tokens, of which the lowest kBytes count. Returns where the last
   // sum starts.
-  static HWY_INLINE int32_t StoreWeights(const VI (&values)[kTokenVectors], const Signs&,
+  static HWY_INLINE int32_t StoreWeights(const VI (&values)[kTokenVectors], const Signs& signs,
                                          std::byte* row) {
     auto* out = reinterpret_cast<uint8_t*>(row);
+    int32_t start = 0;
     if constexpr (kBytes == 2) {
-      hn::StoreU(PackBytes<1>(values), hn::Repartition<uint8_t, DI>(), out);
+      start = 256 * StorePlane<1>(values, signs, out);
       out += kBlockTokens;
     }
-    hn::StoreU(PackBytes<0>(values), hn::Repartition<uint8_t, DI>(), out);
-    return 0;
+    return start + StorePlane<0>(values, signs, out);
   }
   static HWY_INLINE void MakeSigns(const VF (&scales)[kTokenVectors], Signs* out) {
     VI signs[kTokenVectors];
     for (size_t i = 0; i < kTokenVectors; ++i) signs[i] = SignsOf(scales[i]);
-    const hn::Repartition<uint8_t, DI> d;
-    const auto middle = hn::Set(d, static_cast<uint8_t>(ValueMiddle(kBits)));
-    hn::StoreU(hn::Xor(PackBytes<0>(signs), middle), d, reinterpret_cast<uint8_t*>(out->flips));
+    for (size_t i = 0; i < kTokenVectors; i += 4) {
+      ByteOperands<kBits>::StoreSigns(PackBytes<kBits, 0>(signs + i), i * kLanes, out);
+    }
   }
 
  private:
-  using V8 = hn::Vec<hn::Repartition<uint8_t, DI>>;
-
-  static HWY_INLINE void StoreBytes(VI values, std::byte* at) {
-    const hn::FixedTag<uint8_t, 16> d;
-    // Highway 1.0.3's TruncateTo of 32 to 8 bits permutes words instead of bytes.
-    hn::Vec<decltype(d)> bytes = {_mm512_cvtepi32_epi8(values.raw)};
-    if constexpr (kBits == 4) {
-      alignas(16) static constexpr uint8_t kOrder[16] = {0, 2,  4,  6,  1, 3,  5,  7,
-                                                         8, 10, 12, 14, 9, 11, 13, 15};
-      bytes = hn::TableLookupBytes(bytes, hn::Load(d, kOrder));
-    }
-    hn::StoreU(bytes, d, reinterpret_cast<uint8_t*>(at));
+  template <bool kTight>
+  static HWY_INLINE VU LowNibbles() {
+    constexpr uint32_t kMask = 0x0F0F0F0Fu;
+#if HWY_TARGET == HWY_AVX2
+    alignas(32) static constexpr uint32_t kMasks[kLanes] = {kMask, kMask, kMask, kMask,
+                                                            kMask, kMask, kMask, kMask};
+    if constexpr (kTight) return hn::Load(DU(), Anew(kMasks));
+#endif
+    return hn::Set(DU(), kMask);
   }
-  // Where in a pair of vectors the given byte of each token of half a block lies, twice.
-  static constexpr std::array<uint8_t, 64> PackOrder(size_t byte) {
-    std::array<uint8_t, 64> order = {};
-    for (size_t i = 0; i < 64; ++i) {
-      const size_t in_eight = kBits == 8 ? i % 8 : i % 4 * 2 + i % 8 / 4;
-      const size_t token = i / 8 % 4 * 8 + in_eight;
-      order[i] = static_cast<uint8_t>(token / 16 * 64 + token % 16 * 4 + byte);
-    }
-    return order;
-  }
-  // One byte of every lane, in the order of multipliers.
+  // One byte of every weight. Returns what of it is missing from the sums.
   template <size_t kByte>
-  static HWY_INLINE V8 PackBytes(const VI (&values)[4]) {
-    alignas(64) static constexpr std::array<uint8_t, 64> kOrder = PackOrder(kByte);
-    const __m512i order = _mm512_load_si512(kOrder.data());
-    const __m512i low = _mm512_permutex2var_epi8(values[0].raw, order, values[1].raw);
-    const __m512i high = _mm512_permutex2var_epi8(values[2].raw, order, values[3].raw);
-    return V8{_mm512_mask_blend_epi64(0xF0, low, high)};
+  static HWY_INLINE int32_t StorePlane(const VI (&values)[kTokenVectors], const Signs& signs,
+                                       uint8_t* out) {
+    typename ByteOperands<kBits>::Start start;
+    for (size_t i = 0; i < kTokenVectors; i += 4) {
+      const V8 bytes = PackBytes<kBits, kByte>(values + i);
+      hn::StoreU(bytes, D8(), out + i * kLanes);
+      start.Add(bytes, signs, i * kLanes);
+    }
+    return start.Get();
+  }
+  static HWY_INLINE void StoreSixteen(const VI (&values)[kLaneVectors], std::byte* at) {
+    hn::StoreU(PackSixteen<kBits>(values), hn::FixedTag<uint8_t, 16>(),
+               reinterpret_cast<uint8_t*>(at));
   }
 };
 
@@ -186,7 +186,7 @@ struct IntegerDot {
     alignas(64) int32_t signs[kBlockTokens];
   };
 
-  template <size_t kPart>
+  template <size_t kPart, bool>
   static HWY_INLINE VI Codes(const uint32_t* word) {
     VU codes = hn::LoadU(DU(), word);
     if constexpr (kPart > 0) codes = hn::ShiftRight<static_cast<int>(kPart * kBits)>(codes);
@@ -195,15 +195,17 @@ struct IntegerDot {
   static HWY_INLINE VI Multiplier(const std::byte* first, int64_t, size_t part, size_t) {
     return Broadcast(first + static_cast<int64_t>(4 * part));
   }
+  static HWY_INLINE int32_t KeyStart(int32_t start) { return start; }
+  static HWY_INLINE VI Key(VI codes) { return codes; }
   static HWY_INLINE VI Flip(const Signs&, int64_t, size_t) { return hn::Zero(DI()); }
-  static HWY_INLINE VI Levels(VI codes, VI) { return codes; }
+  static HWY_INLINE VI Level(VI codes, VI) { return codes; }
   static HWY_INLINE VI AddKey(VI sum, VI codes, VI multipliers) {
     return hn::Add(sum, PairSums(codes, multipliers));
   }
   static HWY_INLINE VI AddValue(VI sum, VI levels, VI multipliers) {
     return AddKey(sum, levels, multipliers);
   }
-  static HWY_INLINE VI Total(const VI (&sums)[1]) { return sums[0]; }
+  static HWY_INLINE VI Total(VI, VI last) { return last; }
 
   static HWY_INLINE void StoreQueries(const VI (&values)[kLaneVectors], std::byte* row, int64_t,
                                       int64_t k) {
@@ -267,21 +269,37 @@ struct IntegerDot {
 
 #endif
 
-// Vectors of lanes that a tile of sums is wide.
-constexpr size_t kVectors = 4;
-// Query rows that share each vector of codes: what the registers hold of sums of four vectors and
-// of multipliers, and of scores as many vectors as of sums.
-#if HWY_TARGET == HWY_AVX3_DL
-template <class Dot>
-constexpr size_t kMaxSumRows = 6 / Dot::kSums;
-template <class Dot>
-constexpr size_t kMaxScoreRows = Dot::kSums == 1 ? 3 : 2;
+// Query rows of a tile, which share each vector of codes, times the sums of each, at most, and the
+// vectors that a tile of more than two is wide.
+#if !KVASIR_HAS_BYTE_DOT
+constexpr size_t kSumTile = 2;
+constexpr size_t kScoreTile = 2;
+constexpr size_t kTileWidth = 4;
+#elif HWY_TARGET == HWY_AVX3_DL
+// 24 sums, four vectors of codes, a multiplier and what makes codes fill 32 registers. Tiles of
+// scores hold as many scores as sums.
+constexpr size_t kSumTile = 6;
+constexpr size_t kScoreTile = 3;
+constexpr size_t kTileWidth = 4;
+#elif HWY_TARGET == HWY_AVX2
+// 12 sums, two vectors of codes, a multiplier and what makes codes fill 16 registers.
+constexpr size_t kSumTile = 6;
+constexpr size_t kScoreTile = 6;
+constexpr size_t kTileWidth = 2;
 #else
-template <class Dot>
-constexpr size_t kMaxSumRows = 2;
-template <class Dot>
-constexpr size_t kMaxScoreRows = 2;
+// 24 sums would fit as with AVX-512, but g++ 12 orders loads so that it spills: per product more
+// instructions than with 16.
+constexpr size_t kSumTile = 4;
+constexpr size_t kScoreTile = 3;
+constexpr size_t kTileWidth = 4;
 #endif
+template <class Dot>
+constexpr size_t kMaxSumRows = kSumTile / Dot::kSums;
+template <class Dot>
+constexpr size_t kMaxScoreRows = (kScoreTile + Dot::kSums - 1) / Dot::kSums;
+// Few rows take four vectors everywhere: the latency of a product needs eight sums at once.
+template <class Dot, size_t kRows>
+constexpr size_t kVectors = kRows* Dot::kSums <= 2 ? 4 : kTileWidth;
 
 // Rows of the next tile when `left` are left, in tiles of about the same height.
 template <int64_t kMax>
@@ -291,12 +309,14 @@ int64_t TileRows(int64_t left) {
 }
 
 // Sums of a tile: of kRows rows and kCount vectors of lanes.
-template <class Dot, size_t kRows, size_t kCount = kVectors>
+template <class Dot, size_t kRows, size_t kCount = kVectors<Dot, kRows>>
 using TileSums = VI[kRows][kCount][Dot::kSums];
 
 template <class Dot, size_t kRows, size_t kCount>
 HWY_INLINE void StartSums(const int32_t (&starts)[kRows], VI (&sums)[kRows][kCount][Dot::kSums]) {
+#pragma GCC unroll 8
   for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
     for (size_t v = 0; v < kCount; ++v) {
       sums[r][v][0] = hn::Zero(DI());
       sums[r][v][Dot::kSums - 1] = hn::Set(DI(), starts[r]);
@@ -304,13 +324,48 @@ HWY_INLINE void StartSums(const int32_t (&starts)[kRows], VI (&sums)[kRows][kCou
   }
 }
 
-// x, of which the compiler is to know nothing. What it would compute ahead of a loop and keep, g++
-// 12 puts into vector registers when it runs out of others, and then spills sums of the loop.
-template <class T>
-HWY_INLINE const T& Anew(const T& x) {
-  const T* p = &x;
-  asm volatile("" : "+r"(p));
-  return *p;
+// Adds products of one part of a word to a tile's sums. Operands: Code<tight>(v) of
+// vector v, Multiplier(r, s) of row r against sum s, and Add. The fewer of the two stay in
+// registers, the others come one after the other.
+template <class Dot, size_t kRows, size_t kCount, class Operands>
+HWY_INLINE void AddProducts(const Operands& operands, VI (&sums)[kRows][kCount][Dot::kSums]) {
+  constexpr size_t kSums = Dot::kSums;
+  // Unrolled early, as sums that a loop indexes would go through memory.
+  if constexpr (kCount < kRows * kSums) {
+    constexpr bool kTight = kRows * kSums > 4;
+    VI codes[kCount];
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kCount; ++v) codes[v] = operands.template Code<kTight>(v);
+#pragma GCC unroll 8
+    for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (size_t s = 0; s < kSums; ++s) {
+        const VI multiplier = operands.Multiplier(r, s);
+#pragma GCC unroll 8
+        for (size_t v = 0; v < kCount; ++v) {
+          sums[r][v][s] = Operands::Add(sums[r][v][s], codes[v], multiplier);
+        }
+      }
+    }
+  } else {
+    VI multipliers[kRows][kSums];
+#pragma GCC unroll 8
+    for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (size_t s = 0; s < kSums; ++s) multipliers[r][s] = operands.Multiplier(r, s);
+    }
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kCount; ++v) {
+      const VI codes = operands.template Code<false>(v);
+#pragma GCC unroll 8
+      for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+        for (size_t s = 0; s < kSums; ++s) {
+          sums[r][v][s] = Operands::Add(sums[r][v][s], codes, multipliers[r][s]);
+        }
+      }
+    }
+  }
 }
 
 // The largest |x| of 16 virtual lanes, as bits.

@@ -104,68 +104,79 @@ struct QueryRows {
         scores(args.scores + row * kBlockTokens) {}
 };
 
-// Adds the products with the part kPart of the codes of a word, whose first multiplier of the first
-// row `first` is; those of the next row lie `stride` bytes behind.
-template <class Dot, size_t kPart, size_t kRows>
-HWY_INLINE void AddPart(const std::byte* first, int64_t stride, const uint32_t* word,
-                        TileSums<Dot, kRows>& sums) {
-  constexpr int64_t kUnitWords = kUnitDims / static_cast<int64_t>(Dot::kWordCodes);
-  VI multipliers[kRows][Dot::kSums];
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t s = 0; s < Dot::kSums; ++s) {
-      multipliers[r][s] = Dot::Multiplier(first + static_cast<int64_t>(r) * stride,
-                                          stride / IntegerQueries::CodeBytes(1), kPart, s);
-    }
-  }
-  for (size_t v = 0; v < kVectors; ++v) {
-    const VI codes =
-        Dot::template Codes<kPart>(word + static_cast<int64_t>(v) * kUnitWords * kUnitLanes);
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t s = 0; s < Dot::kSums; ++s) {
-        sums[r][v][s] = Dot::AddKey(sums[r][v][s], codes, multipliers[r][s]);
-      }
-    }
-  }
-}
+// The part kPart of the codes of a word, whose first multiplier of the first row `first` is; those
+// of the next row lie `stride` bytes behind.
+template <class Dot, size_t kPart>
+struct KeyOperands {
+  const std::byte* first;
+  int64_t stride;
+  const uint32_t* word;
 
-template <class Dot, size_t kRows>
+  template <bool kTight>
+  HWY_INLINE VI Code(size_t v) const {
+    constexpr size_t kUnitWords = kUnitDims / Dot::kWordCodes;
+    return Dot::Key(Dot::template Codes<kPart, kTight>(word + v * kUnitWords * kUnitLanes));
+  }
+  HWY_INLINE VI Multiplier(size_t r, size_t s) const {
+    return Dot::Multiplier(first + static_cast<int64_t>(r) * stride,
+                           stride / IntegerQueries::CodeBytes(1), kPart, s);
+  }
+  static HWY_INLINE VI Add(VI sum, VI codes, VI multipliers) {
+    return Dot::AddKey(sum, codes, multipliers);
+  }
+};
+
+// Adds the products with a word, from its part kPart on.
+template <class Dot, size_t kRows, size_t kPart = 0>
 HWY_INLINE void AddWord(const std::byte* first, int64_t stride, const uint32_t* word,
                         TileSums<Dot, kRows>& sums) {
-  AddPart<Dot, 0, kRows>(first, stride, word, sums);
-  if constexpr (Dot::kParts > 1) AddPart<Dot, 1, kRows>(first, stride, word, sums);
-  if constexpr (Dot::kParts > 2) AddPart<Dot, 2, kRows>(first, stride, word, sums);
-  if constexpr (Dot::kParts > 3) AddPart<Dot, 3, kRows>(first, stride, word, sums);
+  AddProducts<Dot>(KeyOperands<Dot, kPart>{first, stride, word}, sums);
+  if constexpr (kPart + 1 < Dot::kParts) {
+    AddWord<Dot, kRows, kPart + 1>(first, stride, word, sums);
+  }
 }
 
 // Scores of a tile on their way through the groups, which stay in registers.
-template <size_t kRows>
-using TileScores = VF[kRows][kVectors];
+template <class Dot, size_t kRows>
+using TileScores = VF[kRows][kVectors<Dot, kRows>];
+
+// A tile's tokens: vector v has those from first + v * kVirtualLanes on.
+struct TileTokens {
+  size_t first;
+
+  // The i-th tile of a block: all that a unit of the code plane is wide, before the next units.
+  template <size_t kCount>
+  static TileTokens Tile(size_t i) {
+    return {i / kLaneVectors * kCount * kVirtualLanes + i % kLaneVectors * kLanes};
+  }
+  size_t operator[](size_t v) const { return first + v * kVirtualLanes; }
+};
 
 // Calls body(row, vector) for each of a tile. Recursive over rows, because what a loop over them
 // indexes would go through memory.
-template <size_t kRows, size_t kRow = 0, class Body>
+template <class Dot, size_t kRows, size_t kRow = 0, class Body>
 HWY_INLINE void ForEachOfTile(const Body& body) {
-  for (size_t v = 0; v < kVectors; ++v) body(kRow, v);
-  if constexpr (kRow + 1 < kRows) ForEachOfTile<kRows, kRow + 1>(body);
+  for (size_t v = 0; v < kVectors<Dot, kRows>; ++v) body(kRow, v);
+  if constexpr (kRow + 1 < kRows) ForEachOfTile<Dot, kRows, kRow + 1>(body);
 }
 
-// Adds the sums of group g to the scores of rows from kRow on, those of the tokens of lane vector
-// `p`.
+// Adds the sums of group g to the scores of rows from kRow on.
 template <class Dot, size_t kRows, size_t kRow = 0>
-HWY_INLINE void AddScores(const QueryRows& rows, const KeyGroup& group, int64_t g, size_t p,
-                          const TileSums<Dot, kRows>& sums, TileScores<kRows>& scores) {
+HWY_INLINE void AddScores(const QueryRows& rows, const KeyGroup& group, int64_t g,
+                          TileTokens tokens, const TileSums<Dot, kRows>& sums,
+                          TileScores<Dot, kRows>& scores) {
   const DF d;
   const int64_t at = static_cast<int64_t>(kRow) * rows.groups + g;
   const VF step = hn::Set(d, rows.scales[at]);
   const VF query_sum = hn::Set(d, rows.sums[at]);
-  for (size_t v = 0; v < kVectors; ++v) {
-    const size_t token = v * kVirtualLanes + p * kLanes;
-    const VF part = hn::Mul(hn::ConvertTo(d, Dot::Total(sums[kRow][v])), step);
-    const VF score = hn::MulAdd(hn::Load(d, group.scales + token), part, scores[kRow][v]);
-    scores[kRow][v] = hn::MulAdd(hn::Load(d, group.centres + token), query_sum, score);
+  for (size_t v = 0; v < kVectors<Dot, kRows>; ++v) {
+    const VF part = hn::Mul(
+        hn::ConvertTo(d, Dot::Total(sums[kRow][v][0], sums[kRow][v][Dot::kSums - 1])), step);
+    const VF score = hn::MulAdd(hn::Load(d, group.scales + tokens[v]), part, scores[kRow][v]);
+    scores[kRow][v] = hn::MulAdd(hn::Load(d, group.centres + tokens[v]), query_sum, score);
   }
   if constexpr (kRow + 1 < kRows) {
-    AddScores<Dot, kRows, kRow + 1>(rows, group, g, p, sums, scores);
+    AddScores<Dot, kRows, kRow + 1>(rows, group, g, tokens, sums, scores);
   }
 }
 
@@ -176,23 +187,25 @@ struct GroupBatch {
   KeyGroup groups[kBatchGroups];
 };
 
-// Exact sums of group g and the tokens of lane vector `p`.
+// Exact sums of group g.
 template <class Dot, size_t kRows>
-HWY_INLINE void SumGroup(const QueryRows& rows, const PackedPlane& plane, int64_t g, size_t p,
-                         PlanePrefetch* prefetch, TileSums<Dot, kRows>& sums) {
+HWY_INLINE void SumGroup(const QueryRows& rows, const PackedPlane& plane, int64_t g,
+                         TileTokens tokens, PlanePrefetch* prefetch, TileSums<Dot, kRows>& sums) {
   constexpr int64_t kUnitWords = kUnitDims / static_cast<int64_t>(Dot::kWordCodes);
   constexpr int64_t kUnitSize = static_cast<int64_t>(Dot::kBits) * kUnitLanes;
   int32_t starts[kRows];
   for (size_t r = 0; r < kRows; ++r) {
-    starts[r] = rows.starts[static_cast<int64_t>(r) * rows.groups + g];
+    starts[r] = Dot::KeyStart(rows.starts[static_cast<int64_t>(r) * rows.groups + g]);
   }
-  StartSums<Dot, kRows, kVectors>(starts, sums);
+  StartSums<Dot>(starts, sums);
   const int64_t stride = IntegerQueries::CodeBytes(rows.dim);
   const std::byte* multipliers = rows.codes + g * plane.group * Dot::kMultiplierBytes;
-  const uint32_t* word = plane.codes + g * plane.group / kUnitDims * kUnitSize + p * kLanes;
+  const uint32_t* word = plane.codes + g * plane.group / kUnitDims * kUnitSize +
+                         tokens.first / kUnitLanes * kUnitWords * kUnitLanes +
+                         tokens.first % kUnitLanes;
   const uint32_t* const end = word + plane.group / kUnitDims * kUnitSize;
   for (; word != end; word += kUnitSize) {
-    if (prefetch != nullptr && p == 0) prefetch->Step();
+    if (prefetch != nullptr && tokens.first == 0) prefetch->Step();
     for (int64_t w = 0; w < kUnitWords; ++w) {
       AddWord<Dot, kRows>(multipliers, stride, word + w * kUnitLanes, sums);
       multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
@@ -203,22 +216,22 @@ HWY_INLINE void SumGroup(const QueryRows& rows, const PackedPlane& plane, int64_
 template <class Dot, size_t kRows>
 HWY_NOINLINE void ScoreRows(const QueryRows& rows, const PackedPlane& plane,
                             const GroupBatch& batch, PlanePrefetch* prefetch) {
+  constexpr size_t kCount = kVectors<Dot, kRows>;
   const DF d;
-  for (size_t p = 0; p < kLaneVectors; ++p) {
-    TileScores<kRows> scores;
-    const auto at = [&](size_t r, size_t v) {
-      return rows.scores + r * kBlockTokens + v * kVirtualLanes + p * kLanes;
-    };
-    ForEachOfTile<kRows>([&](size_t r, size_t v) HWY_ATTR {
+  for (size_t tile = 0; tile < kTokenVectors / kCount; ++tile) {
+    const TileTokens tokens = TileTokens::Tile<kCount>(tile);
+    TileScores<Dot, kRows> scores;
+    const auto at = [&](size_t r, size_t v) { return rows.scores + r * kBlockTokens + tokens[v]; };
+    ForEachOfTile<Dot, kRows>([&](size_t r, size_t v) HWY_ATTR {
       scores[r][v] = batch.first == 0 ? hn::Zero(d) : hn::LoadU(d, at(r, v));
     });
     for (int64_t i = 0; i < batch.count; ++i) {
       TileSums<Dot, kRows> sums;
-      SumGroup<Dot, kRows>(Anew(rows), Anew(plane), batch.first + i, p, prefetch, sums);
-      AddScores<Dot, kRows>(Anew(rows), batch.groups[i], batch.first + i, p, sums, scores);
+      SumGroup<Dot, kRows>(Anew(rows), Anew(plane), batch.first + i, tokens, prefetch, sums);
+      AddScores<Dot, kRows>(Anew(rows), batch.groups[i], batch.first + i, tokens, sums, scores);
     }
-    ForEachOfTile<kRows>([&](size_t r, size_t v)
-                             HWY_ATTR { hn::StoreU(scores[r][v], d, at(r, v)); });
+    ForEachOfTile<Dot, kRows>([&](size_t r, size_t v)
+                                  HWY_ATTR { hn::StoreU(scores[r][v], d, at(r, v)); });
   }
 }
 

@@ -21,8 +21,15 @@ namespace {
 
 // Groups whose signs are made together, for all rows.
 constexpr int64_t kBatchGroups = 4;
-// Slots that are multiplied between two steps of fetching ahead.
-constexpr int64_t kFetchSlots = 8;
+// Slots that are multiplied between two steps of fetching ahead: 8 where a tile is four vectors
+// wide, so that narrower ones take as many steps.
+template <class Dot, size_t kRows>
+constexpr int64_t kFetchSlots = 32 / kVectors<Dot, kRows>;
+// Of all dims, by tiles of four vectors.
+constexpr int64_t FetchSteps(int64_t dim) {
+  constexpr int64_t kWidth = 4 * kLanes;
+  return (dim + kWidth - 1) / kWidth * (kBlockTokens / 8);
+}
 
 // Some rows of weights, of which codes, steps, shifts and starts are read.
 struct WeightRows {
@@ -46,37 +53,37 @@ struct WeightRows {
         accumulator_stride(args.accumulator_stride) {}
 };
 
-// Adds the products with the part kPart of the codes of a word, whose first multiplier of the first
-// row `first` is; those of the next row lie `stride` bytes behind.
-template <class Dot, size_t kPart, size_t kRows, size_t kCount>
-HWY_INLINE void AddPart(const std::byte* first, int64_t stride, VI flip, const uint32_t* word,
-                        TileSums<Dot, kRows, kCount>& sums) {
-  // The two units of the halves of a block follow each other.
-  constexpr size_t kUnitWords = 2 * Dot::kBits * kUnitLanes;
-  VI multipliers[kRows][Dot::kSums];
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t s = 0; s < Dot::kSums; ++s) {
-      multipliers[r][s] =
-          Dot::Multiplier(first + static_cast<int64_t>(r) * stride, kBlockTokens, kPart, s);
-    }
-  }
-  for (size_t v = 0; v < kCount; ++v) {
+// The part kPart of the codes of a word, whose first multiplier of the first row `first` is; those
+// of the next row lie `stride` bytes behind.
+template <class Dot, size_t kPart>
+struct ValueOperands {
+  const std::byte* first;
+  int64_t stride;
+  const uint32_t* word;
+  VI flip;
+
+  template <bool kTight>
+  HWY_INLINE VI Code(size_t v) const {
+    // The two units of the halves of a block follow each other.
+    constexpr size_t kUnitWords = 2 * Dot::kBits * kUnitLanes;
     const size_t lane = v * kLanes;
     const uint32_t* const codes = word + lane / kUnitLanes * kUnitWords + lane % kUnitLanes;
-    const VI levels = Dot::Levels(Dot::template Codes<kPart>(codes), flip);
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t s = 0; s < Dot::kSums; ++s) {
-        sums[r][v][s] = Dot::AddValue(sums[r][v][s], levels, multipliers[r][s]);
-      }
-    }
+    return Dot::Level(Dot::template Codes<kPart, kTight>(codes), flip);
   }
-}
+  HWY_INLINE VI Multiplier(size_t r, size_t s) const {
+    return Dot::Multiplier(first + static_cast<int64_t>(r) * stride, kBlockTokens, kPart, s);
+  }
+  static HWY_INLINE VI Add(VI sum, VI levels, VI multipliers) {
+    return Dot::AddValue(sum, levels, multipliers);
+  }
+};
 
-// The same of all parts, those of the slots from k on.
+// Adds the products with the slots from k on that a word has, from its part kPart on.
 template <class Dot, size_t kRows, size_t kCount, size_t kPart = 0>
 HWY_INLINE void AddWord(const std::byte* first, int64_t stride, const typename Dot::Signs& signs,
                         int64_t k, const uint32_t* word, TileSums<Dot, kRows, kCount>& sums) {
-  AddPart<Dot, kPart, kRows, kCount>(first, stride, Dot::Flip(signs, k, kPart), word, sums);
+  AddProducts<Dot>(ValueOperands<Dot, kPart>{first, stride, word, Dot::Flip(signs, k, kPart)},
+                   sums);
   if constexpr (kPart + 1 < Dot::kParts) {
     AddWord<Dot, kRows, kCount, kPart + 1>(first, stride, signs, k, word, sums);
   }
@@ -95,7 +102,9 @@ HWY_INLINE void StoreSums(const WeightRows& rows, int64_t g, int64_t dim,
   const VF shift = hn::Set(d, rows.shifts[at]);
   for (size_t v = 0; v < kCount; ++v) {
     const VF before = hn::LoadU(d, out + v * kLanes);
-    const VF sum = hn::MulAdd(hn::ConvertTo(d, Dot::Total(sums[kRow][v])), step, before);
+    const VF sum =
+        hn::MulAdd(hn::ConvertTo(d, Dot::Total(sums[kRow][v][0], sums[kRow][v][Dot::kSums - 1])),
+                   step, before);
     hn::StoreU(hn::Add(sum, shift), d, out + v * kLanes);
   }
   if constexpr (kRow + 1 < kRows) {
@@ -110,18 +119,19 @@ HWY_INLINE void SumDims(const WeightRows& rows, const PackedPlane& plane,
                         const typename Dot::Signs& signs, int64_t g, int64_t dim,
                         PlanePrefetch* prefetch) {
   constexpr int64_t kUnitWords = 2 * static_cast<int64_t>(Dot::kBits) * kUnitLanes;
+  constexpr int64_t kSlots = kFetchSlots<Dot, kRows>;
   int32_t starts[kRows];
   for (size_t r = 0; r < kRows; ++r) {
     starts[r] = rows.starts[g * rows.rows + static_cast<int64_t>(r)];
   }
   TileSums<Dot, kRows, kCount> sums;
-  StartSums<Dot, kRows, kCount>(starts, sums);
+  StartSums<Dot>(starts, sums);
   const int64_t stride = rows.groups * IntegerWeights::kCodeBytes;
   const std::byte* multipliers = rows.codes + g * IntegerWeights::kCodeBytes;
   const uint32_t* word = plane.codes + dim / kUnitLanes * kUnitWords;
-  for (int64_t k = 0; k < kBlockTokens; k += kFetchSlots) {
+  for (int64_t k = 0; k < kBlockTokens; k += kSlots) {
     if (prefetch != nullptr) prefetch->Step();
-    for (int64_t w = k; w < k + kFetchSlots; w += Dot::kWordCodes) {
+    for (int64_t w = k; w < k + kSlots; w += Dot::kWordCodes) {
       AddWord<Dot, kRows, kCount>(multipliers, stride, signs, w, word, sums);
       multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
       word += kUnitLanes;
@@ -134,15 +144,18 @@ HWY_INLINE void SumDims(const WeightRows& rows, const PackedPlane& plane,
 template <class Dot, size_t kRows>
 HWY_INLINE void SumGroup(const WeightRows& rows, const PackedPlane& plane,
                          const typename Dot::Signs& signs, int64_t g, PlanePrefetch* prefetch) {
-  constexpr int64_t kStep = kVectors * kLanes;
-  constexpr int64_t kHalfStep = kStep / 2;  // groups are multiples of 32 dims
+  constexpr size_t kCount = kVectors<Dot, kRows>;
+  constexpr int64_t kStep = kCount * kLanes;
   int64_t dim = g * plane.group;
   const int64_t end = dim + plane.group;
   for (; dim + kStep <= end; dim += kStep) {
-    SumDims<Dot, kRows, kVectors>(rows, plane, signs, g, dim, prefetch);
+    SumDims<Dot, kRows, kCount>(rows, plane, signs, g, dim, prefetch);
   }
-  for (; dim < end; dim += kHalfStep) {
-    SumDims<Dot, kRows, kVectors / 2>(rows, plane, signs, g, dim, prefetch);
+  // Groups are multiples of 32 dims.
+  if constexpr (kStep > 32) {
+    for (; dim < end; dim += kStep / 2) {
+      SumDims<Dot, kRows, kCount / 2>(rows, plane, signs, g, dim, prefetch);
+    }
   }
 }
 
@@ -215,10 +228,9 @@ template <size_t kBits, size_t kBytes>
 void Accumulate(const AccumulateTileArgs& args) noexcept {
   using Dot = IntegerDot<kBits, kBytes>;
   const PackedPlane plane(args.codec, args.values, args.value_dim);
-  constexpr int64_t kStep = kVectors * kLanes;
   const int64_t groups = plane.dim / plane.group;
-  const int64_t steps = (plane.dim + kStep - 1) / kStep * (kBlockTokens / kFetchSlots);
-  PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), steps, args.fetch_into);
+  PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), FetchSteps(plane.dim),
+                      args.fetch_into);
   Rescale(args);
   GroupBatch<Dot> batch;
   for (batch.first = 0; batch.first < groups; batch.first += kBatchGroups) {

@@ -23,6 +23,7 @@ namespace kvasir::HWY_NAMESPACE {
 using DU = hn::RebindToUnsigned<DF>;
 using DI = hn::RebindToSigned<DF>;
 using VU = hn::Vec<DU>;
+using VI = hn::Vec<DI>;
 
 // Each kind of levels: kBits, and Get, the levels of the lowest kBits of every lane; kClean says
 // that nothing stands above them.
