@@ -27,15 +27,18 @@ std::vector<float> Ramp(int64_t count) {
   return values;
 }
 
-// Codes of every format's range and scales around 0.01.
-CodedRow RampCodes(int64_t inputs) {
+// Codes of the format's range and scales around 0.01.
+CodedRow RampCodes(int64_t inputs, WeightFormat format) {
+  const bool is_mxfp8 = format == WeightFormat::kMxfp8;
   CodedRow row;
   row.codes.resize(static_cast<size_t>(inputs));
-  for (size_t i = 0; i < row.codes.size(); ++i) row.codes[i] = i * 7919 % 16;
+  for (size_t i = 0; i < row.codes.size(); ++i) {
+    row.codes[i] = static_cast<uint8_t>(i * 7919 % (is_mxfp8 ? 127 : 16));
+  }
   const size_t groups = row.codes.size() / kQuantGroup;
   row.scales.assign(groups, FloatToF16(0.01f));
   row.biases.assign(groups, FloatToF16(0.08f));
-  row.sub_scales.assign(2 * groups, 7);
+  row.sub_scales.assign(2 * groups, is_mxfp8 ? 120 : 7);
   row.sub_mins.assign(groups, 3);
   return row;
 }
@@ -46,7 +49,7 @@ void RunMatmul(benchmark::State& state, Isa isa, WeightFormat format, Shape shap
   Result<PackedMatrix> weights = PackedMatrix::Allocate(shape.outputs, shape.inputs, format);
   if (!weights.ok()) return state.SkipWithError("out of memory");
   const std::vector<float> row = Ramp(shape.inputs);
-  const CodedRow coded = RampCodes(shape.inputs);
+  const CodedRow coded = RampCodes(shape.inputs, format);
   for (int64_t n = 0; n < shape.outputs; ++n) {
     if (IsCodedOnly(format)) {
       weights->SetCodedRow(n, coded);
@@ -115,7 +118,7 @@ void RegisterAll() {
       WeightFormat::kF32,   WeightFormat::kF16,   WeightFormat::kBf16,     WeightFormat::kBf16Dot,
       WeightFormat::kQ8,    WeightFormat::kQ4,    WeightFormat::kQ4Affine, WeightFormat::kQ8Affine,
       WeightFormat::kQ4K,   WeightFormat::kQ5K,   WeightFormat::kQ6K,      WeightFormat::kQ2K,
-      WeightFormat::kIq4Xs, WeightFormat::kMxfp4, WeightFormat::kNvfp4};
+      WeightFormat::kIq4Xs, WeightFormat::kMxfp4, WeightFormat::kNvfp4,    WeightFormat::kMxfp8};
   for (Isa isa : SupportedIsas()) {
     if (isa == Isa::kScalar) continue;
     const std::string isa_name(IsaName(isa));

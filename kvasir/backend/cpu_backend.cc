@@ -241,9 +241,9 @@ class CpuBackend final : public Backend {
       matrices.push_back(&Packed(*part.job.weights));
       tiles += TilesOf(part);
       weight_bytes_read_ += part.job.weights->bytes();
-      any_quantized |= IsQuantized(part.job.weights->format());
+      any_quantized |= QuantizesInputs(part.job.weights->format());
       any_halves |= SubScaleInputs(part.job.weights->format()) < kQuantGroup;
-      any_rounded |= part.job.weights->format() == WeightFormat::kBf16Dot;
+      any_rounded |= RoundsInputs(part.job.weights->format());
     }
     if (any_rounded) RoundRows(x);
     if (any_quantized) QuantizeRows(x);

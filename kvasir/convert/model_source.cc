@@ -42,6 +42,7 @@ DType DecodedType(const WeightTensor& rows) {
     case WeightFormat::kBf16:
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
+    case WeightFormat::kMxfp8:
       return DType::kBf16;
     case WeightFormat::kQ4Affine:
     case WeightFormat::kQ8Affine:

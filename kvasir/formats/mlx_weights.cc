@@ -139,16 +139,17 @@ void ReadRowCodes(const Layout& layout, int64_t row, CodedRow* out) {
   }
 }
 
-// What keeps codes and scales of a microscaled format; bf16, which holds every value, if there is
-// none, or if a scale is NaN.
+// What keeps codes and scales of a microscaled format, or bf16, which holds every value, if a scale
+// does not allow it.
 WeightFormat MicroscaledFormat(const Layout& layout) {
-  if (layout.format.mode == MlxMode::kMxfp8) return WeightFormat::kBf16;
-  const WeightFormat format =
-      layout.format.mode == MlxMode::kNvfp4 ? WeightFormat::kNvfp4 : WeightFormat::kMxfp4;
+  const MlxMode mode = layout.format.mode;
+  const WeightFormat format = mode == MlxMode::kNvfp4   ? WeightFormat::kNvfp4
+                              : mode == MlxMode::kMxfp4 ? WeightFormat::kMxfp4
+                                                        : WeightFormat::kMxfp8;
   const auto* scales = reinterpret_cast<const uint8_t*>(layout.scales.data);
-  const bool has_nan = std::any_of(scales, scales + layout.scales.elements(),
-                                   [&](uint8_t scale) { return IsNanMicroscale(scale, format); });
-  return has_nan ? WeightFormat::kBf16 : format;
+  const bool is_kept = std::all_of(scales, scales + layout.scales.elements(),
+                                   [&](uint8_t scale) { return IsKeptMicroscale(scale, format); });
+  return is_kept ? format : WeightFormat::kBf16;
 }
 
 void ReadMicroscaledCodes(const Layout& layout, int64_t row, CodedRow* out) {

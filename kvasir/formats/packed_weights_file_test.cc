@@ -19,7 +19,7 @@ constexpr WeightFormat kAllFormats[] = {
     WeightFormat::kF32,   WeightFormat::kF16,   WeightFormat::kBf16,     WeightFormat::kBf16Dot,
     WeightFormat::kQ8,    WeightFormat::kQ4,    WeightFormat::kQ4Affine, WeightFormat::kQ8Affine,
     WeightFormat::kQ4K,   WeightFormat::kQ5K,   WeightFormat::kQ6K,      WeightFormat::kQ2K,
-    WeightFormat::kIq4Xs, WeightFormat::kMxfp4, WeightFormat::kNvfp4};
+    WeightFormat::kIq4Xs, WeightFormat::kMxfp4, WeightFormat::kNvfp4,    WeightFormat::kMxfp8};
 static_assert(std::size(kAllFormats) == kWeightFormats);
 
 constexpr int64_t kOutputs = 21;
@@ -30,6 +30,8 @@ int CodeMask(WeightFormat format) {
   switch (format) {
     case WeightFormat::kQ8Affine:
       return 255;
+    case WeightFormat::kMxfp8:
+      return 126;  // the next is NaN
     case WeightFormat::kQ6K:
       return 63;
     case WeightFormat::kQ5K:
@@ -48,6 +50,7 @@ PackedMatrix MatrixOf(WeightFormat format, int64_t outputs = kOutputs) {
   const auto next = [&](int below) {
     return static_cast<int>(UniformDouble(7, counter++) * below);
   };
+  const int least_scale = format == WeightFormat::kMxfp8 ? 64 : 0;
   for (int64_t output = 0; output < outputs; ++output) {
     if (!IsCodedOnly(format)) {
       std::vector<float> row(kInputs);
@@ -60,7 +63,7 @@ PackedMatrix MatrixOf(WeightFormat format, int64_t outputs = kOutputs) {
       row.codes.push_back(static_cast<uint8_t>(next(CodeMask(format) + 1)));
       row.scales.push_back(static_cast<uint16_t>(next(0x3C00)));
       row.biases.push_back(static_cast<uint16_t>(next(0x3C00)));
-      row.sub_scales.push_back(static_cast<uint8_t>(next(64)));
+      row.sub_scales.push_back(static_cast<uint8_t>(least_scale + next(64)));
       row.sub_mins.push_back(static_cast<uint8_t>(next(64)));
     }
     matrix.SetCodedRow(output, row);
@@ -165,7 +168,7 @@ TEST_F(PackedWeightsFileTest, PanelsAreThoseOfTheirVersion) {
       0xC37C1FDA9D4FBCF1ull, 0x88AB5D2345F9B8EBull, 0xF1A0F0C94CFBFD84ull, 0xF64D702B8EA3E896ull,
       0xA59A74905FAD0723ull, 0x3265438FF0905BA9ull, 0x23149A6459BE32ACull, 0x7AFC69FF177E0A07ull,
       0x70963E146EA513ACull, 0x74964000DA160704ull, 0xD2B1D2F16DACAE12ull, 0x115781263636BF47ull,
-      0x1F9170E3995D6D3Full, 0xA9047A5CC1811C28ull, 0xDF679C49D0D01231ull};
+      0x1F9170E3995D6D3Full, 0xA9047A5CC1811C28ull, 0xDF679C49D0D01231ull, 0xBA895D5AEB8C5323ull};
   for (size_t i = 0; i < kWeightFormats; ++i) {
     EXPECT_EQ(sums[i], version_1[i]) << WeightFormatName(kAllFormats[i]);
   }

@@ -1,4 +1,4 @@
-// Matmul of bf16_dot with VDPBF16PS, two products per lane and instruction.
+// Matmul of bf16_dot and mxfp8 with VDPBF16PS, two products per lane and instruction.
 // Deliberately only where it computes bf16_pairs.h's two multiply-adds: that is asked of the CPU
 // itself, once; elsewhere float_matmul.cc has the same bits.
 #include "kvasir/kernels/highway_targets.h"
@@ -18,6 +18,7 @@
 // The target first.
 #include "kvasir/kernels/bf16_pairs-inl.h"
 #include "kvasir/kernels/float_tile-inl.h"
+#include "kvasir/kernels/mxfp8_tile-inl.h"
 
 #if KVASIR_HAS_BF16_DOT
 KVASIR_BEFORE_TILE();
@@ -84,6 +85,7 @@ bool DotIsTwoMulAdds() {
 bool FillBf16Dot(KernelTable* table) {
   if (!__builtin_cpu_supports("avx512bf16") || !DotIsTwoMulAdds()) return false;
   table->matmul[static_cast<int>(WeightFormat::kBf16Dot)] = RunMatmul<FloatKernel<DotMath>>;
+  table->matmul[static_cast<int>(WeightFormat::kMxfp8)] = RunMatmul<Mxfp8Kernel<DotMath>>;
   table->round_rows = DotMath::RoundRows;
   return true;
 }

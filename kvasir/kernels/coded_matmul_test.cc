@@ -45,7 +45,7 @@ std::vector<uint8_t> Microscales(WeightFormat format, int64_t inputs, std::mt199
     const uint32_t any = is_mxfp4 ? random() % 200 : random() % 256;
     const uint32_t usual = is_mxfp4 ? 117 + random() % 20 : 32 + random() % 48;
     scales[i] = static_cast<uint8_t>(i % 5 == 0 ? any : usual);
-    if (IsNanMicroscale(scales[i], format)) scales[i] = 0;
+    if (!IsKeptMicroscale(scales[i], format)) scales[i] = 0;
   }
   return scales;
 }

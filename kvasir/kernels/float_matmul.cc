@@ -1,4 +1,4 @@
-// Matmul with f32, f16 and bf16 weights in fused multiply-adds.
+// Matmul with f32, f16, bf16 and mxfp8 weights in fused multiply-adds.
 // Deliberately without the bf16 dot product instruction: bf16_dot_matmul.cc.
 #include "kvasir/kernels/highway_targets.h"
 
@@ -12,6 +12,7 @@
 
 #include "kvasir/kernels/bf16_pairs-inl.h"
 #include "kvasir/kernels/float_tile-inl.h"
+#include "kvasir/kernels/mxfp8_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvasir {
@@ -55,6 +56,7 @@ void FillFloatMatmul(KernelTable* table) {
   set(WeightFormat::kF16, RunMatmul<FloatKernel<WidenedMath<hwy::float16_t>>>);
   set(WeightFormat::kBf16, RunMatmul<FloatKernel<WidenedMath<hwy::bfloat16_t>>>);
   set(WeightFormat::kBf16Dot, RunMatmul<FloatKernel<PairMath>>);
+  set(WeightFormat::kMxfp8, RunMatmul<Mxfp8Kernel<PairMath>>);
   table->round_rows = PairMath::RoundRows;
 }
 

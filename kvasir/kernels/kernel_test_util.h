@@ -13,6 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "kvasir/kernels/kernels.h"
+#include "kvasir/kernels/table_parts.h"
 
 namespace kvasir::testing {
 
@@ -79,6 +80,23 @@ inline std::vector<const KernelTable*> SimdTables() {
   std::vector<const KernelTable*> tables;
   for (Isa isa : SupportedIsas()) {
     if (isa != Isa::kScalar) tables.push_back(&KernelsFor(isa));
+  }
+  return tables;
+}
+// The tables of this CPU but for the scalar one, and each without the dot product instruction if it
+// has that.
+inline std::vector<const KernelTable*> MatmulTables() {
+  static const std::vector<KernelTable> kWithoutDots = [] {
+    std::vector<KernelTable> tables;
+    for (const KernelTable* table : SimdTables()) {
+      tables.push_back(*table);
+      FillFloatMatmul(VectorsOf(table->isa), &tables.back());
+    }
+    return tables;
+  }();
+  std::vector<const KernelTable*> tables = SimdTables();
+  for (const KernelTable& table : kWithoutDots) {
+    if (table.round_rows != KernelsFor(table.isa).round_rows) tables.push_back(&table);
   }
   return tables;
 }

@@ -19,6 +19,7 @@ using testing::AwkwardFloats;
 using testing::ExpectSameBits;
 using testing::kInfinity;
 using testing::kNan;
+using testing::MatmulTables;
 using testing::Oracle;
 using testing::RandomFloats;
 using testing::SimdTables;
@@ -98,23 +99,6 @@ std::string Name(const KernelTable& table, const PackedMatrix& weights, int64_t 
   return std::string(IsaName(table.isa)) + " " + std::string(WeightFormatName(weights.format())) +
          " rows " + std::to_string(rows) + " outputs " + std::to_string(weights.outputs()) +
          " inputs " + std::to_string(weights.inputs());
-}
-
-// The tables of this CPU, and each without the dot product instruction if it has that.
-std::vector<const KernelTable*> MatmulTables() {
-  static const std::vector<KernelTable> kWithoutDots = [] {
-    std::vector<KernelTable> tables;
-    for (const KernelTable* table : SimdTables()) {
-      tables.push_back(*table);
-      FillFloatMatmul(VectorsOf(table->isa), &tables.back());
-    }
-    return tables;
-  }();
-  std::vector<const KernelTable*> tables = SimdTables();
-  for (const KernelTable& table : kWithoutDots) {
-    if (table.round_rows != KernelsFor(table.isa).round_rows) tables.push_back(&table);
-  }
-  return tables;
 }
 
 class MatmulTest : public ::testing::TestWithParam<WeightFormat> {

@@ -167,7 +167,7 @@ void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
   int64_t begin = 0;
   do {
     const int64_t count = std::min(block, units - begin);
-    const typename Kernel::Block weights(args, span.panel, span.panels, begin, count);
+    typename Kernel::Block weights(args, span.panel, span.panels, begin, count);
     TileOutput output = span.output;
     output.resume = begin > 0;
     if (begin + count < units) output.bias = nullptr;

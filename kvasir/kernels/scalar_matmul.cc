@@ -8,6 +8,7 @@
 #include "kvasir/kernels/table_parts.h"
 #include "kvasir/tensor/bf16_pairs.h"
 #include "kvasir/tensor/dtype.h"
+#include "kvasir/tensor/mxfp8.h"
 
 namespace kvasir {
 namespace {
@@ -31,18 +32,31 @@ float FloatDot(const MatmulArgs& args, int64_t row, int64_t output) {
   return acc;
 }
 
+// Of a format whose weights are multiplied in pairs.
+template <WeightFormat kFormat>
+float PairedWeight(const PackedMatrix& weights, int64_t output, int64_t k) {
+  const std::byte* const panel = weights.panel(output / kPanelOutputs);
+  const int64_t lane = output % kPanelOutputs;
+  if constexpr (kFormat == WeightFormat::kBf16Dot) {
+    const auto* const pairs = reinterpret_cast<const uint16_t*>(panel);
+    return Bf16ToFloat(pairs[(k / 2 * kPanelOutputs + lane) * 2 + k % 2]);
+  } else {
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(panel);
+    const uint8_t code = bytes[k / 4 * 64 + lane / 4 * 16 + k % 4 / 2 * 8 + lane % 4 * 2 + k % 2];
+    const auto scales = static_cast<int64_t>(weights.scales_offset_bytes());
+    return mxfp8::Value(code, bytes[scales + k / kQuantGroup * kPanelOutputs + lane]);
+  }
+}
+
+template <WeightFormat kFormat>
 float PairDot(const MatmulArgs& args, int64_t row, int64_t output) {
-  const auto* const weights =
-      reinterpret_cast<const uint16_t*>(args.weights->panel(output / kPanelOutputs)) +
-      output % kPanelOutputs * 2;
   const int64_t inputs = args.weights->inputs();
   const auto* const x =
       reinterpret_cast<const float*>(args.x_rounded + row * KernelTable::RoundedBytes(inputs));
   float acc = 0;
   for (int64_t k = 0; k < inputs; k += 2) {
-    const uint16_t* const pair = weights + k * kPanelOutputs;
-    acc = std::fma(x[k + 1], Bf16ToFloat(pair[1]), acc);
-    acc = std::fma(x[k], Bf16ToFloat(pair[0]), acc);
+    acc = std::fma(x[k + 1], PairedWeight<kFormat>(*args.weights, output, k + 1), acc);
+    acc = std::fma(x[k], PairedWeight<kFormat>(*args.weights, output, k), acc);
   }
   return acc;
 }
@@ -97,8 +111,8 @@ void Matmul(const MatmulArgs& args) noexcept {
       float acc;
       if constexpr (kFormat == WeightFormat::kQ8 || kFormat == WeightFormat::kQ4) {
         acc = QuantDot<kFormat>(args, row, output);
-      } else if constexpr (kFormat == WeightFormat::kBf16Dot) {
-        acc = PairDot(args, row, output);
+      } else if constexpr (kFormat == WeightFormat::kBf16Dot || kFormat == WeightFormat::kMxfp8) {
+        acc = PairDot<kFormat>(args, row, output);
       } else {
         acc = FloatDot<kFormat>(args, row, output);
       }
@@ -145,6 +159,7 @@ void FillScalarMatmul(KernelTable* table) {
   table->matmul[static_cast<int>(WeightFormat::kF16)] = Matmul<WeightFormat::kF16>;
   table->matmul[static_cast<int>(WeightFormat::kBf16)] = Matmul<WeightFormat::kBf16>;
   table->matmul[static_cast<int>(WeightFormat::kBf16Dot)] = Matmul<WeightFormat::kBf16Dot>;
+  table->matmul[static_cast<int>(WeightFormat::kMxfp8)] = Matmul<WeightFormat::kMxfp8>;
   table->round_rows = RoundRows;
   table->matmul[static_cast<int>(WeightFormat::kQ8)] = Matmul<WeightFormat::kQ8>;
   table->matmul[static_cast<int>(WeightFormat::kQ4)] = Matmul<WeightFormat::kQ4>;

@@ -46,7 +46,9 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::StoredMatrix(const st
                                                                         int64_t outputs,
                                                                         int64_t inputs) {
   KVASIR_TRY(const WeightTensor tensor, Take(name, {outputs, inputs}));
-  return Pack({name, ""}, tensor, tensor.stored_format);
+  // As much as the values allow: mxfp8 would round activations.
+  const bool is_mxfp8 = tensor.stored_format == WeightFormat::kMxfp8;
+  return Pack({name, ""}, tensor, is_mxfp8 ? WeightFormat::kBf16 : tensor.stored_format);
 }
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Rows(const MatrixSlice& slice) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kvasir/base/check.h"
+#include "kvasir/tensor/mxfp8.h"
 
 namespace kvasir {
 namespace {
@@ -16,6 +17,7 @@ constexpr int kGroups = kSuperblockInputs / kQuantGroup;
 size_t GroupBytes(WeightFormat format) {
   switch (format) {
     case WeightFormat::kQ8Affine:
+    case WeightFormat::kMxfp8:
       return kQuantGroup * kPanelOutputs;
     case WeightFormat::kQ5K:
       return kNibbleBytes + kLineBytes;
@@ -85,7 +87,19 @@ int TwoBits(const std::byte* lines, int k, int lane) {
   return Lane(lines, k / 16, lane)[k % 4] >> (k % 16 / 4 * 2) & 3;
 }
 
+// Where the pair of inputs (k, k + 1), k even, of a lane stands in a group of mxfp8.
+size_t PairOffset(int k, int lane) {
+  return static_cast<size_t>(k / 4) * kLineBytes + static_cast<size_t>(lane / 4) * 16 +
+         static_cast<size_t>(k % 4 / 2) * 8 + static_cast<size_t>(lane % 4) * 2;
+}
+
 void WriteGroup(const uint8_t* codes, WeightFormat format, int lane, std::byte* group) {
+  if (format == WeightFormat::kMxfp8) {
+    for (int k = 0; k < kQuantGroup; k += 2) {
+      std::memcpy(group + PairOffset(k, lane), codes + k, 2);
+    }
+    return;
+  }
   if (format == WeightFormat::kQ8Affine) {
     for (int j = 0; j < 8; ++j) StoreWord(Word(codes + 4 * j), Lane(group, j, lane));
     return;
@@ -106,6 +120,12 @@ void WriteGroup(const uint8_t* codes, WeightFormat format, int lane, std::byte* 
 }
 
 void ReadGroup(const std::byte* group, WeightFormat format, int lane, uint8_t* codes) {
+  if (format == WeightFormat::kMxfp8) {
+    for (int k = 0; k < kQuantGroup; k += 2) {
+      std::memcpy(codes + k, group + PairOffset(k, lane), 2);
+    }
+    return;
+  }
   for (int k = 0; k < kQuantGroup; ++k) {
     if (format == WeightFormat::kQ8Affine) {
       codes[k] = Lane(group, k / 4, lane)[k % 4];
@@ -163,8 +183,24 @@ void ReadMicroscaledRow(const std::byte* panel, int64_t inputs, WeightFormat for
       const auto group = static_cast<size_t>(k / kQuantGroup);
       ReadGroup(panel + group * GroupBytes(format), format, lane, codes);
     }
-    const float scale = MicroscaleOf(scales[k / shared * kPanelOutputs], format);
-    out[k] = static_cast<float>(kE2m1Values[codes[k % kQuantGroup]]) * scale;
+    const uint8_t scale = scales[k / shared * kPanelOutputs];
+    const uint8_t code = codes[k % kQuantGroup];
+    out[k] = format == WeightFormat::kMxfp8
+                 ? mxfp8::Value(code, scale)
+                 : static_cast<float>(kE2m1Values[code]) * MicroscaleOf(scale, format);
+  }
+}
+
+void WriteMxfp8Row(const CodedRow& row, int64_t inputs, int lane, std::byte* panel) {
+  auto* scales =
+      reinterpret_cast<uint8_t*>(panel + ScalesOffset(inputs, WeightFormat::kMxfp8)) + lane;
+  uint8_t codes[kQuantGroup];
+  for (size_t g = 0; g < static_cast<size_t>(inputs / kQuantGroup); ++g) {
+    std::memcpy(codes, row.codes.data() + g * kQuantGroup, kQuantGroup);
+    uint8_t scale = row.sub_scales[g];
+    mxfp8::StoreGroup(codes, &scale);
+    WriteGroup(codes, WeightFormat::kMxfp8, lane, panel + g * GroupBytes(WeightFormat::kMxfp8));
+    scales[g * kPanelOutputs] = scale;
   }
 }
 
@@ -224,7 +260,8 @@ void WriteSuperblock(const CodedRow& row, int64_t index, WeightFormat format, in
 }  // namespace
 
 bool IsMicroscaled(WeightFormat format) {
-  return format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4;
+  return format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4 ||
+         format == WeightFormat::kMxfp8;
 }
 
 float MicroscaleOf(uint8_t scale, WeightFormat format) {
@@ -237,8 +274,9 @@ float MicroscaleOf(uint8_t scale, WeightFormat format) {
   return F16ToFloat(half) * 128.0f;
 }
 
-bool IsNanMicroscale(uint8_t scale, WeightFormat format) {
-  return format == WeightFormat::kMxfp4 ? scale == 0xFF : (scale & 0x7F) == 0x7F;
+bool IsKeptMicroscale(uint8_t scale, WeightFormat format) {
+  if (format == WeightFormat::kMxfp8) return scale <= mxfp8::kMostScale;
+  return format == WeightFormat::kMxfp4 ? scale != 0xFF : (scale & 0x7F) != 0x7F;
 }
 
 bool IsCodedOnly(WeightFormat format) { return format >= WeightFormat::kQ4Affine; }
@@ -282,6 +320,7 @@ void WriteCodes(const std::vector<uint8_t>& codes, WeightFormat format, int lane
 
 void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
                    const AffineScales& affine, int lane, std::byte* panel) {
+  if (format == WeightFormat::kMxfp8) return WriteMxfp8Row(row, inputs, lane, panel);
   if (IsMicroscaled(format)) {
     WriteCodes(row.codes, format, lane, panel);
     auto* scales = reinterpret_cast<uint8_t*>(panel + ScalesOffset(inputs, format)) + lane;

@@ -21,11 +21,15 @@
 //   iq4_xs     per 256 inputs: i8 scale [8][16], f16 d [16], codes [8][4][16][4] low and high
 //   mxfp4      codes [inputs/32][4][16][4] low and high; then u8 scales [inputs/32][16]
 //   nvfp4      the same codes; then u8 scales [inputs/16][16]
+//   mxfp8      codes [inputs/4][4][2][4][2]: byte [j][q][h][t][i] is of input 4j + 2h + i and lane
+//              4q + t, so that the pairs of bf16_dot are neighbours; then u8 scales
+//              [inputs/32][16]. Of each group what mxfp8::StoreGroup makes of it
 //
 //   value      q4_affine, q8_affine: code * scale + bias; q4_k, q5_k: d * scale * code - dmin * min
 //              q6_k: d * scale * (code - 32); q2_k: as q4_k, scale and min of 16 inputs
 //              iq4_xs: d * scale * kIq4Values[code]
-//              mxfp4, nvfp4: MicroscaleOf(scale) * kE2m1Values[code]
+//              mxfp4, nvfp4: MicroscaleOf(scale) * kE2m1Values[code]; mxfp8: mxfp8::Value(code,
+//              scale)
 #ifndef KVASIR_TENSOR_CODED_ROW_H_
 #define KVASIR_TENSOR_CODED_ROW_H_
 
@@ -55,7 +59,8 @@ struct CodedRow {
   std::vector<uint8_t> codes;    // [inputs]; q8 plus 128, q4 plus 8
   std::vector<uint16_t> scales;  // bits: q8, q4 f16 of 32 inputs; affine of a group; K: d
   std::vector<uint16_t> biases;  // affine: of a group; q4_k, q5_k, q2_k: dmin
-  // Of SubScaleInputs; q6_k and iq4_xs: signed; mxfp4: E8M0, nvfp4: E4M3 (OCP Microscaling 1.0).
+  // Of SubScaleInputs; q6_k and iq4_xs: signed; mxfp4, mxfp8: E8M0, nvfp4: E4M3 (OCP
+  // Microscaling 1.0).
   std::vector<uint8_t> sub_scales;
   std::vector<uint8_t> sub_mins;  // likewise; q4_k, q5_k, q2_k
 };
@@ -68,7 +73,10 @@ inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -
 inline constexpr int8_t kE2m1Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 // Half of what a scale of mxfp4 (E8M0) or nvfp4 (E4M3) means, exactly; NaN is a number here.
 float MicroscaleOf(uint8_t scale, WeightFormat format);
-bool IsNanMicroscale(uint8_t scale, WeightFormat format);
+// Whether a matrix with such a scale can be kept: not with NaN, and of mxfp8 none that is larger
+// than mxfp8::kMostScale.
+bool IsKeptMicroscale(uint8_t scale, WeightFormat format);
+// mxfp4, nvfp4 and mxfp8.
 bool IsMicroscaled(WeightFormat format);
 
 // Inputs that share a small scale: 16 or 32.

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::array<std::string_view, kWeightFormats> kNames = {
     "f32",  "f16",  "bf16", "bf16_dot", "q8",     "q4",    "q4_affine", "q8_affine",
-    "q4_k", "q5_k", "q6_k", "q2_k",     "iq4_xs", "mxfp4", "nvfp4"};
+    "q4_k", "q5_k", "q6_k", "q2_k",     "iq4_xs", "mxfp4", "nvfp4",     "mxfp8"};
 constexpr size_t kMakeable = 6;
 
 }  // namespace
@@ -26,5 +26,11 @@ Result<WeightFormat> WeightFormatFromName(std::string_view name) {
 }
 
 bool IsQuantized(WeightFormat format) { return format >= WeightFormat::kQ8; }
+
+bool QuantizesInputs(WeightFormat format) { return IsQuantized(format) && !RoundsInputs(format); }
+
+bool RoundsInputs(WeightFormat format) {
+  return format == WeightFormat::kBf16Dot || format == WeightFormat::kMxfp8;
+}
 
 }  // namespace kvasir

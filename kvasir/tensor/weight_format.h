@@ -29,15 +29,20 @@ enum class WeightFormat {
   kQ2K,
   kIq4Xs,
   kMxfp4,
-  kNvfp4
+  kNvfp4,
+  kMxfp8  // its matmul is that of bf16_dot: codes become bf16
 };
-inline constexpr size_t kWeightFormats = 15;
+inline constexpr size_t kWeightFormats = 16;
 
 std::string_view WeightFormatName(WeightFormat format);
 // One of the first six. ERRORS: kInvalidArgument, listing the names that exist.
 Result<WeightFormat> WeightFormatFromName(std::string_view name);
-// Those whose matmul wants quantized activations: all but the float formats.
+// Codes and scales: all but the float formats.
 bool IsQuantized(WeightFormat format);
+// Those whose matmul wants activations quantized to 8 bits: they, but for mxfp8.
+bool QuantizesInputs(WeightFormat format);
+// Those whose matmul wants activations rounded to bf16: bf16_dot and mxfp8.
+bool RoundsInputs(WeightFormat format);
 
 }  // namespace kvasir
 

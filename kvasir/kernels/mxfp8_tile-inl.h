@@ -1,0 +1,273 @@
+// Matmul with mxfp8 weights (tensor/mxfp8.h): a tile of rows makes codes weights of a Math of pairs
+// (bf16_pairs-inl.h) in registers. Where more tiles follow it leaves them in the first-level cache
+// as bf16_dot stores them, for the tile of that. Deliberately without products of its own: sums are
+// those of bf16_dot, bit for bit.
+//
+// A Decoder of a Math has
+//   Scale, LoadScale(scales)     of kLanes outputs
+//   Decode(codes, scale, out)    four inputs of kLanes outputs: out[pair][part] as Math::Load gives
+//   Words(pair)                  one pair of those as what bf16_dot stores
+#if defined(KVASIR_KERNELS_MXFP8_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_MXFP8_TILE_INL_H_
+#undef KVASIR_KERNELS_MXFP8_TILE_INL_H_
+#else
+#define KVASIR_KERNELS_MXFP8_TILE_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "kvasir/kernels/bf16_pairs-inl.h"
+#include "kvasir/kernels/float_tile-inl.h"
+#include "kvasir/kernels/mxfp8_table.h"
+#include "kvasir/tensor/mxfp8.h"
+
+KVASIR_BEFORE_TILE();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+inline constexpr int64_t kMxfp8GroupBytes = kQuantGroup * kPanelOutputs;  // of codes
+inline constexpr int kMxfp8Lines = kQuantGroup / 4;  // of four inputs of a panel's outputs
+
+template <class Math>
+struct Mxfp8Decoder;
+
+// At the place of a float's bits a code is 2^-120 of its value, small numbers and 0 included.
+template <>
+struct Mxfp8Decoder<PairMath> {
+  using Scale = FloatVec;
+
+  static HWY_INLINE Scale LoadScale(const uint8_t* scales) {
+    const WordTag d;
+    const auto codes = hn::PromoteTo(d, hn::LoadU(hn::Rebind<uint8_t, WordTag>(), scales));
+    const auto bits = hn::ShiftLeft<23>(hn::Add(codes, hn::Set(d, 120)));
+    const auto is_nan = hn::Gt(codes, hn::Set(d, mxfp8::kMostScale));
+    const auto nan = hn::Set(d, 0x7FC00000u);
+    return hn::BitCast(FloatTag(), hn::IfThenElse(is_nan, nan, bits));
+  }
+  // Of the code in the highest byte.
+  static HWY_INLINE FloatVec Value(hn::Vec<WordTag> word, Scale scale) {
+    const hn::RebindToSigned<FloatTag> d;
+    const auto bits = hn::ShiftRight<4>(hn::BitCast(d, word));
+    const auto kept = hn::And(bits, hn::Set(d, static_cast<int32_t>(0x87F00000u)));
+    return hn::Mul(hn::BitCast(FloatTag(), kept), scale);
+  }
+  static HWY_INLINE void Decode(const std::byte* from, Scale scale, FloatVec (&out)[2][2]) {
+    const hn::Repartition<uint16_t, FloatTag> d;
+    const WordTag words;
+    const auto codes = hn::LoadU(d, reinterpret_cast<const uint16_t*>(from));
+    const auto first = hn::BitCast(words, hn::InterleaveLower(d, codes, codes));
+    const auto second = hn::BitCast(words, hn::InterleaveUpper(d, codes, codes));
+    out[0][0] = Value(first, scale);
+    out[0][1] = Value(hn::ShiftLeft<8>(first), scale);
+    out[1][0] = Value(second, scale);
+    out[1][1] = Value(hn::ShiftLeft<8>(second), scale);
+  }
+  static HWY_INLINE hn::Vec<WordTag> Words(const FloatVec (&pair)[2]) {
+    return hn::Or(hn::BitCast(WordTag(), pair[0]),
+                  hn::ShiftRight<16>(hn::BitCast(WordTag(), pair[1])));
+  }
+};
+
+#if KVASIR_HAS_BF16_DOT
+// Both bytes of a bf16 from a table, as if the scale were the largest, kNanScale; then what the
+// scale is less is taken from the exponent. 0 is -0 there: the least 16-bit integer stays what it
+// is when something is taken from it, and no sum is another for it.
+template <>
+struct Mxfp8Decoder<DotMath> {
+  using Scale = __m512i;
+
+  static HWY_INLINE Scale LoadScale(const uint8_t* scales) {
+    const __m512i words =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
+    const __m512i both = _mm512_or_si512(words, _mm512_slli_epi32(words, 16));
+    return _mm512_slli_epi16(_mm512_sub_epi16(both, _mm512_set1_epi16(mxfp8::kNanScale)), 7);
+  }
+  static HWY_INLINE void Decode(const std::byte* from, Scale scale, __m512i (&out)[2][1]) {
+    const __m512i codes = _mm512_loadu_si512(from);
+    const __m512i low = _mm512_permutex2var_epi8(_mm512_load_si512(kE4m3Bf16.low), codes,
+                                                 _mm512_load_si512(kE4m3Bf16.low + 64));
+    const __m512i magnitude = _mm512_permutex2var_epi8(_mm512_load_si512(kE4m3Bf16.high), codes,
+                                                       _mm512_load_si512(kE4m3Bf16.high + 64));
+    const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+    const __m512i high = _mm512_ternarylogic_epi64(magnitude, codes, sign, 0xF8);  // a | (b & c)
+    out[0][0] = _mm512_adds_epi16(_mm512_unpacklo_epi8(low, high), scale);
+    out[1][0] = _mm512_adds_epi16(_mm512_unpackhi_epi8(low, high), scale);
+  }
+  static HWY_INLINE hn::Vec<WordTag> Words(const __m512i (&pair)[1]) {
+    return hn::Vec<WordTag>{pair[0]};
+  }
+};
+#endif  // KVASIR_HAS_BF16_DOT
+
+template <class Math>
+struct Mxfp8Block {
+  const typename Math::Input* x = nullptr;  // [rows, inputs of the block]
+  int64_t x_stride = 0;
+  const std::byte* codes = nullptr;  // first panel, first group
+  const uint8_t* scales = nullptr;
+  int64_t panel_bytes = 0;
+  int64_t groups = 0;
+  uint16_t* kept = nullptr;  // [panels][inputs of the block / 2][16][2]
+  WeightPrefetch prefetch;
+};
+
+// kKeeps: writes the weights to block.kept.
+template <class Math, bool kKeeps>
+struct Mxfp8Tile : TileRun<Mxfp8Tile<Math, kKeeps>> {
+  using Block = Mxfp8Block<Math>;
+  using Decoder = Mxfp8Decoder<Math>;
+  using Scale = typename Decoder::Scale;
+  using Weights = typename Math::Weights;
+
+  static constexpr int kTileRows = FloatTile<Math>::kTileRows;
+  static constexpr int MaxPanels(int64_t rows, bool = true) {
+    return FloatTile<Math>::MaxPanels(rows);
+  }
+
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadScales(const uint8_t* from, int64_t panel_bytes, Scale (&scales)[C],
+                                    std::index_sequence<I...>) {
+    ((scales[I] = Decoder::LoadScale(from + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes +
+                                     (I % kVecsPerPanel) * kLanes)),
+     ...);
+  }
+
+  template <int kPair, int kPart, int R, int C, size_t... I>
+  static HWY_INLINE void MulAddPart(const Block& block, const typename Math::Input* x, Weights w,
+                                    FloatVec (&acc)[R][C], size_t column,
+                                    std::index_sequence<I...>) {
+    ((acc[I][column] = Math::MulAdd(
+          Math::template Broadcast<kPart>(x + static_cast<int64_t>(I) * block.x_stride + 2 * kPair),
+          w, acc[I][column])),
+     ...);
+  }
+
+  // Four inputs of one vector of outputs.
+  template <int R, int C>
+  static HWY_INLINE void AddColumn(const Block& block, const typename Math::Input* x,
+                                   const std::byte* codes, Scale scale, uint32_t* kept,
+                                   FloatVec (&acc)[R][C], size_t column) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    Weights w[2][Math::kParts];
+    Decoder::Decode(codes, scale, w);
+    if constexpr (kKeeps) {
+      hn::Store(Decoder::Words(w[0]), WordTag(), kept);
+      hn::Store(Decoder::Words(w[1]), WordTag(), kept + kPanelOutputs);
+    }
+    MulAddPart<0, 0>(block, x, w[0][0], acc, column, kRows);
+    if constexpr (Math::kParts == 2) MulAddPart<0, 1>(block, x, w[0][1], acc, column, kRows);
+    MulAddPart<1, 0>(block, x, w[1][0], acc, column, kRows);
+    if constexpr (Math::kParts == 2) MulAddPart<1, 1>(block, x, w[1][1], acc, column, kRows);
+  }
+  template <int R, int C, size_t... I>
+  static HWY_INLINE void AddLine(const Block& block, const typename Math::Input* x,
+                                 const std::byte* codes, const Scale (&scales)[C], uint32_t* kept,
+                                 FloatVec (&acc)[R][C], std::index_sequence<I...>) {
+    const int64_t panel_words = block.groups * kMxfp8GroupBytes / 2;
+    (AddColumn(block, x,
+               codes + static_cast<int64_t>(I / kVecsPerPanel) * block.panel_bytes +
+                   (I % kVecsPerPanel) * kLanes * 4,
+               scales[I],
+               kept + static_cast<int64_t>(I / kVecsPerPanel) * panel_words +
+                   (I % kVecsPerPanel) * kLanes,
+               acc, I),
+     ...);
+  }
+
+  template <int P, Fetch kFetch, int R, int C>
+  static HWY_INLINE void Accumulate(const Block& block, FloatVec (&acc)[R][C]) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    const WeightPrefetch prefetch = block.prefetch;
+    // Scales behind the codes are fetched one tile ahead, a line at a time, as in coded_matmul.cc.
+    const auto* const scale_bytes = reinterpret_cast<const std::byte*>(block.scales);
+    const WeightPrefetch next_scales = {kFetch, scale_bytes + P * block.panel_bytes,
+                                        block.panel_bytes, kPanelOutputs};
+    const typename Math::Input* x = block.x;
+    const std::byte* codes = block.codes;
+    auto* kept = reinterpret_cast<uint32_t*>(block.kept);
+    for (int64_t g = 0; g < block.groups; ++g) {
+      if (kFetch != Fetch::kNothing && P > 1 && g % (64 / kPanelOutputs) == 0) {
+        PrefetchPanels<kFetch>(next_scales, g, std::make_index_sequence<P>());
+      }
+      Scale scales[C];
+      LoadScales(block.scales + g * kPanelOutputs, block.panel_bytes, scales, kColumns);
+      for (int64_t line = 0; line < kMxfp8Lines; ++line) {
+        if constexpr (kFetch != Fetch::kNothing) {
+          PrefetchPanels<kFetch>(prefetch, g * kMxfp8Lines + line, std::make_index_sequence<P>());
+        }
+        AddLine(block, x, codes, scales, kept, acc, kColumns);
+        x += 4;
+        codes += kMxfp8GroupBytes / kMxfp8Lines;
+        if constexpr (kKeeps) kept += 2 * kPanelOutputs;
+      }
+    }
+  }
+};
+
+template <class Math>
+struct Mxfp8Kernel {
+  using Tile = FloatTile<Math>;
+  static constexpr int kTileRows = Tile::kTileRows;
+  static constexpr int64_t kUnitBytes = kMxfp8GroupBytes;
+  static constexpr int64_t kUnitSteps = kMxfp8Lines;
+  static constexpr int64_t kAheadBytes = 8192;
+  static constexpr int MaxPanels(int64_t rows, bool) { return Tile::MaxPanels(rows); }
+  static int64_t Units(const MatmulArgs& args) { return args.weights->inputs() / kQuantGroup; }
+  // As bf16 they take twice the bytes.
+  static constexpr int64_t BlockUnits(int panels) {
+    return kBlockBytes / (panels * 2 * kUnitBytes);
+  }
+
+  class Block {
+   public:
+    Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count)
+        : panels_(panels), keeps_(args.rows > kTileRows && count <= BlockUnits(panels)) {
+      const std::byte* const first = args.weights->panel(panel);
+      block_.x = Math::Rows(args) + begin * kQuantGroup;
+      block_.x_stride = Math::Stride(args);
+      block_.codes = first + begin * kUnitBytes;
+      block_.scales =
+          reinterpret_cast<const uint8_t*>(first + args.weights->scales_offset_bytes()) +
+          begin * kPanelOutputs;
+      block_.panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
+      block_.groups = count;
+      block_.kept = kept_;
+    }
+
+    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch, const TileOutput& output) {
+      Mxfp8Block<Math> block = block_;
+      block.x += row * block.x_stride;
+      block.prefetch = prefetch;
+      if (has_kept_) return RunKept(rows, block, output);
+      if (!keeps_) return CallTile<Mxfp8Tile<Math, false>>(rows, panels_, block, output);
+      CallTile<Mxfp8Tile<Math, true>>(rows, panels_, block, output);
+      has_kept_ = true;
+    }
+
+   private:
+    void RunKept(int64_t rows, const Mxfp8Block<Math>& block, const TileOutput& output) const {
+      FloatBlock<Math> kept;
+      kept.x = block.x;
+      kept.x_stride = block.x_stride;
+      kept.weights = kept_;
+      kept.panel_stride = block.groups * kUnitBytes;
+      kept.steps = block.groups * kQuantGroup / Math::kStepInputs;
+      kept.prefetch = block.prefetch;
+      kept.prefetch.step /= 2;  // its steps are two inputs, those of codes four
+      CallTile<Tile>(rows, panels_, kept, output);
+    }
+
+    const int panels_;
+    const bool keeps_;
+    bool has_kept_ = false;
+    Mxfp8Block<Math> block_;
+    alignas(64) uint16_t kept_[kBlockBytes / sizeof(uint16_t)];
+  };
+};
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNELS_MXFP8_TILE_INL_H_
