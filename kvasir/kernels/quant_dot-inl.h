@@ -80,6 +80,13 @@ using Q4Dot = VnniDot<8>;
 
 #elif HWY_TARGET == HWY_AVX2
 
+// sum, which has to be in a register now. Left to itself g++ 12 adds a group's products up in an
+// order of its own: it writes all of them to memory first.
+HWY_INLINE __m256i Now(__m256i sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+
 // The signed weight is code - 128; |weight| * (x with the weight's sign) never saturates 16 bits,
 // as the x codes stay within +-127: 2 * 128 * 127 = 32512.
 struct Q8Dot {
@@ -96,7 +103,8 @@ struct Q8Dot {
   static HWY_INLINE Sum Add(Sum sum, const Weights& w, IntVec x) {
     const __m256i pairs =
         _mm256_maddubs_epi16(w.magnitude.raw, _mm256_sign_epi8(x.raw, w.value.raw));
-    return hn::Add(sum, IntVec{_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))});
+    const __m256i fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    return IntVec{Now(_mm256_add_epi32(sum.raw, fours))};
   }
   static HWY_INLINE IntVec Finish(Sum sum, const int32_t*) { return sum; }
 };
@@ -108,7 +116,7 @@ struct Q4Dot {
   static HWY_INLINE Sum Start(const int32_t*) { return _mm256_setzero_si256(); }
   static HWY_INLINE Weights Prepare(ByteVec raw) { return raw; }
   static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
-    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w.raw, x.raw));
+    return Now(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w.raw, x.raw)));
   }
   static HWY_INLINE IntVec Finish(Sum sum, const int32_t* x_sum) {
     return hn::Sub(IntVec{_mm256_madd_epi16(sum, _mm256_set1_epi16(1))},
