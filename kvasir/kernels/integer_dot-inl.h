@@ -200,7 +200,7 @@ struct IntegerDot {
   static HWY_INLINE VI Flip(const Signs&, int64_t, size_t) { return hn::Zero(DI()); }
   static HWY_INLINE VI Level(VI codes, VI) { return codes; }
   static HWY_INLINE VI AddKey(VI sum, VI codes, VI multipliers) {
-    return hn::Add(sum, PairSums(codes, multipliers));
+    return Now(hn::Add(sum, PairSums(codes, multipliers)));
   }
   static HWY_INLINE VI AddValue(VI sum, VI levels, VI multipliers) {
     return AddKey(sum, levels, multipliers);
@@ -250,12 +250,19 @@ struct IntegerDot {
 
  private:
 #if HWY_TARGET == HWY_AVX2
+  // In a register, and so before what follows: g++ 12 adds products up in an order of its own, for
+  // which it writes them to memory first.
+  static HWY_INLINE VI Now(VI sum) {
+    asm("" : "+x"(sum.raw));
+    return sum;
+  }
   static HWY_INLINE VI PairSums(VI a, VI b) { return VI{_mm256_madd_epi16(a.raw, b.raw)}; }
   // The lanes of both in order.
   static HWY_INLINE V16 Narrow(VI a, VI b) {
     return V16{_mm256_permute4x64_epi64(_mm256_packs_epi32(a.raw, b.raw), 0xD8)};
   }
 #else
+  static HWY_INLINE VI Now(VI sum) { return sum; }
   static HWY_INLINE VI PairSums(VI a, VI b) {
     const int16x8_t x = vreinterpretq_s16_s32(a.raw);
     const int16x8_t y = vreinterpretq_s16_s32(b.raw);
