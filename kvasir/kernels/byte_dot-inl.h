@@ -1,5 +1,6 @@
-// AddByteProducts: products of four bytes, added to the 32 bits they lie in. Exact.
-// Deliberately nothing where no instruction does that; byte_dot_target.h says where.
+// AddByteProducts: products of four bytes, added to the 32 bits they lie in. Exact. Where no
+// instruction does that (byte_dot_target.h) only Now, for those who add in several.
+// Deliberately in assembly on x86: g++ 12 would keep sums in memory otherwise.
 #if defined(KVASIR_KERNELS_BYTE_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_BYTE_DOT_INL_H_
 #undef KVASIR_KERNELS_BYTE_DOT_INL_H_
@@ -53,6 +54,23 @@ HWY_INLINE __m256i AddByteProducts(__m256i sum, __m256i unsigned_bytes, __m256i 
 }  // namespace HWY_NAMESPACE
 }  // namespace kvasir
 HWY_AFTER_NAMESPACE();
-#endif  // KVASIR_HAS_BYTE_DOT
+#elif HWY_TARGET == HWY_AVX2
+HWY_BEFORE_NAMESPACE();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+// sum, which has to be in a register now. Left to itself g++ 12 adds products up in an order of its
+// own, for which it writes all of them to memory first.
+HWY_INLINE __m256i Now(__m256i sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+#endif
 
 #endif  // KVASIR_KERNELS_BYTE_DOT_INL_H_

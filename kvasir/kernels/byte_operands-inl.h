@@ -3,11 +3,9 @@
 // are (byte_dot_target.h).
 //
 // ByteOperands has
-//   Key, KeyStart       the operand of key codes, and where their sum starts, given where one of
-//   codes
-//                       as they are would
-//   Signs, StoreSigns   what turns a block's value codes into operands by an exclusive or with
-//   flips;
+//   Key, KeyStart       the operand of key codes, and where their sum starts, given where that of
+//                       the codes themselves would
+//   Signs, StoreSigns   flips, which turn a block's value codes into operands by an exclusive or,
 //                       made of bytes that are 0xFF where the scale is negative, else 0
 //   AddKey, AddValue    sum + operands * multipliers
 //   Start               what is missing from the sum with the weights that were added to it

@@ -200,7 +200,7 @@ struct IntegerDot {
   static HWY_INLINE VI Flip(const Signs&, int64_t, size_t) { return hn::Zero(DI()); }
   static HWY_INLINE VI Level(VI codes, VI) { return codes; }
   static HWY_INLINE VI AddKey(VI sum, VI codes, VI multipliers) {
-    return Now(hn::Add(sum, PairSums(codes, multipliers)));
+    return AddPairs(sum, codes, multipliers);
   }
   static HWY_INLINE VI AddValue(VI sum, VI levels, VI multipliers) {
     return AddKey(sum, levels, multipliers);
@@ -250,23 +250,19 @@ struct IntegerDot {
 
  private:
 #if HWY_TARGET == HWY_AVX2
-  // In a register, and so before what follows: g++ 12 adds products up in an order of its own, for
-  // which it writes them to memory first.
-  static HWY_INLINE VI Now(VI sum) {
-    asm("" : "+x"(sum.raw));
-    return sum;
+  static HWY_INLINE VI AddPairs(VI sum, VI a, VI b) {
+    return VI{Now(_mm256_add_epi32(sum.raw, _mm256_madd_epi16(a.raw, b.raw)))};
   }
-  static HWY_INLINE VI PairSums(VI a, VI b) { return VI{_mm256_madd_epi16(a.raw, b.raw)}; }
   // The lanes of both in order.
   static HWY_INLINE V16 Narrow(VI a, VI b) {
     return V16{_mm256_permute4x64_epi64(_mm256_packs_epi32(a.raw, b.raw), 0xD8)};
   }
 #else
-  static HWY_INLINE VI Now(VI sum) { return sum; }
-  static HWY_INLINE VI PairSums(VI a, VI b) {
+  static HWY_INLINE VI AddPairs(VI sum, VI a, VI b) {
     const int16x8_t x = vreinterpretq_s16_s32(a.raw);
     const int16x8_t y = vreinterpretq_s16_s32(b.raw);
-    return VI{vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y))};
+    const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y));
+    return VI{vaddq_s32(sum.raw, vpaddq_s32(low, vmull_high_s16(x, y)))};
   }
   static HWY_INLINE V16 Narrow(VI a, VI b) {
     return V16{vcombine_s16(vmovn_s32(a.raw), vmovn_s32(b.raw))};

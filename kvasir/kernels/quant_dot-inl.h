@@ -80,13 +80,6 @@ using Q4Dot = VnniDot<8>;
 
 #elif HWY_TARGET == HWY_AVX2
 
-// sum, which has to be in a register now. Left to itself g++ 12 adds a group's products up in an
-// order of its own: it writes all of them to memory first.
-HWY_INLINE __m256i Now(__m256i sum) {
-  asm("" : "+x"(sum));
-  return sum;
-}
-
 // The signed weight is code - 128; |weight| * (x with the weight's sign) never saturates 16 bits,
 // as the x codes stay within +-127: 2 * 128 * 127 = 32512.
 struct Q8Dot {
