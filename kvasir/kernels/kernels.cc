@@ -22,17 +22,12 @@ constexpr std::array<Isa, kIsas> kAllIsas = {Isa::kScalar, Isa::kNeon,     Isa::
 
 // Whether the vectors of our AVX2 or NEON target have products of bytes on this CPU.
 bool HasByteDot() {
-#if defined(__x86_64__)
+#if defined(KVASIR_EVEX_VNNI)
+  return (hwy::SupportedTargets() & HWY_AVX3_DL) != 0;
+#elif defined(__x86_64__)
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-#ifdef KVASIR_EVEX_VNNI
-  constexpr unsigned kAvx512Vl = 1u << 31;    // of ebx
-  constexpr unsigned kAvx512Vnni = 1u << 11;  // of ecx
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  return (ebx & kAvx512Vl) != 0 && (ecx & kAvx512Vnni) != 0;
-#else
   constexpr unsigned kAvxVnni = 1u << 4;  // of eax
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnni) != 0;
-#endif
 #elif defined(__aarch64__) && defined(__linux__)
   return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #else
@@ -112,9 +107,13 @@ Result<Isa> IsaFromName(std::string_view name) {
   for (Isa isa : kAllIsas) {
     if (IsaName(isa) == name) return isa;
   }
+  std::string names;
+  for (Isa isa : kAllIsas) {
+    if (!names.empty()) names += isa == kAllIsas.back() ? " or " : ", ";
+    names += IsaName(isa);
+  }
   return {ErrorCode::kInvalidArgument,
-          "instruction set '" + std::string(name) +
-              "' is unknown; use scalar, avx2, avx2_vnni, avx512, neon or neon_dotprod"};
+          "instruction set '" + std::string(name) + "' is unknown; use " + names};
 }
 
 std::vector<Isa> SupportedIsas() {

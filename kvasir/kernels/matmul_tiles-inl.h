@@ -144,9 +144,8 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
 
 // A Kernel has
 //   kTileRows                       most rows of a tile
-//   MaxPanels(rows, is_alone)       most panels of a tile of `rows` rows, which has company or is
-//   the
-//                                   only row tile: 1, 2 or 4
+//   MaxPanels(rows, is_alone)       most panels of a tile of `rows` rows, the only row tile or one
+//                                   of several: 1, 2 or 4
 //   Units(args)                     inputs, counted in steps that cannot be cut
 //   BlockUnits(panels)              units of a block of weights that many row tiles reuse
 //   kUnitBytes, kUnitSteps          bytes of a unit in one panel, prefetch steps in its loop

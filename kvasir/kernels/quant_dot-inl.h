@@ -39,7 +39,7 @@ HWY_INLINE IntVec MinusZero(const int32_t* x_sum) {
 
 #if HWY_TARGET == HWY_NEON
 
-// s8 x s8: codes from 8 bits up to 127 are signed as they are, others count from 128.
+// s8 x s8: codes of 4 bits are signed bytes as they are, those of 8 bits count from 128.
 struct SignedByteDot {
   using Sum = IntVec;
   using Weights = int8x16_t;
