@@ -251,7 +251,7 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
   template <int P, Fetch kFetch, int R, int C>
   static HWY_INLINE void Accumulate(const CodedBlock& block, FloatVec (&acc)[R][C]) {
     constexpr auto kColumns = std::make_index_sequence<C>();
-    const WeightPrefetch prefetch = block.prefetch;
+    const WeightPrefetch prefetch = *block.prefetch;
     // Scales behind the codes are fetched one tile ahead, a line at a time, as in quant_matmul.cc.
     const int64_t scale_bytes = Code::kIsAffine    ? 4 * kPanelOutputs / block.scale_groups
                                 : Code::kHasHalves ? 2 * kPanelOutputs
@@ -331,7 +331,7 @@ struct CodedKernel {
       block.x_scales = args_.x_scales + group;
       block.x_sums = args_.x_sums + group;
       if constexpr (Code::kHasHalves) block.x_half_sums = args_.x_half_sums + group;
-      block.prefetch = prefetch;
+      block.prefetch = &prefetch;
       CallTile<Tile>(rows, panels_, block, output);
     }
 

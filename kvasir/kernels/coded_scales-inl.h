@@ -65,7 +65,7 @@ struct CodedBlock {
   const std::byte* weights = nullptr;  // the first panel at the block's first unit
   int64_t panel_bytes = 0;
   int64_t groups = 0;  // of the block
-  WeightPrefetch prefetch;
+  const WeightPrefetch* prefetch = &kNoFetch;
   // Of the first panel, of the matrix's first input, where scales lie behind the codes.
   const std::byte* scales = nullptr;
   int64_t first_group = 0;  // of the block, in the matrix

@@ -32,7 +32,7 @@ struct FloatBlock {
   const typename Math::Element* weights = nullptr;  // first panel, first input
   int64_t panel_stride = 0;                         // elements from a panel to the next
   int64_t steps = 0;
-  WeightPrefetch prefetch;
+  const WeightPrefetch* prefetch = &kNoFetch;
 };
 
 template <class Math>
@@ -86,7 +86,7 @@ struct FloatTile : TileRun<FloatTile<Math>> {
 
   template <int P, Fetch kFetch, int R, int C>
   static HWY_INLINE void Accumulate(const Block& block, FloatVec (&acc)[R][C]) {
-    const WeightPrefetch prefetch = block.prefetch;
+    const WeightPrefetch prefetch = *block.prefetch;
     const Element* weights = block.weights;
     for (int64_t step = 0; step < block.steps; ++step) {
       if constexpr (kFetch != Fetch::kNothing)
@@ -129,7 +129,7 @@ struct FloatKernel {
       PrefetchRows(row + rows, std::min(row + 2 * rows, args_.rows));
       FloatBlock<Math> block = block_;
       block.x += row * block.x_stride;
-      block.prefetch = prefetch;
+      block.prefetch = &prefetch;
       CallTile<Tile>(rows, panels_, block, output);
     }
 

@@ -69,6 +69,7 @@ KernelTable MakeTable(Isa isa) {
     FillPairAttention(vectors, &table);
     if (FillBf16DotMatmul(vectors, &table)) FillBf16DotAttention(vectors, &table);
     FillAttention(vectors, &table);
+    FillQuantizeRows(vectors, &table);
     FillSoftmaxTile(vectors, &table);
     FillElementwise(vectors, &table);
     FillPackedAttention(vectors, &table);

@@ -108,7 +108,7 @@ struct Mxfp8Block {
   int64_t panel_bytes = 0;
   int64_t groups = 0;
   uint16_t* kept = nullptr;  // [panels][inputs of the block / 2][16][2]
-  WeightPrefetch prefetch;
+  const WeightPrefetch* prefetch = &kNoFetch;
 };
 
 // kKeeps: writes the weights to block.kept.
@@ -177,7 +177,7 @@ struct Mxfp8Tile : TileRun<Mxfp8Tile<Math, kKeeps>> {
   template <int P, Fetch kFetch, int R, int C>
   static HWY_INLINE void Accumulate(const Block& block, FloatVec (&acc)[R][C]) {
     constexpr auto kColumns = std::make_index_sequence<C>();
-    const WeightPrefetch prefetch = block.prefetch;
+    const WeightPrefetch prefetch = *block.prefetch;
     // Scales behind the codes are fetched one tile ahead, a line at a time, as in coded_matmul.cc.
     const auto* const scale_bytes = reinterpret_cast<const std::byte*>(block.scales);
     const WeightPrefetch next_scales = {kFetch, scale_bytes + P * block.panel_bytes,
@@ -237,7 +237,7 @@ struct Mxfp8Kernel {
     void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch, const TileOutput& output) {
       Mxfp8Block<Math> block = block_;
       block.x += row * block.x_stride;
-      block.prefetch = prefetch;
+      block.prefetch = &prefetch;
       if (has_kept_) return RunKept(rows, block, output);
       if (!keeps_) return CallTile<Mxfp8Tile<Math, false>>(rows, panels_, block, output);
       CallTile<Mxfp8Tile<Math, true>>(rows, panels_, block, output);
@@ -252,8 +252,9 @@ struct Mxfp8Kernel {
       kept.weights = kept_;
       kept.panel_stride = block.groups * kUnitBytes;
       kept.steps = block.groups * kQuantGroup / Math::kStepInputs;
-      kept.prefetch = block.prefetch;
-      kept.prefetch.step /= 2;  // its steps are two inputs, those of codes four
+      WeightPrefetch prefetch = *block.prefetch;
+      prefetch.step /= 2;  // its steps are two inputs, those of codes four
+      kept.prefetch = &prefetch;
       CallTile<Tile>(rows, panels_, kept, output);
     }
 

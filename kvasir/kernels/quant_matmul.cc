@@ -1,12 +1,11 @@
-// Matmul with q8 and q4 weights on activations quantized per row and group of 32.
-// Deliberately never sums floats across lanes: integer sums are exact, and the groups of an output
-// form one chain of fused multiply-adds (kernels.h).
+// Matmul with q8 and q4 weights on activations quantized per row and group of 32
+// (quantize_rows.cc). Deliberately never sums floats across lanes: integer sums are exact, and the
+// groups of an output form one chain of fused multiply-adds (kernels.h).
 #include "kvasir/kernels/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvasir/kernels/quant_matmul.cc"
 #include <cstring>
-#include <limits>
 
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
@@ -36,7 +35,7 @@ struct QuantBlock {
   const hwy::float16_t* w_scales = nullptr;
   int64_t panel_bytes = 0;
   int64_t groups = 0;  // of the block
-  WeightPrefetch prefetch;
+  const WeightPrefetch* prefetch = &kNoFetch;
 };
 
 // kCodesPerByte is 1 (q8) or 2 (q4).
@@ -194,7 +193,7 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
   template <int P, Fetch kFetch, int R, int C>
   static HWY_INLINE void Accumulate(const QuantBlock& block, FloatVec (&acc)[R][C]) {
     constexpr auto kRows = std::make_index_sequence<R>();
-    const WeightPrefetch prefetch = block.prefetch;
+    const WeightPrefetch prefetch = *block.prefetch;
     // Those of the next panels, a line for two groups: they lie apart from the codes and are read
     // from the first group on.
     const WeightPrefetch next_scales = {
@@ -256,7 +255,7 @@ struct QuantKernel {
       block.x_codes = args_.x_codes + group * kQuantGroup;
       block.x_scales = args_.x_scales + group;
       block.x_sums = args_.x_sums + group;
-      block.prefetch = prefetch;
+      block.prefetch = &prefetch;
       CallTile<Tile>(rows, panels_, block, output);
     }
 
@@ -268,52 +267,9 @@ struct QuantKernel {
   };
 };
 
-// Returns the scale.
-HWY_INLINE float QuantizeGroup(const float* x, int8_t* codes, int32_t* sum) {
-  const FloatTag d;
-  const IntTag di;
-  const hn::Rebind<int8_t, FloatTag> bytes;
-  // As integers, magnitudes order like numbers and every non-finite one is above every finite one.
-  IntVec magnitudes = hn::Zero(di);
-  for (int i = 0; i < kQuantGroup; i += kLanes) {
-    magnitudes = hn::Max(magnitudes, hn::BitCast(di, hn::Abs(hn::LoadU(d, x + i))));
-  }
-  const int32_t bits = hn::GetLane(hn::MaxOfLanes(di, magnitudes));
-  float largest;
-  std::memcpy(&largest, &bits, sizeof(largest));
-  const float scale = largest / 127.0f;
-  if (bits >= 0x7F800000 || !(scale > 0)) {
-    std::memset(codes, 0, kQuantGroup);
-    *sum = 0;
-    return bits >= 0x7F800000 ? std::numeric_limits<float>::quiet_NaN() : scale;
-  }
-  IntVec sums = hn::Zero(di);
-  for (int i = 0; i < kQuantGroup; i += kLanes) {
-    const IntVec rounded = hn::NearestInt(hn::Div(hn::LoadU(d, x + i), hn::Set(d, scale)));
-    // The clamp matters only where the scale is denormal and so coarsely rounded.
-    const IntVec clamped = hn::Min(hn::Max(rounded, hn::Set(di, -127)), hn::Set(di, 127));
-    sums = hn::Add(sums, clamped);
-    hn::StoreU(hn::DemoteTo(bytes, clamped), bytes, codes + i);
-  }
-  *sum = hn::GetLane(hn::SumOfLanes(di, sums));
-  return scale;
-}
-
-void QuantizeRows(const float* x, int64_t x_stride, int64_t rows, int64_t inputs, int8_t* codes,
-                  float* scales, int32_t* sums) noexcept {
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t k = 0; k < inputs; k += kQuantGroup) {
-      const int64_t group = (row * inputs + k) / kQuantGroup;
-      scales[group] =
-          QuantizeGroup(x + row * x_stride + k, codes + group * kQuantGroup, &sums[group]);
-    }
-  }
-}
-
 void FillQuantMatmul(KernelTable* table) {
   table->matmul[static_cast<int>(WeightFormat::kQ8)] = RunMatmul<QuantKernel<QuantTile<Q8Dot, 1>>>;
   table->matmul[static_cast<int>(WeightFormat::kQ4)] = RunMatmul<QuantKernel<QuantTile<Q4Dot, 2>>>;
-  table->quantize_rows = QuantizeRows;
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ void FillQuantMatmul(Isa isa, KernelTable* table);
 void FillCodedMatmul(Isa isa, KernelTable* table);
 void FillAttention(Isa isa, KernelTable* table);
 void FillPairAttention(Isa isa, KernelTable* table);
+void FillQuantizeRows(Isa isa, KernelTable* table);
 void FillSoftmaxTile(Isa isa, KernelTable* table);
 void FillElementwise(Isa isa, KernelTable* table);
 void FillPackedAttention(Isa isa, KernelTable* table);

@@ -34,7 +34,7 @@ struct TileRun {
     FloatVec acc[R][P * kVecsPerPanel];
     if (!output.resume) FetchToWrite<P>(output, kRows);
     LoadTile(output, acc, kRows);
-    switch (block.prefetch.fetch) {
+    switch (block.prefetch->fetch) {
       case Fetch::kNothing:
         Tile::template Accumulate<P, Fetch::kNothing>(block, acc);
         break;
