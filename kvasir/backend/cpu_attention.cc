@@ -87,7 +87,8 @@ struct CpuAttention::Scratch {
   AlignedVector<float> totals;   // SoftmaxTotals
   AlignedVector<float> partial;  // SoftmaxState
   AlignedVector<float> derived;  // [key_dim, 64]: the keys of a block, if they are from-value
-  std::vector<int32_t> begin;    // [rows]
+  std::vector<RowRange> ranges;  // [tokens]: what each sees of the segment at hand
+  std::vector<int32_t> begin;    // [rows]: the same of the block at hand
   std::vector<int32_t> end;      // [rows]
 
   void Resize(int64_t rows, const KvLayout& layout) {
@@ -133,7 +134,8 @@ struct CpuAttention::Scratch {
             scores.capacity() + rescale.capacity() + weight_steps.capacity() +
             weight_starts.capacity() + totals.capacity() + partial.capacity() + derived.capacity() +
             begin.capacity() + end.capacity()) *
-               sizeof(float);
+               sizeof(float) +
+           ranges.capacity() * sizeof(RowRange);
   }
 };
 
@@ -155,8 +157,9 @@ void LoadQueries(const TileKernels& kernels, const AttendArgs& args, const Tile&
   for (int64_t token = 0; token < tile.tokens; ++token) {
     const float* row = args.queries.row(tile.run->step_row + tile.token_begin + token) +
                        tile.kv_head * group * dim;
-    float* out = scratch.queries.data() + token * group * dim;
-    for (int64_t i = 0; i < group * dim; ++i) out[i] = row[i] * args.scale;
+    float* const out = scratch.queries.data() + token * group * dim;
+    std::copy_n(row, group * dim, out);
+    kernels.table.scale(out, args.scale, group * dim);
   }
   const KvCodec& codec = args.layout.key_codec;
   if (kernels.HasPairs(codec, dim) || kernels.HasPairs(args.layout.dense_codec, dim)) {
@@ -216,18 +219,35 @@ void ForEachPartition(const AttendArgs& args, const Tile& tile, const Body& body
   }
 }
 
-// Which rows of the block each query of the tile sees.
+// Leaves what each token of the tile sees in `segment`, and returns what all of them see.
 template <typename Tile, typename Scratch>
-void LoadVisible(const AttendArgs& args, const Tile& tile, Segment segment, int64_t block,
-                 Scratch& scratch) {
-  const int64_t group = GroupOf(args);
-  const int64_t first = block * kBlockTokens;
+RowRange LoadRanges(const AttendArgs& args, const Tile& tile, Segment segment, Scratch& scratch) {
+  RowRange common = {0, std::numeric_limits<int64_t>::max()};
+  scratch.ranges.resize(static_cast<size_t>(tile.tokens));
   for (int64_t token = 0; token < tile.tokens; ++token) {
     const RowRange range = RangeOf(args, tile, token, segment);
+    scratch.ranges[static_cast<size_t>(token)] = range;
+    common = {std::max(common.begin, range.begin), std::min(common.end, range.end)};
+  }
+  return common;
+}
+
+// Which rows of the block each query of the tile sees, from LoadRanges.
+template <typename Scratch>
+void LoadVisible(RowRange common, int64_t group, int64_t block, Scratch& scratch) {
+  const int64_t first = block * kBlockTokens;
+  if (common.begin <= first && first + kBlockTokens <= common.end) {
+    std::fill(scratch.begin.begin(), scratch.begin.end(), 0);
+    std::fill(scratch.end.begin(), scratch.end.end(), static_cast<int32_t>(kBlockTokens));
+    return;
+  }
+  int32_t* begins = scratch.begin.data();
+  int32_t* ends = scratch.end.data();
+  for (const RowRange& range : scratch.ranges) {
     const int64_t begin = std::clamp<int64_t>(range.begin - first, 0, kBlockTokens);
     const int64_t end = std::clamp<int64_t>(range.end - first, begin, kBlockTokens);
-    std::fill_n(&scratch.begin[token * group], group, static_cast<int32_t>(begin));
-    std::fill_n(&scratch.end[token * group], group, static_cast<int32_t>(end));
+    begins = std::fill_n(begins, group, static_cast<int32_t>(begin));
+    ends = std::fill_n(ends, group, static_cast<int32_t>(end));
   }
 }
 
@@ -344,9 +364,10 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
       (layout.key_codec.rotates() ? scratch.rotated : scratch.queries).data();
   const KvCodec key_codec = layout.StoresKeys() ? layout.key_codec : KvCodec{KvCodec::Kind::kF32};
   state.Reset(rows, layout.value_dim);
+  const RowRange common = LoadRanges(args, tile, partition.segment, scratch);
   for (int64_t block = partition.rows.begin / kBlockTokens;
        block * kBlockTokens < partition.rows.end; ++block) {
-    LoadVisible(args, tile, partition.segment, block, scratch);
+    LoadVisible(common, GroupOf(args), block, scratch);
     HeadPlanes planes = HeadPlanes::Of(layout, tile, kv.block(block));
     const bool is_last = (block + 1) * kBlockTokens >= partition.rows.end && !partition.is_followed;
     const Upcoming upcoming(
@@ -391,14 +412,17 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
 }
 
 template <typename Tile>
-void StoreOutput(const AttendArgs& args, const Tile& tile, const SoftmaxState& total) {
+void StoreOutput(const KernelTable& kernels, const AttendArgs& args, const Tile& tile,
+                 const SoftmaxState& total) {
   const int64_t group = GroupOf(args);
   const int64_t dim = args.layout.value_dim;
-  for (int64_t i = 0; i < tile.tokens * group; ++i) {
-    float* out = args.out.row(tile.run->step_row + tile.token_begin + i / group) +
-                 (tile.kv_head * group + i % group) * dim;
-    const float* accumulator = total.accumulator + i * dim;
-    for (int64_t d = 0; d < dim; ++d) out[d] = accumulator[d] / total.sum[i];
+  for (int64_t token = 0; token < tile.tokens; ++token) {
+    float* const out =
+        args.out.row(tile.run->step_row + tile.token_begin + token) + tile.kv_head * group * dim;
+    for (int64_t i = 0; i < group; ++i) {
+      const int64_t row = token * group + i;
+      kernels.divide(total.accumulator + row * dim, total.sum[row], dim, out + i * dim);
+    }
   }
 }
 
@@ -437,9 +461,9 @@ void CpuAttention::AttendTile(const AttendArgs& args, const Tile& tile, Scratch&
       SoftmaxState::At(scratch.partial.data(), rows, args.layout.value_dim);
   ForEachPartition(args, tile, [&](const Partition& partition) {
     AttendPartition(kernels_, args, tile, partition, scratch, partial);
-    totals.Add(partition.layout, partial);
+    totals.Add(kernels_.table, partition.layout, partial);
   });
-  StoreOutput(args, tile, totals.Finish(kernels_.table));
+  StoreOutput(kernels_.table, args, tile, totals.Finish(kernels_.table));
 }
 
 // Fewer tiles than threads: partitions become the unit of work, merged afterwards in order.
@@ -481,10 +505,10 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
     const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
     for (; i < units.size() && units[i].tile == &tile; ++i) {
       totals.Add(
-          units[i].partition.layout,
+          kernels_.table, units[i].partition.layout,
           SoftmaxState::At(partials_.data() + units[i].state_offset, rows, args.layout.value_dim));
     }
-    StoreOutput(args, tile, totals.Finish(kernels_.table));
+    StoreOutput(kernels_.table, args, tile, totals.Finish(kernels_.table));
   }
 }
 

@@ -38,8 +38,8 @@ struct SoftmaxState {
 
 // total = total + partial, as if the partial's rows had come after the total's. The order of
 // merges is the order of partitions, so it is a function of the sequence alone.
-void MergeSoftmax(const SoftmaxState& total, const SoftmaxState& partial, int64_t rows,
-                  int64_t value_dim);
+void MergeSoftmax(const KernelTable& kernels, const SoftmaxState& total,
+                  const SoftmaxState& partial, int64_t rows, int64_t value_dim);
 
 // The sum of a tile's partitions. Those whose values are stored rotated are summed apart, rotated
 // back once per row and merged last, whatever their place among the others.
@@ -65,14 +65,15 @@ struct SoftmaxTotals {
     }
     return totals;
   }
-  void Add(const KvBlockLayout& layout, const SoftmaxState& partial) const {
-    MergeSoftmax(layout.value_codec.rotates() ? rotated : plain, partial, rows, value_dim);
+  void Add(const KernelTable& kernels, const KvBlockLayout& layout,
+           const SoftmaxState& partial) const {
+    MergeSoftmax(kernels, layout.value_codec.rotates() ? rotated : plain, partial, rows, value_dim);
   }
   // REQUIRES: called once, after the last Add.
   const SoftmaxState& Finish(const KernelTable& kernels) const {
     if (rotates) {
       kernels.rotate_back(rotated.accumulator, value_dim, rows, value_dim);
-      MergeSoftmax(plain, rotated, rows, value_dim);
+      MergeSoftmax(kernels, plain, rotated, rows, value_dim);
     }
     return plain;
   }

@@ -1,5 +1,6 @@
 // Attention tiles of dense formats in SIMD: encode rows, scores, value sums of one block.
 // Deliberately knows one head of one block at a time; the backend walks blocks and heads.
+#include "kvasir/kernels/filled_rows.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
 
@@ -126,16 +127,11 @@ void AccumulateRows(const AccumulateTileArgs& args, int64_t row, int64_t rows) {
 
 template <class Codec>
 void AccumulateTile(const AccumulateTileArgs& args) noexcept {
-  for (int64_t row = 0; row < args.rows;) {
-    int64_t filled = 0;
-    while (row + filled < args.rows && args.begin[row + filled] < args.end[row + filled]) ++filled;
-    if (filled == 0) {
-      ++row;
-      continue;
-    }
-    const int64_t rows = NextTileRows(filled);
-    AccumulateRows<Codec>(args, row, rows);
-    row += rows;
+  FilledRows filled(args);
+  while (const int64_t left = filled.Left()) {
+    const int64_t rows = NextTileRows(left);
+    AccumulateRows<Codec>(args, filled.row(), rows);
+    filled.Skip(rows);
   }
 }
 

@@ -22,19 +22,20 @@ namespace {
 
 constexpr int64_t kStep = kLanes;
 
-// x[i] = function(x[i], y[i]); y null: function(x[i], 0).
+// out[i] = function(x[i], y[i]); y null: function(x[i], 0). In place allowed.
 template <class Function>
-HWY_INLINE void Transform(float* x, const float* y, int64_t count, Function function) {
+HWY_INLINE void Transform(const float* x, const float* y, int64_t count, float* out,
+                          Function function) {
   const DF d;
   int64_t i = 0;
   for (; i + kStep <= count; i += kStep) {
     const VF other = y == nullptr ? hn::Zero(d) : hn::LoadU(d, y + i);
-    hn::StoreU(function(hn::LoadU(d, x + i), other), d, x + i);
+    hn::StoreU(function(hn::LoadU(d, x + i), other), d, out + i);
   }
   if (i < count) {
     const size_t left = static_cast<size_t>(count - i);
     const VF other = y == nullptr ? hn::Zero(d) : LoadPartial(y + i, left);
-    StorePartial(function(LoadPartial(x + i, left), other), x + i, left);
+    StorePartial(function(LoadPartial(x + i, left), other), out + i, left);
   }
 }
 
@@ -112,7 +113,7 @@ void Rope(float* x, const float* cos, const float* sin, int64_t pairs) noexcept 
 }
 
 void SiluGate(float* gate, const float* up, int64_t count) noexcept {
-  Transform(gate, up, count, [](VF x, VF y) HWY_ATTR {
+  Transform(gate, up, count, gate, [](VF x, VF y) HWY_ATTR {
     const DF d;
     const VF denominator = hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(x)));
     return hn::Mul(hn::Div(x, denominator), y);
@@ -120,7 +121,7 @@ void SiluGate(float* gate, const float* up, int64_t count) noexcept {
 }
 
 void GeluTanhGate(float* gate, const float* up, int64_t count) noexcept {
-  Transform(gate, up, count, [](VF x, VF y) HWY_ATTR {
+  Transform(gate, up, count, gate, [](VF x, VF y) HWY_ATTR {
     const DF d;
     const VF one = hn::Set(d, 1.0f);
     const VF cubic = hn::MulAdd(hn::Set(d, math::kGeluCubic), hn::Mul(x, x), one);
@@ -131,17 +132,30 @@ void GeluTanhGate(float* gate, const float* up, int64_t count) noexcept {
 }
 
 void Add(float* accumulator, const float* x, int64_t count) noexcept {
-  Transform(accumulator, x, count, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); });
+  Transform(accumulator, x, count, accumulator, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); });
 }
 
 void Scale(float* x, float factor, int64_t count) noexcept {
   const VF factors = hn::Set(DF(), factor);
-  Transform(x, nullptr, count, [factors](VF v, VF) HWY_ATTR { return hn::Mul(v, factors); });
+  Transform(x, nullptr, count, x, [factors](VF v, VF) HWY_ATTR { return hn::Mul(v, factors); });
+}
+
+void Divide(const float* x, float divisor, int64_t count, float* out) noexcept {
+  const VF divisors = hn::Set(DF(), divisor);
+  Transform(x, nullptr, count, out, [divisors](VF v, VF) HWY_ATTR { return hn::Div(v, divisors); });
+}
+
+void Merge(float* accumulator, float keep, const float* x, float take, int64_t count) noexcept {
+  const VF keeps = hn::Set(DF(), keep);
+  const VF takes = hn::Set(DF(), take);
+  Transform(accumulator, x, count, accumulator, [keeps, takes](VF a, VF v) HWY_ATTR {
+    return hn::Add(hn::Mul(a, keeps), hn::Mul(v, takes));
+  });
 }
 
 void SoftcapAll(float* x, float cap, int64_t count) noexcept {
   const VF caps = hn::Set(DF(), cap);
-  Transform(x, nullptr, count, [caps](VF v, VF) HWY_ATTR { return Softcap(DF(), v, caps); });
+  Transform(x, nullptr, count, x, [caps](VF v, VF) HWY_ATTR { return Softcap(DF(), v, caps); });
 }
 
 // The largest number of x, -infinity if there is none; NaN is passed over.
@@ -167,13 +181,13 @@ float LargestOf(const float* x, int64_t count) {
 void Softmax(float* x, int64_t count) noexcept {
   const DF d;
   const VF max = hn::Set(d, LargestOf(x, count));
-  Transform(x, nullptr, count,
+  Transform(x, nullptr, count, x,
             [max](VF v, VF) HWY_ATTR { return ExpOfNonPositive(DF(), hn::Sub(v, max)); });
   VF lanes[kLaneVectors];
   for (VF& lane : lanes) lane = hn::Zero(d);
   Reduce(x, count, lanes, [](VF lane, VF v) HWY_ATTR { return hn::Add(lane, v); });
   const VF sum = hn::Set(d, SumLanes(lanes));
-  Transform(x, nullptr, count, [sum](VF v, VF) HWY_ATTR { return hn::Div(v, sum); });
+  Transform(x, nullptr, count, x, [sum](VF v, VF) HWY_ATTR { return hn::Div(v, sum); });
 }
 
 int64_t Argmax(const float* x, int64_t count) noexcept {
@@ -201,6 +215,8 @@ void FillElementwise(KernelTable* table) {
   table->gelu_tanh_gate = GeluTanhGate;
   table->add = Add;
   table->scale = Scale;
+  table->divide = Divide;
+  table->merge = Merge;
   table->softcap = SoftcapAll;
   table->softmax = Softmax;
   table->argmax = Argmax;

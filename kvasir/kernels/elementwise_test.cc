@@ -128,6 +128,12 @@ TEST(Elementwise, TablesHaveTheOraclesBits) {
                         [&](const KernelTable& t, float* v) { t.add(v, y.data(), count); });
       ExpectTablesAgree(x, "scale " + where,
                         [&](const KernelTable& t, float* v) { t.scale(v, 0.37f, count); });
+      ExpectTablesAgree(x, "divide " + where, [&](const KernelTable& t, float* v) {
+        t.divide(y.data(), v[0], count, v);
+      });
+      ExpectTablesAgree(x, "merge " + where, [&](const KernelTable& t, float* v) {
+        t.merge(v, 0.7f, y.data(), 1.3f, count);
+      });
       ExpectTablesAgree(x, "softcap " + where,
                         [&](const KernelTable& t, float* v) { t.softcap(v, 30.0f, count); });
       ExpectTablesAgree(x, "softmax " + where,

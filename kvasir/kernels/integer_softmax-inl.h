@@ -82,6 +82,13 @@ class Rows {
   // Copies the rows' part of an array with one number per row, and back what belongs to rows that
   // see something.
   void Load(const float* from, float (&to)[kVirtualLanes]) const {
+    if (count_ == kVirtualLanes) {
+      // Vectors read what vectors wrote: one that was written in parts would wait for all of them.
+      for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
+        hn::Store(hn::LoadU(DF(), from + first_ + i), DF(), to + i);
+      }
+      return;
+    }
     for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) to[r] = r < count_ ? from[first_ + r] : 0;
   }
   void Store(const float (&from)[kVirtualLanes], float* to) const {

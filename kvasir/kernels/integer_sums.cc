@@ -1,6 +1,7 @@
 // Value sums of affine values of 8 and 4 bits in integers: products of weights that were rounded
 // per block, group and row with the codes, as exact sums. Deliberately only what kernels.h states
 // for IntegerKvKernels; integer_weights.cc rounds, integer_scores.cc has the keys.
+#include "kvasir/kernels/filled_rows.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
 #include "kvasir/tensor/packed_codes.h"
@@ -209,18 +210,13 @@ template <class Dot>
 void SumBatch(const AccumulateTileArgs& args, const PackedPlane& plane,
               const GroupBatch<Dot>& batch, PlanePrefetch& fetch) {
   bool fetched = false;
-  for (int64_t row = 0; row < args.rows;) {
-    int64_t filled = 0;
-    while (row + filled < args.rows && args.begin[row + filled] < args.end[row + filled]) ++filled;
-    if (filled == 0) {
-      ++row;
-      continue;
-    }
-    const int64_t rows = TileRows<kMaxSumRows<Dot>>(filled);
-    SumAnyRows<Dot>(WeightRows(args, row, plane.dim / plane.group), rows, plane, batch,
+  FilledRows filled(args);
+  while (const int64_t left = filled.Left()) {
+    const int64_t rows = TileRows<kMaxSumRows<Dot>>(left);
+    SumAnyRows<Dot>(WeightRows(args, filled.row(), plane.dim / plane.group), rows, plane, batch,
                     fetched || args.next == nullptr ? nullptr : &fetch);
     fetched = true;
-    row += rows;
+    filled.Skip(rows);
   }
 }
 

@@ -289,6 +289,10 @@ struct KernelTable {
   void (*gelu_tanh_gate)(float* gate, const float* up, int64_t count) noexcept;
   void (*add)(float* accumulator, const float* x, int64_t count) noexcept;
   void (*scale)(float* x, float factor, int64_t count) noexcept;
+  // out[i] = x[i] / divisor
+  void (*divide)(const float* x, float divisor, int64_t count, float* out) noexcept;
+  // accumulator[i] = accumulator[i] * keep + x[i] * take, each product rounded.
+  void (*merge)(float* accumulator, float keep, const float* x, float take, int64_t count) noexcept;
   // x = cap * tanh(x / cap)
   void (*softcap)(float* x, float cap, int64_t count) noexcept;
   // In place: exp(x - max(x)) / sum. REQUIRES: count > 0.

@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kvasir/kernels/filled_rows.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
 
@@ -338,18 +339,13 @@ template <class Levels>
 void AccumulatePacked(const AccumulateTileArgs& args) noexcept {
   const PackedPlane plane(args.codec, args.values, args.value_dim);
   const std::byte* next = args.next;
-  for (int64_t row = 0; row < args.rows;) {
-    int64_t filled = 0;
-    while (row + filled < args.rows && args.begin[row + filled] < args.end[row + filled]) ++filled;
-    if (filled == 0) {
-      ++row;
-      continue;
-    }
-    const int64_t rows = TileRows(filled);
-    SumAnyRows<Levels>(args, plane, row, rows,
+  FilledRows filled(args);
+  while (const int64_t left = filled.Left()) {
+    const int64_t rows = TileRows(left);
+    SumAnyRows<Levels>(args, plane, filled.row(), rows,
                        Prefetcher(next, args.next_bytes, plane, args.fetch_into));
     next = nullptr;
-    row += rows;
+    filled.Skip(rows);
   }
 }
 

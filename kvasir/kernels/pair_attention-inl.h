@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "hwy/highway.h"
+#include "kvasir/kernels/filled_rows.h"
 #include "kvasir/kernels/pair_products-inl.h"
 
 KVASIR_BEFORE_TILE();
@@ -181,15 +182,15 @@ void AccumulatePairs(const AccumulateTileArgs& args) noexcept {
                             : (args.value_dim + kPackedDims - 1) / kPackedDims * (kBlockTokens / 2);
   PlanePrefetch next(args.next, args.next_bytes > 0 ? args.next_bytes : plane_bytes, steps,
                      args.fetch_into);
-  for (int64_t row = 0; row < args.rows;) {
-    int64_t rows = 0;  // that see something, one behind the other
-    while (row + rows < args.rows && args.begin[row + rows] < args.end[row + rows]) ++rows;
-    for (int64_t first = 0; first < args.value_dim && rows > 0; first += kPackedDims) {
+  FilledRows filled(args);
+  while (const int64_t rows = filled.Left()) {
+    for (int64_t first = 0; first < args.value_dim; first += kPackedDims) {
       const int64_t dims = std::min(kPackedDims, args.value_dim - first);
-      (rows <= FloatTile<Math>::kTileRows ? AddFewRows<Math>
-                                          : AddManyRows<Math>)(args, row, rows, first, dims, next);
+      (rows <= FloatTile<Math>::kTileRows
+           ? AddFewRows<Math>
+           : AddManyRows<Math>)(args, filled.row(), rows, first, dims, next);
     }
-    row += std::max<int64_t>(rows, 1);
+    filled.Skip(rows);
   }
 }
 

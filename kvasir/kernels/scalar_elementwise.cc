@@ -58,6 +58,14 @@ void Scale(float* x, float factor, int64_t count) noexcept {
   for (int64_t i = 0; i < count; ++i) x[i] *= factor;
 }
 
+void Divide(const float* x, float divisor, int64_t count, float* out) noexcept {
+  for (int64_t i = 0; i < count; ++i) out[i] = x[i] / divisor;
+}
+
+void Merge(float* accumulator, float keep, const float* x, float take, int64_t count) noexcept {
+  for (int64_t i = 0; i < count; ++i) accumulator[i] = accumulator[i] * keep + x[i] * take;
+}
+
 void Softcap(float* x, float cap, int64_t count) noexcept {
   for (int64_t i = 0; i < count; ++i) x[i] = scalar::Softcap(x[i], cap);
 }
@@ -94,6 +102,8 @@ void FillScalarElementwise(KernelTable* table) {
   table->gelu_tanh_gate = GeluTanhGate;
   table->add = Add;
   table->scale = Scale;
+  table->divide = Divide;
+  table->merge = Merge;
   table->softcap = Softcap;
   table->softmax = Softmax;
   table->argmax = Argmax;
