@@ -83,8 +83,8 @@ struct WeightPrefetch {
   int64_t panel_stride = 0;
   int64_t step = 0;
 };
-// Blocks point at theirs: a copy, written in parts just before a tile and read as a whole, waits
-// for every store before it, which are the sums of the tile before, 2 to 4 % of a prefill.
+// Blocks point at theirs: a copy, written in parts just before a tile and read as a whole, would
+// wait for every store before it, which are the sums of the tile before (store forwarding).
 inline constexpr WeightPrefetch kNoFetch;
 
 template <Fetch kFetch, size_t... I>
