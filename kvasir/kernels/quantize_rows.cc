@@ -80,25 +80,26 @@ void QuantizeGroups(const float* x, int64_t groups, int8_t* codes, float* scales
     if (g < groups) LargestOfGroup(x + g * kQuantGroup, lanes[g]);
   }
   ReduceRows<LargestBits>(lanes, of_group);
-  alignas(64) float found[kBatchGroups];
+  alignas(64) float group_scales[kBatchGroups];
   for (size_t i = 0; i < kBatchGroups; i += kLanes) {
     const VF largest = hn::Load(d, of_group + i);
     const auto is_finite = hn::RebindMask(d, hn::Lt(Bits(largest), hn::Set(DI(), 0x7F800000)));
     const VF nan = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
-    hn::Store(hn::IfThenElse(is_finite, hn::Div(largest, hn::Set(d, 127.0f)), nan), d, found + i);
+    hn::Store(hn::IfThenElse(is_finite, hn::Div(largest, hn::Set(d, 127.0f)), nan), d,
+              group_scales + i);
   }
   for (int64_t g = 0; g < kBatchGroups; ++g) {
     Clear(lanes[g]);
     if (g >= groups) continue;
     int8_t* const group_codes = codes + g * kQuantGroup;
-    if (found[g] > 0) {
-      RoundGroup(x + g * kQuantGroup, hn::Set(d, found[g]), group_codes, lanes[g]);
+    if (group_scales[g] > 0) {
+      RoundGroup(x + g * kQuantGroup, hn::Set(d, group_scales[g]), group_codes, lanes[g]);
     } else {
       std::fill_n(group_codes, kQuantGroup, int8_t{0});
     }
   }
   ReduceRows<AddBits>(lanes, of_group);
-  std::copy_n(found, groups, scales);
+  std::copy_n(group_scales, groups, scales);
   std::memcpy(sums, of_group, static_cast<size_t>(groups) * sizeof(*sums));
 }
 
