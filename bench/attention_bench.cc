@@ -1,6 +1,7 @@
 // Attention and elementwise kernels on one thread, per instruction set.
 // Deliberately without a backend or threads: figures of the loops themselves.
-// Affine caches of 8 and 4 bits appear twice: in integers under their name, in floats as "@float".
+// Caches that are multiplied in integers appear under their names, in floats, and once more with
+// the width of their multipliers, such as "affine8:64@int8".
 // GB/s counts the cache or row bytes read, FLOP/s two per multiply-add of scores and value sums.
 #include <algorithm>
 #include <cstdint>
@@ -98,11 +99,11 @@ struct Queries {
     const IntegerKvKernels* const kernels = format.Integer(table);
     if (kernels == nullptr) return;
     codes.resize(static_cast<size_t>(rows * IntegerQueries::CodeBytes(kDim)));
-    starts.resize(static_cast<size_t>(rows * kDim / format.codec.group));
+    starts.resize(static_cast<size_t>(rows * IntegerGroups(format.codec, kDim)));
     steps.resize(2 * starts.size());
     weight_codes.resize(starts.size() * IntegerWeights::kCodeBytes);
     weight_starts.resize(starts.size());
-    weight_steps.resize(2 * starts.size() + static_cast<size_t>(rows));
+    weight_steps.resize(2 * starts.size() + static_cast<size_t>(rows + kBlockTokens));
     kernels->quantize_queries({queries.data(), kDim, rows, kDim, format.codec, 1.0f, Integers()});
   }
   void Score(const KernelTable& table, const Format& format, const std::byte* keys,
@@ -172,8 +173,9 @@ struct Queries {
 
   IntegerWeights Weights() {
     float* const shifts = weight_steps.data() + weight_starts.size();
-    return {weight_codes.data(), weight_steps.data(), shifts, weight_starts.data(),
-            shifts + weight_starts.size()};
+    float* const tops = shifts + weight_starts.size();
+    return {weight_codes.data(), weight_steps.data(), shifts, weight_starts.data(), tops,
+            tops + rows};
   }
 
   std::vector<std::byte> codes;

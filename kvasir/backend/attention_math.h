@@ -14,8 +14,9 @@ enum class AttentionMath {
   // Affine caches of 4 bits as kInt8, those of 8 bits as kInt16: what costs no quality.
   kAuto,
   // Affine caches of 8 and 4 bits in exact sums of queries and weights that are rounded to two
-  // bytes. Caches of bf16 in pairs of products, of queries and weights that are rounded to bf16,
-  // unless a head has an odd number of dims. Everything else in float.
+  // bytes. Caches of f16 in the same, rounded to 14 bits themselves, if heads are multiples of 16
+  // dims. Caches of bf16 in pairs of products, of queries and weights that are rounded to bf16, if
+  // heads have an even number of dims. Everything else in float.
   kInt16,
   // The same with one byte for affine caches, which is twice as fast again in prefill.
   kInt8,

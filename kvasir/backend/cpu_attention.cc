@@ -69,18 +69,37 @@ struct CpuAttention::Tile {
   int kv_head;
 };
 
+// A tile's queries as integers.
+struct IntegerQueryRows {
+  std::vector<std::byte> codes;
+  std::vector<float> steps;  // scales before sums
+  std::vector<int32_t> starts;
+
+  void Resize(int64_t rows, const KvCodec& codec, int64_t dim) {
+    codes.resize(static_cast<size_t>(rows * IntegerQueries::CodeBytes(dim)));
+    starts.resize(static_cast<size_t>(rows * IntegerGroups(codec, dim)));
+    steps.resize(2 * starts.size());
+  }
+  IntegerQueries view() {
+    return {codes.data(), steps.data(), steps.data() + steps.size() / 2, starts.data()};
+  }
+  size_t bytes() const {
+    return codes.capacity() + (steps.capacity() + starts.capacity()) * sizeof(float);
+  }
+};
+
 struct CpuAttention::Scratch {
   std::vector<float> queries;      // [rows, key_dim]
   std::vector<float> rotated;      // [rows, key_dim]: the queries rotated, if some keys are
   std::vector<std::byte> rounded;  // the queries as round_rows has them, if some keys are in pairs
-  // The queries as integers, if keys are multiplied as such: codes, and scales before sums.
-  std::vector<std::byte> codes;
-  std::vector<float> steps;
-  std::vector<int32_t> starts;
+  // The queries as integers, if keys are multiplied as such, those of dense blocks of a packed
+  // cache on their own.
+  IntegerQueryRows integers;
+  IntegerQueryRows dense_integers;
   AlignedVector<float> scores;  // [rows, 64]
   std::vector<float> rescale;   // [rows]
   // The weights as integers, if values are multiplied as such: codes, and steps before shifts
-  // before tops.
+  // before tops before rounders.
   AlignedVector<std::byte> weight_codes;
   std::vector<float> weight_steps;
   std::vector<int32_t> weight_starts;
@@ -95,23 +114,16 @@ struct CpuAttention::Scratch {
     const size_t count = static_cast<size_t>(rows);
     queries.resize(count * static_cast<size_t>(layout.key_dim));
     if (layout.key_codec.rotates()) rotated.resize(queries.size());
-    if (layout.key_codec.kind == KvCodec::Kind::kAffine) {
-      codes.resize(count * static_cast<size_t>(IntegerQueries::CodeBytes(layout.key_dim)));
-      starts.resize(count * static_cast<size_t>(layout.key_dim / layout.key_codec.group));
-      steps.resize(2 * starts.size());
-    }
     if (layout.key_codec.kind == KvCodec::Kind::kBf16 ||
         layout.dense_codec.kind == KvCodec::Kind::kBf16) {
       rounded.resize(count * static_cast<size_t>(KernelTable::RoundedBytes(layout.key_dim)));
     }
     scores.resize(count * kBlockTokens);
     rescale.resize(count);
-    if (layout.value_codec.kind == KvCodec::Kind::kAffine) {
-      weight_starts.resize(count *
-                           static_cast<size_t>(layout.value_dim / layout.value_codec.group));
-      weight_steps.resize(2 * weight_starts.size() + count);
-      weight_codes.resize(weight_starts.size() * IntegerWeights::kCodeBytes);
-    }
+    weight_starts.resize(count *
+                         static_cast<size_t>(IntegerGroups(layout.value_codec, layout.value_dim)));
+    weight_steps.resize(2 * weight_starts.size() + count + kBlockTokens);
+    weight_codes.resize(weight_starts.size() * IntegerWeights::kCodeBytes);
     totals.resize(SoftmaxTotals::Floats(rows, layout));
     partial.resize(SoftmaxState::Floats(rows, layout.value_dim));
     if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
@@ -120,20 +132,18 @@ struct CpuAttention::Scratch {
     begin.resize(count);
     end.resize(count);
   }
-  IntegerQueries integers() {
-    return {codes.data(), steps.data(), steps.data() + steps.size() / 2, starts.data()};
-  }
   IntegerWeights weights() {
     float* const shifts = weight_steps.data() + weight_starts.size();
-    return {weight_codes.data(), weight_steps.data(), shifts, weight_starts.data(),
-            shifts + weight_starts.size()};
+    float* const tops = shifts + weight_starts.size();
+    return {weight_codes.data(),  weight_steps.data(), shifts, weight_starts.data(), tops,
+            tops + rescale.size()};
   }
   size_t bytes() const {
-    return codes.capacity() + rounded.capacity() + weight_codes.capacity() +
-           (queries.capacity() + rotated.capacity() + steps.capacity() + starts.capacity() +
-            scores.capacity() + rescale.capacity() + weight_steps.capacity() +
-            weight_starts.capacity() + totals.capacity() + partial.capacity() + derived.capacity() +
-            begin.capacity() + end.capacity()) *
+    return integers.bytes() + dense_integers.bytes() + rounded.capacity() +
+           weight_codes.capacity() +
+           (queries.capacity() + rotated.capacity() + scores.capacity() + rescale.capacity() +
+            weight_steps.capacity() + weight_starts.capacity() + totals.capacity() +
+            partial.capacity() + derived.capacity() + begin.capacity() + end.capacity()) *
                sizeof(float) +
            ranges.capacity() * sizeof(RowRange);
   }
@@ -147,6 +157,24 @@ const VisibleRows& VisibleOf(const AttendArgs& args, const KvRun& run, int64_t t
   return args.visible[static_cast<size_t>(run.step_row + token)];
 }
 
+// The tile's queries as the keys of such blocks need them, if they are multiplied as integers.
+template <typename Scratch>
+void QuantizeQueries(const TileKernels& kernels, const KvBlockLayout& layout, int64_t rows,
+                     const Scratch& scratch, IntegerQueryRows& integers) {
+  const KvCodec& codec = layout.key_codec;
+  const IntegerKvKernels* const integer = kernels.IntegerKeys(layout);
+  if (integer == nullptr) return;
+  integers.Resize(rows, codec, layout.key_dim);
+  integer->quantize_queries(
+      {.queries = (codec.rotates() ? scratch.rotated : scratch.queries).data(),
+       .query_stride = layout.key_dim,
+       .rows = rows,
+       .dim = layout.key_dim,
+       .codec = codec,
+       .unit = kernels.InBase2(layout) ? math::kLog2E : 1.0f,
+       .out = integers.view()});
+}
+
 // Copies the tile's queries side by side and scales them; once more rotated, and as integers, if
 // keys need it.
 template <typename Tile, typename Scratch>
@@ -154,6 +182,7 @@ void LoadQueries(const TileKernels& kernels, const AttendArgs& args, const Tile&
                  Scratch& scratch) {
   const int64_t group = GroupOf(args);
   const int64_t dim = args.layout.key_dim;
+  const int64_t rows = tile.tokens * group;
   for (int64_t token = 0; token < tile.tokens; ++token) {
     const float* row = args.queries.row(tile.run->step_row + tile.token_begin + token) +
                        tile.kv_head * group * dim;
@@ -163,22 +192,16 @@ void LoadQueries(const TileKernels& kernels, const AttendArgs& args, const Tile&
   }
   const KvCodec& codec = args.layout.key_codec;
   if (kernels.HasPairs(codec, dim) || kernels.HasPairs(args.layout.dense_codec, dim)) {
-    kernels.table.round_rows(scratch.queries.data(), dim, tile.tokens * group, dim,
-                             scratch.rounded.data());
+    kernels.table.round_rows(scratch.queries.data(), dim, rows, dim, scratch.rounded.data());
   }
   if (codec.rotates()) {
-    std::copy_n(scratch.queries.data(), tile.tokens * group * dim, scratch.rotated.data());
-    kernels.table.rotate(scratch.rotated.data(), dim, tile.tokens * group, dim);
+    std::copy_n(scratch.queries.data(), rows * dim, scratch.rotated.data());
+    kernels.table.rotate(scratch.rotated.data(), dim, rows, dim);
   }
-  if (const IntegerKvKernels* const integer = kernels.Integer(codec)) {
-    integer->quantize_queries(
-        {.queries = (codec.rotates() ? scratch.rotated : scratch.queries).data(),
-         .query_stride = dim,
-         .rows = tile.tokens * group,
-         .dim = dim,
-         .codec = codec,
-         .unit = kernels.InBase2(codec, args.layout.value_codec) ? math::kLog2E : 1.0f,
-         .out = scratch.integers()});
+  const int64_t packed_from = args.layout.dense_start / kBlockTokens;
+  QuantizeQueries(kernels, args.layout.BlockAt(packed_from), rows, scratch, scratch.integers);
+  if (args.layout.dense_start > 0 || args.layout.dense_recent > 0) {
+    QuantizeQueries(kernels, args.layout.RecentBlock(), rows, scratch, scratch.dense_integers);
   }
 }
 
@@ -322,7 +345,7 @@ template <typename Scratch>
 void WeighScores(const TileKernels& kernels, const AttendArgs& args, const KvBlockLayout& layout,
                  const std::byte* values, int64_t rows, const Upcoming& upcoming, Scratch& scratch,
                  const SoftmaxState& state) {
-  const IntegerKvKernels* const integer = kernels.Integer(layout.value_codec);
+  const IntegerKvKernels* const integer = kernels.IntegerValues(layout);
   if (integer == nullptr) {
     kernels.table.softmax_tile({.scores = scratch.scores.data(),
                                 .rows = rows,
@@ -334,7 +357,7 @@ void WeighScores(const TileKernels& kernels, const AttendArgs& args, const KvBlo
                                 .rescale = scratch.rescale.data()});
     return;
   }
-  const bool base2 = kernels.InBase2(layout.key_codec, layout.value_codec);
+  const bool base2 = kernels.InBase2(layout);
   integer->weigh_tile({.scores = scratch.scores.data(),
                        .rows = rows,
                        .begin = scratch.begin.data(),
@@ -363,6 +386,8 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
   const float* const queries =
       (layout.key_codec.rotates() ? scratch.rotated : scratch.queries).data();
   const KvCodec key_codec = layout.StoresKeys() ? layout.key_codec : KvCodec{KvCodec::Kind::kF32};
+  IntegerQueryRows& integers =
+      layout.key_codec == args.layout.key_codec ? scratch.integers : scratch.dense_integers;
   state.Reset(rows, layout.value_dim);
   const RowRange common = LoadRanges(args, tile, partition.segment, scratch);
   for (int64_t block = partition.rows.begin / kBlockTokens;
@@ -373,7 +398,7 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
     const Upcoming upcoming(
         kernels.fetch_into, layout, planes,
         is_last ? HeadPlanes() : HeadPlanes::Of(layout, tile, kv.block(block + 1)),
-        kernels.Integer(layout.value_codec) != nullptr);
+        kernels.IntegerValues(layout) != nullptr);
     if (planes.keys == nullptr) {
       planes.keys = DerivedKeys(kernels.table.isa, args, tile, layout, block, planes.values,
                                 partition.rows, scratch);
@@ -388,7 +413,7 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
                    .codec = key_codec,
                    .next_bytes = upcoming.scores.bytes,
                    .fetch_into = kernels.fetch_into,
-                   .integers = scratch.integers(),
+                   .integers = integers.view(),
                    .rounded = scratch.rounded.data()});
     WeighScores(kernels, args, layout, planes.values, rows, upcoming, scratch, state);
     kernels.Accumulate({.weights = scratch.scores.data(),
@@ -406,7 +431,7 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
                         .fetch_into = kernels.fetch_into,
                         .integers = scratch.weights()});
   }
-  if (kernels.Integer(layout.value_codec) != nullptr) {
+  if (kernels.IntegerValues(layout) != nullptr) {
     for (int64_t r = 0; r < rows; ++r) state.max[r] *= math::kLn2;
   }
 }

@@ -284,8 +284,11 @@ TEST(PackedAttentionTest, MatchesADoubleReferenceOverDecodedRows) {
     EXPECT_LT(WorstError(c, AttentionMath::kFloat), 3e-5) << what;
     // A weight of 15 bits is off by up to 1 / 65534 of the largest, 9e-6 as a standard deviation,
     // times a level and its scale, about 3: of 64 weights 2e-4, as much as halves cost. Queries
-    // add less. Four such deviations. One byte: 32767 / 255 times as much.
-    EXPECT_LT(WorstError(c, AttentionMath::kInt16), 8e-4) << what;
+    // add less. Four such deviations. One byte: 32767 / 255 times as much. Over rows of f16 both
+    // are rounded to 8191 steps, and four times as far off.
+    const bool has_halves = c.layout.key_codec == kF16 || c.layout.value_codec == kF16 ||
+                            c.layout.dense_start > 0 || c.layout.dense_recent > 0;
+    EXPECT_LT(WorstError(c, AttentionMath::kInt16), has_halves ? 3.2e-3 : 8e-4) << what;
     EXPECT_LT(WorstError(c, AttentionMath::kInt8), 128.5 * 8e-4) << what;
   }
 }

@@ -4,6 +4,7 @@
 #define KVASIR_BACKEND_TILE_KERNELS_H_
 
 #include "kvasir/backend/attention_math.h"
+#include "kvasir/kernels/integer_steps.h"
 #include "kvasir/kernels/kernels.h"
 
 namespace kvasir {
@@ -13,9 +14,14 @@ struct TileKernels {
   AttentionMath math;
   CacheLevel fetch_into;
 
-  // Null: float.
-  const IntegerKvKernels* Integer(const KvCodec& codec) const {
-    if (math == AttentionMath::kFloat || !codec.is_packed()) return nullptr;
+  // Of rows of so many dims. Null: float.
+  const IntegerKvKernels* Integer(const KvCodec& codec, int64_t dim) const {
+    if (math == AttentionMath::kFloat) return nullptr;
+    if (codec.kind == KvCodec::Kind::kF16) {
+      return dim % kHalfDims == 0 ? table.IntegerForCodec(codec, MultiplierWidth::kTwoBytes)
+                                  : nullptr;
+    }
+    if (!codec.is_packed()) return nullptr;
     const bool one_byte =
         math == AttentionMath::kInt8 || (math == AttentionMath::kAuto && codec.bits == 4);
     return table.IntegerForCodec(codec,
@@ -27,16 +33,22 @@ struct TileKernels {
   }
   void Score(const ScoreTileArgs& args) const {
     if (HasPairs(args.codec, args.key_dim)) return table.pair_kv.score_tile(args);
-    const IntegerKvKernels* const integer = Integer(args.codec);
+    const IntegerKvKernels* const integer = Integer(args.codec, args.key_dim);
     (integer != nullptr ? integer->score_tile : table.ForCodec(args.codec).score_tile)(args);
   }
+  const IntegerKvKernels* IntegerKeys(const KvBlockLayout& layout) const {
+    return Integer(layout.key_codec, layout.key_dim);
+  }
+  const IntegerKvKernels* IntegerValues(const KvBlockLayout& layout) const {
+    return Integer(layout.value_codec, layout.value_dim);
+  }
   // Whether scores are exponents of 2: keys and values are multiplied as integers.
-  bool InBase2(const KvCodec& keys, const KvCodec& values) const {
-    return Integer(keys) != nullptr && Integer(values) != nullptr;
+  bool InBase2(const KvBlockLayout& layout) const {
+    return IntegerKeys(layout) != nullptr && IntegerValues(layout) != nullptr;
   }
   void Accumulate(const AccumulateTileArgs& args) const {
     if (HasPairs(args.codec, args.value_dim)) return table.pair_kv.accumulate_tile(args);
-    const IntegerKvKernels* const integer = Integer(args.codec);
+    const IntegerKvKernels* const integer = Integer(args.codec, args.value_dim);
     (integer != nullptr ? integer->accumulate_tile
                         : table.ForCodec(args.codec).accumulate_tile)(args);
   }

@@ -22,6 +22,12 @@ inline constexpr IntegerLevels IntegerLevelsOf(size_t bytes) {
   return bytes == 1 ? IntegerLevels{127, 255} : IntegerLevels{127 * 256, 32767};
 }
 
+// Queries and weights of rows of f16, which are integers of 14 bits themselves: kHalfSum products
+// stay below 2^31. Head sizes are multiples of kHalfDims.
+inline constexpr float kHalfLevels = 8191;
+inline constexpr int64_t kHalfSum = 32;
+inline constexpr int64_t kHalfDims = 16;
+
 // x ~ scale * round(x * inverse), where the rounded number is at most `levels` in magnitude.
 struct IntegerSteps {
   float scale;
@@ -40,6 +46,25 @@ inline IntegerSteps IntegerStepsOf(uint32_t largest_bits, float levels) {
 
 // Adding it leaves the bits of a float in [0, 2^23), rounded to nearest even, in the lowest bits.
 inline constexpr float kRoundToBits = 0x1p23f;
+
+// A token of a row of f16 whose largest magnitude is in [2^e, 2^(e + 1)) counts in steps of
+// 2^(e - 12): what is above an eighth of 2^e does so exactly, and no code is above 8188. Adding the
+// rounder, 1.5 * 2^23 steps, leaves a number's code as a signed integer in the lowest 16 bits.
+struct HalfSteps {
+  float scale;  // NaN: some number is not finite
+  float rounder;
+};
+// By the exponent's bits, of which those of denormals are 1: the scale is 2^(bits - 27).
+inline constexpr uint32_t kHalfInfinity = 31;
+inline constexpr uint32_t kHalfScaleOffset = 127 - 27;
+inline constexpr uint32_t kHalfRounderOffset = kHalfScaleOffset + 23;
+inline constexpr uint32_t kHalfRounderBits = 0x400000;
+inline HalfSteps HalfStepsOf(uint16_t largest_bits) {
+  const uint32_t exponent = largest_bits < 0x400 ? 1 : largest_bits >> 10;
+  return {exponent == kHalfInfinity ? std::numeric_limits<float>::quiet_NaN()
+                                    : std::bit_cast<float>((exponent + kHalfScaleOffset) << 23),
+          std::bit_cast<float>(((exponent + kHalfRounderOffset) << 23) | kHalfRounderBits)};
+}
 
 // Codes count from their middle, so that what rounding does to their multipliers does not grow with
 // an offset that all of them share: scale * code + bias = scale * (code - middle) + centre.

@@ -14,6 +14,7 @@
 #if KVASIR_KERNEL_TARGET
 #include "kvasir/kernels/integer_dot-inl.h"
 #include "kvasir/kernels/plane_prefetch-inl.h"
+#include "kvasir/kernels/rescale_rows-inl.h"
 
 KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
@@ -193,19 +194,6 @@ HWY_INLINE void SumAnyRows(const WeightRows& rows, int64_t count, const PackedPl
   if constexpr (kRows > 1) SumAnyRows<Dot, kRows - 1>(rows, count, plane, batch, prefetch);
 }
 
-// Most rows' references stay where they are, and multiplying with 1 changes nothing.
-void Rescale(const AccumulateTileArgs& args) {
-  const DF d;
-  for (int64_t row = 0; row < args.rows; ++row) {
-    if (args.rescale[row] == 1.0f) continue;
-    float* const out = args.accumulator + row * args.accumulator_stride;
-    const VF rescale = hn::Set(d, args.rescale[row]);
-    for (int64_t i = 0; i < args.value_dim; i += kLanes) {
-      hn::StoreU(hn::Mul(hn::LoadU(d, out + i), rescale), d, out + i);
-    }
-  }
-}
-
 template <class Dot>
 void SumBatch(const AccumulateTileArgs& args, const PackedPlane& plane,
               const GroupBatch<Dot>& batch, PlanePrefetch& fetch) {
@@ -227,7 +215,7 @@ void Accumulate(const AccumulateTileArgs& args) noexcept {
   const int64_t groups = plane.dim / plane.group;
   PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), FetchSteps(plane.dim),
                       args.fetch_into);
-  Rescale(args);
+  RescaleRows(args);
   GroupBatch<Dot> batch;
   for (batch.first = 0; batch.first < groups; batch.first += kBatchGroups) {
     batch.count = HWY_MIN(kBatchGroups, groups - batch.first);

@@ -24,14 +24,20 @@ using testing::RandomFloats;
 using testing::SameBits;
 using testing::SimdTables;
 
-constexpr int64_t kDims[] = {32, 64, 96, 128, 192, 256};
+constexpr int64_t kDims[] = {16, 32, 64, 80, 96, 128, 192, 256, 272};
 constexpr int64_t kRows[] = {1, 2, 3, 5, 7, 16, 64};
 
 constexpr MultiplierWidth kWidths[] = {MultiplierWidth::kOneByte, MultiplierWidth::kTwoBytes};
 
-IntegerLevels LevelsOf(MultiplierWidth width) {
+const KvCodec kHalves = {KvCodec::Kind::kF16};
+
+IntegerLevels LevelsOf(const KvCodec& codec, MultiplierWidth width) {
+  if (codec == kHalves) return {kHalfLevels, kHalfLevels};
   return IntegerLevelsOf(width == MultiplierWidth::kOneByte ? 1 : 2);
 }
+
+// How far codes are from cached numbers of up to 4.5, whose steps are 2^(2 - 12) in f16.
+double CodeError(const KvCodec& codec) { return codec == kHalves ? 0x1p-11 : 0; }
 
 // Calls body(codec, dim, width) for every codec, head size and width that go together.
 template <typename Body>
@@ -47,6 +53,7 @@ void ForEachShape(const Body& body) {
       }
     }
   }
+  for (const int64_t dim : kDims) body(kHalves, dim, MultiplierWidth::kTwoBytes);
 }
 
 std::string Where(Isa isa, const KvCodec& codec, int64_t dim, MultiplierWidth width) {
@@ -87,7 +94,7 @@ std::vector<float> Scores(const KernelTable& table, const KvCodec& codec, Multip
                           const std::vector<std::byte>& keys, const float* queries, int64_t rows,
                           int64_t dim) {
   const auto count = static_cast<size_t>(rows);
-  const auto groups = static_cast<size_t>(dim / codec.group);
+  const auto groups = static_cast<size_t>(IntegerGroups(codec, dim));
   std::vector<std::byte> codes(count * static_cast<size_t>(IntegerQueries::CodeBytes(dim)));
   std::vector<float> scales(count * groups);
   std::vector<float> sums(count * groups);
@@ -127,8 +134,9 @@ TEST(IntegerScores, TablesHaveTheOraclesBits) {
   });
 }
 
-// A query is rounded by at most half a step of its group, and by nothing else that is not rounding
-// to float: 2^-24 relative, a few times, of sums of magnitudes.
+// A query is rounded by at most half a step of its group, a key of f16 by half a step of its token,
+// and nothing by anything else that is not rounding to float: 2^-24 relative, a few times, of sums
+// of magnitudes.
 TEST(IntegerScores, AreThoseOfFloatsUpToTheRoundingOfQueries) {
   ForEachShape([](const KvCodec& codec, int64_t dim, MultiplierWidth width) {
     const auto size = static_cast<size_t>((dim + 5) * 3);
@@ -141,8 +149,9 @@ TEST(IntegerScores, AreThoseOfFloatsUpToTheRoundingOfQueries) {
         {queries.data(), dim + 5, 3, keys.data(), dim, floats.data(), nullptr, codec});
     for (size_t i = 0; i < floats.size(); ++i) {
       // |k| <= 4.5 and |q| <= 4.5 in these samples.
-      const double step = 4.5 / LevelsOf(width).query;
-      const double limit = static_cast<double>(dim) * 4.5 * (step / 2 + 4.5 * 0x1p-20);
+      const double step = 4.5 / LevelsOf(codec, width).query;
+      const double limit =
+          static_cast<double>(dim) * 4.5 * (step / 2 + CodeError(codec) + 4.5 * 0x1p-20);
       ASSERT_NEAR(integers[i], floats[i], limit) << codec.name() << ", dim " << dim;
     }
   });
@@ -219,14 +228,15 @@ struct SumCase {
              MultiplierWidth width, int64_t first = 0) const {
     Result out = {accumulator, max, sum, std::vector<float>(max.size(), kNan)};
     std::vector<float> left = scores;
-    const auto groups = static_cast<size_t>(rows * (dim / codec.group));
+    const auto groups = static_cast<size_t>(rows * IntegerGroups(codec, dim));
     std::vector<std::byte> codes(groups * static_cast<size_t>(IntegerWeights::kCodeBytes));
     std::vector<float> steps(groups);
     std::vector<float> shifts(groups);
     std::vector<int32_t> starts(groups);
     std::vector<float> tops(max.size());
-    const IntegerWeights weights = {codes.data(), steps.data(), shifts.data(), starts.data(),
-                                    tops.data()};
+    std::vector<float> rounders(kBlockTokens);
+    const IntegerWeights weights = {codes.data(),  steps.data(), shifts.data(),
+                                    starts.data(), tops.data(),  rounders.data()};
     const IntegerKvKernels& kernels = *table.IntegerForCodec(codec, width);
     kernels.weigh_tile({.scores = left.data() + first * kBlockTokens,
                         .rows = rows - first,
@@ -358,7 +368,9 @@ TEST(IntegerSums, AreThoseOfFloatsUpToTheRoundingOfWeights) {
                                       integers.max[static_cast<size_t>(r)]));
       }
       ASSERT_NEAR(integers.accumulator[i], floats[i],
-                  top * 64 * 9.0 * (0.5 / LevelsOf(width).weight + exponentials + 0x1p-20) +
+                  top * 64 * 9.0 *
+                          (0.5 / LevelsOf(codec, width).weight + CodeError(codec) / 4.5 +
+                           exponentials + 0x1p-20) +
                       std::fabs(floats[i]) * 0x1p-20)
           << codec.name() << ", dim " << dim;
     }
@@ -374,7 +386,8 @@ TEST(IntegerSums, RowsOutsideTheVisibleRangeNeverMatter) {
       c.end[r] = static_cast<int32_t>(40 + r);
     }
     std::vector<std::byte> clean = Encoded(false, codec, rows, dim);
-    std::vector<std::byte> dirty(clean.size(), std::byte{0xFF});  // NaN scales, highest codes
+    // NaN scales and highest codes, or NaN
+    std::vector<std::byte> dirty(clean.size(), std::byte{0xFF});
     for (int64_t slot = 10; slot < 44; ++slot) {
       for (std::vector<std::byte>* plane : {&clean, &dirty}) {
         Oracle().ForCodec(codec).encode_values(
@@ -394,10 +407,11 @@ TEST(IntegerKernels, ARowHasTheSameBitsWhateverItsNeighbours) {
   constexpr int64_t kMany = 23;
   const std::vector<float> cache = RandomFloats(kDim * kBlockTokens, 21);
   const std::vector<float> queries = RandomFloats((kDim + 5) * kMany, 22);
-  for (const auto& [bits, width] :
-       {std::pair(4, MultiplierWidth::kOneByte), std::pair(8, MultiplierWidth::kOneByte),
-        std::pair(4, MultiplierWidth::kTwoBytes), std::pair(8, MultiplierWidth::kTwoBytes)}) {
-    const KvCodec codec = KvCodec::Affine(bits, 64);
+  for (const auto& [codec, width] : {std::pair(KvCodec::Affine(4, 64), MultiplierWidth::kOneByte),
+                                     std::pair(KvCodec::Affine(8, 64), MultiplierWidth::kOneByte),
+                                     std::pair(KvCodec::Affine(4, 64), MultiplierWidth::kTwoBytes),
+                                     std::pair(KvCodec::Affine(8, 64), MultiplierWidth::kTwoBytes),
+                                     std::pair(kHalves, MultiplierWidth::kTwoBytes)}) {
     const std::vector<std::byte> keys = Encoded(true, codec, cache, kDim);
     const std::vector<std::byte> values = Encoded(false, codec, cache, kDim);
     const SumCase c(kMany, kDim, 1);
@@ -440,6 +454,81 @@ TEST(IntegerKernels, TheLargestSumsFit) {
       EXPECT_NEAR(sums[1], 64.0f, 1e-2) << IsaName(isa);
       EXPECT_NEAR(sums[0], -128.0f, 1e-2) << IsaName(isa);
     }
+  }
+}
+
+// Codes of 8188, the largest, against 8191: sums of 32 products of them are just below 2^31.
+TEST(IntegerKernels, TheLargestSumsOfHalvesFit) {
+  constexpr int64_t kDim = 128;
+  constexpr float kLargest = 2047.0f / 1024;
+  const std::vector<float> cache(kDim * kBlockTokens, kLargest);
+  const std::vector<float> queries(kDim + 5, -1.0f);
+  SumCase c(1, kDim, 0);
+  std::fill(c.scores.begin(), c.scores.end(), 3.5f);
+  c.max[0] = -kInfinity;
+  std::fill(c.accumulator.begin(), c.accumulator.end(), 0.0f);
+  for (const Isa isa : SupportedIsas()) {
+    const auto scores = Scores(KernelsFor(isa), kHalves, MultiplierWidth::kTwoBytes,
+                               Encoded(true, kHalves, cache, kDim), queries.data(), 1, kDim);
+    EXPECT_NEAR(scores[0], -kDim * kLargest, 1e-3) << IsaName(isa);
+    const auto sums = c.Run(KernelsFor(isa), kHalves, Encoded(false, kHalves, cache, kDim),
+                            MultiplierWidth::kTwoBytes)
+                          .accumulator;
+    EXPECT_NEAR(sums[0], kBlockTokens * kLargest, 1e-3) << IsaName(isa);
+  }
+}
+
+// What is above an eighth of a token's largest power of two is a code exactly, and so is a query of
+// integers: scores have no error then but that of float.
+TEST(IntegerScores, LargeHalvesAreNotRounded) {
+  constexpr int64_t kDim = 64;
+  std::mt19937 random(31);
+  std::vector<float> cache(kDim * kBlockTokens);
+  for (float& x : cache) {
+    // Eleven bits, from 1/4 to 2.
+    x = static_cast<float>(512 + random() % 512) / 2048 * static_cast<float>(1u << random() % 3);
+    if (random() % 2 == 0) x = -x;
+  }
+  std::vector<float> queries(kDim + 5);
+  for (size_t i = 0; i < queries.size(); ++i) {
+    queries[i] = i % 2 == 0 ? 8191.0f : static_cast<float>(i) * -100.0f;
+  }
+  const auto scores = Scores(Oracle(), kHalves, MultiplierWidth::kTwoBytes,
+                             Encoded(true, kHalves, cache, kDim), queries.data(), 1, kDim);
+  for (size_t t = 0; t < kBlockTokens; ++t) {
+    double exact = 0;
+    double magnitude = 0;
+    for (size_t d = 0; d < kDim; ++d) {
+      const double product = double{queries[d]} * cache[t * kDim + d];
+      exact += product;
+      magnitude += std::fabs(product);
+    }
+    EXPECT_NEAR(scores[t], exact, magnitude * 0x1p-22) << t;
+  }
+}
+
+TEST(IntegerKernels, BitsOfHalvesAreTheSameOnEveryMachine) {
+  constexpr int64_t kDim = 112;
+  const std::vector<float> cache = PortableFloats(kDim * kBlockTokens, 1);
+  const std::vector<float> queries = PortableFloats((kDim + 5) * 9, 2);
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<float> all;
+    for (const int64_t rows : {3, 9}) {
+      SumCase c(rows, kDim, 2);
+      c.scores = PortableFloats(c.scores.size(), 3);
+      for (float& score : c.scores) score *= 8;
+      c.accumulator = PortableFloats(c.accumulator.size(), 4);
+      c.max = PortableFloats(c.max.size(), 5);
+      const auto scores = Scores(KernelsFor(isa), kHalves, MultiplierWidth::kTwoBytes,
+                                 Encoded(true, kHalves, cache, kDim), queries.data(), rows, kDim);
+      const auto sums = c.Run(KernelsFor(isa), kHalves, Encoded(false, kHalves, cache, kDim),
+                              MultiplierWidth::kTwoBytes)
+                            .All();
+      all.insert(all.end(), scores.begin(), scores.end());
+      all.insert(all.end(), sums.begin(), sums.end());
+    }
+    // Written by the oracle on x86-64; a change here changes every model's output.
+    EXPECT_EQ(HashBits(all), 0xD7FBF57F79480CABu) << IsaName(isa);
   }
 }
 

@@ -80,6 +80,8 @@ KernelTable MakeTable(Isa isa) {
     (has_own_dots ? byte_dot::FillIntegerScores : FillIntegerScores)(isa, &table);
     (has_own_dots ? byte_dot::FillIntegerWeights : FillIntegerWeights)(isa, &table);
     (has_own_dots ? byte_dot::FillIntegerSums : FillIntegerSums)(isa, &table);
+    (has_own_dots ? byte_dot::FillHalfScores : FillHalfScores)(isa, &table);
+    (has_own_dots ? byte_dot::FillHalfSums : FillHalfSums)(isa, &table);
   }
   return table;
 }

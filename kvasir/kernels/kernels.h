@@ -53,13 +53,18 @@ struct MatmulArgs {
   CacheLevel fetch_into = CacheLevel::kSecond;  // weights that few rows read next
 };
 
+// Groups of dims that have a scale each in integer kernels: of f16 there is one.
+constexpr int64_t IntegerGroups(const KvCodec& codec, int64_t dim) {
+  return codec.group == 0 ? 1 : dim / codec.group;
+}
+
 // Queries as integers (IntegerKvKernels), [rows]: what quantize_queries writes and score_tile
 // reads. Codes are in an arrangement of the table's and the width's own; the same must read them.
 struct IntegerQueries {
   std::byte* codes = nullptr;  // [rows][CodeBytes]
-  float* scales = nullptr;     // [rows][dim / group]
-  float* sums = nullptr;       // [rows][dim / group]
-  int32_t* starts = nullptr;   // [rows][dim / group]
+  float* scales = nullptr;     // [rows][IntegerGroups]
+  float* sums = nullptr;       // [rows][IntegerGroups], affine only
+  int32_t* starts = nullptr;   // [rows][IntegerGroups], affine only
 
   static constexpr int64_t CodeBytes(int64_t dim) { return 2 * dim; }
 };
@@ -109,11 +114,12 @@ struct SoftmaxTileArgs {
 // Codes are in an arrangement of the table's and the width's own; the same must read them. Rows
 // that see nothing are not written.
 struct IntegerWeights {
-  std::byte* codes = nullptr;  // [rows][dim / group][kCodeBytes]
-  float* steps = nullptr;      // [dim / group][rows]
-  float* shifts = nullptr;     // [dim / group][rows]
-  int32_t* starts = nullptr;   // [dim / group][rows]
+  std::byte* codes = nullptr;  // [rows][IntegerGroups][kCodeBytes]
+  float* steps = nullptr;      // [IntegerGroups][rows]
+  float* shifts = nullptr;     // [IntegerGroups][rows], affine only
+  int32_t* starts = nullptr;   // [IntegerGroups][rows], affine only
   float* tops = nullptr;       // [rows]: of weigh_tile's own
+  float* rounders = nullptr;   // [64], f16 only: what makes codes of a token's values
 
   static constexpr int64_t kCodeBytes = 2 * kBlockTokens;
 };
@@ -191,7 +197,8 @@ struct KvCodecKernels {
   void (*accumulate_tile)(const AccumulateTileArgs&) noexcept;
 };
 
-// The same tiles of an affine cache of 8 or 4 bits in integers; null for every other format. The
+// The same tiles of an affine cache of 8 or 4 bits in integers, and of one of f16 with two bytes;
+// null for every other format. The
 // steps, the levels of codes and their centres are those of integer_steps.h. With groups g of dims
 // as above, and every sum of products exact:
 //   quantize_queries  step = largest |q| of g / 127 (two bytes: / 32512), times unit
@@ -214,6 +221,18 @@ struct KvCodecKernels {
 //                     acc[d] * rescale), then + shift[g]
 // where only tokens that the row sees count. An infinity of `largest` or max counts from 0 if it is
 // negative.
+//
+// Keys and values of f16 are rounded as well, to codes that count steps scale[t] of each token: a
+// power of two, HalfStepsOf its largest magnitude. With levels = 8191:
+//   quantize_queries  step = largest |q| / levels, times unit
+//                     code[d] = round-to-even(q[d] * (levels / largest))
+//   score_tile        part = sum over 32 dims of code[d] * key code[t][d], exact
+//                     score = float of all parts in ascending order, summed, * scale[t] * step
+//   weigh_tile        as above with no centre: S = largest scale[t], step = S / levels * top
+//                     code[t] = round-to-even(w[t] * (scale[t] * (levels / S)))
+//   accumulate_tile   part = sum over 32 tokens of code[t] * value code[t][d], exact
+//                     acc[d] = fma(float(first part) + float(last part), step, acc[d] * rescale)
+// REQUIRES: dims are a multiple of kHalfDims.
 struct IntegerKvKernels {
   void (*quantize_queries)(const IntegerQueryArgs&) noexcept;
   void (*score_tile)(const ScoreTileArgs&) noexcept;
@@ -270,6 +289,10 @@ struct KernelTable {
   const IntegerKvKernels* IntegerForCodec(const KvCodec& codec, MultiplierWidth width) const {
     const IntegerKvKernels& kernels = integer_kv[static_cast<size_t>(width)][KvFormatIndex(codec)];
     return kernels.score_tile == nullptr ? nullptr : &kernels;
+  }
+  IntegerKvKernels& IntegerHalves() {
+    return integer_kv[static_cast<size_t>(MultiplierWidth::kTwoBytes)]
+                     [KvFormatIndex(KvCodec{KvCodec::Kind::kF16})];
   }
   PairKvKernels pair_kv;
   void (*softmax_tile)(const SoftmaxTileArgs&) noexcept;

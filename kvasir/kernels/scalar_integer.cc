@@ -4,17 +4,25 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
 #include "kvasir/base/scalar_math.h"
 #include "kvasir/kernels/integer_steps.h"
 #include "kvasir/kernels/table_parts.h"
+#include "kvasir/tensor/dtype.h"
 #include "kvasir/tensor/packed_codec.h"
 #include "kvasir/tensor/packed_codes.h"
 
 namespace kvasir {
 namespace {
+
+uint16_t HalfBits(const std::byte* plane, int64_t index) {
+  uint16_t bits;
+  std::memcpy(&bits, plane + 2 * index, sizeof(bits));
+  return bits;
+}
 
 // The oracle's arrangement of queries: one int16 per dim, in order.
 template <size_t kBytes>
@@ -197,6 +205,113 @@ void Accumulate(const AccumulateTileArgs& args) noexcept {
   }
 }
 
+// Rows of f16. The steps of a token, whose numbers lie `stride` apart.
+HalfSteps StepsOfToken(const std::byte* plane, int64_t first, int64_t stride, int64_t dim) {
+  uint16_t largest = 0;
+  for (int64_t d = 0; d < dim; ++d) {
+    const auto magnitude = static_cast<uint16_t>(HalfBits(plane, first + d * stride) & 0x7FFF);
+    largest = std::max(largest, magnitude);
+  }
+  return HalfStepsOf(largest);
+}
+HalfSteps StepsOfKey(const std::byte* keys, int64_t t, int64_t dim) {
+  return StepsOfToken(keys, t, kBlockTokens, dim);
+}
+HalfSteps StepsOfValue(const std::byte* values, int64_t t, int64_t dim) {
+  return StepsOfToken(values, t * dim, 1, dim);
+}
+// Wide, as one that is not finite has any bits.
+int64_t CodeOfHalf(const std::byte* plane, int64_t index, float rounder) {
+  const auto bits = std::bit_cast<uint32_t>(F16ToFloat(HalfBits(plane, index)) + rounder);
+  return static_cast<int16_t>(static_cast<uint16_t>(bits));
+}
+
+void QuantizeHalfQueries(const IntegerQueryArgs& args) noexcept {
+  auto* const codes = reinterpret_cast<int16_t*>(args.out.codes);
+  for (int64_t r = 0; r < args.rows; ++r) {
+    const float* const x = args.queries + r * args.query_stride;
+    uint32_t largest = 0;
+    for (int64_t d = 0; d < args.dim; ++d) {
+      largest = std::max(largest, std::bit_cast<uint32_t>(std::fabs(x[d])));
+    }
+    const IntegerSteps steps = IntegerStepsOf(largest, kHalfLevels);
+    for (int64_t d = 0; d < args.dim; ++d) {
+      codes[r * args.dim + d] =
+          steps.inverse == 0 ? int16_t{0} : static_cast<int16_t>(std::rint(x[d] * steps.inverse));
+    }
+    args.out.scales[r] = steps.scale * args.unit;
+  }
+}
+
+void ScoreHalves(const ScoreTileArgs& args) noexcept {
+  const auto* const codes = reinterpret_cast<const int16_t*>(args.integers.codes);
+  for (int t = 0; t < kBlockTokens; ++t) {
+    const HalfSteps steps = StepsOfKey(args.keys, t, args.key_dim);
+    for (int64_t row = 0; row < args.rows; ++row) {
+      float score = 0;
+      for (int64_t first = 0; first < args.key_dim; first += kHalfSum) {
+        int64_t part = 0;
+        for (int64_t d = first; d < std::min(first + kHalfSum, args.key_dim); ++d) {
+          part += codes[row * args.key_dim + d] *
+                  CodeOfHalf(args.keys, d * kBlockTokens + t, steps.rounder);
+        }
+        score = first == 0 ? static_cast<float>(part) : score + static_cast<float>(part);
+      }
+      args.scores[row * kBlockTokens + t] = score * steps.scale * args.integers.scales[row];
+    }
+  }
+}
+
+void WeighHalves(const WeighTileArgs& args) noexcept {
+  for (int64_t t = 0; t < kBlockTokens; ++t) {
+    args.out.rounders[t] = StepsOfValue(args.values, t, args.value_dim).rounder;
+  }
+  for (int64_t row = 0; row < args.rows; ++row) {
+    args.rescale[row] = 1.0f;
+    if (args.begin[row] == args.end[row]) continue;
+    float top = 0;
+    const RowWeights weights = WeighRow<2>(args, row, &top);
+    std::array<float, kBlockTokens> scales = {};
+    uint32_t largest = 0;
+    for (int t = args.begin[row]; t < args.end[row]; ++t) {
+      float& scale = scales[static_cast<size_t>(t)];
+      scale = StepsOfValue(args.values, t, args.value_dim).scale;
+      largest = std::max(largest, std::bit_cast<uint32_t>(std::fabs(scale)));
+    }
+    const IntegerSteps steps = IntegerStepsOf(largest, kHalfLevels);
+    auto* const codes =
+        reinterpret_cast<uint16_t*>(args.out.codes + row * IntegerWeights::kCodeBytes);
+    for (size_t t = 0; t < kBlockTokens; ++t) {
+      const float ratio = steps.inverse == 0 ? 0.0f : scales[t] * steps.inverse;
+      const float rounded = std::fma(weights[t], ratio, kRoundToBits);
+      codes[t] = static_cast<uint16_t>(std::bit_cast<uint32_t>(rounded));
+    }
+    args.out.steps[row] = steps.scale * top;
+  }
+}
+
+void AccumulateHalves(const AccumulateTileArgs& args) noexcept {
+  for (int64_t row = 0; row < args.rows; ++row) {
+    if (args.begin[row] == args.end[row]) continue;
+    const auto* const codes =
+        reinterpret_cast<const uint16_t*>(args.integers.codes + row * IntegerWeights::kCodeBytes);
+    for (int64_t d = 0; d < args.value_dim; ++d) {
+      float sum = 0;
+      for (int64_t first = 0; first < kBlockTokens; first += kHalfSum) {
+        int64_t part = 0;
+        for (int64_t t = std::max<int64_t>(first, args.begin[row]);
+             t < std::min<int64_t>(first + kHalfSum, args.end[row]); ++t) {
+          part +=
+              codes[t] * CodeOfHalf(args.values, t * args.value_dim + d, args.integers.rounders[t]);
+        }
+        sum = first == 0 ? static_cast<float>(part) : sum + static_cast<float>(part);
+      }
+      float& out = args.accumulator[row * args.accumulator_stride + d];
+      out = std::fma(sum, args.integers.steps[row], out * args.rescale[row]);
+    }
+  }
+}
+
 template <size_t kBytes>
 void FillWidth(KernelTable* table) {
   for (const int bits : {4, 8}) {
@@ -210,6 +325,7 @@ void FillWidth(KernelTable* table) {
 void FillScalarInteger(KernelTable* table) {
   FillWidth<1>(table);
   FillWidth<2>(table);
+  table->IntegerHalves() = {QuantizeHalfQueries, ScoreHalves, WeighHalves, AccumulateHalves};
 }
 
 }  // namespace kvasir

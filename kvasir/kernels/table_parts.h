@@ -43,6 +43,8 @@ void FillPackedEncode(Isa isa, KernelTable* table);
 void FillIntegerScores(Isa isa, KernelTable* table);
 void FillIntegerWeights(Isa isa, KernelTable* table);
 void FillIntegerSums(Isa isa, KernelTable* table);
+void FillHalfScores(Isa isa, KernelTable* table);
+void FillHalfSums(Isa isa, KernelTable* table);
 
 // The same for tables whose instruction set has products of bytes besides what VectorsOf it has.
 namespace byte_dot {
@@ -51,6 +53,8 @@ void FillCodedMatmul(Isa isa, KernelTable* table);
 void FillIntegerScores(Isa isa, KernelTable* table);
 void FillIntegerWeights(Isa isa, KernelTable* table);
 void FillIntegerSums(Isa isa, KernelTable* table);
+void FillHalfScores(Isa isa, KernelTable* table);
+void FillHalfSums(Isa isa, KernelTable* table);
 }  // namespace byte_dot
 
 }  // namespace kvasir

@@ -1,0 +1,240 @@
+// Weights and value sums of values of f16 in integers: values are rounded to 14 bits in powers
+// of two of their token, weights times these steps to as many in those of their row. Deliberately
+// only what kernels.h states for IntegerKvKernels; half_scores.cc has the keys.
+#include "kvasir/kernels/filled_rows.h"
+#include "kvasir/kernels/highway_targets.h"
+#include "kvasir/kernels/table_parts.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kvasir/kernels/half_sums.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#if KVASIR_KERNEL_TARGET
+#include "kvasir/kernels/half_words-inl.h"
+#include "kvasir/kernels/integer_softmax-inl.h"
+#include "kvasir/kernels/rescale_rows-inl.h"
+
+KVASIR_BEFORE_BYTE_DOT();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+// How weights of the tokens [begin, end) are rounded: the largest of their scales as a step of
+// weights, and each as a share of it.
+struct ValueShares {
+  alignas(64) float ratios[kBlockTokens];
+  float step;
+
+  ValueShares(const TokenSteps& tokens, int32_t begin, int32_t end) {
+    const DF d;
+    VF scales[kTokenVectors];
+    VU largest[kTokenVectors];
+    for (size_t i = 0; i < kTokenVectors; ++i) {
+      const size_t token = i * kLanes;
+      scales[i] =
+          hn::IfThenElseZero(Visible(token, begin, end), hn::Load(d, tokens.scales + token));
+      largest[i] = MagnitudeBits(scales[i]);
+    }
+    const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), kHalfLevels);
+    step = steps.scale;
+    for (size_t i = 0; i < kTokenVectors; ++i) {
+      hn::Store(steps.inverse == 0 ? hn::Zero(d) : hn::Mul(scales[i], hn::Set(d, steps.inverse)), d,
+                ratios + i * kLanes);
+    }
+  }
+};
+
+void RoundRow(const float* weights, const ValueShares& shares, std::byte* to) {
+  const DF d;
+  const hn::Rebind<uint16_t, DU> halves;
+  for (size_t t = 0; t < kBlockTokens; t += kLanes) {
+    const VF rounded = hn::MulAdd(hn::LoadU(d, weights + t), hn::Load(d, shares.ratios + t),
+                                  hn::Set(d, kRoundToBits));
+    hn::StoreU(hn::TruncateTo(halves, hn::BitCast(DU(), rounded)), halves,
+               reinterpret_cast<uint16_t*>(to) + t);
+  }
+}
+
+void Weigh(const WeighTileArgs& args) noexcept {
+  constexpr int64_t kRows = kVirtualLanes;
+  const bool few = args.rows <= kFewRows;
+  const int64_t tiles = few ? args.rows : (args.rows + kRows - 1) / kRows;
+  PlanePrefetch fetch(args.fetch, args.fetch_bytes, kValueSteps + tiles + args.rows,
+                      args.fetch_into);
+  if (few) WeighFewRows<2>(args, fetch);
+  for (int64_t row = 0; !few && row < args.rows; row += kRows) {
+    fetch.Step();
+    WeighRows<2>(args, Rows(args, row));
+  }
+  uint16_t largest[kBlockTokens];
+  LargestOfValues(reinterpret_cast<const uint16_t*>(args.values), args.value_dim, fetch, largest);
+  const TokenSteps tokens(largest);
+  for (size_t t = 0; t < kBlockTokens; t += kLanes) {
+    hn::StoreU(hn::Load(DF(), tokens.rounders + t), DF(), args.out.rounders + t);
+  }
+  const ValueShares all(tokens, 0, kBlockTokens);
+  for (int64_t row = 0; row < args.rows; ++row) {
+    fetch.Step();
+    const int32_t begin = args.begin[row];
+    const int32_t end = args.end[row];
+    if (begin >= end) continue;
+    const float* const weights = args.scores + row * kBlockTokens;
+    std::byte* const codes = args.out.codes + row * IntegerWeights::kCodeBytes;
+    if (begin == 0 && end == kBlockTokens) {
+      RoundRow(weights, all, codes);
+      args.out.steps[row] = all.step * args.out.tops[row];
+    } else {
+      const ValueShares own(tokens, begin, end);
+      RoundRow(weights, own, codes);
+      args.out.steps[row] = own.step * args.out.tops[row];
+    }
+  }
+}
+
+// Values as they lie: two tokens of each dim are made a word.
+struct ValueWords {
+  const uint16_t* values;  // of the first dim
+  int64_t stride;          // from a token to the next
+  const float* rounders;
+  PlanePrefetch* next;
+
+  HWY_INLINE void Step() const { next->Step(); }
+  HWY_INLINE VI Get(size_t vector, int64_t step) const {
+    const DF d;
+    const uint16_t* const even = values + 2 * step * stride + vector * kLanes;
+    return MakeWords(hn::Add(F16Codec::Decode(even), hn::Set(d, rounders[2 * step])),
+                     hn::Add(F16Codec::Decode(even + stride), hn::Set(d, rounders[2 * step + 1])));
+  }
+};
+
+// Value sums of some rows, added to their accumulators at last.
+struct Sums {
+  float* sums;         // of the first dim: [rows][kPackedColumns]
+  float* accumulator;  // the same
+  int64_t stride;      // from a row's accumulator to the next
+  const float* steps;  // of the first row
+
+  template <bool kLast>
+  HWY_INLINE void Put(size_t row, size_t vector, VF sum, bool is_first) const {
+    const DF d;
+    float* const part = sums + row * kPackedColumns + vector * kLanes;
+    if (!is_first) sum = hn::Add(hn::LoadU(d, part), sum);
+    if constexpr (kLast) {
+      float* const out = accumulator + static_cast<int64_t>(row) * stride + vector * kLanes;
+      hn::StoreU(hn::MulAdd(sum, hn::Set(d, steps[row]), hn::LoadU(d, out)), d, out);
+    } else {
+      hn::StoreU(sum, d, part);
+    }
+  }
+};
+
+// Some rows, and up to kPackedColumns of their dims from `first` on.
+struct RowDims {
+  const AccumulateTileArgs& args;
+  int64_t row;
+  int64_t first;
+  int64_t count;
+
+  HWY_INLINE WordMultipliers Weights() const {
+    return {args.integers.codes + row * IntegerWeights::kCodeBytes, IntegerWeights::kCodeBytes};
+  }
+  HWY_INLINE Sums Out(float* sums, int64_t dim) const {
+    return {sums + dim, args.accumulator + row * args.accumulator_stride + first + dim,
+            args.accumulator_stride, args.integers.steps + row};
+  }
+};
+
+// The words of the dims from `dim` on, of those that `words` has.
+HWY_INLINE ValueWords From(const ValueWords& words, int64_t dim) {
+  return {words.values + dim, words.stride, words.rounders, words.next};
+}
+HWY_INLINE PackedWords From(const PackedWords& words, int64_t dim) {
+  return {words.words + dim, words.stride};
+}
+
+template <size_t kRows, size_t kCount, class Words>
+HWY_INLINE void SumDims(const RowDims& dims, const Words& words, int64_t dim, float* sums) {
+  constexpr auto kWidth = static_cast<int64_t>(kCount * kLanes);
+  for (; dim + kWidth <= dims.count; dim += kWidth) {
+    MultiplyWords<kRows, kCount>(dims.Weights(), From(words, dim), kBlockTokens / 2,
+                                 dims.Out(sums, dim));
+  }
+  if constexpr (kWidth > kHalfDims) SumDims<kRows, kCount / 2>(dims, words, dim, sums);
+}
+
+template <size_t kRows, size_t kCount, class Words>
+HWY_NOINLINE void SumRows(const RowDims& dims, const Words& words) {
+  alignas(64) float sums[kRows * kPackedColumns];
+  SumDims<kRows, kCount>(dims, words, 0, sums);
+}
+
+template <size_t kRows = kFewWordRows>
+HWY_INLINE void SumFew(const RowDims& dims, int64_t count, const ValueWords& words) {
+  if (count == kRows) return SumRows<kRows, kFewVectors<kRows>>(dims, words);
+  if constexpr (kRows > 1) SumFew<kRows - 1>(dims, count, words);
+}
+template <size_t kRows = kWordRows>
+HWY_INLINE void SumTile(const RowDims& dims, int64_t count, const PackedWords& words) {
+  if (count == kRows) return SumRows<kRows, kWordVectors>(dims, words);
+  if constexpr (kRows > 1) SumTile<kRows - 1>(dims, count, words);
+}
+
+void Pack(const ValueWords& words, int64_t dims, uint32_t* packed) {
+  for (int64_t step = 0; step < kBlockTokens / 2; ++step) {
+    words.Step();
+    for (int64_t dim = 0; dim < dims; dim += kLanes) {
+      hn::Store(hn::BitCast(DU(), From(words, dim).Get(0, step)), DU(),
+                packed + step * kPackedColumns + dim);
+    }
+  }
+}
+
+void Accumulate(const AccumulateTileArgs& args) noexcept {
+  const int64_t dim = args.value_dim;
+  const bool few = args.rows <= int64_t{kFewWordRows};
+  const auto width =
+      static_cast<int64_t>(kLanes * (args.rows > 2 ? kFewVectors<kFewWordRows> : kFewVectors<1>));
+  const int64_t passes =
+      few ? (dim + width - 1) / width : (dim + kPackedColumns - 1) / kPackedColumns;
+  PlanePrefetch next(
+      args.next,
+      args.next_bytes > 0 ? args.next_bytes : static_cast<int64_t>(args.codec.HeadBytes(dim)),
+      kBlockTokens / 2 * passes, args.fetch_into);
+  RescaleRows(args);
+  alignas(64) uint32_t packed[kBlockTokens / 2 * kPackedColumns];
+  for (int64_t first = 0; first < dim; first += kPackedColumns) {
+    const int64_t dims = HWY_MIN(kPackedColumns, dim - first);
+    const ValueWords words = {reinterpret_cast<const uint16_t*>(args.values) + first, dim,
+                              args.integers.rounders, &next};
+    if (!few) Pack(words, dims, packed);
+    FilledRows filled(args);
+    while (const int64_t left = filled.Left()) {
+      const RowDims rows = {args, filled.row(), first, dims};
+      const int64_t count = few ? left : TileRows<kWordRows>(left);
+      if (few) {
+        SumFew(rows, count, words);
+      } else {
+        SumTile(rows, count, PackedWords{packed, kPackedColumns});
+      }
+      filled.Skip(count);
+    }
+  }
+}
+
+void FillHalfSums(KernelTable* table) {
+  IntegerKvKernels& kernels = table->IntegerHalves();
+  kernels.weigh_tile = Weigh;
+  kernels.accumulate_tile = Accumulate;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+#endif  // KVASIR_KERNEL_TARGET
+
+#if HWY_ONCE
+#include "kvasir/kernels/table_fill.h"
+KVASIR_FILL_BY_ISA(FillHalfSums)
+#endif
