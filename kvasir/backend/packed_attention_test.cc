@@ -385,6 +385,48 @@ TEST(PairAttentionTest, IsCloseToADoubleReferenceAndNotTheFloats) {
   }
 }
 
+// Caches with f16 on one side or both, and before and behind rows of 8 bits.
+std::vector<Case> HalfCases() {
+  const KvCodec affine8 = KvCodec::Affine(8, 64);
+  std::vector<Case> cases = {{"decode", Layout(128, 128, kF16, kF16), 4, 300, 1},
+                             {"prefill", Layout(64, 96, kF16, kF16), 4, 0, 230},
+                             {"wide heads", Layout(272, 256, kF16, kF16), 4, 70, 40},
+                             {"window, head", Layout(64, 64, kF16, kF16), 4, 290, 80, 150, 7},
+                             {"a group of eight", Layout(80, 80, kF16, kF16), 16, 100, 21},
+                             {"keys only", Layout(64, 64, kF16, affine8), 4, 130, 70},
+                             {"values only", Layout(64, 64, kF32, kF16), 4, 130, 70},
+                             {"keys of 24 dims", Layout(24, 48, kF16, kF16), 4, 70, 20},
+                             {"an odd head", Layout(33, 33, kF16, kF16), 4, 70, 5}};
+  KvLayout start = Layout(64, 64, affine8, affine8);
+  start.dense_start = 128;
+  start.dense_recent = 64;
+  cases.push_back({"start and recent", start, 4, 0, 330});
+  return cases;
+}
+
+TEST(HalfAttentionTest, BitsDoNotDependOnChunksRunsThreadsOrIsa) {
+  for (const Case& c : HalfCases()) ExpectSameBitsHowever(c, AttentionMath::kAuto);
+}
+
+TEST(HalfAttentionTest, IsCloseToADoubleReferenceAndNotTheFloats) {
+  for (const Case& c : HalfCases()) {
+    const std::string what = c.what;
+    EXPECT_LT(WorstError(c, AttentionMath::kFloat), 3e-5) << what;
+    // Loud channels of up to 32 make steps of 2^-8, so that a key is off by 2^-8 / sqrt(12) as a
+    // standard deviation, a score of order 0.1 times the square root of its dims as much, and a
+    // weight as much relatively; queries, values and weights add less each. Values are of order 1;
+    // six such deviations.
+    const double limit = 6 * 0.1 * std::sqrt(c.layout.key_dim) * 0x1p-8 / std::sqrt(12);
+    const double error = WorstError(c, AttentionMath::kAuto);
+    EXPECT_LT(error, limit) << what;
+    if (what == "an odd head") {
+      EXPECT_LT(error, 3e-5) << what;
+    } else {
+      EXPECT_GT(error, 3e-5) << what;
+    }
+  }
+}
+
 // The norms of a row's keys are summed over the kv heads, whoever wrote the row.
 TEST(PackedAttentionTest, KeyNormsAreKeptBesideTheRows) {
   KvLayout layout = Layout(64, 64, KvCodec::Turbo(3), kF16);
