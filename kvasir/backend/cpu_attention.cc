@@ -92,8 +92,8 @@ struct CpuAttention::Scratch {
   std::vector<float> queries;      // [rows, key_dim]
   std::vector<float> rotated;      // [rows, key_dim]: the queries rotated, if some keys are
   std::vector<std::byte> rounded;  // the queries as round_rows has them, if some keys are in pairs
-  // The queries as integers, if keys are multiplied as such, those of dense blocks of a packed
-  // cache on their own.
+  // The queries as integers, if keys are multiplied as such; on their own for dense blocks of a
+  // packed cache, whose codes and whose unit differ.
   IntegerQueryRows integers;
   IntegerQueryRows dense_integers;
   AlignedVector<float> scores;  // [rows, 64]
@@ -386,8 +386,9 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
   const float* const queries =
       (layout.key_codec.rotates() ? scratch.rotated : scratch.queries).data();
   const KvCodec key_codec = layout.StoresKeys() ? layout.key_codec : KvCodec{KvCodec::Kind::kF32};
-  IntegerQueryRows& integers =
-      layout.key_codec == args.layout.key_codec ? scratch.integers : scratch.dense_integers;
+  const bool is_packed =
+      layout.key_codec == args.layout.key_codec && layout.value_codec == args.layout.value_codec;
+  IntegerQueryRows& integers = is_packed ? scratch.integers : scratch.dense_integers;
   state.Reset(rows, layout.value_dim);
   const RowRange common = LoadRanges(args, tile, partition.segment, scratch);
   for (int64_t block = partition.rows.begin / kBlockTokens;

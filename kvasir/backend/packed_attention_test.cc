@@ -401,6 +401,10 @@ std::vector<Case> HalfCases() {
   start.dense_start = 128;
   start.dense_recent = 64;
   cases.push_back({"start and recent", start, 4, 0, 330});
+  // The same keys in scores of another unit.
+  start.key_codec = kF16;
+  start.value_codec = KvCodec::Turbo(4);
+  cases.push_back({"start and recent of values", start, 4, 0, 330});
   return cases;
 }
 

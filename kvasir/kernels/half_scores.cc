@@ -172,7 +172,7 @@ void Score(const ScoreTileArgs& args) noexcept {
 }
 
 void FillHalfScores(KernelTable* table) {
-  IntegerKvKernels& kernels = table->IntegerHalves();
+  IntegerKvKernels& kernels = IntegerHalves(table);
   kernels.quantize_queries = QuantizeQueries;
   kernels.score_tile = Score;
 }

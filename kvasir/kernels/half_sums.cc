@@ -223,7 +223,7 @@ void Accumulate(const AccumulateTileArgs& args) noexcept {
 }
 
 void FillHalfSums(KernelTable* table) {
-  IntegerKvKernels& kernels = table->IntegerHalves();
+  IntegerKvKernels& kernels = IntegerHalves(table);
   kernels.weigh_tile = Weigh;
   kernels.accumulate_tile = Accumulate;
 }

@@ -222,8 +222,7 @@ struct WordMultipliers {
   }
 };
 
-// Words that were laid out before: those of a step lie kPackedColumns or fewer columns side by
-// side.
+// Words that were laid out before: those of a step lie side by side.
 struct PackedWords {
   const uint32_t* words;  // of the first column
   int64_t stride;         // from a step to the next
@@ -262,8 +261,8 @@ HWY_INLINE void AddWords(const WordMultipliers& multipliers, const Words& words,
   }
 }
 
-// Sums of a tile over the steps [0, steps): exact ones of kHalfSum products, added up in float.
-// output.Put<kLast>(row, vector, sum, is_first) takes each of them in order.
+// The exact sums of a tile over the steps [begin, end), at most kHalfSum products, handed to
+// output.Put<kLast>(row, vector, sum, is_first).
 template <size_t kRows, size_t kCount, bool kLast, class Words, class Output>
 HWY_INLINE void SumWords(const WordMultipliers& multipliers, const Words& words, int64_t begin,
                          int64_t end, const Output& output) {
@@ -275,10 +274,12 @@ HWY_INLINE void SumWords(const WordMultipliers& multipliers, const Words& words,
 #pragma GCC unroll 8
   for (size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (size_t v = 0; v < kCount; ++v)
+    for (size_t v = 0; v < kCount; ++v) {
       output.template Put<kLast>(r, v, sums[r][v].Get(), begin == 0);
+    }
   }
 }
+// All of them in order, over the steps [0, steps).
 template <size_t kRows, size_t kCount, class Words, class Output>
 HWY_INLINE void MultiplyWords(const WordMultipliers& multipliers, const Words& words, int64_t steps,
                               const Output& output) {

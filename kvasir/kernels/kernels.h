@@ -198,9 +198,8 @@ struct KvCodecKernels {
 };
 
 // The same tiles of an affine cache of 8 or 4 bits in integers, and of one of f16 with two bytes;
-// null for every other format. The
-// steps, the levels of codes and their centres are those of integer_steps.h. With groups g of dims
-// as above, and every sum of products exact:
+// null for every other format. The steps, the levels of codes and their centres are those of
+// integer_steps.h. With groups g of dims as above, and every sum of products exact:
 //   quantize_queries  step = largest |q| of g / 127 (two bytes: / 32512), times unit
 //                     code[d] = round-to-even(q[d] * (127 / largest))
 //                     sum = q over 16 virtual lanes, times unit
@@ -289,10 +288,6 @@ struct KernelTable {
   const IntegerKvKernels* IntegerForCodec(const KvCodec& codec, MultiplierWidth width) const {
     const IntegerKvKernels& kernels = integer_kv[static_cast<size_t>(width)][KvFormatIndex(codec)];
     return kernels.score_tile == nullptr ? nullptr : &kernels;
-  }
-  IntegerKvKernels& IntegerHalves() {
-    return integer_kv[static_cast<size_t>(MultiplierWidth::kTwoBytes)]
-                     [KvFormatIndex(KvCodec{KvCodec::Kind::kF16})];
   }
   PairKvKernels pair_kv;
   void (*softmax_tile)(const SoftmaxTileArgs&) noexcept;

@@ -325,7 +325,7 @@ void FillWidth(KernelTable* table) {
 void FillScalarInteger(KernelTable* table) {
   FillWidth<1>(table);
   FillWidth<2>(table);
-  table->IntegerHalves() = {QuantizeHalfQueries, ScoreHalves, WeighHalves, AccumulateHalves};
+  IntegerHalves(table) = {QuantizeHalfQueries, ScoreHalves, WeighHalves, AccumulateHalves};
 }
 
 }  // namespace kvasir

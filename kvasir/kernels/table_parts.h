@@ -14,6 +14,12 @@ constexpr Isa VectorsOf(Isa isa) {
   return isa;
 }
 
+// The entry of f16, which is multiplied with two bytes only.
+inline IntegerKvKernels& IntegerHalves(KernelTable* table) {
+  return table->integer_kv[static_cast<size_t>(MultiplierWidth::kTwoBytes)]
+                          [KvFormatIndex(KvCodec{KvCodec::Kind::kF16})];
+}
+
 // The oracle: plain loops and std::fma, no SIMD (scalar_*.cc).
 void FillScalarMatmul(KernelTable* table);
 void FillScalarCodedMatmul(KernelTable* table);
