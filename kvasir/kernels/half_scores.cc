@@ -101,13 +101,13 @@ struct KeyDims {
 };
 
 template <size_t kRows>
-HWY_NOINLINE void ScoreFewRows(const ScoreTileArgs& args, const KeyDims& dims, int64_t row,
+HWY_NOINLINE void ScoreFewRows(const ScoreTileArgs& args, const KeyDims& dims,
                                PlanePrefetch* next) {
-  constexpr size_t kCount = kFewVectors<kRows>;
+  constexpr size_t kCount = FewVectors(kRows);
   for (size_t token = 0; token < kBlockTokens; token += kCount * kLanes) {
     const KeyWords<kCount> words(dims.keys + token, dims.tokens->rounders + token, next);
-    MultiplyWords<kRows, kCount>(dims.Queries(args, row), words, dims.steps(),
-                                 dims.Out(args, row, token));
+    MultiplyWords<kRows, kCount>(dims.Queries(args, 0), words, dims.steps(),
+                                 dims.Out(args, 0, token));
   }
 }
 
@@ -123,7 +123,7 @@ HWY_NOINLINE void ScoreRows(const ScoreTileArgs& args, const KeyDims& dims, int6
 
 template <size_t kRows = kFewWordRows>
 HWY_INLINE void ScoreFew(const ScoreTileArgs& args, const KeyDims& dims, PlanePrefetch* next) {
-  if (args.rows == kRows) return ScoreFewRows<kRows>(args, dims, 0, next);
+  if (args.rows == kRows) return ScoreFewRows<kRows>(args, dims, next);
   if constexpr (kRows > 1) ScoreFew<kRows - 1>(args, dims, next);
 }
 
@@ -152,8 +152,7 @@ void Score(const ScoreTileArgs& args) noexcept {
   const int64_t next_bytes =
       args.next_bytes > 0 ? args.next_bytes : static_cast<int64_t>(args.codec.HeadBytes(dim));
   const bool few = args.rows <= int64_t{kFewWordRows};
-  const auto passes = static_cast<int64_t>(
-      few ? kTokenVectors / (args.rows > 2 ? kFewVectors<kFewWordRows> : kFewVectors<1>) : 1);
+  const auto passes = static_cast<int64_t>(few ? kTokenVectors / FewVectors(args.rows) : 1);
   PlanePrefetch next(args.next, next_bytes, dim / kKeyStepDims + dim / 2 * passes, args.fetch_into);
   uint16_t largest[kBlockTokens];
   LargestOfKeys(keys, dim, next, largest);

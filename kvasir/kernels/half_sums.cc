@@ -171,7 +171,7 @@ HWY_NOINLINE void SumRows(const RowDims& dims, const Words& words) {
 
 template <size_t kRows = kFewWordRows>
 HWY_INLINE void SumFew(const RowDims& dims, int64_t count, const ValueWords& words) {
-  if (count == kRows) return SumRows<kRows, kFewVectors<kRows>>(dims, words);
+  if (count == kRows) return SumRows<kRows, FewVectors(kRows)>(dims, words);
   if constexpr (kRows > 1) SumFew<kRows - 1>(dims, count, words);
 }
 template <size_t kRows = kWordRows>
@@ -193,8 +193,7 @@ void Pack(const ValueWords& words, int64_t dims, uint32_t* packed) {
 void Accumulate(const AccumulateTileArgs& args) noexcept {
   const int64_t dim = args.value_dim;
   const bool few = args.rows <= int64_t{kFewWordRows};
-  const auto width =
-      static_cast<int64_t>(kLanes * (args.rows > 2 ? kFewVectors<kFewWordRows> : kFewVectors<1>));
+  const auto width = static_cast<int64_t>(kLanes * FewVectors(args.rows));
   const int64_t passes =
       few ? (dim + width - 1) / width : (dim + kPackedColumns - 1) / kPackedColumns;
   PlanePrefetch next(

@@ -209,8 +209,7 @@ inline constexpr size_t kWordVectors = 2;
 // Up to so many rows make words where they multiply them, for what is read but once. Their tiles
 // are the narrower the more rows they have.
 inline constexpr size_t kFewWordRows = 6;
-template <size_t kRows>
-constexpr size_t kFewVectors = kRows > 2 ? 2 : 4;
+constexpr size_t FewVectors(int64_t rows) { return rows > 2 ? 2 : 4; }
 
 // Multipliers of some rows: codes of two bytes in order.
 struct WordMultipliers {
