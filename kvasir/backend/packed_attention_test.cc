@@ -286,8 +286,9 @@ TEST(PackedAttentionTest, MatchesADoubleReferenceOverDecodedRows) {
     // times a level and its scale, about 3: of 64 weights 2e-4, as much as halves cost. Queries
     // add less. Four such deviations. One byte: 32767 / 255 times as much. Over rows of f16 both
     // are rounded to 8191 steps, and four times as far off.
-    const bool has_halves = c.layout.key_codec == kF16 || c.layout.value_codec == kF16 ||
-                            c.layout.dense_start > 0 || c.layout.dense_recent > 0;
+    const bool has_halves =
+        c.layout.key_codec == kF16 || c.layout.value_codec == kF16 ||
+        ((c.layout.dense_start > 0 || c.layout.dense_recent > 0) && c.layout.dense_codec == kF16);
     EXPECT_LT(WorstError(c, AttentionMath::kInt16), has_halves ? 3.2e-3 : 8e-4) << what;
     EXPECT_LT(WorstError(c, AttentionMath::kInt8), 128.5 * 8e-4) << what;
   }

@@ -104,15 +104,15 @@ HWY_INLINE hn::Vec<hn::FixedTag<int16_t, 8>> LargestOfBlocks(V v) {
   return LargestOfBlocks(hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
 }
 
-HWY_INLINE HalfVector LargestOfRow(const uint16_t* row, int64_t dim) {
+HWY_INLINE HalfVector LargestOfToken(const uint16_t* numbers, int64_t dim) {
   const HalfVectorTag d;
   constexpr auto kHalves = static_cast<int64_t>(hn::MaxLanes(d));
   HalfVector most = hn::Zero(d);
   int64_t i = 0;
-  for (; i + kHalves <= dim; i += kHalves) most = hn::Max(most, Magnitudes(row + i));
+  for (; i + kHalves <= dim; i += kHalves) most = hn::Max(most, Magnitudes(numbers + i));
   if (i < dim) {
     alignas(64) uint16_t last[kHalves] = {};
-    std::copy_n(row + i, dim - i, last);
+    std::copy_n(numbers + i, dim - i, last);
     most = hn::Max(most, Magnitudes(last));
   }
   return most;
@@ -127,7 +127,8 @@ HWY_INLINE void LargestOfValues(const uint16_t* values, int64_t dim, PlanePrefet
     HalfVector pairs[4];
     for (HalfVector& pair : pairs) {
       next.Step();
-      pair = LargerNeighbours<uint16_t>(LargestOfRow(values, dim), LargestOfRow(values + dim, dim));
+      pair = LargerNeighbours<uint16_t>(LargestOfToken(values, dim),
+                                        LargestOfToken(values + dim, dim));
       values += 2 * dim;
     }
     const HalfVector all =
