@@ -54,8 +54,6 @@ struct Partition {
   Segment segment;
   RowRange rows;
   KvBlockLayout layout;
-  // Blocks of the same layout follow, which are read next: what is read there may be fetched.
-  bool is_followed;
 };
 
 }  // namespace
@@ -106,6 +104,7 @@ struct CpuAttention::Scratch {
   AlignedVector<float> totals;   // SoftmaxTotals
   AlignedVector<float> partial;  // SoftmaxState
   AlignedVector<float> derived;  // [key_dim, 64]: the keys of a block, if they are from-value
+  std::vector<Partition> partitions;
   std::vector<RowRange> ranges;  // [tokens]: what each sees of the segment at hand
   std::vector<int32_t> begin;    // [rows]: the same of the block at hand
   std::vector<int32_t> end;      // [rows]
@@ -145,7 +144,7 @@ struct CpuAttention::Scratch {
             weight_steps.capacity() + weight_starts.capacity() + totals.capacity() +
             partial.capacity() + derived.capacity() + begin.capacity() + end.capacity()) *
                sizeof(float) +
-           ranges.capacity() * sizeof(RowRange);
+           partitions.capacity() * sizeof(Partition) + ranges.capacity() * sizeof(RowRange);
   }
 };
 
@@ -232,11 +231,10 @@ void ForEachPartition(const AttendArgs& args, const Tile& tile, const Body& body
     for (int64_t begin = all.begin; begin < all.end;) {
       int64_t end = std::min(all.end, (begin / kPartitionRows + 1) * kPartitionRows);
       if (!IsRecent(segment) && begin < layout.dense_start) end = std::min(end, layout.dense_start);
-      body(
-          Partition{segment,
-                    {begin, end},
-                    IsRecent(segment) ? layout.RecentBlock() : layout.BlockAt(begin / kBlockTokens),
-                    end < all.end && end != layout.dense_start});
+      body(Partition{
+          segment,
+          {begin, end},
+          IsRecent(segment) ? layout.RecentBlock() : layout.BlockAt(begin / kBlockTokens)});
       begin = end;
     }
   }
@@ -300,13 +298,30 @@ const std::byte* DerivedKeys(Isa isa, const AttendArgs& args, const Tile& tile,
 struct HeadPlanes {
   const std::byte* keys = nullptr;
   const std::byte* values = nullptr;
+  int64_t key_bytes = 0;
+  int64_t value_bytes = 0;
 
   template <typename Tile>
   static HeadPlanes Of(const KvBlockLayout& layout, const Tile& tile, const std::byte* block) {
     return {layout.StoresKeys() ? block + tile.kv_head * layout.KeyHeadBytes() : nullptr,
-            block + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes()};
+            block + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes(),
+            static_cast<int64_t>(layout.KeyHeadBytes()),
+            static_cast<int64_t>(layout.ValueHeadBytes())};
   }
 };
+
+template <typename Tile>
+const KvBlocksView& BlocksOf(const Tile& tile, Segment segment) {
+  return IsRecent(segment) ? tile.run->recent : tile.run->kv;
+}
+
+// What a partition begins with.
+template <typename Tile>
+HeadPlanes FirstPlanes(const Tile& tile, const Partition& partition) {
+  return HeadPlanes::Of(
+      partition.layout, tile,
+      BlocksOf(tile, partition.segment).block(partition.rows.begin / kBlockTokens));
+}
 
 // What is fetched while a block is read: as far ahead as the cache that it goes into has room for.
 struct Upcoming {
@@ -315,18 +330,16 @@ struct Upcoming {
     int64_t bytes = 0;
   };
 
-  Upcoming(CacheLevel into, const KvBlockLayout& layout, const HeadPlanes& now,
-           const HeadPlanes& next, bool has_integer_weights) {
-    const auto key_bytes = static_cast<int64_t>(layout.KeyHeadBytes());
-    const auto value_bytes = static_cast<int64_t>(layout.ValueHeadBytes());
+  Upcoming(CacheLevel into, const HeadPlanes& now, const HeadPlanes& next,
+           bool has_integer_weights) {
     // The first level holds little more than two planes: the plane at hand and the one behind it.
-    const bool is_near = into == CacheLevel::kFirst && layout.StoresKeys();
+    const bool is_near = into == CacheLevel::kFirst && now.keys != nullptr;
     if (is_near) {
-      scores = {now.values, value_bytes};
-      sums = {next.keys, key_bytes};
+      scores = {now.values, now.value_bytes};
+      sums = {next.keys, next.key_bytes};
     } else {
-      scores = {next.keys, key_bytes};
-      sums = {next.values, value_bytes};
+      scores = {next.keys, next.key_bytes};
+      sums = {next.values, next.value_bytes};
     }
     // Where weights are made as integers that takes as long as summing values.
     if (!has_integer_weights || sums.from == nullptr) return;
@@ -376,13 +389,15 @@ void WeighScores(const TileKernels& kernels, const AttendArgs& args, const KvBlo
                        .out = scratch.weights()});
 }
 
-// One partition, from an empty state.
-template <typename Tile, typename Scratch>
+// One partition, from an empty state. after() is called when its last block is begun and says what
+// is read behind it.
+template <typename Tile, typename Scratch, typename After>
 void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const Tile& tile,
-                     const Partition& partition, Scratch& scratch, const SoftmaxState& state) {
+                     const Partition& partition, const After& after, Scratch& scratch,
+                     const SoftmaxState& state) {
   const KvBlockLayout& layout = partition.layout;
   const int64_t rows = tile.tokens * GroupOf(args);
-  const KvBlocksView& kv = IsRecent(partition.segment) ? tile.run->recent : tile.run->kv;
+  const KvBlocksView& kv = BlocksOf(tile, partition.segment);
   const float* const queries =
       (layout.key_codec.rotates() ? scratch.rotated : scratch.queries).data();
   const KvCodec key_codec = layout.StoresKeys() ? layout.key_codec : KvCodec{KvCodec::Kind::kF32};
@@ -395,11 +410,10 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
        block * kBlockTokens < partition.rows.end; ++block) {
     LoadVisible(common, GroupOf(args), block, scratch);
     HeadPlanes planes = HeadPlanes::Of(layout, tile, kv.block(block));
-    const bool is_last = (block + 1) * kBlockTokens >= partition.rows.end && !partition.is_followed;
-    const Upcoming upcoming(
-        kernels.fetch_into, layout, planes,
-        is_last ? HeadPlanes() : HeadPlanes::Of(layout, tile, kv.block(block + 1)),
-        kernels.IntegerValues(layout) != nullptr);
+    const bool is_last = (block + 1) * kBlockTokens >= partition.rows.end;
+    const Upcoming upcoming(kernels.fetch_into, planes,
+                            is_last ? after() : HeadPlanes::Of(layout, tile, kv.block(block + 1)),
+                            kernels.IntegerValues(layout) != nullptr);
     if (planes.keys == nullptr) {
       planes.keys = DerivedKeys(kernels.table.isa, args, tile, layout, block, planes.values,
                                 partition.rows, scratch);
@@ -452,6 +466,42 @@ void StoreOutput(const KernelTable& kernels, const AttendArgs& args, const Tile&
   }
 }
 
+// All that a tile sees; after() is called once, as AttendPartition does.
+template <typename Tile, typename Scratch, typename After>
+void AttendTile(const TileKernels& kernels, const AttendArgs& args, const Tile& tile,
+                const After& after, Scratch& scratch) {
+  const int64_t rows = tile.tokens * GroupOf(args);
+  scratch.Resize(rows, args.layout);
+  LoadQueries(kernels, args, tile, scratch);
+  const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
+  const SoftmaxState partial =
+      SoftmaxState::At(scratch.partial.data(), rows, args.layout.value_dim);
+  scratch.partitions.clear();
+  ForEachPartition(args, tile,
+                   [&](const Partition& partition) { scratch.partitions.push_back(partition); });
+  KVASIR_CHECK(!scratch.partitions.empty());  // every query sees a row
+  for (size_t i = 0; i < scratch.partitions.size(); ++i) {
+    const Partition& partition = scratch.partitions[i];
+    const auto then = [&] {
+      return i + 1 < scratch.partitions.size() ? FirstPlanes(tile, scratch.partitions[i + 1])
+                                               : after();
+    };
+    AttendPartition(kernels, args, tile, partition, then, scratch, partial);
+    totals.Add(kernels.table, partition.layout, partial);
+  }
+  StoreOutput(kernels.table, args, tile, totals.Finish(kernels.table));
+}
+
+// The planes that AttendTile begins with.
+template <typename Tile>
+HeadPlanes FirstPlanes(const AttendArgs& args, const Tile& tile) {
+  HeadPlanes first;
+  ForEachPartition(args, tile, [&](const Partition& partition) {
+    if (first.values == nullptr) first = FirstPlanes(tile, partition);
+  });
+  return first;
+}
+
 }  // namespace
 
 CpuAttention::CpuAttention(const TileKernels& kernels, ThreadPool& pool)
@@ -478,20 +528,6 @@ std::vector<CpuAttention::Tile> CpuAttention::MakeTiles(const AttendArgs& args) 
   return tiles;
 }
 
-void CpuAttention::AttendTile(const AttendArgs& args, const Tile& tile, Scratch& scratch) const {
-  const int64_t rows = tile.tokens * GroupOf(args);
-  scratch.Resize(rows, args.layout);
-  LoadQueries(kernels_, args, tile, scratch);
-  const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
-  const SoftmaxState partial =
-      SoftmaxState::At(scratch.partial.data(), rows, args.layout.value_dim);
-  ForEachPartition(args, tile, [&](const Partition& partition) {
-    AttendPartition(kernels_, args, tile, partition, scratch, partial);
-    totals.Add(kernels_.table, partition.layout, partial);
-  });
-  StoreOutput(kernels_.table, args, tile, totals.Finish(kernels_.table));
-}
-
 // Fewer tiles than threads: partitions become the unit of work, merged afterwards in order.
 void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& tiles) {
   struct Unit {
@@ -503,8 +539,7 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
   size_t floats = 0;
   const int64_t group = GroupOf(args);
   for (const Tile& tile : tiles) {
-    ForEachPartition(args, tile, [&](Partition partition) {
-      partition.is_followed = false;  // as likely by another thread
+    ForEachPartition(args, tile, [&](const Partition& partition) {
       units.push_back({&tile, partition, floats});
       floats += SoftmaxState::Floats(tile.tokens * group, args.layout.value_dim);
     });
@@ -519,7 +554,7 @@ void CpuAttention::AttendSplit(const AttendArgs& args, const std::vector<Tile>& 
       scratch.Resize(rows, args.layout);
       LoadQueries(kernels_, args, *unit.tile, scratch);
       AttendPartition(
-          kernels_, args, *unit.tile, unit.partition, scratch,
+          kernels_, args, *unit.tile, unit.partition, [] { return HeadPlanes(); }, scratch,
           SoftmaxState::At(partials_.data() + unit.state_offset, rows, args.layout.value_dim));
     }
   });
@@ -548,9 +583,14 @@ void CpuAttention::Attend(const AttendArgs& args) {
   std::atomic<size_t> next{0};
   pool_.Run([&](int thread) {
     Scratch& scratch = scratch_[static_cast<size_t>(thread)];
-    for (size_t i = next.fetch_add(1); i < tiles.size(); i = next.fetch_add(1)) {
-      AttendTile(args, tiles[i], scratch);
-    }
+    // A thread takes its next tile when it begins the last block of one, to fetch what it needs.
+    size_t following = 0;
+    const auto take = [&] {
+      following = next.fetch_add(1);
+      return following < tiles.size() ? FirstPlanes(args, tiles[following]) : HeadPlanes();
+    };
+    take();
+    while (following < tiles.size()) AttendTile(kernels_, args, tiles[following], take, scratch);
   });
 }
 

@@ -34,7 +34,6 @@ class CpuAttention {
   struct Scratch;
 
   std::vector<Tile> MakeTiles(const AttendArgs& args) const;
-  void AttendTile(const AttendArgs& args, const Tile& tile, Scratch& scratch) const;
   void AttendSplit(const AttendArgs& args, const std::vector<Tile>& tiles);
 
   const TileKernels kernels_;

@@ -17,8 +17,9 @@
 namespace kvasir {
 namespace {
 
-// Below this many numbers an elementwise operation is done before another thread has woken up.
-constexpr int64_t kForkThreshold = 1 << 15;
+// Below this many numbers for each thread an elementwise operation is done as soon alone: threads
+// that spin between operations begin within a quarter of a microsecond.
+constexpr int64_t kForkNumbers = 1 << 11;
 // Panels are handed to threads in fours, the width of the kernels' register tile.
 constexpr int64_t kPanelTile = 4;
 constexpr int kMaxThreads = 1024;
@@ -195,13 +196,15 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  bool IsWorthForking(int64_t numbers) const { return numbers >= kForkNumbers * pool_.threads(); }
+
   // Runs body(row) for every row, on several threads when that pays.
   template <typename Body>
   void ForRows(int64_t rows, int64_t cols, const Body& body) {
     const auto range = [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) body(static_cast<int64_t>(i));
     };
-    if (rows * cols < kForkThreshold) {
+    if (!IsWorthForking(rows * cols)) {
       range(0, static_cast<size_t>(rows));
     } else {
       pool_.For(static_cast<size_t>(rows), range);
@@ -293,7 +296,7 @@ class CpuBackend final : public Backend {
         half_sums_[group] = sum;
       }
     };
-    if (static_cast<int64_t>(codes_.size()) < kForkThreshold) {
+    if (!IsWorthForking(static_cast<int64_t>(codes_.size()))) {
       range(0, sums_.size());
     } else {
       pool_.For(sums_.size(), range);

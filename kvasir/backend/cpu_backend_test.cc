@@ -186,6 +186,46 @@ TEST(CpuBackendTest, AttentionBitsDoNotDependOnThreadsOrIsa) {
   }
 }
 
+// The blocks that a step of several sequences writes: runs of one row, of a few, and across blocks.
+std::vector<std::vector<std::byte>> WrittenBlocks(const KvLayout& layout, int threads) {
+  struct Rows {
+    int64_t first;
+    int64_t count;
+  };
+  constexpr Rows kRuns[] = {{0, 1}, {63, 3}, {31, 2}, {127, 1}};
+  std::vector<std::vector<std::byte>> memory(2 * std::size(kRuns),
+                                             std::vector<std::byte>(layout.BlockBytes(0)));
+  std::vector<std::byte*> blocks;
+  for (auto& block : memory) blocks.push_back(block.data());
+  std::vector<KvRun> runs;
+  int64_t step_row = 0;
+  for (const Rows& rows : kRuns) {
+    const std::span<std::byte* const> own(blocks.data() + 2 * runs.size(), 2);
+    runs.push_back({{own, 0}, rows.first, step_row, rows.count});
+    step_row += rows.count;
+  }
+  auto keys = Random(static_cast<size_t>(step_row * layout.kv_heads * layout.key_dim), 1);
+  auto values = Random(static_cast<size_t>(step_row * layout.kv_heads * layout.value_dim), 2);
+  Make(threads)->EncodeKv(layout, runs, View(keys, layout.kv_heads * layout.key_dim),
+                          View(values, layout.kv_heads * layout.value_dim));
+  return memory;
+}
+
+TEST(CpuBackendTest, RowsOfSeveralSequencesAreWrittenTheSameByAnyThreads) {
+  for (const KvCodec codec : {KvCodec{KvCodec::Kind::kF16}, KvCodec::Affine(8, 64)}) {
+    KvLayout layout;
+    layout.kv_heads = 3;
+    layout.key_dim = layout.value_dim = 64;
+    layout.key_codec = layout.value_codec = codec;
+    const auto alone = WrittenBlocks(layout, 1);
+    for (const auto& block : {alone[0], alone[2], alone[3], alone[4], alone[7]}) {
+      EXPECT_NE(block, std::vector<std::byte>(block.size()));
+    }
+    EXPECT_EQ(WrittenBlocks(layout, 2), alone);
+    EXPECT_EQ(WrittenBlocks(layout, 5), alone);
+  }
+}
+
 TEST(CpuBackendTest, HalfPrecisionCachesStayClose) {
   for (const auto kind : {KvCodec::Kind::kF16, KvCodec::Kind::kBf16}) {
     const KvCodec codec = {kind};

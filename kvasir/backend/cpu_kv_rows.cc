@@ -5,9 +5,6 @@
 namespace kvasir {
 namespace {
 
-// Below this many numbers an operation is done before another thread would have woken up.
-constexpr int64_t kForkThreshold = 1 << 15;
-
 // What every part of a step's encoding reads.
 struct Encoding {
   const KernelTable& kernels;
@@ -98,17 +95,20 @@ void WriteKeyNorms(const Encoding& step, const KvLayout& layout, const KvRun& ru
 void EncodeKvRows(const KernelTable& kernels, ThreadPool& pool, const KvLayout& layout,
                   std::span<const KvRun> runs, ConstFloatRows keys, ConstFloatRows values) {
   const Encoding step = {kernels, keys, values};
-  for (const KvRun& run : runs) {
-    const int64_t numbers = run.rows * layout.kv_heads * (layout.key_dim + layout.value_dim);
-    if (numbers < kForkThreshold) {
-      EncodeRun(step, layout, run, 0, layout.kv_heads);
-    } else {
-      pool.For(static_cast<size_t>(layout.kv_heads), [&](size_t begin, size_t end) {
-        EncodeRun(step, layout, run, static_cast<int64_t>(begin), static_cast<int64_t>(end));
-      });
+  // Few rows are worth the threads as well: a key row of a dense format lies in as many cache lines
+  // as it has dims, most of which have to come from memory.
+  const auto heads = static_cast<size_t>(layout.kv_heads);
+  pool.For(runs.size() * heads, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end;) {
+      const size_t head = i % heads;
+      const size_t count = std::min(heads - head, end - i);
+      EncodeRun(step, layout, runs[i / heads], static_cast<int64_t>(head),
+                static_cast<int64_t>(head + count));
+      i += count;
     }
-    if (layout.key_norms) WriteKeyNorms(step, layout, run);
-  }
+  });
+  if (!layout.key_norms) return;
+  for (const KvRun& run : runs) WriteKeyNorms(step, layout, run);
 }
 
 void RecordQueryRows(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows queries) {
