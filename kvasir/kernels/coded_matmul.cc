@@ -323,16 +323,14 @@ struct CodedKernel {
       }
     }
 
-    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch,
-             const TileOutput& output) const {
+    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch, const TileOutput& output) {
       const int64_t group = row * block_.row_groups + block_.first_group;
-      CodedBlock block = block_;
-      block.x_codes = args_.x_codes + group * kQuantGroup;
-      block.x_scales = args_.x_scales + group;
-      block.x_sums = args_.x_sums + group;
-      if constexpr (Code::kHasHalves) block.x_half_sums = args_.x_half_sums + group;
-      block.prefetch = &prefetch;
-      CallTile<Tile>(rows, panels_, block, output);
+      block_.x_codes = args_.x_codes + group * kQuantGroup;
+      block_.x_scales = args_.x_scales + group;
+      block_.x_sums = args_.x_sums + group;
+      if constexpr (Code::kHasHalves) block_.x_half_sums = args_.x_half_sums + group;
+      block_.prefetch = &prefetch;
+      CallTile<Tile>(rows, panels_, block_, output);
     }
 
    private:

@@ -115,8 +115,7 @@ struct FloatKernel {
   class Block {
    public:
     Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count)
-        : args_(args), panels_(panels) {
-      block_.x = Math::Rows(args) + begin * Math::kStepInputs;
+        : args_(args), panels_(panels), x_(Math::Rows(args) + begin * Math::kStepInputs) {
       block_.x_stride = Math::Stride(args);
       block_.weights = reinterpret_cast<const Element*>(args.weights->panel(panel)) +
                        begin * kPanelOutputs * Math::kStepInputs;
@@ -124,13 +123,11 @@ struct FloatKernel {
       block_.steps = count;
     }
 
-    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch,
-             const TileOutput& output) const {
+    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch, const TileOutput& output) {
       PrefetchRows(row + rows, std::min(row + 2 * rows, args_.rows));
-      FloatBlock<Math> block = block_;
-      block.x += row * block.x_stride;
-      block.prefetch = &prefetch;
-      CallTile<Tile>(rows, panels_, block, output);
+      block_.x = x_ + row * block_.x_stride;
+      block_.prefetch = &prefetch;
+      CallTile<Tile>(rows, panels_, block_, output);
     }
 
    private:
@@ -138,13 +135,14 @@ struct FloatKernel {
     void PrefetchRows(int64_t row, int64_t row_end) const {
       const int64_t inputs = block_.steps * Math::kStepInputs;
       for (; row < row_end; ++row) {
-        const auto* const x = block_.x + row * block_.x_stride;
+        const auto* const x = x_ + row * block_.x_stride;
         for (int64_t k = 0; k < inputs; k += 64 / sizeof(*x)) __builtin_prefetch(x + k);
       }
     }
 
     const MatmulArgs& args_;
     const int panels_;
+    const typename Math::Input* const x_;  // the first row, at the block's first input
     FloatBlock<Math> block_;
   };
 };

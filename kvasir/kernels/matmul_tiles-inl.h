@@ -155,7 +155,8 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
 //   kAheadBytes                     how much of its panels a single row tile, which reads them from
 //                                   end to end, has on the way
 //   Block(args, panel, panels, begin, count), then
-//   block.Run(row, rows, prefetch, output)    one tile
+//   block.Run(row, rows, prefetch, output)    one tile, which reads what the block holds where it
+//                                             is: a copy would wait as one of WeightPrefetch would
 template <class Kernel>
 void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
   const int64_t rows = span.row_end - span.row_begin;

@@ -221,9 +221,10 @@ struct Mxfp8Kernel {
   class Block {
    public:
     Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count)
-        : panels_(panels), keeps_(args.rows > kTileRows && count <= BlockUnits(panels)) {
+        : panels_(panels),
+          keeps_(args.rows > kTileRows && count <= BlockUnits(panels)),
+          x_(Math::Rows(args) + begin * kQuantGroup) {
       const std::byte* const first = args.weights->panel(panel);
-      block_.x = Math::Rows(args) + begin * kQuantGroup;
       block_.x_stride = Math::Stride(args);
       block_.codes = first + begin * kUnitBytes;
       block_.scales =
@@ -235,24 +236,23 @@ struct Mxfp8Kernel {
     }
 
     void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch, const TileOutput& output) {
-      Mxfp8Block<Math> block = block_;
-      block.x += row * block.x_stride;
-      block.prefetch = &prefetch;
-      if (has_kept_) return RunKept(rows, block, output);
-      if (!keeps_) return CallTile<Mxfp8Tile<Math, false>>(rows, panels_, block, output);
-      CallTile<Mxfp8Tile<Math, true>>(rows, panels_, block, output);
+      block_.x = x_ + row * block_.x_stride;
+      block_.prefetch = &prefetch;
+      if (has_kept_) return RunKept(rows, output);
+      if (!keeps_) return CallTile<Mxfp8Tile<Math, false>>(rows, panels_, block_, output);
+      CallTile<Mxfp8Tile<Math, true>>(rows, panels_, block_, output);
       has_kept_ = true;
     }
 
    private:
-    void RunKept(int64_t rows, const Mxfp8Block<Math>& block, const TileOutput& output) const {
+    void RunKept(int64_t rows, const TileOutput& output) const {
       FloatBlock<Math> kept;
-      kept.x = block.x;
-      kept.x_stride = block.x_stride;
+      kept.x = block_.x;
+      kept.x_stride = block_.x_stride;
       kept.weights = kept_;
-      kept.panel_stride = block.groups * kUnitBytes;
-      kept.steps = block.groups * kQuantGroup / Math::kStepInputs;
-      WeightPrefetch prefetch = *block.prefetch;
+      kept.panel_stride = block_.groups * kUnitBytes;
+      kept.steps = block_.groups * kQuantGroup / Math::kStepInputs;
+      WeightPrefetch prefetch = *block_.prefetch;
       prefetch.step /= 2;  // its steps are two inputs, those of codes four
       kept.prefetch = &prefetch;
       CallTile<Tile>(rows, panels_, kept, output);
@@ -260,6 +260,7 @@ struct Mxfp8Kernel {
 
     const int panels_;
     const bool keeps_;
+    const typename Math::Input* const x_;  // the first row, at the block's first input
     bool has_kept_ = false;
     Mxfp8Block<Math> block_;
     alignas(64) uint16_t kept_[kBlockBytes / sizeof(uint16_t)];

@@ -248,15 +248,13 @@ struct QuantKernel {
       block_.groups = count;
     }
 
-    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch,
-             const TileOutput& output) const {
+    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch, const TileOutput& output) {
       const int64_t group = row * block_.row_groups + begin_;
-      QuantBlock block = block_;
-      block.x_codes = args_.x_codes + group * kQuantGroup;
-      block.x_scales = args_.x_scales + group;
-      block.x_sums = args_.x_sums + group;
-      block.prefetch = &prefetch;
-      CallTile<Tile>(rows, panels_, block, output);
+      block_.x_codes = args_.x_codes + group * kQuantGroup;
+      block_.x_scales = args_.x_scales + group;
+      block_.x_sums = args_.x_sums + group;
+      block_.prefetch = &prefetch;
+      CallTile<Tile>(rows, panels_, block_, output);
     }
 
    private:
