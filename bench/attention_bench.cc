@@ -82,7 +82,8 @@ struct Queries {
         end(static_cast<size_t>(rows), kBlockTokens),
         max(static_cast<size_t>(rows), -std::numeric_limits<float>::infinity()),
         sum(static_cast<size_t>(rows)),
-        rescale(static_cast<size_t>(rows), 1.0f) {}
+        rescale(static_cast<size_t>(rows), 1.0f),
+        largest(static_cast<size_t>(rows)) {}
 
   int64_t rows;
   std::vector<float> queries;
@@ -93,6 +94,7 @@ struct Queries {
   std::vector<float> max;
   std::vector<float> sum;
   std::vector<float> rescale;
+  AlignedVector<float> largest;
 
   // What the integer kernels read; done once per tile, not per block.
   void Quantize(const KernelTable& table, const Format& format) {
@@ -130,20 +132,23 @@ struct Queries {
              const std::byte* fetch = nullptr, int64_t fetch_bytes = 0) {
     const IntegerKvKernels* const kernels = format.Integer(table);
     if (kernels == nullptr) return Softmax(table);
-    kernels->weigh_tile({.scores = scores.data(),
-                         .rows = rows,
-                         .begin = begin.data(),
-                         .end = end.data(),
-                         .max = max.data(),
-                         .sum = sum.data(),
-                         .rescale = rescale.data(),
-                         .values = values,
-                         .value_dim = kDim,
-                         .codec = format.codec,
-                         .fetch = fetch,
-                         .fetch_bytes = fetch_bytes,
-                         .fetch_into = PreferredCacheLevel(),
-                         .out = Weights()});
+    const WeighTileArgs args = {.scores = scores.data(),
+                                .rows = rows,
+                                .begin = begin.data(),
+                                .end = end.data(),
+                                .max = max.data(),
+                                .sum = sum.data(),
+                                .rescale = rescale.data(),
+                                .largest = largest.data(),
+                                .values = values,
+                                .value_dim = kDim,
+                                .codec = format.codec,
+                                .fetch = fetch,
+                                .fetch_bytes = fetch_bytes,
+                                .fetch_into = PreferredCacheLevel(),
+                                .out = Weights()};
+    table.prepare_scores(args);
+    kernels->weigh_tile(args);
   }
   void Accumulate(const KernelTable& table, const Format& format, const std::byte* values,
                   const std::byte* next = nullptr, int64_t next_bytes = 0) {

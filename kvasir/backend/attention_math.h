@@ -11,7 +11,8 @@
 namespace kvasir {
 
 enum class AttentionMath {
-  // Affine caches of 4 bits as kInt8, those of 8 bits as kInt16: what costs no quality.
+  // Affine caches of 4 bits as kInt8. Those of 8 bits too, but for queries and blocks where that
+  // would show, by the block's share of the query's weights: these as kInt16.
   kAuto,
   // Affine caches of 8 and 4 bits in exact sums of queries and weights that are rounded to two
   // bytes. Caches of f16 in the same, rounded to 14 bits themselves, if heads are multiples of 16

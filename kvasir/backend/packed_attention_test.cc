@@ -50,6 +50,8 @@ struct Case {
   int64_t new_rows = 1;
   int64_t window = 0;  // 0: all
   int64_t head_rows = 0;
+  float scale = 0.1f;
+  float softcap = 0;
 };
 
 // One sequence: its blocks, and the queries of its last rows.
@@ -101,7 +103,8 @@ class Sequence {
       AttendArgs args;
       args.layout = layout;
       args.query_heads = case_.query_heads;
-      args.scale = 0.1f;
+      args.scale = case_.scale;
+      args.softcap = case_.softcap;
       args.queries = {queries_.data() + begin * in, rows, in, in};
       args.runs = runs;
       args.visible = visible;
@@ -195,7 +198,10 @@ std::vector<double> Sequence::Reference() const {
         const std::vector<float> value = Decode(row, h / group, false, v.end - 1);
         double score = 0;
         for (int64_t d = 0; d < layout.key_dim; ++d) score += static_cast<double>(q[d]) * key[d];
-        const double weight = std::exp(score * static_cast<double>(0.1f));
+        score *= static_cast<double>(case_.scale);
+        const double softcap = case_.softcap;
+        if (softcap > 0) score = softcap * std::tanh(score / softcap);
+        const double weight = std::exp(score);
         total += weight;
         for (int64_t d = 0; d < layout.value_dim; ++d) sums[d] += weight * value[d];
       }
@@ -422,7 +428,7 @@ TEST(HalfAttentionTest, IsCloseToADoubleReferenceAndNotTheFloats) {
     // weight as much relatively; queries, values and weights add less each. Values are of order 1;
     // six such deviations.
     const double limit = 6 * 0.1 * std::sqrt(c.layout.key_dim) * 0x1p-8 / std::sqrt(12);
-    const double error = WorstError(c, AttentionMath::kAuto);
+    const double error = WorstError(c, AttentionMath::kInt16);
     EXPECT_LT(error, limit) << what;
     if (what == "an odd head") {
       EXPECT_LT(error, 3e-5) << what;
@@ -430,6 +436,88 @@ TEST(HalfAttentionTest, IsCloseToADoubleReferenceAndNotTheFloats) {
       EXPECT_GT(error, 3e-5) << what;
     }
   }
+}
+
+// Caches with 8 bits on one side or both: over several partitions, in windows, capped, and beside
+// rows of other formats.
+std::vector<Case> AdaptiveCases() {
+  const KvCodec affine8 = KvCodec::Affine(8, 64);
+  const KvCodec affine4 = KvCodec::Affine(4, 64);
+  const KvCodec rotated = KvCodec::Affine(8, 32, KvCodec::Scales::kF32, true);
+  const KvCodec bf16 = {KvCodec::Kind::kBf16};
+  const KvCodec from_value = {KvCodec::Kind::kFromValue};
+  std::vector<Case> cases = {
+      {"decode", Layout(128, 128, affine8, affine8), 4, 1300, 2},
+      {"prefill", Layout(64, 128, affine8, affine8), 4, 0, 230},
+      {"window, head", Layout(64, 64, affine8, affine8), 4, 290, 80, 150, 7},
+      {"a group of eight", Layout(64, 64, affine8, affine8), 16, 300, 21},
+      {"rotated", Layout(96, 96, rotated, rotated), 2, 400, 33},
+      {"keys only", Layout(64, 64, affine8, kF16), 4, 330, 70},
+      {"values only", Layout(64, 64, kF16, affine8), 4, 330, 70},
+      {"values only, keys in pairs", Layout(64, 64, bf16, affine8), 4, 330, 70},
+      {"values only, keys from them", Layout(64, 64, from_value, affine8), 4, 330, 7},
+      {"values of 4 bits", Layout(64, 64, affine8, affine4), 4, 330, 70},
+      {"keys of 4 bits", Layout(64, 64, affine4, affine8), 4, 330, 70}};
+  Case capped = {"capped", Layout(64, 64, affine8, affine8), 4, 330, 70};
+  capped.softcap = 2;
+  cases.push_back(capped);
+  KvLayout start = Layout(64, 64, affine8, affine8);
+  start.dense_start = 128;
+  start.dense_recent = 64;
+  cases.push_back({"start and recent", start, 4, 0, 430});
+  return cases;
+}
+
+TEST(AdaptiveAttentionTest, BitsDoNotDependOnChunksRunsThreadsOrIsa) {
+  for (Case c : AdaptiveCases()) {
+    for (const float scale : {0.1f, 1.0f}) {
+      c.scale = scale;
+      ExpectSameBitsHowever(c, AttentionMath::kAuto);
+    }
+  }
+}
+
+// The root of the mean square of the error of attention against doubles.
+double MeanError(const Case& c, AttentionMath math) {
+  const auto backend = Make(2, {}, math);
+  Sequence sequence(c);
+  sequence.Encode(*backend);
+  const std::vector<float> out = sequence.Attend(*backend, c.new_rows);
+  const std::vector<double> wanted = sequence.Reference();
+  double squares = 0;
+  for (size_t i = 0; i < out.size(); ++i) squares += (out[i] - wanted[i]) * (out[i] - wanted[i]);
+  return std::sqrt(squares / static_cast<double>(out.size()));
+}
+
+// One byte makes errors 10 to 1000 times as large as two. Where it decides little they reach the
+// output by the share of what the block adds: with weights spread over many tokens (0.02) all
+// blocks but the first of a partition take one byte, with weights on few (1) one block has nearly
+// all.
+TEST(AdaptiveAttentionTest, TwoBytesAreTakenWhereTheyMatter) {
+  const KvCodec affine8 = KvCodec::Affine(8, 64);
+  Case c = {"", Layout(128, 128, affine8, affine8), 4, 1300, 20};
+  for (const auto& [scale, share] :
+       {std::pair(0.02f, 1.0), std::pair(0.1f, 0.75), std::pair(1.0f, 0.2)}) {
+    c.scale = scale;
+    const double one_byte = MeanError(c, AttentionMath::kInt8);
+    const double two_bytes = MeanError(c, AttentionMath::kInt16);
+    const double adaptive = MeanError(c, AttentionMath::kAuto);
+    EXPECT_LT(adaptive, share * one_byte) << scale;
+    EXPECT_GT(adaptive, 2 * two_bytes) << scale;
+  }
+}
+
+TEST(AdaptiveAttentionTest, ASingleBlockTakesTwoBytes) {
+  const KvCodec affine8 = KvCodec::Affine(8, 64);
+  const Case c = {"", Layout(64, 64, affine8, affine8), 4, 30, 34};
+  std::vector<std::vector<float>> outs;
+  for (const AttentionMath math : {AttentionMath::kAuto, AttentionMath::kInt16}) {
+    const auto backend = Make(1, {}, math);
+    Sequence sequence(c);
+    sequence.Encode(*backend);
+    outs.push_back(sequence.Attend(*backend, c.new_rows));
+  }
+  EXPECT_TRUE(SameBits(outs[0], outs[1]));
 }
 
 // The norms of a row's keys are summed over the kv heads, whoever wrote the row.

@@ -14,6 +14,15 @@ struct TileKernels {
   AttentionMath math;
   CacheLevel fetch_into;
 
+  // The same with one byte wherever integers are.
+  TileKernels WithOneByte() const { return {table, AttentionMath::kInt8, fetch_into}; }
+  // Whether two bytes are for the rows for which a block is decisive, and one for all others.
+  bool IsAdaptive(const KvBlockLayout& layout) const {
+    if (math != AttentionMath::kAuto || IntegerValues(layout) == nullptr) return false;
+    const TileKernels one_byte = WithOneByte();
+    return one_byte.IntegerKeys(layout) != IntegerKeys(layout) ||
+           one_byte.IntegerValues(layout) != IntegerValues(layout);
+  }
   // Of rows of so many dims. Null: float.
   const IntegerKvKernels* Integer(const KvCodec& codec, int64_t dim) const {
     if (math == AttentionMath::kFloat) return nullptr;

@@ -92,7 +92,8 @@ struct QueryRows {
   const int32_t* starts;
   int64_t dim;
   int64_t groups;
-  float* scores;
+  const int32_t* index;  // of the rows of scores, or null
+  float* scores;         // of the first row, or what `index` counts from
 
   QueryRows(const ScoreTileArgs& args, int64_t row, int64_t groups)
       : codes(args.integers.codes + row * IntegerQueries::CodeBytes(args.key_dim)),
@@ -101,7 +102,13 @@ struct QueryRows {
         starts(args.integers.starts + row * groups),
         dim(args.key_dim),
         groups(groups),
-        scores(args.scores + row * kBlockTokens) {}
+        index(args.index == nullptr ? nullptr : args.index + row),
+        scores(args.scores + (args.index == nullptr ? row * kBlockTokens : 0)) {}
+
+  float* ScoresOf(size_t row) const {
+    const auto i = static_cast<int64_t>(row);
+    return scores + (index == nullptr ? i : index[i]) * kBlockTokens;
+  }
 };
 
 // The part kPart of the codes of a word, whose first multiplier of the first row `first` is; those
@@ -221,7 +228,7 @@ HWY_NOINLINE void ScoreRows(const QueryRows& rows, const PackedPlane& plane,
   for (size_t tile = 0; tile < kTokenVectors / kCount; ++tile) {
     const TileTokens tokens = TileTokens::Tile<kCount>(tile);
     TileScores<Dot, kRows> scores;
-    const auto at = [&](size_t r, size_t v) { return rows.scores + r * kBlockTokens + tokens[v]; };
+    const auto at = [&](size_t r, size_t v) { return rows.ScoresOf(r) + tokens[v]; };
     ForEachOfTile<Dot, kRows>([&](size_t r, size_t v) HWY_ATTR {
       scores[r][v] = batch.first == 0 ? hn::Zero(d) : hn::LoadU(d, at(r, v));
     });

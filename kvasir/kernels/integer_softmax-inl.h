@@ -1,6 +1,7 @@
 // The softmax of blocks whose values are summed in integers: scores become weights that count from
 // the block's own maximum (kernels.h, IntegerKvKernels).
-// Deliberately without rounding: integer_weights.cc makes integers of them.
+// Deliberately without what comes before and after: integer_maxima.cc has the largest scores,
+// integer_weights.cc makes integers of the weights.
 #if defined(KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_
 #undef KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_
@@ -115,7 +116,7 @@ template <size_t kBytes>
 HWY_INLINE void WeighRow(const WeighTileArgs& args, int64_t row, VF base, bool sees_all,
                          VF (&lanes)[kLaneVectors]) {
   const DF d;
-  float* const scores = args.scores + row * kBlockTokens;
+  float* const scores = args.ScoresOf(row);
   VF weights[kTokenVectors];
   for (size_t i = 0; i < kTokenVectors; ++i) {
     weights[i] = Exp2<WeightDegree(kBytes)>(hn::Sub(hn::LoadU(d, scores + i * kLanes), base));
@@ -137,21 +138,6 @@ HWY_INLINE void SetLanes(float value, VF (&lanes)[kLaneVectors]) {
   for (VF& v : lanes) v = hn::Set(DF(), value);
 }
 
-HWY_INLINE void LargestOfRow(const WeighTileArgs& args, int64_t row, bool as_they_are,
-                             VF (&lanes)[kLaneVectors]) {
-  SoftmaxRowArgs prepare = {.scores = args.scores + row * kBlockTokens};
-  if (as_they_are) {
-    prepare.begin = 0;
-    prepare.end = kBlockTokens;
-  } else {
-    prepare.begin = args.begin[row];
-    prepare.end = args.end[row];
-    prepare.softcap = args.softcap;
-    prepare.factor = args.to_base2;
-  }
-  PrepareRow(prepare, lanes);
-}
-
 template <size_t kBytes>
 HWY_NOINLINE void WeighRows(const WeighTileArgs& args, const Rows& rows) {
   const DF d;
@@ -164,19 +150,7 @@ HWY_NOINLINE void WeighRows(const WeighTileArgs& args, const Rows& rows) {
   SixteenRows lanes;
   rows.Load(args.max, max);
   rows.Load(args.sum, sum);
-  const bool as_they_are = rows.all_see_all() && args.softcap <= 0 && args.to_base2 == 1.0f;
-  // No lambdas: clang compiles those without the instructions of KVASIR_BEFORE_BYTE_DOT.
-  for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
-    const int64_t row = rows.first() + r;
-    if (as_they_are) {
-      LargestOfRow(args, row, true, lanes[r]);
-    } else if (rows.Sees(row)) {
-      LargestOfRow(args, row, false, lanes[r]);
-    } else {
-      SetLanes(kLowest, lanes[r]);
-    }
-  }
-  ReduceRows<LargestLane>(lanes, totals);
+  rows.Load(args.largest, totals);
   for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
     const Reference reference(hn::Load(d, max + i), hn::Load(d, totals + i));
     hn::Store(reference.max, d, max + i);
@@ -214,10 +188,9 @@ HWY_NOINLINE void WeighFewRows(const WeighTileArgs& args, PlanePrefetch& fetch) 
     fetch.Step();
     args.rescale[row] = 1.0f;
     if (args.begin[row] >= args.end[row]) continue;
-    VF lanes[kLaneVectors];
-    LargestOfRow(args, row, false, lanes);
-    const Reference reference(hn::Set(d, args.max[row]), hn::Set(d, LargestLane::Reduce(lanes)));
+    const Reference reference(hn::Set(d, args.max[row]), hn::Set(d, args.largest[row]));
     const bool sees_all = args.begin[row] == 0 && args.end[row] == kBlockTokens;
+    VF lanes[kLaneVectors];
     WeighRow<kBytes>(args, row, reference.base, sees_all, lanes);
     const VF before = hn::Mul(hn::Set(d, args.sum[row]), reference.rescale);
     args.sum[row] = hn::GetLane(hn::MulAdd(reference.top, hn::Set(d, SumLanes(lanes)), before));

@@ -108,6 +108,14 @@ inline constexpr int kBlockDegree = 5;
 // largest score is this much above it: accumulators are seldom scaled anew.
 inline constexpr float kReferenceSlack = 8.0f;
 
+// A block is decisive for a row that saw nothing before it, or whose largest weight in it is more
+// than this share of all weights before, or above the reference by more than the slack: by
+//   max = -infinity  or  largest > max + kReferenceSlack  or
+//   2^(largest - max) > kDecisiveShare * sum
+// Of what rounding does to the scores and weights of any other block, a like share at most reaches
+// the output.
+inline constexpr float kDecisiveShare = 0.25f;
+
 }  // namespace kvasir
 
 #endif  // KVASIR_KERNELS_INTEGER_STEPS_H_

@@ -40,8 +40,9 @@ struct WeightRows {
   const float* shifts;
   const int32_t* starts;
   int64_t groups;
-  int64_t rows;  // of the whole tile
-  float* accumulator;
+  int64_t rows;          // of the whole tile
+  const int32_t* index;  // of the rows of accumulators, or null
+  float* accumulator;    // of the first row, or what `index` counts from
   int64_t accumulator_stride;
 
   WeightRows(const AccumulateTileArgs& args, int64_t row, int64_t groups)
@@ -51,8 +52,13 @@ struct WeightRows {
         starts(args.integers.starts + row),
         groups(groups),
         rows(args.rows),
-        accumulator(args.accumulator + row * args.accumulator_stride),
+        index(args.index == nullptr ? nullptr : args.index + row),
+        accumulator(args.accumulator + (args.index == nullptr ? row * args.accumulator_stride : 0)),
         accumulator_stride(args.accumulator_stride) {}
+
+  float* AccumulatorOf(int64_t row) const {
+    return accumulator + (index == nullptr ? row : index[row]) * accumulator_stride;
+  }
 };
 
 // The part kPart of the codes of a word, whose first multiplier of the first row `first` is; those
@@ -99,7 +105,7 @@ HWY_INLINE void StoreSums(const WeightRows& rows, int64_t g, int64_t dim,
   const DF d;
   constexpr auto kIndex = static_cast<int64_t>(kRow);
   const int64_t at = g * rows.rows + kIndex;
-  float* const out = rows.accumulator + kIndex * rows.accumulator_stride + dim;
+  float* const out = rows.AccumulatorOf(kIndex) + dim;
   const VF step = hn::Set(d, rows.steps[at]);
   const VF shift = hn::Set(d, rows.shifts[at]);
   for (size_t v = 0; v < kCount; ++v) {

@@ -89,10 +89,11 @@ std::vector<float> AwkwardRows(int64_t rows, int64_t dim) {
   return out;
 }
 
-// Scores of `rows` queries, which lie `dim` + 5 apart; scales and sums of the queries behind them.
+// Scores of `rows` queries, which lie `dim` + 5 apart, or of those in `index`; scales and sums of
+// the queries behind them.
 std::vector<float> Scores(const KernelTable& table, const KvCodec& codec, MultiplierWidth width,
                           const std::vector<std::byte>& keys, const float* queries, int64_t rows,
-                          int64_t dim) {
+                          int64_t dim, const std::vector<int32_t>& index = {}) {
   const auto count = static_cast<size_t>(rows);
   const auto groups = static_cast<size_t>(IntegerGroups(codec, dim));
   std::vector<std::byte> codes(count * static_cast<size_t>(IntegerQueries::CodeBytes(dim)));
@@ -101,6 +102,14 @@ std::vector<float> Scores(const KernelTable& table, const KvCodec& codec, Multip
   std::vector<int32_t> starts(count * groups);
   const IntegerQueries integers = {codes.data(), scales.data(), sums.data(), starts.data()};
   const IntegerKvKernels& kernels = *table.IntegerForCodec(codec, width);
+  std::vector<float> listed;
+  for (const int32_t row : index) {
+    listed.insert(listed.end(), queries + row * (dim + 5), queries + (row + 1) * (dim + 5));
+  }
+  if (!index.empty()) {
+    queries = listed.data();
+    rows = static_cast<int64_t>(index.size());
+  }
   kernels.quantize_queries({queries, dim + 5, rows, dim, codec, 1.0f, integers});
   std::vector<float> out(count * kBlockTokens, kNan);
   kernels.score_tile({.rows = rows,
@@ -109,7 +118,8 @@ std::vector<float> Scores(const KernelTable& table, const KvCodec& codec, Multip
                       .scores = out.data(),
                       .next = keys.data(),
                       .codec = codec,
-                      .integers = integers});
+                      .integers = integers,
+                      .index = index.empty() ? nullptr : index.data()});
   out.insert(out.end(), scales.begin(), scales.end());
   out.insert(out.end(), sums.begin(), sums.end());
   out.insert(out.end(), starts.begin(), starts.end());
@@ -226,6 +236,26 @@ struct SumCase {
 
   Result Run(const KernelTable& table, const KvCodec& codec, const std::vector<std::byte>& values,
              MultiplierWidth width, int64_t first = 0) const {
+    return RunRows(table, codec, values, width, first, nullptr);
+  }
+  // Of the rows in `index` alone, whose windows and states are listed.
+  Result RunSome(const KernelTable& table, const KvCodec& codec,
+                 const std::vector<std::byte>& values, MultiplierWidth width,
+                 const std::vector<int32_t>& index) const {
+    SumCase some = *this;
+    some.rows = static_cast<int64_t>(index.size());
+    for (size_t i = 0; i < index.size(); ++i) {
+      const auto row = static_cast<size_t>(index[i]);
+      some.begin[i] = begin[row];
+      some.end[i] = end[row];
+      some.max[i] = max[row];
+      some.sum[i] = sum[row];
+    }
+    return some.RunRows(table, codec, values, width, 0, index.data());
+  }
+  Result RunRows(const KernelTable& table, const KvCodec& codec,
+                 const std::vector<std::byte>& values, MultiplierWidth width, int64_t first,
+                 const int32_t* index) const {
     Result out = {accumulator, max, sum, std::vector<float>(max.size(), kNan)};
     std::vector<float> left = scores;
     const auto groups = static_cast<size_t>(rows * IntegerGroups(codec, dim));
@@ -238,19 +268,24 @@ struct SumCase {
     const IntegerWeights weights = {codes.data(),  steps.data(), shifts.data(),
                                     starts.data(), tops.data(),  rounders.data()};
     const IntegerKvKernels& kernels = *table.IntegerForCodec(codec, width);
-    kernels.weigh_tile({.scores = left.data() + first * kBlockTokens,
-                        .rows = rows - first,
-                        .begin = begin.data() + first,
-                        .end = end.data() + first,
-                        .softcap = softcap,
-                        .to_base2 = to_base2,
-                        .max = out.max.data() + first,
-                        .sum = out.sum.data() + first,
-                        .rescale = out.rescale.data() + first,
-                        .values = values.data(),
-                        .value_dim = dim,
-                        .codec = codec,
-                        .out = weights});
+    std::vector<float> largest(max.size());
+    const WeighTileArgs args = {.scores = left.data() + first * kBlockTokens,
+                                .rows = rows - first,
+                                .begin = begin.data() + first,
+                                .end = end.data() + first,
+                                .softcap = softcap,
+                                .to_base2 = to_base2,
+                                .max = out.max.data() + first,
+                                .sum = out.sum.data() + first,
+                                .rescale = out.rescale.data() + first,
+                                .largest = largest.data(),
+                                .values = values.data(),
+                                .value_dim = dim,
+                                .codec = codec,
+                                .out = weights,
+                                .index = index};
+    table.prepare_scores(args);
+    kernels.weigh_tile(args);
     kernels.accumulate_tile({.rows = rows - first,
                              .begin = begin.data() + first,
                              .end = end.data() + first,
@@ -261,7 +296,8 @@ struct SumCase {
                              .accumulator_stride = dim + 1,
                              .next = values.data(),
                              .codec = codec,
-                             .integers = weights});
+                             .integers = weights,
+                             .index = index});
     return out;
   }
 
@@ -400,6 +436,135 @@ TEST(IntegerSums, RowsOutsideTheVisibleRangeNeverMatter) {
                      Where(isa, codec, dim, width));
     }
   });
+}
+
+// What prepare_scores and find_decisive leave.
+struct Maxima {
+  std::vector<float> scores;  // of rows that see something, and their largest behind them
+  std::vector<int32_t> decisive;
+  std::vector<int32_t> others;
+
+  Maxima(const KernelTable& table, SumCase c) {
+    std::vector<float> largest(c.max.size());
+    const WeighTileArgs args = {.scores = c.scores.data(),
+                                .rows = c.rows,
+                                .begin = c.begin.data(),
+                                .end = c.end.data(),
+                                .softcap = c.softcap,
+                                .to_base2 = c.to_base2,
+                                .max = c.max.data(),
+                                .sum = c.sum.data(),
+                                .largest = largest.data()};
+    table.prepare_scores(args);
+    decisive.resize(largest.size());
+    others.resize(largest.size());
+    DecisiveRows found = {.decisive = decisive.data(), .others = others.data()};
+    table.find_decisive(args, found);
+    decisive.resize(static_cast<size_t>(found.decisive_count));
+    others.resize(static_cast<size_t>(found.others_count));
+    for (size_t r = 0; r < largest.size(); ++r) {
+      if (c.begin[r] == c.end[r]) continue;
+      const auto row = c.scores.begin() + static_cast<int64_t>(r * kBlockTokens);
+      scores.insert(scores.end(), row, row + kBlockTokens);
+      scores.push_back(largest[r]);
+    }
+  }
+};
+
+TEST(IntegerMaxima, TablesFindWhatTheOracleFinds) {
+  constexpr float kOdd[] = {0.0f, -0.0f, 1.0f, 300.0f, 1e30f, kInfinity, -kInfinity, kNan};
+  std::mt19937 random(41);
+  int64_t decisive = 0;
+  int64_t others = 0;
+  for (uint32_t i = 0; i < 200; ++i) {
+    SumCase c(kRows[i % std::size(kRows)] + (i % 4 == 0 ? 7 : 0), 16, i % 3);
+    if (i % 5 == 1) c.scores = AwkwardScores(c.scores.size());
+    if (i % 5 == 2) c.softcap = 2.0f;
+    if (i % 5 == 3) c.to_base2 = 1.4427f;
+    for (float& sum : c.sum) sum = std::ldexp(1.0f, static_cast<int>(random() % 16) - 2);
+    for (size_t r = 0; i % 5 == 4 && r < c.max.size(); ++r) {
+      c.max[r] = kOdd[random() % std::size(kOdd)];
+      c.sum[r] = kOdd[random() % std::size(kOdd)];
+    }
+    const Maxima expected(Oracle(), c);
+    decisive += static_cast<int64_t>(expected.decisive.size());
+    others += static_cast<int64_t>(expected.others.size());
+    for (const KernelTable* table : SimdTables()) {
+      const Maxima found(*table, c);
+      ExpectSameBits(expected.scores, found.scores, std::string(IsaName(table->isa)));
+      EXPECT_EQ(expected.decisive, found.decisive) << IsaName(table->isa) << ", case " << i;
+      EXPECT_EQ(expected.others, found.others) << IsaName(table->isa) << ", case " << i;
+    }
+  }
+  EXPECT_GT(decisive, 500);
+  EXPECT_GT(others, 500);
+}
+
+// A block is decisive from a weight of a quarter of what came before, and for a row's first block.
+TEST(IntegerMaxima, ABlockIsDecisiveByItsLargestWeight) {
+  SumCase c(8, 16, 0);
+  std::fill(c.scores.begin(), c.scores.end(), -100.0f);
+  const struct {
+    float score;
+    float max;
+    float sum;
+    bool is_decisive;
+  } rows[] = {{3.0f, 3.0f, 3.9f, true},         {3.0f, 3.0f, 4.0f, false},
+              {-40.0f, -kInfinity, 0.0f, true}, {-7.0f, 3.0f, 0.0039f, true},
+              {-7.0f, 3.0f, 0.0040f, false},    {11.0f, 3.0f, 1000.0f, true},
+              {11.0f, 3.0f, 1024.0f, false},    {11.5f, 3.0f, 1e9f, true}};
+  std::vector<int32_t> expected;
+  for (size_t r = 0; r < std::size(rows); ++r) {
+    c.scores[r * kBlockTokens + 7 * r] = rows[r].score;
+    c.max[r] = rows[r].max;
+    c.sum[r] = rows[r].sum;
+    if (rows[r].is_decisive) expected.push_back(static_cast<int32_t>(r));
+  }
+  for (const Isa isa : SupportedIsas()) {
+    EXPECT_EQ(Maxima(KernelsFor(isa), c).decisive, expected) << IsaName(isa);
+  }
+}
+
+// Rows of an index are those rows, and no others are touched.
+TEST(IntegerKernels, RowsOfAnIndexHaveTheSameBits) {
+  constexpr int64_t kDim = 128;
+  constexpr int64_t kMany = 23;
+  const std::vector<int32_t> index = {0, 2, 3, 7, 8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 22};
+  const std::vector<float> cache = RandomFloats(kDim * kBlockTokens, 21);
+  const std::vector<float> queries = RandomFloats((kDim + 5) * kMany, 22);
+  for (const int bits : {4, 8}) {
+    const KvCodec codec = KvCodec::Affine(bits, 64);
+    const std::vector<std::byte> keys = Encoded(true, codec, cache, kDim);
+    const std::vector<std::byte> values = Encoded(false, codec, cache, kDim);
+    for (const MultiplierWidth width : kWidths) {
+      for (const uint32_t windows : {0, 1}) {
+        const SumCase c(kMany, kDim, windows);
+        for (const Isa isa : SupportedIsas()) {
+          const KernelTable& table = KernelsFor(isa);
+          const auto scores = Scores(table, codec, width, keys, queries.data(), kMany, kDim);
+          const auto some_scores =
+              Scores(table, codec, width, keys, queries.data(), kMany, kDim, index);
+          const auto sums = c.Run(table, codec, values, width);
+          const auto some_sums = c.RunSome(table, codec, values, width, index);
+          for (int64_t row = 0; row < kMany; ++row) {
+            const bool is_listed = std::find(index.begin(), index.end(), row) != index.end();
+            const std::vector<float>& from = is_listed ? sums.accumulator : c.accumulator;
+            for (int64_t d = 0; d < kDim; ++d) {
+              const auto at = static_cast<size_t>(row * (kDim + 1) + d);
+              ASSERT_TRUE(SameBits(from[at], some_sums.accumulator[at]))
+                  << Where(isa, codec, kDim, width) << ", row " << row;
+            }
+            for (int64_t t = 0; t < kBlockTokens; ++t) {
+              const auto at = static_cast<size_t>(row * kBlockTokens + t);
+              ASSERT_TRUE(is_listed ? SameBits(scores[at], some_scores[at])
+                                    : std::isnan(some_scores[at]))
+                  << Where(isa, codec, kDim, width) << ", row " << row;
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(IntegerKernels, ARowHasTheSameBitsWhateverItsNeighbours) {

@@ -99,7 +99,7 @@ HWY_NOINLINE int32_t RoundPartOfRow(const WeighTileArgs& args, const PackedPlane
                                     VF (&shifts)[kLaneVectors]) {
   const ValueGroup<Dot> own(plane, g, args.begin[row], args.end[row]);
   *step = own.step;
-  return RoundRow<Dot>(args.scores + row * kBlockTokens, own, to, shifts);
+  return RoundRow<Dot>(args.ScoresOf(row), own, to, shifts);
 }
 
 // Rounds weights for group g.
@@ -114,7 +114,6 @@ HWY_NOINLINE void RoundRows(const WeighTileArgs& args, const PackedPlane& plane,
   for (float& step : steps) step = group.step;
   const int64_t stride = plane.dim / plane.group * IntegerWeights::kCodeBytes;
   std::byte* const codes = args.out.codes + rows.first() * stride + g * IntegerWeights::kCodeBytes;
-  const float* const weights = args.scores + rows.first() * kBlockTokens;
   int32_t* const starts = args.out.starts + g * args.rows + rows.first();
   if (rows.all_see_all()) {
     VF ratios[kTokenVectors];
@@ -122,7 +121,7 @@ HWY_NOINLINE void RoundRows(const WeighTileArgs& args, const PackedPlane& plane,
     LoadTokens(group.ratios, ratios);
     LoadTokens(group.centres, centres);
     for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
-      starts[r] = RoundRow<Dot>(weights + r * kBlockTokens, ratios, centres, group.signs,
+      starts[r] = RoundRow<Dot>(args.ScoresOf(rows.first() + r), ratios, centres, group.signs,
                                 codes + r * stride, lanes[r]);
     }
   } else {
@@ -133,7 +132,7 @@ HWY_NOINLINE void RoundRows(const WeighTileArgs& args, const PackedPlane& plane,
       if (!rows.Sees(row)) {
         SetLanes(0, lanes[r]);
       } else if (args.begin[row] == 0 && args.end[row] == kBlockTokens) {
-        starts[r] = RoundRow<Dot>(weights + r * kBlockTokens, group, to, lanes[r]);
+        starts[r] = RoundRow<Dot>(args.ScoresOf(row), group, to, lanes[r]);
       } else {
         starts[r] = RoundPartOfRow<Dot>(args, plane, g, row, to, &steps[r], lanes[r]);
       }
@@ -163,9 +162,8 @@ HWY_NOINLINE void RoundFewRows(const WeighTileArgs& args, const PackedPlane& pla
     const float top = args.out.tops[row];
     float step = group.step;
     VF lanes[kLaneVectors];
-    args.out.starts[at] = sees_all
-                              ? RoundRow<Dot>(args.scores + row * kBlockTokens, group, codes, lanes)
-                              : RoundPartOfRow<Dot>(args, plane, g, row, codes, &step, lanes);
+    args.out.starts[at] = sees_all ? RoundRow<Dot>(args.ScoresOf(row), group, codes, lanes)
+                                   : RoundPartOfRow<Dot>(args, plane, g, row, codes, &step, lanes);
     args.out.steps[at] = step * top;
     args.out.shifts[at] = SumLanes(lanes) * top;
   }

@@ -71,6 +71,7 @@ KernelTable MakeTable(Isa isa) {
     FillAttention(vectors, &table);
     FillQuantizeRows(vectors, &table);
     FillSoftmaxTile(vectors, &table);
+    FillIntegerMaxima(vectors, &table);
     FillElementwise(vectors, &table);
     FillPackedAttention(vectors, &table);
     FillPackedEncode(vectors, &table);

@@ -95,6 +95,12 @@ struct ScoreTileArgs {
   CacheLevel fetch_into = CacheLevel::kSecond;
   IntegerQueries integers = {};        // integer kernels only, which read no `queries`
   const std::byte* rounded = nullptr;  // pair kernels only, the same: what round_rows made of them
+  const int32_t* index = nullptr;      // [rows] which rows of `scores` they are; null: the first
+                                       // ones. Integer kernels of affine keys only.
+
+  float* ScoresOf(int64_t row) const {
+    return scores + (index != nullptr ? index[row] : row) * kBlockTokens;
+  }
 };
 
 struct SoftmaxTileArgs {
@@ -124,9 +130,9 @@ struct IntegerWeights {
   static constexpr int64_t kCodeBytes = 2 * kBlockTokens;
 };
 
-// The softmax of integer value kernels.
+// The softmax of integer value kernels, in the order prepare_scores, weigh_tile.
 struct WeighTileArgs {
-  float* scores = nullptr;  // [rows, 64]; as a result they mean nothing
+  float* scores = nullptr;  // [rows, 64]; weigh_tile leaves what means nothing
   int64_t rows = 0;
   const int32_t* begin = nullptr;  // as in SoftmaxTileArgs
   const int32_t* end = nullptr;
@@ -137,6 +143,7 @@ struct WeighTileArgs {
   float* max = nullptr;
   float* sum = nullptr;
   float* rescale = nullptr;
+  float* largest = nullptr;  // [rows]: the largest visible score of each, from prepare_scores
   const std::byte* values = nullptr;  // one head of a value plane
   int64_t value_dim = 0;
   KvCodec codec;
@@ -145,6 +152,20 @@ struct WeighTileArgs {
   int64_t fetch_bytes = 0;
   CacheLevel fetch_into = CacheLevel::kSecond;
   IntegerWeights out;
+  const int32_t* index = nullptr;  // as in ScoreTileArgs; affine values only
+
+  float* ScoresOf(int64_t row) const {
+    return scores + (index != nullptr ? index[row] : row) * kBlockTokens;
+  }
+};
+
+// Rows that see something of a block, each list in ascending order and with room for all rows. The
+// others are listed only if some are decisive.
+struct DecisiveRows {
+  int32_t* decisive = nullptr;
+  int64_t decisive_count = 0;
+  int32_t* others = nullptr;
+  int64_t others_count = 0;
 };
 
 struct AccumulateTileArgs {
@@ -162,7 +183,13 @@ struct AccumulateTileArgs {
   KvCodec codec;
   int64_t next_bytes = 0;  // as in ScoreTileArgs
   CacheLevel fetch_into = CacheLevel::kSecond;
-  IntegerWeights integers = {};  // integer kernels only, which read no `weights`
+  IntegerWeights integers = {};    // integer kernels only, which read no `weights`
+  const int32_t* index = nullptr;  // [rows] which rows of `accumulator` they are; null: the first
+                                   // ones. Integer kernels of affine values only.
+
+  float* AccumulatorOf(int64_t row) const {
+    return accumulator + (index != nullptr ? index[row] : row) * accumulator_stride;
+  }
 };
 
 // `count` tokens' rows of one head into a plane, from token slot `slot` on (slot + count <= 64).
@@ -207,8 +234,8 @@ struct KvCodecKernels {
 //   score_tile        part = float(sum over d of code[d] * (key code[t][d] - KeyMiddle)) * step
 //                     centre = fma(KeyMiddle, scale[g][t], bias[g][t])
 //                     score = fma(scale[g][t], part, score), then fma(centre, sum, score)
-//   weigh_tile        score = softcap as in softmax_tile, times to_base2
-//                     largest = of the visible scores; if largest > max + kReferenceSlack:
+//   prepare_scores    score = softcap as in softmax_tile, times to_base2
+//   weigh_tile        largest = of the visible scores; if largest > max + kReferenceSlack:
 //                     new max = largest, rescale = 2^(max - new max), or 1 where max was -infinity
 //                     w[t] = 2^(score[t] - largest), 0 outside the visible range
 //                     top = 2^(largest - max)
@@ -289,6 +316,12 @@ struct KernelTable {
     const IntegerKvKernels& kernels = integer_kv[static_cast<size_t>(width)][KvFormatIndex(codec)];
     return kernels.score_tile == nullptr ? nullptr : &kernels;
   }
+  // What weigh_tile needs before it: caps scores, brings them to base 2, makes those that a row
+  // does not see -infinity, and leaves `largest`. A row that sees nothing is left alone.
+  void (*prepare_scores)(const WeighTileArgs&) noexcept;
+  // Finds the rows for which a block is decisive (kDecisiveShare), by `largest` and the state
+  // before weigh_tile.
+  void (*find_decisive)(const WeighTileArgs& args, DecisiveRows& out) noexcept;
   PairKvKernels pair_kv;
   void (*softmax_tile)(const SoftmaxTileArgs&) noexcept;
 

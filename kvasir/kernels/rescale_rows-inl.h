@@ -21,7 +21,7 @@ HWY_INLINE void RescaleRows(const AccumulateTileArgs& args) {
   const DF d;
   for (int64_t row = 0; row < args.rows; ++row) {
     if (args.rescale[row] == 1.0f) continue;
-    float* const out = args.accumulator + row * args.accumulator_stride;
+    float* const out = args.AccumulatorOf(row);
     const VF rescale = hn::Set(d, args.rescale[row]);
     for (int64_t i = 0; i < args.value_dim; i += kLanes) {
       hn::StoreU(hn::Mul(hn::LoadU(d, out + i), rescale), d, out + i);

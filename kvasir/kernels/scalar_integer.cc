@@ -73,7 +73,7 @@ void Score(const ScoreTileArgs& args) noexcept {
         score = std::fma(scale, part, score);
         score = std::fma(centre, args.integers.sums[row * groups + g], score);
       }
-      args.scores[row * kBlockTokens + t] = score;
+      args.ScoresOf(row)[t] = score;
     }
   }
 }
@@ -96,21 +96,48 @@ float CentreOf(AffineGroup group, int bits) {
   return std::fma(static_cast<float>(middle), group.scale, group.bias);
 }
 
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+void PrepareScores(const WeighTileArgs& args) noexcept {
+  for (int64_t row = 0; row < args.rows; ++row) {
+    if (args.begin[row] == args.end[row]) continue;
+    float largest = kLowest;
+    for (int t = 0; t < kBlockTokens; ++t) {
+      float& score = args.ScoresOf(row)[t];
+      if (args.softcap > 0) score = scalar::Softcap(score, args.softcap);
+      score = t >= args.begin[row] && t < args.end[row] ? score * args.to_base2 : kLowest;
+      // A NaN score never becomes the maximum; it reaches the sum and the output.
+      if (score > largest) largest = score;
+    }
+    args.largest[row] = largest;
+  }
+}
+
+void FindDecisive(const WeighTileArgs& args, DecisiveRows& out) noexcept {
+  out.decisive_count = out.others_count = 0;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    if (args.begin[row] == args.end[row]) continue;
+    const float max = args.max[row];
+    const float largest = args.largest[row];
+    if (max == kLowest || largest > max + kReferenceSlack ||
+        Exp2<kBlockDegree>(largest - max) > kDecisiveShare * args.sum[row]) {
+      out.decisive[out.decisive_count++] = static_cast<int32_t>(row);
+    } else {
+      out.others[out.others_count++] = static_cast<int32_t>(row);
+    }
+  }
+  if (out.decisive_count == 0) out.others_count = 0;
+}
+
 using RowWeights = std::array<float, kBlockTokens>;
 
 // A row's weights and what its tokens [begin, end) make of its state.
 template <size_t kBytes>
 RowWeights WeighRow(const WeighTileArgs& args, int64_t row, float* top) {
-  constexpr float kLowest = -std::numeric_limits<float>::infinity();
-  float largest = kLowest;
+  const float largest = args.largest[row];
   RowWeights weights = {};
   for (int t = args.begin[row]; t < args.end[row]; ++t) {
-    float score = args.scores[row * kBlockTokens + t];
-    if (args.softcap > 0) score = scalar::Softcap(score, args.softcap);
-    score *= args.to_base2;
-    weights[static_cast<size_t>(t)] = score;
-    // A NaN score never becomes the maximum; it reaches the sum and the output below.
-    if (score > largest) largest = score;
+    weights[static_cast<size_t>(t)] = args.ScoresOf(row)[t];
   }
   const float old_max = args.max[row];
   const float max = largest > old_max + kReferenceSlack ? largest + 0.0f : old_max;
@@ -192,7 +219,7 @@ void AccumulateGroup(const AccumulateTileArgs& args, int64_t row, int64_t g) {
       const float scale = LoadAffineGroup(args.codec, args.values, args.value_dim, g, t).scale;
       sum += codes[t] * LevelOf(code, scale, bits);
     }
-    float& out = args.accumulator[row * args.accumulator_stride + d];
+    float& out = args.AccumulatorOf(row)[d];
     out = std::fma(static_cast<float>(sum), args.integers.steps[at], out * args.rescale[row]) +
           args.integers.shifts[at];
   }
@@ -325,6 +352,8 @@ void FillWidth(KernelTable* table) {
 void FillScalarInteger(KernelTable* table) {
   FillWidth<1>(table);
   FillWidth<2>(table);
+  table->prepare_scores = PrepareScores;
+  table->find_decisive = FindDecisive;
   IntegerHalves(table) = {QuantizeHalfQueries, ScoreHalves, WeighHalves, AccumulateHalves};
 }
 

@@ -1,6 +1,6 @@
 // What every softmax of a tile begins with: a row's scores of one block capped, what it does not
 // see set aside, and its largest per lane. Included once per Highway target. Deliberately no
-// exponentials: softmax_tile.cc and integer_weights.cc have their own.
+// exponentials: softmax_tile.cc and integer_softmax-inl.h have their own.
 #if defined(KVASIR_KERNELS_SOFTMAX_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_SOFTMAX_ROW_INL_H_
 #undef KVASIR_KERNELS_SOFTMAX_ROW_INL_H_
