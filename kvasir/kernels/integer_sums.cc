@@ -40,24 +40,18 @@ struct WeightRows {
   const float* shifts;
   const int32_t* starts;
   int64_t groups;
-  int64_t rows;          // of the whole tile
-  const int32_t* index;  // of the rows of accumulators, or null
-  float* accumulator;    // of the first row, or what `index` counts from
-  int64_t accumulator_stride;
+  int64_t rows;  // of the whole tile
+  // In memory: sums of the innermost loop need the registers.
+  float* accumulators[kSumTile];
 
-  WeightRows(const AccumulateTileArgs& args, int64_t row, int64_t groups)
+  WeightRows(const AccumulateTileArgs& args, int64_t row, int64_t count, int64_t groups)
       : codes(args.integers.codes + row * groups * IntegerWeights::kCodeBytes),
         steps(args.integers.steps + row),
         shifts(args.integers.shifts + row),
         starts(args.integers.starts + row),
         groups(groups),
-        rows(args.rows),
-        index(args.index == nullptr ? nullptr : args.index + row),
-        accumulator(args.accumulator + (args.index == nullptr ? row * args.accumulator_stride : 0)),
-        accumulator_stride(args.accumulator_stride) {}
-
-  float* AccumulatorOf(int64_t row) const {
-    return accumulator + (index == nullptr ? row : index[row]) * accumulator_stride;
+        rows(args.rows) {
+    for (int64_t i = 0; i < count; ++i) accumulators[i] = args.AccumulatorOf(row + i);
   }
 };
 
@@ -105,7 +99,7 @@ HWY_INLINE void StoreSums(const WeightRows& rows, int64_t g, int64_t dim,
   const DF d;
   constexpr auto kIndex = static_cast<int64_t>(kRow);
   const int64_t at = g * rows.rows + kIndex;
-  float* const out = rows.AccumulatorOf(kIndex) + dim;
+  float* const out = rows.accumulators[kRow] + dim;
   const VF step = hn::Set(d, rows.steps[at]);
   const VF shift = hn::Set(d, rows.shifts[at]);
   for (size_t v = 0; v < kCount; ++v) {
@@ -207,8 +201,8 @@ void SumBatch(const AccumulateTileArgs& args, const PackedPlane& plane,
   FilledRows filled(args);
   while (const int64_t left = filled.Left()) {
     const int64_t rows = TileRows<kMaxSumRows<Dot>>(left);
-    SumAnyRows<Dot>(WeightRows(args, filled.row(), plane.dim / plane.group), rows, plane, batch,
-                    fetched || args.next == nullptr ? nullptr : &fetch);
+    SumAnyRows<Dot>(WeightRows(args, filled.row(), rows, plane.dim / plane.group), rows, plane,
+                    batch, fetched || args.next == nullptr ? nullptr : &fetch);
     fetched = true;
     filled.Skip(rows);
   }
