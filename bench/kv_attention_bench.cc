@@ -4,7 +4,8 @@
 // Deliberately without a model: matmuls would hide what the cache costs.
 //   kv_attention_bench [tokens] [threads] [repeats] [format ...]
 // "@float", "@int16" or "@int8" behind a format chooses what it is multiplied in, "@l1" or "@l2"
-// the cache that what is read next is fetched into.
+// the cache that what is read next is fetched into; "@x4" makes scores four times as large, so that
+// few tokens have most of the weights.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -47,6 +48,7 @@ std::vector<float> RandomFloats(size_t count, unsigned seed) {
 struct How {
   AttentionMath math = AttentionMath::kAuto;
   std::optional<CacheLevel> fetch_into;
+  float sharpness = 1;  // the standard deviation of scores
 
   auto operator<=>(const How&) const = default;
 };
@@ -114,7 +116,7 @@ class Cache {
       AttendArgs args;
       args.layout = layout_;
       args.query_heads = kKvHeads * kGroup;
-      args.scale = 0.088f;
+      args.scale = 0.088f * how_.sharpness;
       args.queries = {queries.data(), rows, kWidth, kWidth};
       args.runs = std::span(&run, 1);
       args.visible = visible;
@@ -156,6 +158,8 @@ How HowFromName(std::string_view parts) {
     parts.remove_prefix(1 + part.size());
     if (part.starts_with('l')) {
       how.fetch_into = OrExit(CacheLevelFromName(part));
+    } else if (part.starts_with('x')) {
+      how.sharpness = std::strtof(std::string(part.substr(1)).c_str(), nullptr);
     } else {
       how.math = OrExit(AttentionMathFromName(part));
     }

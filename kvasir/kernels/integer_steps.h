@@ -112,8 +112,7 @@ inline constexpr float kReferenceSlack = 8.0f;
 // than this share of all weights before, or above the reference by more than the slack: by
 //   max = -infinity  or  largest > max + kReferenceSlack  or
 //   2^(largest - max) > kDecisiveShare * sum
-// Of what rounding does to the scores and weights of any other block, a like share at most reaches
-// the output.
+// The tokens of every other block have at most a like share each of the weights up to it.
 inline constexpr float kDecisiveShare = 0.25f;
 
 }  // namespace kvasir
