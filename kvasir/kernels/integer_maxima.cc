@@ -34,6 +34,9 @@ HWY_INLINE void LargestOfRow(const float* scores, VF (&lanes)[kLaneVectors]) {
   }
 }
 
+// Adding zero leaves one sign of zero, whichever lane won.
+HWY_INLINE VF WithOneZero(VF x) { return hn::Add(x, hn::Zero(DF())); }
+
 HWY_NOINLINE void PrepareRows(const WeighTileArgs& args, const Rows& rows) {
   const bool as_they_are = rows.all_see_all() && args.softcap <= 0 && args.to_base2 == 1.0f;
   SixteenRows lanes;
@@ -50,6 +53,9 @@ HWY_NOINLINE void PrepareRows(const WeighTileArgs& args, const Rows& rows) {
   }
   alignas(64) float largest[kVirtualLanes] = {};
   ReduceRows<LargestLane>(lanes, largest);
+  for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
+    hn::Store(WithOneZero(hn::Load(DF(), largest + i)), DF(), largest + i);
+  }
   rows.Store(largest, args.largest);
 }
 
@@ -62,7 +68,7 @@ void PrepareScores(const WeighTileArgs& args) noexcept {
     if (args.begin[row] >= args.end[row]) continue;
     VF lanes[kLaneVectors];
     PrepareRow(RowOf(args, row), lanes);
-    args.largest[row] = LargestLane::Reduce(lanes);
+    args.largest[row] = hn::GetLane(WithOneZero(hn::Set(DF(), LargestLane::Reduce(lanes))));
   }
 }
 

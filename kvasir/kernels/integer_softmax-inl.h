@@ -42,8 +42,7 @@ struct Reference {
     const DF d;
     const VF lowest = hn::Set(d, kLowest);
     const auto moves = hn::Gt(largest, hn::Add(old_max, hn::Set(d, kReferenceSlack)));
-    // Adding zero leaves one sign of zero, whichever lane won.
-    max = hn::IfThenElse(moves, hn::Add(largest, hn::Zero(d)), old_max);
+    max = hn::IfThenElse(moves, largest, old_max);
     const VF from = hn::IfThenZeroElse(hn::Eq(max, lowest), max);
     base = hn::IfThenZeroElse(hn::Eq(largest, lowest), largest);
     rescale = hn::IfThenElse(hn::Eq(old_max, lowest), hn::Set(d, 1.0f),

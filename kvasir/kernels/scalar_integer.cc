@@ -109,7 +109,7 @@ void PrepareScores(const WeighTileArgs& args) noexcept {
       // A NaN score never becomes the maximum; it reaches the sum and the output.
       if (score > largest) largest = score;
     }
-    args.largest[row] = largest;
+    args.largest[row] = largest + 0.0f;  // one sign of zero
   }
 }
 
@@ -140,7 +140,7 @@ RowWeights WeighRow(const WeighTileArgs& args, int64_t row, float* top) {
     weights[static_cast<size_t>(t)] = args.ScoresOf(row)[t];
   }
   const float old_max = args.max[row];
-  const float max = largest > old_max + kReferenceSlack ? largest + 0.0f : old_max;
+  const float max = largest > old_max + kReferenceSlack ? largest : old_max;
   const float from = max == kLowest ? 0.0f : max;
   const float base = largest == kLowest ? 0.0f : largest;
   std::array<float, 16> lanes = {};
