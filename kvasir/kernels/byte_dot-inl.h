@@ -26,6 +26,11 @@ HWY_INLINE int32x4_t AddByteProducts(int32x4_t sum, int8x16_t a, int8x16_t b) {
 HWY_INLINE uint32x4_t AddByteProducts(uint32x4_t sum, uint8x16_t a, uint8x16_t b) {
   return vdotq_u32(sum, a, b);
 }
+// With the same four bytes of b for every lane: its kLane-th.
+template <int kLane>
+HWY_INLINE int32x4_t AddByteProductsOfLane(int32x4_t sum, int8x16_t a, int8x16_t b) {
+  return vdotq_laneq_s32(sum, a, b, kLane);
+}
 
 #else
 

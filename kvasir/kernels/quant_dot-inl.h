@@ -46,6 +46,11 @@ struct SignedByteDot {
   static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
     return IntVec{AddByteProducts(sum.raw, w, vreinterpretq_s8_s32(x.raw))};
   }
+  // The same with the kLane-th four of 16 codes.
+  template <int kLane>
+  static HWY_INLINE Sum AddOfLane(Sum sum, Weights w, int8x16_t x) {
+    return IntVec{AddByteProductsOfLane<kLane>(sum.raw, w, x)};
+  }
   static HWY_INLINE IntVec Finish(Sum sum, const int32_t*) { return sum; }
 };
 struct Q8Dot : SignedByteDot {

@@ -54,10 +54,12 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
                                    : HWY_TARGET == HWY_AVX2 || KVASIR_HAS_BYTE_DOT ? 4
                                                                                    : 2;
   // Few rows are bound by memory and want four panels' streams, even where float sums then rest in
-  // memory during a group, as they do with narrow vectors.
+  // memory during a group, as they do with narrow vectors. NEON with dot products takes no more
+  // than have their float sums in registers.
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     if (HWY_TARGET == HWY_AVX3_DL) return rows <= 4 ? 4 : 2;
     if (!is_alone) return 1;
+    if (HWY_TARGET == HWY_NEON && KVASIR_HAS_BYTE_DOT) return rows == 1 ? 4 : rows == 2 ? 2 : 1;
     return rows <= 2 ? 4 : 2;
   }
 
@@ -190,9 +192,98 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
      ...);
   }
 
+#if HWY_TARGET == HWY_NEON && KVASIR_HAS_BYTE_DOT
+  // A row's codes of a group stay in two registers, with whose lanes the instruction multiplies,
+  // and panels come one after the other, so that their sums have room in the others.
+  using RowCodes = int8x16_t[kQuantGroup / 16];
+
+  template <int R, size_t... I>
+  static HWY_INLINE void LoadRows(const Group& group, RowCodes (&x)[R], std::index_sequence<I...>) {
+    ((x[I][0] = vld1q_s8(group.x + static_cast<int64_t>(I) * group.x_stride),
+      x[I][1] = vld1q_s8(group.x + static_cast<int64_t>(I) * group.x_stride + 16)),
+     ...);
+  }
+  // Adds the products of a vector of weights with the kFour-th four codes of every row.
+  template <size_t kFour, size_t kVector, int R, size_t... I>
+  static HWY_INLINE void AddFour(Weights w, const RowCodes (&x)[R], Sum (&sums)[R][kVecsPerPanel],
+                                 std::index_sequence<I...>) {
+    ((sums[I][kVector] = Dot::template AddOfLane<kFour % 4>(sums[I][kVector], w, x[I][kFour / 4])),
+     ...);
+  }
+  template <size_t kStep, size_t kVector, int R>
+  static HWY_INLINE void AddVector(const uint8_t* weights, const RowCodes (&x)[R],
+                                   Sum (&sums)[R][kVecsPerPanel]) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    const ByteTag d;
+    const ByteVec raw = hn::LoadU(d, weights + kStep * 64 + kVector * kVecBytes);
+    if constexpr (kCodesPerByte == 1) {
+      AddFour<kStep, kVector>(Dot::Prepare(raw), x, sums, kRows);
+    } else {
+      AddFour<kStep, kVector>(Dot::Prepare(hn::And(raw, hn::Set(d, 0x0F))), x, sums, kRows);
+      AddFour<kStep + 4, kVector>(Dot::Prepare(hn::ShiftRight<4>(raw)), x, sums, kRows);
+    }
+  }
+  template <size_t kStep, int R, size_t... V>
+  static HWY_INLINE void AddPanelStep(const uint8_t* weights, const RowCodes (&x)[R],
+                                      Sum (&sums)[R][kVecsPerPanel], std::index_sequence<V...>) {
+    (AddVector<kStep, V>(weights, x, sums), ...);
+  }
+  template <int R, size_t... kStep>
+  static HWY_INLINE void AddPanel(const uint8_t* weights, const RowCodes (&x)[R],
+                                  Sum (&sums)[R][kVecsPerPanel], std::index_sequence<kStep...>) {
+    (AddPanelStep<kStep>(weights, x, sums, std::make_index_sequence<kVecsPerPanel>()), ...);
+  }
+  template <size_t kPanel, int C, size_t... V>
+  static HWY_INLINE void FinishPanelRow(const Sum (&sums)[kVecsPerPanel], float x_scale,
+                                        const FloatVec (&w_scales)[kVecsPerPanel],
+                                        FloatVec (&acc)[C], std::index_sequence<V...>) {
+    const FloatTag d;
+    const FloatVec scale = hn::Set(d, x_scale);
+    ((acc[kPanel * kVecsPerPanel + V] = hn::MulAdd(
+          hn::ConvertTo(d, sums[V]), hn::Mul(scale, w_scales[V]), acc[kPanel * kVecsPerPanel + V])),
+     ...);
+  }
+  template <size_t kPanel, int R, int C, size_t... I>
+  static HWY_INLINE void AddPanelOfGroup(const QuantBlock& block, int64_t g, const Group& group,
+                                         const RowCodes (&x)[R], FloatVec (&acc)[R][C],
+                                         std::index_sequence<I...> rows) {
+    constexpr auto kVectors = std::make_index_sequence<kVecsPerPanel>();
+    const int64_t panel = static_cast<int64_t>(kPanel) * group.panel_bytes;
+    Sum sums[R][kVecsPerPanel];
+    StartRows(block.x_sums + g, block.row_groups, sums, rows);
+    AddPanel(group.weights + panel, x, sums, std::make_index_sequence<kSteps>());
+    FloatVec w_scales[kVecsPerPanel];
+    LoadScales(block.w_scales + g * kPanelOutputs + panel / 2, group.panel_bytes, w_scales,
+               kVectors);
+    const float* const x_scales = block.x_scales + g;
+    (FinishPanelRow<kPanel>(sums[I], x_scales[static_cast<int64_t>(I) * block.row_groups], w_scales,
+                            acc[I], kVectors),
+     ...);
+  }
+  template <int R, int C, size_t... kPanel>
+  static HWY_INLINE void AddGroup(const QuantBlock& block, int64_t g, const Group& group,
+                                  FloatVec (&acc)[R][C], std::index_sequence<kPanel...>) {
+    RowCodes x[R];
+    LoadRows(group, x, std::make_index_sequence<R>());
+    (AddPanelOfGroup<kPanel>(block, g, group, x, acc, std::make_index_sequence<R>()), ...);
+  }
+#else
+  template <int R, int C, size_t... kPanel>
+  static HWY_INLINE void AddGroup(const QuantBlock& block, int64_t g, const Group& group,
+                                  FloatVec (&acc)[R][C], std::index_sequence<kPanel...>) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    Sum sums[R][C];
+    StartRows(block.x_sums + g, block.row_groups, sums, kRows);
+    AddSteps(group, sums, std::make_index_sequence<kSteps>());
+    FloatVec w_scales[C];
+    LoadScales(block.w_scales + g * kPanelOutputs, block.panel_bytes, w_scales,
+               std::make_index_sequence<C>());
+    FinishRows(sums, block.x_sums + g, block.x_scales + g, block.row_groups, w_scales, acc, kRows);
+  }
+#endif
+
   template <int P, Fetch kFetch, int R, int C>
   static HWY_INLINE void Accumulate(const QuantBlock& block, FloatVec (&acc)[R][C]) {
-    constexpr auto kRows = std::make_index_sequence<R>();
     const WeightPrefetch prefetch = *block.prefetch;
     // Those of the next panels, a line for two groups: they lie apart from the codes and are read
     // from the first group on.
@@ -208,14 +299,7 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
         if (P > 1 && g % 2 == 0)
           PrefetchPanels<kFetch>(next_scales, g, std::make_index_sequence<P>());
       }
-      Sum sums[R][C];
-      StartRows(block.x_sums + g, block.row_groups, sums, kRows);
-      AddSteps(group, sums, std::make_index_sequence<kSteps>());
-      FloatVec w_scales[C];
-      LoadScales(block.w_scales + g * kPanelOutputs, block.panel_bytes, w_scales,
-                 std::make_index_sequence<C>());
-      FinishRows(sums, block.x_sums + g, block.x_scales + g, block.row_groups, w_scales, acc,
-                 kRows);
+      AddGroup(block, g, group, acc, std::make_index_sequence<P>());
       group.weights += kGroupBytes;
       group.x += kQuantGroup;
     }
