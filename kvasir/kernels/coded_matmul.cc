@@ -45,7 +45,9 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     if (HWY_TARGET == HWY_AVX3_DL) return rows <= 2 ? 4 : 2;
     if (!is_alone) return 1;
-    // With more rows arithmetic counts, which spills where codes are put together.
+    // With more rows arithmetic counts, which spills where codes are put together; with NEON it
+    // does so with few rows as well.
+    if (HWY_TARGET == HWY_NEON && KVASIR_HAS_BYTE_DOT) return rows <= 2 ? 2 : 1;
     return rows <= 2 ? 4 : Code::kIsAffine ? 2 : 1;
   }
 
@@ -60,13 +62,49 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
                                 std::index_sequence<I...>) {
     ((sums[I] = Dot::Add(sums[I], w[I], x)), ...);
   }
-  template <int R, int C, size_t... I>
-  static HWY_INLINE void AddRows(const int8_t* x, int64_t x_stride, const Weights (&w)[C],
-                                 Sum (&sums)[R][C], std::index_sequence<I...>) {
-    (AddRow(FourCodes(x + static_cast<int64_t>(I) * x_stride), w, sums[I],
+
+  // Where a group begins.
+  struct Group {
+    const std::byte* weights = nullptr;
+    int64_t panel_bytes = 0;
+    const int8_t* x = nullptr;
+    int64_t x_stride = 0;
+  };
+
+  // The inputs of R rows of a group, and adding the products with the kFour-th four of them.
+#if HWY_TARGET == HWY_NEON && KVASIR_HAS_BYTE_DOT
+  template <int R>
+  struct Inputs {
+    GroupCodes<R> codes;
+    explicit HWY_INLINE Inputs(const Group& group) {
+      LoadGroupCodes<R>(group.x, group.x_stride, codes, std::make_index_sequence<R>());
+    }
+  };
+  template <size_t kFour, int R, int C, size_t... V>
+  static HWY_INLINE void AddVectors(const Inputs<R>& x, const Weights (&w)[C], Sum (&sums)[R][C],
+                                    std::index_sequence<V...>) {
+    (AddFourCodes<Dot, kFour, V>(w[V], x.codes, sums, std::make_index_sequence<R>()), ...);
+  }
+  template <size_t kFour, int R, int C, size_t... I>
+  static HWY_INLINE void AddRows(const Inputs<R>& x, const Weights (&w)[C], Sum (&sums)[R][C],
+                                 std::index_sequence<I...>) {
+    AddVectors<kFour>(x, w, sums, std::make_index_sequence<C>());
+  }
+#else
+  template <int R>
+  struct Inputs {
+    const Group& group;
+    explicit HWY_INLINE Inputs(const Group& of) : group(of) {}
+  };
+  template <size_t kFour, int R, int C, size_t... I>
+  static HWY_INLINE void AddRows(const Inputs<R>& x, const Weights (&w)[C], Sum (&sums)[R][C],
+                                 std::index_sequence<I...>) {
+    const int8_t* const four = x.group.x + 4 * kFour;
+    (AddRow(FourCodes(four + static_cast<int64_t>(I) * x.group.x_stride), w, sums[I],
             std::make_index_sequence<C>()),
      ...);
   }
+#endif
 
   // Line `line` of a group, of every column.
   template <int C, size_t... I>
@@ -114,16 +152,9 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     ((w[I] = Dot::Prepare(Codes<kLine, kHigh>(raw[I], more[I]))), ...);
   }
 
-  // Where a group begins.
-  struct Group {
-    const std::byte* weights = nullptr;
-    int64_t panel_bytes = 0;
-    const int8_t* x = nullptr;
-    int64_t x_stride = 0;
-  };
-
   template <int kLine, bool kLow, bool kHigh, int R, int C>
-  static HWY_INLINE void AddLine(const Group& group, const ByteVec (&more)[C], Sum (&sums)[R][C]) {
+  static HWY_INLINE void AddLine(const Group& group, const Inputs<R>& x, const ByteVec (&more)[C],
+                                 Sum (&sums)[R][C]) {
     constexpr auto kColumns = std::make_index_sequence<C>();
     constexpr auto kRows = std::make_index_sequence<R>();
     ByteVec raw[C];
@@ -132,19 +163,19 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     Weights w[C];
     if constexpr (kLow) {
       Prepare<kLine, false>(raw, more, w, kColumns);
-      AddRows(group.x + 4 * kLine, group.x_stride, w, sums, kRows);
+      AddRows<kLine>(x, w, sums, kRows);
     }
     if constexpr (kHigh) {
       Prepare<kLine, true>(raw, more, w, kColumns);
-      AddRows(group.x + 16 + 4 * kLine, group.x_stride, w, sums, kRows);
+      AddRows<4 + kLine>(x, w, sums, kRows);
     }
   }
 
   // Unrolled, as in quant_matmul.cc.
   template <bool kLow, bool kHigh, int R, int C, size_t... kLine>
-  static HWY_INLINE void AddLines(const Group& group, const ByteVec (&more)[C], Sum (&sums)[R][C],
-                                  std::index_sequence<kLine...>) {
-    (AddLine<kLine, kLow, kHigh>(group, more, sums), ...);
+  static HWY_INLINE void AddLines(const Group& group, const Inputs<R>& x, const ByteVec (&more)[C],
+                                  Sum (&sums)[R][C], std::index_sequence<kLine...>) {
+    (AddLine<kLine, kLow, kHigh>(group, x, more, sums), ...);
   }
 
   template <int C, size_t... I>
@@ -227,23 +258,24 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
                                   const GroupScales<C>& scales, FloatVec (&acc)[R][C]) {
     constexpr auto kRows = std::make_index_sequence<R>();
     constexpr auto kColumns = std::make_index_sequence<C>();
+    const Inputs<R> x(group);
     Sum sums[R][C];
     Clear(sums, kRows);
     ByteVec more[C];
     if constexpr (Code::kHasHalves) {
       constexpr int kMore = Code::kIsQ6K ? 4 : 0;
       LoadLine(group.weights, kMore, group.panel_bytes, more, kColumns);
-      AddLines<true, false>(group, more, sums, std::make_index_sequence<4>());
+      AddLines<true, false>(group, x, more, sums, std::make_index_sequence<4>());
       FinishHalf<0>(sums, block, g, scales, acc, kRows);
       Clear(sums, kRows);
       LoadLine(group.weights, kMore + 1, group.panel_bytes, more, kColumns);
-      AddLines<false, true>(group, more, sums, std::make_index_sequence<4>());
+      AddLines<false, true>(group, x, more, sums, std::make_index_sequence<4>());
       FinishHalf<1>(sums, block, g, scales, acc, kRows);
     } else {
       // Loaded from line 0 where there are no further bits: never looked at.
       LoadLine(group.weights, Code::kIsQ5K ? 4 : 0, group.panel_bytes, more, kColumns);
       constexpr int kLines = Code::kIsByte ? 8 : 4;
-      AddLines<true, !Code::kIsByte>(group, more, sums, std::make_index_sequence<kLines>());
+      AddLines<true, !Code::kIsByte>(group, x, more, sums, std::make_index_sequence<kLines>());
       FinishGroup(sums, block, g, scales, acc, kRows);
     }
   }

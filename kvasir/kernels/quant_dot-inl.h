@@ -53,6 +53,27 @@ struct SignedByteDot {
   }
   static HWY_INLINE IntVec Finish(Sum sum, const int32_t*) { return sum; }
 };
+// The codes of R rows for the 32 inputs of a group, in registers.
+template <int R>
+using GroupCodes = int8x16_t[R][2];
+
+template <int R, size_t... I>
+HWY_INLINE void LoadGroupCodes(const int8_t* x, int64_t stride, GroupCodes<R>& codes,
+                               std::index_sequence<I...>) {
+  ((codes[I][0] = vld1q_s8(x + static_cast<int64_t>(I) * stride),
+    codes[I][1] = vld1q_s8(x + static_cast<int64_t>(I) * stride + 16)),
+   ...);
+}
+// Adds to the kVector-th sum of every row the products of weights with the row's kFour-th four
+// codes.
+template <class Dot, size_t kFour, size_t kVector, int R, int C, size_t... I>
+HWY_INLINE void AddFourCodes(typename Dot::Weights w, const int8x16_t (&codes)[R][2],
+                             typename Dot::Sum (&sums)[R][C], std::index_sequence<I...>) {
+  ((sums[I][kVector] =
+        Dot::template AddOfLane<kFour % 4>(sums[I][kVector], w, codes[I][kFour / 4])),
+   ...);
+}
+
 struct Q8Dot : SignedByteDot {
   static HWY_INLINE Sum Start(const int32_t*) { return hn::Zero(IntTag()); }
   static HWY_INLINE Weights Prepare(ByteVec raw) {

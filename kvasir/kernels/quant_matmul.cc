@@ -195,41 +195,27 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
 #if HWY_TARGET == HWY_NEON && KVASIR_HAS_BYTE_DOT
   // A row's codes of a group stay in two registers, with whose lanes the instruction multiplies,
   // and panels come one after the other, so that their sums have room in the others.
-  using RowCodes = int8x16_t[kQuantGroup / 16];
-
-  template <int R, size_t... I>
-  static HWY_INLINE void LoadRows(const Group& group, RowCodes (&x)[R], std::index_sequence<I...>) {
-    ((x[I][0] = vld1q_s8(group.x + static_cast<int64_t>(I) * group.x_stride),
-      x[I][1] = vld1q_s8(group.x + static_cast<int64_t>(I) * group.x_stride + 16)),
-     ...);
-  }
-  // Adds the products of a vector of weights with the kFour-th four codes of every row.
-  template <size_t kFour, size_t kVector, int R, size_t... I>
-  static HWY_INLINE void AddFour(Weights w, const RowCodes (&x)[R], Sum (&sums)[R][kVecsPerPanel],
-                                 std::index_sequence<I...>) {
-    ((sums[I][kVector] = Dot::template AddOfLane<kFour % 4>(sums[I][kVector], w, x[I][kFour / 4])),
-     ...);
-  }
   template <size_t kStep, size_t kVector, int R>
-  static HWY_INLINE void AddVector(const uint8_t* weights, const RowCodes (&x)[R],
+  static HWY_INLINE void AddVector(const uint8_t* weights, const GroupCodes<R>& x,
                                    Sum (&sums)[R][kVecsPerPanel]) {
     constexpr auto kRows = std::make_index_sequence<R>();
     const ByteTag d;
     const ByteVec raw = hn::LoadU(d, weights + kStep * 64 + kVector * kVecBytes);
     if constexpr (kCodesPerByte == 1) {
-      AddFour<kStep, kVector>(Dot::Prepare(raw), x, sums, kRows);
+      AddFourCodes<Dot, kStep, kVector>(Dot::Prepare(raw), x, sums, kRows);
     } else {
-      AddFour<kStep, kVector>(Dot::Prepare(hn::And(raw, hn::Set(d, 0x0F))), x, sums, kRows);
-      AddFour<kStep + 4, kVector>(Dot::Prepare(hn::ShiftRight<4>(raw)), x, sums, kRows);
+      AddFourCodes<Dot, kStep, kVector>(Dot::Prepare(hn::And(raw, hn::Set(d, 0x0F))), x, sums,
+                                        kRows);
+      AddFourCodes<Dot, kStep + 4, kVector>(Dot::Prepare(hn::ShiftRight<4>(raw)), x, sums, kRows);
     }
   }
   template <size_t kStep, int R, size_t... V>
-  static HWY_INLINE void AddPanelStep(const uint8_t* weights, const RowCodes (&x)[R],
+  static HWY_INLINE void AddPanelStep(const uint8_t* weights, const GroupCodes<R>& x,
                                       Sum (&sums)[R][kVecsPerPanel], std::index_sequence<V...>) {
     (AddVector<kStep, V>(weights, x, sums), ...);
   }
   template <int R, size_t... kStep>
-  static HWY_INLINE void AddPanel(const uint8_t* weights, const RowCodes (&x)[R],
+  static HWY_INLINE void AddPanel(const uint8_t* weights, const GroupCodes<R>& x,
                                   Sum (&sums)[R][kVecsPerPanel], std::index_sequence<kStep...>) {
     (AddPanelStep<kStep>(weights, x, sums, std::make_index_sequence<kVecsPerPanel>()), ...);
   }
@@ -245,7 +231,7 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
   }
   template <size_t kPanel, int R, int C, size_t... I>
   static HWY_INLINE void AddPanelOfGroup(const QuantBlock& block, int64_t g, const Group& group,
-                                         const RowCodes (&x)[R], FloatVec (&acc)[R][C],
+                                         const GroupCodes<R>& x, FloatVec (&acc)[R][C],
                                          std::index_sequence<I...> rows) {
     constexpr auto kVectors = std::make_index_sequence<kVecsPerPanel>();
     const int64_t panel = static_cast<int64_t>(kPanel) * group.panel_bytes;
@@ -263,8 +249,8 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
   template <int R, int C, size_t... kPanel>
   static HWY_INLINE void AddGroup(const QuantBlock& block, int64_t g, const Group& group,
                                   FloatVec (&acc)[R][C], std::index_sequence<kPanel...>) {
-    RowCodes x[R];
-    LoadRows(group, x, std::make_index_sequence<R>());
+    GroupCodes<R> x;
+    LoadGroupCodes<R>(group.x, group.x_stride, x, std::make_index_sequence<R>());
     (AddPanelOfGroup<kPanel>(block, g, group, x, acc, std::make_index_sequence<R>()), ...);
   }
 #else
