@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 
+#include "kvasir/backend/block_attention.h"
 #include "kvasir/backend/softmax_state.h"
 #include "kvasir/backend/tile_kernels.h"
 #include "kvasir/base/aligned_vector.h"
@@ -68,171 +69,24 @@ struct CpuAttention::Tile {
   int kv_head;
 };
 
-// A tile's queries as integers, if it has some.
-struct IntegerQueryRows {
-  std::vector<std::byte> codes;
-  std::vector<float> steps;  // scales before sums
-  std::vector<int32_t> starts;
-  int64_t dim = 0;
-  int64_t groups = 0;
-
-  void Resize(int64_t rows, const KvCodec& codec, int64_t key_dim) {
-    dim = key_dim;
-    groups = IntegerGroups(codec, dim);
-    codes.resize(static_cast<size_t>(rows * IntegerQueries::CodeBytes(dim)));
-    starts.resize(static_cast<size_t>(rows * groups));
-    steps.resize(2 * starts.size());
-  }
-  IntegerQueries view() {
-    return {codes.data(), steps.data(), steps.data() + steps.size() / 2, starts.data()};
-  }
-  // The rows of `from` with these indices.
-  void Gather(IntegerQueryRows& from, std::span<const int32_t> rows, const KvCodec& codec) {
-    Resize(static_cast<int64_t>(rows.size()), codec, from.dim);
-    const IntegerQueries source = from.view();
-    IntegerQueries to = view();
-    const int64_t bytes = IntegerQueries::CodeBytes(dim);
-    for (const int32_t row : rows) {
-      to.codes = std::copy_n(source.codes + row * bytes, bytes, to.codes);
-      to.scales = std::copy_n(source.scales + row * groups, groups, to.scales);
-      to.sums = std::copy_n(source.sums + row * groups, groups, to.sums);
-      to.starts = std::copy_n(source.starts + row * groups, groups, to.starts);
-    }
-  }
-  size_t bytes() const {
-    return codes.capacity() + (steps.capacity() + starts.capacity()) * sizeof(float);
-  }
-};
-
-// Some rows of a tile side by side: what the softmax reads and writes of each.
-struct SomeRows {
-  std::vector<int32_t> begin;
-  std::vector<int32_t> end;
-  AlignedVector<float> max;
-  AlignedVector<float> sum;
-  AlignedVector<float> largest;
-
-  void Resize(int64_t rows) {
-    const auto count = static_cast<size_t>(rows);
-    for (auto* each : {&begin, &end}) each->resize(count);
-    for (auto* each : {&max, &sum, &largest}) each->resize(count);
-  }
-  // The rows of `whole` with these indices; returns it with them in place of all.
-  WeighTileArgs Gather(const WeighTileArgs& whole, std::span<const int32_t> rows) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const int32_t row = rows[i];
-      begin[i] = whole.begin[row];
-      end[i] = whole.end[row];
-      max[i] = whole.max[row];
-      sum[i] = whole.sum[row];
-      largest[i] = whole.largest[row];
-    }
-    WeighTileArgs args = whole;
-    args.rows = static_cast<int64_t>(rows.size());
-    args.begin = begin.data();
-    args.end = end.data();
-    args.max = max.data();
-    args.sum = sum.data();
-    args.largest = largest.data();
-    args.index = rows.data();
-    return args;
-  }
-  // Back to `whole`, what kernels change.
-  void Scatter(std::span<const int32_t> rows, const WeighTileArgs& whole) const {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      whole.max[rows[i]] = max[i];
-      whole.sum[rows[i]] = sum[i];
-      whole.largest[rows[i]] = largest[i];
-    }
-  }
-  size_t bytes() const {
-    return (begin.capacity() + end.capacity() + max.capacity() + sum.capacity() +
-            largest.capacity()) *
-           sizeof(float);
-  }
-};
-
-// Where one byte is enough for some rows and two are for others.
-struct Adaptive {
-  IntegerQueryRows integers;       // the queries with one byte
-  std::vector<int32_t> decisive;   // [rows]: those that take two
-  std::vector<int32_t> others;     // [rows]
-  IntegerQueryRows some_integers;  // with two bytes, side by side
-  SomeRows some;
-
-  void Resize(int64_t rows) {
-    decisive.resize(static_cast<size_t>(rows));
-    others.resize(static_cast<size_t>(rows));
-    some.Resize(rows);
-  }
-  size_t bytes() const {
-    return integers.bytes() + some_integers.bytes() + some.bytes() +
-           (decisive.capacity() + others.capacity()) * sizeof(int32_t);
-  }
-};
-
-struct CpuAttention::Scratch {
-  std::vector<float> queries;      // [rows, key_dim]
-  std::vector<float> rotated;      // [rows, key_dim]: the queries rotated, if some keys are
-  std::vector<std::byte> rounded;  // the queries as round_rows has them, if some keys are in pairs
-  // The queries as integers, if keys are multiplied as such; on their own for dense blocks of a
-  // packed cache, whose codes and whose unit differ.
-  IntegerQueryRows integers;
-  IntegerQueryRows dense_integers;
-  AlignedVector<float> scores;   // [rows, 64]
-  AlignedVector<float> largest;  // [rows]: of the scores, where weights are integers
-  std::vector<float> rescale;    // [rows]
-  Adaptive adaptive;
-  // The weights as integers, if values are multiplied as such: codes, and steps before shifts
-  // before tops before rounders.
-  AlignedVector<std::byte> weight_codes;
-  std::vector<float> weight_steps;
-  std::vector<int32_t> weight_starts;
+struct CpuAttention::Scratch : BlockScratch {
   AlignedVector<float> totals;   // SoftmaxTotals
   AlignedVector<float> partial;  // SoftmaxState
   AlignedVector<float> derived;  // [key_dim, 64]: the keys of a block, if they are from-value
   std::vector<Partition> partitions;
   std::vector<RowRange> ranges;  // [tokens]: what each sees of the segment at hand
-  std::vector<int32_t> begin;    // [rows]: the same of the block at hand
-  std::vector<int32_t> end;      // [rows]
 
   void Resize(int64_t rows, const KvLayout& layout) {
-    const size_t count = static_cast<size_t>(rows);
-    queries.resize(count * static_cast<size_t>(layout.key_dim));
-    if (layout.key_codec.rotates()) rotated.resize(queries.size());
-    if (layout.key_codec.kind == KvCodec::Kind::kBf16 ||
-        layout.dense_codec.kind == KvCodec::Kind::kBf16) {
-      rounded.resize(count * static_cast<size_t>(KernelTable::RoundedBytes(layout.key_dim)));
-    }
-    scores.resize(count * kBlockTokens);
-    rescale.resize(count);
-    weight_starts.resize(count *
-                         static_cast<size_t>(IntegerGroups(layout.value_codec, layout.value_dim)));
-    weight_steps.resize(2 * weight_starts.size() + count + kBlockTokens);
-    weight_codes.resize(weight_starts.size() * IntegerWeights::kCodeBytes);
+    BlockScratch::Resize(rows, layout);
     totals.resize(SoftmaxTotals::Floats(rows, layout));
     partial.resize(SoftmaxState::Floats(rows, layout.value_dim));
     if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
       derived.resize(static_cast<size_t>(layout.key_dim) * kBlockTokens);
     }
-    begin.resize(count);
-    end.resize(count);
-    largest.resize(count);
-  }
-  IntegerWeights weights() {
-    float* const shifts = weight_steps.data() + weight_starts.size();
-    float* const tops = shifts + weight_starts.size();
-    return {weight_codes.data(),  weight_steps.data(), shifts, weight_starts.data(), tops,
-            tops + rescale.size()};
   }
   size_t bytes() const {
-    return integers.bytes() + dense_integers.bytes() + adaptive.bytes() + rounded.capacity() +
-           weight_codes.capacity() +
-           (queries.capacity() + rotated.capacity() + scores.capacity() + rescale.capacity() +
-            weight_steps.capacity() + weight_starts.capacity() + totals.capacity() +
-            partial.capacity() + derived.capacity() + largest.capacity() + begin.capacity() +
-            end.capacity()) *
-               sizeof(float) +
+    return BlockScratch::bytes() +
+           (totals.capacity() + partial.capacity() + derived.capacity()) * sizeof(float) +
            partitions.capacity() * sizeof(Partition) + ranges.capacity() * sizeof(RowRange);
   }
 };
@@ -246,9 +100,8 @@ const VisibleRows& VisibleOf(const AttendArgs& args, const KvRun& run, int64_t t
 }
 
 // The tile's queries as the keys of such blocks need them, if they are multiplied as integers.
-template <typename Scratch>
 void QuantizeQueries(const TileKernels& kernels, const KvBlockLayout& layout, int64_t rows,
-                     const Scratch& scratch, IntegerQueryRows& integers) {
+                     const BlockScratch& scratch, IntegerQueryRows& integers) {
   const KvCodec& codec = layout.key_codec;
   const IntegerKvKernels* const integer = kernels.IntegerKeys(layout);
   if (integer == nullptr) return;
@@ -388,22 +241,6 @@ const std::byte* DerivedKeys(Isa isa, const AttendArgs& args, const Tile& tile,
   return reinterpret_cast<const std::byte*>(scratch.derived.data());
 }
 
-// One head's part of a block: null where there is none.
-struct HeadPlanes {
-  const std::byte* keys = nullptr;
-  const std::byte* values = nullptr;
-  int64_t key_bytes = 0;
-  int64_t value_bytes = 0;
-
-  template <typename Tile>
-  static HeadPlanes Of(const KvBlockLayout& layout, const Tile& tile, const std::byte* block) {
-    return {layout.StoresKeys() ? block + tile.kv_head * layout.KeyHeadBytes() : nullptr,
-            block + layout.KeyPlaneBytes() + tile.kv_head * layout.ValueHeadBytes(),
-            static_cast<int64_t>(layout.KeyHeadBytes()),
-            static_cast<int64_t>(layout.ValueHeadBytes())};
-  }
-};
-
 template <typename Tile>
 const KvBlocksView& BlocksOf(const Tile& tile, Segment segment) {
   return IsRecent(segment) ? tile.run->recent : tile.run->kv;
@@ -413,206 +250,8 @@ const KvBlocksView& BlocksOf(const Tile& tile, Segment segment) {
 template <typename Tile>
 HeadPlanes FirstPlanes(const Tile& tile, const Partition& partition) {
   return HeadPlanes::Of(
-      partition.layout, tile,
+      partition.layout, tile.kv_head,
       BlocksOf(tile, partition.segment).block(partition.rows.begin / kBlockTokens));
-}
-
-// What is fetched while a block is read: as far ahead as the cache that it goes into has room for.
-struct Upcoming {
-  struct Part {
-    const std::byte* from = nullptr;
-    int64_t bytes = 0;
-  };
-
-  Upcoming() = default;
-  Upcoming(CacheLevel into, const HeadPlanes& now, const HeadPlanes& next,
-           bool has_integer_weights) {
-    // The first level holds little more than two planes: the plane at hand and the one behind it.
-    const bool is_near = into == CacheLevel::kFirst && now.keys != nullptr;
-    if (is_near) {
-      scores = {now.values, now.value_bytes};
-      sums = {next.keys, next.key_bytes};
-    } else {
-      scores = {next.keys, next.key_bytes};
-      sums = {next.values, next.value_bytes};
-    }
-    // Where weights are made as integers that takes as long as summing values.
-    if (!has_integer_weights || sums.from == nullptr) return;
-    weights = {sums.from, sums.bytes / 128 * 64};
-    sums = {sums.from + weights.bytes, sums.bytes - weights.bytes};
-  }
-
-  Part scores;
-  Part weights;
-  Part sums;
-};
-
-// A tile at a block.
-template <typename Scratch>
-struct BlockArgs {
-  const AttendArgs& args;
-  const KvBlockLayout& layout;
-  HeadPlanes planes;  // with keys, which may be derived ones
-  Upcoming upcoming;
-  int64_t rows;
-  Scratch& scratch;
-  const SoftmaxState& state;
-};
-
-template <typename Scratch>
-ScoreTileArgs ScoreArgs(const TileKernels& kernels, const BlockArgs<Scratch>& block,
-                        const IntegerQueries& integers) {
-  const KvBlockLayout& layout = block.layout;
-  Scratch& scratch = block.scratch;
-  return {.queries = (layout.key_codec.rotates() ? scratch.rotated : scratch.queries).data(),
-          .query_stride = layout.key_dim,
-          .rows = block.rows,
-          .keys = block.planes.keys,
-          .key_dim = layout.key_dim,
-          .scores = scratch.scores.data(),
-          .next = block.upcoming.scores.from,
-          .codec = layout.StoresKeys() ? layout.key_codec : KvCodec{KvCodec::Kind::kF32},
-          .next_bytes = block.upcoming.scores.bytes,
-          .fetch_into = kernels.fetch_into,
-          .integers = integers,
-          .rounded = scratch.rounded.data()};
-}
-
-// For weights that are integers, whose state.max is an exponent of 2.
-template <typename Scratch>
-WeighTileArgs WeighArgs(const TileKernels& kernels, const BlockArgs<Scratch>& block) {
-  const bool base2 = kernels.InBase2(block.layout);
-  const float softcap = block.args.softcap;
-  Scratch& scratch = block.scratch;
-  return {.scores = scratch.scores.data(),
-          .rows = block.rows,
-          .begin = scratch.begin.data(),
-          .end = scratch.end.data(),
-          .softcap = base2 ? softcap * math::kLog2E : softcap,
-          .to_base2 = base2 ? 1.0f : math::kLog2E,
-          .max = block.state.max,
-          .sum = block.state.sum,
-          .rescale = scratch.rescale.data(),
-          .largest = scratch.largest.data(),
-          .values = block.planes.values,
-          .value_dim = block.layout.value_dim,
-          .codec = block.layout.value_codec,
-          .fetch = block.upcoming.weights.from,
-          .fetch_bytes = block.upcoming.weights.bytes,
-          .fetch_into = kernels.fetch_into,
-          .out = scratch.weights()};
-}
-
-template <typename Scratch>
-AccumulateTileArgs AccumulateArgs(const TileKernels& kernels, const BlockArgs<Scratch>& block) {
-  Scratch& scratch = block.scratch;
-  return {.weights = scratch.scores.data(),
-          .rows = block.rows,
-          .begin = scratch.begin.data(),
-          .end = scratch.end.data(),
-          .rescale = scratch.rescale.data(),
-          .values = block.planes.values,
-          .value_dim = block.layout.value_dim,
-          .accumulator = block.state.accumulator,
-          .accumulator_stride = block.layout.value_dim,
-          .next = block.upcoming.sums.from,
-          .codec = block.layout.value_codec,
-          .next_bytes = block.upcoming.sums.bytes,
-          .fetch_into = kernels.fetch_into,
-          .integers = scratch.weights()};
-}
-
-// Weights that are integers, of prepared scores, and the values.
-template <typename Scratch>
-void SumValues(const TileKernels& kernels, const BlockArgs<Scratch>& block) {
-  kernels.IntegerValues(block.layout)->weigh_tile(WeighArgs(kernels, block));
-  kernels.Accumulate(AccumulateArgs(kernels, block));
-}
-
-// The same for the rows with these indices.
-template <typename Scratch>
-void SumValuesOf(std::span<const int32_t> rows, const TileKernels& kernels,
-                 const BlockArgs<Scratch>& block) {
-  if (static_cast<int64_t>(rows.size()) == block.rows) return SumValues(kernels, block);
-  SomeRows& some = block.scratch.adaptive.some;
-  const WeighTileArgs whole = WeighArgs(kernels, block);
-  const WeighTileArgs args = some.Gather(whole, rows);
-  kernels.IntegerValues(block.layout)->weigh_tile(args);
-  AccumulateTileArgs accumulate = AccumulateArgs(kernels, block);
-  accumulate.rows = args.rows;
-  accumulate.begin = args.begin;
-  accumulate.end = args.end;
-  accumulate.index = args.index;
-  kernels.Accumulate(accumulate);
-  some.Scatter(rows, whole);
-}
-
-template <typename Scratch>
-void AttendBlock(const TileKernels& kernels, const BlockArgs<Scratch>& block,
-                 const IntegerQueries& integers) {
-  kernels.Score(ScoreArgs(kernels, block, integers));
-  if (kernels.IntegerValues(block.layout) != nullptr) {
-    kernels.table.prepare_scores(WeighArgs(kernels, block));
-    return SumValues(kernels, block);
-  }
-  Scratch& scratch = block.scratch;
-  kernels.table.softmax_tile({.scores = scratch.scores.data(),
-                              .rows = block.rows,
-                              .begin = scratch.begin.data(),
-                              .end = scratch.end.data(),
-                              .softcap = block.args.softcap,
-                              .max = block.state.max,
-                              .sum = block.state.sum,
-                              .rescale = scratch.rescale.data()});
-  kernels.Accumulate(AccumulateArgs(kernels, block));
-}
-
-// Prepared scores once more, of the rows with these indices.
-template <typename Scratch>
-void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels,
-                const BlockArgs<Scratch>& block) {
-  const WeighTileArgs whole = WeighArgs(kernels, block);
-  ScoreTileArgs score = ScoreArgs(kernels, block, block.scratch.integers.view());
-  score.next = nullptr;
-  if (static_cast<int64_t>(rows.size()) == block.rows) {
-    kernels.Score(score);
-    kernels.table.prepare_scores(whole);
-    return;
-  }
-  Adaptive& adaptive = block.scratch.adaptive;
-  adaptive.some_integers.Gather(block.scratch.integers, rows, block.layout.key_codec);
-  score.integers = adaptive.some_integers.view();
-  score.rows = static_cast<int64_t>(rows.size());
-  score.index = rows.data();
-  kernels.Score(score);
-  kernels.table.prepare_scores(adaptive.some.Gather(whole, rows));
-  adaptive.some.Scatter(rows, whole);
-}
-
-// A block with one byte, and with two for the rows for which that proves it to be decisive.
-template <typename Scratch>
-void AttendAdaptively(const TileKernels& kernels, BlockArgs<Scratch> block) {
-  Adaptive& adaptive = block.scratch.adaptive;
-  const TileKernels one_byte = kernels.WithOneByte();
-  one_byte.Score(ScoreArgs(one_byte, block, adaptive.integers.view()));
-  const WeighTileArgs whole = WeighArgs(one_byte, block);
-  kernels.table.prepare_scores(whole);
-  DecisiveRows found = {.decisive = adaptive.decisive.data(), .others = adaptive.others.data()};
-  kernels.table.find_decisive(whole, found);
-  if (found.decisive_count == 0) return SumValues(one_byte, block);
-  const std::span decisive(found.decisive, static_cast<size_t>(found.decisive_count));
-  const std::span others(found.others, static_cast<size_t>(found.others_count));
-  if (kernels.IntegerKeys(block.layout) != one_byte.IntegerKeys(block.layout)) {
-    ScoreAgain(decisive, kernels, block);
-  }
-  if (kernels.IntegerValues(block.layout) == one_byte.IntegerValues(block.layout)) {
-    return SumValues(kernels, block);
-  }
-  if (!others.empty()) {
-    SumValuesOf(others, one_byte, block);
-    block.upcoming = {};
-  }
-  SumValuesOf(decisive, kernels, block);
 }
 
 // One partition, from an empty state. after() is called when its last block is begun and says what
@@ -633,16 +272,17 @@ void AttendPartition(const TileKernels& kernels, const AttendArgs& args, const T
   for (int64_t block = partition.rows.begin / kBlockTokens;
        block * kBlockTokens < partition.rows.end; ++block) {
     LoadVisible(common, GroupOf(args), block, scratch);
-    HeadPlanes planes = HeadPlanes::Of(layout, tile, kv.block(block));
+    HeadPlanes planes = HeadPlanes::Of(layout, tile.kv_head, kv.block(block));
     const bool is_last = (block + 1) * kBlockTokens >= partition.rows.end;
-    const Upcoming upcoming(kernels.fetch_into, planes,
-                            is_last ? after() : HeadPlanes::Of(layout, tile, kv.block(block + 1)),
-                            kernels.IntegerValues(layout) != nullptr);
+    const Upcoming upcoming(
+        kernels.fetch_into, planes,
+        is_last ? after() : HeadPlanes::Of(layout, tile.kv_head, kv.block(block + 1)),
+        kernels.IntegerValues(layout) != nullptr);
     if (planes.keys == nullptr) {
       planes.keys = DerivedKeys(kernels.table.isa, args, tile, layout, block, planes.values,
                                 partition.rows, scratch);
     }
-    const BlockArgs<Scratch> step = {args, layout, planes, upcoming, rows, scratch, state};
+    const BlockArgs step = {args, layout, planes, upcoming, rows, scratch, state};
     // The first block that a row sees is decisive for it.
     if (is_adaptive && block * kBlockTokens > partition.rows.begin) {
       AttendAdaptively(kernels, step);

@@ -1,0 +1,156 @@
+#include "kvasir/backend/block_attention.h"
+
+#include "kvasir/base/math_constants.h"
+
+namespace kvasir {
+namespace {
+
+ScoreTileArgs ScoreArgs(const TileKernels& kernels, const BlockArgs& block,
+                        const IntegerQueries& integers) {
+  const KvBlockLayout& layout = block.layout;
+  BlockScratch& scratch = block.scratch;
+  return {.queries = (layout.key_codec.rotates() ? scratch.rotated : scratch.queries).data(),
+          .query_stride = layout.key_dim,
+          .rows = block.rows,
+          .keys = block.planes.keys,
+          .key_dim = layout.key_dim,
+          .scores = scratch.scores.data(),
+          .next = block.upcoming.scores.from,
+          .codec = layout.StoresKeys() ? layout.key_codec : KvCodec{KvCodec::Kind::kF32},
+          .next_bytes = block.upcoming.scores.bytes,
+          .fetch_into = kernels.fetch_into,
+          .integers = integers,
+          .rounded = scratch.rounded.data()};
+}
+
+// For weights that are integers, whose state.max is an exponent of 2.
+WeighTileArgs WeighArgs(const TileKernels& kernels, const BlockArgs& block) {
+  const bool base2 = kernels.InBase2(block.layout);
+  const float softcap = block.args.softcap;
+  BlockScratch& scratch = block.scratch;
+  return {.scores = scratch.scores.data(),
+          .rows = block.rows,
+          .begin = scratch.begin.data(),
+          .end = scratch.end.data(),
+          .softcap = base2 ? softcap * math::kLog2E : softcap,
+          .to_base2 = base2 ? 1.0f : math::kLog2E,
+          .max = block.state.max,
+          .sum = block.state.sum,
+          .rescale = scratch.rescale.data(),
+          .largest = scratch.largest.data(),
+          .values = block.planes.values,
+          .value_dim = block.layout.value_dim,
+          .codec = block.layout.value_codec,
+          .fetch = block.upcoming.weights.from,
+          .fetch_bytes = block.upcoming.weights.bytes,
+          .fetch_into = kernels.fetch_into,
+          .out = scratch.weights()};
+}
+
+AccumulateTileArgs AccumulateArgs(const TileKernels& kernels, const BlockArgs& block) {
+  BlockScratch& scratch = block.scratch;
+  return {.weights = scratch.scores.data(),
+          .rows = block.rows,
+          .begin = scratch.begin.data(),
+          .end = scratch.end.data(),
+          .rescale = scratch.rescale.data(),
+          .values = block.planes.values,
+          .value_dim = block.layout.value_dim,
+          .accumulator = block.state.accumulator,
+          .accumulator_stride = block.layout.value_dim,
+          .next = block.upcoming.sums.from,
+          .codec = block.layout.value_codec,
+          .next_bytes = block.upcoming.sums.bytes,
+          .fetch_into = kernels.fetch_into,
+          .integers = scratch.weights()};
+}
+
+// Weights that are integers, of prepared scores, and the values.
+void SumValues(const TileKernels& kernels, const BlockArgs& block) {
+  kernels.IntegerValues(block.layout)->weigh_tile(WeighArgs(kernels, block));
+  kernels.Accumulate(AccumulateArgs(kernels, block));
+}
+
+// The same for the rows with these indices.
+void SumValuesOf(std::span<const int32_t> rows, const TileKernels& kernels,
+                 const BlockArgs& block) {
+  if (static_cast<int64_t>(rows.size()) == block.rows) return SumValues(kernels, block);
+  SomeRows& some = block.scratch.adaptive.some;
+  const WeighTileArgs whole = WeighArgs(kernels, block);
+  const WeighTileArgs args = some.Gather(whole, rows);
+  kernels.IntegerValues(block.layout)->weigh_tile(args);
+  AccumulateTileArgs accumulate = AccumulateArgs(kernels, block);
+  accumulate.rows = args.rows;
+  accumulate.begin = args.begin;
+  accumulate.end = args.end;
+  accumulate.index = args.index;
+  kernels.Accumulate(accumulate);
+  some.Scatter(rows, whole);
+}
+
+// Prepared scores once more, of the rows with these indices.
+void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels, const BlockArgs& block) {
+  const WeighTileArgs whole = WeighArgs(kernels, block);
+  ScoreTileArgs score = ScoreArgs(kernels, block, block.scratch.integers.view());
+  score.next = nullptr;
+  if (static_cast<int64_t>(rows.size()) == block.rows) {
+    kernels.Score(score);
+    kernels.table.prepare_scores(whole);
+    return;
+  }
+  AdaptiveRows& adaptive = block.scratch.adaptive;
+  adaptive.some_integers.Gather(block.scratch.integers, rows, block.layout.key_codec);
+  score.integers = adaptive.some_integers.view();
+  score.rows = static_cast<int64_t>(rows.size());
+  score.index = rows.data();
+  kernels.Score(score);
+  kernels.table.prepare_scores(adaptive.some.Gather(whole, rows));
+  adaptive.some.Scatter(rows, whole);
+}
+
+}  // namespace
+
+void AttendBlock(const TileKernels& kernels, const BlockArgs& block,
+                 const IntegerQueries& integers) {
+  kernels.Score(ScoreArgs(kernels, block, integers));
+  if (kernels.IntegerValues(block.layout) != nullptr) {
+    kernels.table.prepare_scores(WeighArgs(kernels, block));
+    return SumValues(kernels, block);
+  }
+  BlockScratch& scratch = block.scratch;
+  kernels.table.softmax_tile({.scores = scratch.scores.data(),
+                              .rows = block.rows,
+                              .begin = scratch.begin.data(),
+                              .end = scratch.end.data(),
+                              .softcap = block.args.softcap,
+                              .max = block.state.max,
+                              .sum = block.state.sum,
+                              .rescale = scratch.rescale.data()});
+  kernels.Accumulate(AccumulateArgs(kernels, block));
+}
+
+void AttendAdaptively(const TileKernels& kernels, BlockArgs block) {
+  AdaptiveRows& adaptive = block.scratch.adaptive;
+  const TileKernels one_byte = kernels.WithOneByte();
+  one_byte.Score(ScoreArgs(one_byte, block, adaptive.integers.view()));
+  const WeighTileArgs whole = WeighArgs(one_byte, block);
+  kernels.table.prepare_scores(whole);
+  DecisiveRows found = {.decisive = adaptive.decisive.data(), .others = adaptive.others.data()};
+  kernels.table.find_decisive(whole, found);
+  if (found.decisive_count == 0) return SumValues(one_byte, block);
+  const std::span decisive(found.decisive, static_cast<size_t>(found.decisive_count));
+  const std::span others(found.others, static_cast<size_t>(found.others_count));
+  if (kernels.IntegerKeys(block.layout) != one_byte.IntegerKeys(block.layout)) {
+    ScoreAgain(decisive, kernels, block);
+  }
+  if (kernels.IntegerValues(block.layout) == one_byte.IntegerValues(block.layout)) {
+    return SumValues(kernels, block);
+  }
+  if (!others.empty()) {
+    SumValuesOf(others, one_byte, block);
+    block.upcoming = {};
+  }
+  SumValuesOf(decisive, kernels, block);
+}
+
+}  // namespace kvasir

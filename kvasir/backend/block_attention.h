@@ -1,0 +1,248 @@
+// A tile of queries at one block of the cache: scores, softmax and value sums, with one byte or two
+// where that is decided block by block (docs/numerics.md).
+// Deliberately without the walk over blocks, partitions and tiles: that is cpu_attention.cc.
+#ifndef KVASIR_BACKEND_BLOCK_ATTENTION_H_
+#define KVASIR_BACKEND_BLOCK_ATTENTION_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kvasir/backend/backend.h"
+#include "kvasir/backend/softmax_state.h"
+#include "kvasir/backend/tile_kernels.h"
+#include "kvasir/base/aligned_vector.h"
+#include "kvasir/tensor/kv_layout.h"
+
+namespace kvasir {
+
+// One head's part of a block: null where there is none.
+struct HeadPlanes {
+  const std::byte* keys = nullptr;
+  const std::byte* values = nullptr;
+  int64_t key_bytes = 0;
+  int64_t value_bytes = 0;
+
+  static HeadPlanes Of(const KvBlockLayout& layout, int kv_head, const std::byte* block) {
+    const auto head = static_cast<size_t>(kv_head);
+    return {layout.StoresKeys() ? block + head * layout.KeyHeadBytes() : nullptr,
+            block + layout.KeyPlaneBytes() + head * layout.ValueHeadBytes(),
+            static_cast<int64_t>(layout.KeyHeadBytes()),
+            static_cast<int64_t>(layout.ValueHeadBytes())};
+  }
+};
+
+// What is fetched while a block is read: as far ahead as the cache that it goes into has room for.
+struct Upcoming {
+  struct Part {
+    const std::byte* from = nullptr;
+    int64_t bytes = 0;
+  };
+
+  Upcoming() = default;
+  Upcoming(CacheLevel into, const HeadPlanes& now, const HeadPlanes& next,
+           bool has_integer_weights) {
+    // The first level holds little more than two planes: the plane at hand and the one behind it.
+    const bool is_near = into == CacheLevel::kFirst && now.keys != nullptr;
+    if (is_near) {
+      scores = {now.values, now.value_bytes};
+      sums = {next.keys, next.key_bytes};
+    } else {
+      scores = {next.keys, next.key_bytes};
+      sums = {next.values, next.value_bytes};
+    }
+    // Where weights are made as integers that takes as long as summing values.
+    if (!has_integer_weights || sums.from == nullptr) return;
+    weights = {sums.from, sums.bytes / 128 * 64};
+    sums = {sums.from + weights.bytes, sums.bytes - weights.bytes};
+  }
+
+  Part scores;
+  Part weights;
+  Part sums;
+};
+
+// A tile's queries as integers, if it has some.
+struct IntegerQueryRows {
+  std::vector<std::byte> codes;
+  std::vector<float> steps;  // scales before sums
+  std::vector<int32_t> starts;
+  int64_t dim = 0;
+  int64_t groups = 0;
+
+  void Resize(int64_t rows, const KvCodec& codec, int64_t key_dim) {
+    dim = key_dim;
+    groups = IntegerGroups(codec, dim);
+    codes.resize(static_cast<size_t>(rows * IntegerQueries::CodeBytes(dim)));
+    starts.resize(static_cast<size_t>(rows * groups));
+    steps.resize(2 * starts.size());
+  }
+  IntegerQueries view() {
+    return {codes.data(), steps.data(), steps.data() + steps.size() / 2, starts.data()};
+  }
+  // The rows of `from` with these indices.
+  void Gather(IntegerQueryRows& from, std::span<const int32_t> rows, const KvCodec& codec) {
+    Resize(static_cast<int64_t>(rows.size()), codec, from.dim);
+    const IntegerQueries source = from.view();
+    IntegerQueries to = view();
+    const int64_t bytes = IntegerQueries::CodeBytes(dim);
+    for (const int32_t row : rows) {
+      to.codes = std::copy_n(source.codes + row * bytes, bytes, to.codes);
+      to.scales = std::copy_n(source.scales + row * groups, groups, to.scales);
+      to.sums = std::copy_n(source.sums + row * groups, groups, to.sums);
+      to.starts = std::copy_n(source.starts + row * groups, groups, to.starts);
+    }
+  }
+  size_t bytes() const {
+    return codes.capacity() + (steps.capacity() + starts.capacity()) * sizeof(float);
+  }
+};
+
+// Some rows of a tile side by side: what the softmax reads and writes of each.
+struct SomeRows {
+  std::vector<int32_t> begin;
+  std::vector<int32_t> end;
+  AlignedVector<float> max;
+  AlignedVector<float> sum;
+  AlignedVector<float> largest;
+
+  void Resize(int64_t rows) {
+    const auto count = static_cast<size_t>(rows);
+    for (auto* each : {&begin, &end}) each->resize(count);
+    for (auto* each : {&max, &sum, &largest}) each->resize(count);
+  }
+  // The rows of `whole` with these indices; returns it with them in place of all.
+  WeighTileArgs Gather(const WeighTileArgs& whole, std::span<const int32_t> rows) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const int32_t row = rows[i];
+      begin[i] = whole.begin[row];
+      end[i] = whole.end[row];
+      max[i] = whole.max[row];
+      sum[i] = whole.sum[row];
+      largest[i] = whole.largest[row];
+    }
+    WeighTileArgs args = whole;
+    args.rows = static_cast<int64_t>(rows.size());
+    args.begin = begin.data();
+    args.end = end.data();
+    args.max = max.data();
+    args.sum = sum.data();
+    args.largest = largest.data();
+    args.index = rows.data();
+    return args;
+  }
+  // Back to `whole`, what kernels change.
+  void Scatter(std::span<const int32_t> rows, const WeighTileArgs& whole) const {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      whole.max[rows[i]] = max[i];
+      whole.sum[rows[i]] = sum[i];
+      whole.largest[rows[i]] = largest[i];
+    }
+  }
+  size_t bytes() const {
+    return (begin.capacity() + end.capacity() + max.capacity() + sum.capacity() +
+            largest.capacity()) *
+           sizeof(float);
+  }
+};
+
+// Where one byte is enough for some rows and two are for others.
+struct AdaptiveRows {
+  IntegerQueryRows integers;       // the queries with one byte
+  std::vector<int32_t> decisive;   // [rows]: those that take two
+  std::vector<int32_t> others;     // [rows]
+  IntegerQueryRows some_integers;  // with two bytes, side by side
+  SomeRows some;
+
+  void Resize(int64_t rows) {
+    decisive.resize(static_cast<size_t>(rows));
+    others.resize(static_cast<size_t>(rows));
+    some.Resize(rows);
+  }
+  size_t bytes() const {
+    return integers.bytes() + some_integers.bytes() + some.bytes() +
+           (decisive.capacity() + others.capacity()) * sizeof(int32_t);
+  }
+};
+
+// The working memory of a tile at a block.
+struct BlockScratch {
+  std::vector<float> queries;      // [rows, key_dim]
+  std::vector<float> rotated;      // [rows, key_dim]: the queries rotated, if some keys are
+  std::vector<std::byte> rounded;  // the queries as round_rows has them, if some keys are in pairs
+  // The queries as integers, if keys are multiplied as such; on their own for dense blocks of a
+  // packed cache, whose codes and whose unit differ.
+  IntegerQueryRows integers;
+  IntegerQueryRows dense_integers;
+  AlignedVector<float> scores;   // [rows, 64]
+  AlignedVector<float> largest;  // [rows]: of the scores, where weights are integers
+  std::vector<float> rescale;    // [rows]
+  AdaptiveRows adaptive;
+  // The weights as integers, if values are multiplied as such: codes, and steps before shifts
+  // before tops before rounders.
+  AlignedVector<std::byte> weight_codes;
+  std::vector<float> weight_steps;
+  std::vector<int32_t> weight_starts;
+  std::vector<int32_t> begin;  // [rows]: what each sees of the block
+  std::vector<int32_t> end;    // [rows]
+
+  void Resize(int64_t rows, const KvLayout& layout) {
+    const size_t count = static_cast<size_t>(rows);
+    queries.resize(count * static_cast<size_t>(layout.key_dim));
+    if (layout.key_codec.rotates()) rotated.resize(queries.size());
+    if (layout.key_codec.kind == KvCodec::Kind::kBf16 ||
+        layout.dense_codec.kind == KvCodec::Kind::kBf16) {
+      rounded.resize(count * static_cast<size_t>(KernelTable::RoundedBytes(layout.key_dim)));
+    }
+    scores.resize(count * kBlockTokens);
+    rescale.resize(count);
+    weight_starts.resize(count *
+                         static_cast<size_t>(IntegerGroups(layout.value_codec, layout.value_dim)));
+    weight_steps.resize(2 * weight_starts.size() + count + kBlockTokens);
+    weight_codes.resize(weight_starts.size() * IntegerWeights::kCodeBytes);
+    begin.resize(count);
+    end.resize(count);
+    largest.resize(count);
+  }
+  IntegerWeights weights() {
+    float* const shifts = weight_steps.data() + weight_starts.size();
+    float* const tops = shifts + weight_starts.size();
+    return {weight_codes.data(),  weight_steps.data(), shifts, weight_starts.data(), tops,
+            tops + rescale.size()};
+  }
+  size_t bytes() const {
+    return integers.bytes() + dense_integers.bytes() + adaptive.bytes() + rounded.capacity() +
+           weight_codes.capacity() +
+           (queries.capacity() + rotated.capacity() + scores.capacity() + rescale.capacity() +
+            weight_steps.capacity() + weight_starts.capacity() + largest.capacity() +
+            begin.capacity() + end.capacity()) *
+               sizeof(float);
+  }
+};
+
+// A tile at a block.
+struct BlockArgs {
+  const AttendArgs& args;
+  const KvBlockLayout& layout;
+  HeadPlanes planes;  // with keys, which may be derived ones
+  Upcoming upcoming;
+  int64_t rows;
+  BlockScratch& scratch;
+  const SoftmaxState& state;
+};
+
+// Adds the block to the state of every row that sees something of it. `integers`: the queries, if
+// its keys are multiplied as such.
+void AttendBlock(const TileKernels& kernels, const BlockArgs& block,
+                 const IntegerQueries& integers);
+
+// The same with one byte, and with two for the rows for which that proves the block to be decisive.
+// REQUIRES: kernels.IsAdaptive(block.layout), and scratch.integers and scratch.adaptive are the
+// queries with two bytes and with one.
+void AttendAdaptively(const TileKernels& kernels, BlockArgs block);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_BACKEND_BLOCK_ATTENTION_H_
