@@ -11,9 +11,8 @@
 namespace kvasir {
 
 enum class AttentionMath {
-  // Affine caches of 4 bits as kInt8; those of 8 bits as kInt16 for the queries for which a block
-  // is
-  // decisive (kDecisiveShare), else as kInt8: what costs no quality.
+  // Affine caches of 4 bits as kInt8. Those of 8 bits as kInt16 for the queries for which a
+  // block is decisive (kDecisiveShare), else as kInt8. This costs no quality.
   kAuto,
   // Affine caches of 8 and 4 bits in exact sums of queries and weights that are rounded to two
   // bytes. Caches of f16 in the same, rounded to 14 bits themselves, if heads are multiples of 16

@@ -492,7 +492,7 @@ double MeanError(const Case& c, AttentionMath math) {
 // One byte makes errors 10 to 1000 times as large as two. Where it decides little they reach the
 // output by the share of what the block adds: with weights spread over many tokens (0.02) all
 // blocks but the first of a partition take one byte, with weights on few (1) one block has nearly
-// all.
+// all. The shares leave a little room above what these inputs give.
 TEST(AdaptiveAttentionTest, TwoBytesAreTakenWhereTheyMatter) {
   const KvCodec affine8 = KvCodec::Affine(8, 64);
   Case c = {"", Layout(128, 128, affine8, affine8), 4, 1300, 20};

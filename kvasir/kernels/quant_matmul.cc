@@ -54,8 +54,8 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
                                    : HWY_TARGET == HWY_AVX2 || KVASIR_HAS_BYTE_DOT ? 4
                                                                                    : 2;
   // Few rows are bound by memory and want four panels' streams, even where float sums then rest in
-  // memory during a group, as they do with narrow vectors. NEON with dot products takes no more
-  // than have their float sums in registers.
+  // memory during a group, as they do with narrow vectors. NEON with dot products takes
+  // panels one by one and no more than have 16 float sums.
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     if (HWY_TARGET == HWY_AVX3_DL) return rows <= 4 ? 4 : 2;
     if (!is_alone) return 1;
