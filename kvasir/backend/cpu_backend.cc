@@ -22,6 +22,9 @@ namespace {
 constexpr int64_t kForkNumbers = 1 << 11;
 // Panels are handed to threads in fours, the width of the kernels' register tile.
 constexpr int64_t kPanelTile = 4;
+// Rows for which it is worth reading all weights once more: at two operations for each of them and
+// a byte of weights a core then reads less than 3 GB/s.
+constexpr int64_t kBandRows = 192;
 constexpr int kMaxThreads = 1024;
 
 class CpuWeightMatrix final : public WeightMatrix {
@@ -134,9 +137,18 @@ class CpuBackend final : public Backend {
   }
 
   void Matmul(ConstFloatRows x, std::span<const MatmulJob> jobs) override {
+    // Many rows are cut into bands, which threads begin with in their order, as they do with rows
+    // of other operations. So a core reads what it wrote itself.
+    const int64_t bands = std::clamp<int64_t>(x.rows / kBandRows, 1, pool_.threads());
     std::vector<RowsMatmul> parts;
-    for (const MatmulJob& job : jobs) parts.push_back({job, 0, x.rows});
-    MatmulRows(x, parts);
+    for (int64_t band = 0; band < bands; ++band) {
+      const int64_t begin = x.rows * band / bands;
+      const int64_t count = x.rows * (band + 1) / bands - begin;
+      for (const MatmulJob& job : jobs) {
+        parts.push_back({{job.weights, job.bias, job.out.Part(begin, count)}, begin, count});
+      }
+    }
+    MatmulRows(x, parts, bands);
   }
 
   void Rope(FloatRows x, int64_t head_dim, ConstFloatRows cos, ConstFloatRows sin) override {
@@ -233,13 +245,14 @@ class CpuBackend final : public Backend {
   }
 
   // Every part reads its own rows of x; the tiles of all are spread over the threads together.
-  void MatmulRows(ConstFloatRows x, std::span<const RowsMatmul> parts) {
+  // Parts of the same matrices follow each other once for each band.
+  void MatmulRows(ConstFloatRows x, std::span<const RowsMatmul> parts, int64_t bands = 1) {
     int64_t tiles = 0;
     bool any_quantized = false;
     bool any_halves = false;
     bool any_rounded = false;
     std::vector<const PackedMatrix*> matrices;
-    for (const RowsMatmul& part : parts) {
+    for (const RowsMatmul& part : parts.first(parts.size() / static_cast<size_t>(bands))) {
       KVASIR_CHECK(part.job.weights->inputs() == x.cols);
       matrices.push_back(&Packed(*part.job.weights));
       tiles += TilesOf(part);
@@ -251,8 +264,8 @@ class CpuBackend final : public Backend {
     if (any_rounded) RoundRows(x);
     if (any_quantized) QuantizeRows(x);
     if (any_halves) SumHalves();
-    lookahead_.Begin(matrices);
-    pool_.For(static_cast<size_t>(tiles), [&](size_t begin, size_t end) {
+    if (bands == 1) lookahead_.Begin(matrices);  // which fetches weights that few rows wait for
+    pool_.For(static_cast<size_t>(tiles * bands), [&](size_t begin, size_t end) {
       int64_t offset = 0;  // tiles of earlier parts
       for (const RowsMatmul& part : parts) {
         const int64_t first = std::max<int64_t>(static_cast<int64_t>(begin) - offset, 0);

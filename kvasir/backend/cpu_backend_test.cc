@@ -36,7 +36,6 @@ TEST(CpuBackendTest, OptionsAreChecked) {
 
 TEST(CpuBackendTest, MatmulJobsShareTheirInput) {
   const auto backend = Make(3);
-  auto x = Random(7 * 64, 1);
   const auto w1 = Random(50 * 64, 2);
   const auto w2 = Random(9 * 64, 3);
   const auto bias = Random(9, 4);
@@ -47,20 +46,27 @@ TEST(CpuBackendTest, MatmulJobsShareTheirInput) {
   };
   const auto packed1 = pack(w1, 50);
   const auto packed2 = pack(w2, 9);
-  std::vector<float> out1(7 * 50), out2(7 * 9);
-  const MatmulJob jobs[] = {{packed1.get(), nullptr, View(out1, 50)},
-                            {packed2.get(), bias.data(), View(out2, 9)}};
-  backend->Matmul(View(x, 64), jobs);
-  for (int64_t r = 0; r < 7; ++r) {
-    for (int64_t n = 0; n < 50; ++n) {
-      float sum = 0;
-      for (int64_t k = 0; k < 64; ++k) sum = std::fma(x[r * 64 + k], w1[n * 64 + k], sum);
-      ASSERT_EQ(out1[r * 50 + n], sum);
-    }
-    for (int64_t n = 0; n < 9; ++n) {
-      float sum = 0;
-      for (int64_t k = 0; k < 64; ++k) sum = std::fma(x[r * 64 + k], w2[n * 64 + k], sum);
-      ASSERT_EQ(out2[r * 9 + n], sum + bias[n]);
+  // One band of rows, two and three.
+  for (const int64_t rows : {7, 401, 580}) {
+    SCOPED_TRACE(rows);
+    auto x = Random(static_cast<size_t>(rows * 64), 1);
+    std::vector<float> out1(rows * 50), out2(rows * 9);
+    const MatmulJob jobs[] = {{packed1.get(), nullptr, View(out1, 50)},
+                              {packed2.get(), bias.data(), View(out2, 9)}};
+    const uint64_t before = backend->weight_bytes_read();
+    backend->Matmul(View(x, 64), jobs);
+    EXPECT_EQ(backend->weight_bytes_read() - before, packed1->bytes() + packed2->bytes());
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t n = 0; n < 50; ++n) {
+        float sum = 0;
+        for (int64_t k = 0; k < 64; ++k) sum = std::fma(x[r * 64 + k], w1[n * 64 + k], sum);
+        ASSERT_EQ(out1[r * 50 + n], sum);
+      }
+      for (int64_t n = 0; n < 9; ++n) {
+        float sum = 0;
+        for (int64_t k = 0; k < 64; ++k) sum = std::fma(x[r * 64 + k], w2[n * 64 + k], sum);
+        ASSERT_EQ(out2[r * 9 + n], sum + bias[n]);
+      }
     }
   }
 }

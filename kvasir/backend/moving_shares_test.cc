@@ -131,14 +131,14 @@ class MovingSharesTest : public testing::TestWithParam<Isa> {
 };
 
 // Two matrices with odd numbers of tiles, the last ones of fewer panels, the last panels of fewer
-// outputs: rows of one, of a tile and of several.
+// outputs: rows of one, of a tile, of several and of two bands.
 TEST_P(MovingSharesTest, Matmuls) {
   constexpr int64_t kInputs = 256;
   constexpr int64_t kMost = 16 * 4 * 6 + 16 * 2 + 5;
   const auto values = Random(kMost * kInputs, 2);
   for (const WeightFormat format :
        {WeightFormat::kF32, WeightFormat::kBf16Dot, WeightFormat::kQ8, WeightFormat::kQ4}) {
-    for (const int64_t rows : {1, 6, 19}) {
+    for (const int64_t rows : {1, 6, 19, 390}) {
       SCOPED_TRACE(std::to_string(static_cast<int>(format)) + " rows " + std::to_string(rows));
       auto x = Random(static_cast<size_t>(rows * kInputs), 1);
       ExpectSameBits([&](Backend& backend) {

@@ -15,6 +15,8 @@ struct FloatRows {
   int64_t stride = 0;
 
   float* row(int64_t i) const { return data + i * stride; }
+  // Rows [begin, begin + count).
+  FloatRows Part(int64_t begin, int64_t count) const { return {row(begin), count, cols, stride}; }
 };
 
 struct ConstFloatRows {
