@@ -87,17 +87,21 @@ struct Q4Dot : SignedByteDot {
 
 #else
 
-// u8 x s8 with the unsigned weight code.
+// u8 x s8 with the unsigned weight code. Sums start from 0, which takes no time, and get at last
+// what is missing: to start with it, by a copy for each vector of outputs, took 1 to 3 % longer
+// with many rows and 5 to 8 % with one of q4 (Zen 5, AVX-512).
 template <int kZero>
 struct VnniDot {
   using Sum = IntVec;
   using Weights = ByteVec;
-  static HWY_INLINE Sum Start(const int32_t* x_sum) { return MinusZero<kZero>(x_sum); }
+  static HWY_INLINE Sum Start(const int32_t*) { return hn::Zero(IntTag()); }
   static HWY_INLINE Weights Prepare(ByteVec raw) { return raw; }
   static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
     return IntVec{AddByteProducts(sum.raw, w.raw, x.raw)};
   }
-  static HWY_INLINE IntVec Finish(Sum sum, const int32_t*) { return sum; }
+  static HWY_INLINE IntVec Finish(Sum sum, const int32_t* x_sum) {
+    return hn::Add(sum, MinusZero<kZero>(x_sum));
+  }
 };
 using Q8Dot = VnniDot<128>;
 using Q4Dot = VnniDot<8>;
