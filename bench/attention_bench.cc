@@ -118,7 +118,7 @@ struct Queries {
                                 .scores = scores.data(),
                                 .next = next,
                                 .codec = format.codec,
-                                .fetch_into = PreferredCacheLevel(),
+                                .fetch_into = kPreferredKvLevel,
                                 .integers = Integers()};
     const IntegerKvKernels* const kernels = format.Integer(table);
     (kernels != nullptr ? kernels->score_tile : table.ForCodec(format.codec).score_tile)(args);
@@ -145,7 +145,7 @@ struct Queries {
                                 .codec = format.codec,
                                 .fetch = fetch,
                                 .fetch_bytes = fetch_bytes,
-                                .fetch_into = PreferredCacheLevel(),
+                                .fetch_into = kPreferredKvLevel,
                                 .out = Weights()};
     table.prepare_scores(args);
     kernels->weigh_tile(args);
@@ -164,7 +164,7 @@ struct Queries {
                                      .next = next,
                                      .codec = format.codec,
                                      .next_bytes = next_bytes,
-                                     .fetch_into = PreferredCacheLevel(),
+                                     .fetch_into = kPreferredKvLevel,
                                      .integers = Weights()};
     const IntegerKvKernels* const kernels = format.Integer(table);
     (kernels != nullptr ? kernels->accumulate_tile

@@ -84,7 +84,7 @@ void RunMatmul(benchmark::State& state, Isa isa, WeightFormat format, Shape shap
   args.panel_end = weights->panels();
   args.out = out.data();
   args.out_stride = shape.outputs;
-  args.fetch_into = PreferredCacheLevel();
+  args.fetch_into = PreferredWeightLevel();
   for (auto _ : state) {
     table.matmul[static_cast<int>(format)](args);
     benchmark::ClobberMemory();

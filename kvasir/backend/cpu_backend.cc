@@ -58,10 +58,11 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(const KernelTable& kernels, int threads, const CpuBackendOptions& options)
       : kernels_(kernels),
-        fetch_into_(options.fetch_into.value_or(PreferredCacheLevel())),
+        fetch_into_(options.fetch_into.value_or(PreferredWeightLevel())),
         lookahead_(threads, kPanelTile),
         pool_(threads, &lookahead_),
-        attention_({kernels, options.attention, fetch_into_}, pool_) {}
+        attention_({kernels, options.attention, options.fetch_into.value_or(kPreferredKvLevel)},
+                   pool_) {}
 
   std::string Describe() const override {
     return "cpu, " + std::string(IsaName(kernels_.isa)) + ", " + std::to_string(pool_.threads()) +

@@ -31,7 +31,7 @@ Result<std::optional<CacheLevel>> CacheLevelFromName(std::string_view name) {
           "cache '" + std::string(name) + "' is unknown; use auto, l1 or l2"};
 }
 
-CacheLevel PreferredCacheLevel() {
+CacheLevel PreferredWeightLevel() {
 #if defined(__x86_64__)
   // Asked once: a hypervisor takes microseconds to answer.
   static const bool is_zen5 = AmdFamily() == kZen5;

@@ -14,12 +14,16 @@ namespace kvasir {
 
 enum class CacheLevel : uint8_t { kFirst, kSecond };
 
-// "l1" or "l2"; none for "auto", which is PreferredCacheLevel.
+// "l1" or "l2"; none for "auto", which are the preferred ones below.
 // ERRORS: kInvalidArgument, listing the names that exist.
 Result<std::optional<CacheLevel>> CacheLevelFromName(std::string_view name);
 
-// The one with which this CPU reads memory fastest, by its family where that was measured.
-CacheLevel PreferredCacheLevel();
+// The one with which this CPU reads weights fastest, by its family where that was measured.
+CacheLevel PreferredWeightLevel();
+
+// The same for the blocks of a KV cache, each fetched while the one before is computed on: no CPU
+// that was measured reads them faster into its first-level cache.
+inline constexpr CacheLevel kPreferredKvLevel = CacheLevel::kSecond;
 
 // Always inlined, so that it has the attributes of the kernels around it.
 [[gnu::always_inline]] inline void FetchLine(const void* line, CacheLevel level) {
