@@ -58,7 +58,7 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(const KernelTable& kernels, int threads, const CpuBackendOptions& options)
       : kernels_(kernels),
-        fetch_into_(options.fetch_into.value_or(PreferredWeightLevel())),
+        fetch_weights_into_(options.fetch_into.value_or(PreferredWeightLevel())),
         lookahead_(threads, kPanelTile),
         pool_(threads, &lookahead_),
         attention_({kernels, options.attention, options.fetch_into.value_or(kPreferredKvLevel)},
@@ -341,11 +341,11 @@ class CpuBackend final : public Backend {
          .bias = part.job.bias,
          .out = part.job.out.data,
          .out_stride = part.job.out.stride,
-         .fetch_into = fetch_into_});
+         .fetch_into = fetch_weights_into_});
   }
 
   const KernelTable& kernels_;
-  const CacheLevel fetch_into_;
+  const CacheLevel fetch_weights_into_;
   WeightLookahead lookahead_;
   ThreadPool pool_;
   AlignedArena arena_;  // of weights

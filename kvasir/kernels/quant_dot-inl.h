@@ -88,8 +88,8 @@ struct Q4Dot : SignedByteDot {
 #else
 
 // u8 x s8 with the unsigned weight code. Sums start from 0, which takes no time, and get at last
-// what is missing: to start with it, by a copy for each vector of outputs, took 1 to 3 % longer
-// with many rows and 5 to 8 % with one of q4 (Zen 5, AVX-512).
+// what is missing: to start with it, by a copy for each vector of outputs, took a little longer
+// (docs/performance.md, "What a tile takes on Zen 5").
 template <int kZero>
 struct VnniDot {
   using Sum = IntVec;
