@@ -8,19 +8,19 @@ namespace {
 ScoreTileArgs ScoreArgs(const TileKernels& kernels, const BlockArgs& block,
                         const IntegerQueries& integers) {
   const KvBlockLayout& layout = block.layout;
-  BlockScratch& scratch = block.scratch;
-  return {.queries = (layout.key_codec.rotates() ? scratch.rotated : scratch.queries).data(),
+  const TileQueries& queries = block.queries;
+  return {.queries = (layout.key_codec.rotates() ? queries.rotated : queries.plain).data(),
           .query_stride = layout.key_dim,
           .rows = block.rows,
           .keys = block.planes.keys,
           .key_dim = layout.key_dim,
-          .scores = scratch.scores.data(),
+          .scores = block.scratch.scores.data(),
           .next = block.upcoming.scores.from,
           .codec = layout.StoresKeys() ? layout.key_codec : KvCodec{KvCodec::Kind::kF32},
           .next_bytes = block.upcoming.scores.bytes,
           .fetch_into = kernels.fetch_into,
           .integers = integers,
-          .rounded = scratch.rounded.data()};
+          .rounded = queries.rounded.data()};
 }
 
 // For weights that are integers, whose state.max is an exponent of 2.
@@ -91,7 +91,7 @@ void SumValuesOf(std::span<const int32_t> rows, const TileKernels& kernels,
 // Prepared scores once more, of the rows with these indices.
 void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels, const BlockArgs& block) {
   const WeighTileArgs whole = WeighArgs(kernels, block);
-  ScoreTileArgs score = ScoreArgs(kernels, block, block.scratch.integers.view());
+  ScoreTileArgs score = ScoreArgs(kernels, block, block.queries.integers.view());
   score.next = nullptr;
   if (static_cast<int64_t>(rows.size()) == block.rows) {
     kernels.Score(score);
@@ -99,7 +99,7 @@ void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels, const
     return;
   }
   AdaptiveRows& adaptive = block.scratch.adaptive;
-  adaptive.some_integers.Gather(block.scratch.integers, rows, block.layout.key_codec);
+  adaptive.some_integers.Gather(block.queries.integers, rows, block.layout.key_codec);
   score.integers = adaptive.some_integers.view();
   score.rows = static_cast<int64_t>(rows.size());
   score.index = rows.data();
@@ -132,7 +132,7 @@ void AttendBlock(const TileKernels& kernels, const BlockArgs& block,
 void AttendAdaptively(const TileKernels& kernels, BlockArgs block) {
   AdaptiveRows& adaptive = block.scratch.adaptive;
   const TileKernels one_byte = kernels.WithOneByte();
-  one_byte.Score(ScoreArgs(one_byte, block, adaptive.integers.view()));
+  one_byte.Score(ScoreArgs(one_byte, block, block.queries.one_byte.view()));
   const WeighTileArgs whole = WeighArgs(one_byte, block);
   kernels.table.prepare_scores(whole);
   DecisiveRows found = {.decisive = adaptive.decisive.data(), .others = adaptive.others.data()};

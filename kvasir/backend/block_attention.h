@@ -148,9 +148,34 @@ struct SomeRows {
   }
 };
 
+// A tile's queries, scaled, in every form that its keys are multiplied with.
+struct TileQueries {
+  std::vector<float> plain;        // [rows, key_dim]
+  std::vector<float> rotated;      // [rows, key_dim], if some keys are
+  std::vector<std::byte> rounded;  // as round_rows has them, if some keys are in pairs
+  // As integers, if keys are multiplied as such: with the width that the format calls for, with one
+  // byte where that is tried first, and for dense blocks of a packed cache, whose codes and whose
+  // unit differ.
+  IntegerQueryRows integers;
+  IntegerQueryRows one_byte;
+  IntegerQueryRows dense_integers;
+
+  void Resize(int64_t rows, const KvLayout& layout) {
+    plain.resize(static_cast<size_t>(rows * layout.key_dim));
+    if (layout.key_codec.rotates()) rotated.resize(plain.size());
+    if (layout.key_codec.kind == KvCodec::Kind::kBf16 ||
+        layout.dense_codec.kind == KvCodec::Kind::kBf16) {
+      rounded.resize(static_cast<size_t>(rows * KernelTable::RoundedBytes(layout.key_dim)));
+    }
+  }
+  size_t bytes() const {
+    return (plain.capacity() + rotated.capacity()) * sizeof(float) + rounded.capacity() +
+           integers.bytes() + one_byte.bytes() + dense_integers.bytes();
+  }
+};
+
 // Where one byte is enough for some rows and two are for others.
 struct AdaptiveRows {
-  IntegerQueryRows integers;       // the queries with one byte
   std::vector<int32_t> decisive;   // [rows]: those that take two
   std::vector<int32_t> others;     // [rows]
   IntegerQueryRows some_integers;  // with two bytes, side by side
@@ -162,20 +187,13 @@ struct AdaptiveRows {
     some.Resize(rows);
   }
   size_t bytes() const {
-    return integers.bytes() + some_integers.bytes() + some.bytes() +
+    return some_integers.bytes() + some.bytes() +
            (decisive.capacity() + others.capacity()) * sizeof(int32_t);
   }
 };
 
 // The working memory of a tile at a block.
 struct BlockScratch {
-  std::vector<float> queries;      // [rows, key_dim]
-  std::vector<float> rotated;      // [rows, key_dim]: the queries rotated, if some keys are
-  std::vector<std::byte> rounded;  // the queries as round_rows has them, if some keys are in pairs
-  // The queries as integers, if keys are multiplied as such; on their own for dense blocks of a
-  // packed cache, whose codes and whose unit differ.
-  IntegerQueryRows integers;
-  IntegerQueryRows dense_integers;
   AlignedVector<float> scores;   // [rows, 64]
   AlignedVector<float> largest;  // [rows]: of the scores, where weights are integers
   std::vector<float> rescale;    // [rows]
@@ -190,12 +208,6 @@ struct BlockScratch {
 
   void Resize(int64_t rows, const KvLayout& layout) {
     const size_t count = static_cast<size_t>(rows);
-    queries.resize(count * static_cast<size_t>(layout.key_dim));
-    if (layout.key_codec.rotates()) rotated.resize(queries.size());
-    if (layout.key_codec.kind == KvCodec::Kind::kBf16 ||
-        layout.dense_codec.kind == KvCodec::Kind::kBf16) {
-      rounded.resize(count * static_cast<size_t>(KernelTable::RoundedBytes(layout.key_dim)));
-    }
     scores.resize(count * kBlockTokens);
     rescale.resize(count);
     weight_starts.resize(count *
@@ -205,6 +217,7 @@ struct BlockScratch {
     begin.resize(count);
     end.resize(count);
     largest.resize(count);
+    adaptive.Resize(rows);
   }
   IntegerWeights weights() {
     float* const shifts = weight_steps.data() + weight_starts.size();
@@ -213,11 +226,9 @@ struct BlockScratch {
             tops + rescale.size()};
   }
   size_t bytes() const {
-    return integers.bytes() + dense_integers.bytes() + adaptive.bytes() + rounded.capacity() +
-           weight_codes.capacity() +
-           (queries.capacity() + rotated.capacity() + scores.capacity() + rescale.capacity() +
-            weight_steps.capacity() + weight_starts.capacity() + largest.capacity() +
-            begin.capacity() + end.capacity()) *
+    return adaptive.bytes() + weight_codes.capacity() +
+           (scores.capacity() + rescale.capacity() + weight_steps.capacity() +
+            weight_starts.capacity() + largest.capacity() + begin.capacity() + end.capacity()) *
                sizeof(float);
   }
 };
@@ -229,6 +240,7 @@ struct BlockArgs {
   HeadPlanes planes;  // with keys, which may be derived ones
   Upcoming upcoming;
   int64_t rows;
+  TileQueries& queries;
   BlockScratch& scratch;
   const SoftmaxState& state;
 };
@@ -239,8 +251,7 @@ void AttendBlock(const TileKernels& kernels, const BlockArgs& block,
                  const IntegerQueries& integers);
 
 // The same with one byte, and with two for the rows for which that proves the block to be decisive.
-// REQUIRES: kernels.IsAdaptive(block.layout), and scratch.integers and scratch.adaptive are the
-// queries with two bytes and with one.
+// REQUIRES: kernels.IsAdaptive(block.layout), and block.queries has both.
 void AttendAdaptively(const TileKernels& kernels, BlockArgs block);
 
 }  // namespace kvasir

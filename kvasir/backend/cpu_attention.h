@@ -1,6 +1,6 @@
-// Attention over blocks on the CPU: the driver that walks a sequence's blocks in order and feeds
-// the score, softmax and accumulate tiles of the kernel table.
-// Deliberately ignorant of codecs (the table's business) and of retention (VisibleRows say it all).
+// Attention over blocks on the CPU: how the queries of a step are shared out among threads, by
+// tiles or by partitions of what they see. Deliberately ignorant of codecs (the table's business)
+// and of retention (VisibleRows say it all).
 #ifndef KVASIR_BACKEND_CPU_ATTENTION_H_
 #define KVASIR_BACKEND_CPU_ATTENTION_H_
 
@@ -8,18 +8,12 @@
 #include <vector>
 
 #include "kvasir/backend/backend.h"
+#include "kvasir/backend/query_tile.h"
 #include "kvasir/backend/tile_kernels.h"
 #include "kvasir/base/aligned_vector.h"
 #include "kvasir/base/thread_pool.h"
 
 namespace kvasir {
-
-// Rows of the cache that form one partition of a softmax. Partitions lie at fixed row numbers and
-// are merged in ascending order, so one long sequence can use many threads and still give the
-// same bits. They are also cut where the codecs change. 16 blocks keep the cost of a merge below 1
-// % of a partition's arithmetic.
-inline constexpr int64_t kPartitionBlocks = 16;
-inline constexpr int64_t kPartitionRows = kPartitionBlocks * kBlockTokens;
 
 class CpuAttention {
  public:
@@ -30,16 +24,19 @@ class CpuAttention {
   size_t scratch_bytes() const;
 
  private:
-  struct Tile;
   struct Scratch;
+  struct Plan;
 
-  std::vector<Tile> MakeTiles(const AttendArgs& args) const;
-  void AttendSplit(const AttendArgs& args, const std::vector<Tile>& tiles);
+  void AttendByTiles(const AttendArgs& args, const std::vector<QueryTile>& tiles);
+  void AttendByPartitions(const AttendArgs& args, const std::vector<QueryTile>& tiles);
+  // AttendByPartitions: the states of all partitions, then their sums.
+  void AttendToPartitions(const AttendArgs& args, const Plan& plan);
+  void MergePartitions(const AttendArgs& args, const Plan& plan);
 
   const TileKernels kernels_;
   ThreadPool& pool_;
   std::vector<Scratch> scratch_;   // one per thread
-  AlignedVector<float> partials_;  // AttendSplit: one state per tile row and partition
+  AlignedVector<float> partials_;  // AttendByPartitions: a state per tile and partition
 };
 
 }  // namespace kvasir

@@ -159,11 +159,13 @@ std::vector<AttentionCase> AttentionCases() {
   const KvCodec f32 = {KvCodec::Kind::kF32};
   const KvLayout small = {2, 32, 48, f32, f32};
   const KvLayout one_head = {1, 64, 64, f32, f32};
-  return {{small, 4, 0, 1},        {small, 4, 63, 1},
-          {small, 8, 64, 130},     {small, 2, 1000, 60},
-          {small, 4, 500, 9, 100}, {small, 4, 500, 9, 100, 4},
-          {one_head, 4, 5000, 1},  {one_head, 4, 3000, 2, 1500},
-          {one_head, 1, 2047, 2},  {one_head, 4, 90, 3, 5, 70}};
+  const KvLayout five_heads = {5, 32, 32, f32, f32};
+  return {{small, 4, 0, 1},         {small, 4, 63, 1},
+          {small, 8, 64, 130},      {small, 2, 1000, 60},
+          {small, 4, 500, 9, 100},  {small, 4, 500, 9, 100, 4},
+          {one_head, 4, 5000, 1},   {one_head, 4, 3000, 2, 1500},
+          {one_head, 1, 2047, 2},   {one_head, 4, 90, 3, 5, 70},
+          {five_heads, 5, 2100, 3}, {five_heads, 10, 3000, 7, 1200, 5}};
 }
 
 TEST(CpuBackendTest, AttentionMatchesADoubleReference) {

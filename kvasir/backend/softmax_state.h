@@ -1,5 +1,5 @@
 // Running softmaxes of a tile of queries and how those of its partitions are merged.
-// Deliberately only the arithmetic of states: cpu_attention.cc says what a partition is.
+// Deliberately only the arithmetic of states: query_tile.h says what a partition is.
 #ifndef KVASIR_BACKEND_SOFTMAX_STATE_H_
 #define KVASIR_BACKEND_SOFTMAX_STATE_H_
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -55,14 +56,16 @@ struct alignas(64) RangeShare {
 
   static uint64_t Pack(uint64_t begin, uint64_t end) { return begin << 32 | end; }
 
-  // Half of it: the owner from the front, so that it goes on where it was, others from the back.
-  bool TakeHalf(bool is_owner, size_t* begin, size_t* end) {
+  // Half of it, or `least`: the owner from the front, so that it goes on where it was, others from
+  // the back.
+  bool TakeHalf(bool is_owner, size_t least, size_t* begin, size_t* end) {
     uint64_t now = range.load(std::memory_order_relaxed);
     for (;;) {
       const uint64_t first = now >> 32;
       const uint64_t last = now & 0xFFFFFFFFu;
       if (first == last) return false;
-      const uint64_t half = (last - first + 1) / 2;
+      const uint64_t has = last - first;
+      const uint64_t half = std::max((has + 1) / 2, std::min<uint64_t>(least, has));
       const uint64_t left = is_owner ? Pack(first + half, last) : Pack(first, last - half);
       if (!range.compare_exchange_weak(now, left, std::memory_order_relaxed)) continue;
       *begin = is_owner ? first : last - half;
@@ -151,10 +154,10 @@ void ThreadPool::Share(size_t count) {
   }
 }
 
-bool ThreadPool::Claim(int thread, size_t* begin, size_t* end) {
+bool ThreadPool::Claim(int thread, size_t least, size_t* begin, size_t* end) {
   for (int i = 0; i < threads_; ++i) {
     const auto whose = static_cast<size_t>((thread + i) % threads_);
-    if (shared_->shares[whose].TakeHalf(i == 0, begin, end)) return true;
+    if (shared_->shares[whose].TakeHalf(i == 0, least, begin, end)) return true;
   }
   return false;
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace kvasir {
 
@@ -58,15 +59,30 @@ class ThreadPool {
   // another has left. So a thread that lost its core for a while holds nobody up.
   template <typename Body>
   void For(size_t count, const Body& body) {
+    ForPieces(count, 1, [&](int, const auto& take) {
+      size_t begin = 0;
+      size_t end = 0;
+      while (take(&begin, &end)) body(begin, end);
+    });
+  }
+
+  // The same for a body that takes its next piece before it is done with one: body(thread, take)
+  // runs on each thread and calls take(&begin, &end), which is false if nobody has any left. A
+  // piece has `least` or more, if there are so many.
+  template <typename Body>
+  void ForPieces(size_t count, size_t least, const Body& body) {
     if (threads_ == 1 || count <= 1) {
-      if (count > 0) body(size_t{0}, count);
+      size_t left = count;
+      body(0, [&](size_t* begin, size_t* end) {
+        *begin = 0;
+        *end = std::exchange(left, 0);
+        return *begin < *end;
+      });
       return;
     }
     Share(count);
     Run([&](int thread) {
-      size_t begin = 0;
-      size_t end = 0;
-      while (Claim(thread, &begin, &end)) body(begin, end);
+      body(thread, [&](size_t* begin, size_t* end) { return Claim(thread, least, begin, end); });
     });
   }
 
@@ -74,7 +90,7 @@ class ThreadPool {
   struct Shared;
   void Share(size_t count);
   // The next piece for `thread`; false if nobody has any left.
-  bool Claim(int thread, size_t* begin, size_t* end);
+  bool Claim(int thread, size_t least, size_t* begin, size_t* end);
 
   int threads_;
   std::unique_ptr<Shared> shared_;  // null when threads_ == 1

@@ -21,6 +21,32 @@ TEST(ThreadPoolTest, EveryIndexIsVisitedOnce) {
   }
 }
 
+TEST(ThreadPoolTest, PiecesHaveTheLeastSizeAndAreTakenAhead) {
+  for (int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    for (size_t count : {size_t{0}, size_t{1}, size_t{6}, size_t{60}, size_t{61}}) {
+      std::vector<int> visits(count, 0);
+      std::atomic<int> small{0};
+      pool.ForPieces(count, 4, [&](int thread, const auto& take) {
+        EXPECT_LT(thread, threads);
+        size_t begin = 0;
+        size_t end = 0;
+        bool has_more = take(&begin, &end);
+        while (has_more) {
+          small += end - begin < 4 ? 1 : 0;
+          const size_t first = begin;
+          const size_t last = end;
+          has_more = take(&begin, &end);
+          for (size_t i = first; i < last; ++i) ++visits[i];
+        }
+      });
+      for (int n : visits) ASSERT_EQ(n, 1);
+      // Only what is left of a share may be less.
+      EXPECT_LE(small.load(), threads);
+    }
+  }
+}
+
 TEST(ThreadPoolTest, OthersFinishWhatAStalledThreadHasLeft) {
   ThreadPool pool(2);
   constexpr size_t kCount = 64;
