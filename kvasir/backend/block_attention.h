@@ -18,6 +18,10 @@
 
 namespace kvasir {
 
+// With so many query rows of a head at most, reading the cache takes longer than what is done with
+// it.
+inline constexpr int64_t kFewQueryRows = 16;
+
 // One head's part of a block: null where there is none.
 struct HeadPlanes {
   const std::byte* keys = nullptr;
@@ -39,24 +43,32 @@ struct Upcoming {
   struct Part {
     const std::byte* from = nullptr;
     int64_t bytes = 0;
+
+    Part FirstHalf() const { return {from, bytes / 128 * 64}; }
+    Part SecondHalf() const {
+      return from == nullptr ? Part() : Part{from + FirstHalf().bytes, bytes - FirstHalf().bytes};
+    }
   };
 
   Upcoming() = default;
-  Upcoming(CacheLevel into, const HeadPlanes& now, const HeadPlanes& next,
-           bool has_integer_weights) {
+  // Of a block of this layout; `has_integer_weights`: of its values.
+  Upcoming(CacheLevel into, const KvBlockLayout& layout, const HeadPlanes& now,
+           const HeadPlanes& next, bool has_integer_weights) {
+    const Part next_keys = {next.keys, next.key_bytes};
+    const Part next_values = {next.values, next.value_bytes};
     // The first level holds little more than two planes: the plane at hand and the one behind it.
     const bool is_near = into == CacheLevel::kFirst && now.keys != nullptr;
-    if (is_near) {
-      scores = {now.values, now.value_bytes};
-      sums = {next.keys, next.key_bytes};
+    scores = is_near ? Part{now.values, now.value_bytes} : next_keys;
+    sums = is_near ? next_keys : next_values;
+    if (!has_integer_weights) return;
+    // Making them takes as long as scores or sums; of packed formats as long as both.
+    if (layout.value_codec.is_packed() && !is_near && next.keys != nullptr) {
+      weights = scores.SecondHalf();
+      scores = scores.FirstHalf();
     } else {
-      scores = {next.keys, next.key_bytes};
-      sums = {next.values, next.value_bytes};
+      weights = sums.FirstHalf();
+      sums = sums.SecondHalf();
     }
-    // Where weights are made as integers that takes as long as summing values.
-    if (!has_integer_weights || sums.from == nullptr) return;
-    weights = {sums.from, sums.bytes / 128 * 64};
-    sums = {sums.from + weights.bytes, sums.bytes - weights.bytes};
   }
 
   Part scores;

@@ -17,10 +17,6 @@ namespace {
 // many rows of several heads go through a partition together.
 constexpr int64_t kTileRows = 64;
 
-// With so many query rows of a head at most, reading the cache takes longer than what is done with
-// it.
-constexpr int64_t kFewRows = 16;
-
 // Heads of a partition that a thread takes at least, so that what it reads lies side by side.
 constexpr size_t kLeastHeads = 2;
 
@@ -133,7 +129,7 @@ void CpuAttention::Attend(const AttendArgs& args) {
   KVASIR_CHECK(args.layout.kv_heads > 0 && args.query_heads % args.layout.kv_heads == 0);
   const std::vector<QueryTile> tiles = MakeTiles(args);
   const bool has_few_rows = std::all_of(tiles.begin(), tiles.end(), [&](const QueryTile& tile) {
-    return tile.rows(args) <= kFewRows;
+    return tile.rows(args) <= kFewQueryRows;
   });
   if (has_few_rows || static_cast<int>(tiles.size()) < pool_.threads()) {
     AttendByPartitions(args, tiles);
