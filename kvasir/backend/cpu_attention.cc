@@ -12,10 +12,14 @@
 namespace kvasir {
 namespace {
 
-// Query rows of one tile: enough to reuse a block's keys from registers many times, few enough
-// that scores and accumulators (64 x 64 and 64 x 128 floats) stay in the second-level cache. So
-// many rows of several heads go through a partition together.
-constexpr int64_t kTileRows = 64;
+// Query rows of one tile: enough to reuse a block's keys from registers many times and what is made
+// of a block once (panels of f16), few enough that scores and accumulators (128 x 64 and 128 x 128
+// floats) stay in the second-level cache.
+constexpr int64_t kTileRows = 128;
+
+// Query rows of several heads that go through a partition together, at most: their accumulators
+// stay in the first-level cache.
+constexpr int64_t kRowsTogether = 64;
 
 // Heads of a partition that a thread takes at least, so that what it reads lies side by side.
 constexpr size_t kLeastHeads = 2;
@@ -196,7 +200,7 @@ void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) 
       const Plan::Step& step = plan.steps[item / plan.heads];
       const size_t head = item % plan.heads;
       const int64_t rows = step.tiles[0].rows(args);
-      const auto together = static_cast<size_t>(std::max<int64_t>(1, kTileRows / rows));
+      const auto together = static_cast<size_t>(std::max<int64_t>(1, kRowsTogether / rows));
       const size_t count = std::min({plan.heads - head, end - item, together});
       const TileHeads heads = {
           step.tiles.subspan(head, count), std::span(scratch.queries).subspan(head, count),
