@@ -24,10 +24,17 @@ constexpr int64_t kRowsTogether = 64;
 // Heads of a partition that a thread takes at least, so that what it reads lies side by side.
 constexpr size_t kLeastHeads = 2;
 
-std::vector<QueryTile> MakeTiles(const AttendArgs& args) {
+// Whether a run has few query rows, for which the cache is read as it lies.
+bool HasFewRows(const AttendArgs& args, const KvRun& run) {
+  return run.rows * GroupOf(args) <= kFewQueryRows;
+}
+
+// The tiles of runs with few rows, or of the others.
+std::vector<QueryTile> MakeTiles(const AttendArgs& args, bool few_rows) {
   const int64_t tokens_per_tile = std::max<int64_t>(1, kTileRows / GroupOf(args));
   std::vector<QueryTile> tiles;
   for (const KvRun& run : args.runs) {
+    if (HasFewRows(args, run) != few_rows) continue;
     for (int64_t token = 0; token < run.rows; token += tokens_per_tile) {
       for (int head = 0; head < args.layout.kv_heads; ++head) {
         tiles.push_back({&run, token, std::min(tokens_per_tile, run.rows - token), head});
@@ -131,11 +138,9 @@ size_t CpuAttention::scratch_bytes() const {
 
 void CpuAttention::Attend(const AttendArgs& args) {
   KVASIR_CHECK(args.layout.kv_heads > 0 && args.query_heads % args.layout.kv_heads == 0);
-  const std::vector<QueryTile> tiles = MakeTiles(args);
-  const bool has_few_rows = std::all_of(tiles.begin(), tiles.end(), [&](const QueryTile& tile) {
-    return tile.rows(args) <= kFewQueryRows;
-  });
-  if (has_few_rows || static_cast<int>(tiles.size()) < pool_.threads()) {
+  AttendByPartitions(args, MakeTiles(args, true));
+  const std::vector<QueryTile> tiles = MakeTiles(args, false);
+  if (static_cast<int>(tiles.size()) < pool_.threads()) {
     AttendByPartitions(args, tiles);
   } else {
     AttendByTiles(args, tiles);
@@ -181,6 +186,7 @@ void CpuAttention::AttendByTiles(const AttendArgs& args, const std::vector<Query
 // Memory gives more where what is read lies side by side, as the heads of a block do: so a thread
 // goes through partitions with all heads, or as many as it has, and sums are merged afterwards.
 void CpuAttention::AttendByPartitions(const AttendArgs& args, const std::vector<QueryTile>& tiles) {
+  if (tiles.empty()) return;
   const Plan plan(args, tiles);
   partials_.resize(plan.floats);
   AttendToPartitions(args, plan);

@@ -85,16 +85,18 @@ class Sequence {
                      View(values, layout.kv_heads * layout.value_dim));
   }
 
-  // Output of the queries, `chunk` tokens per call, each call as one run or one run per token.
-  std::vector<float> Attend(Backend& backend, int64_t chunk, bool split_runs = false) {
+  // Output of the queries, `chunk` tokens per call: a run, and each of the last `single_rows`
+  // tokens one of its own.
+  std::vector<float> Attend(Backend& backend, int64_t chunk, int64_t single_rows = 0) {
     const KvLayout& layout = case_.layout;
     std::vector<float> out(static_cast<size_t>(case_.new_rows * case_.query_heads) *
                            static_cast<size_t>(layout.value_dim));
     for (int64_t begin = 0; begin < case_.new_rows; begin += chunk) {
       const int64_t rows = std::min(chunk, case_.new_rows - begin);
       std::vector<KvRun> runs;
-      for (int64_t i = 0; i < rows; i += split_runs ? 1 : rows) {
-        runs.push_back(Run(case_.rows_before + begin + i, i, split_runs ? 1 : rows));
+      for (int64_t i = 0; i < rows; i += runs.back().rows) {
+        const int64_t count = std::max<int64_t>(rows - single_rows - i, 1);
+        runs.push_back(Run(case_.rows_before + begin + i, i, count));
       }
       std::vector<VisibleRows> visible;
       for (int64_t i = 0; i < rows; ++i) visible.push_back(VisibleOf(begin + i));
@@ -315,7 +317,11 @@ void ExpectSameBitsHowever(const Case& c, AttentionMath math) {
   for (const int64_t chunk : {1, 7, 64}) {
     EXPECT_TRUE(SameBits(wanted, sequence.Attend(*one, chunk))) << what << " by " << chunk;
   }
-  EXPECT_TRUE(SameBits(wanted, sequence.Attend(*one, c.new_rows, true))) << what << ", runs";
+  // Every row a run of its own, and the last three beside one run of the others.
+  for (const int64_t singles : {c.new_rows, int64_t{3}}) {
+    EXPECT_TRUE(SameBits(wanted, sequence.Attend(*one, c.new_rows, singles)))
+        << what << ", " << singles << " runs";
+  }
   for (const Isa isa : SupportedIsas()) {
     for (const int threads : {2, 7}) {
       const CacheLevel fetch_into = threads == 2 ? CacheLevel::kFirst : CacheLevel::kSecond;
