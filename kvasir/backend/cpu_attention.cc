@@ -229,27 +229,31 @@ void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) 
 void CpuAttention::MergePartitions(const AttendArgs& args, const Plan& plan) {
   const size_t tiles = (plan.first_steps.size() - 1) * plan.heads;
   pool_.ForPieces(tiles, 1, [&](int thread, const auto& take) {
-    Scratch& scratch = scratch_[static_cast<size_t>(thread)];
     size_t begin = 0;
     size_t end = 0;
     while (take(&begin, &end)) {
       for (size_t i = begin; i < end; ++i) {
-        const size_t range = i / plan.heads;
-        const size_t head = i % plan.heads;
-        const QueryTile& tile = plan.steps[plan.first_steps[range]].tiles[head];
-        const int64_t rows = tile.rows(args);
-        scratch.Resize(rows, args.layout);
-        const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
-        for (size_t s = plan.first_steps[range]; s < plan.first_steps[range + 1]; ++s) {
-          const Plan::Step& step = plan.steps[s];
-          float* const state = partials_.data() + step.states + head * step.state_floats;
-          totals.Add(kernels_.table, step.partition.layout,
-                     SoftmaxState::At(state, rows, args.layout.value_dim));
-        }
-        StoreOutput(kernels_.table, args, tile, totals.Finish(kernels_.table));
+        MergeTile(args, plan, i / plan.heads, i % plan.heads,
+                  scratch_[static_cast<size_t>(thread)]);
       }
     }
   });
+}
+
+void CpuAttention::MergeTile(const AttendArgs& args, const Plan& plan, size_t range, size_t head,
+                             Scratch& scratch) {
+  const size_t first = plan.first_steps[range];
+  const std::span steps = std::span(plan.steps).subspan(first, plan.first_steps[range + 1] - first);
+  const QueryTile& tile = steps[0].tiles[head];
+  const int64_t rows = tile.rows(args);
+  scratch.Resize(rows, args.layout);
+  const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
+  for (const Plan::Step& step : steps) {
+    float* const state = partials_.data() + step.states + head * step.state_floats;
+    totals.Add(kernels_.table, step.partition.layout,
+               SoftmaxState::At(state, rows, args.layout.value_dim));
+  }
+  StoreOutput(kernels_.table, args, tile, totals.Finish(kernels_.table));
 }
 
 }  // namespace kvasir

@@ -32,6 +32,9 @@ class CpuAttention {
   // AttendByPartitions: the states of all partitions, then their sums.
   void AttendToPartitions(const AttendArgs& args, const Plan& plan);
   void MergePartitions(const AttendArgs& args, const Plan& plan);
+  // Those of one head and range of tokens, into the output.
+  void MergeTile(const AttendArgs& args, const Plan& plan, size_t range, size_t head,
+                 Scratch& scratch);
 
   const TileKernels kernels_;
   ThreadPool& pool_;

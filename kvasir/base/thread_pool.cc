@@ -64,8 +64,8 @@ struct alignas(64) RangeShare {
       const uint64_t first = now >> 32;
       const uint64_t last = now & 0xFFFFFFFFu;
       if (first == last) return false;
-      const uint64_t has = last - first;
-      const uint64_t half = std::max((has + 1) / 2, std::min<uint64_t>(least, has));
+      const uint64_t count = last - first;
+      const uint64_t half = std::max((count + 1) / 2, std::min<uint64_t>(least, count));
       const uint64_t left = is_owner ? Pack(first + half, last) : Pack(first, last - half);
       if (!range.compare_exchange_weak(now, left, std::memory_order_relaxed)) continue;
       *begin = is_owner ? first : last - half;
