@@ -311,6 +311,12 @@ int64_t TileRows(int64_t left) {
   return (left + tiles - 1) / tiles;
 }
 
+// Tiles of kMax rows that `left` rows begin with before others have to share what is left.
+template <int64_t kMax>
+int64_t FullTiles(int64_t left) {
+  return left % kMax == 0 ? left / kMax : HWY_MAX(left / kMax - 1, 0);
+}
+
 // Sums of a tile: of kRows rows and kCount vectors of lanes.
 template <class Dot, size_t kRows, size_t kCount = kVectors<Dot, kRows>>
 using TileSums = VI[kRows][kCount][Dot::kSums];

@@ -195,7 +195,7 @@ struct GroupBatch {
 };
 
 // Exact sums of group g.
-template <class Dot, size_t kRows>
+template <class Dot, size_t kRows, bool kFetch>
 HWY_INLINE void SumGroup(const QueryRows& rows, const PackedPlane& plane, int64_t g,
                          TileTokens tokens, PlanePrefetch* prefetch, TileSums<Dot, kRows>& sums) {
   constexpr int64_t kUnitWords = kUnitDims / static_cast<int64_t>(Dot::kWordCodes);
@@ -212,7 +212,9 @@ HWY_INLINE void SumGroup(const QueryRows& rows, const PackedPlane& plane, int64_
                          tokens.first % kUnitLanes;
   const uint32_t* const end = word + plane.group / kUnitDims * kUnitSize;
   for (; word != end; word += kUnitSize) {
-    if (prefetch != nullptr && tokens.first == 0) prefetch->Step();
+    if constexpr (kFetch) {
+      if (prefetch != nullptr && tokens.first == 0) prefetch->Step();
+    }
     for (int64_t w = 0; w < kUnitWords; ++w) {
       AddWord<Dot, kRows>(multipliers, stride, word + w * kUnitLanes, sums);
       multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
@@ -220,25 +222,46 @@ HWY_INLINE void SumGroup(const QueryRows& rows, const PackedPlane& plane, int64_
   }
 }
 
-template <class Dot, size_t kRows>
-HWY_NOINLINE void ScoreRows(const QueryRows& rows, const PackedPlane& plane,
-                            const GroupBatch& batch, PlanePrefetch* prefetch) {
+// Scores of a tile. kFetch: with steps of `prefetch`, if there is one.
+template <class Dot, size_t kRows, bool kFetch>
+HWY_INLINE void ScoreTile(const QueryRows& rows, const PackedPlane& plane, const GroupBatch& batch,
+                          PlanePrefetch* prefetch) {
   constexpr size_t kCount = kVectors<Dot, kRows>;
   const DF d;
   for (size_t tile = 0; tile < kTokenVectors / kCount; ++tile) {
     const TileTokens tokens = TileTokens::Tile<kCount>(tile);
     TileScores<Dot, kRows> scores;
-    const auto at = [&](size_t r, size_t v) { return rows.ScoresOf(r) + tokens[v]; };
+    float* out[kRows];
+    for (size_t r = 0; r < kRows; ++r) out[r] = rows.ScoresOf(r);
     ForEachOfTile<Dot, kRows>([&](size_t r, size_t v) HWY_ATTR {
-      scores[r][v] = batch.first == 0 ? hn::Zero(d) : hn::LoadU(d, at(r, v));
+      scores[r][v] = batch.first == 0 ? hn::Zero(d) : hn::LoadU(d, out[r] + tokens[v]);
     });
     for (int64_t i = 0; i < batch.count; ++i) {
       TileSums<Dot, kRows> sums;
-      SumGroup<Dot, kRows>(Anew(rows), Anew(plane), batch.first + i, tokens, prefetch, sums);
+      SumGroup<Dot, kRows, kFetch>(Anew(rows), Anew(plane), batch.first + i, tokens, prefetch,
+                                   sums);
       AddScores<Dot, kRows>(Anew(rows), batch.groups[i], batch.first + i, tokens, sums, scores);
     }
     ForEachOfTile<Dot, kRows>([&](size_t r, size_t v)
-                                  HWY_ATTR { hn::StoreU(scores[r][v], d, at(r, v)); });
+                                  HWY_ATTR { hn::StoreU(scores[r][v], d, out[r] + tokens[v]); });
+  }
+}
+
+template <class Dot, size_t kRows>
+HWY_NOINLINE void ScoreRows(const QueryRows& rows, const PackedPlane& plane,
+                            const GroupBatch& batch, PlanePrefetch* prefetch) {
+  ScoreTile<Dot, kRows, true>(rows, plane, batch, prefetch);
+}
+
+// `count` tiles of full height from a row on, with nothing between their products that need not
+// be there.
+template <class Dot>
+HWY_NOINLINE void ScoreTiles(const ScoreTileArgs& args, int64_t row, int64_t count,
+                             const PackedPlane& plane, const GroupBatch& batch) {
+  constexpr size_t kRows = kMaxScoreRows<Dot>;
+  const int64_t groups = plane.dim / plane.group;
+  for (int64_t end = row + count * static_cast<int64_t>(kRows); row < end; row += kRows) {
+    ScoreTile<Dot, kRows, false>(QueryRows(args, row, groups), plane, batch, nullptr);
   }
 }
 
@@ -260,11 +283,15 @@ void Score(const ScoreTileArgs& args) noexcept {
   for (batch.first = 0; batch.first < groups; batch.first += kBatchGroups) {
     batch.count = HWY_MIN(kBatchGroups, groups - batch.first);
     for (int64_t i = 0; i < batch.count; ++i) batch.groups[i].Load(plane, batch.first + i, kBits);
+    constexpr int64_t kMaxRows = kMaxScoreRows<Dot>;
     for (int64_t row = 0; row < args.rows;) {
-      const int64_t rows = TileRows<kMaxScoreRows<Dot>>(args.rows - row);
+      const int64_t rows = TileRows<kMaxRows>(args.rows - row);
       ScoreAnyRows<Dot>(QueryRows(args, row, groups), rows, plane, batch,
                         row == 0 && args.next != nullptr ? &fetch : nullptr);
       row += rows;
+      const int64_t full = FullTiles<kMaxRows>(args.rows - row);
+      if (full > 0) ScoreTiles<Dot>(args, row, full, plane, batch);
+      row += full * kMaxRows;
     }
   }
 }

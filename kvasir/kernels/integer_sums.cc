@@ -116,7 +116,7 @@ HWY_INLINE void StoreSums(const WeightRows& rows, int64_t g, int64_t dim,
 
 // Value sums of the dims [dim, dim + kCount * kLanes), which are in group g. REQUIRES: dim is a
 // multiple of kUnitLanes.
-template <class Dot, size_t kRows, size_t kCount>
+template <class Dot, size_t kRows, size_t kCount, bool kFetch>
 HWY_INLINE void SumDims(const WeightRows& rows, const PackedPlane& plane,
                         const typename Dot::Signs& signs, int64_t g, int64_t dim,
                         PlanePrefetch* prefetch) {
@@ -132,7 +132,9 @@ HWY_INLINE void SumDims(const WeightRows& rows, const PackedPlane& plane,
   const std::byte* multipliers = rows.codes + g * IntegerWeights::kCodeBytes;
   const uint32_t* word = plane.codes + dim / kUnitLanes * kUnitWords;
   for (int64_t k = 0; k < kBlockTokens; k += kSlots) {
-    if (prefetch != nullptr) prefetch->Step();
+    if constexpr (kFetch) {
+      if (prefetch != nullptr) prefetch->Step();
+    }
     for (int64_t w = k; w < k + kSlots; w += Dot::kWordCodes) {
       AddWord<Dot, kRows, kCount>(multipliers, stride, signs, w, word, sums);
       multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
@@ -142,8 +144,8 @@ HWY_INLINE void SumDims(const WeightRows& rows, const PackedPlane& plane,
   StoreSums<Dot, kRows, kCount>(rows, g, dim, sums);
 }
 
-// Value sums of one group.
-template <class Dot, size_t kRows>
+// Value sums of one group. kFetch: with steps of `prefetch`, if there is one.
+template <class Dot, size_t kRows, bool kFetch>
 HWY_INLINE void SumGroup(const WeightRows& rows, const PackedPlane& plane,
                          const typename Dot::Signs& signs, int64_t g, PlanePrefetch* prefetch) {
   constexpr size_t kCount = kVectors<Dot, kRows>;
@@ -151,12 +153,12 @@ HWY_INLINE void SumGroup(const WeightRows& rows, const PackedPlane& plane,
   int64_t dim = g * plane.group;
   const int64_t end = dim + plane.group;
   for (; dim + kStep <= end; dim += kStep) {
-    SumDims<Dot, kRows, kCount>(rows, plane, signs, g, dim, prefetch);
+    SumDims<Dot, kRows, kCount, kFetch>(rows, plane, signs, g, dim, prefetch);
   }
   // Groups are multiples of 32 dims.
   if constexpr (kStep > 32) {
     for (; dim < end; dim += kStep / 2) {
-      SumDims<Dot, kRows, kCount / 2>(rows, plane, signs, g, dim, prefetch);
+      SumDims<Dot, kRows, kCount / 2, kFetch>(rows, plane, signs, g, dim, prefetch);
     }
   }
 }
@@ -183,7 +185,23 @@ template <class Dot, size_t kRows>
 HWY_NOINLINE void SumRows(const WeightRows& rows, const PackedPlane& plane,
                           const GroupBatch<Dot>& batch, PlanePrefetch* prefetch) {
   for (int64_t i = 0; i < batch.count; ++i) {
-    SumGroup<Dot, kRows>(Anew(rows), Anew(plane), batch.signs[i], batch.first + i, prefetch);
+    SumGroup<Dot, kRows, true>(Anew(rows), Anew(plane), batch.signs[i], batch.first + i, prefetch);
+  }
+}
+
+// `count` tiles of full height from a row on, with nothing between their products that need not be
+// there.
+template <class Dot>
+HWY_NOINLINE void SumTiles(const AccumulateTileArgs& args, int64_t row, int64_t count,
+                           const PackedPlane& plane, const GroupBatch<Dot>& batch) {
+  constexpr size_t kRows = kMaxSumRows<Dot>;
+  const int64_t groups = plane.dim / plane.group;
+  for (int64_t end = row + count * static_cast<int64_t>(kRows); row < end; row += kRows) {
+    const WeightRows rows(args, row, kRows, groups);
+    for (int64_t i = 0; i < batch.count; ++i) {
+      SumGroup<Dot, kRows, false>(Anew(rows), Anew(plane), batch.signs[i], batch.first + i,
+                                  nullptr);
+    }
   }
 }
 
@@ -197,10 +215,16 @@ HWY_INLINE void SumAnyRows(const WeightRows& rows, int64_t count, const PackedPl
 template <class Dot>
 void SumBatch(const AccumulateTileArgs& args, const PackedPlane& plane,
               const GroupBatch<Dot>& batch, PlanePrefetch& fetch) {
+  constexpr int64_t kMaxRows = kMaxSumRows<Dot>;
   bool fetched = false;
   FilledRows filled(args);
   while (const int64_t left = filled.Left()) {
-    const int64_t rows = TileRows<kMaxSumRows<Dot>>(left);
+    if (const int64_t full = fetched ? FullTiles<kMaxRows>(left) : 0; full > 0) {
+      SumTiles<Dot>(args, filled.row(), full, plane, batch);
+      filled.Skip(full * kMaxRows);
+      continue;
+    }
+    const int64_t rows = TileRows<kMaxRows>(left);
     SumAnyRows<Dot>(WeightRows(args, filled.row(), rows, plane.dim / plane.group), rows, plane,
                     batch, fetched || args.next == nullptr ? nullptr : &fetch);
     fetched = true;
