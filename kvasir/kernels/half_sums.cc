@@ -45,50 +45,88 @@ struct ValueShares {
   }
 };
 
-void RoundRow(const float* weights, const ValueShares& shares, std::byte* to) {
+HWY_INLINE void RoundRow(const VF (&weights)[kTokenVectors], const ValueShares& shares,
+                         std::byte* to) {
   const DF d;
   const hn::Rebind<uint16_t, DU> halves;
-  for (size_t t = 0; t < kBlockTokens; t += kLanes) {
-    const VF rounded = hn::MulAdd(hn::LoadU(d, weights + t), hn::Load(d, shares.ratios + t),
+  for (size_t i = 0; i < kTokenVectors; ++i) {
+    const VF rounded = hn::MulAdd(weights[i], hn::Load(d, shares.ratios + i * kLanes),
                                   hn::Set(d, kRoundToBits));
     hn::StoreU(hn::TruncateTo(halves, hn::BitCast(DU(), rounded)), halves,
-               reinterpret_cast<uint16_t*>(to) + t);
+               reinterpret_cast<uint16_t*>(to) + i * kLanes);
   }
 }
+
+// Rounder of WeighRows and WeighFewRows.
+class HalfRounder {
+ public:
+  class Sixteen;
+
+  HalfRounder(const WeighTileArgs& args, const TokenSteps& tokens)
+      : args_(args), tokens_(tokens), all_(tokens, 0, kBlockTokens) {}
+
+  HWY_INLINE void RoundOne(int64_t row, const VF (&weights)[kTokenVectors], bool sees_all,
+                           float top) const {
+    args_.out.steps[row] = Round(row, weights, sees_all) * top;
+  }
+
+ private:
+  // Returns the step.
+  HWY_INLINE float Round(int64_t row, const VF (&weights)[kTokenVectors], bool sees_all) const {
+    std::byte* const codes = args_.out.codes + row * IntegerWeights::kCodeBytes;
+    if (sees_all) {
+      RoundRow(weights, all_, codes);
+      return all_.step;
+    }
+    const ValueShares own(tokens_, args_.begin[row], args_.end[row]);
+    RoundRow(weights, own, codes);
+    return own.step;
+  }
+
+  const WeighTileArgs& args_;
+  const TokenSteps& tokens_;
+  ValueShares all_;
+};
+
+class HalfRounder::Sixteen {
+ public:
+  HWY_INLINE Sixteen(const HalfRounder& all, const Rows& rows) : all_(all), rows_(rows) {
+    for (float& step : steps_) step = 0;
+  }
+
+  HWY_INLINE void Round(int64_t r, const VF (&weights)[kTokenVectors], bool sees_all) {
+    steps_[r] = all_.Round(rows_.first() + r, weights, sees_all);
+  }
+  HWY_INLINE void Finish(const float (&tops)[kVirtualLanes]) {
+    const DF d;
+    for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
+      hn::Store(hn::Mul(hn::Load(d, steps_ + i), hn::Load(d, tops + i)), d, steps_ + i);
+    }
+    rows_.Store(steps_, all_.args_.out.steps);
+  }
+
+ private:
+  const HalfRounder& all_;
+  const Rows& rows_;
+  alignas(64) float steps_[kVirtualLanes];
+};
 
 void Weigh(const WeighTileArgs& args) noexcept {
   constexpr int64_t kRows = kVirtualLanes;
   const bool few = args.rows <= kFewRows;
   const int64_t tiles = few ? args.rows : (args.rows + kRows - 1) / kRows;
-  PlanePrefetch fetch(args.fetch, args.fetch_bytes, kValueSteps + tiles + args.rows,
-                      args.fetch_into);
-  if (few) WeighFewRows<2>(args, fetch);
-  for (int64_t row = 0; !few && row < args.rows; row += kRows) {
-    fetch.Step();
-    WeighRows<2>(args, Rows(args, row));
-  }
+  PlanePrefetch fetch(args.fetch, args.fetch_bytes, kValueSteps + tiles, args.fetch_into);
   uint16_t largest[kBlockTokens];
   LargestOfValues(reinterpret_cast<const uint16_t*>(args.values), args.value_dim, fetch, largest);
   const TokenSteps tokens(largest);
   for (size_t t = 0; t < kBlockTokens; t += kLanes) {
     hn::StoreU(hn::Load(DF(), tokens.rounders + t), DF(), args.out.rounders + t);
   }
-  const ValueShares all(tokens, 0, kBlockTokens);
-  for (int64_t row = 0; row < args.rows; ++row) {
+  const HalfRounder rounder(args, tokens);
+  if (few) WeighFewRows<2>(args, fetch, rounder);
+  for (int64_t row = 0; !few && row < args.rows; row += kRows) {
     fetch.Step();
-    const int32_t begin = args.begin[row];
-    const int32_t end = args.end[row];
-    if (begin >= end) continue;
-    const float* const weights = args.scores + row * kBlockTokens;
-    std::byte* const codes = args.out.codes + row * IntegerWeights::kCodeBytes;
-    if (begin == 0 && end == kBlockTokens) {
-      RoundRow(weights, all, codes);
-      args.out.steps[row] = all.step * args.out.tops[row];
-    } else {
-      const ValueShares own(tokens, begin, end);
-      RoundRow(weights, own, codes);
-      args.out.steps[row] = own.step * args.out.tops[row];
-    }
+    WeighRows<2>(args, Rows(args, row), rounder);
   }
 }
 

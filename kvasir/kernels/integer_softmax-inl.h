@@ -91,10 +91,12 @@ class Rows {
     }
     for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) to[r] = r < count_ ? from[first_ + r] : 0;
   }
-  void Store(const float (&from)[kVirtualLanes], float* to) const {
+  template <class T>
+  void Store(const T (&from)[kVirtualLanes], T* to) const {
+    const hn::Simd<T, kLanes, 0> d;
     if (all_see_all_) {
       for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
-        hn::StoreU(hn::Load(DF(), from + i), DF(), to + first_ + i);
+        hn::StoreU(hn::Load(d, from + i), d, to + first_ + i);
       }
       return;
     }
@@ -110,13 +112,12 @@ class Rows {
   bool all_see_all_;
 };
 
-// Scores, which count from `base`, become weights, that of an unseen token exactly 0.
+// A row's weights: of scores that count from `base`, and exactly 0 of an unseen token.
 template <size_t kBytes>
 HWY_INLINE void WeighRow(const WeighTileArgs& args, int64_t row, VF base, bool sees_all,
-                         VF (&lanes)[kLaneVectors]) {
+                         VF (&weights)[kTokenVectors], VF (&lanes)[kLaneVectors]) {
   const DF d;
-  float* const scores = args.ScoresOf(row);
-  VF weights[kTokenVectors];
+  const float* const scores = args.ScoresOf(row);
   for (size_t i = 0; i < kTokenVectors; ++i) {
     weights[i] = Exp2<WeightDegree(kBytes)>(hn::Sub(hn::LoadU(d, scores + i * kLanes), base));
   }
@@ -127,7 +128,6 @@ HWY_INLINE void WeighRow(const WeighTileArgs& args, int64_t row, VF base, bool s
     }
   }
   for (size_t i = 0; i < kTokenVectors; ++i) {
-    hn::StoreU(weights[i], d, scores + i * kLanes);
     VF& sum = lanes[i % kLaneVectors];
     sum = i < kLaneVectors ? weights[i] : hn::Add(sum, weights[i]);
   }
@@ -137,14 +137,20 @@ HWY_INLINE void SetLanes(float value, VF (&lanes)[kLaneVectors]) {
   for (VF& v : lanes) v = hn::Set(DF(), value);
 }
 
-template <size_t kBytes>
-HWY_NOINLINE void WeighRows(const WeighTileArgs& args, const Rows& rows) {
+// Weighs 16 rows and rounds each row's weights while they are in registers. Rounder::Sixteen is
+// made of a rounder and rows, and has
+//   Round(r, weights, sees_all)   the r-th of the rows, which sees something
+//   Finish(tops)                  when all are rounded; tops as Reference has them
+// kSeeAll: all 16 see everything.
+template <size_t kBytes, bool kSeeAll, class Rounder>
+HWY_NOINLINE void WeighSixteen(const WeighTileArgs& args, const Rows& rows,
+                               const Rounder& rounder) {
   const DF d;
   alignas(64) float max[kVirtualLanes];
   alignas(64) float sum[kVirtualLanes];
   alignas(64) float base[kVirtualLanes];
   alignas(64) float rescale[kVirtualLanes];
-  alignas(64) float top[kVirtualLanes];
+  alignas(64) float tops[kVirtualLanes];
   alignas(64) float totals[kVirtualLanes] = {};
   SixteenRows lanes;
   rows.Load(args.max, max);
@@ -155,14 +161,17 @@ HWY_NOINLINE void WeighRows(const WeighTileArgs& args, const Rows& rows) {
     hn::Store(reference.max, d, max + i);
     hn::Store(reference.base, d, base + i);
     hn::Store(reference.rescale, d, rescale + i);
-    hn::Store(reference.top, d, top + i);
+    hn::Store(reference.top, d, tops + i);
   }
+  typename Rounder::Sixteen sixteen(rounder, rows);
   for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
     const int64_t row = rows.first() + r;
-    if (rows.all_see_all()) {
-      WeighRow<kBytes>(args, row, hn::Set(d, base[r]), true, lanes[r]);
-    } else if (rows.Sees(row)) {
-      WeighRow<kBytes>(args, row, hn::Set(d, base[r]), false, lanes[r]);
+    VF weights[kTokenVectors];
+    if (kSeeAll || rows.Sees(row)) {
+      const bool sees_all =
+          kSeeAll || (args.begin[row] == 0 && args.end[row] == kBlockTokens);
+      WeighRow<kBytes>(args, row, hn::Set(d, base[r]), sees_all, weights, lanes[r]);
+      sixteen.Round(r, weights, sees_all);
     } else {
       SetLanes(0, lanes[r]);
     }
@@ -170,18 +179,25 @@ HWY_NOINLINE void WeighRows(const WeighTileArgs& args, const Rows& rows) {
   ReduceRows<AddLanes>(lanes, totals);
   for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
     const VF before = hn::Mul(hn::Load(d, sum + i), hn::Load(d, rescale + i));
-    hn::Store(hn::MulAdd(hn::Load(d, top + i), hn::Load(d, totals + i), before), d, sum + i);
+    hn::Store(hn::MulAdd(hn::Load(d, tops + i), hn::Load(d, totals + i), before), d, sum + i);
   }
   for (int64_t row = rows.first(); row < rows.end(); ++row) args.rescale[row] = 1.0f;
   rows.Store(max, args.max);
   rows.Store(sum, args.sum);
   rows.Store(rescale, args.rescale);
-  rows.Store(top, args.out.tops);
+  sixteen.Finish(tops);
 }
 
-// Rows one by one, with the same operations.
-template <size_t kBytes>
-HWY_NOINLINE void WeighFewRows(const WeighTileArgs& args, PlanePrefetch& fetch) {
+template <size_t kBytes, class Rounder>
+HWY_INLINE void WeighRows(const WeighTileArgs& args, const Rows& rows, const Rounder& rounder) {
+  if (rows.all_see_all()) return WeighSixteen<kBytes, true>(args, rows, rounder);
+  WeighSixteen<kBytes, false>(args, rows, rounder);
+}
+
+// Rows one by one, with the same operations. Rounder: RoundOne(row, weights, sees_all, top).
+template <size_t kBytes, class Rounder>
+HWY_NOINLINE void WeighFewRows(const WeighTileArgs& args, PlanePrefetch& fetch,
+                               const Rounder& rounder) {
   const DF d;
   for (int64_t row = 0; row < args.rows; ++row) {
     fetch.Step();
@@ -189,13 +205,14 @@ HWY_NOINLINE void WeighFewRows(const WeighTileArgs& args, PlanePrefetch& fetch) 
     if (args.begin[row] >= args.end[row]) continue;
     const Reference reference(hn::Set(d, args.max[row]), hn::Set(d, args.largest[row]));
     const bool sees_all = args.begin[row] == 0 && args.end[row] == kBlockTokens;
+    VF weights[kTokenVectors];
     VF lanes[kLaneVectors];
-    WeighRow<kBytes>(args, row, reference.base, sees_all, lanes);
+    WeighRow<kBytes>(args, row, reference.base, sees_all, weights, lanes);
     const VF before = hn::Mul(hn::Set(d, args.sum[row]), reference.rescale);
     args.sum[row] = hn::GetLane(hn::MulAdd(reference.top, hn::Set(d, SumLanes(lanes)), before));
     args.max[row] = hn::GetLane(reference.max);
     args.rescale[row] = hn::GetLane(reference.rescale);
-    args.out.tops[row] = hn::GetLane(reference.top);
+    rounder.RoundOne(row, weights, sees_all, hn::GetLane(reference.top));
   }
 }
 

@@ -29,7 +29,7 @@ struct ValueGroup {
   typename Dot::Signs signs;
   float step;
 
-  ValueGroup(const PackedPlane& plane, int64_t g, int32_t begin, int32_t end) {
+  void Load(const PackedPlane& plane, int64_t g, int32_t begin, int32_t end) {
     const DF d;
     VF scales[kTokenVectors];
     VU largest[kTokenVectors];
@@ -57,115 +57,180 @@ struct ValueGroup {
   }
 };
 
-// A group's numbers per token, to be kept in registers.
-HWY_INLINE void LoadTokens(const float* from, VF (&to)[kTokenVectors]) {
-  for (size_t i = 0; i < kTokenVectors; ++i) to[i] = hn::Load(DF(), from + i * kLanes);
-}
-
 // Rounds a row's weights for a group that was loaded for what it sees. Returns the start of its
 // value sums.
 template <class Dot>
-HWY_INLINE int32_t RoundRow(const float* from, const VF (&ratios)[kTokenVectors],
-                            const VF (&centres)[kTokenVectors], const typename Dot::Signs& signs,
+HWY_INLINE int32_t RoundRow(const VF (&weights)[kTokenVectors], const ValueGroup<Dot>& group,
                             std::byte* to, VF (&shifts)[kLaneVectors]) {
   const DF d;
-  VF weights[kTokenVectors];
   VI codes[kTokenVectors];
   for (size_t i = 0; i < kTokenVectors; ++i) {
-    weights[i] = hn::LoadU(d, from + i * kLanes);
-    codes[i] = hn::BitCast(DI(), hn::MulAdd(weights[i], ratios[i], hn::Set(d, kRoundToBits)));
+    const VF ratios = hn::Load(d, group.ratios + i * kLanes);
+    codes[i] = hn::BitCast(DI(), hn::MulAdd(weights[i], ratios, hn::Set(d, kRoundToBits)));
   }
+  VF lanes[kLaneVectors];  // a register each, as `shifts` may be memory
   for (size_t i = 0; i < kTokenVectors; ++i) {
-    VF& shift = shifts[i % kLaneVectors];
-    shift = hn::MulAdd(weights[i], centres[i], i < kLaneVectors ? hn::Zero(d) : shift);
+    VF& lane = lanes[i % kLaneVectors];
+    lane = hn::MulAdd(weights[i], hn::Load(d, group.centres + i * kLanes),
+                      i < kLaneVectors ? hn::Zero(d) : lane);
   }
-  return Dot::StoreWeights(codes, signs, to);
+  for (size_t v = 0; v < kLaneVectors; ++v) shifts[v] = lanes[v];
+  return Dot::StoreWeights(codes, group.signs, to);
 }
 
-template <class Dot>
-HWY_INLINE int32_t RoundRow(const float* from, const ValueGroup<Dot>& group, std::byte* to,
-                            VF (&shifts)[kLaneVectors]) {
-  VF ratios[kTokenVectors];
-  VF centres[kTokenVectors];
-  LoadTokens(group.ratios, ratios);
-  LoadTokens(group.centres, centres);
-  return RoundRow<Dot>(from, ratios, centres, group.signs, to, shifts);
-}
+// Groups for which weights are rounded together, as long as they are in registers.
+constexpr int64_t kBatchGroups = 2;
 
-// The same of the row's own step and centres, those of what it sees.
-template <class Dot>
-HWY_NOINLINE int32_t RoundPartOfRow(const WeighTileArgs& args, const PackedPlane& plane, int64_t g,
-                                    int64_t row, std::byte* to, float* step,
-                                    VF (&shifts)[kLaneVectors]) {
-  const ValueGroup<Dot> own(plane, g, args.begin[row], args.end[row]);
-  *step = own.step;
-  return RoundRow<Dot>(args.ScoresOf(row), own, to, shifts);
-}
+// Rounds weights for kCount groups of a block from `first` on: Rounder of WeighRows and
+// WeighFewRows.
+template <class Dot, size_t kCount>
+class BatchRounder {
+ public:
+  class Sixteen;
 
-// Rounds weights for group g.
-template <class Dot>
-HWY_NOINLINE void RoundRows(const WeighTileArgs& args, const PackedPlane& plane, int64_t g,
-                            const ValueGroup<Dot>& group, const Rows& rows) {
-  const DF d;
-  SixteenRows lanes;
-  alignas(64) float steps[kVirtualLanes];
-  alignas(64) float shifts[kVirtualLanes] = {};
-  alignas(64) float top[kVirtualLanes];
-  for (float& step : steps) step = group.step;
-  const int64_t stride = plane.dim / plane.group * IntegerWeights::kCodeBytes;
-  std::byte* const codes = args.out.codes + rows.first() * stride + g * IntegerWeights::kCodeBytes;
-  int32_t* const starts = args.out.starts + g * args.rows + rows.first();
-  if (rows.all_see_all()) {
-    VF ratios[kTokenVectors];
-    VF centres[kTokenVectors];
-    LoadTokens(group.ratios, ratios);
-    LoadTokens(group.centres, centres);
-    for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
-      starts[r] = RoundRow<Dot>(args.ScoresOf(rows.first() + r), ratios, centres, group.signs,
-                                codes + r * stride, lanes[r]);
+  // keeps: weights are left in the place of scores, for the groups of other batches.
+  BatchRounder(const WeighTileArgs& args, const PackedPlane& plane, int64_t first, bool keeps)
+      : args_(args),
+        plane_(plane),
+        row_groups_(plane.dim / plane.group),
+        first_(first),
+        keeps_(keeps) {
+    for (size_t i = 0; i < kCount; ++i) groups_[i].Load(plane, GroupOf(i), 0, kBlockTokens);
+  }
+
+  HWY_INLINE void RoundOne(int64_t row, const VF (&weights)[kTokenVectors], bool sees_all,
+                           float top) const {
+    args_.out.tops[row] = top;
+    for (size_t i = 0; i < kCount; ++i) {
+      VF lanes[kLaneVectors];
+      const int64_t at = GroupOf(i) * args_.rows + row;
+      float step = groups_[i].step;
+      args_.out.starts[at] = sees_all ? RoundRow<Dot>(weights, groups_[i], CodesOf(i, row), lanes)
+                                      : RoundPart(i, row, weights, &step, lanes);
+      args_.out.steps[at] = step * top;
+      args_.out.shifts[at] = SumLanes(lanes) * top;
     }
-  } else {
-    // No lambda: clang compiles those without the instructions of KVASIR_BEFORE_BYTE_DOT.
-    for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
-      const int64_t row = rows.first() + r;
-      std::byte* const to = codes + r * stride;
-      if (!rows.Sees(row)) {
-        SetLanes(0, lanes[r]);
-      } else if (args.begin[row] == 0 && args.end[row] == kBlockTokens) {
-        starts[r] = RoundRow<Dot>(args.ScoresOf(row), group, to, lanes[r]);
-      } else {
-        starts[r] = RoundPartOfRow<Dot>(args, plane, g, row, to, &steps[r], lanes[r]);
+    if (keeps_) Keep(row, weights);
+  }
+
+  // The same of weights that were kept.
+  HWY_NOINLINE void RoundKept(int64_t row) const {
+    if (args_.begin[row] >= args_.end[row]) return;
+    VF weights[kTokenVectors];
+    for (size_t i = 0; i < kTokenVectors; ++i) {
+      weights[i] = hn::LoadU(DF(), args_.ScoresOf(row) + i * kLanes);
+    }
+    RoundOne(row, weights, args_.begin[row] == 0 && args_.end[row] == kBlockTokens,
+             args_.out.tops[row]);
+  }
+
+ private:
+  int64_t GroupOf(size_t i) const { return first_ + static_cast<int64_t>(i); }
+  std::byte* CodesOf(size_t i, int64_t row) const {
+    return args_.out.codes + (row * row_groups_ + GroupOf(i)) * IntegerWeights::kCodeBytes;
+  }
+
+  // Rounds with the row's own step and centres, those of what it sees.
+  HWY_INLINE int32_t RoundPart(size_t i, int64_t row, const VF (&weights)[kTokenVectors],
+                               float* step, VF (&shifts)[kLaneVectors]) const {
+    VF copied[kTokenVectors];  // whose address a loop over rows that see everything need not know
+    for (size_t v = 0; v < kTokenVectors; ++v) copied[v] = weights[v];
+    return RoundCopied(i, row, copied, step, shifts);
+  }
+  HWY_NOINLINE int32_t RoundCopied(size_t i, int64_t row, const VF (&weights)[kTokenVectors],
+                                   float* step, VF (&shifts)[kLaneVectors]) const {
+    ValueGroup<Dot> own;
+    own.Load(plane_, GroupOf(i), args_.begin[row], args_.end[row]);
+    *step = own.step;
+    return RoundRow<Dot>(weights, own, CodesOf(i, row), shifts);
+  }
+
+  HWY_INLINE void Keep(int64_t row, const VF (&weights)[kTokenVectors]) const {
+    for (size_t i = 0; i < kTokenVectors; ++i) {
+      hn::StoreU(weights[i], DF(), args_.ScoresOf(row) + i * kLanes);
+    }
+  }
+
+  const WeighTileArgs& args_;
+  const PackedPlane& plane_;
+  int64_t row_groups_;
+  int64_t first_;
+  bool keeps_;
+  ValueGroup<Dot> groups_[kCount];
+};
+
+template <class Dot, size_t kCount>
+class BatchRounder<Dot, kCount>::Sixteen {
+ public:
+  HWY_INLINE Sixteen(const BatchRounder& all, const Rows& rows)
+      : all_(all),
+        rows_(rows),
+        codes_(all.CodesOf(0, rows.first())),
+        stride_(all.row_groups_ * IntegerWeights::kCodeBytes) {
+    for (size_t i = 0; i < kCount; ++i) {
+      for (float& step : steps_[i]) step = all.groups_[i].step;
+    }
+  }
+
+  HWY_INLINE void Round(int64_t r, const VF (&weights)[kTokenVectors], bool sees_all) {
+    const int64_t row = rows_.first() + r;
+    for (size_t i = 0; i < kCount; ++i) {
+      std::byte* const to = codes_ + r * stride_ + i * IntegerWeights::kCodeBytes;
+      starts_[i][r] = sees_all
+                          ? RoundRow<Dot>(weights, all_.groups_[i], to, shifts_[i][r])
+                          : all_.RoundPart(i, row, weights, &steps_[i][r], shifts_[i][r]);
+    }
+    if (all_.keeps_) all_.Keep(row, weights);
+  }
+
+  HWY_INLINE void Finish(const float (&tops)[kVirtualLanes]) {
+    const DF d;
+    const IntegerWeights& out = all_.args_.out;
+    rows_.Store(tops, out.tops);
+    for (int64_t r = 0; !rows_.all_see_all() && r < int64_t{kVirtualLanes}; ++r) {
+      if (rows_.Sees(rows_.first() + r)) continue;
+      for (size_t i = 0; i < kCount; ++i) SetLanes(0, shifts_[i][r]);
+    }
+    for (size_t i = 0; i < kCount; ++i) {
+      alignas(64) float shifts[kVirtualLanes] = {};
+      ReduceRows<AddLanes>(shifts_[i], shifts);
+      for (size_t lane = 0; lane < kVirtualLanes; lane += kLanes) {
+        const VF top = hn::Load(d, tops + lane);
+        hn::Store(hn::Mul(hn::Load(d, steps_[i] + lane), top), d, steps_[i] + lane);
+        hn::Store(hn::Mul(hn::Load(d, shifts + lane), top), d, shifts + lane);
       }
+      const int64_t at = all_.GroupOf(i) * all_.args_.rows;
+      rows_.Store(steps_[i], out.steps + at);
+      rows_.Store(shifts, out.shifts + at);
+      rows_.Store(starts_[i], out.starts + at);
     }
   }
-  ReduceRows<AddLanes>(lanes, shifts);
-  rows.Load(args.out.tops, top);
-  for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
-    const VF tops = hn::Load(d, top + i);
-    hn::Store(hn::Mul(hn::Load(d, steps + i), tops), d, steps + i);
-    hn::Store(hn::Mul(hn::Load(d, shifts + i), tops), d, shifts + i);
-  }
-  rows.Store(steps, args.out.steps + g * args.rows);
-  rows.Store(shifts, args.out.shifts + g * args.rows);
-}
 
-template <class Dot>
-HWY_NOINLINE void RoundFewRows(const WeighTileArgs& args, const PackedPlane& plane, int64_t g,
-                               const ValueGroup<Dot>& group, PlanePrefetch& fetch) {
-  const int64_t groups = plane.dim / plane.group;
-  for (int64_t row = 0; row < args.rows; ++row) {
-    fetch.Step();
-    if (args.begin[row] >= args.end[row]) continue;
-    const bool sees_all = args.begin[row] == 0 && args.end[row] == kBlockTokens;
-    std::byte* const codes = args.out.codes + (row * groups + g) * IntegerWeights::kCodeBytes;
-    const int64_t at = g * args.rows + row;
-    const float top = args.out.tops[row];
-    float step = group.step;
-    VF lanes[kLaneVectors];
-    args.out.starts[at] = sees_all ? RoundRow<Dot>(args.ScoresOf(row), group, codes, lanes)
-                                   : RoundPartOfRow<Dot>(args, plane, g, row, codes, &step, lanes);
-    args.out.steps[at] = step * top;
-    args.out.shifts[at] = SumLanes(lanes) * top;
+ private:
+  const BatchRounder& all_;
+  const Rows& rows_;
+  std::byte* codes_;  // of the first row
+  int64_t stride_;
+  SixteenRows shifts_[kCount];
+  alignas(64) float steps_[kCount][kVirtualLanes];
+  alignas(64) int32_t starts_[kCount][kVirtualLanes];
+};
+
+// Weighs, if this is the first batch, and rounds for kCount groups from `first` on.
+template <size_t kBytes, class Dot, size_t kCount>
+void WeighBatch(const WeighTileArgs& args, const PackedPlane& plane, int64_t first,
+                PlanePrefetch& fetch) {
+  constexpr int64_t kRows = kVirtualLanes;
+  const BatchRounder<Dot, kCount> rounder(args, plane, first, plane.dim / plane.group > kBatchGroups);
+  if (first > 0) {
+    for (int64_t row = 0; row < args.rows; ++row) rounder.RoundKept(row);
+  } else if (args.rows <= kFewRows) {
+    WeighFewRows<kBytes>(args, fetch, rounder);
+  } else {
+    for (int64_t row = 0; row < args.rows; row += kRows) {
+      fetch.Step();
+      WeighRows<kBytes>(args, Rows(args, row), rounder);
+    }
   }
 }
 
@@ -173,25 +238,16 @@ template <size_t kBits, size_t kBytes>
 void Weigh(const WeighTileArgs& args) noexcept {
   using Dot = IntegerDot<kBits, kBytes>;
   constexpr int64_t kRows = kVirtualLanes;
-  const bool few = args.rows <= kFewRows;
   const PackedPlane plane(args.codec, args.values, args.value_dim);
   const int64_t groups = plane.dim / plane.group;
-  const int64_t tiles = few ? args.rows : (args.rows + kRows - 1) / kRows;
-  PlanePrefetch fetch(args.fetch, args.fetch_bytes, tiles * (1 + groups), args.fetch_into);
-  if (few) WeighFewRows<kBytes>(args, fetch);
-  for (int64_t row = 0; !few && row < args.rows; row += kRows) {
-    fetch.Step();
-    WeighRows<kBytes>(args, Rows(args, row));
-  }
-  for (int64_t g = 0; g < groups; ++g) {
-    const ValueGroup<Dot> group(plane, g, 0, kBlockTokens);
-    if (few) {
-      RoundFewRows<Dot>(args, plane, g, group, fetch);
-      continue;
-    }
-    for (int64_t row = 0; row < args.rows; row += kRows) {
-      fetch.Step();
-      RoundRows<Dot>(args, plane, g, group, Rows(args, row));
+  PlanePrefetch fetch(args.fetch, args.fetch_bytes,
+                      args.rows <= kFewRows ? args.rows : (args.rows + kRows - 1) / kRows,
+                      args.fetch_into);
+  for (int64_t first = 0; first < groups; first += kBatchGroups) {
+    if (groups - first == 1) {
+      WeighBatch<kBytes, Dot, 1>(args, plane, first, fetch);
+    } else {
+      WeighBatch<kBytes, Dot, 2>(args, plane, first, fetch);
     }
   }
 }
