@@ -26,10 +26,12 @@ struct ValueShares {
   alignas(64) float ratios[kBlockTokens];
   float step;
 
-  ValueShares(const TokenSteps& tokens, int32_t begin, int32_t end) {
+  HWY_INLINE ValueShares(const TokenSteps& tokens, int32_t begin, int32_t end) {
     const DF d;
     VF scales[kTokenVectors];
     VU largest[kTokenVectors];
+    // Unrolled, so that what is visible of a whole block is known.
+#pragma GCC unroll 16
     for (size_t i = 0; i < kTokenVectors; ++i) {
       const size_t token = i * kLanes;
       scales[i] =
@@ -50,8 +52,8 @@ HWY_INLINE void RoundRow(const VF (&weights)[kTokenVectors], const ValueShares& 
   const DF d;
   const hn::Rebind<uint16_t, DU> halves;
   for (size_t i = 0; i < kTokenVectors; ++i) {
-    const VF rounded = hn::MulAdd(weights[i], hn::Load(d, shares.ratios + i * kLanes),
-                                  hn::Set(d, kRoundToBits));
+    const VF rounded =
+        hn::MulAdd(weights[i], hn::Load(d, shares.ratios + i * kLanes), hn::Set(d, kRoundToBits));
     hn::StoreU(hn::TruncateTo(halves, hn::BitCast(DU(), rounded)), halves,
                reinterpret_cast<uint16_t*>(to) + i * kLanes);
   }

@@ -284,14 +284,18 @@ void Score(const ScoreTileArgs& args) noexcept {
     batch.count = HWY_MIN(kBatchGroups, groups - batch.first);
     for (int64_t i = 0; i < batch.count; ++i) batch.groups[i].Load(plane, batch.first + i, kBits);
     constexpr int64_t kMaxRows = kMaxScoreRows<Dot>;
+    // What is fetched ahead is fetched during the first tile.
     for (int64_t row = 0; row < args.rows;) {
-      const int64_t rows = TileRows<kMaxRows>(args.rows - row);
+      const int64_t left = args.rows - row;
+      if (const int64_t full = row == 0 ? 0 : FullTiles<kMaxRows>(left); full > 0) {
+        ScoreTiles<Dot>(args, row, full, plane, batch);
+        row += full * kMaxRows;
+        continue;
+      }
+      const int64_t rows = TileRows<kMaxRows>(left);
       ScoreAnyRows<Dot>(QueryRows(args, row, groups), rows, plane, batch,
                         row == 0 && args.next != nullptr ? &fetch : nullptr);
       row += rows;
-      const int64_t full = FullTiles<kMaxRows>(args.rows - row);
-      if (full > 0) ScoreTiles<Dot>(args, row, full, plane, batch);
-      row += full * kMaxRows;
     }
   }
 }

@@ -168,8 +168,7 @@ HWY_NOINLINE void WeighSixteen(const WeighTileArgs& args, const Rows& rows,
     const int64_t row = rows.first() + r;
     VF weights[kTokenVectors];
     if (kSeeAll || rows.Sees(row)) {
-      const bool sees_all =
-          kSeeAll || (args.begin[row] == 0 && args.end[row] == kBlockTokens);
+      const bool sees_all = kSeeAll || (args.begin[row] == 0 && args.end[row] == kBlockTokens);
       WeighRow<kBytes>(args, row, hn::Set(d, base[r]), sees_all, weights, lanes[r]);
       sixteen.Round(r, weights, sees_all);
     } else {

@@ -29,10 +29,12 @@ struct ValueGroup {
   typename Dot::Signs signs;
   float step;
 
-  void Load(const PackedPlane& plane, int64_t g, int32_t begin, int32_t end) {
+  HWY_INLINE void Load(const PackedPlane& plane, int64_t g, int32_t begin, int32_t end) {
     const DF d;
     VF scales[kTokenVectors];
     VU largest[kTokenVectors];
+    // Unrolled, so that what is visible of a whole block is known.
+#pragma GCC unroll 16
     for (size_t i = 0; i < kTokenVectors; ++i) {
       const size_t token = i * kLanes;
       const auto visible = Visible(token, begin, end);
@@ -176,9 +178,8 @@ class BatchRounder<Dot, kCount>::Sixteen {
     const int64_t row = rows_.first() + r;
     for (size_t i = 0; i < kCount; ++i) {
       std::byte* const to = codes_ + r * stride_ + i * IntegerWeights::kCodeBytes;
-      starts_[i][r] = sees_all
-                          ? RoundRow<Dot>(weights, all_.groups_[i], to, shifts_[i][r])
-                          : all_.RoundPart(i, row, weights, &steps_[i][r], shifts_[i][r]);
+      starts_[i][r] = sees_all ? RoundRow<Dot>(weights, all_.groups_[i], to, shifts_[i][r])
+                               : all_.RoundPart(i, row, weights, &steps_[i][r], shifts_[i][r]);
     }
     if (all_.keeps_) all_.Keep(row, weights);
   }
@@ -221,7 +222,8 @@ template <size_t kBytes, class Dot, size_t kCount>
 void WeighBatch(const WeighTileArgs& args, const PackedPlane& plane, int64_t first,
                 PlanePrefetch& fetch) {
   constexpr int64_t kRows = kVirtualLanes;
-  const BatchRounder<Dot, kCount> rounder(args, plane, first, plane.dim / plane.group > kBatchGroups);
+  const BatchRounder<Dot, kCount> rounder(args, plane, first,
+                                          plane.dim / plane.group > kBatchGroups);
   if (first > 0) {
     for (int64_t row = 0; row < args.rows; ++row) rounder.RoundKept(row);
   } else if (args.rows <= kFewRows) {
