@@ -18,6 +18,7 @@ class FilledRows {
     if (row_ == end_) {
       while (row_ < args_.rows && !IsFilled(row_)) ++row_;
       end_ = row_;
+      while (end_ + kTogether <= args_.rows && AreFilled(end_)) end_ += kTogether;
       while (end_ < args_.rows && IsFilled(end_)) ++end_;
     }
     return end_ - row_;
@@ -27,7 +28,15 @@ class FilledRows {
   void Skip(int64_t rows) { row_ += rows; }
 
  private:
+  // Rows that are looked at together, without a jump for each.
+  static constexpr int64_t kTogether = 16;
+
   bool IsFilled(int64_t row) const { return args_.begin[row] < args_.end[row]; }
+  bool AreFilled(int64_t first) const {
+    bool all = true;
+    for (int64_t row = first; row < first + kTogether; ++row) all &= IsFilled(row);
+    return all;
+  }
 
   const AccumulateTileArgs& args_;
   int64_t row_ = 0;

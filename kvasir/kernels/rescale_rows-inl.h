@@ -19,8 +19,14 @@ namespace kvasir::HWY_NAMESPACE {
 // Most rows' references stay where they are, and multiplying with 1 changes nothing.
 HWY_INLINE void RescaleRows(const AccumulateTileArgs& args) {
   const DF d;
+  constexpr int64_t kTogether = kLanes;
+  const VF one = hn::Set(d, 1.0f);
   for (int64_t row = 0; row < args.rows; ++row) {
-    if (args.rescale[row] == 1.0f) continue;
+    while (row + kTogether <= args.rows &&
+           hn::AllTrue(d, hn::Eq(hn::LoadU(d, args.rescale + row), one))) {
+      row += kTogether;
+    }
+    if (row == args.rows || args.rescale[row] == 1.0f) continue;
     float* const out = args.AccumulatorOf(row);
     const VF rescale = hn::Set(d, args.rescale[row]);
     for (int64_t i = 0; i < args.value_dim; i += kLanes) {
