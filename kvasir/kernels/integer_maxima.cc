@@ -37,20 +37,8 @@ HWY_INLINE void LargestOfRow(const float* scores, VF (&lanes)[kLaneVectors]) {
 // Adding zero leaves one sign of zero, whichever lane won.
 HWY_INLINE VF WithOneZero(VF x) { return hn::Add(x, hn::Zero(DF())); }
 
-HWY_NOINLINE void PrepareRows(const WeighTileArgs& args, const Rows& rows) {
-  const bool as_they_are = rows.all_see_all() && args.softcap <= 0 && args.to_base2 == 1.0f;
-  SixteenRows lanes;
-  // No lambdas: clang compiles those without the instructions of KVASIR_BEFORE_BYTE_DOT.
-  for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
-    const int64_t row = rows.first() + r;
-    if (as_they_are) {
-      LargestOfRow(args.ScoresOf(row), lanes[r]);
-    } else if (rows.Sees(row)) {
-      PrepareRow(RowOf(args, row), lanes[r]);
-    } else {
-      SetLanes(kLowest, lanes[r]);
-    }
-  }
+// Of 16 rows, from their lanes.
+HWY_INLINE void StoreLargest(const WeighTileArgs& args, const Rows& rows, SixteenRows& lanes) {
   alignas(64) float largest[kVirtualLanes] = {};
   ReduceRows<LargestLane>(lanes, largest);
   for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
@@ -59,10 +47,38 @@ HWY_NOINLINE void PrepareRows(const WeighTileArgs& args, const Rows& rows) {
   rows.Store(largest, args.largest);
 }
 
+// REQUIRES: all see everything, and scores are as they should be.
+HWY_NOINLINE void FindLargest(const WeighTileArgs& args, const Rows& rows) {
+  SixteenRows lanes;
+  for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
+    LargestOfRow(args.ScoresOf(rows.first() + r), lanes[r]);
+  }
+  StoreLargest(args, rows, lanes);
+}
+
+HWY_NOINLINE void PrepareRows(const WeighTileArgs& args, const Rows& rows) {
+  SixteenRows lanes;
+  for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
+    const int64_t row = rows.first() + r;
+    if (rows.Sees(row)) {
+      PrepareRow(RowOf(args, row), lanes[r]);
+    } else {
+      SetLanes(kLowest, lanes[r]);
+    }
+  }
+  StoreLargest(args, rows, lanes);
+}
+
 void PrepareScores(const WeighTileArgs& args) noexcept {
   constexpr int64_t kRows = kVirtualLanes;
+  const bool are_prepared = args.softcap <= 0 && args.to_base2 == 1.0f;
   for (int64_t row = 0; args.rows > kFewRows && row < args.rows; row += kRows) {
-    PrepareRows(args, Rows(args, row));
+    const Rows rows(args, row);
+    if (are_prepared && rows.all_see_all()) {
+      FindLargest(args, rows);
+    } else {
+      PrepareRows(args, rows);
+    }
   }
   for (int64_t row = 0; args.rows <= kFewRows && row < args.rows; ++row) {
     if (args.begin[row] >= args.end[row]) continue;
