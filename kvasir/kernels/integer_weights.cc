@@ -115,21 +115,35 @@ class BatchRounder {
     if (keeps_) Keep(row, weights);
   }
 
-  // The same of weights that were kept.
-  HWY_NOINLINE void RoundKept(int64_t row) const {
+  // The same of weights that were kept, of a row and of 16.
+  HWY_NOINLINE void RoundOneKept(int64_t row) const {
     if (args_.begin[row] >= args_.end[row]) return;
     VF weights[kTokenVectors];
-    for (size_t i = 0; i < kTokenVectors; ++i) {
-      weights[i] = hn::LoadU(DF(), args_.ScoresOf(row) + i * kLanes);
+    LoadKept(row, weights);
+    RoundOne(row, weights, SeesAll(row), args_.out.tops[row]);
+  }
+  HWY_NOINLINE void RoundKept(const Rows& rows) const {
+    Sixteen sixteen(*this, rows);
+    for (int64_t r = 0; r < rows.count(); ++r) {
+      const int64_t row = rows.first() + r;
+      if (!rows.Sees(row)) continue;
+      VF weights[kTokenVectors];
+      LoadKept(row, weights);
+      sixteen.Round(r, weights, SeesAll(row));
     }
-    RoundOne(row, weights, args_.begin[row] == 0 && args_.end[row] == kBlockTokens,
-             args_.out.tops[row]);
+    alignas(64) float tops[kVirtualLanes];
+    rows.Load(args_.out.tops, tops);
+    sixteen.Finish(tops);
   }
 
  private:
   int64_t GroupOf(size_t i) const { return first_ + static_cast<int64_t>(i); }
   std::byte* CodesOf(size_t i, int64_t row) const {
     return args_.out.codes + (row * row_groups_ + GroupOf(i)) * IntegerWeights::kCodeBytes;
+  }
+
+  bool SeesAll(int64_t row) const {
+    return args_.begin[row] == 0 && args_.end[row] == kBlockTokens;
   }
 
   // Rounds with the row's own step and centres, those of what it sees.
@@ -150,6 +164,11 @@ class BatchRounder {
   HWY_INLINE void Keep(int64_t row, const VF (&weights)[kTokenVectors]) const {
     for (size_t i = 0; i < kTokenVectors; ++i) {
       hn::StoreU(weights[i], DF(), args_.ScoresOf(row) + i * kLanes);
+    }
+  }
+  HWY_INLINE void LoadKept(int64_t row, VF (&weights)[kTokenVectors]) const {
+    for (size_t i = 0; i < kTokenVectors; ++i) {
+      weights[i] = hn::LoadU(DF(), args_.ScoresOf(row) + i * kLanes);
     }
   }
 
@@ -224,14 +243,18 @@ void WeighBatch(const WeighTileArgs& args, const PackedPlane& plane, int64_t fir
   constexpr int64_t kRows = kVirtualLanes;
   const BatchRounder<Dot, kCount> rounder(args, plane, first,
                                           plane.dim / plane.group > kBatchGroups);
-  if (first > 0) {
-    for (int64_t row = 0; row < args.rows; ++row) rounder.RoundKept(row);
-  } else if (args.rows <= kFewRows) {
-    WeighFewRows<kBytes>(args, fetch, rounder);
-  } else {
-    for (int64_t row = 0; row < args.rows; row += kRows) {
-      fetch.Step();
-      WeighRows<kBytes>(args, Rows(args, row), rounder);
+  if (args.rows <= kFewRows) {
+    if (first == 0) return WeighFewRows<kBytes>(args, fetch, rounder);
+    for (int64_t row = 0; row < args.rows; ++row) rounder.RoundOneKept(row);
+    return;
+  }
+  for (int64_t row = 0; row < args.rows; row += kRows) {
+    const Rows rows(args, row);
+    fetch.Step();
+    if (first == 0) {
+      WeighRows<kBytes>(args, rows, rounder);
+    } else {
+      rounder.RoundKept(rows);
     }
   }
 }
