@@ -80,11 +80,8 @@ HWY_INLINE int32_t RoundRow(const VF (&weights)[kTokenVectors], const ValueGroup
   return Dot::StoreWeights(codes, group.signs, to);
 }
 
-// Groups for which weights are rounded together, as long as they are in registers.
-constexpr int64_t kBatchGroups = 2;
-
-// Rounds weights for kCount groups of a block from `first` on: Rounder of WeighRows and
-// WeighFewRows.
+// Rounds weights for kCount groups of a block from `first` on, as long as they are in registers:
+// Rounder of WeighRows and WeighFewRows.
 template <class Dot, size_t kCount>
 class BatchRounder {
  public:
@@ -236,13 +233,13 @@ class BatchRounder<Dot, kCount>::Sixteen {
   alignas(64) int32_t starts_[kCount][kVirtualLanes];
 };
 
-// Weighs, if this is the first batch, and rounds for kCount groups from `first` on.
+// Weighs, if these are the first groups, and rounds for kCount groups from `first` on.
 template <size_t kBytes, class Dot, size_t kCount>
 void WeighBatch(const WeighTileArgs& args, const PackedPlane& plane, int64_t first,
                 PlanePrefetch& fetch) {
   constexpr int64_t kRows = kVirtualLanes;
-  const BatchRounder<Dot, kCount> rounder(args, plane, first,
-                                          plane.dim / plane.group > kBatchGroups);
+  const bool is_last = first + static_cast<int64_t>(kCount) == plane.dim / plane.group;
+  const BatchRounder<Dot, kCount> rounder(args, plane, first, first == 0 && !is_last);
   if (args.rows <= kFewRows) {
     if (first == 0) return WeighFewRows<kBytes>(args, fetch, rounder);
     for (int64_t row = 0; row < args.rows; ++row) rounder.RoundOneKept(row);
@@ -268,13 +265,10 @@ void Weigh(const WeighTileArgs& args) noexcept {
   PlanePrefetch fetch(args.fetch, args.fetch_bytes,
                       args.rows <= kFewRows ? args.rows : (args.rows + kRows - 1) / kRows,
                       args.fetch_into);
-  for (int64_t first = 0; first < groups; first += kBatchGroups) {
-    if (groups - first == 1) {
-      WeighBatch<kBytes, Dot, 1>(args, plane, first, fetch);
-    } else {
-      WeighBatch<kBytes, Dot, 2>(args, plane, first, fetch);
-    }
-  }
+  int64_t first = 0;
+  for (; first + 4 <= groups; first += 4) WeighBatch<kBytes, Dot, 4>(args, plane, first, fetch);
+  for (; first + 2 <= groups; first += 2) WeighBatch<kBytes, Dot, 2>(args, plane, first, fetch);
+  if (first < groups) WeighBatch<kBytes, Dot, 1>(args, plane, first, fetch);
 }
 
 template <size_t kBits, size_t kBytes>
