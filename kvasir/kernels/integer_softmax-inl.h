@@ -1,7 +1,7 @@
 // The softmax of blocks whose values are summed in integers: scores become weights that count from
 // the block's own maximum (kernels.h, IntegerKvKernels).
 // Deliberately without what comes before and after: integer_maxima.cc has the largest scores,
-// integer_weights.cc makes integers of the weights.
+// integer_weights.cc and half_sums.cc have the rounders that make integers of the weights.
 #if defined(KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_
 #undef KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_
@@ -133,6 +133,10 @@ HWY_INLINE void WeighRow(const WeighTileArgs& args, int64_t row, VF base, bool s
   }
 }
 
+HWY_INLINE bool SeesAll(const WeighTileArgs& args, int64_t row) {
+  return args.begin[row] == 0 && args.end[row] == kBlockTokens;
+}
+
 HWY_INLINE void SetLanes(float value, VF (&lanes)[kLaneVectors]) {
   for (VF& v : lanes) v = hn::Set(DF(), value);
 }
@@ -168,7 +172,7 @@ HWY_NOINLINE void WeighSixteen(const WeighTileArgs& args, const Rows& rows,
     const int64_t row = rows.first() + r;
     VF weights[kTokenVectors];
     if (kSeeAll || rows.Sees(row)) {
-      const bool sees_all = kSeeAll || (args.begin[row] == 0 && args.end[row] == kBlockTokens);
+      const bool sees_all = kSeeAll || SeesAll(args, row);
       WeighRow<kBytes>(args, row, hn::Set(d, base[r]), sees_all, weights, lanes[r]);
       sixteen.Round(r, weights, sees_all);
     } else {
@@ -203,7 +207,7 @@ HWY_NOINLINE void WeighFewRows(const WeighTileArgs& args, PlanePrefetch& fetch,
     args.rescale[row] = 1.0f;
     if (args.begin[row] >= args.end[row]) continue;
     const Reference reference(hn::Set(d, args.max[row]), hn::Set(d, args.largest[row]));
-    const bool sees_all = args.begin[row] == 0 && args.end[row] == kBlockTokens;
+    const bool sees_all = SeesAll(args, row);
     VF weights[kTokenVectors];
     VF lanes[kLaneVectors];
     WeighRow<kBytes>(args, row, reference.base, sees_all, weights, lanes);

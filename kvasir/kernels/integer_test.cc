@@ -567,6 +567,36 @@ TEST(IntegerKernels, RowsOfAnIndexHaveTheSameBits) {
   }
 }
 
+// Rows to be scaled anew, and rows that see nothing, are looked for in many at once.
+TEST(IntegerKernels, ARowThatDiffersIsFoundAmongMany) {
+  constexpr int64_t kDim = 128;
+  constexpr int64_t kMany = 53;
+  const std::vector<float> cache = RandomFloats(kDim * kBlockTokens, 23);
+  for (const KvCodec& codec : {KvCodec::Affine(8, 64), kHalves}) {
+    const std::vector<std::byte> values = Encoded(false, codec, cache, kDim);
+    for (const size_t at : {0, 3, 7, 8, 15, 16, 31, 32, 47, 48, 52}) {
+      SumCase c(kMany, kDim, 0);
+      std::fill(c.max.begin(), c.max.end(), 10.0f);
+      const auto rescaled = [&] {
+        const auto result = c.Run(Oracle(), codec, values, MultiplierWidth::kTwoBytes);
+        for (const KernelTable* table : SimdTables()) {
+          ExpectSameBits(result.All(),
+                         c.Run(*table, codec, values, MultiplierWidth::kTwoBytes).All(),
+                         Where(table->isa, codec, kDim, MultiplierWidth::kTwoBytes) + ", row " +
+                             std::to_string(at));
+        }
+        return std::count_if(result.rescale.begin(), result.rescale.end(),
+                             [](float factor) { return factor != 1.0f; });
+      };
+      EXPECT_EQ(rescaled(), 0);
+      c.max[at] = -20.0f;
+      EXPECT_EQ(rescaled(), 1);
+      c.begin[at] = c.end[at] = 5;
+      EXPECT_EQ(rescaled(), 0);
+    }
+  }
+}
+
 TEST(IntegerKernels, ARowHasTheSameBitsWhateverItsNeighbours) {
   constexpr int64_t kDim = 128;
   constexpr int64_t kMany = 23;

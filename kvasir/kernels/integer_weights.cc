@@ -117,7 +117,7 @@ class BatchRounder {
     if (args_.begin[row] >= args_.end[row]) return;
     VF weights[kTokenVectors];
     LoadKept(row, weights);
-    RoundOne(row, weights, SeesAll(row), args_.out.tops[row]);
+    RoundOne(row, weights, SeesAll(args_, row), args_.out.tops[row]);
   }
   HWY_NOINLINE void RoundKept(const Rows& rows) const {
     Sixteen sixteen(*this, rows);
@@ -126,7 +126,7 @@ class BatchRounder {
       if (!rows.Sees(row)) continue;
       VF weights[kTokenVectors];
       LoadKept(row, weights);
-      sixteen.Round(r, weights, SeesAll(row));
+      sixteen.Round(r, weights, SeesAll(args_, row));
     }
     alignas(64) float tops[kVirtualLanes];
     rows.Load(args_.out.tops, tops);
@@ -137,10 +137,6 @@ class BatchRounder {
   int64_t GroupOf(size_t i) const { return first_ + static_cast<int64_t>(i); }
   std::byte* CodesOf(size_t i, int64_t row) const {
     return args_.out.codes + (row * row_groups_ + GroupOf(i)) * IntegerWeights::kCodeBytes;
-  }
-
-  bool SeesAll(int64_t row) const {
-    return args_.begin[row] == 0 && args_.end[row] == kBlockTokens;
   }
 
   // Rounds with the row's own step and centres, those of what it sees.
