@@ -260,8 +260,8 @@ struct SumCase {
     std::vector<float> left = scores;
     const auto groups = static_cast<size_t>(rows * IntegerGroups(codec, dim));
     std::vector<std::byte> codes(groups * static_cast<size_t>(IntegerWeights::kCodeBytes));
-    std::vector<float> steps(groups);
-    std::vector<float> shifts(groups);
+    std::vector<float> steps(groups, kNan);  // of rows that see nothing, which nobody may read
+    std::vector<float> shifts(groups, kNan);
     std::vector<int32_t> starts(groups);
     std::vector<float> tops(max.size());
     std::vector<float> rounders(kBlockTokens);
