@@ -58,6 +58,7 @@ struct ByteOperands {
   }
   class Start {
    public:
+    static constexpr bool kIsZero = false;
     // Not a default: that constructor would be compiled without the instructions of this target.
     HWY_INLINE Start() : sum_(hn::Zero(DI())) {}
     HWY_INLINE void Add(V8 weights, const Signs& signs, size_t token) {
@@ -96,6 +97,7 @@ struct ByteOperands {
     return VI{AddByteProducts(sum.raw, multipliers.raw, levels.raw)};
   }
   struct Start {
+    static constexpr bool kIsZero = true;
     HWY_INLINE void Add(V8, const Signs&, size_t) {}
     HWY_INLINE int32_t Get() const { return 0; }
   };

@@ -62,7 +62,7 @@ HWY_INLINE void RoundRow(const VF (&weights)[kTokenVectors], const ValueShares& 
 // Rounder of WeighRows and WeighFewRows.
 class HalfRounder {
  public:
-  class Sixteen;
+  class Together;
 
   HalfRounder(const WeighTileArgs& args, const TokenSteps& tokens)
       : args_(args), tokens_(tokens), all_(tokens, 0, kBlockTokens) {}
@@ -90,34 +90,51 @@ class HalfRounder {
   ValueShares all_;
 };
 
-class HalfRounder::Sixteen {
+class HalfRounder::Together {
  public:
-  HWY_INLINE Sixteen(const HalfRounder& all, const Rows& rows) : all_(all), rows_(rows) {
-    for (float& step : steps_) step = 0;
+  HWY_INLINE Together(const HalfRounder& all, const Rows& rows) : all_(all), rows_(rows) {
+    for (size_t r = 0; r < rows.padded(); r += kLanes) {
+      hn::Store(hn::Set(DF(), all.all_.step), DF(), steps_ + r);
+    }
   }
 
+  static bool keeps() { return false; }
   HWY_INLINE void Round(int64_t r, const VF (&weights)[kTokenVectors], bool sees_all) {
     steps_[r] = all_.Round(rows_.first() + r, weights, sees_all);
   }
-  HWY_INLINE void Finish(const float (&tops)[kVirtualLanes]) {
-    const DF d;
-    for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
-      hn::Store(hn::Mul(hn::Load(d, steps_ + i), hn::Load(d, tops + i)), d, steps_ + i);
+  class AllRows {
+   public:
+    static constexpr int kSteps = 1;
+    HWY_INLINE explicit AllRows(Together& together)
+        : shares_(together.all_.all_),
+          codes_(together.all_.args_.out.codes +
+                 together.rows_.first() * IntegerWeights::kCodeBytes) {}
+    template <int>
+    HWY_INLINE void Step(int64_t r, const VF (&weights)[kTokenVectors]) {
+      RoundRow(weights, shares_, codes_ + r * IntegerWeights::kCodeBytes);
     }
-    rows_.Store(steps_, all_.args_.out.steps);
+
+   private:
+    const ValueShares& shares_;
+    std::byte* const codes_;
+  };
+  HWY_INLINE void Finish(const Rows::Numbers& tops) {
+    const DF d;
+    for (size_t i = 0; i < rows_.padded(); i += kLanes) {
+      rows_.Store(hn::Mul(hn::Load(d, steps_ + i), hn::Load(d, tops + i)), i, all_.args_.out.steps);
+    }
   }
 
  private:
   const HalfRounder& all_;
   const Rows& rows_;
-  alignas(64) float steps_[kVirtualLanes];
+  alignas(64) Rows::Numbers steps_;
 };
 
 void Weigh(const WeighTileArgs& args) noexcept {
-  constexpr int64_t kRows = kVirtualLanes;
   const bool few = args.rows <= kFewRows;
-  const int64_t tiles = few ? args.rows : (args.rows + kRows - 1) / kRows;
-  PlanePrefetch fetch(args.fetch, args.fetch_bytes, kValueSteps + tiles, args.fetch_into);
+  PlanePrefetch fetch(args.fetch, args.fetch_bytes, kValueSteps + WeighSteps(args.rows),
+                      args.fetch_into);
   uint16_t largest[kBlockTokens];
   LargestOfValues(reinterpret_cast<const uint16_t*>(args.values), args.value_dim, fetch, largest);
   const TokenSteps tokens(largest);
@@ -126,9 +143,10 @@ void Weigh(const WeighTileArgs& args) noexcept {
   }
   const HalfRounder rounder(args, tokens);
   if (few) WeighFewRows<2>(args, fetch, rounder);
-  for (int64_t row = 0; !few && row < args.rows; row += kRows) {
-    fetch.Step();
-    WeighRows<2>(args, Rows(args, row), rounder);
+  for (int64_t row = 0; !few && row < args.rows;) {
+    const Rows rows(args, row);
+    WeighRows<2>(args, rows, fetch, rounder);
+    row = rows.end();
   }
 }
 

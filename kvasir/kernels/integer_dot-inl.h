@@ -81,6 +81,8 @@ struct IntegerDot : ByteOperands<kCodeBits> {
   static constexpr size_t kBytes = kMultiplierWidth;
   static constexpr size_t kSums = kBytes;
   static constexpr int64_t kMultiplierBytes = 1;  // from one to the next in a plane
+  static constexpr int64_t kWeightBytes = int64_t{kBytes} * kBlockTokens;  // of a row and group
+  static constexpr bool kValuesStartAtZero = ByteOperands<kBits>::Start::kIsZero;
   static constexpr size_t kWordCodes = 32 / kBits;
   static constexpr size_t kParts = kWordCodes / 4;
   using Signs = typename ByteOperands<kBits>::Signs;
@@ -178,6 +180,8 @@ struct IntegerDot {
   static constexpr size_t kBytes = kMultiplierWidth;
   static constexpr size_t kSums = 1;
   static constexpr int64_t kMultiplierBytes = 2;
+  static constexpr int64_t kWeightBytes = 2 * int64_t{kBlockTokens};
+  static constexpr bool kValuesStartAtZero = false;
   static constexpr size_t kWordCodes = 32 / kBits;
   static constexpr size_t kParts = kWordCodes / 2;
   using D16 = hn::Repartition<int16_t, DI>;

@@ -37,28 +37,27 @@ HWY_INLINE void LargestOfRow(const float* scores, VF (&lanes)[kLaneVectors]) {
 // Adding zero leaves one sign of zero, whichever lane won.
 HWY_INLINE VF WithOneZero(VF x) { return hn::Add(x, hn::Zero(DF())); }
 
-// Of 16 rows, from their lanes.
-HWY_INLINE void StoreLargest(const WeighTileArgs& args, const Rows& rows, SixteenRows& lanes) {
-  alignas(64) float largest[kVirtualLanes] = {};
-  ReduceRows<LargestLane>(lanes, largest);
-  for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
-    hn::Store(WithOneZero(hn::Load(DF(), largest + i)), DF(), largest + i);
+// From the lanes of all rows.
+HWY_INLINE void StoreLargest(const WeighTileArgs& args, const Rows& rows, Rows::Lanes& lanes) {
+  alignas(64) Rows::Numbers largest;
+  rows.Reduce<LargestLane>(lanes, largest);
+  for (size_t i = 0; i < rows.padded(); i += kLanes) {
+    rows.Store(WithOneZero(hn::Load(DF(), largest + i)), i, args.largest);
   }
-  rows.Store(largest, args.largest);
 }
 
 // REQUIRES: all see everything, and scores are as they should be.
 HWY_NOINLINE void FindLargest(const WeighTileArgs& args, const Rows& rows) {
-  SixteenRows lanes;
-  for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
+  Rows::Lanes lanes;
+  for (int64_t r = 0; r < rows.count(); ++r) {
     LargestOfRow(args.ScoresOf(rows.first() + r), lanes[r]);
   }
   StoreLargest(args, rows, lanes);
 }
 
 HWY_NOINLINE void PrepareRows(const WeighTileArgs& args, const Rows& rows) {
-  SixteenRows lanes;
-  for (int64_t r = 0; r < int64_t{kVirtualLanes}; ++r) {
+  Rows::Lanes lanes;
+  for (int64_t r = 0; r < static_cast<int64_t>(rows.padded()); ++r) {
     const int64_t row = rows.first() + r;
     if (rows.Sees(row)) {
       PrepareRow(RowOf(args, row), lanes[r]);
@@ -70,10 +69,10 @@ HWY_NOINLINE void PrepareRows(const WeighTileArgs& args, const Rows& rows) {
 }
 
 void PrepareScores(const WeighTileArgs& args) noexcept {
-  constexpr int64_t kRows = kVirtualLanes;
   const bool are_prepared = args.softcap <= 0 && args.to_base2 == 1.0f;
-  for (int64_t row = 0; args.rows > kFewRows && row < args.rows; row += kRows) {
+  for (int64_t row = 0; args.rows > kFewRows && row < args.rows;) {
     const Rows rows(args, row);
+    row = rows.end();
     if (are_prepared && rows.all_see_all()) {
       FindLargest(args, rows);
     } else {
@@ -88,26 +87,19 @@ void PrepareScores(const WeighTileArgs& args) noexcept {
   }
 }
 
-// 1 for each of 16 rows for which the block is decisive, whatever it sees, else 0. Returns whether
-// there is one.
-HWY_INLINE bool MarkDecisive(const WeighTileArgs& args, const Rows& rows,
-                             float (&marks)[kVirtualLanes]) {
+// 1 for each row for which the block is decisive, whatever it sees, else 0. Returns whether there
+// is one.
+HWY_INLINE bool MarkDecisive(const WeighTileArgs& args, const Rows& rows, Rows::Numbers& marks) {
   const DF d;
-  alignas(64) float max[kVirtualLanes];
-  alignas(64) float sum[kVirtualLanes];
-  alignas(64) float largest[kVirtualLanes];
-  rows.Load(args.max, max);
-  rows.Load(args.sum, sum);
-  rows.Load(args.largest, largest);
   VF any = hn::Zero(d);
-  for (size_t i = 0; i < kVirtualLanes; i += kLanes) {
-    const VF top = hn::Load(d, largest + i);
-    const VF before = hn::Load(d, max + i);
+  for (size_t i = 0; i < rows.padded(); i += kLanes) {
+    const VF top = rows.Load(args.largest, i);
+    const VF before = rows.Load(args.max, i);
     const auto is_first = hn::Eq(before, hn::Set(d, kLowest));
     const auto is_above = hn::Gt(top, hn::Add(before, hn::Set(d, kReferenceSlack)));
     // Where that is more than the slack it is not looked at.
     const VF weight = Exp2<kBlockDegree>(hn::Sub(top, before));
-    const VF share = hn::Mul(hn::Set(d, kDecisiveShare), hn::Load(d, sum + i));
+    const VF share = hn::Mul(hn::Set(d, kDecisiveShare), rows.Load(args.sum, i));
     const auto found = hn::Or(hn::Or(is_first, is_above), hn::Gt(weight, share));
     const VF mark = hn::IfThenElseZero(found, hn::Set(d, 1.0f));
     hn::Store(mark, d, marks + i);
@@ -117,11 +109,12 @@ HWY_INLINE bool MarkDecisive(const WeighTileArgs& args, const Rows& rows,
 }
 
 void FindDecisive(const WeighTileArgs& args, DecisiveRows& out) noexcept {
-  alignas(64) float marks[kVirtualLanes];
+  alignas(64) Rows::Numbers marks;
   out.decisive_count = out.others_count = 0;
   int64_t listed = 0;
-  for (int64_t first = 0; first < args.rows; first += kVirtualLanes) {
+  for (int64_t first = 0, next; first < args.rows; first = next) {
     const Rows rows(args, first);
+    next = rows.end();
     if (!MarkDecisive(args, rows, marks) && out.decisive_count == 0) continue;
     for (; listed < first; ++listed) {
       out.others[out.others_count] = static_cast<int32_t>(listed);

@@ -1,6 +1,8 @@
 // Value sums of affine values of 8 and 4 bits in integers: products of weights that were rounded
 // per block, group and row with the codes, as exact sums. Deliberately only what kernels.h states
 // for IntegerKvKernels; integer_weights.cc rounds, integer_scores.cc has the keys.
+#include <type_traits>
+
 #include "kvasir/kernels/filled_rows.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
@@ -33,34 +35,36 @@ constexpr int64_t FetchSteps(int64_t dim) {
   return (dim + kWidth - 1) / kWidth * (kBlockTokens / 8);
 }
 
-// Some rows of weights, of which codes, steps, shifts and starts are read.
-struct WeightRows {
+// The weights of a tile's rows for one group, and the accumulators.
+template <class Dot>
+struct WeightTile {
   const std::byte* codes;
   const float* steps;
   const float* shifts;
   const int32_t* starts;
-  int64_t groups;
-  int64_t rows;  // of the whole tile
-  // In memory: sums of the innermost loop need the registers.
-  float* accumulators[kSumTile];
+  float* accumulators[kSumTile];  // from `dim` on
 
-  WeightRows(const AccumulateTileArgs& args, int64_t row, int64_t count, int64_t groups)
-      : codes(args.integers.codes + row * groups * IntegerWeights::kCodeBytes),
-        steps(args.integers.steps + row),
-        shifts(args.integers.shifts + row),
-        starts(args.integers.starts + row),
-        groups(groups),
-        rows(args.rows) {
-    for (int64_t i = 0; i < count; ++i) accumulators[i] = args.AccumulatorOf(row + i);
+  HWY_INLINE WeightTile(const AccumulateTileArgs& args, int64_t row, int64_t count, int64_t g,
+                        int64_t dim)
+      : codes(args.integers.codes + (g * args.rows + row) * Dot::kWeightBytes),
+        steps(args.integers.steps + g * args.rows + row),
+        shifts(args.integers.shifts + g * args.rows + row),
+        starts(args.integers.starts + g * args.rows + row) {
+    for (int64_t i = 0; i < count; ++i) accumulators[i] = args.AccumulatorOf(row + i) + dim;
+  }
+  // To the next group; rows: of all tiles.
+  HWY_INLINE void NextGroup(int64_t rows) {
+    codes += rows * Dot::kWeightBytes;
+    steps += rows;
+    shifts += rows;
+    starts += rows;
   }
 };
 
-// The part kPart of the codes of a word, whose first multiplier of the first row `first` is; those
-// of the next row lie `stride` bytes behind.
+// The part kPart of the codes of a word, whose first multiplier of the first row `first` is.
 template <class Dot, size_t kPart>
 struct ValueOperands {
   const std::byte* first;
-  int64_t stride;
   const uint32_t* word;
   VI flip;
 
@@ -73,7 +77,8 @@ struct ValueOperands {
     return Dot::Level(Dot::template Codes<kPart, kTight>(codes), flip);
   }
   HWY_INLINE VI Multiplier(size_t r, size_t s) const {
-    return Dot::Multiplier(first + static_cast<int64_t>(r) * stride, kBlockTokens, kPart, s);
+    return Dot::Multiplier(first + static_cast<int64_t>(r) * Dot::kWeightBytes, kBlockTokens, kPart,
+                           s);
   }
   static HWY_INLINE VI Add(VI sum, VI levels, VI multipliers) {
     return Dot::AddValue(sum, levels, multipliers);
@@ -82,85 +87,86 @@ struct ValueOperands {
 
 // Adds the products with the slots from k on that a word has, from its part kPart on.
 template <class Dot, size_t kRows, size_t kCount, size_t kPart = 0>
-HWY_INLINE void AddWord(const std::byte* first, int64_t stride, const typename Dot::Signs& signs,
-                        int64_t k, const uint32_t* word, TileSums<Dot, kRows, kCount>& sums) {
-  AddProducts<Dot>(ValueOperands<Dot, kPart>{first, stride, word, Dot::Flip(signs, k, kPart)},
-                   sums);
+HWY_INLINE void AddWord(const std::byte* first, const typename Dot::Signs& signs, int64_t k,
+                        const uint32_t* word, TileSums<Dot, kRows, kCount>& sums) {
+  AddProducts<Dot>(ValueOperands<Dot, kPart>{first, word, Dot::Flip(signs, k, kPart)}, sums);
   if constexpr (kPart + 1 < Dot::kParts) {
-    AddWord<Dot, kRows, kCount, kPart + 1>(first, stride, signs, k, word, sums);
+    AddWord<Dot, kRows, kCount, kPart + 1>(first, signs, k, word, sums);
   }
 }
 
-// Adds sums of group g to the accumulators of the rows from kRow on. Recursive, because sums that a
-// loop over rows indexes would go through memory.
-template <class Dot, size_t kRows, size_t kCount, size_t kRow = 0>
-HWY_INLINE void StoreSums(const WeightRows& rows, int64_t g, int64_t dim,
+// Adds sums to the accumulators, all of which are read before one is written: for all that the
+// compiler knows, they could be the steps.
+template <class Dot, size_t kRows, size_t kCount>
+HWY_INLINE void StoreSums(const WeightTile<Dot>& tile, int64_t dim,
                           const TileSums<Dot, kRows, kCount>& sums) {
   const DF d;
-  constexpr auto kIndex = static_cast<int64_t>(kRow);
-  const int64_t at = g * rows.rows + kIndex;
-  float* const out = rows.accumulators[kRow] + dim;
-  const VF step = hn::Set(d, rows.steps[at]);
-  const VF shift = hn::Set(d, rows.shifts[at]);
-  for (size_t v = 0; v < kCount; ++v) {
-    const VF before = hn::LoadU(d, out + v * kLanes);
-    const VF sum =
-        hn::MulAdd(hn::ConvertTo(d, Dot::Total(sums[kRow][v][0], sums[kRow][v][Dot::kSums - 1])),
-                   step, before);
-    hn::StoreU(hn::Add(sum, shift), d, out + v * kLanes);
+  VF out[kRows][kCount];
+#pragma GCC unroll 8
+  for (size_t r = 0; r < kRows; ++r) {
+    const VF step = hn::Set(d, tile.steps[r]);
+    const VF shift = hn::Set(d, tile.shifts[r]);
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kCount; ++v) {
+      const VF sum = hn::ConvertTo(d, Dot::Total(sums[r][v][0], sums[r][v][Dot::kSums - 1]));
+      const VF before = hn::LoadU(d, tile.accumulators[r] + dim + v * kLanes);
+      out[r][v] = hn::Add(hn::MulAdd(sum, step, before), shift);
+    }
   }
-  if constexpr (kRow + 1 < kRows) {
-    StoreSums<Dot, kRows, kCount, kRow + 1>(rows, g, dim, sums);
+#pragma GCC unroll 8
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kCount; ++v) {
+      hn::StoreU(out[r][v], d, tile.accumulators[r] + dim + v * kLanes);
+    }
   }
 }
 
-// Value sums of the dims [dim, dim + kCount * kLanes), which are in group g. REQUIRES: dim is a
-// multiple of kUnitLanes.
+// Value sums of kCount vectors of dims, the first of which is `dim` of the tile's accumulators and
+// whose codes `word` begins. kFetch: with steps of `prefetch`, if there is one.
 template <class Dot, size_t kRows, size_t kCount, bool kFetch>
-HWY_INLINE void SumDims(const WeightRows& rows, const PackedPlane& plane,
-                        const typename Dot::Signs& signs, int64_t g, int64_t dim,
-                        PlanePrefetch* prefetch) {
-  constexpr int64_t kUnitWords = 2 * static_cast<int64_t>(Dot::kBits) * kUnitLanes;
+HWY_INLINE void SumDims(const WeightTile<Dot>& tile, int64_t dim, const uint32_t* word,
+                        const typename Dot::Signs& signs, PlanePrefetch* prefetch) {
   constexpr int64_t kSlots = kFetchSlots<Dot, kRows>;
   int32_t starts[kRows];
-  for (size_t r = 0; r < kRows; ++r) {
-    starts[r] = rows.starts[g * rows.rows + static_cast<int64_t>(r)];
-  }
+  for (size_t r = 0; r < kRows; ++r) starts[r] = Dot::kValuesStartAtZero ? 0 : tile.starts[r];
   TileSums<Dot, kRows, kCount> sums;
   StartSums<Dot>(starts, sums);
-  const int64_t stride = rows.groups * IntegerWeights::kCodeBytes;
-  const std::byte* multipliers = rows.codes + g * IntegerWeights::kCodeBytes;
-  const uint32_t* word = plane.codes + dim / kUnitLanes * kUnitWords;
+  const std::byte* multipliers = tile.codes;
   for (int64_t k = 0; k < kBlockTokens; k += kSlots) {
     if constexpr (kFetch) {
       if (prefetch != nullptr) prefetch->Step();
     }
     for (int64_t w = k; w < k + kSlots; w += Dot::kWordCodes) {
-      AddWord<Dot, kRows, kCount>(multipliers, stride, signs, w, word, sums);
+      AddWord<Dot, kRows, kCount>(multipliers, signs, w, word, sums);
       multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
       word += kUnitLanes;
     }
   }
-  StoreSums<Dot, kRows, kCount>(rows, g, dim, sums);
+  StoreSums<Dot, kRows, kCount>(tile, dim, sums);
 }
 
-// Value sums of one group. kFetch: with steps of `prefetch`, if there is one.
-template <class Dot, size_t kRows, bool kFetch>
-HWY_INLINE void SumGroup(const WeightRows& rows, const PackedPlane& plane,
-                         const typename Dot::Signs& signs, int64_t g, PlanePrefetch* prefetch) {
-  constexpr size_t kCount = kVectors<Dot, kRows>;
+// Calls body(dim, vectors), vectors a constant, for dims of group g that kCount vectors hold, or
+// half as many at the group's end.
+template <size_t kCount, class Body>
+HWY_INLINE void ForDims(const PackedPlane& plane, int64_t g, const Body& body) {
   constexpr int64_t kStep = kCount * kLanes;
   int64_t dim = g * plane.group;
   const int64_t end = dim + plane.group;
   for (; dim + kStep <= end; dim += kStep) {
-    SumDims<Dot, kRows, kCount, kFetch>(rows, plane, signs, g, dim, prefetch);
+    body(dim, std::integral_constant<size_t, kCount>());
   }
   // Groups are multiples of 32 dims.
   if constexpr (kStep > 32) {
-    for (; dim < end; dim += kStep / 2) {
-      SumDims<Dot, kRows, kCount / 2, kFetch>(rows, plane, signs, g, dim, prefetch);
-    }
+    for (; dim < end; dim += kStep / 2) body(dim, std::integral_constant<size_t, kCount / 2>());
   }
+}
+
+// The codes of a unit's dims. REQUIRES: dim is a multiple of kUnitLanes.
+template <class Dot>
+HWY_INLINE const uint32_t* WordsOf(const PackedPlane& plane, int64_t dim) {
+  constexpr int64_t kUnitWords = 2 * static_cast<int64_t>(Dot::kBits) * kUnitLanes;
+  return plane.codes + dim / kUnitLanes * kUnitWords;
 }
 
 // The groups [first, first + count) of a block.
@@ -182,34 +188,49 @@ struct GroupBatch {
 };
 
 template <class Dot, size_t kRows>
-HWY_NOINLINE void SumRows(const WeightRows& rows, const PackedPlane& plane,
+HWY_NOINLINE void SumRows(const AccumulateTileArgs& args, int64_t row, const PackedPlane& plane,
                           const GroupBatch<Dot>& batch, PlanePrefetch* prefetch) {
+  WeightTile<Dot> tile(args, row, kRows, batch.first, 0);
   for (int64_t i = 0; i < batch.count; ++i) {
-    SumGroup<Dot, kRows, true>(Anew(rows), Anew(plane), batch.signs[i], batch.first + i, prefetch);
+    ForDims<kVectors<Dot, kRows>>(plane, batch.first + i, [&](int64_t dim, auto vectors) HWY_ATTR {
+      SumDims<Dot, kRows, vectors(), true>(Anew(tile), dim, WordsOf<Dot>(plane, dim),
+                                           batch.signs[i], prefetch);
+    });
+    tile.NextGroup(args.rows);
+  }
+}
+
+template <class Dot, size_t kRows = kMaxSumRows<Dot>>
+HWY_INLINE void SumAnyRows(const AccumulateTileArgs& args, int64_t row, int64_t count,
+                           const PackedPlane& plane, const GroupBatch<Dot>& batch,
+                           PlanePrefetch* prefetch) {
+  if (count == kRows) return SumRows<Dot, kRows>(args, row, plane, batch, prefetch);
+  if constexpr (kRows > 1) {
+    SumAnyRows<Dot, kRows - 1>(args, row, count, plane, batch, prefetch);
   }
 }
 
 // `count` tiles of full height from a row on, with nothing between their products that need not be
 // there.
-template <class Dot>
-HWY_NOINLINE void SumTiles(const AccumulateTileArgs& args, int64_t row, int64_t count,
-                           const PackedPlane& plane, const GroupBatch<Dot>& batch) {
+template <class Dot, size_t kCount>
+HWY_NOINLINE void SumTiles(const AccumulateTileArgs& args, int64_t row, int64_t count, int64_t g,
+                           int64_t dim, const uint32_t* words, const typename Dot::Signs& signs) {
   constexpr size_t kRows = kMaxSumRows<Dot>;
-  const int64_t groups = plane.dim / plane.group;
   for (int64_t end = row + count * static_cast<int64_t>(kRows); row < end; row += kRows) {
-    const WeightRows rows(args, row, kRows, groups);
-    for (int64_t i = 0; i < batch.count; ++i) {
-      SumGroup<Dot, kRows, false>(Anew(rows), Anew(plane), batch.signs[i], batch.first + i,
-                                  nullptr);
-    }
+    SumDims<Dot, kRows, kCount, false>(WeightTile<Dot>(args, row, kRows, g, dim), 0, words, signs,
+                                       nullptr);
   }
 }
 
-template <class Dot, size_t kRows = kMaxSumRows<Dot>>
-HWY_INLINE void SumAnyRows(const WeightRows& rows, int64_t count, const PackedPlane& plane,
-                           const GroupBatch<Dot>& batch, PlanePrefetch* prefetch) {
-  if (count == kRows) return SumRows<Dot, kRows>(rows, plane, batch, prefetch);
-  if constexpr (kRows > 1) SumAnyRows<Dot, kRows - 1>(rows, count, plane, batch, prefetch);
+template <class Dot>
+HWY_INLINE void SumFullTiles(const AccumulateTileArgs& args, int64_t row, int64_t count,
+                             const PackedPlane& plane, const GroupBatch<Dot>& batch) {
+  for (int64_t i = 0; i < batch.count; ++i) {
+    const int64_t g = batch.first + i;
+    ForDims<kVectors<Dot, kMaxSumRows<Dot>>>(plane, g, [&](int64_t dim, auto vectors) HWY_ATTR {
+      SumTiles<Dot, vectors()>(args, row, count, g, dim, WordsOf<Dot>(plane, dim), batch.signs[i]);
+    });
+  }
 }
 
 template <class Dot>
@@ -220,13 +241,13 @@ void SumBatch(const AccumulateTileArgs& args, const PackedPlane& plane,
   FilledRows filled(args);
   while (const int64_t left = filled.Left()) {
     if (const int64_t full = fetched ? FullTiles<kMaxRows>(left) : 0; full > 0) {
-      SumTiles<Dot>(args, filled.row(), full, plane, batch);
+      SumFullTiles<Dot>(args, filled.row(), full, plane, batch);
       filled.Skip(full * kMaxRows);
       continue;
     }
     const int64_t rows = TileRows<kMaxRows>(left);
-    SumAnyRows<Dot>(WeightRows(args, filled.row(), rows, plane.dim / plane.group), rows, plane,
-                    batch, fetched || args.next == nullptr ? nullptr : &fetch);
+    SumAnyRows<Dot>(args, filled.row(), rows, plane, batch,
+                    fetched || args.next == nullptr ? nullptr : &fetch);
     fetched = true;
     filled.Skip(rows);
   }

@@ -59,25 +59,48 @@ struct ValueGroup {
   }
 };
 
-// Rounds a row's weights for a group that was loaded for what it sees. Returns the start of its
-// value sums.
+// Rounds a row's weights for a group that was loaded for what it sees, in steps.
+template <class Dot>
+class RowRounding {
+ public:
+  static constexpr int kSteps = 3;
+
+  // start: of the row's value sums.
+  template <int kStep>
+  HWY_INLINE void Step(const VF (&weights)[kTokenVectors], const ValueGroup<Dot>& group,
+                       std::byte* to, int32_t* start, VF (&shifts)[kLaneVectors]) {
+    const DF d;
+    if constexpr (kStep == 0) {
+      for (size_t i = 0; i < kTokenVectors; ++i) {
+        const VF ratios = hn::Load(d, group.ratios + i * kLanes);
+        codes_[i] = hn::BitCast(DI(), hn::MulAdd(weights[i], ratios, hn::Set(d, kRoundToBits)));
+      }
+    } else if constexpr (kStep == 1) {
+      *start = Dot::StoreWeights(codes_, group.signs, to);
+    } else {
+      VF lanes[kLaneVectors];  // a register each, as `shifts` may be memory
+      for (size_t i = 0; i < kTokenVectors; ++i) {
+        VF& lane = lanes[i % kLaneVectors];
+        lane = hn::MulAdd(weights[i], hn::Load(d, group.centres + i * kLanes),
+                          i < kLaneVectors ? hn::Zero(d) : lane);
+      }
+      for (size_t v = 0; v < kLaneVectors; ++v) shifts[v] = lanes[v];
+    }
+  }
+
+ private:
+  VI codes_[kTokenVectors];
+};
+
+// All steps. Returns the start.
 template <class Dot>
 HWY_INLINE int32_t RoundRow(const VF (&weights)[kTokenVectors], const ValueGroup<Dot>& group,
                             std::byte* to, VF (&shifts)[kLaneVectors]) {
-  const DF d;
-  VI codes[kTokenVectors];
-  for (size_t i = 0; i < kTokenVectors; ++i) {
-    const VF ratios = hn::Load(d, group.ratios + i * kLanes);
-    codes[i] = hn::BitCast(DI(), hn::MulAdd(weights[i], ratios, hn::Set(d, kRoundToBits)));
-  }
-  VF lanes[kLaneVectors];  // a register each, as `shifts` may be memory
-  for (size_t i = 0; i < kTokenVectors; ++i) {
-    VF& lane = lanes[i % kLaneVectors];
-    lane = hn::MulAdd(weights[i], hn::Load(d, group.centres + i * kLanes),
-                      i < kLaneVectors ? hn::Zero(d) : lane);
-  }
-  for (size_t v = 0; v < kLaneVectors; ++v) shifts[v] = lanes[v];
-  return Dot::StoreWeights(codes, group.signs, to);
+  RowRounding<Dot> rounding;
+  int32_t start;
+  ForSteps<RowRounding<Dot>::kSteps>(
+      [&](auto k) HWY_ATTR { rounding.template Step<k()>(weights, group, to, &start, shifts); });
+  return start;
 }
 
 // Rounds weights for kCount groups of a block from `first` on, as long as they are in registers:
@@ -85,15 +108,11 @@ HWY_INLINE int32_t RoundRow(const VF (&weights)[kTokenVectors], const ValueGroup
 template <class Dot, size_t kCount>
 class BatchRounder {
  public:
-  class Sixteen;
+  class Together;
 
   // keeps: weights are left in the place of scores, for the groups of other batches.
   BatchRounder(const WeighTileArgs& args, const PackedPlane& plane, int64_t first, bool keeps)
-      : args_(args),
-        plane_(plane),
-        row_groups_(plane.dim / plane.group),
-        first_(first),
-        keeps_(keeps) {
+      : args_(args), plane_(plane), first_(first), keeps_(keeps) {
     for (size_t i = 0; i < kCount; ++i) groups_[i].Load(plane, GroupOf(i), 0, kBlockTokens);
   }
 
@@ -112,7 +131,7 @@ class BatchRounder {
     if (keeps_) Keep(row, weights);
   }
 
-  // The same of weights that were kept, of a row and of 16.
+  // The same of weights that were kept, of a row and of rows together.
   HWY_NOINLINE void RoundOneKept(int64_t row) const {
     if (args_.begin[row] >= args_.end[row]) return;
     VF weights[kTokenVectors];
@@ -120,23 +139,25 @@ class BatchRounder {
     RoundOne(row, weights, SeesAll(args_, row), args_.out.tops[row]);
   }
   HWY_NOINLINE void RoundKept(const Rows& rows) const {
-    Sixteen sixteen(*this, rows);
+    Together together(*this, rows);
     for (int64_t r = 0; r < rows.count(); ++r) {
       const int64_t row = rows.first() + r;
       if (!rows.Sees(row)) continue;
       VF weights[kTokenVectors];
       LoadKept(row, weights);
-      sixteen.Round(r, weights, SeesAll(args_, row));
+      together.Round(r, weights, SeesAll(args_, row));
     }
-    alignas(64) float tops[kVirtualLanes];
-    rows.Load(args_.out.tops, tops);
-    sixteen.Finish(tops);
+    alignas(64) Rows::Numbers tops;
+    for (size_t i = 0; i < rows.padded(); i += kLanes) {
+      hn::Store(rows.Load(args_.out.tops, i), DF(), tops + i);
+    }
+    together.Finish(tops);
   }
 
  private:
   int64_t GroupOf(size_t i) const { return first_ + static_cast<int64_t>(i); }
   std::byte* CodesOf(size_t i, int64_t row) const {
-    return args_.out.codes + (row * row_groups_ + GroupOf(i)) * IntegerWeights::kCodeBytes;
+    return args_.out.codes + (GroupOf(i) * args_.rows + row) * Dot::kWeightBytes;
   }
 
   // Rounds with the row's own step and centres, those of what it sees.
@@ -167,73 +188,110 @@ class BatchRounder {
 
   const WeighTileArgs& args_;
   const PackedPlane& plane_;
-  int64_t row_groups_;
   int64_t first_;
   bool keeps_;
   ValueGroup<Dot> groups_[kCount];
 };
 
 template <class Dot, size_t kCount>
-class BatchRounder<Dot, kCount>::Sixteen {
+class BatchRounder<Dot, kCount>::Together {
  public:
-  HWY_INLINE Sixteen(const BatchRounder& all, const Rows& rows)
-      : all_(all),
-        rows_(rows),
-        codes_(all.CodesOf(0, rows.first())),
-        stride_(all.row_groups_ * IntegerWeights::kCodeBytes) {
+  HWY_INLINE Together(const BatchRounder& all, const Rows& rows)
+      : all_(all), rows_(rows), codes_(all.CodesOf(0, rows.first())) {
     for (size_t i = 0; i < kCount; ++i) {
-      for (float& step : steps_[i]) step = all.groups_[i].step;
+      for (size_t r = 0; r < rows.padded(); r += kLanes) {
+        hn::Store(hn::Set(DF(), all.groups_[i].step), DF(), steps_[i] + r);
+      }
     }
   }
 
+  class AllRows;
+
+  bool keeps() const { return all_.keeps_; }
   HWY_INLINE void Round(int64_t r, const VF (&weights)[kTokenVectors], bool sees_all) {
     const int64_t row = rows_.first() + r;
     for (size_t i = 0; i < kCount; ++i) {
-      std::byte* const to = codes_ + r * stride_ + i * IntegerWeights::kCodeBytes;
-      starts_[i][r] = sees_all ? RoundRow<Dot>(weights, all_.groups_[i], to, shifts_[i][r])
-                               : all_.RoundPart(i, row, weights, &steps_[i][r], shifts_[i][r]);
+      VF(&lanes)[kLaneVectors] = shifts_[i][r];
+      const int32_t start = sees_all ? RoundRow<Dot>(weights, all_.groups_[i], CodesOf(i, r), lanes)
+                                     : all_.RoundPart(i, row, weights, &steps_[i][r], lanes);
+      if (!Dot::kValuesStartAtZero) starts_[i][r] = start;
     }
     if (all_.keeps_) all_.Keep(row, weights);
   }
 
-  HWY_INLINE void Finish(const float (&tops)[kVirtualLanes]) {
+  HWY_INLINE void Finish(const Rows::Numbers& tops) {
     const DF d;
     const IntegerWeights& out = all_.args_.out;
-    rows_.Store(tops, out.tops);
-    for (int64_t r = 0; !rows_.all_see_all() && r < int64_t{kVirtualLanes}; ++r) {
+    const size_t padded = rows_.padded();
+    for (int64_t r = 0; !rows_.all_see_all() && r < static_cast<int64_t>(padded); ++r) {
       if (rows_.Sees(rows_.first() + r)) continue;
       for (size_t i = 0; i < kCount; ++i) SetLanes(0, shifts_[i][r]);
     }
     for (size_t i = 0; i < kCount; ++i) {
-      alignas(64) float shifts[kVirtualLanes] = {};
-      ReduceRows<AddLanes>(shifts_[i], shifts);
-      for (size_t lane = 0; lane < kVirtualLanes; lane += kLanes) {
-        const VF top = hn::Load(d, tops + lane);
-        hn::Store(hn::Mul(hn::Load(d, steps_[i] + lane), top), d, steps_[i] + lane);
-        hn::Store(hn::Mul(hn::Load(d, shifts + lane), top), d, shifts + lane);
-      }
+      alignas(64) Rows::Numbers shifts;
+      rows_.Reduce<AddLanes>(shifts_[i], shifts);
       const int64_t at = all_.GroupOf(i) * all_.args_.rows;
-      rows_.Store(steps_[i], out.steps + at);
-      rows_.Store(shifts, out.shifts + at);
-      rows_.Store(starts_[i], out.starts + at);
+      for (size_t r = 0; r < padded; r += kLanes) {
+        const VF top = hn::Load(d, tops + r);
+        if (i == 0) rows_.Store(top, r, out.tops);
+        rows_.Store(hn::Mul(hn::Load(d, steps_[i] + r), top), r, out.steps + at);
+        rows_.Store(hn::Mul(hn::Load(d, shifts + r), top), r, out.shifts + at);
+        if (!Dot::kValuesStartAtZero) {
+          rows_.Store(hn::BitCast(d, hn::Load(DI(), starts_[i] + r)), r,
+                      reinterpret_cast<float*>(out.starts + at));
+        }
+      }
     }
   }
 
  private:
+  std::byte* CodesOf(size_t i, int64_t r) const {
+    return codes_ + (static_cast<int64_t>(i) * all_.args_.rows + r) * Dot::kWeightBytes;
+  }
+
   const BatchRounder& all_;
   const Rows& rows_;
-  std::byte* codes_;  // of the first row
-  int64_t stride_;
-  SixteenRows shifts_[kCount];
-  alignas(64) float steps_[kCount][kVirtualLanes];
-  alignas(64) int32_t starts_[kCount][kVirtualLanes];
+  std::byte* codes_;  // of the first row and group
+  Rows::Lanes shifts_[kCount];
+  alignas(64) Rows::Numbers steps_[kCount];
+  alignas(64) int32_t starts_[kCount][kRowsTogether];
+};
+
+// Has by itself what it needs for every row.
+template <class Dot, size_t kCount>
+class BatchRounder<Dot, kCount>::Together::AllRows {
+ public:
+  static constexpr int kGroupSteps = RowRounding<Dot>::kSteps;
+  static constexpr int kSteps = static_cast<int>(kCount) * kGroupSteps;
+
+  HWY_INLINE explicit AllRows(Together& together)
+      : together_(together),
+        groups_(together.all_.groups_),
+        codes_(together.codes_),
+        group_bytes_(together.all_.args_.rows * Dot::kWeightBytes) {}
+
+  template <int kStep>
+  HWY_INLINE void Step(int64_t r, const VF (&weights)[kTokenVectors]) {
+    constexpr auto kGroup = static_cast<int64_t>(kStep / kGroupSteps);
+    int32_t start = 0;
+    rounding_[kGroup].template Step<kStep % kGroupSteps>(
+        weights, groups_[kGroup], codes_ + kGroup * group_bytes_ + r * Dot::kWeightBytes, &start,
+        together_.shifts_[kGroup][r]);
+    if (!Dot::kValuesStartAtZero && kStep % kGroupSteps == 1) together_.starts_[kGroup][r] = start;
+  }
+
+ private:
+  Together& together_;
+  const ValueGroup<Dot>* const groups_;
+  std::byte* const codes_;
+  const int64_t group_bytes_;
+  RowRounding<Dot> rounding_[kCount];
 };
 
 // Weighs, if these are the first groups, and rounds for kCount groups from `first` on.
 template <size_t kBytes, class Dot, size_t kCount>
 void WeighBatch(const WeighTileArgs& args, const PackedPlane& plane, int64_t first,
                 PlanePrefetch& fetch) {
-  constexpr int64_t kRows = kVirtualLanes;
   const bool is_last = first + static_cast<int64_t>(kCount) == plane.dim / plane.group;
   const BatchRounder<Dot, kCount> rounder(args, plane, first, first == 0 && !is_last);
   if (args.rows <= kFewRows) {
@@ -241,26 +299,23 @@ void WeighBatch(const WeighTileArgs& args, const PackedPlane& plane, int64_t fir
     for (int64_t row = 0; row < args.rows; ++row) rounder.RoundOneKept(row);
     return;
   }
-  for (int64_t row = 0; row < args.rows; row += kRows) {
+  for (int64_t row = 0; row < args.rows;) {
     const Rows rows(args, row);
-    fetch.Step();
     if (first == 0) {
-      WeighRows<kBytes>(args, rows, rounder);
+      WeighRows<kBytes>(args, rows, fetch, rounder);
     } else {
       rounder.RoundKept(rows);
     }
+    row = rows.end();
   }
 }
 
 template <size_t kBits, size_t kBytes>
 void Weigh(const WeighTileArgs& args) noexcept {
   using Dot = IntegerDot<kBits, kBytes>;
-  constexpr int64_t kRows = kVirtualLanes;
   const PackedPlane plane(args.codec, args.values, args.value_dim);
   const int64_t groups = plane.dim / plane.group;
-  PlanePrefetch fetch(args.fetch, args.fetch_bytes,
-                      args.rows <= kFewRows ? args.rows : (args.rows + kRows - 1) / kRows,
-                      args.fetch_into);
+  PlanePrefetch fetch(args.fetch, args.fetch_bytes, WeighSteps(args.rows), args.fetch_into);
   int64_t first = 0;
   for (; first + 4 <= groups; first += 4) WeighBatch<kBytes, Dot, 4>(args, plane, first, fetch);
   for (; first + 2 <= groups; first += 2) WeighBatch<kBytes, Dot, 2>(args, plane, first, fetch);

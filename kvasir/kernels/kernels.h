@@ -117,10 +117,10 @@ struct SoftmaxTileArgs {
 };
 
 // Weights as integers (IntegerKvKernels), [rows]: what weigh_tile writes and accumulate_tile reads.
-// Codes are in an arrangement of the table's and the width's own; the same must read them. Rows
-// that see nothing are not written.
+// Codes and starts are in an arrangement of the table's and the width's own; the same must read
+// them, with as many rows. Rows that see nothing are not written.
 struct IntegerWeights {
-  std::byte* codes = nullptr;  // [rows][IntegerGroups][kCodeBytes]
+  std::byte* codes = nullptr;  // room for [IntegerGroups][rows][kCodeBytes]
   float* steps = nullptr;      // [IntegerGroups][rows]
   float* shifts = nullptr;     // [IntegerGroups][rows], affine only
   int32_t* starts = nullptr;   // [IntegerGroups][rows], affine only

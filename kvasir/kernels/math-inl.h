@@ -175,7 +175,7 @@ struct LargestLane {
 
 // The tree of all rows at once: two vectors become one at each step, lanes l and l + 8 first.
 template <class Op>
-HWY_INLINE void ReduceRows(SixteenRows& rows, float* out) {
+HWY_INLINE void ReduceRows(VF (*rows)[kLaneVectors], float* out) {
   __m512 eights[8];
   for (size_t i = 0; i < 8; ++i) {
     // The order that leaves row r in lane r in the end.
@@ -207,7 +207,7 @@ HWY_INLINE void ReduceRows(SixteenRows& rows, float* out) {
 #else
 
 template <class Op>
-HWY_INLINE void ReduceRows(SixteenRows& rows, float* out) {
+HWY_INLINE void ReduceRows(VF (*rows)[kLaneVectors], float* out) {
   for (size_t r = 0; r < kVirtualLanes; ++r) out[r] = Op::Reduce(rows[r]);
 }
 

@@ -169,9 +169,7 @@ void RoundGroup(const WeighTileArgs& args, const RowWeights& weights, float top,
   }
   const IntegerSteps steps = IntegerStepsOf(largest, IntegerLevelsOf(kBytes).weight);
   const int64_t at = g * args.rows + row;
-  auto* const codes =
-      reinterpret_cast<uint16_t*>(args.out.codes + (row * (args.value_dim / args.codec.group) + g) *
-                                                       IntegerWeights::kCodeBytes);
+  auto* const codes = reinterpret_cast<uint16_t*>(args.out.codes + at * IntegerWeights::kCodeBytes);
   std::array<float, 16> lanes = {};
   for (int t = 0; t < kBlockTokens; ++t) {
     const auto token = static_cast<size_t>(t);
@@ -209,9 +207,8 @@ int32_t LevelOf(int32_t code, float scale, int bits) {
 void AccumulateGroup(const AccumulateTileArgs& args, int64_t row, int64_t g) {
   const int bits = args.codec.bits;
   const int64_t at = g * args.rows + row;
-  const auto* const codes = reinterpret_cast<const uint16_t*>(
-      args.integers.codes +
-      (row * (args.value_dim / args.codec.group) + g) * IntegerWeights::kCodeBytes);
+  const auto* const codes =
+      reinterpret_cast<const uint16_t*>(args.integers.codes + at * IntegerWeights::kCodeBytes);
   for (int64_t d = g * args.codec.group; d < (g + 1) * args.codec.group; ++d) {
     int32_t sum = 0;
     for (int t = args.begin[row]; t < args.end[row]; ++t) {
