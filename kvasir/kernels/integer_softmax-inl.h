@@ -9,8 +9,6 @@
 #define KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_
 #endif
 
-#include <type_traits>
-
 #include "hwy/highway.h"
 #include "kvasir/kernels/integer_dot-inl.h"
 #include "kvasir/kernels/plane_prefetch-inl.h"
@@ -27,15 +25,6 @@ constexpr size_t kRowsTogether = 4 * kVirtualLanes;
 // Whether two rows' weights fit into registers.
 constexpr bool kWeighAhead = kTokenVectors <= 4;
 
-// Calls step(k), k a constant, for all k < kSteps in turn.
-template <int kSteps, int kFirst = 0, class Step>
-HWY_INLINE void ForSteps(const Step& step) {
-  if constexpr (kFirst < kSteps) {
-    step(std::integral_constant<int, kFirst>());
-    ForSteps<kSteps, kFirst + 1>(step);
-  }
-}
-
 // 2^x for vectors of x <= 8 or NaN (integer_steps.h), which replace them. Each of the steps is one
 // for all vectors, which need not wait for each other.
 template <int kDegree, size_t kCount>
@@ -43,6 +32,8 @@ class Exp2Steps {
  public:
   static constexpr int kSteps = kDegree + 6;
 
+  // Not a default: that constructor would be compiled without the instructions of this target.
+  HWY_INLINE Exp2Steps() {}
   template <int kStep>
   HWY_INLINE void Step(VF (&x)[kCount]) {
     const DF d;
@@ -70,6 +61,11 @@ class Exp2Steps {
       }
     }
   }
+  template <int kFirst = 0>
+  HWY_INLINE void AllSteps(VF (&x)[kCount]) {
+    Step<kFirst>(x);
+    if constexpr (kFirst + 1 < kSteps) AllSteps<kFirst + 1>(x);
+  }
 
  private:
   VI n_[kCount];
@@ -79,8 +75,7 @@ class Exp2Steps {
 template <int kDegree>
 HWY_INLINE VF Exp2(VF x) {
   VF one[1] = {x};
-  Exp2Steps<kDegree, 1> exp2;
-  ForSteps<Exp2Steps<kDegree, 1>::kSteps>([&](auto k) HWY_ATTR { exp2.template Step<k()>(one); });
+  Exp2Steps<kDegree, 1>().AllSteps(one);
   return one[0];
 }
 
@@ -201,6 +196,7 @@ class WeightSteps {
  public:
   static constexpr int kSteps = Exp2Steps<WeightDegree(kBytes), kCount>::kSteps + 1;
 
+  HWY_INLINE WeightSteps() {}
   template <int kStep>
   HWY_INLINE void Step(const float* scores, VF base, VF (&weights)[kCount]) {
     if constexpr (kStep == 0) {
@@ -211,6 +207,11 @@ class WeightSteps {
     } else {
       exp2_.template Step<kStep - 1>(weights);
     }
+  }
+  template <int kFirst = 0>
+  HWY_INLINE void AllSteps(const float* scores, VF base, VF (&weights)[kCount]) {
+    Step<kFirst>(scores, base, weights);
+    if constexpr (kFirst + 1 < kSteps) AllSteps<kFirst + 1>(scores, base, weights);
   }
 
  private:
@@ -229,14 +230,10 @@ template <size_t kBytes>
 HWY_INLINE void WeighRow(const WeighTileArgs& args, int64_t row, VF base, bool sees_all,
                          VF (&weights)[kTokenVectors], VF (&lanes)[kLaneVectors]) {
   constexpr size_t kCount = kWeighAhead ? kTokenVectors : 1;
-  using Steps = WeightSteps<kBytes, kCount>;
-  const DF d;
   const float* const scores = args.ScoresOf(row);
   for (size_t first = 0; first < kTokenVectors; first += kCount) {
-    Steps steps;
     VF some[kCount];
-    ForSteps<Steps::kSteps>(
-        [&](auto k) HWY_ATTR { steps.template Step<k()>(scores + first * kLanes, base, some); });
+    WeightSteps<kBytes, kCount>().AllSteps(scores + first * kLanes, base, some);
     for (size_t i = 0; i < kCount; ++i) weights[first + i] = some[i];
   }
   if (!sees_all) {
@@ -262,14 +259,31 @@ HWY_INLINE void SetLanes(float value, VF (&lanes)[kLaneVectors]) {
   for (VF& v : lanes) v = hn::Set(DF(), value);
 }
 
+// What a row's weights are computed from.
+struct RowScores {
+  const float* scores;
+  VF base;
+};
+
+// Steps of one row's weights and of rounding those of row r, in turn.
+template <int kFirst = 0, class Ahead, class Rounding>
+HWY_INLINE void Alternate(Ahead& steps, const RowScores& next, VF (&ahead)[kTokenVectors],
+                          Rounding& rounding, int64_t r, const VF (&weights)[kTokenVectors]) {
+  if constexpr (kFirst < Ahead::kSteps) {
+    steps.template Step<kFirst>(next.scores, next.base, ahead);
+  }
+  if constexpr (kFirst < Rounding::kSteps) rounding.template Step<kFirst>(r, weights);
+  if constexpr (kFirst + 1 < HWY_MAX(Ahead::kSteps, Rounding::kSteps)) {
+    Alternate<kFirst + 1>(steps, next, ahead, rounding, r, weights);
+  }
+}
+
 // The weights of rows that see everything, each row's computed while those of the row before it are
-// rounded, step by step in turn: a processor that looks at few instructions at once finds some that
-// need not wait. base: one more than there are rows.
+// rounded: a processor that looks at few instructions at once finds some that need not wait. base:
+// one more than there are rows.
 template <size_t kBytes, class Together>
 HWY_INLINE void WeighAhead(const WeighTileArgs& args, const Rows& rows, const float* base,
                            PlanePrefetch& fetch, Together& together, Rows::Lanes& lanes) {
-  using Ahead = WeightSteps<kBytes, kTokenVectors>;
-  using Rounding = typename Together::AllRows;
   const DF d;
   const int64_t count = rows.count();
   // Where a row's scores are has to be known early. Behind the last are its own once more.
@@ -280,18 +294,14 @@ HWY_INLINE void WeighAhead(const WeighTileArgs& args, const Rows& rows, const fl
   }
   VF ahead[kTokenVectors];
   WeighRow<kBytes>(args, rows.first(), hn::Set(d, base[0]), true, ahead, lanes[0]);
-  Rounding rounding(together);
+  typename Together::AllRows rounding(together);
   for (int64_t r = 0; r < count; ++r) {
     if (r % int64_t{kVirtualLanes} == 0) fetch.Step();
     VF weights[kTokenVectors];
     for (size_t i = 0; i < kTokenVectors; ++i) weights[i] = ahead[i];
-    const float* const next = scores[r + 1];
-    const VF next_base = hn::Set(d, base[r + 1]);
-    Ahead steps;
-    ForSteps<HWY_MAX(Ahead::kSteps, Rounding::kSteps)>([&](auto k) HWY_ATTR {
-      if constexpr (k() < Ahead::kSteps) steps.template Step<k()>(next, next_base, ahead);
-      if constexpr (k() < Rounding::kSteps) rounding.template Step<k()>(r, weights);
-    });
+    const RowScores next = {scores[r + 1], hn::Set(d, base[r + 1])};
+    WeightSteps<kBytes, kTokenVectors> steps;
+    Alternate(steps, next, ahead, rounding, r, weights);
     AddWeights(weights, lanes[r]);
   }
 }

@@ -1,8 +1,6 @@
 // Value sums of affine values of 8 and 4 bits in integers: products of weights that were rounded
 // per block, group and row with the codes, as exact sums. Deliberately only what kernels.h states
 // for IntegerKvKernels; integer_weights.cc rounds, integer_scores.cc has the keys.
-#include <type_traits>
-
 #include "kvasir/kernels/filled_rows.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
@@ -146,19 +144,17 @@ HWY_INLINE void SumDims(const WeightTile<Dot>& tile, int64_t dim, const uint32_t
   StoreSums<Dot, kRows, kCount>(tile, dim, sums);
 }
 
-// Calls body(dim, vectors), vectors a constant, for dims of group g that kCount vectors hold, or
-// half as many at the group's end.
+// Calls body.Sum<vectors>(dim) for dims of group g that kCount vectors hold, or half as many at the
+// group's end.
 template <size_t kCount, class Body>
 HWY_INLINE void ForDims(const PackedPlane& plane, int64_t g, const Body& body) {
   constexpr int64_t kStep = kCount * kLanes;
   int64_t dim = g * plane.group;
   const int64_t end = dim + plane.group;
-  for (; dim + kStep <= end; dim += kStep) {
-    body(dim, std::integral_constant<size_t, kCount>());
-  }
+  for (; dim + kStep <= end; dim += kStep) body.template Sum<kCount>(dim);
   // Groups are multiples of 32 dims.
   if constexpr (kStep > 32) {
-    for (; dim < end; dim += kStep / 2) body(dim, std::integral_constant<size_t, kCount / 2>());
+    for (; dim < end; dim += kStep / 2) body.template Sum<kCount / 2>(dim);
   }
 }
 
@@ -187,15 +183,27 @@ struct GroupBatch {
   }
 };
 
+// A group of one tile.
+template <class Dot, size_t kRows>
+struct TileGroup {
+  const WeightTile<Dot>& tile;
+  const PackedPlane& plane;
+  const typename Dot::Signs& signs;
+  PlanePrefetch* prefetch;
+
+  template <size_t kCount>
+  HWY_INLINE void Sum(int64_t dim) const {
+    SumDims<Dot, kRows, kCount, true>(Anew(tile), dim, WordsOf<Dot>(plane, dim), signs, prefetch);
+  }
+};
+
 template <class Dot, size_t kRows>
 HWY_NOINLINE void SumRows(const AccumulateTileArgs& args, int64_t row, const PackedPlane& plane,
                           const GroupBatch<Dot>& batch, PlanePrefetch* prefetch) {
   WeightTile<Dot> tile(args, row, kRows, batch.first, 0);
   for (int64_t i = 0; i < batch.count; ++i) {
-    ForDims<kVectors<Dot, kRows>>(plane, batch.first + i, [&](int64_t dim, auto vectors) HWY_ATTR {
-      SumDims<Dot, kRows, vectors(), true>(Anew(tile), dim, WordsOf<Dot>(plane, dim),
-                                           batch.signs[i], prefetch);
-    });
+    const TileGroup<Dot, kRows> group = {tile, plane, batch.signs[i], prefetch};
+    ForDims<kVectors<Dot, kRows>>(plane, batch.first + i, group);
     tile.NextGroup(args.rows);
   }
 }
@@ -222,14 +230,29 @@ HWY_NOINLINE void SumTiles(const AccumulateTileArgs& args, int64_t row, int64_t 
   }
 }
 
+// A group of full tiles.
+template <class Dot>
+struct TilesGroup {
+  const AccumulateTileArgs& args;
+  int64_t row;
+  int64_t count;
+  const PackedPlane& plane;
+  const typename Dot::Signs& signs;
+  int64_t g;
+
+  template <size_t kCount>
+  HWY_INLINE void Sum(int64_t dim) const {
+    SumTiles<Dot, kCount>(args, row, count, g, dim, WordsOf<Dot>(plane, dim), signs);
+  }
+};
+
 template <class Dot>
 HWY_INLINE void SumFullTiles(const AccumulateTileArgs& args, int64_t row, int64_t count,
                              const PackedPlane& plane, const GroupBatch<Dot>& batch) {
   for (int64_t i = 0; i < batch.count; ++i) {
     const int64_t g = batch.first + i;
-    ForDims<kVectors<Dot, kMaxSumRows<Dot>>>(plane, g, [&](int64_t dim, auto vectors) HWY_ATTR {
-      SumTiles<Dot, vectors()>(args, row, count, g, dim, WordsOf<Dot>(plane, dim), batch.signs[i]);
-    });
+    const TilesGroup<Dot> group = {args, row, count, plane, batch.signs[i], g};
+    ForDims<kVectors<Dot, kMaxSumRows<Dot>>>(plane, g, group);
   }
 }
 

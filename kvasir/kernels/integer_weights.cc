@@ -65,6 +65,7 @@ class RowRounding {
  public:
   static constexpr int kSteps = 3;
 
+  HWY_INLINE RowRounding() {}
   // start: of the row's value sums.
   template <int kStep>
   HWY_INLINE void Step(const VF (&weights)[kTokenVectors], const ValueGroup<Dot>& group,
@@ -97,9 +98,10 @@ template <class Dot>
 HWY_INLINE int32_t RoundRow(const VF (&weights)[kTokenVectors], const ValueGroup<Dot>& group,
                             std::byte* to, VF (&shifts)[kLaneVectors]) {
   RowRounding<Dot> rounding;
-  int32_t start;
-  ForSteps<RowRounding<Dot>::kSteps>(
-      [&](auto k) HWY_ATTR { rounding.template Step<k()>(weights, group, to, &start, shifts); });
+  int32_t start = 0;
+  rounding.template Step<0>(weights, group, to, &start, shifts);
+  rounding.template Step<1>(weights, group, to, &start, shifts);
+  rounding.template Step<2>(weights, group, to, &start, shifts);
   return start;
 }
 
