@@ -144,18 +144,20 @@ class Rows {
 #endif
   }
   // Writes what belongs to rows that see something.
-  HWY_INLINE void Store(VF numbers, size_t i, float* to) const {
+  template <class T>
+  HWY_INLINE void Store(hn::Vec<hn::Rebind<T, DF>> numbers, size_t i, T* to) const {
+    const hn::Rebind<T, DF> d;
     to += first_ + static_cast<int64_t>(i);
-    if (all_see_all_) return hn::StoreU(numbers, DF(), to);
+    if (all_see_all_) return hn::StoreU(numbers, d, to);
 #if HWY_TARGET == HWY_AVX3_DL
     const auto existing = hn::RebindMask(DI(), Existing(i));
     const int64_t at = first_ + static_cast<int64_t>(i);
     const VI begin = hn::MaskedLoad(existing, DI(), args_.begin + at);
     const VI end = hn::MaskedLoad(existing, DI(), args_.end + at);
-    hn::BlendedStore(numbers, hn::RebindMask(DF(), hn::Lt(begin, end)), DF(), to);
+    hn::BlendedStore(numbers, hn::RebindMask(d, hn::Lt(begin, end)), d, to);
 #else
-    alignas(64) float some[kLanes];
-    hn::Store(numbers, DF(), some);
+    alignas(64) T some[kLanes];
+    hn::Store(numbers, d, some);
     for (int64_t r = 0; r < LanesFrom(i); ++r) {
       if (Sees(first_ + static_cast<int64_t>(i) + r)) to[r] = some[r];
     }

@@ -239,8 +239,7 @@ class BatchRounder<Dot, kCount>::Together {
         rows_.Store(hn::Mul(hn::Load(d, steps_[i] + r), top), r, out.steps + at);
         rows_.Store(hn::Mul(hn::Load(d, shifts + r), top), r, out.shifts + at);
         if (!Dot::kValuesStartAtZero) {
-          rows_.Store(hn::BitCast(d, hn::Load(DI(), starts_[i] + r)), r,
-                      reinterpret_cast<float*>(out.starts + at));
+          rows_.Store(hn::Load(DI(), starts_[i] + r), r, out.starts + at);
         }
       }
     }
