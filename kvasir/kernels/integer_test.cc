@@ -25,7 +25,9 @@ using testing::SameBits;
 using testing::SimdTables;
 
 constexpr int64_t kDims[] = {16, 32, 64, 80, 96, 128, 192, 256, 272};
-constexpr int64_t kRows[] = {1, 2, 3, 5, 7, 16, 64};
+// 150: twice as many as are weighed together, sixteen more, and few.
+constexpr int64_t kRows[] = {1, 2, 3, 5, 7, 16, 64, 150};
+constexpr int64_t kMostRows = 150;
 
 constexpr MultiplierWidth kWidths[] = {MultiplierWidth::kOneByte, MultiplierWidth::kTwoBytes};
 
@@ -128,9 +130,10 @@ std::vector<float> Scores(const KernelTable& table, const KvCodec& codec, Multip
 
 TEST(IntegerScores, TablesHaveTheOraclesBits) {
   ForEachShape([](const KvCodec& codec, int64_t dim, MultiplierWidth width) {
-    const auto size = static_cast<size_t>((dim + 5) * 64);
+    const auto size = static_cast<size_t>((dim + 5) * kMostRows);
     for (const bool awkward : {false, true}) {
-      const std::vector<float> queries = awkward ? AwkwardRows(64, dim + 5) : RandomFloats(size, 6);
+      const std::vector<float> queries =
+          awkward ? AwkwardRows(kMostRows, dim + 5) : RandomFloats(size, 6);
       const std::vector<std::byte> keys =
           Encoded(true, codec, awkward ? AwkwardRows(64, dim) : RandomFloats(size, 5), dim);
       for (const int64_t rows : kRows) {
@@ -570,11 +573,11 @@ TEST(IntegerKernels, RowsOfAnIndexHaveTheSameBits) {
 // Rows to be scaled anew, and rows that see nothing, are looked for in many at once.
 TEST(IntegerKernels, ARowThatDiffersIsFoundAmongMany) {
   constexpr int64_t kDim = 128;
-  constexpr int64_t kMany = 53;
+  constexpr int64_t kMany = 133;
   const std::vector<float> cache = RandomFloats(kDim * kBlockTokens, 23);
   for (const KvCodec& codec : {KvCodec::Affine(8, 64), kHalves}) {
     const std::vector<std::byte> values = Encoded(false, codec, cache, kDim);
-    for (const size_t at : {0, 3, 7, 8, 15, 16, 31, 32, 47, 48, 52}) {
+    for (const size_t at : {0, 3, 7, 8, 15, 16, 31, 32, 47, 48, 63, 64, 79, 127, 128, 132}) {
       SumCase c(kMany, kDim, 0);
       std::fill(c.max.begin(), c.max.end(), 10.0f);
       const auto rescaled = [&] {
