@@ -9,6 +9,8 @@
 //   kSums                      sums that it keeps per vector of lanes
 //   Multiplier                 what stands against one part in one of the sums, in every lane
 //   StoreQueries, StoreWeights rows of `count` multipliers in the arrangement of Multiplier
+//   kWeightBytes               of the weights of a row and group
+//   kValuesStartAtZero         what StoreWeights says is always 0
 //   Key, Level                 operands of codes of keys, and of values
 //   AddKey, AddValue           sum + operands * multipliers
 //   KeyStart                   where the last sum of keys starts, given where that of codes would
