@@ -8,9 +8,8 @@
 //   Signs, StoreSigns   flips, which turn a block's value codes into operands by an exclusive or,
 //                       made of bytes that are 0xFF where the scale is negative, else 0
 //   AddKey, AddValue    sum + operands * multipliers
-//   Start               what is missing from the sum with the weights that were added to it;
-//   kIsZero:
-//                       nothing ever
+//   Start               what is missing from the sum with the weights that were added to it
+//                       (kIsZero: nothing ever)
 #if defined(KVASIR_KERNELS_BYTE_OPERANDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_BYTE_OPERANDS_INL_H_
 #undef KVASIR_KERNELS_BYTE_OPERANDS_INL_H_
