@@ -108,20 +108,18 @@ void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels, const
   adaptive.some.Scatter(rows, whole);
 }
 
-// Fetches a plane that is read next and was fetched before, if waiting for it is what takes the
-// time: CPUs drop hints that come faster than memory answers, and asking again is cheaper than
-// waiting for lines one by one (docs/performance.md). Formats below a byte take longer to compute
-// with than to read.
-void FetchAgain(const BlockArgs& block, const std::byte* plane, int64_t bytes, int64_t dim) {
-  if (block.rows > kFewQueryRows || plane == nullptr || bytes < kBlockTokens * dim) return;
-  for (int64_t i = 0; i < bytes; i += kCacheLineBytes) FetchLine(plane + i, CacheLevel::kFirst);
+// Fetches a plane that is read next and was fetched before: CPUs drop hints that come faster than
+// memory answers, and asking again is cheaper than waiting for lines one by one
+// (docs/performance.md). Formats below a byte take longer to compute with than to read.
+[[gnu::always_inline]] inline void FetchAgain(const std::byte* plane, int64_t bytes, int64_t dim) {
+  if (plane != nullptr && bytes >= kBlockTokens * dim) FetchLines(plane, bytes, CacheLevel::kFirst);
 }
 
 void ScoreKeys(const TileKernels& kernels, const BlockArgs& block, const IntegerQueries& integers) {
   const HeadPlanes& planes = block.planes;
-  FetchAgain(block, planes.keys, planes.key_bytes, block.layout.key_dim);
+  FetchAgain(planes.keys, planes.key_bytes, block.layout.key_dim);
   kernels.Score(ScoreArgs(kernels, block, integers));
-  FetchAgain(block, planes.values, planes.value_bytes, block.layout.value_dim);
+  FetchAgain(planes.values, planes.value_bytes, block.layout.value_dim);
 }
 
 }  // namespace

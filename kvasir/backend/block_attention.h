@@ -28,14 +28,27 @@ struct HeadPlanes {
   const std::byte* values = nullptr;
   int64_t key_bytes = 0;
   int64_t value_bytes = 0;
+};
 
-  static HeadPlanes Of(const KvBlockLayout& layout, int kv_head, const std::byte* block) {
-    const auto head = static_cast<size_t>(kv_head);
-    return {layout.StoresKeys() ? block + head * layout.KeyHeadBytes() : nullptr,
-            block + layout.KeyPlaneBytes() + head * layout.ValueHeadBytes(),
-            static_cast<int64_t>(layout.KeyHeadBytes()),
-            static_cast<int64_t>(layout.ValueHeadBytes())};
+// Where heads lie in blocks of a layout, worked out once.
+class HeadMap {
+ public:
+  explicit HeadMap(const KvBlockLayout& layout)
+      : key_bytes_(static_cast<int64_t>(layout.KeyHeadBytes())),
+        value_bytes_(static_cast<int64_t>(layout.ValueHeadBytes())),
+        values_(static_cast<int64_t>(layout.KeyPlaneBytes())),
+        stores_keys_(layout.StoresKeys()) {}
+
+  HeadPlanes PlanesOf(int kv_head, const std::byte* block) const {
+    return {stores_keys_ ? block + kv_head * key_bytes_ : nullptr,
+            block + values_ + kv_head * value_bytes_, key_bytes_, value_bytes_};
   }
+
+ private:
+  int64_t key_bytes_;    // of a head
+  int64_t value_bytes_;  // of a head
+  int64_t values_;       // from where on
+  bool stores_keys_;
 };
 
 // What is fetched while a block is read: as far ahead as the cache that it goes into has room for.

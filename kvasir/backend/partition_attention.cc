@@ -125,8 +125,8 @@ void LoadQueries(const TileKernels& kernels, const AttendArgs& args, const Query
 }
 
 HeadPlanes FirstPlanes(const QueryTile& tile, const Partition& partition) {
-  return HeadPlanes::Of(partition.layout, tile.kv_head,
-                        tile.blocks(partition.segment).block(partition.first_block()));
+  return HeadMap(partition.layout)
+      .PlanesOf(tile.kv_head, tile.blocks(partition.segment).block(partition.first_block()));
 }
 
 PartitionWalk::PartitionWalk(const TileKernels& kernels, const AttendArgs& args,
@@ -137,6 +137,7 @@ PartitionWalk::PartitionWalk(const TileKernels& kernels, const AttendArgs& args,
       heads_(heads),
       partition_(partition),
       scratch_(scratch),
+      map_(partition.layout),
       rows_(heads.tiles[0].rows(args)),
       common_(LoadRanges(args, heads.tiles[0], partition.segment, scratch.ranges)) {
   for (size_t head = 0; head < heads.tiles.size(); ++head) {
@@ -170,8 +171,7 @@ void PartitionWalk::EnterBlock(int64_t block) {
 
 HeadPlanes PartitionWalk::PlanesOf(size_t head, int64_t block) const {
   const QueryTile& tile = heads_.tiles[head];
-  return HeadPlanes::Of(partition_.layout, tile.kv_head,
-                        tile.blocks(partition_.segment).block(block));
+  return map_.PlanesOf(tile.kv_head, tile.blocks(partition_.segment).block(block));
 }
 
 void PartitionWalk::Attend(size_t head, const HeadPlanes& next) {

@@ -73,6 +73,7 @@ class PartitionWalk {
   const TileHeads& heads_;
   const Partition& partition_;
   PartitionScratch& scratch_;
+  const HeadMap map_;
   const int64_t rows_;
   RowRange common_;  // what all queries see
   int64_t block_ = 0;

@@ -38,7 +38,7 @@ void EncodeValues(const EncodeArgs& args) noexcept {
 
 // Every dim of a key is a line of its own. Stores wait for theirs almost one by one, hints do not.
 template <class Codec>
-void FetchKeyLines(const typename Codec::Stored* first, int64_t dim) {
+HWY_INLINE void FetchKeyLines(const typename Codec::Stored* first, int64_t dim) {
   for (int64_t d = 0; d < dim; ++d) __builtin_prefetch(first + d * kBlockTokens, 1);
 }
 

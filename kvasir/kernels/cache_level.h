@@ -4,10 +4,12 @@
 #ifndef KVASIR_KERNELS_CACHE_LEVEL_H_
 #define KVASIR_KERNELS_CACHE_LEVEL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
+#include "kvasir/base/aligned_vector.h"
 #include "kvasir/base/result.h"
 
 namespace kvasir {
@@ -32,6 +34,13 @@ inline constexpr CacheLevel kPreferredKvLevel = CacheLevel::kSecond;
   } else {
     __builtin_prefetch(line, 0, 2);
   }
+}
+
+// All lines of `bytes` from a line's beginning on. Functions that do nothing but hint are always
+// inlined: to g++ they have no effect, and it drops their calls.
+[[gnu::always_inline]] inline void FetchLines(const std::byte* begin, int64_t bytes,
+                                              CacheLevel level) {
+  for (int64_t i = 0; i < bytes; i += kCacheLineBytes) FetchLine(begin + i, level);
 }
 
 }  // namespace kvasir

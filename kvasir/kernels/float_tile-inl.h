@@ -132,7 +132,7 @@ struct FloatKernel {
 
    private:
     // The inputs of the next tile: rows lie too far apart for the hardware to foresee them.
-    void PrefetchRows(int64_t row, int64_t row_end) const {
+    HWY_INLINE void PrefetchRows(int64_t row, int64_t row_end) const {
       const int64_t inputs = block_.steps * Math::kStepInputs;
       for (; row < row_end; ++row) {
         const auto* const x = x_ + row * block_.x_stride;

@@ -46,7 +46,7 @@ class Prefetcher {
   // next null: nothing; next_bytes 0: as many as this plane's.
   Prefetcher(const std::byte* next, int64_t next_bytes, const PackedPlane& plane, CacheLevel into)
       : next_(next),
-        lines_(next_bytes > 0 ? next_bytes / kLineBytes : plane.lines),
+        lines_(plane.BytesOfNext(next_bytes) / kLineBytes),
         units_(plane.dim / kUnitDims),
         unit_lines_(lines_ / units_),
         into_(into) {}

@@ -161,8 +161,8 @@ struct PackedPlane {
   const std::byte* biases;  // null: none
   int64_t dim;
   int64_t group;
-  bool wide;      // parameters are f32, not f16
-  int64_t lines;  // of 64 bytes
+  bool wide;  // parameters are f32, not f16
+  KvCodec codec;
 
   PackedPlane(const KvCodec& codec, const std::byte* plane, int64_t dim)
       : codes(reinterpret_cast<const uint32_t*>(plane)),
@@ -171,7 +171,7 @@ struct PackedPlane {
         dim(dim),
         group(dim),
         wide(true),
-        lines(static_cast<int64_t>(codec.HeadBytes(dim) / 64)) {
+        codec(codec) {
     if (codec.kind != KvCodec::Kind::kAffine) return;
     group = codec.group;
     wide = codec.scales == KvCodec::Scales::kF32;
@@ -179,7 +179,9 @@ struct PackedPlane {
   }
 
   // Bytes to fetch of the plane read next: as many as are given, or as this one has.
-  int64_t BytesOfNext(int64_t given) const { return given > 0 ? given : lines * 64; }
+  int64_t BytesOfNext(int64_t given) const {
+    return given > 0 ? given : static_cast<int64_t>(codec.HeadBytes(dim));
+  }
 
   // The scales or biases of group g of the tokens from `token` on.
   HWY_INLINE VF Parameter(const std::byte* array, int64_t g, int64_t token) const {
