@@ -19,6 +19,7 @@ namespace kvasir {
 namespace {
 
 constexpr int64_t kDim = 128;
+constexpr CacheLevel kFetchInto = CacheLevel::kSecond;  // what is read next
 
 std::vector<float> RandomFloats(size_t count) {
   std::mt19937 random(1);
@@ -118,7 +119,7 @@ struct Queries {
                                 .scores = scores.data(),
                                 .next = next,
                                 .codec = format.codec,
-                                .fetch_into = kPreferredKvLevel,
+                                .fetch_into = kFetchInto,
                                 .integers = Integers()};
     const IntegerKvKernels* const kernels = format.Integer(table);
     (kernels != nullptr ? kernels->score_tile : table.ForCodec(format.codec).score_tile)(args);
@@ -145,7 +146,7 @@ struct Queries {
                                 .codec = format.codec,
                                 .fetch = fetch,
                                 .fetch_bytes = fetch_bytes,
-                                .fetch_into = kPreferredKvLevel,
+                                .fetch_into = kFetchInto,
                                 .out = Weights()};
     table.prepare_scores(args);
     kernels->weigh_tile(args);
@@ -164,7 +165,7 @@ struct Queries {
                                      .next = next,
                                      .codec = format.codec,
                                      .next_bytes = next_bytes,
-                                     .fetch_into = kPreferredKvLevel,
+                                     .fetch_into = kFetchInto,
                                      .integers = Weights()};
     const IntegerKvKernels* const kernels = format.Integer(table);
     (kernels != nullptr ? kernels->accumulate_tile

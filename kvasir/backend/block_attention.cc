@@ -18,7 +18,7 @@ ScoreTileArgs ScoreArgs(const TileKernels& kernels, const BlockArgs& block,
           .next = block.upcoming.scores.from,
           .codec = layout.StoresKeys() ? layout.key_codec : KvCodec{KvCodec::Kind::kF32},
           .next_bytes = block.upcoming.scores.bytes,
-          .fetch_into = kernels.fetch_into,
+          .fetch_into = kernels.FetchInto(block.layout),
           .integers = integers,
           .rounded = queries.rounded.data()};
 }
@@ -43,7 +43,7 @@ WeighTileArgs WeighArgs(const TileKernels& kernels, const BlockArgs& block) {
           .codec = block.layout.value_codec,
           .fetch = block.upcoming.weights.from,
           .fetch_bytes = block.upcoming.weights.bytes,
-          .fetch_into = kernels.fetch_into,
+          .fetch_into = kernels.FetchInto(block.layout),
           .out = scratch.weights()};
 }
 
@@ -61,7 +61,7 @@ AccumulateTileArgs AccumulateArgs(const TileKernels& kernels, const BlockArgs& b
           .next = block.upcoming.sums.from,
           .codec = block.layout.value_codec,
           .next_bytes = block.upcoming.sums.bytes,
-          .fetch_into = kernels.fetch_into,
+          .fetch_into = kernels.FetchInto(block.layout),
           .integers = scratch.weights()};
 }
 
@@ -117,7 +117,10 @@ void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels, const
 
 void ScoreKeys(const TileKernels& kernels, const BlockArgs& block, const IntegerQueries& integers) {
   const HeadPlanes& planes = block.planes;
-  FetchAgain(planes.keys, planes.key_bytes, block.layout.key_dim);
+  // Keys that were asked for into the first-level cache were asked for in time.
+  if (kernels.FetchInto(block.layout) == CacheLevel::kSecond) {
+    FetchAgain(planes.keys, planes.key_bytes, block.layout.key_dim);
+  }
   kernels.Score(ScoreArgs(kernels, block, integers));
   FetchAgain(planes.values, planes.value_bytes, block.layout.value_dim);
 }

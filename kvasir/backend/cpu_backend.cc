@@ -61,7 +61,9 @@ class CpuBackend final : public Backend {
         fetch_weights_into_(options.fetch_into.value_or(PreferredWeightLevel())),
         lookahead_(threads, kPanelTile),
         pool_(threads, &lookahead_),
-        attention_({kernels, options.attention, options.fetch_into.value_or(kPreferredKvLevel)},
+        attention_({kernels, options.attention,
+                    options.fetch_into ? KvLevels{*options.fetch_into, *options.fetch_into}
+                                       : PreferredKvLevels()},
                    pool_) {}
 
   std::string Describe() const override {

@@ -178,7 +178,7 @@ void PartitionWalk::Attend(size_t head, const HeadPlanes& next) {
   const KvBlockLayout& layout = partition_.layout;
   TileQueries& queries = heads_.queries[head];
   HeadPlanes planes = PlanesOf(head, block_);
-  const Upcoming upcoming(kernels_.fetch_into, layout, planes, next,
+  const Upcoming upcoming(kernels_.FetchInto(layout), layout, planes, next,
                           kernels_.IntegerValues(layout) != nullptr);
   if (planes.keys == nullptr) {
     planes.keys = DerivedKeys(kernels_.table.isa, args_, heads_.tiles[head], partition_, block_,

@@ -12,10 +12,13 @@ namespace kvasir {
 struct TileKernels {
   const KernelTable& table;
   AttentionMath math;
-  CacheLevel fetch_into;
+  KvLevels fetch_into;
 
   // The same with one byte wherever integers are.
   TileKernels WithOneByte() const { return {table, AttentionMath::kInt8, fetch_into}; }
+  CacheLevel FetchInto(const KvBlockLayout& layout) const {
+    return layout.value_codec.is_dense() ? fetch_into.dense : fetch_into.packed;
+  }
   // Whether two bytes are for the rows for which a block is decisive, and one for all others.
   bool IsAdaptive(const KvBlockLayout& layout) const {
     if (math != AttentionMath::kAuto || IntegerValues(layout) == nullptr) return false;

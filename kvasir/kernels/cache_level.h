@@ -23,9 +23,13 @@ Result<std::optional<CacheLevel>> CacheLevelFromName(std::string_view name);
 // The one with which this CPU reads weights fastest, by its family where that was measured.
 CacheLevel PreferredWeightLevel();
 
-// The same for the blocks of a KV cache, each fetched while the one before is computed on: no CPU
-// that was measured reads them faster into its first-level cache.
-inline constexpr CacheLevel kPreferredKvLevel = CacheLevel::kSecond;
+// The same for the blocks of a KV cache, each fetched while the one before is computed on, of dense
+// formats and of packed ones.
+struct KvLevels {
+  CacheLevel dense;
+  CacheLevel packed;
+};
+KvLevels PreferredKvLevels();
 
 // Always inlined, so that it has the attributes of the kernels around it.
 [[gnu::always_inline]] inline void FetchLine(const void* line, CacheLevel level) {
