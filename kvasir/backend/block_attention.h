@@ -18,10 +18,6 @@
 
 namespace kvasir {
 
-// With so many query rows of a head at most, reading the cache takes longer than what is done with
-// it.
-inline constexpr int64_t kFewQueryRows = 16;
-
 // One head's part of a block: null where there is none.
 struct HeadPlanes {
   const std::byte* keys = nullptr;

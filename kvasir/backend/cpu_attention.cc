@@ -12,6 +12,10 @@
 namespace kvasir {
 namespace {
 
+// With so many query rows of a head at most, reading the cache takes longer than what is done with
+// it.
+constexpr int64_t kFewQueryRows = 16;
+
 // Query rows of one tile: enough to reuse a block's keys from registers many times and what is made
 // of a block once (panels of f16), few enough that scores and accumulators (128 x 64 and 128 x 128
 // floats) stay in the second-level cache.

@@ -21,7 +21,7 @@ unsigned AmdFamily() {
 constexpr unsigned kZen5 = 0x1A;
 #endif
 
-// Of what is read faster than it is computed with. Zen 4, and CPUs that nobody measured:
+// Of what takes longer to read than to compute with. Zen 4, and CPUs that nobody measured: their
 // second-level caches keep more misses on their way.
 CacheLevel LevelOfPlainReads() {
 #if defined(__x86_64__)
