@@ -16,6 +16,7 @@ struct TileKernels {
 
   // The same with one byte wherever integers are.
   TileKernels WithOneByte() const { return {table, AttentionMath::kInt8, fetch_into}; }
+  // Both planes of a block go into the same cache, the one that is for its values.
   CacheLevel FetchInto(const KvBlockLayout& layout) const {
     return layout.value_codec.is_dense() ? fetch_into.dense : fetch_into.packed;
   }
