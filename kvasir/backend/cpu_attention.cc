@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -16,10 +20,14 @@ namespace {
 // it.
 constexpr int64_t kFewQueryRows = 16;
 
-// Query rows of one tile: enough to reuse a block's keys from registers many times and what is made
-// of a block once (panels of f16), few enough that scores and accumulators (128 x 64 and 128 x 128
-// floats) stay in the second-level cache.
-constexpr int64_t kTileRows = 128;
+// Query rows of one tile. However many they are, a block is fetched, read for the first time and
+// laid out in panels once, so larger tiles are faster while scores and accumulators stay in the
+// second-level cache. They get smaller towards the end, a share of what each thread has left, so
+// that threads finish together.
+constexpr int64_t kLeastTileRows = 128;
+constexpr int64_t kMostTileRows = 256;
+constexpr int64_t kMostAccumulatorBytes = 128 << 10;
+constexpr int64_t kTilesOfAThread = 8;
 
 // Query rows of several heads that go through a partition together, at most: their accumulators
 // stay in the first-level cache.
@@ -33,16 +41,39 @@ bool HasFewRows(const AttendArgs& args, const KvRun& run) {
   return run.rows * GroupOf(args) <= kFewQueryRows;
 }
 
+// The query rows of a head of the runs with few rows, or of the others.
+int64_t RowsOf(const AttendArgs& args, bool few_rows) {
+  int64_t rows = 0;
+  for (const KvRun& run : args.runs) {
+    if (HasFewRows(args, run) == few_rows) rows += run.rows * GroupOf(args);
+  }
+  return rows;
+}
+
+// Rows of the next tile where a head has so many left.
+int64_t TileRows(const AttendArgs& args, int64_t rows_left, int threads) {
+  const int64_t of_all_heads = rows_left * args.layout.kv_heads;
+  const auto share = static_cast<uint64_t>(of_all_heads / (kTilesOfAThread * threads));
+  const auto row_bytes = static_cast<int64_t>(args.layout.value_dim * sizeof(float));
+  const int64_t most = std::min(kMostTileRows, kMostAccumulatorBytes / row_bytes);
+  return std::max(kLeastTileRows, std::min(static_cast<int64_t>(std::bit_floor(share)), most));
+}
+
 // The tiles of runs with few rows, or of the others.
-std::vector<QueryTile> MakeTiles(const AttendArgs& args, bool few_rows) {
-  const int64_t tokens_per_tile = std::max<int64_t>(1, kTileRows / GroupOf(args));
+std::vector<QueryTile> MakeTiles(const AttendArgs& args, bool few_rows, int threads) {
+  const int64_t group = GroupOf(args);
+  int64_t rows_left = RowsOf(args, few_rows);
   std::vector<QueryTile> tiles;
   for (const KvRun& run : args.runs) {
     if (HasFewRows(args, run) != few_rows) continue;
-    for (int64_t token = 0; token < run.rows; token += tokens_per_tile) {
+    for (int64_t token = 0; token < run.rows;) {
+      const int64_t room = std::max<int64_t>(1, TileRows(args, rows_left, threads) / group);
+      const int64_t tokens = std::min(room, run.rows - token);
       for (int head = 0; head < args.layout.kv_heads; ++head) {
-        tiles.push_back({&run, token, std::min(tokens_per_tile, run.rows - token), head});
+        tiles.push_back({&run, token, tokens, head});
       }
+      token += tokens;
+      rows_left -= tokens * group;
     }
   }
   return tiles;
@@ -76,12 +107,13 @@ struct CpuAttention::Scratch : PartitionScratch {
   std::vector<TileQueries> queries;      // of a tile, or of those of all heads
   std::vector<const QueryTile*> loaded;  // what each of them is of
   std::vector<Partition> partitions;     // of a tile
-  AlignedVector<float> partial;          // SoftmaxState
+  AlignedVector<float> partial;          // SoftmaxState of each head
   AlignedVector<float> totals;           // SoftmaxTotals
 
-  void Resize(int64_t rows, const KvLayout& layout) {
+  // Of a tile, or of one for each of so many heads.
+  void Resize(int64_t rows, const KvLayout& layout, size_t heads = 1) {
     PartitionScratch::Resize(rows, layout);
-    partial.resize(SoftmaxState::Floats(rows, layout.value_dim));
+    partial.resize(heads * SoftmaxState::Floats(rows, layout.value_dim));
     totals.resize(SoftmaxTotals::Floats(rows, layout));
   }
   size_t bytes() const {
@@ -93,8 +125,8 @@ struct CpuAttention::Scratch : PartitionScratch {
   }
 };
 
-// The partitions of every range of tokens, one range after the other, each for all heads: item i is
-// head i % heads in step i / heads.
+// The partitions of every range of tokens, one range after the other, each for all heads. They are
+// shared out as items: item i is head i % heads in the step that comes as number i / heads.
 struct CpuAttention::Plan {
   struct Step {
     std::span<const QueryTile> tiles;  // [heads]
@@ -105,9 +137,10 @@ struct CpuAttention::Plan {
   size_t heads;
   std::vector<Step> steps;
   std::vector<size_t> first_steps;  // of every range, and behind the last
+  std::vector<size_t> order;        // in which steps are shared out
   size_t floats = 0;                // of all states
 
-  Plan(const AttendArgs& args, std::span<const QueryTile> tiles)
+  Plan(const AttendArgs& args, std::span<const QueryTile> tiles, int threads)
       : heads(static_cast<size_t>(args.layout.kv_heads)) {
     for (size_t i = 0; i < tiles.size(); i += heads) {
       const std::span of_range = tiles.subspan(i, heads);
@@ -121,10 +154,26 @@ struct CpuAttention::Plan {
       KVASIR_CHECK(steps.size() > first_steps.back());  // every query sees a row
     }
     first_steps.push_back(steps.size());
+    ShareOut(static_cast<size_t>(threads));
   }
+  // A thread's share of the items is contiguous: each gets as many long partitions as the others,
+  // and its shortest ones last.
+  void ShareOut(size_t threads) {
+    std::vector<size_t> longest_first(steps.size());
+    std::iota(longest_first.begin(), longest_first.end(), size_t{0});
+    std::ranges::stable_sort(longest_first, std::greater<>(), [&](size_t step) {
+      const RowRange rows = steps[step].partition.rows;
+      return rows.end - rows.begin;
+    });
+    order.reserve(steps.size());
+    for (size_t thread = 0; thread < threads; ++thread) {
+      for (size_t i = thread; i < steps.size(); i += threads) order.push_back(longest_first[i]);
+    }
+  }
+  const Step& StepOf(size_t item) const { return steps[order[item / heads]]; }
   size_t items() const { return steps.size() * heads; }
   HeadPlanes FirstPlanesOf(size_t item) const {
-    const Step& step = steps[item / heads];
+    const Step& step = StepOf(item);
     return FirstPlanes(step.tiles[item % heads], step.partition);
   }
 };
@@ -142,8 +191,8 @@ size_t CpuAttention::scratch_bytes() const {
 
 void CpuAttention::Attend(const AttendArgs& args) {
   KVASIR_CHECK(args.layout.kv_heads > 0 && args.query_heads % args.layout.kv_heads == 0);
-  AttendByPartitions(args, MakeTiles(args, true));
-  const std::vector<QueryTile> tiles = MakeTiles(args, false);
+  AttendByPartitions(args, MakeTiles(args, true, pool_.threads()));
+  const std::vector<QueryTile> tiles = MakeTiles(args, false, pool_.threads());
   if (static_cast<int>(tiles.size()) < pool_.threads()) {
     AttendByPartitions(args, tiles);
   } else {
@@ -191,14 +240,14 @@ void CpuAttention::AttendByTiles(const AttendArgs& args, const std::vector<Query
 // goes through partitions with all heads, or as many as it has, and sums are merged afterwards.
 void CpuAttention::AttendByPartitions(const AttendArgs& args, const std::vector<QueryTile>& tiles) {
   if (tiles.empty()) return;
-  const Plan plan(args, tiles);
+  const Plan plan(args, tiles, pool_.threads());
   partials_.resize(plan.floats);
   AttendToPartitions(args, plan);
   MergePartitions(args, plan);
 }
 
 void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) {
-  pool_.ForPieces(plan.items(), kLeastHeads, [&](int thread, const auto& take) {
+  pool_.ForPieces(plan.items(), {kLeastHeads, plan.heads}, [&](int thread, const auto& take) {
     Scratch& scratch = scratch_[static_cast<size_t>(thread)];
     if (scratch.queries.size() < plan.heads) scratch.queries.resize(plan.heads);
     scratch.loaded.assign(plan.heads, nullptr);
@@ -207,32 +256,36 @@ void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) 
     // The next piece is taken when the last block of one is begun, to fetch what it needs.
     bool has_more = take(&item, &end);
     while (has_more) {
-      const Plan::Step& step = plan.steps[item / plan.heads];
+      const Plan::Step& step = plan.StepOf(item);
       const size_t head = item % plan.heads;
       const int64_t rows = step.tiles[0].rows(args);
       const auto together = static_cast<size_t>(std::max<int64_t>(1, kRowsTogether / rows));
       const size_t count = std::min({plan.heads - head, end - item, together});
-      const TileHeads heads = {
-          step.tiles.subspan(head, count), std::span(scratch.queries).subspan(head, count),
-          partials_.data() + step.states + head * step.state_floats, step.state_floats};
+      scratch.Resize(rows, args.layout, count);
+      const TileHeads heads = {step.tiles.subspan(head, count),
+                               std::span(scratch.queries).subspan(head, count),
+                               scratch.partial.data(), step.state_floats};
       for (size_t i = 0; i < count; ++i) {
         const QueryTile* const tile = &heads.tiles[i];
         if (std::exchange(scratch.loaded[head + i], tile) == tile) continue;
         LoadQueries(kernels_, args, *tile, heads.queries[i]);
       }
-      scratch.Resize(rows, args.layout);
       PartitionWalk walk(kernels_, args, heads, step.partition, scratch);
       walk.AllButLast();
       item += count;
       if (item == end) has_more = take(&item, &end);
       walk.Last(has_more ? plan.FirstPlanesOf(item) : HeadPlanes());
+      // While states change they are the thread's own: side by side with those of other threads, a
+      // CPU that fetches ahead would take these their lines, again and again.
+      std::copy_n(scratch.partial.data(), count * step.state_floats,
+                  partials_.data() + step.states + head * step.state_floats);
     }
   });
 }
 
 void CpuAttention::MergePartitions(const AttendArgs& args, const Plan& plan) {
   const size_t tiles = (plan.first_steps.size() - 1) * plan.heads;
-  pool_.ForPieces(tiles, 1, [&](int thread, const auto& take) {
+  pool_.ForPieces(tiles, {}, [&](int thread, const auto& take) {
     size_t begin = 0;
     size_t end = 0;
     while (take(&begin, &end)) {

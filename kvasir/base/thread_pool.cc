@@ -56,20 +56,25 @@ struct alignas(64) RangeShare {
 
   static uint64_t Pack(uint64_t begin, uint64_t end) { return begin << 32 | end; }
 
-  // Half of it, or `least`: the owner from the front, so that it goes on where it was, others from
-  // the back.
-  bool TakeHalf(bool is_owner, size_t least, size_t* begin, size_t* end) {
+  // Half of it, or the least size: the owner from the front, so that it goes on where it was,
+  // others from the back.
+  bool TakeHalf(bool is_owner, PieceSizes sizes, size_t* begin, size_t* end) {
     uint64_t now = range.load(std::memory_order_relaxed);
     for (;;) {
       const uint64_t first = now >> 32;
       const uint64_t last = now & 0xFFFFFFFFu;
       if (first == last) return false;
       const uint64_t count = last - first;
-      const uint64_t half = std::max((count + 1) / 2, std::min<uint64_t>(least, count));
-      const uint64_t left = is_owner ? Pack(first + half, last) : Pack(first, last - half);
+      const uint64_t half = std::max((count + 1) / 2, std::min<uint64_t>(sizes.least, count));
+      uint64_t cut = is_owner ? first + half : last - half;
+      if (half > sizes.row) {
+        cut =
+            is_owner ? cut / sizes.row * sizes.row : (cut + sizes.row - 1) / sizes.row * sizes.row;
+      }
+      const uint64_t left = is_owner ? Pack(cut, last) : Pack(first, cut);
       if (!range.compare_exchange_weak(now, left, std::memory_order_relaxed)) continue;
-      *begin = is_owner ? first : last - half;
-      *end = *begin + half;
+      *begin = is_owner ? first : cut;
+      *end = is_owner ? cut : last;
       return true;
     }
   }
@@ -154,10 +159,10 @@ void ThreadPool::Share(size_t count) {
   }
 }
 
-bool ThreadPool::Claim(int thread, size_t least, size_t* begin, size_t* end) {
+bool ThreadPool::Claim(int thread, PieceSizes sizes, size_t* begin, size_t* end) {
   for (int i = 0; i < threads_; ++i) {
     const auto whose = static_cast<size_t>((thread + i) % threads_);
-    if (shared_->shares[whose].TakeHalf(i == 0, least, begin, end)) return true;
+    if (shared_->shares[whose].TakeHalf(i == 0, sizes, begin, end)) return true;
   }
   return false;
 }

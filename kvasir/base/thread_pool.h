@@ -33,6 +33,14 @@ class IdleWork {
   virtual bool Step(int thread) = 0;
 };
 
+// How many indices are taken at once.
+struct PieceSizes {
+  size_t least = 1;  // if there are so many, or fewer by what is said of rows
+  // Indices [i * row, (i + 1) * row) lie side by side: a piece of more than a row ends, or one that
+  // another thread takes begins, where a row does.
+  size_t row = 1;
+};
+
 class ThreadPool {
  public:
   // `threads` >= 1 counts the caller; 1 runs everything inline and starts no thread. `idle` may be
@@ -59,7 +67,7 @@ class ThreadPool {
   // another has left. So a thread that lost its core for a while holds nobody up.
   template <typename Body>
   void For(size_t count, const Body& body) {
-    ForPieces(count, 1, [&](int, const auto& take) {
+    ForPieces(count, {}, [&](int, const auto& take) {
       size_t begin = 0;
       size_t end = 0;
       while (take(&begin, &end)) body(begin, end);
@@ -67,10 +75,9 @@ class ThreadPool {
   }
 
   // The same for a body that takes its next piece before it is done with one: body(thread, take)
-  // runs on each thread and calls take(&begin, &end), which is false if nobody has any left. A
-  // piece has `least` or more, if there are so many.
+  // runs on each thread and calls take(&begin, &end), which is false if nobody has any left.
   template <typename Body>
-  void ForPieces(size_t count, size_t least, const Body& body) {
+  void ForPieces(size_t count, PieceSizes sizes, const Body& body) {
     if (threads_ == 1 || count <= 1) {
       size_t left = count;
       body(0, [&](size_t* begin, size_t* end) {
@@ -82,7 +89,7 @@ class ThreadPool {
     }
     Share(count);
     Run([&](int thread) {
-      body(thread, [&](size_t* begin, size_t* end) { return Claim(thread, least, begin, end); });
+      body(thread, [&](size_t* begin, size_t* end) { return Claim(thread, sizes, begin, end); });
     });
   }
 
@@ -90,7 +97,7 @@ class ThreadPool {
   struct Shared;
   void Share(size_t count);
   // The next piece for `thread`; false if nobody has any left.
-  bool Claim(int thread, size_t least, size_t* begin, size_t* end);
+  bool Claim(int thread, PieceSizes sizes, size_t* begin, size_t* end);
 
   int threads_;
   std::unique_ptr<Shared> shared_;  // null when threads_ == 1

@@ -27,7 +27,7 @@ TEST(ThreadPoolTest, PiecesHaveTheLeastSizeAndAreTakenAhead) {
     for (size_t count : {size_t{0}, size_t{1}, size_t{6}, size_t{60}, size_t{61}}) {
       std::vector<int> visits(count, 0);
       std::atomic<int> small{0};
-      pool.ForPieces(count, 4, [&](int thread, const auto& take) {
+      pool.ForPieces(count, {.least = 4}, [&](int thread, const auto& take) {
         EXPECT_LT(thread, threads);
         size_t begin = 0;
         size_t end = 0;
@@ -43,6 +43,27 @@ TEST(ThreadPoolTest, PiecesHaveTheLeastSizeAndAreTakenAhead) {
       for (int n : visits) ASSERT_EQ(n, 1);
       // Only what is left of a share may be less.
       EXPECT_LE(small.load(), threads);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, LongPiecesConsistOfWholeRows) {
+  constexpr size_t kRow = 8;
+  for (int threads : {2, 3}) {
+    ThreadPool pool(threads);
+    for (size_t count : {size_t{16}, size_t{24}, size_t{56}, size_t{61}}) {
+      std::vector<int> visits(count, 0);
+      std::atomic<int> torn{0};
+      pool.ForPieces(count, {.least = 2, .row = kRow}, [&](int, const auto& take) {
+        size_t begin = 0;
+        size_t end = 0;
+        while (take(&begin, &end)) {
+          for (size_t i = begin; i < end; ++i) ++visits[i];
+          if (end - begin > kRow && begin % kRow != 0 && end % kRow != 0) ++torn;
+        }
+      });
+      for (int n : visits) ASSERT_EQ(n, 1);
+      EXPECT_EQ(torn.load(), 0);
     }
   }
 }
