@@ -457,6 +457,8 @@ std::vector<Case> AdaptiveCases() {
       {"prefill", Layout(64, 128, affine8, affine8), 4, 0, 230},
       {"window, head", Layout(64, 64, affine8, affine8), 4, 290, 80, 150, 7},
       {"a group of eight", Layout(64, 64, affine8, affine8), 16, 300, 21},
+      {"tiles of two sizes", Layout(64, 64, affine8, affine8), 16, 0, 330},
+      {"partitions of all lengths", Layout(64, 64, affine8, affine8), 4, 12270, 40},
       {"rotated", Layout(96, 96, rotated, rotated), 2, 400, 33},
       {"keys only", Layout(64, 64, affine8, kF16), 4, 330, 70},
       {"values only", Layout(64, 64, kF16, affine8), 4, 330, 70},

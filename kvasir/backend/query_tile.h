@@ -4,6 +4,7 @@
 #define KVASIR_BACKEND_QUERY_TILE_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "kvasir/backend/backend.h"
@@ -12,12 +13,19 @@
 
 namespace kvasir {
 
-// Rows of the cache that form one partition of a softmax. Partitions lie at fixed row numbers and
-// are merged in ascending order, so one long sequence can use many threads and still give the
-// same bits. They are also cut where the codecs change. 16 blocks keep the cost of a merge below 1
-// % of a partition's arithmetic.
-inline constexpr int64_t kPartitionBlocks = 16;
-inline constexpr int64_t kPartitionRows = kPartitionBlocks * kBlockTokens;
+// Where the partition of a softmax that row `row` of the cache belongs to ends. Partitions lie at
+// fixed row numbers and are merged in ascending order, so one long sequence can use many threads
+// and still give the same bits. They are also cut where the codecs change. The least of 16 blocks
+// keep the cost of a merge below 1 % of a partition's arithmetic. Further back they are longer, up
+// to half of what is before them, as every partition starts without knowing which tokens matter:
+// until its second block it takes two bytes where most blocks take one (docs/numerics.md).
+inline constexpr int64_t kLeastPartitionRows = 16 * kBlockTokens;
+inline constexpr int64_t kMostPartitionRows = 64 * kBlockTokens;
+inline int64_t PartitionEnd(int64_t row) {
+  const auto half = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(row) / 2));
+  const int64_t rows = std::clamp(half, kLeastPartitionRows, kMostPartitionRows);
+  return (row / rows + 1) * rows;
+}
 
 // A contiguous part of what a query may see, in the order in which they are merged: the kept head
 // rows and the main range as stored, then of both what is read from the recent copies.
@@ -76,7 +84,7 @@ void ForEachPartition(const AttendArgs& args, const QueryTile& tile, const Body&
   for (const Segment segment : kSegments) {
     const RowRange all = UnionRange(args, tile, segment);
     for (int64_t begin = all.begin; begin < all.end;) {
-      int64_t end = std::min(all.end, (begin / kPartitionRows + 1) * kPartitionRows);
+      int64_t end = std::min(all.end, PartitionEnd(begin));
       if (!IsRecent(segment) && begin < layout.dense_start) end = std::min(end, layout.dense_start);
       body(Partition{
           segment,
