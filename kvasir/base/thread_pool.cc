@@ -50,8 +50,12 @@ bool SpinUntil(const Ready& ready, IdleWork* idle, int thread) {
   }
 }
 
-// What one thread has left of a For: [begin, end) in one word, its own cache line.
-struct alignas(64) RangeShare {
+// A line goes from one core to another in 50 to 250 ns, often the one beside it with it: what
+// different threads write lies so far apart.
+constexpr size_t kApart = 128;
+
+// What one thread has left of a For: [begin, end) in one word.
+struct RangeShare {
   std::atomic<uint64_t> range{0};
 
   static uint64_t Pack(uint64_t begin, uint64_t end) { return begin << 32 | end; }
@@ -82,51 +86,100 @@ struct alignas(64) RangeShare {
 
 }  // namespace
 
+// Each fork and join should take few lines from one core to another, one after the other: a helper
+// reads what is posted and takes its assignment, the caller reads what it has finished.
 struct ThreadPool::Shared {
-  std::mutex mutex;
-  std::condition_variable work_posted;
-  std::condition_variable work_done;
-  std::atomic<uint64_t> generation{0};  // one more for every Run
-  // Per helper: the last generation whose part somebody has begun, the helper itself or the caller.
-  std::vector<std::atomic<uint64_t>> begun;
-  std::atomic<int> running{0};  // parts of helpers that have not ended
-  std::atomic<bool> stop{false};
-  std::optional<TaskRef> task;
-  std::vector<std::thread> helpers;
-  std::vector<RangeShare> shares;  // of the present For
+  // Written by the caller.
+  struct alignas(kApart) Posted {
+    std::atomic<uint64_t> generation{0};  // one more for every Run
+    std::atomic<bool> stop{false};
+    std::optional<TaskRef> task;
+  };
+  // Of one thread: written by the caller, who is thread 0, and by whoever takes it.
+  struct alignas(kApart) Assignment {
+    std::atomic<uint64_t> begun{0};  // the last generation whose part somebody has begun
+    RangeShare share;                // of the present For
+  };
+  // Written by a helper.
+  struct alignas(kApart) Progress {
+    std::atomic<uint64_t> finished{0};  // the last generation whose part it has finished
+  };
+  // Written by whoever falls asleep.
+  struct alignas(kApart) Sleep {
+    std::mutex mutex;
+    std::condition_variable work_posted;
+    std::condition_variable work_done;
+    std::atomic<int> helpers{0};
+    std::atomic<bool> caller{false};
+  };
 
+  Posted posted;
+  std::vector<Assignment> assignments;
+  std::vector<Progress> progress;
+  Sleep sleep;
+  std::vector<std::thread> helpers;
   IdleWork* const idle;
 
   Shared(int threads, IdleWork* idle)
-      : begun(static_cast<size_t>(threads)), shares(static_cast<size_t>(threads)), idle(idle) {}
+      : assignments(static_cast<size_t>(threads)),
+        progress(static_cast<size_t>(threads)),
+        idle(idle) {}
 
   // Whether the part of `thread` is now the asker's to run: each has one taker.
-  bool Take(int thread, uint64_t of_generation) {
-    uint64_t before = of_generation - 1;
-    return begun[static_cast<size_t>(thread)].compare_exchange_strong(before, of_generation,
-                                                                      std::memory_order_acq_rel);
+  bool Take(int thread, uint64_t generation) {
+    std::atomic<uint64_t>& begun = assignments[static_cast<size_t>(thread)].begun;
+    uint64_t before = generation - 1;
+    return begun.load(std::memory_order_relaxed) == before &&
+           begun.compare_exchange_strong(before, generation, std::memory_order_acq_rel);
+  }
+
+  void Post(TaskRef task, uint64_t generation) {
+    posted.task.emplace(task);
+    posted.generation.store(generation, std::memory_order_release);
+    // A helper that falls asleep at this moment may be missed, as waiting for this store would cost
+    // every fork: the caller does what no helper begins, and the next Run wakes it.
+    if (sleep.helpers.load(std::memory_order_relaxed) > 0) {
+      const std::lock_guard lock(sleep.mutex);
+      sleep.work_posted.notify_all();
+    }
   }
 
   void HelperLoop(int thread) {
+    Progress& own = progress[static_cast<size_t>(thread)];
     uint64_t seen = 0;
     for (;;) {
       const auto ready = [&] {
-        return generation.load(std::memory_order_acquire) != seen ||
-               stop.load(std::memory_order_acquire);
+        return posted.generation.load(std::memory_order_acquire) != seen ||
+               posted.stop.load(std::memory_order_acquire);
       };
       if (!SpinUntil(ready, idle, thread)) {
-        std::unique_lock lock(mutex);
-        work_posted.wait(lock, ready);
+        std::unique_lock lock(sleep.mutex);
+        ++sleep.helpers;
+        sleep.work_posted.wait(lock, ready);
+        --sleep.helpers;
       }
-      if (stop.load(std::memory_order_acquire)) return;
-      seen = generation.load(std::memory_order_acquire);
+      if (posted.stop.load(std::memory_order_acquire)) return;
+      seen = posted.generation.load(std::memory_order_acquire);
       if (!Take(thread, seen)) continue;
-      (*task)(thread);
-      if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        const std::lock_guard lock(mutex);
-        work_done.notify_one();
+      (*posted.task)(thread);
+      // Before it is read whether the caller sleeps, who says so before reading this.
+      own.finished.store(seen, std::memory_order_seq_cst);
+      if (sleep.caller.load(std::memory_order_seq_cst)) {
+        const std::lock_guard lock(sleep.mutex);
+        sleep.work_done.notify_one();
       }
     }
+  }
+
+  // Until a helper has finished its part of a generation.
+  void WaitFor(int thread, uint64_t generation) {
+    const std::atomic<uint64_t>& finished = progress[static_cast<size_t>(thread)].finished;
+    const auto is_done = [&] { return finished.load(std::memory_order_seq_cst) == generation; };
+    if (SpinUntil(is_done, idle, 0)) return;
+    std::unique_lock lock(sleep.mutex);
+    sleep.caller.store(true, std::memory_order_seq_cst);
+    sleep.work_done.wait(lock, is_done);
+    sleep.caller.store(false, std::memory_order_relaxed);
   }
 };
 
@@ -142,9 +195,9 @@ ThreadPool::ThreadPool(int threads, IdleWork* idle) : threads_(threads) {
 ThreadPool::~ThreadPool() {
   if (shared_ == nullptr) return;
   {
-    const std::lock_guard lock(shared_->mutex);
-    shared_->stop.store(true, std::memory_order_release);
-    shared_->work_posted.notify_all();
+    const std::lock_guard lock(shared_->sleep.mutex);
+    shared_->posted.stop.store(true, std::memory_order_release);
+    shared_->sleep.work_posted.notify_all();
   }
   for (std::thread& helper : shared_->helpers) helper.join();
 }
@@ -153,7 +206,7 @@ void ThreadPool::Share(size_t count) {
   KVASIR_CHECK(count <= std::numeric_limits<uint32_t>::max());
   const size_t parts = static_cast<size_t>(threads_);
   for (size_t i = 0; i < parts; ++i) {
-    shared_->shares[i].range.store(
+    shared_->assignments[i].share.range.store(
         RangeShare::Pack(ShareBegin(count, i, parts), ShareBegin(count, i + 1, parts)),
         std::memory_order_relaxed);
   }
@@ -162,7 +215,7 @@ void ThreadPool::Share(size_t count) {
 bool ThreadPool::Claim(int thread, PieceSizes sizes, size_t* begin, size_t* end) {
   for (int i = 0; i < threads_; ++i) {
     const auto whose = static_cast<size_t>((thread + i) % threads_);
-    if (shared_->shares[whose].TakeHalf(i == 0, sizes, begin, end)) return true;
+    if (shared_->assignments[whose].share.TakeHalf(i == 0, sizes, begin, end)) return true;
   }
   return false;
 }
@@ -173,25 +226,16 @@ void ThreadPool::Run(TaskRef task) {
     return;
   }
   Shared& shared = *shared_;
-  shared.task.emplace(task);
-  shared.running.store(threads_ - 1, std::memory_order_relaxed);
-  uint64_t generation;
-  {
-    const std::lock_guard lock(shared.mutex);
-    generation = shared.generation.fetch_add(1, std::memory_order_release) + 1;
-    shared.work_posted.notify_all();
-  }
+  const uint64_t generation = shared.posted.generation.load(std::memory_order_relaxed) + 1;
+  shared.Post(task, generation);
   task(0);
-  // On a busy machine a helper may not get a core for long: what it has not begun is done here.
   for (int thread = 1; thread < threads_; ++thread) {
-    if (!shared.Take(thread, generation)) continue;
-    task(thread);
-    shared.running.fetch_sub(1, std::memory_order_acq_rel);
-  }
-  const auto finished = [&] { return shared.running.load(std::memory_order_acquire) == 0; };
-  if (!SpinUntil(finished, shared.idle, 0)) {
-    std::unique_lock lock(shared.mutex);
-    shared.work_done.wait(lock, finished);
+    // On a busy machine a helper may not get a core for long: what it has not begun is done here.
+    if (shared.Take(thread, generation)) {
+      task(thread);
+    } else {
+      shared.WaitFor(thread, generation);
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <vector>
 
 namespace kvasir {
@@ -108,6 +109,26 @@ TEST(ThreadPoolTest, WhoWaitsWorksAhead) {
     if (begin == 0) sum = 1;
   });
   EXPECT_EQ(sum, 1);
+}
+
+// Waiters sleep after 50 us: helpers between runs, the caller during one.
+TEST(ThreadPoolTest, WhoeverSleepsIsWoken) {
+  ThreadPool pool(3);
+  const auto wait = [](int microseconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(microseconds);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  };
+  std::atomic<int> sum{0};
+  constexpr int kRuns = 400;
+  for (int i = 0; i < kRuns; ++i) {
+    pool.Run([&](int thread) {
+      if (thread > 0) wait(30 + i % 50);
+      sum += thread;
+    });
+    EXPECT_EQ(sum.load(), (i + 1) * (1 + 2));
+    wait(30 + i * 7 % 50);
+  }
 }
 
 TEST(ThreadPoolTest, ManyShortRuns) {
