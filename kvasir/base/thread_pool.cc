@@ -100,9 +100,9 @@ struct ThreadPool::Shared {
     std::atomic<uint64_t> begun{0};  // the last generation whose part somebody has begun
     RangeShare share;                // of the present For
   };
-  // Written by a helper.
+  // Of one helper: written by whoever has finished its part.
   struct alignas(kApart) Progress {
-    std::atomic<uint64_t> finished{0};  // the last generation whose part it has finished
+    std::atomic<uint64_t> finished{0};  // the last generation of which that is done
   };
   // Written by whoever falls asleep.
   struct alignas(kApart) Sleep {
@@ -133,6 +133,10 @@ struct ThreadPool::Shared {
            begun.compare_exchange_strong(before, generation, std::memory_order_acq_rel);
   }
 
+  void Finish(int thread, uint64_t generation) {
+    progress[static_cast<size_t>(thread)].finished.store(generation, std::memory_order_seq_cst);
+  }
+
   void Post(TaskRef task, uint64_t generation) {
     posted.task.emplace(task);
     posted.generation.store(generation, std::memory_order_release);
@@ -145,7 +149,6 @@ struct ThreadPool::Shared {
   }
 
   void HelperLoop(int thread) {
-    Progress& own = progress[static_cast<size_t>(thread)];
     uint64_t seen = 0;
     for (;;) {
       const auto ready = [&] {
@@ -163,7 +166,7 @@ struct ThreadPool::Shared {
       if (!Take(thread, seen)) continue;
       (*posted.task)(thread);
       // Before it is read whether the caller sleeps, who says so before reading this.
-      own.finished.store(seen, std::memory_order_seq_cst);
+      Finish(thread, seen);
       if (sleep.caller.load(std::memory_order_seq_cst)) {
         const std::lock_guard lock(sleep.mutex);
         sleep.work_done.notify_one();
@@ -171,7 +174,7 @@ struct ThreadPool::Shared {
     }
   }
 
-  // Until a helper has finished its part of a generation.
+  // Until a helper's part of a generation is done.
   void WaitFor(int thread, uint64_t generation) {
     const std::atomic<uint64_t>& finished = progress[static_cast<size_t>(thread)].finished;
     const auto is_done = [&] { return finished.load(std::memory_order_seq_cst) == generation; };
@@ -229,14 +232,13 @@ void ThreadPool::Run(TaskRef task) {
   const uint64_t generation = shared.posted.generation.load(std::memory_order_relaxed) + 1;
   shared.Post(task, generation);
   task(0);
+  // On a busy machine a helper may not get a core for long: what it has not begun is done here.
   for (int thread = 1; thread < threads_; ++thread) {
-    // On a busy machine a helper may not get a core for long: what it has not begun is done here.
-    if (shared.Take(thread, generation)) {
-      task(thread);
-    } else {
-      shared.WaitFor(thread, generation);
-    }
+    if (!shared.Take(thread, generation)) continue;
+    task(thread);
+    shared.Finish(thread, generation);
   }
+  for (int thread = 1; thread < threads_; ++thread) shared.WaitFor(thread, generation);
 }
 
 }  // namespace kvasir
