@@ -247,7 +247,8 @@ void CpuAttention::AttendByPartitions(const AttendArgs& args, const std::vector<
 }
 
 void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) {
-  pool_.ForPieces(plan.items(), {kLeastHeads, plan.heads}, [&](int thread, const auto& take) {
+  const PieceSizes sizes = {.least = kLeastHeads, .row = plan.heads};
+  pool_.ForPieces(plan.items(), sizes, [&](int thread, const auto& take) {
     Scratch& scratch = scratch_[static_cast<size_t>(thread)];
     if (scratch.queries.size() < plan.heads) scratch.queries.resize(plan.heads);
     scratch.loaded.assign(plan.heads, nullptr);
