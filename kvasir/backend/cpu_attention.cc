@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "kvasir/backend/cpu_kv_rows.h"
 #include "kvasir/backend/partition_attention.h"
 #include "kvasir/backend/softmax_state.h"
 #include "kvasir/base/check.h"
@@ -131,14 +132,17 @@ struct CpuAttention::Plan {
   struct Step {
     std::span<const QueryTile> tiles;  // [heads]
     Partition partition;
-    size_t states;        // where theirs begin,
-    size_t state_floats;  // and how far they are apart
+    size_t states;             // where theirs begin,
+    size_t state_floats;       // and how far they are apart
+    bool is_only_one = false;  // of its range: no others to merge it with
+    bool writes = false;       // its run's new rows, before it reads any
   };
   size_t heads;
   std::vector<Step> steps;
   std::vector<size_t> first_steps;  // of every range, and behind the last
   std::vector<size_t> order;        // in which steps are shared out
   size_t floats = 0;                // of all states
+  bool has_merges = false;          // some range has several steps
 
   Plan(const AttendArgs& args, std::span<const QueryTile> tiles, int threads)
       : heads(static_cast<size_t>(args.layout.kv_heads)) {
@@ -152,9 +156,35 @@ struct CpuAttention::Plan {
         floats += heads * state_floats;
       });
       KVASIR_CHECK(steps.size() > first_steps.back());  // every query sees a row
+      const bool is_only_one = steps.size() == first_steps.back() + 1;
+      steps.back().is_only_one = is_only_one;
+      has_merges |= !is_only_one;
     }
     first_steps.push_back(steps.size());
     ShareOut(static_cast<size_t>(threads));
+  }
+  // Has the new rows of every run written by the step that reads their blocks. Returns false, and
+  // has none written, if that is not one step of each.
+  bool WriteNewRows(const AttendArgs& args) {
+    if (args.layout.dense_recent > 0 || args.layout.key_norms) return false;
+    std::vector<Step*> writers;
+    for (size_t range = 0; range + 1 < first_steps.size(); ++range) {
+      for (size_t i = first_steps[range]; i < first_steps[range + 1]; ++i) {
+        const KvRun& run = *steps[i].tiles[0].run;
+        const Partition& reads = steps[i].partition;
+        const int64_t new_end = run.first_row + run.rows;
+        if (reads.last_block() < run.first_row / kBlockTokens ||
+            reads.first_block() > (new_end - 1) / kBlockTokens) {
+          continue;
+        }
+        const bool has_all = reads.rows.begin <= run.first_row && new_end <= reads.rows.end;
+        if (!has_all || writers.size() > range) return false;
+        writers.push_back(&steps[i]);
+      }
+      if (writers.size() == range) return false;
+    }
+    for (Step* writer : writers) writer->writes = true;
+    return true;
   }
   // A thread's share of the items is contiguous: each gets as many long partitions as the others,
   // and its shortest ones last.
@@ -191,10 +221,16 @@ size_t CpuAttention::scratch_bytes() const {
 
 void CpuAttention::Attend(const AttendArgs& args) {
   KVASIR_CHECK(args.layout.kv_heads > 0 && args.query_heads % args.layout.kv_heads == 0);
-  AttendByPartitions(args, MakeTiles(args, true, pool_.threads()));
+  const std::vector<QueryTile> few_rows = MakeTiles(args, true, pool_.threads());
   const std::vector<QueryTile> tiles = MakeTiles(args, false, pool_.threads());
+  bool writes = args.new_values.data != nullptr;
+  if (writes && !tiles.empty()) {
+    EncodeKvRows(kernels_.table, pool_, args.layout, args.runs, args.new_keys, args.new_values);
+    writes = false;
+  }
+  AttendByPartitions(args, few_rows, writes);
   if (static_cast<int>(tiles.size()) < pool_.threads()) {
-    AttendByPartitions(args, tiles);
+    AttendByPartitions(args, tiles, false);
   } else {
     AttendByTiles(args, tiles);
   }
@@ -238,12 +274,16 @@ void CpuAttention::AttendByTiles(const AttendArgs& args, const std::vector<Query
 
 // Memory gives more where what is read lies side by side, as the heads of a block do: so a thread
 // goes through partitions with all heads, or as many as it has, and sums are merged afterwards.
-void CpuAttention::AttendByPartitions(const AttendArgs& args, const std::vector<QueryTile>& tiles) {
+void CpuAttention::AttendByPartitions(const AttendArgs& args, const std::vector<QueryTile>& tiles,
+                                      bool writes) {
   if (tiles.empty()) return;
-  const Plan plan(args, tiles, pool_.threads());
+  Plan plan(args, tiles, pool_.threads());
+  if (writes && !plan.WriteNewRows(args)) {
+    EncodeKvRows(kernels_.table, pool_, args.layout, args.runs, args.new_keys, args.new_values);
+  }
   partials_.resize(plan.floats);
   AttendToPartitions(args, plan);
-  MergePartitions(args, plan);
+  if (plan.has_merges) MergePartitions(args, plan);
 }
 
 void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) {
@@ -266,6 +306,11 @@ void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) 
       const TileHeads heads = {step.tiles.subspan(head, count),
                                std::span(scratch.queries).subspan(head, count),
                                scratch.partial.data(), step.state_floats};
+      if (step.writes) {
+        EncodeKvHeads(kernels_.table, args.layout, *heads.tiles[0].run, args.new_keys,
+                      args.new_values, heads.tiles[0].kv_head,
+                      heads.tiles[0].kv_head + static_cast<int64_t>(count));
+      }
       for (size_t i = 0; i < count; ++i) {
         const QueryTile* const tile = &heads.tiles[i];
         if (std::exchange(scratch.loaded[head + i], tile) == tile) continue;
@@ -276,6 +321,14 @@ void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) 
       item += count;
       if (item == end) has_more = take(&item, &end);
       walk.Last(has_more ? plan.FirstPlanesOf(item) : HeadPlanes());
+      if (step.is_only_one) {
+        for (size_t i = 0; i < count; ++i) {
+          const SoftmaxTotals totals = SoftmaxTotals::At(scratch.totals.data(), rows, args.layout);
+          totals.Add(kernels_.table, step.partition.layout, heads.StateOf(i, args));
+          StoreOutput(kernels_.table, args, heads.tiles[i], totals.Finish(kernels_.table));
+        }
+        continue;
+      }
       // While states change they are the thread's own: side by side with those of other threads, a
       // CPU that fetches ahead would take these their lines, again and again.
       std::copy_n(scratch.partial.data(), count * step.state_floats,
@@ -302,6 +355,7 @@ void CpuAttention::MergeTile(const AttendArgs& args, const Plan& plan, size_t ra
                              Scratch& scratch) {
   const size_t first = plan.first_steps[range];
   const std::span steps = std::span(plan.steps).subspan(first, plan.first_steps[range + 1] - first);
+  if (steps[0].is_only_one) return;
   const QueryTile& tile = steps[0].tiles[head];
   const int64_t rows = tile.rows(args);
   scratch.Resize(rows, args.layout);

@@ -28,7 +28,8 @@ class CpuAttention {
   struct Plan;
 
   void AttendByTiles(const AttendArgs& args, const std::vector<QueryTile>& tiles);
-  void AttendByPartitions(const AttendArgs& args, const std::vector<QueryTile>& tiles);
+  // writes: the args' new rows first, which are all of runs that have tiles here.
+  void AttendByPartitions(const AttendArgs& args, const std::vector<QueryTile>& tiles, bool writes);
   // AttendByPartitions: the states of all partitions, then their sums.
   void AttendToPartitions(const AttendArgs& args, const Plan& plan);
   void MergePartitions(const AttendArgs& args, const Plan& plan);

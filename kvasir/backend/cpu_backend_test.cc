@@ -86,7 +86,11 @@ struct AttentionRun {
   std::vector<double> wanted;
 };
 
-AttentionRun RunAttention(const AttentionCase& c, Backend& backend) {
+// Who writes the step's rows.
+enum class Writer { kEncodeKv, kAttend };
+
+AttentionRun RunAttention(const AttentionCase& c, Backend& backend,
+                          Writer writer = Writer::kEncodeKv) {
   const int64_t total = c.rows_before + c.new_rows;
   const KvLayout& layout = c.layout;
   auto keys = Random(static_cast<size_t>(total * layout.kv_heads * layout.key_dim), 1);
@@ -99,9 +103,10 @@ AttentionRun RunAttention(const AttentionCase& c, Backend& backend) {
     memory.emplace_back(layout.BlockBytes(0), std::byte{0xFF});
     blocks.push_back(memory.back().data());
   }
-  const KvRun fill = {{blocks, 0}, 0, 0, total};
-  backend.EncodeKv(layout, std::span(&fill, 1), View(keys, layout.kv_heads * layout.key_dim),
-                   View(values, layout.kv_heads * layout.value_dim));
+  const ConstFloatRows all_keys = View(keys, layout.kv_heads * layout.key_dim);
+  const ConstFloatRows all_values = View(values, layout.kv_heads * layout.value_dim);
+  const KvRun fill = {{blocks, 0}, 0, 0, writer == Writer::kAttend ? c.rows_before : total};
+  if (fill.rows > 0) backend.EncodeKv(layout, std::span(&fill, 1), all_keys, all_values);
 
   AttentionRun run;
   run.out.resize(static_cast<size_t>(c.new_rows * c.query_heads * layout.value_dim));
@@ -121,6 +126,10 @@ AttentionRun RunAttention(const AttentionCase& c, Backend& backend) {
   args.runs = std::span(&step, 1);
   args.visible = visible;
   args.out = View(run.out, c.query_heads * layout.value_dim);
+  if (writer == Writer::kAttend) {
+    args.new_keys = all_keys.Part(c.rows_before, c.new_rows);
+    args.new_values = all_values.Part(c.rows_before, c.new_rows);
+  }
   backend.Attend(args);
 
   const int64_t group = c.query_heads / layout.kv_heads;
@@ -160,12 +169,19 @@ std::vector<AttentionCase> AttentionCases() {
   const KvLayout small = {2, 32, 48, f32, f32};
   const KvLayout one_head = {1, 64, 64, f32, f32};
   const KvLayout five_heads = {5, 32, 32, f32, f32};
-  return {{small, 4, 0, 1},         {small, 4, 63, 1},
-          {small, 8, 64, 130},      {small, 2, 1000, 60},
-          {small, 4, 500, 9, 100},  {small, 4, 500, 9, 100, 4},
-          {one_head, 4, 5000, 1},   {one_head, 4, 3000, 2, 1500},
-          {one_head, 1, 2047, 2},   {one_head, 4, 90, 3, 5, 70},
-          {five_heads, 5, 2100, 3}, {five_heads, 10, 3000, 7, 1200, 5}};
+  return {{small, 4, 0, 1},
+          {small, 4, 63, 1},
+          {small, 8, 64, 130},
+          {small, 2, 1000, 60},
+          {small, 4, 500, 9, 100},
+          {small, 4, 500, 9, 100, 4},
+          {small, 4, 20, 2, 10, 4},
+          {one_head, 4, 5000, 1},
+          {one_head, 4, 3000, 2, 1500},
+          {one_head, 1, 2047, 2},
+          {one_head, 4, 90, 3, 5, 70},
+          {five_heads, 5, 2100, 3},
+          {five_heads, 10, 3000, 7, 1200, 5}};
 }
 
 TEST(CpuBackendTest, AttentionMatchesADoubleReference) {
@@ -194,28 +210,64 @@ TEST(CpuBackendTest, AttentionBitsDoNotDependOnThreadsOrIsa) {
   }
 }
 
+TEST(CpuBackendTest, RowsThatAttentionWritesAreThoseItReads) {
+  for (const AttentionCase& c : AttentionCases()) {
+    const std::vector<float> wanted = RunAttention(c, *Make(1)).out;
+    for (const int threads : {1, 2, 7}) {
+      const auto out = RunAttention(c, *Make(threads), Writer::kAttend).out;
+      EXPECT_EQ(std::memcmp(out.data(), wanted.data(), wanted.size() * sizeof(float)), 0)
+          << c.rows_before << "+" << c.new_rows << " with " << threads << " threads";
+    }
+  }
+}
+
 // The blocks that a step of several sequences writes: runs of one row, of a few, and across blocks.
-std::vector<std::vector<std::byte>> WrittenBlocks(const KvLayout& layout, int threads) {
+// `many`: rows of a further run.
+std::vector<std::vector<std::byte>> WrittenBlocks(const KvLayout& layout, int threads,
+                                                  Writer writer = Writer::kEncodeKv,
+                                                  int64_t many = 0) {
   struct Rows {
     int64_t first;
     int64_t count;
   };
-  constexpr Rows kRuns[] = {{0, 1}, {63, 3}, {31, 2}, {127, 1}};
-  std::vector<std::vector<std::byte>> memory(2 * std::size(kRuns),
+  std::vector<Rows> all = {{0, 1}, {63, 3}, {31, 2}, {127, 1}};
+  if (many > 0) all.push_back({0, many});
+  std::vector<std::vector<std::byte>> memory(2 * all.size(),
                                              std::vector<std::byte>(layout.BlockBytes(0)));
   std::vector<std::byte*> blocks;
   for (auto& block : memory) blocks.push_back(block.data());
   std::vector<KvRun> runs;
   int64_t step_row = 0;
-  for (const Rows& rows : kRuns) {
+  for (const Rows& rows : all) {
     const std::span<std::byte* const> own(blocks.data() + 2 * runs.size(), 2);
     runs.push_back({{own, 0}, rows.first, step_row, rows.count});
     step_row += rows.count;
   }
   auto keys = Random(static_cast<size_t>(step_row * layout.kv_heads * layout.key_dim), 1);
   auto values = Random(static_cast<size_t>(step_row * layout.kv_heads * layout.value_dim), 2);
-  Make(threads)->EncodeKv(layout, runs, View(keys, layout.kv_heads * layout.key_dim),
-                          View(values, layout.kv_heads * layout.value_dim));
+  const ConstFloatRows new_keys = View(keys, layout.kv_heads * layout.key_dim);
+  const ConstFloatRows new_values = View(values, layout.kv_heads * layout.value_dim);
+  if (writer == Writer::kEncodeKv) {
+    Make(threads)->EncodeKv(layout, runs, new_keys, new_values);
+    return memory;
+  }
+  auto queries = Random(static_cast<size_t>(step_row * layout.kv_heads * layout.key_dim), 3);
+  std::vector<float> out(static_cast<size_t>(step_row * layout.kv_heads * layout.value_dim));
+  std::vector<VisibleRows> visible;
+  for (const KvRun& run : runs) {
+    // From the new rows on: what is before them was never written.
+    for (int64_t i = 0; i < run.rows; ++i) {
+      visible.push_back({0, run.first_row, run.first_row + i + 1});
+    }
+  }
+  Make(threads)->Attend({.layout = layout,
+                         .new_keys = new_keys,
+                         .new_values = new_values,
+                         .query_heads = layout.kv_heads,
+                         .queries = View(queries, layout.kv_heads * layout.key_dim),
+                         .runs = runs,
+                         .visible = visible,
+                         .out = View(out, layout.kv_heads * layout.value_dim)});
   return memory;
 }
 
@@ -231,6 +283,24 @@ TEST(CpuBackendTest, RowsOfSeveralSequencesAreWrittenTheSameByAnyThreads) {
     }
     EXPECT_EQ(WrittenBlocks(layout, 2), alone);
     EXPECT_EQ(WrittenBlocks(layout, 5), alone);
+  }
+}
+
+TEST(CpuBackendTest, AttentionWritesWhatEncodeKvWrites) {
+  for (const KvCodec codec : {KvCodec{KvCodec::Kind::kF16}, KvCodec::Affine(8, 64)}) {
+    for (const bool key_norms : {false, true}) {
+      KvLayout layout;
+      layout.kv_heads = 3;
+      layout.key_dim = layout.value_dim = 64;
+      layout.key_codec = layout.value_codec = codec;
+      layout.key_norms = key_norms;
+      for (const int64_t many : {0, 100}) {
+        const auto wanted = WrittenBlocks(layout, 1, Writer::kEncodeKv, many);
+        for (const int threads : {1, 2, 5}) {
+          EXPECT_EQ(WrittenBlocks(layout, threads, Writer::kAttend, many), wanted) << threads;
+        }
+      }
+    }
   }
 }
 

@@ -111,6 +111,12 @@ void EncodeKvRows(const KernelTable& kernels, ThreadPool& pool, const KvLayout& 
   for (const KvRun& run : runs) WriteKeyNorms(step, layout, run);
 }
 
+void EncodeKvHeads(const KernelTable& kernels, const KvLayout& layout, const KvRun& run,
+                   ConstFloatRows keys, ConstFloatRows values, int64_t head_begin,
+                   int64_t head_end) {
+  EncodeRun({kernels, keys, values}, layout, run, head_begin, head_end);
+}
+
 void RecordQueryRows(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows queries) {
   if (layout.observed_block < 0 || layout.query_floats == 0) return;
   const int64_t begin = layout.observed_block * kBlockTokens;

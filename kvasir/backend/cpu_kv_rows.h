@@ -15,6 +15,11 @@ namespace kvasir {
 void EncodeKvRows(const KernelTable& kernels, ThreadPool& pool, const KvLayout& layout,
                   std::span<const KvRun> runs, ConstFloatRows keys, ConstFloatRows values);
 
+// The same of some heads of one run. REQUIRES: !layout.key_norms.
+void EncodeKvHeads(const KernelTable& kernels, const KvLayout& layout, const KvRun& run,
+                   ConstFloatRows keys, ConstFloatRows values, int64_t head_begin,
+                   int64_t head_end);
+
 // Backend::RecordQueries.
 void RecordQueryRows(const KvLayout& layout, std::span<const KvRun> runs, ConstFloatRows queries);
 

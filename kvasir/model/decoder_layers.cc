@@ -117,8 +117,9 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
   const FloatRows attended = workspace.Rows(Buffer::kAttended, step.rows(), query_size);
   const bool owns_kv = layer_spec.shares_kv < 0;
   const KvReads reads(step, owns_kv ? index : layer_spec.shares_kv, !spec_.reads_target);
+  KvRows new_rows;
   if (owns_kv) {
-    WriteKv(index, step, reads, workspace, normed, queries);
+    new_rows = ProjectKv(index, step, workspace, normed, queries);
   } else {
     const MatmulJob jobs[] = {layer.query.job(queries)};
     backend_.Matmul(normed, jobs);
@@ -130,6 +131,8 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
     backend_.RecordQueries(reads.layout, reads.runs, queries);
   }
   backend_.Attend({.layout = reads.layout,
+                   .new_keys = new_rows.keys,
+                   .new_values = new_rows.values,
                    .query_heads = spec_.query_heads,
                    .scale = spec_.attention_scale,
                    .softcap = spec_.attention_softcap,
@@ -142,9 +145,10 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
   backend_.Matmul(attended, output);
 }
 
-// Projects queries, keys and values, and writes the latter two into the cache.
-void DecoderLayers::WriteKv(int index, const TurnedStep& step, const KvReads& reads,
-                            Workspace& workspace, ConstFloatRows normed, FloatRows queries) const {
+// Projects queries, keys and values; returns the latter two as they are cached.
+DecoderLayers::KvRows DecoderLayers::ProjectKv(int index, const TurnedStep& step,
+                                               Workspace& workspace, ConstFloatRows normed,
+                                               FloatRows queries) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
   const DecoderLayerSpec& layer_spec = spec_.layers[static_cast<size_t>(index)];
   const int64_t kv_size = int64_t{layer_spec.kv_heads} * layer_spec.head_dim;
@@ -160,7 +164,7 @@ void DecoderLayers::WriteKv(int index, const TurnedStep& step, const KvReads& re
   if (spec_.has_qk_norm) backend_.RmsNorm(keys, layer.key_norm, spec_.norm_eps, keys);
   const size_t rope = static_cast<size_t>(layer_spec.rope);
   backend_.Rope(keys, layer_spec.head_dim, step.cos[rope], step.sin[rope]);
-  backend_.EncodeKv(reads.layout, reads.runs, keys, values);
+  return {keys, values};
 }
 
 // What follows attention, up to the norm before the residual.

@@ -94,8 +94,13 @@ class DecoderLayers {
   void RunLayer(int index, const TurnedStep& step, Workspace& workspace) const;
   void Attention(int index, const TurnedStep& step, Workspace& workspace, ConstFloatRows normed,
                  FloatRows projected) const;
-  void WriteKv(int index, const TurnedStep& step, const KvReads& reads, Workspace& workspace,
-               ConstFloatRows normed, FloatRows queries) const;
+  // Keys and values of a step, each [rows, kv_heads * head_dim].
+  struct KvRows {
+    ConstFloatRows keys;
+    ConstFloatRows values;
+  };
+  KvRows ProjectKv(int index, const TurnedStep& step, Workspace& workspace, ConstFloatRows normed,
+                   FloatRows queries) const;
   void Mlp(int index, Workspace& workspace, ConstFloatRows hidden, FloatRows normed,
            FloatRows projected) const;
   void DenseMlp(int index, Workspace& workspace, ConstFloatRows normed, FloatRows projected) const;
