@@ -61,9 +61,9 @@ struct KvRun {
 
 struct AttendArgs {
   KvLayout layout;  // of every run's cache
-  // Rows that are written before anything is read, as EncodeKv does; without data: none.
-  ConstFloatRows new_keys;
-  ConstFloatRows new_values;
+  // The runs' rows, written before they are read, as EncodeKv does; without data: they are there.
+  ConstFloatRows new_keys;      // [rows, kv_heads * key_dim]
+  ConstFloatRows new_values;    // [rows, kv_heads * value_dim]
   int query_heads = 0;          // a multiple of layout.kv_heads; head h reads kv head h / (ratio)
   float scale = 1;              // multiplies queries
   float softcap = 0;            // on scores; 0: off
@@ -152,7 +152,8 @@ class Backend {
   // Writes the queries [rows, layout.query_floats] of rows in the observed block, if any are.
   virtual void RecordQueries(const KvLayout& layout, std::span<const KvRun> runs,
                              ConstFloatRows queries) = 0;
-  // Writing the step's rows here and not by EncodeKv saves few queries waiting for all of them.
+  // Softmax of each query's scores with what it sees, times the values. Writing the step's rows
+  // here and not by EncodeKv saves few queries waiting for all of them.
   virtual void Attend(const AttendArgs& args) = 0;
   // gate = activation(gate) * up
   virtual void Gate(GateActivation activation, FloatRows gate, ConstFloatRows up) = 0;

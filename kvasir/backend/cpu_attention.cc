@@ -142,7 +142,6 @@ struct CpuAttention::Plan {
   std::vector<size_t> first_steps;  // of every range, and behind the last
   std::vector<size_t> order;        // in which steps are shared out
   size_t floats = 0;                // of all states
-  bool has_merges = false;          // some range has several steps
 
   Plan(const AttendArgs& args, std::span<const QueryTile> tiles, int threads)
       : heads(static_cast<size_t>(args.layout.kv_heads)) {
@@ -156,9 +155,7 @@ struct CpuAttention::Plan {
         floats += heads * state_floats;
       });
       KVASIR_CHECK(steps.size() > first_steps.back());  // every query sees a row
-      const bool is_only_one = steps.size() == first_steps.back() + 1;
-      steps.back().is_only_one = is_only_one;
-      has_merges |= !is_only_one;
+      steps.back().is_only_one = steps.size() == first_steps.back() + 1;
     }
     first_steps.push_back(steps.size());
     ShareOut(static_cast<size_t>(threads));
@@ -168,7 +165,7 @@ struct CpuAttention::Plan {
   bool WriteNewRows(const AttendArgs& args) {
     if (args.layout.dense_recent > 0 || args.layout.key_norms) return false;
     std::vector<Step*> writers;
-    for (size_t range = 0; range + 1 < first_steps.size(); ++range) {
+    for (size_t range = 0; range < ranges(); ++range) {
       for (size_t i = first_steps[range]; i < first_steps[range + 1]; ++i) {
         const KvRun& run = *steps[i].tiles[0].run;
         const Partition& reads = steps[i].partition;
@@ -202,6 +199,7 @@ struct CpuAttention::Plan {
   }
   const Step& StepOf(size_t item) const { return steps[order[item / heads]]; }
   size_t items() const { return steps.size() * heads; }
+  size_t ranges() const { return first_steps.size() - 1; }
   HeadPlanes FirstPlanesOf(size_t item) const {
     const Step& step = StepOf(item);
     return FirstPlanes(step.tiles[item % heads], step.partition);
@@ -283,7 +281,7 @@ void CpuAttention::AttendByPartitions(const AttendArgs& args, const std::vector<
   }
   partials_.resize(plan.floats);
   AttendToPartitions(args, plan);
-  if (plan.has_merges) MergePartitions(args, plan);
+  if (plan.steps.size() > plan.ranges()) MergePartitions(args, plan);
 }
 
 void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) {
@@ -338,7 +336,7 @@ void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) 
 }
 
 void CpuAttention::MergePartitions(const AttendArgs& args, const Plan& plan) {
-  const size_t tiles = (plan.first_steps.size() - 1) * plan.heads;
+  const size_t tiles = plan.ranges() * plan.heads;
   pool_.ForPieces(tiles, {}, [&](int thread, const auto& take) {
     size_t begin = 0;
     size_t end = 0;
@@ -355,7 +353,7 @@ void CpuAttention::MergeTile(const AttendArgs& args, const Plan& plan, size_t ra
                              Scratch& scratch) {
   const size_t first = plan.first_steps[range];
   const std::span steps = std::span(plan.steps).subspan(first, plan.first_steps[range + 1] - first);
-  if (steps[0].is_only_one) return;
+  if (steps.size() == 1) return;  // stored where it was summed
   const QueryTile& tile = steps[0].tiles[head];
   const int64_t rows = tile.rows(args);
   scratch.Resize(rows, args.layout);
