@@ -68,16 +68,21 @@ struct Scores {
   bool begins;                // nothing is in `scores`
   bool ends;
 
-  template <bool kLast>
-  HWY_INLINE void Put(size_t row, size_t vector, VF sum, bool is_first) const {
+  HWY_INLINE VF Begin(size_t row, size_t vector, VF first) const {
+    return begins ? first : hn::Add(hn::LoadU(DF(), Of(row, vector)), first);
+  }
+  HWY_INLINE void Put(size_t row, size_t vector, VF total) const {
     const DF d;
-    float* const out = scores + row * kBlockTokens + vector * kLanes;
-    if (!is_first || !begins) sum = hn::Add(hn::LoadU(d, out), sum);
-    if (kLast && ends) {
-      sum = hn::Mul(hn::Mul(sum, hn::Load(d, token_scales + vector * kLanes)),
-                    hn::Set(d, query_scales[row]));
+    if (ends) {
+      total = hn::Mul(hn::Mul(total, hn::Load(d, token_scales + vector * kLanes)),
+                      hn::Set(d, query_scales[row]));
     }
-    hn::StoreU(sum, d, out);
+    hn::StoreU(total, d, Of(row, vector));
+  }
+
+ private:
+  HWY_INLINE float* Of(size_t row, size_t vector) const {
+    return scores + row * kBlockTokens + vector * kLanes;
   }
 };
 

@@ -166,24 +166,17 @@ struct ValueWords {
   }
 };
 
-// Value sums of some rows, added to their accumulators at last.
+// Value sums of some rows, added to their accumulators.
 struct Sums {
-  float* sums;         // of the first dim: [rows][kPackedColumns]
-  float* accumulator;  // the same
+  float* accumulator;  // of the first dim
   int64_t stride;      // from a row's accumulator to the next
   const float* steps;  // of the first row
 
-  template <bool kLast>
-  HWY_INLINE void Put(size_t row, size_t vector, VF sum, bool is_first) const {
+  HWY_INLINE VF Begin(size_t, size_t, VF first) const { return first; }
+  HWY_INLINE void Put(size_t row, size_t vector, VF total) const {
     const DF d;
-    float* const part = sums + row * kPackedColumns + vector * kLanes;
-    if (!is_first) sum = hn::Add(hn::LoadU(d, part), sum);
-    if constexpr (kLast) {
-      float* const out = accumulator + static_cast<int64_t>(row) * stride + vector * kLanes;
-      hn::StoreU(hn::MulAdd(sum, hn::Set(d, steps[row]), hn::LoadU(d, out)), d, out);
-    } else {
-      hn::StoreU(sum, d, part);
-    }
+    float* const out = accumulator + static_cast<int64_t>(row) * stride + vector * kLanes;
+    hn::StoreU(hn::MulAdd(total, hn::Set(d, steps[row]), hn::LoadU(d, out)), d, out);
   }
 };
 
@@ -197,9 +190,9 @@ struct RowDims {
   HWY_INLINE WordMultipliers Weights() const {
     return {args.integers.codes + row * IntegerWeights::kCodeBytes, IntegerWeights::kCodeBytes};
   }
-  HWY_INLINE Sums Out(float* sums, int64_t dim) const {
-    return {sums + dim, args.accumulator + row * args.accumulator_stride + first + dim,
-            args.accumulator_stride, args.integers.steps + row};
+  HWY_INLINE Sums Out(int64_t dim) const {
+    return {args.accumulator + row * args.accumulator_stride + first + dim, args.accumulator_stride,
+            args.integers.steps + row};
   }
 };
 
@@ -212,19 +205,17 @@ HWY_INLINE PackedWords From(const PackedWords& words, int64_t dim) {
 }
 
 template <size_t kRows, size_t kCount, class Words>
-HWY_INLINE void SumDims(const RowDims& dims, const Words& words, int64_t dim, float* sums) {
+HWY_INLINE void SumDims(const RowDims& dims, const Words& words, int64_t dim) {
   constexpr auto kWidth = static_cast<int64_t>(kCount * kLanes);
   for (; dim + kWidth <= dims.count; dim += kWidth) {
-    MultiplyWords<kRows, kCount>(dims.Weights(), From(words, dim), kBlockTokens / 2,
-                                 dims.Out(sums, dim));
+    MultiplyWords<kRows, kCount>(dims.Weights(), From(words, dim), kBlockTokens / 2, dims.Out(dim));
   }
-  if constexpr (kWidth > kHalfDims) SumDims<kRows, kCount / 2>(dims, words, dim, sums);
+  if constexpr (kWidth > kHalfDims) SumDims<kRows, kCount / 2>(dims, words, dim);
 }
 
 template <size_t kRows, size_t kCount, class Words>
 HWY_NOINLINE void SumRows(const RowDims& dims, const Words& words) {
-  alignas(64) float sums[kRows * kPackedColumns];
-  SumDims<kRows, kCount>(dims, words, 0, sums);
+  SumDims<kRows, kCount>(dims, words, 0);
 }
 
 template <size_t kRows = kFewWordRows>

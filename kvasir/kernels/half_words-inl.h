@@ -192,10 +192,11 @@ struct WordSum {
 };
 #endif
 
-// Rows of a tile of words that were laid out before, and its vectors.
+// Rows of a tile of words that were laid out before, and its vectors. With AVX-512 both its exact
+// sums and their totals stay in registers.
 #if HWY_TARGET == HWY_AVX3_DL
 inline constexpr size_t kWordRows = 6;
-inline constexpr size_t kWordVectors = 4;
+inline constexpr size_t kWordVectors = 2;
 #elif HWY_TARGET == HWY_AVX2 && KVASIR_HAS_BYTE_DOT
 inline constexpr size_t kWordRows = 6;
 inline constexpr size_t kWordVectors = 2;
@@ -261,11 +262,10 @@ HWY_INLINE void AddWords(const WordMultipliers& multipliers, const Words& words,
   }
 }
 
-// The exact sums of a tile over the steps [begin, end), at most kHalfSum products, handed to
-// output.Put<kLast>(row, vector, sum, is_first).
-template <size_t kRows, size_t kCount, bool kLast, class Words, class Output>
+// The exact sums of a tile over the steps [begin, end), at most kHalfSum products.
+template <size_t kRows, size_t kCount, class Words>
 HWY_INLINE void SumWords(const WordMultipliers& multipliers, const Words& words, int64_t begin,
-                         int64_t end, const Output& output) {
+                         int64_t end, VF (&exact)[kRows][kCount]) {
   WordSum sums[kRows][kCount];
   for (int64_t step = begin; step < end; ++step) {
     words.Step();
@@ -274,21 +274,37 @@ HWY_INLINE void SumWords(const WordMultipliers& multipliers, const Words& words,
 #pragma GCC unroll 8
   for (size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (size_t v = 0; v < kCount; ++v) {
-      output.template Put<kLast>(r, v, sums[r][v].Get(), begin == 0);
-    }
+    for (size_t v = 0; v < kCount; ++v) exact[r][v] = sums[r][v].Get();
   }
 }
-// All of them in order, over the steps [0, steps).
+
+// The exact sums over the steps [0, steps), added in order to what output.Begin(row, vector, first)
+// makes of the first, and handed to output.Put(row, vector, total).
 template <size_t kRows, size_t kCount, class Words, class Output>
 HWY_INLINE void MultiplyWords(const WordMultipliers& multipliers, const Words& words, int64_t steps,
                               const Output& output) {
   constexpr int64_t kSteps = kHalfSum / 2;
-  int64_t step = 0;
-  for (; step + kSteps < steps; step += kSteps) {
-    SumWords<kRows, kCount, false>(multipliers, words, step, step + kSteps, output);
+  VF totals[kRows][kCount];
+  SumWords<kRows, kCount>(multipliers, words, 0, HWY_MIN(kSteps, steps), totals);
+#pragma GCC unroll 8
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kCount; ++v) totals[r][v] = output.Begin(r, v, totals[r][v]);
   }
-  SumWords<kRows, kCount, true>(multipliers, words, step, steps, output);
+  for (int64_t step = kSteps; step < steps; step += kSteps) {
+    VF exact[kRows][kCount];
+    SumWords<kRows, kCount>(multipliers, words, step, HWY_MIN(step + kSteps, steps), exact);
+#pragma GCC unroll 8
+    for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (size_t v = 0; v < kCount; ++v) totals[r][v] = hn::Add(totals[r][v], exact[r][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kCount; ++v) output.Put(r, v, totals[r][v]);
+  }
 }
 
 }  // namespace
