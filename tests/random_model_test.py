@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""bench/make_random_model: its folders convert and answer, and shapes it cannot make are refused.
+
+    random_model_test.py KVASIR
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+MAKE = pathlib.Path(__file__).resolve().parent.parent / "bench" / "make_random_model"
+SHAPE = {
+    "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 2, "vocab_size": 70000,
+    "rms_norm_eps": 1e-6, "rope_theta": 10000, "max_position_embeddings": 512,
+}
+
+
+def run(*command):
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True)
+
+
+def succeed(*command):
+    done = run(*command)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+def make(folder, name, *flags, **config):
+    shape = folder / (name + "-shape")
+    shape.mkdir(exist_ok=True)
+    (shape / "config.json").write_text(json.dumps(SHAPE | config))
+    return run(sys.executable, MAKE, shape, folder / name, *flags)
+
+
+def main():
+    kvasir = sys.argv[1]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for family, tied in [("qwen3", True), ("llama", False)]:
+            made = make(folder, family, model_type=family, tie_word_embeddings=tied)
+            assert made.returncode == 0, made.stderr
+            file = folder / (family + ".gguf")
+            succeed(kvasir, "convert", "-m", folder / family, "-o", file, "--type", "q8_0")
+            # Bytes, pairs and threes of them are tokens.
+            for model in (folder / family, file):
+                text = ["--json", "-p", "!!!ab c"]
+                answer = json.loads(succeed(kvasir, "tokenize", "-m", model, *text))
+                assert answer["pieces"] == ["!!!", "ab", "Ġc"], answer
+            succeed(kvasir, "generate", "-m", file, "--prompt", "Hi", "--max-tokens", "2")
+
+        weights = [folder / name / "model.safetensors" for name in ("qwen3", "again", "other")]
+        make(folder, "again", model_type="qwen3", tie_word_embeddings=True)
+        make(folder, "other", "--seed", "2", model_type="qwen3", tie_word_embeddings=True)
+        first, again, other = [path.read_bytes() for path in weights]
+        assert first == again and first != other
+
+        refused = make(folder, "gemma", model_type="gemma3")
+        assert refused.returncode != 0 and "gemma3" in refused.stderr, refused.stderr
+        assert not (folder / "gemma").exists()
+
+
+if __name__ == "__main__":
+    main()
