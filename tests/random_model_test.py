@@ -59,6 +59,12 @@ def main():
         refused = make(folder, "gemma", model_type="gemma3")
         assert refused.returncode != 0 and "gemma3" in refused.stderr, refused.stderr
         assert not (folder / "gemma").exists()
+        for wrong, named in [({"vocab_size": 256}, "vocab"), ({"hidden_size": 0.5}, "hidden")]:
+            refused = make(folder, "wrong", model_type="llama", **wrong)
+            assert refused.returncode == 1 and named in refused.stderr, refused.stderr
+        refused = make(folder, "qwen3", model_type="qwen3")
+        assert refused.returncode == 1 and "exists" in refused.stderr, refused.stderr
+        assert "Traceback" not in refused.stderr
 
 
 if __name__ == "__main__":
