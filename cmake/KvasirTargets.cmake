@@ -25,8 +25,8 @@ target_include_directories(kvasir_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 if(KVASIR_SANITIZE)
   # Instrumented code confuses GCC 12's flow analysis: it warns of moved-from variants and strings.
-  # And where optimised variables are takes it ten minutes and more for one file of kernels, half a
-  # minute without assignments.
+  # Tracking where optimised variables are takes it ten minutes and more for a file of integer
+  # kernels, which compiles in half a minute without.
   target_compile_options(kvasir_options INTERFACE
     $<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-free-nonheap-object;-fno-var-tracking-assignments>>)
   target_compile_options(kvasir_options INTERFACE
