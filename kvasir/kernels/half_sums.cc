@@ -23,7 +23,7 @@ namespace {
 // How weights of the tokens [begin, end) are rounded: the largest of their scales as a step of
 // weights, and each as a share of it.
 struct ValueShares {
-  alignas(64) float ratios[kBlockTokens];
+  alignas(64) int16_t shares[kBlockTokens];
   float step;
 
   HWY_INLINE ValueShares(const TokenSteps& tokens, int32_t begin, int32_t end) {
@@ -38,25 +38,23 @@ struct ValueShares {
           hn::IfThenElseZero(Visible(token, begin, end), hn::Load(d, tokens.scales + token));
       largest[i] = MagnitudeBits(scales[i]);
     }
-    const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), kHalfLevels);
-    step = steps.scale;
+    const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), kHalfWeightRounding.shares);
+    step = steps.scale * kHalfWeightRounding.unit;
+    VI rounded[kTokenVectors];
     for (size_t i = 0; i < kTokenVectors; ++i) {
-      hn::Store(steps.inverse == 0 ? hn::Zero(d) : hn::Mul(scales[i], hn::Set(d, steps.inverse)), d,
-                ratios + i * kLanes);
+      rounded[i] = steps.inverse == 0 ? hn::Zero(DI())
+                                      : RoundToInt(hn::Mul(scales[i], hn::Set(d, steps.inverse)));
     }
+    StoreShorts(rounded, shares);
   }
 };
 
-HWY_INLINE void RoundRow(const VF (&weights)[kTokenVectors], const ValueShares& shares,
-                         std::byte* to) {
-  const DF d;
-  const hn::Rebind<uint16_t, DU> halves;
-  for (size_t i = 0; i < kTokenVectors; ++i) {
-    const VF rounded =
-        hn::MulAdd(weights[i], hn::Load(d, shares.ratios + i * kLanes), hn::Set(d, kRoundToBits));
-    hn::StoreU(hn::TruncateTo(halves, hn::BitCast(DU(), rounded)), halves,
-               reinterpret_cast<uint16_t*>(to) + i * kLanes);
+HWY_INLINE void RoundRow(const Shorts& weights, const ValueShares& shares, std::byte* to) {
+  Shorts codes;
+  for (size_t i = 0; i < kShortVectors; ++i) {
+    codes[i] = MulRound(weights[i], LoadShorts(shares.shares, i));
   }
+  StoreInOrder(codes, reinterpret_cast<int16_t*>(to));
 }
 
 // Rounder of WeighRows and WeighFewRows.
@@ -67,14 +65,13 @@ class HalfRounder {
   HalfRounder(const WeighTileArgs& args, const TokenSteps& tokens)
       : args_(args), tokens_(tokens), all_(tokens, 0, kBlockTokens) {}
 
-  HWY_INLINE void RoundOne(int64_t row, const VF (&weights)[kTokenVectors], bool sees_all,
-                           float top) const {
+  HWY_INLINE void RoundOne(int64_t row, const Shorts& weights, bool sees_all, float top) const {
     args_.out.steps[row] = Round(row, weights, sees_all) * top;
   }
 
  private:
   // Returns the step.
-  HWY_INLINE float Round(int64_t row, const VF (&weights)[kTokenVectors], bool sees_all) const {
+  HWY_INLINE float Round(int64_t row, const Shorts& weights, bool sees_all) const {
     std::byte* const codes = args_.out.codes + row * IntegerWeights::kCodeBytes;
     if (sees_all) {
       RoundRow(weights, all_, codes);
@@ -99,7 +96,7 @@ class HalfRounder::Together {
   }
 
   static bool keeps() { return false; }
-  HWY_INLINE void Round(int64_t r, const VF (&weights)[kTokenVectors], bool sees_all) {
+  HWY_INLINE void Round(int64_t r, const Shorts& weights, bool sees_all) {
     steps_[r] = all_.Round(rows_.first() + r, weights, sees_all);
   }
   class AllRows {
@@ -110,7 +107,7 @@ class HalfRounder::Together {
           codes_(together.all_.args_.out.codes +
                  together.rows_.first() * IntegerWeights::kCodeBytes) {}
     template <int>
-    HWY_INLINE void Step(int64_t r, const VF (&weights)[kTokenVectors]) {
+    HWY_INLINE void Step(int64_t r, const Shorts& weights) {
       RoundRow(weights, shares_, codes_ + r * IntegerWeights::kCodeBytes);
     }
 
@@ -142,10 +139,10 @@ void Weigh(const WeighTileArgs& args) noexcept {
     hn::StoreU(hn::Load(DF(), tokens.rounders + t), DF(), args.out.rounders + t);
   }
   const HalfRounder rounder(args, tokens);
-  if (few) WeighFewRows<2>(args, fetch, rounder);
+  if (few) WeighFewRows(args, fetch, rounder);
   for (int64_t row = 0; !few && row < args.rows;) {
     const Rows rows(args, row);
-    WeighRows<2>(args, rows, fetch, rounder);
+    WeighRows(args, rows, fetch, rounder);
     row = rows.end();
   }
 }

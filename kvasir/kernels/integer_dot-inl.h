@@ -35,6 +35,7 @@
 #include "kvasir/kernels/kernels.h"
 #include "kvasir/kernels/pack_bytes-inl.h"
 #include "kvasir/kernels/packed_levels-inl.h"
+#include "kvasir/kernels/short_lanes-inl.h"
 #include "kvasir/kernels/softmax_row-inl.h"
 
 KVASIR_BEFORE_BYTE_DOT();
@@ -124,8 +125,7 @@ struct IntegerDot : ByteOperands<kCodeBits> {
   }
   // The multipliers of a block's tokens, of which the lowest kBytes count. Returns where the last
   // sum starts.
-  static HWY_INLINE int32_t StoreWeights(const VI (&values)[kTokenVectors], const Signs& signs,
-                                         std::byte* row) {
+  static HWY_INLINE int32_t StoreWeights(const Shorts& values, const Signs& signs, std::byte* row) {
     auto* out = reinterpret_cast<uint8_t*>(row);
     int32_t start = 0;
     if constexpr (kBytes == 2) {
@@ -155,11 +155,10 @@ struct IntegerDot : ByteOperands<kCodeBits> {
   }
   // One byte of every weight. Returns what of it is missing from the sums.
   template <size_t kByte>
-  static HWY_INLINE int32_t StorePlane(const VI (&values)[kTokenVectors], const Signs& signs,
-                                       uint8_t* out) {
+  static HWY_INLINE int32_t StorePlane(const Shorts& values, const Signs& signs, uint8_t* out) {
     typename ByteOperands<kBits>::Start start;
     for (size_t i = 0; i < kTokenVectors; i += 4) {
-      const V8 bytes = PackBytes<kBits, kByte>(values + i);
+      const V8 bytes = PackShorts<kBits, kByte>(values, i / 4);
       hn::StoreU(bytes, D8(), out + i * kLanes);
       start.Add(bytes, signs, i * kLanes);
     }
@@ -186,10 +185,9 @@ struct IntegerDot {
   static constexpr bool kValuesStartAtZero = false;
   static constexpr size_t kWordCodes = 32 / kBits;
   static constexpr size_t kParts = kWordCodes / 2;
-  using D16 = hn::Repartition<int16_t, DI>;
-  using V16 = hn::Vec<D16>;
+  using DB = hn::Repartition<uint8_t, DI>;
   struct Signs {
-    alignas(64) int32_t signs[kBlockTokens];
+    alignas(64) int16_t signs[kBlockTokens];
   };
 
   template <size_t kPart, bool>
@@ -215,43 +213,33 @@ struct IntegerDot {
 
   static HWY_INLINE void StoreQueries(const VI (&values)[kLaneVectors], std::byte* row, int64_t,
                                       int64_t k) {
-    const hn::Repartition<uint8_t, DI> d8;
-    alignas(16) static constexpr uint8_t kOrder[2][16] = {
-        {0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15},
-        {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15}};
-    const auto order = hn::LoadDup128(d8, kOrder[kBits == 8 ? 0 : 1]);
     auto* out = reinterpret_cast<uint8_t*>(row + 2 * k);
     for (size_t i = 0; i < kLaneVectors; i += 2, out += 4 * kLanes) {
-      const V16 both = Narrow(values[i], values[i + 1]);
-      hn::StoreU(hn::TableLookupBytes(hn::BitCast(d8, both), order), d8, out);
+      hn::StoreU(InOrder(Narrow(values[i], values[i + 1])), DB(), out);
     }
   }
-  // Values matter in their lower 16 bits.
   // With s = -1 where the scale is negative, else 0: a weight w times its level is
   // (w ^ s - s) * code + (w & s) * -1 - (w ^ s - s) * middle, of which all but the first term
   // is the same for every dim.
-  static HWY_INLINE int32_t StoreWeights(const VI (&values)[kTokenVectors], const Signs& signs,
-                                         std::byte* row) {
-    VI start = hn::Zero(DI());
-    for (size_t i = 0; i < kTokenVectors; i += kLaneVectors) {
-      VI multipliers[kLaneVectors];
-      for (size_t v = 0; v < kLaneVectors; ++v) {
-        const VI sign = hn::LoadU(DI(), signs.signs + (i + v) * kLanes);
-        const VI value = hn::And(values[i + v], hn::Set(DI(), 0xFFFF));
-        multipliers[v] = hn::Sub(hn::Xor(value, sign), sign);
-        start = hn::Sub(start, hn::And(value, sign));
-        if constexpr (ValueMiddle(kBits) != 0) {
-          start = hn::Sub(start, hn::Mul(multipliers[v], hn::Set(DI(), ValueMiddle(kBits))));
-        }
+  static HWY_INLINE int32_t StoreWeights(const Shorts& values, const Signs& signs, std::byte* row) {
+    const DS d;
+    VI missing = hn::Zero(DI());
+    Shorts multipliers;
+    for (size_t i = 0; i < kShortVectors; ++i) {
+      const VS sign = LoadShorts(signs.signs, i);
+      multipliers[i] = hn::Sub(hn::Xor(values[i], sign), sign);
+      missing = AddPairProducts(missing, hn::And(values[i], sign), hn::Set(d, 1));
+      if constexpr (ValueMiddle(kBits) != 0) {
+        missing = AddPairProducts(missing, multipliers[i], hn::Set(d, ValueMiddle(kBits)));
       }
-      StoreQueries(multipliers, row, 0, static_cast<int64_t>(i * kLanes));
     }
-    return hn::GetLane(hn::SumOfLanes(DI(), start));
+    StoreMultipliers(multipliers, reinterpret_cast<uint8_t*>(row));
+    return -hn::GetLane(hn::SumOfLanes(DI(), missing));
   }
   static HWY_INLINE void MakeSigns(const VF (&scales)[kTokenVectors], Signs* out) {
-    for (size_t i = 0; i < kTokenVectors; ++i) {
-      hn::StoreU(SignsOf(scales[i]), DI(), out->signs + i * kLanes);
-    }
+    VI signs[kTokenVectors];
+    for (size_t i = 0; i < kTokenVectors; ++i) signs[i] = SignsOf(scales[i]);
+    StoreShorts(signs, out->signs);
   }
 
  private:
@@ -260,8 +248,18 @@ struct IntegerDot {
     return VI{Now(_mm256_add_epi32(sum.raw, _mm256_madd_epi16(a.raw, b.raw)))};
   }
   // The lanes of both in order.
-  static HWY_INLINE V16 Narrow(VI a, VI b) {
-    return V16{_mm256_permute4x64_epi64(_mm256_packs_epi32(a.raw, b.raw), 0xD8)};
+  static HWY_INLINE VS Narrow(VI a, VI b) {
+    return VS{_mm256_permute4x64_epi64(_mm256_packs_epi32(a.raw, b.raw), 0xD8)};
+  }
+  static HWY_INLINE void StoreMultipliers(const Shorts& shorts, uint8_t* out) {
+    for (size_t i = 0; i < kShortVectors; ++i) {
+      // Eight tokens, and the eight that are sixteen tokens behind them.
+      const auto bytes = InOrder(VS{_mm256_permute4x64_epi64(shorts[i].raw, 0xD8)});
+      uint8_t* const first = out + 2 * FirstOf(i) * kLanes;
+      hn::StoreU(hn::LowerHalf(bytes), hn::Half<DB>(), first);
+      hn::StoreU(hn::UpperHalf(hn::Half<DB>(), bytes), hn::Half<DB>(),
+                 first + 2 * kLaneVectors * kLanes);
+    }
   }
 #else
   static HWY_INLINE VI AddPairs(VI sum, VI a, VI b) {
@@ -270,10 +268,29 @@ struct IntegerDot {
     const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y));
     return VI{vaddq_s32(sum.raw, vpaddq_s32(low, vmull_high_s16(x, y)))};
   }
-  static HWY_INLINE V16 Narrow(VI a, VI b) {
-    return V16{vcombine_s16(vmovn_s32(a.raw), vmovn_s32(b.raw))};
+  static HWY_INLINE VS Narrow(VI a, VI b) {
+    return VS{vcombine_s16(vmovn_s32(a.raw), vmovn_s32(b.raw))};
+  }
+  static HWY_INLINE void StoreMultipliers(const Shorts& shorts, uint8_t* out) {
+    for (size_t i = 0; i < kShortVectors; i += 2) {
+      // Eight tokens, and the eight that are sixteen tokens behind them.
+      const int16x8_t a = shorts[i].raw;
+      const int16x8_t b = shorts[i + 1].raw;
+      uint8_t* const first = out + 2 * FirstOf(i) * kLanes;
+      hn::StoreU(InOrder(VS{vcombine_s16(vget_low_s16(a), vget_low_s16(b))}), DB(), first);
+      hn::StoreU(InOrder(VS{vcombine_s16(vget_high_s16(a), vget_high_s16(b))}), DB(),
+                 first + 2 * kLaneVectors * kLanes);
+    }
   }
 #endif
+  // Multipliers of each eight codes as pairs of words take them.
+  static HWY_INLINE hn::Vec<DB> InOrder(VS values) {
+    alignas(16) static constexpr uint8_t kOrder[2][16] = {
+        {0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15},
+        {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15}};
+    const auto order = hn::LoadDup128(DB(), kOrder[kBits == 8 ? 0 : 1]);
+    return hn::TableLookupBytes(hn::BitCast(DB(), values), order);
+  }
 };
 
 #endif

@@ -98,7 +98,7 @@ HWY_INLINE bool MarkDecisive(const WeighTileArgs& args, const Rows& rows, Rows::
     const auto is_first = hn::Eq(before, hn::Set(d, kLowest));
     const auto is_above = hn::Gt(top, hn::Add(before, hn::Set(d, kReferenceSlack)));
     // Where that is more than the slack it is not looked at.
-    const VF weight = Exp2<kBlockDegree>(hn::Sub(top, before));
+    const VF weight = Exp2(hn::Sub(top, before));
     const VF share = hn::Mul(hn::Set(d, kDecisiveShare), rows.Load(args.sum, i));
     const auto found = hn::Or(hn::Or(is_first, is_above), hn::Gt(weight, share));
     const VF mark = hn::IfThenElseZero(found, hn::Set(d, 1.0f));

@@ -39,7 +39,7 @@ void QuantizeGroup(const float* x, int64_t first, const IntegerQueryArgs& args, 
       lanes[v] = hn::Add(lanes[v], q);
     }
   }
-  const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), IntegerLevelsOf(kBytes).query);
+  const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), QueryLevels(kBytes));
   std::byte* const codes = args.out.codes + row * IntegerQueries::CodeBytes(args.dim);
   VI sum = hn::Zero(DI());
   for (int64_t d = first; d < first + group; d += kVirtualLanes) {

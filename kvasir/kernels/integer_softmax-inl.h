@@ -1,7 +1,8 @@
 // The softmax of blocks whose values are summed in integers: scores become weights that count from
 // the block's own maximum (kernels.h, IntegerKvKernels).
 // Deliberately without what comes before and after: integer_maxima.cc has the largest scores,
-// integer_weights.cc and half_sums.cc have the rounders that make integers of the weights.
+// row_weights-inl.h the weights of a row, integer_weights.cc and half_sums.cc have the rounders
+// that make codes of them.
 #if defined(KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_
 #undef KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_
@@ -12,6 +13,7 @@
 #include "hwy/highway.h"
 #include "kvasir/kernels/integer_dot-inl.h"
 #include "kvasir/kernels/plane_prefetch-inl.h"
+#include "kvasir/kernels/row_weights-inl.h"
 
 KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
@@ -25,58 +27,18 @@ constexpr size_t kRowsTogether = 4 * kVirtualLanes;
 // Whether two rows' weights fit into registers.
 constexpr bool kWeighAhead = kTokenVectors <= 4;
 
-// 2^x for vectors of x <= 8 or NaN (integer_steps.h), which replace them. Each of the steps is one
-// for all vectors, which need not wait for each other.
-template <int kDegree, size_t kCount>
-class Exp2Steps {
- public:
-  static constexpr int kSteps = kDegree + 6;
-
-  // Not a default: that constructor would be compiled without the instructions of this target.
-  HWY_INLINE Exp2Steps() {}
-  template <int kStep>
-  HWY_INLINE void Step(VF (&x)[kCount]) {
-    const DF d;
-    constexpr auto& kTerms = Exp2Poly<kDegree>::kTerms;
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kCount; ++i) {
-      if constexpr (kStep == 0) {
-        x[i] = AtLeast(hn::Set(d, kExp2Min), x[i]);
-      } else if constexpr (kStep == 1) {
-        // NaN becomes an integer whose lowest bits are 0, so that its exponent stays.
-        n_[i] = RoundToInt(x[i]);
-      } else if constexpr (kStep == 2) {
-        p_[i] = hn::ConvertTo(d, n_[i]);
-      } else if constexpr (kStep == 3) {
-        x[i] = hn::Sub(x[i], p_[i]);
-        p_[i] = hn::Set(d, kTerms[kDegree - 1]);
-      } else if constexpr (kStep == 4) {
-        n_[i] = hn::ShiftLeft<23>(n_[i]);
-      } else if constexpr (kStep < kSteps - 1) {
-        // Terms from the last but one to the first, then 1.
-        constexpr int kTerm = kDegree - 2 - (kStep - 5);
-        p_[i] = hn::MulAdd(p_[i], x[i], hn::Set(d, kTerm < 0 ? 1.0f : kTerms[HWY_MAX(kTerm, 0)]));
-      } else {
-        x[i] = hn::BitCast(d, hn::Add(hn::BitCast(DI(), p_[i]), n_[i]));
-      }
-    }
-  }
-  template <int kFirst = 0>
-  HWY_INLINE void AllSteps(VF (&x)[kCount]) {
-    Step<kFirst>(x);
-    if constexpr (kFirst + 1 < kSteps) AllSteps<kFirst + 1>(x);
-  }
-
- private:
-  VI n_[kCount];
-  VF p_[kCount];
-};
-
-template <int kDegree>
+// 2^x of x <= 8 or NaN (integer_steps.h).
 HWY_INLINE VF Exp2(VF x) {
-  VF one[1] = {x};
-  Exp2Steps<kDegree, 1>().AllSteps(one);
-  return one[0];
+  const DF d;
+  x = AtLeast(hn::Set(d, kExp2Min), x);
+  // NaN becomes an integer whose lowest bits are 0, so that its exponent stays.
+  const VI n = RoundToInt(x);
+  const VF r = hn::Sub(x, hn::ConvertTo(d, n));
+  constexpr size_t kCount = std::size(kExp2Terms);
+  VF p = hn::Set(d, kExp2Terms[kCount - 1]);
+  for (size_t i = kCount - 1; i-- > 0;) p = hn::MulAdd(p, r, hn::Set(d, kExp2Terms[i]));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  return hn::BitCast(d, hn::Add(hn::BitCast(DI(), p), hn::ShiftLeft<23>(n)));
 }
 
 // What a block with the largest visible score `largest` makes of a row's state, per lane.
@@ -87,13 +49,13 @@ struct Reference {
     const auto moves = hn::Gt(largest, hn::Add(old_max, hn::Set(d, kReferenceSlack)));
     max = hn::IfThenElse(moves, largest, old_max);
     const VF from = hn::IfThenZeroElse(hn::Eq(max, lowest), max);
-    base = hn::IfThenZeroElse(hn::Eq(largest, lowest), largest);
-    rescale = hn::IfThenElse(hn::Eq(old_max, lowest), hn::Set(d, 1.0f),
-                             Exp2<kBlockDegree>(hn::Sub(old_max, from)));
-    top = Exp2<kBlockDegree>(hn::Sub(largest, from));
+    base = hn::Mul(hn::IfThenZeroElse(hn::Eq(largest, lowest), largest), hn::Set(d, kWeightSteps));
+    rescale =
+        hn::IfThenElse(hn::Eq(old_max, lowest), hn::Set(d, 1.0f), Exp2(hn::Sub(old_max, from)));
+    top = Exp2(hn::Sub(largest, from));
   }
   VF max;      // the new one
-  VF base;     // what the block's scores count from
+  VF base;     // what the block's scores count from, in steps of weights
   VF rescale;  // of what came before
   VF top;      // of the block's weights
 };
@@ -192,61 +154,6 @@ class Rows {
   bool all_see_all_;
 };
 
-// Weights of kCount vectors of scores that count from `base`, in steps.
-template <size_t kBytes, size_t kCount>
-class WeightSteps {
- public:
-  static constexpr int kSteps = Exp2Steps<WeightDegree(kBytes), kCount>::kSteps + 1;
-
-  HWY_INLINE WeightSteps() {}
-  template <int kStep>
-  HWY_INLINE void Step(const float* scores, VF base, VF (&weights)[kCount]) {
-    if constexpr (kStep == 0) {
-#pragma GCC unroll 16
-      for (size_t i = 0; i < kCount; ++i) {
-        weights[i] = hn::Sub(hn::LoadU(DF(), scores + i * kLanes), base);
-      }
-    } else {
-      exp2_.template Step<kStep - 1>(weights);
-    }
-  }
-  template <int kFirst = 0>
-  HWY_INLINE void AllSteps(const float* scores, VF base, VF (&weights)[kCount]) {
-    Step<kFirst>(scores, base, weights);
-    if constexpr (kFirst + 1 < kSteps) AllSteps<kFirst + 1>(scores, base, weights);
-  }
-
- private:
-  Exp2Steps<WeightDegree(kBytes), kCount> exp2_;
-};
-
-HWY_INLINE void AddWeights(const VF (&weights)[kTokenVectors], VF (&lanes)[kLaneVectors]) {
-  for (size_t i = 0; i < kTokenVectors; ++i) {
-    VF& sum = lanes[i % kLaneVectors];
-    sum = i < kLaneVectors ? weights[i] : hn::Add(sum, weights[i]);
-  }
-}
-
-// A row's weights, exactly 0 of an unseen token.
-template <size_t kBytes>
-HWY_INLINE void WeighRow(const WeighTileArgs& args, int64_t row, VF base, bool sees_all,
-                         VF (&weights)[kTokenVectors], VF (&lanes)[kLaneVectors]) {
-  constexpr size_t kCount = kWeighAhead ? kTokenVectors : 1;
-  const float* const scores = args.ScoresOf(row);
-  for (size_t first = 0; first < kTokenVectors; first += kCount) {
-    VF some[kCount];
-    WeightSteps<kBytes, kCount>().AllSteps(scores + first * kLanes, base, some);
-    for (size_t i = 0; i < kCount; ++i) weights[first + i] = some[i];
-  }
-  if (!sees_all) {
-    for (size_t i = 0; i < kTokenVectors; ++i) {
-      weights[i] =
-          hn::IfThenElseZero(Visible(i * kLanes, args.begin[row], args.end[row]), weights[i]);
-    }
-  }
-  AddWeights(weights, lanes);
-}
-
 // How often weights are a chance to fetch something: one row of few, or sixteen of them.
 inline int64_t WeighSteps(int64_t rows) {
   constexpr int64_t kSixteen = kVirtualLanes;
@@ -257,59 +164,74 @@ HWY_INLINE bool SeesAll(const WeighTileArgs& args, int64_t row) {
   return args.begin[row] == 0 && args.end[row] == kBlockTokens;
 }
 
-HWY_INLINE void SetLanes(float value, VF (&lanes)[kLaneVectors]) {
-  for (VF& v : lanes) v = hn::Set(DF(), value);
-}
-
-// What a row's weights are computed from.
+// What a row's weights are computed from: one address in a loop instead of two.
 struct RowScores {
   const float* scores;
-  VF base;
+  float base;
 };
 
-// Steps of one row's weights and of rounding those of row r, in turn.
+// Rows whose weights are computed side by side.
+constexpr size_t kRowsAhead = 2;
+
+// Steps of some rows' weights and of rounding those of as many from row r on, in turn.
 template <int kFirst = 0, class Ahead, class Rounding>
-HWY_INLINE void Alternate(Ahead& steps, const RowScores& next, VF (&ahead)[kTokenVectors],
-                          Rounding& rounding, int64_t r, const VF (&weights)[kTokenVectors]) {
-  if constexpr (kFirst < Ahead::kSteps) {
-    steps.template Step<kFirst>(next.scores, next.base, ahead);
+HWY_INLINE void Alternate(Ahead (&steps)[kRowsAhead], const RowScores* next,
+                          Shorts (&ahead)[kRowsAhead], Rounding (&rounding)[kRowsAhead], int64_t r,
+                          const Shorts (&weights)[kRowsAhead]) {
+#pragma GCC unroll 4
+  for (size_t i = 0; i < kRowsAhead; ++i) {
+    if constexpr (kFirst < Ahead::kSteps) {
+      steps[i].template Step<kFirst>(next[i].scores, hn::Set(DF(), next[i].base), ahead[i]);
+    }
   }
-  if constexpr (kFirst < Rounding::kSteps) rounding.template Step<kFirst>(r, weights);
+#pragma GCC unroll 4
+  for (size_t i = 0; i < kRowsAhead; ++i) {
+    if constexpr (kFirst < Rounding::kSteps) {
+      rounding[i].template Step<kFirst>(r + static_cast<int64_t>(i), weights[i]);
+    }
+  }
   if constexpr (kFirst + 1 < HWY_MAX(Ahead::kSteps, Rounding::kSteps)) {
     Alternate<kFirst + 1>(steps, next, ahead, rounding, r, weights);
   }
 }
 
-// The weights of rows that see everything, each row's computed while those of the row before it are
-// rounded: a processor that looks at few instructions at once finds some that need not wait. base:
-// one more than there are rows.
-template <size_t kBytes, class Together>
-HWY_INLINE void WeighAhead(const WeighTileArgs& args, const Rows& rows, const float* base,
+// The weights of rows that see everything, computed while those of the rows before them are
+// rounded: a processor that looks at few instructions at once finds some that need not wait.
+// Returns whether no scores were a trouble; else nothing is done.
+template <class Together>
+HWY_INLINE bool WeighAhead(const WeighTileArgs& args, const Rows& rows, const float* base,
                            PlanePrefetch& fetch, Together& together, Rows::Lanes& lanes) {
-  const DF d;
   const int64_t count = rows.count();
   // Where a row's scores are has to be known early. Behind the last are its own once more.
-  const float* scores[kRowsTogether + 1];
-  scores[0] = args.ScoresOf(rows.first());
-  for (int64_t r = 1; r <= count; ++r) {
-    scores[r] = args.ScoresOf(rows.first() + HWY_MIN(r, count - 1));
+  RowScores from[kRowsTogether + kRowsAhead];
+  for (int64_t r = 0; r < count + static_cast<int64_t>(kRowsAhead); ++r) {
+    const int64_t i = HWY_MIN(r, count - 1);
+    from[r] = {args.ScoresOf(rows.first() + i), base[i]};
   }
-  VF ahead[kTokenVectors];
-  WeighRow<kBytes>(args, rows.first(), hn::Set(d, base[0]), true, ahead, lanes[0]);
-  typename Together::AllRows rounding(together);
-  for (int64_t r = 0; r < count; ++r) {
+  Troubles troubles;
+  Shorts ahead[kRowsAhead];
+  for (size_t i = 0; i < kRowsAhead; ++i) {
+    WeightSteps(&troubles).AllSteps(from[i].scores, hn::Set(DF(), from[i].base), ahead[i]);
+  }
+  using Rounding = typename Together::AllRows;
+  Rounding rounding[kRowsAhead] = {Rounding(together), Rounding(together)};
+  for (int64_t r = 0; r < count; r += kRowsAhead) {
     if (r % int64_t{kVirtualLanes} == 0) fetch.Step();
-    VF weights[kTokenVectors];
-    for (size_t i = 0; i < kTokenVectors; ++i) weights[i] = ahead[i];
-    const RowScores next = {scores[r + 1], hn::Set(d, base[r + 1])};
-    WeightSteps<kBytes, kTokenVectors> steps;
-    Alternate(steps, next, ahead, rounding, r, weights);
-    AddWeights(weights, lanes[r]);
+    Shorts weights[kRowsAhead];
+    for (size_t i = 0; i < kRowsAhead; ++i) {
+      for (size_t v = 0; v < kShortVectors; ++v) weights[i][v] = ahead[i][v];
+    }
+    WeightSteps steps[kRowsAhead] = {WeightSteps(&troubles), WeightSteps(&troubles)};
+    Alternate(steps, from + r + kRowsAhead, ahead, rounding, r, weights);
+    for (size_t i = 0; i < kRowsAhead; ++i) {
+      AddWeights(weights[i], lanes[r + static_cast<int64_t>(i)]);
+    }
   }
+  return !troubles.Found();
 }
 
 // The same of any rows, one after the other.
-template <size_t kBytes, bool kSeeAll, class Together>
+template <bool kSeeAll, class Together>
 HWY_INLINE void WeighInTurn(const WeighTileArgs& args, const Rows& rows, const float* base,
                             PlanePrefetch& fetch, Together& together, Rows::Lanes& lanes) {
   for (int64_t r = 0; r < static_cast<int64_t>(rows.padded()); ++r) {
@@ -317,8 +239,8 @@ HWY_INLINE void WeighInTurn(const WeighTileArgs& args, const Rows& rows, const f
     const int64_t row = rows.first() + r;
     if (kSeeAll || rows.Sees(row)) {
       const bool sees_all = kSeeAll || SeesAll(args, row);
-      VF weights[kTokenVectors];
-      WeighRow<kBytes>(args, row, hn::Set(DF(), base[r]), sees_all, weights, lanes[r]);
+      Shorts weights;
+      WeighRow(args, row, hn::Set(DF(), base[r]), sees_all, weights, lanes[r]);
       together.Round(r, weights, sees_all);
     } else {
       SetLanes(0, lanes[r]);
@@ -330,15 +252,15 @@ HWY_INLINE void WeighInTurn(const WeighTileArgs& args, const Rows& rows, const f
 // of a rounder and rows, and has
 //   Round(r, weights, sees_all)   the r-th of the rows, which sees something
 //   keeps()                       whether that keeps the weights
-//   AllRows                       made of a Together, rounds rows that see everything, without
-//                                 keeping, one after the other: Step<k>(r, weights), k < kSteps
+//   AllRows                       made of a Together, several side by side, rounds rows that see
+//                                 everything, without keeping: Step<k>(r, weights), k < kSteps
 //   Finish(tops)                  when all are rounded; tops as Reference has them
 // kSeeAll: all see everything.
-template <size_t kBytes, bool kSeeAll, class Rounder>
+template <bool kSeeAll, class Rounder>
 HWY_NOINLINE void WeighTogether(const WeighTileArgs& args, const Rows& rows, PlanePrefetch& fetch,
                                 const Rounder& rounder) {
   const DF d;
-  alignas(64) float base[kRowsTogether + 1];
+  alignas(64) Rows::Numbers base;
   alignas(64) Rows::Numbers rescale;
   alignas(64) Rows::Numbers tops;
   Rows::Lanes lanes;
@@ -349,16 +271,13 @@ HWY_NOINLINE void WeighTogether(const WeighTileArgs& args, const Rows& rows, Pla
     hn::Store(reference.rescale, d, rescale + i);
     hn::Store(reference.top, d, tops + i);
   }
-  base[rows.padded()] = 0;
   typename Rounder::Together together(rounder, rows);
   if constexpr (kSeeAll && kWeighAhead) {
-    if (together.keeps()) {
-      WeighInTurn<kBytes, true>(args, rows, base, fetch, together, lanes);
-    } else {
-      WeighAhead<kBytes>(args, rows, base, fetch, together, lanes);
+    if (together.keeps() || !WeighAhead(args, rows, base, fetch, together, lanes)) {
+      WeighInTurn<true>(args, rows, base, fetch, together, lanes);
     }
   } else {
-    WeighInTurn<kBytes, kSeeAll>(args, rows, base, fetch, together, lanes);
+    WeighInTurn<kSeeAll>(args, rows, base, fetch, together, lanes);
   }
   for (int64_t row = rows.first(); !kSeeAll && row < rows.end(); ++row) args.rescale[row] = 1.0f;
   alignas(64) Rows::Numbers totals;
@@ -366,21 +285,22 @@ HWY_NOINLINE void WeighTogether(const WeighTileArgs& args, const Rows& rows, Pla
   for (size_t i = 0; i < rows.padded(); i += kLanes) {
     const VF moved = hn::Load(d, rescale + i);
     const VF before = hn::Mul(rows.Load(args.sum, i), moved);
-    rows.Store(hn::MulAdd(hn::Load(d, tops + i), hn::Load(d, totals + i), before), i, args.sum);
+    const VF total = hn::Mul(hn::Load(d, totals + i), hn::Set(d, kWeightUnit));
+    rows.Store(hn::MulAdd(hn::Load(d, tops + i), total, before), i, args.sum);
     rows.Store(moved, i, args.rescale);
   }
   together.Finish(tops);
 }
 
-template <size_t kBytes, class Rounder>
+template <class Rounder>
 HWY_INLINE void WeighRows(const WeighTileArgs& args, const Rows& rows, PlanePrefetch& fetch,
                           const Rounder& rounder) {
-  if (rows.all_see_all()) return WeighTogether<kBytes, true>(args, rows, fetch, rounder);
-  WeighTogether<kBytes, false>(args, rows, fetch, rounder);
+  if (rows.all_see_all()) return WeighTogether<true>(args, rows, fetch, rounder);
+  WeighTogether<false>(args, rows, fetch, rounder);
 }
 
 // Rows one by one, with the same operations. Rounder: RoundOne(row, weights, sees_all, top).
-template <size_t kBytes, class Rounder>
+template <class Rounder>
 HWY_NOINLINE void WeighFewRows(const WeighTileArgs& args, PlanePrefetch& fetch,
                                const Rounder& rounder) {
   const DF d;
@@ -390,11 +310,12 @@ HWY_NOINLINE void WeighFewRows(const WeighTileArgs& args, PlanePrefetch& fetch,
     if (args.begin[row] >= args.end[row]) continue;
     const Reference reference(hn::Set(d, args.max[row]), hn::Set(d, args.largest[row]));
     const bool sees_all = SeesAll(args, row);
-    VF weights[kTokenVectors];
+    Shorts weights;
     VF lanes[kLaneVectors];
-    WeighRow<kBytes>(args, row, reference.base, sees_all, weights, lanes);
+    WeighRow(args, row, reference.base, sees_all, weights, lanes);
     const VF before = hn::Mul(hn::Set(d, args.sum[row]), reference.rescale);
-    args.sum[row] = hn::GetLane(hn::MulAdd(reference.top, hn::Set(d, SumLanes(lanes)), before));
+    const VF total = hn::Set(d, SumLanes(lanes) * kWeightUnit);
+    args.sum[row] = hn::GetLane(hn::MulAdd(reference.top, total, before));
     args.max[row] = hn::GetLane(reference.max);
     args.rescale[row] = hn::GetLane(reference.rescale);
     rounder.RoundOne(row, weights, sees_all, hn::GetLane(reference.top));

@@ -11,19 +11,12 @@
 
 namespace kvasir {
 
-// What queries and weights are rounded to, by bytes of a multiplier: the largest magnitudes of a
-// query, which is signed, and of a weight, which is not. Two bytes are 256 h + l with h within
-// +-127; 128 products with codes of a byte stay below 2^31.
-struct IntegerLevels {
-  float query;
-  float weight;
-};
-inline constexpr IntegerLevels IntegerLevelsOf(size_t bytes) {
-  return bytes == 1 ? IntegerLevels{127, 255} : IntegerLevels{127 * 256, 32767};
-}
+// What queries are rounded to, by bytes of a multiplier: their largest magnitude. Two bytes are
+// 256 h + l with h within +-127; 128 products with codes of a byte stay below 2^31.
+inline constexpr float QueryLevels(size_t bytes) { return bytes == 1 ? 127 : 127 * 256; }
 
-// Queries and weights of rows of f16, which are integers of 14 bits themselves: kHalfSum products
-// stay below 2^31. Head sizes are multiples of kHalfDims.
+// Queries of rows of f16, which are integers of 14 bits themselves: kHalfSum products of what they
+// and the weights below are rounded to stay below 2^31. Head sizes are multiples of kHalfDims.
 inline constexpr float kHalfLevels = 8191;
 inline constexpr int64_t kHalfSum = 32;
 inline constexpr int64_t kHalfDims = 16;
@@ -43,9 +36,6 @@ inline IntegerSteps IntegerStepsOf(uint32_t largest_bits, float levels) {
   if (largest < 0x1p-100f) return {0.0f, 0.0f};
   return {largest / levels, levels / largest};
 }
-
-// Adding it leaves the bits of a float in [0, 2^23), rounded to nearest even, in the lowest bits.
-inline constexpr float kRoundToBits = 0x1p23f;
 
 // A token of a row of f16 whose largest magnitude is in [2^e, 2^(e + 1)) counts in steps of
 // 2^(e - 12): what is above an eighth of 2^e does so exactly, and no code is above 8188. Adding the
@@ -78,31 +68,59 @@ inline constexpr int32_t KeyMiddle(size_t bits) { return 1 << (bits - 1); }
 // that an offset does not matter.
 inline constexpr int32_t ValueMiddle(size_t bits) { return bits == 8 ? 128 : 0; }
 
-// Weights are powers of two of scores in base 2, from as many terms as their integers can show:
+// Powers of two of what whole blocks are scaled by:
 //   x = max(x, kExp2Min);  n = round-to-even(x);  r = x - n;  p = 1 by Horner and fma
 //   2^x ~ p with n added to its exponent                                            NaN stays NaN
-// Minimax fits of the relative error on |r| <= 0.5 with 2^0 = 1, by iteratively reweighted least
-// squares; errors 1.02e-4, 2.9e-6 and 1.6e-7.
+// A minimax fit of the relative error on |r| <= 0.5 with 2^0 = 1, by iteratively reweighted least
+// squares; error 1.6e-7.
 inline constexpr float kExp2Min = -125.0f;
-template <int kDegree>
-struct Exp2Poly;
-template <>
-struct Exp2Poly<3> {
-  static constexpr float kTerms[] = {0x1.62f5fcp-1f, 0x1.f00c56p-3f, 0x1.c2a21cp-5f};
+inline constexpr float kExp2Terms[] = {0x1.62e42ap-1f, 0x1.ebf9bcp-3f, 0x1.c6b752p-5f,
+                                       0x1.3cea8ap-7f, 0x1.5bba16p-10f};
+
+// The weight of a token is a power of two as well, of how far its score, in base 2, is below the
+// largest of its block, in integers of 16 bits that count kWeightUnit:
+//   n = round-to-even(kWeightSteps * (largest - score)), at most 65535
+//   f = n << 4 without what leaves 16 bits
+//   p = kLargestWeight - (f * (t0 - (f * (t1 - (f * t2 >> 16)) >> 16)) >> 16)
+//   p / 2^(n >> 12) to the nearest integer, halves up
+// with kWeightTerms t, found by trying out those near a least-squares fit. The relative error of p
+// is at most 1.5e-4 and its mean 2e-6; rounding n adds 0.9e-4. A score that is NaN makes the sum
+// NaN.
+inline constexpr int kWeightFractionBits = 12;
+inline constexpr float kWeightSteps = 1 << kWeightFractionBits;
+inline constexpr float kFarthestWeight = 65535;
+// So small that p of the farthest, 16380, is rounded to 0, and a multiple of 4: codes of f16 are a
+// quarter.
+inline constexpr int16_t kLargestWeight = 32756;
+inline constexpr int16_t kWeightTerms[] = {22653, 7562, 1288};
+inline constexpr float kWeightUnit = 1.0f / kLargestWeight;
+
+// Weights times scales of tokens, rounded: with S the largest of the scales
+//   share = round-to-even(|scale| * (shares / S));  code = ((weight >> shift) * share + 2^14) >> 15
+// which counts steps of S / shares * unit. So one byte is at most 255, and that where weight and
+// scale are the largest, two are at most 32755, and those of f16, whose scales are powers of two,
+// 8189.
+struct WeightRounding {
+  int shift;
+  float shares;
+  float unit;
 };
-template <>
-struct Exp2Poly<4> {
-  static constexpr float kTerms[] = {0x1.62e12cp-1f, 0x1.ec0378p-3f, 0x1.c9fc4ap-5f,
-                                     0x1.3a02d0p-7f};
-};
-template <>
-struct Exp2Poly<5> {
-  static constexpr float kTerms[] = {0x1.62e42ap-1f, 0x1.ebf9bcp-3f, 0x1.c6b752p-5f, 0x1.3cea8ap-7f,
-                                     0x1.5bba16p-10f};
-};
-// Of weights of one byte and of two; what scales whole blocks takes 5.
-inline constexpr int WeightDegree(size_t bytes) { return bytes == 1 ? 3 : 4; }
-inline constexpr int kBlockDegree = 5;
+inline constexpr float kWeightRoundingUnit = 0x1p15f * kWeightUnit;
+inline constexpr WeightRounding WeightRoundingOf(size_t bytes) {
+  return bytes == 1 ? WeightRounding{3, 8 * 255 * kWeightRoundingUnit, 8 * kWeightRoundingUnit}
+                    : WeightRounding{0, 32767, kWeightRoundingUnit};
+}
+inline constexpr WeightRounding kHalfWeightRounding = {0, 8192, kWeightRoundingUnit};
+
+// Centres of values are rounded too where they are multiplied with weights, to so many steps of the
+// largest: four products stay below 2^31.
+inline constexpr float kCentreLevels = 8191;
+
+// Products of weights and numbers of tokens are added in pairs of neighbours, exactly, and those of
+// both halves of a block; then in 16 virtual lanes, as floats. The lane of a token.
+inline constexpr size_t PairLaneOf(size_t token) {
+  return token % 16 / 4 * 4 + token / 16 % 2 * 2 + token % 4 / 2;
+}
 
 // A row's reference, which its weights of all blocks count from, moves up only when a block's
 // largest score is this much above it: accumulators are seldom scaled anew.

@@ -20,42 +20,67 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
-// What one group has for the tokens [begin, end) of a block: its largest scale as a step of
-// weights, each scale as a share of it, and the centres.
+// Which tokens of a block are seen: numbers of the others, from `token` on, become 0.
+struct AllTokens {
+  HWY_INLINE VF IfSeen(size_t, VF numbers) const { return numbers; }
+};
+struct TokensBetween {
+  int32_t begin;
+  int32_t end;
+  HWY_INLINE VF IfSeen(size_t token, VF numbers) const {
+    return hn::IfThenElseZero(Visible(token, begin, end), numbers);
+  }
+};
+
+// What one group has for some tokens of a block: how weights are rounded, each scale as a share of
+// the largest, and the centres.
 template <class Dot>
 struct ValueGroup {
-  alignas(64) float ratios[kBlockTokens];
-  alignas(64) float centres[kBlockTokens];
+  alignas(64) int16_t shares[kBlockTokens];
+  alignas(64) int16_t centres[kBlockTokens];
   typename Dot::Signs signs;
-  float step;
+  float step;         // of codes
+  float centre_step;  // of weights times centres
 
-  HWY_INLINE void Load(const PackedPlane& plane, int64_t g, int32_t begin, int32_t end) {
+  // Tokens: AllTokens or TokensBetween.
+  template <class Tokens>
+  HWY_INLINE void Load(const PackedPlane& plane, int64_t g, const Tokens& tokens) {
     const DF d;
+    constexpr WeightRounding kRounding = WeightRoundingOf(Dot::kBytes);
     VF scales[kTokenVectors];
-    VU largest[kTokenVectors];
-    // Unrolled, so that what is visible of a whole block is known.
-#pragma GCC unroll 16
+    VF magnitudes[kTokenVectors];
+    VF middles[kTokenVectors];
     for (size_t i = 0; i < kTokenVectors; ++i) {
       const size_t token = i * kLanes;
-      const auto visible = Visible(token, begin, end);
       const VF scale = plane.Parameter(plane.scales, g, static_cast<int64_t>(token));
       const VF bias = plane.Parameter(plane.biases, g, static_cast<int64_t>(token));
-      scales[i] = hn::IfThenElseZero(visible, scale);
-      largest[i] = MagnitudeBits(scales[i]);
+      scales[i] = tokens.IfSeen(token, scale);
+      magnitudes[i] = hn::Abs(scales[i]);
       const auto negative = hn::MaskFromVec(hn::BitCast(d, SignsOf(scales[i])));
       constexpr auto kMiddle = static_cast<float>(ValueMiddle(Dot::kBits));
       const VF middle = hn::IfThenElse(negative, hn::Set(d, kMiddle - 1), hn::Set(d, kMiddle));
-      hn::Store(hn::IfThenElseZero(visible, hn::MulAdd(middle, scale, bias)), d, centres + token);
+      middles[i] = tokens.IfSeen(token, hn::MulAdd(middle, scale, bias));
     }
     Dot::MakeSigns(scales, &signs);
-    const IntegerSteps steps =
-        IntegerStepsOf(LargestBits(largest), IntegerLevelsOf(Dot::kBytes).weight);
-    step = steps.scale;
+    step = RoundAll(magnitudes, kRounding.shares, shares) * kRounding.unit;
+    centre_step = RoundAll(middles, kCentreLevels, centres) * kWeightUnit;
+  }
+
+ private:
+  // Rounds to integers of at most `levels` in magnitude. Returns their step.
+  static HWY_INLINE float RoundAll(const VF (&numbers)[kTokenVectors], float levels,
+                                   int16_t (&out)[kBlockTokens]) {
+    VU largest[kTokenVectors];
+    for (size_t i = 0; i < kTokenVectors; ++i) largest[i] = MagnitudeBits(numbers[i]);
+    const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), levels);
+    VI rounded[kTokenVectors];
     for (size_t i = 0; i < kTokenVectors; ++i) {
-      const VF ratio =
-          steps.inverse == 0 ? hn::Zero(d) : hn::Mul(hn::Abs(scales[i]), hn::Set(d, steps.inverse));
-      hn::Store(ratio, d, ratios + i * kLanes);
+      rounded[i] = steps.inverse == 0
+                       ? hn::Zero(DI())
+                       : RoundToInt(hn::Mul(numbers[i], hn::Set(DF(), steps.inverse)));
     }
+    StoreShorts(rounded, out);
+    return steps.scale;
   }
 };
 
@@ -68,35 +93,31 @@ class RowRounding {
   HWY_INLINE RowRounding() {}
   // start: of the row's value sums.
   template <int kStep>
-  HWY_INLINE void Step(const VF (&weights)[kTokenVectors], const ValueGroup<Dot>& group,
-                       std::byte* to, int32_t* start, VF (&shifts)[kLaneVectors]) {
-    const DF d;
+  HWY_INLINE void Step(const Shorts& weights, const ValueGroup<Dot>& group, std::byte* to,
+                       int32_t* start, VF (&shifts)[kLaneVectors]) {
     if constexpr (kStep == 0) {
-      for (size_t i = 0; i < kTokenVectors; ++i) {
-        const VF ratios = hn::Load(d, group.ratios + i * kLanes);
-        codes_[i] = hn::BitCast(DI(), hn::MulAdd(weights[i], ratios, hn::Set(d, kRoundToBits)));
+      constexpr int kShift = WeightRoundingOf(Dot::kBytes).shift;
+      for (size_t i = 0; i < kShortVectors; ++i) {
+        const VS weight = kShift == 0 ? weights[i] : ShiftRightUnsigned<kShift>(weights[i]);
+        codes_[i] = MulRound(weight, LoadShorts(group.shares, i));
       }
     } else if constexpr (kStep == 1) {
       *start = Dot::StoreWeights(codes_, group.signs, to);
     } else {
       VF lanes[kLaneVectors];  // a register each, as `shifts` may be memory
-      for (size_t i = 0; i < kTokenVectors; ++i) {
-        VF& lane = lanes[i % kLaneVectors];
-        lane = hn::MulAdd(weights[i], hn::Load(d, group.centres + i * kLanes),
-                          i < kLaneVectors ? hn::Zero(d) : lane);
-      }
+      SumPairs(weights, StoredShorts{group.centres}, lanes);
       for (size_t v = 0; v < kLaneVectors; ++v) shifts[v] = lanes[v];
     }
   }
 
  private:
-  VI codes_[kTokenVectors];
+  Shorts codes_;
 };
 
 // All steps. Returns the start.
 template <class Dot>
-HWY_INLINE int32_t RoundRow(const VF (&weights)[kTokenVectors], const ValueGroup<Dot>& group,
-                            std::byte* to, VF (&shifts)[kLaneVectors]) {
+HWY_INLINE int32_t RoundRow(const Shorts& weights, const ValueGroup<Dot>& group, std::byte* to,
+                            VF (&shifts)[kLaneVectors]) {
   RowRounding<Dot> rounding;
   int32_t start = 0;
   rounding.template Step<0>(weights, group, to, &start, shifts);
@@ -104,6 +125,13 @@ HWY_INLINE int32_t RoundRow(const VF (&weights)[kTokenVectors], const ValueGroup
   rounding.template Step<2>(weights, group, to, &start, shifts);
   return start;
 }
+
+// What rounding a row for a group leaves besides codes.
+struct RowSteps {
+  int32_t start;
+  float step;
+  float centre_step;
+};
 
 // Rounds weights for kCount groups of a block from `first` on, as long as they are in registers:
 // Rounder of WeighRows and WeighFewRows.
@@ -115,20 +143,18 @@ class BatchRounder {
   // keeps: weights are left in the place of scores, for the groups of other batches.
   BatchRounder(const WeighTileArgs& args, const PackedPlane& plane, int64_t first, bool keeps)
       : args_(args), plane_(plane), first_(first), keeps_(keeps) {
-    for (size_t i = 0; i < kCount; ++i) groups_[i].Load(plane, GroupOf(i), 0, kBlockTokens);
+    for (size_t i = 0; i < kCount; ++i) groups_[i].Load(plane, GroupOf(i), AllTokens());
   }
 
-  HWY_INLINE void RoundOne(int64_t row, const VF (&weights)[kTokenVectors], bool sees_all,
-                           float top) const {
+  HWY_INLINE void RoundOne(int64_t row, const Shorts& weights, bool sees_all, float top) const {
     args_.out.tops[row] = top;
     for (size_t i = 0; i < kCount; ++i) {
       VF lanes[kLaneVectors];
       const int64_t at = GroupOf(i) * args_.rows + row;
-      float step = groups_[i].step;
-      args_.out.starts[at] = sees_all ? RoundRow<Dot>(weights, groups_[i], CodesOf(i, row), lanes)
-                                      : RoundPart(i, row, weights, &step, lanes);
-      args_.out.steps[at] = step * top;
-      args_.out.shifts[at] = SumLanes(lanes) * top;
+      const RowSteps steps = Round(i, row, weights, sees_all, lanes);
+      args_.out.starts[at] = steps.start;
+      args_.out.steps[at] = steps.step * top;
+      args_.out.shifts[at] = SumLanes(lanes) * (steps.centre_step * top);
     }
     if (keeps_) Keep(row, weights);
   }
@@ -136,7 +162,7 @@ class BatchRounder {
   // The same of weights that were kept, of a row and of rows together.
   HWY_NOINLINE void RoundOneKept(int64_t row) const {
     if (args_.begin[row] >= args_.end[row]) return;
-    VF weights[kTokenVectors];
+    Shorts weights;
     LoadKept(row, weights);
     RoundOne(row, weights, SeesAll(args_, row), args_.out.tops[row]);
   }
@@ -145,7 +171,7 @@ class BatchRounder {
     for (int64_t r = 0; r < rows.count(); ++r) {
       const int64_t row = rows.first() + r;
       if (!rows.Sees(row)) continue;
-      VF weights[kTokenVectors];
+      Shorts weights;
       LoadKept(row, weights);
       together.Round(r, weights, SeesAll(args_, row));
     }
@@ -162,30 +188,33 @@ class BatchRounder {
     return args_.out.codes + (GroupOf(i) * args_.rows + row) * Dot::kWeightBytes;
   }
 
-  // Rounds with the row's own step and centres, those of what it sees.
-  HWY_INLINE int32_t RoundPart(size_t i, int64_t row, const VF (&weights)[kTokenVectors],
-                               float* step, VF (&shifts)[kLaneVectors]) const {
-    VF copied[kTokenVectors];  // whose address a loop over rows that see everything need not know
-    for (size_t v = 0; v < kTokenVectors; ++v) copied[v] = weights[v];
-    return RoundCopied(i, row, copied, step, shifts);
+  HWY_INLINE RowSteps Round(size_t i, int64_t row, const Shorts& weights, bool sees_all,
+                            VF (&shifts)[kLaneVectors]) const {
+    if (sees_all) {
+      const ValueGroup<Dot>& group = groups_[i];
+      return {RoundRow<Dot>(weights, group, CodesOf(i, row), shifts), group.step,
+              group.centre_step};
+    }
+    Shorts copied;  // whose address a loop over rows that see everything need not know
+    for (size_t v = 0; v < kShortVectors; ++v) copied[v] = weights[v];
+    return RoundPart(i, row, copied, shifts);
   }
-  HWY_NOINLINE int32_t RoundCopied(size_t i, int64_t row, const VF (&weights)[kTokenVectors],
-                                   float* step, VF (&shifts)[kLaneVectors]) const {
+  // With the row's own steps, those of what it sees.
+  HWY_NOINLINE RowSteps RoundPart(size_t i, int64_t row, const Shorts& weights,
+                                  VF (&shifts)[kLaneVectors]) const {
     ValueGroup<Dot> own;
-    own.Load(plane_, GroupOf(i), args_.begin[row], args_.end[row]);
-    *step = own.step;
-    return RoundRow<Dot>(weights, own, CodesOf(i, row), shifts);
+    own.Load(plane_, GroupOf(i), TokensBetween{args_.begin[row], args_.end[row]});
+    return {RoundRow<Dot>(weights, own, CodesOf(i, row), shifts), own.step, own.centre_step};
   }
 
-  HWY_INLINE void Keep(int64_t row, const VF (&weights)[kTokenVectors]) const {
-    for (size_t i = 0; i < kTokenVectors; ++i) {
-      hn::StoreU(weights[i], DF(), args_.ScoresOf(row) + i * kLanes);
+  int16_t* KeptOf(int64_t row) const { return reinterpret_cast<int16_t*>(args_.ScoresOf(row)); }
+  HWY_INLINE void Keep(int64_t row, const Shorts& weights) const {
+    for (size_t i = 0; i < kShortVectors; ++i) {
+      hn::StoreU(weights[i], DS(), KeptOf(row) + i * hn::MaxLanes(DS()));
     }
   }
-  HWY_INLINE void LoadKept(int64_t row, VF (&weights)[kTokenVectors]) const {
-    for (size_t i = 0; i < kTokenVectors; ++i) {
-      weights[i] = hn::LoadU(DF(), args_.ScoresOf(row) + i * kLanes);
-    }
+  HWY_INLINE void LoadKept(int64_t row, Shorts& weights) const {
+    for (size_t i = 0; i < kShortVectors; ++i) weights[i] = LoadShorts(KeptOf(row), i);
   }
 
   const WeighTileArgs& args_;
@@ -203,6 +232,7 @@ class BatchRounder<Dot, kCount>::Together {
     for (size_t i = 0; i < kCount; ++i) {
       for (size_t r = 0; r < rows.padded(); r += kLanes) {
         hn::Store(hn::Set(DF(), all.groups_[i].step), DF(), steps_[i] + r);
+        hn::Store(hn::Set(DF(), all.groups_[i].centre_step), DF(), centre_steps_[i] + r);
       }
     }
   }
@@ -210,13 +240,15 @@ class BatchRounder<Dot, kCount>::Together {
   class AllRows;
 
   bool keeps() const { return all_.keeps_; }
-  HWY_INLINE void Round(int64_t r, const VF (&weights)[kTokenVectors], bool sees_all) {
+  HWY_INLINE void Round(int64_t r, const Shorts& weights, bool sees_all) {
     const int64_t row = rows_.first() + r;
     for (size_t i = 0; i < kCount; ++i) {
-      VF(&lanes)[kLaneVectors] = shifts_[i][r];
-      const int32_t start = sees_all ? RoundRow<Dot>(weights, all_.groups_[i], CodesOf(i, r), lanes)
-                                     : all_.RoundPart(i, row, weights, &steps_[i][r], lanes);
-      if (!Dot::kValuesStartAtZero) starts_[i][r] = start;
+      const RowSteps steps = all_.Round(i, row, weights, sees_all, shifts_[i][r]);
+      if (!sees_all) {
+        steps_[i][r] = steps.step;
+        centre_steps_[i][r] = steps.centre_step;
+      }
+      if (!Dot::kValuesStartAtZero) starts_[i][r] = steps.start;
     }
     if (all_.keeps_) all_.Keep(row, weights);
   }
@@ -237,7 +269,8 @@ class BatchRounder<Dot, kCount>::Together {
         const VF top = hn::Load(d, tops + r);
         if (i == 0) rows_.Store(top, r, out.tops);
         rows_.Store(hn::Mul(hn::Load(d, steps_[i] + r), top), r, out.steps + at);
-        rows_.Store(hn::Mul(hn::Load(d, shifts + r), top), r, out.shifts + at);
+        const VF centre_step = hn::Mul(hn::Load(d, centre_steps_[i] + r), top);
+        rows_.Store(hn::Mul(hn::Load(d, shifts + r), centre_step), r, out.shifts + at);
         if (!Dot::kValuesStartAtZero) {
           rows_.Store(hn::Load(DI(), starts_[i] + r), r, out.starts + at);
         }
@@ -255,6 +288,7 @@ class BatchRounder<Dot, kCount>::Together {
   std::byte* codes_;  // of the first row and group
   Rows::Lanes shifts_[kCount];
   alignas(64) Rows::Numbers steps_[kCount];
+  alignas(64) Rows::Numbers centre_steps_[kCount];
   alignas(64) int32_t starts_[kCount][kRowsTogether];
 };
 
@@ -272,7 +306,7 @@ class BatchRounder<Dot, kCount>::Together::AllRows {
         group_bytes_(together.all_.args_.rows * Dot::kWeightBytes) {}
 
   template <int kStep>
-  HWY_INLINE void Step(int64_t r, const VF (&weights)[kTokenVectors]) {
+  HWY_INLINE void Step(int64_t r, const Shorts& weights) {
     constexpr auto kGroup = static_cast<int64_t>(kStep / kGroupSteps);
     int32_t start = 0;
     rounding_[kGroup].template Step<kStep % kGroupSteps>(
@@ -290,20 +324,20 @@ class BatchRounder<Dot, kCount>::Together::AllRows {
 };
 
 // Weighs, if these are the first groups, and rounds for kCount groups from `first` on.
-template <size_t kBytes, class Dot, size_t kCount>
+template <class Dot, size_t kCount>
 void WeighBatch(const WeighTileArgs& args, const PackedPlane& plane, int64_t first,
                 PlanePrefetch& fetch) {
   const bool is_last = first + static_cast<int64_t>(kCount) == plane.dim / plane.group;
   const BatchRounder<Dot, kCount> rounder(args, plane, first, first == 0 && !is_last);
   if (args.rows <= kFewRows) {
-    if (first == 0) return WeighFewRows<kBytes>(args, fetch, rounder);
+    if (first == 0) return WeighFewRows(args, fetch, rounder);
     for (int64_t row = 0; row < args.rows; ++row) rounder.RoundOneKept(row);
     return;
   }
   for (int64_t row = 0; row < args.rows;) {
     const Rows rows(args, row);
     if (first == 0) {
-      WeighRows<kBytes>(args, rows, fetch, rounder);
+      WeighRows(args, rows, fetch, rounder);
     } else {
       rounder.RoundKept(rows);
     }
@@ -318,9 +352,9 @@ void Weigh(const WeighTileArgs& args) noexcept {
   const int64_t groups = plane.dim / plane.group;
   PlanePrefetch fetch(args.fetch, args.fetch_bytes, WeighSteps(args.rows), args.fetch_into);
   int64_t first = 0;
-  for (; first + 4 <= groups; first += 4) WeighBatch<kBytes, Dot, 4>(args, plane, first, fetch);
-  for (; first + 2 <= groups; first += 2) WeighBatch<kBytes, Dot, 2>(args, plane, first, fetch);
-  if (first < groups) WeighBatch<kBytes, Dot, 1>(args, plane, first, fetch);
+  for (; first + 4 <= groups; first += 4) WeighBatch<Dot, 4>(args, plane, first, fetch);
+  for (; first + 2 <= groups; first += 2) WeighBatch<Dot, 2>(args, plane, first, fetch);
+  if (first < groups) WeighBatch<Dot, 1>(args, plane, first, fetch);
 }
 
 template <size_t kBits, size_t kBytes>

@@ -237,12 +237,14 @@ struct KvCodecKernels {
 //   prepare_scores    score = softcap as in softmax_tile, times to_base2
 //   weigh_tile        largest = of the visible scores; if largest > max + kReferenceSlack:
 //                     new max = largest, rescale = 2^(max - new max), or 1 where max was -infinity
-//                     w[t] = 2^(score[t] - largest), 0 outside the visible range
-//                     top = 2^(largest - max)
-//                     sum = fma(top, w over 16 virtual lanes, sum * rescale)
-//                     S = largest |scale[g][t]|, step = S / 255 * top (two bytes: S / 32767 * top)
-//                     code[t] = round-to-even(w[t] * (|scale[g][t]| * (255 / S)))
-//                     shift[g] = 16 virtual lanes of fma(w[t], centre[g][t], lane), summed, * top
+//                     w[t] = the integer that score[t] weighs below largest, 0 outside the visible
+//                     range; top = 2^(largest - max)
+//                     sum = fma(top, (sum of w) * kWeightUnit, sum * rescale)
+//                     code[t] = w[t] times |scale[g][t]|, rounded by WeightRoundingOf; step = that
+//                     of these codes, times top
+//                     C = largest |centre[g][t]|, c[t] = round-to-even(centre[g][t] * (8191 / C))
+//                     shift[g] = w[t] * c[t] in the lanes of PairLaneOf, exact, as floats, summed,
+//                     * (C / 8191 * kWeightUnit * top)
 //   accumulate_tile   acc[d] = fma(float(sum over t of code[t] * level[t][d]), step,
 //                     acc[d] * rescale), then + shift[g]
 // where only tokens that the row sees count. An infinity of `largest` or max counts from 0 if it is
@@ -254,8 +256,7 @@ struct KvCodecKernels {
 //                     code[d] = round-to-even(q[d] * (levels / largest))
 //   score_tile        part = sum over 32 dims of code[d] * key code[t][d], exact
 //                     score = float of all parts in ascending order, summed, * scale[t] * step
-//   weigh_tile        as above with no centre: S = largest scale[t], step = S / levels * top
-//                     code[t] = round-to-even(w[t] * (scale[t] * (levels / S)))
+//   weigh_tile        as above with no centre, and kHalfWeightRounding
 //   accumulate_tile   part = sum over 32 tokens of code[t] * value code[t][d], exact
 //                     acc[d] = fma(float(first part) + float(last part), step, acc[d] * rescale)
 // REQUIRES: dims are a multiple of kHalfDims.

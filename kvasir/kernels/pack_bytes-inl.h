@@ -1,6 +1,7 @@
 // Bytes of 32-bit lanes, packed: PackBytes takes one byte of each lane of four vectors, PackSixteen
-// the lowest of each of 16 lanes. Included once per Highway target.
-// Deliberately only where byte products are (byte_dot_target.h), whose operands these are.
+// the lowest of each of 16 lanes, PackShorts one byte of each of so many shorts
+// (short_lanes-inl.h). Included once per Highway target. Deliberately only where byte products are
+// (byte_dot_target.h), whose operands these are.
 //
 // With kBits = 8 the bytes are in the order of the lanes, with kBits = 4 those of the even lanes of
 // each eight stand before those of the odd ones: the order in which a word of 4-bit codes falls
@@ -18,6 +19,7 @@
 #include "hwy/highway.h"
 #include "kvasir/kernels/byte_dot-inl.h"
 #include "kvasir/kernels/packed_levels-inl.h"
+#include "kvasir/kernels/short_lanes-inl.h"
 
 #if KVASIR_HAS_BYTE_DOT
 KVASIR_BEFORE_BYTE_DOT();
@@ -55,6 +57,26 @@ HWY_INLINE V8 PackBytes(const VI* values) {
   return V8{_mm512_mask_blend_epi64(0xF0, low, high)};
 }
 
+// Where in the two short vectors of a block the given byte of each token lies.
+template <size_t kBits>
+constexpr std::array<uint8_t, 64> PackShortsOrder(size_t byte) {
+  std::array<uint8_t, 64> order = {};
+  for (size_t i = 0; i < 64; ++i) {
+    const size_t in_eight = kBits == 8 ? i % 8 : i % 4 * 2 + i % 8 / 4;
+    const size_t token = i / 8 * 8 + in_eight;
+    const size_t lane = token / 32 * 32 + token % 16 / 4 * 8 + token / 16 % 2 * 4 + token % 4;
+    order[i] = static_cast<uint8_t>(2 * lane + byte);
+  }
+  return order;
+}
+// The i-th vector of bytes of a block.
+template <size_t kBits, size_t kByte>
+HWY_INLINE V8 PackShorts(const Shorts& shorts, size_t) {
+  alignas(64) static constexpr std::array<uint8_t, 64> kOrder = PackShortsOrder<kBits>(kByte);
+  return V8{
+      _mm512_permutex2var_epi8(shorts[0].raw, _mm512_load_si512(kOrder.data()), shorts[1].raw)};
+}
+
 template <size_t kBits>
 HWY_INLINE V8x16 PackSixteen(const VI (&values)[1]) {
   // Highway 1.0.3's TruncateTo of 32 to 8 bits permutes words instead of bytes.
@@ -83,6 +105,24 @@ HWY_INLINE V8 PackBytes(const VI* values) {
   return hn::TableLookupBytes(bytes, hn::LoadDup128(D8(), kEvenLanesFirst));
 }
 
+template <size_t kBits, size_t kByte>
+HWY_INLINE V8 PackShorts(const Shorts& shorts, size_t i) {
+  alignas(32) static constexpr int32_t kWords[8] = {0, 4, 2, 6, 1, 5, 3, 7};
+  __m256i a = shorts[2 * i].raw;
+  __m256i b = shorts[2 * i + 1].raw;
+  if constexpr (kByte == 1) {
+    a = _mm256_srli_epi16(a, 8);
+    b = _mm256_srli_epi16(b, 8);
+  } else {
+    a = _mm256_and_si256(a, _mm256_set1_epi16(0xFF));
+    b = _mm256_and_si256(b, _mm256_set1_epi16(0xFF));
+  }
+  const __m256i halves = _mm256_packus_epi16(a, b);
+  const V8 bytes{_mm256_permutevar8x32_epi32(halves, hn::Load(DI(), kWords).raw)};
+  if constexpr (kBits == 8) return bytes;
+  return hn::TableLookupBytes(bytes, hn::LoadDup128(D8(), kEvenLanesFirst));
+}
+
 template <size_t kBits>
 HWY_INLINE V8x16 PackSixteen(const VI (&values)[2]) {
   const __m256i pair = PackPair<0>(values[0], values[1]);
@@ -106,6 +146,13 @@ HWY_INLINE V8 PackBytes(const VI* values) {
   const V8 bytes{kByte == 0 ? vuzp1q_u8(a, b) : vuzp2q_u8(a, b)};
   if constexpr (kBits == 8) return bytes;
   return hn::TableLookupBytes(bytes, hn::Load(D8(), kEvenLanesFirst));
+}
+
+template <size_t kBits, size_t kByte>
+HWY_INLINE V8 PackShorts(const Shorts& shorts, size_t i) {
+  VI values[kTokenVectors];
+  WidenAll(shorts, values);
+  return PackBytes<kBits, kByte>(values + 4 * i);
 }
 
 template <size_t kBits>

@@ -40,7 +40,7 @@ void QuantizeQueries(const IntegerQueryArgs& args) noexcept {
         largest = std::max(largest, std::bit_cast<uint32_t>(std::fabs(x[d])));
         lanes[static_cast<size_t>(d) % 16] += x[d];
       }
-      const IntegerSteps steps = IntegerStepsOf(largest, IntegerLevelsOf(kBytes).query);
+      const IntegerSteps steps = IntegerStepsOf(largest, QueryLevels(kBytes));
       for (int64_t d = 0; d < group; ++d) {
         out[d] =
             steps.inverse == 0 ? int16_t{0} : static_cast<int16_t>(std::rint(x[d] * steps.inverse));
@@ -78,16 +78,43 @@ void Score(const ScoreTileArgs& args) noexcept {
   }
 }
 
-template <int kDegree>
 float Exp2(float x) {
   if (std::isnan(x)) return x;
   x = std::max(x, kExp2Min);
   const float n = std::rint(x);
   const float r = x - n;
-  float p = Exp2Poly<kDegree>::kTerms[kDegree - 1];
-  for (int i = kDegree - 2; i >= 0; --i) p = std::fma(p, r, Exp2Poly<kDegree>::kTerms[i]);
+  float p = kExp2Terms[std::size(kExp2Terms) - 1];
+  for (size_t i = std::size(kExp2Terms) - 1; i-- > 0;) p = std::fma(p, r, kExp2Terms[i]);
   p = std::fma(p, r, 1.0f);
   return std::bit_cast<float>(std::bit_cast<int32_t>(p) + (static_cast<int32_t>(n) << 23));
+}
+
+// Of a score that is `distance` steps below the largest.
+int32_t WeightOf(float distance) {
+  const auto n = static_cast<int32_t>(std::rint(std::min(distance, kFarthestWeight)));
+  const int32_t fraction = n << (16 - kWeightFractionBits) & 0xFFFF;
+  int32_t weight = kWeightTerms[1] - (fraction * kWeightTerms[2] >> 16);
+  weight = kWeightTerms[0] - (fraction * weight >> 16);
+  weight = kLargestWeight - (fraction * weight >> 16);
+  const int32_t powers = n >> kWeightFractionBits;
+  return (weight + (1 << powers >> 1)) >> powers;
+}
+
+// The total of products of weights and numbers, each pair of tokens exact.
+float SumPairs(const std::array<int64_t, kBlockTokens>& products) {
+  std::array<int64_t, 16> sums = {};
+  for (size_t t = 0; t < kBlockTokens; ++t) sums[PairLaneOf(t)] += products[t];
+  std::array<float, 16> lanes = {};
+  for (size_t i = 0; i < lanes.size(); ++i) lanes[i] = static_cast<float>(sums[i]);
+  return scalar::SumLanes(lanes);
+}
+
+int32_t RoundedBy(const IntegerSteps& steps, float x) {
+  return steps.inverse == 0 ? 0 : static_cast<int32_t>(std::rint(x * steps.inverse));
+}
+
+int32_t WeightCode(int32_t weight, const WeightRounding& rounding, int32_t share) {
+  return ((weight >> rounding.shift) * share + (1 << 14)) >> 15;
 }
 
 float CentreOf(AffineGroup group, int bits) {
@@ -120,7 +147,7 @@ void FindDecisive(const WeighTileArgs& args, DecisiveRows& out) noexcept {
     const float max = args.max[row];
     const float largest = args.largest[row];
     if (max == kLowest || largest > max + kReferenceSlack ||
-        Exp2<kBlockDegree>(largest - max) > kDecisiveShare * args.sum[row]) {
+        Exp2(largest - max) > kDecisiveShare * args.sum[row]) {
       out.decisive[out.decisive_count++] = static_cast<int32_t>(row);
     } else {
       out.others[out.others_count++] = static_cast<int32_t>(row);
@@ -129,30 +156,30 @@ void FindDecisive(const WeighTileArgs& args, DecisiveRows& out) noexcept {
   if (out.decisive_count == 0) out.others_count = 0;
 }
 
-using RowWeights = std::array<float, kBlockTokens>;
+using RowWeights = std::array<int32_t, kBlockTokens>;
 
-// A row's weights and what its tokens [begin, end) make of its state.
-template <size_t kBytes>
+// A row's weights, 0 of what it does not see, and what they make of its state.
 RowWeights WeighRow(const WeighTileArgs& args, int64_t row, float* top) {
   const float largest = args.largest[row];
-  RowWeights weights = {};
-  for (int t = args.begin[row]; t < args.end[row]; ++t) {
-    weights[static_cast<size_t>(t)] = args.ScoresOf(row)[t];
-  }
   const float old_max = args.max[row];
   const float max = largest > old_max + kReferenceSlack ? largest : old_max;
   const float from = max == kLowest ? 0.0f : max;
-  const float base = largest == kLowest ? 0.0f : largest;
-  std::array<float, 16> lanes = {};
+  const float base = (largest == kLowest ? 0.0f : largest) * kWeightSteps;
+  RowWeights weights = {};
+  std::array<int64_t, kBlockTokens> ones = {};
+  bool has_nan = false;
   for (int t = args.begin[row]; t < args.end[row]; ++t) {
-    float& weight = weights[static_cast<size_t>(t)];
-    weight = Exp2<WeightDegree(kBytes)>(weight - base);
-    lanes[static_cast<size_t>(t) % 16] += weight;
+    const auto token = static_cast<size_t>(t);
+    const float distance = std::fma(-args.ScoresOf(row)[t], kWeightSteps, base);
+    has_nan = has_nan || std::isnan(distance);
+    if (!std::isnan(distance)) ones[token] = weights[token] = WeightOf(distance);
   }
-  *top = Exp2<kBlockDegree>(largest - from);
+  const float sum =
+      (has_nan ? std::numeric_limits<float>::quiet_NaN() : SumPairs(ones)) * kWeightUnit;
+  *top = Exp2(largest - from);
   args.max[row] = max;
-  args.rescale[row] = old_max == kLowest ? 1.0f : Exp2<kBlockDegree>(old_max - from);
-  args.sum[row] = std::fma(*top, scalar::SumLanes(lanes), args.sum[row] * args.rescale[row]);
+  args.rescale[row] = old_max == kLowest ? 1.0f : Exp2(old_max - from);
+  args.sum[row] = std::fma(*top, sum, args.sum[row] * args.rescale[row]);
   return weights;
 }
 
@@ -160,29 +187,31 @@ RowWeights WeighRow(const WeighTileArgs& args, int64_t row, float* top) {
 template <size_t kBytes>
 void RoundGroup(const WeighTileArgs& args, const RowWeights& weights, float top, int64_t row,
                 int64_t g) {
-  std::array<AffineGroup, kBlockTokens> tokens = {};
-  uint32_t largest = 0;
+  constexpr WeightRounding kRounding = WeightRoundingOf(kBytes);
+  std::array<float, kBlockTokens> scales = {};
+  std::array<float, kBlockTokens> centres = {};
+  uint32_t largest_scale = 0;
+  uint32_t largest_centre = 0;
   for (int t = args.begin[row]; t < args.end[row]; ++t) {
-    AffineGroup& token = tokens[static_cast<size_t>(t)];
-    token = LoadAffineGroup(args.codec, args.values, args.value_dim, g, t);
-    largest = std::max(largest, std::bit_cast<uint32_t>(std::fabs(token.scale)));
+    const auto token = static_cast<size_t>(t);
+    const AffineGroup group = LoadAffineGroup(args.codec, args.values, args.value_dim, g, t);
+    scales[token] = std::fabs(group.scale);
+    centres[token] = CentreOf(group, args.codec.bits);
+    largest_scale = std::max(largest_scale, std::bit_cast<uint32_t>(scales[token]));
+    largest_centre = std::max(largest_centre, std::bit_cast<uint32_t>(std::fabs(centres[token])));
   }
-  const IntegerSteps steps = IntegerStepsOf(largest, IntegerLevelsOf(kBytes).weight);
+  const IntegerSteps steps = IntegerStepsOf(largest_scale, kRounding.shares);
+  const IntegerSteps centre_steps = IntegerStepsOf(largest_centre, kCentreLevels);
   const int64_t at = g * args.rows + row;
   auto* const codes = reinterpret_cast<uint16_t*>(args.out.codes + at * IntegerWeights::kCodeBytes);
-  std::array<float, 16> lanes = {};
-  for (int t = 0; t < kBlockTokens; ++t) {
-    const auto token = static_cast<size_t>(t);
-    codes[t] = 0;
-    if (t < args.begin[row] || t >= args.end[row]) continue;
-    const float ratio = steps.inverse == 0 ? 0.0f : std::fabs(tokens[token].scale) * steps.inverse;
-    const float rounded = std::fma(weights[token], ratio, kRoundToBits);
-    codes[t] = static_cast<uint16_t>(std::bit_cast<uint32_t>(rounded));
-    lanes[token % 16] =
-        std::fma(weights[token], CentreOf(tokens[token], args.codec.bits), lanes[token % 16]);
+  std::array<int64_t, kBlockTokens> products = {};
+  for (size_t t = 0; t < kBlockTokens; ++t) {
+    codes[t] =
+        static_cast<uint16_t>(WeightCode(weights[t], kRounding, RoundedBy(steps, scales[t])));
+    products[t] = int64_t{weights[t]} * RoundedBy(centre_steps, centres[t]);
   }
-  args.out.steps[at] = steps.scale * top;
-  args.out.shifts[at] = scalar::SumLanes(lanes) * top;
+  args.out.steps[at] = steps.scale * kRounding.unit * top;
+  args.out.shifts[at] = SumPairs(products) * (centre_steps.scale * kWeightUnit * top);
 }
 
 template <size_t kBytes>
@@ -191,7 +220,7 @@ void Weigh(const WeighTileArgs& args) noexcept {
     args.rescale[row] = 1.0f;
     if (args.begin[row] == args.end[row]) continue;
     float top = 0;
-    const RowWeights weights = WeighRow<kBytes>(args, row, &top);
+    const RowWeights weights = WeighRow(args, row, &top);
     for (int64_t g = 0; g < args.value_dim / args.codec.group; ++g) {
       RoundGroup<kBytes>(args, weights, top, row, g);
     }
@@ -294,7 +323,7 @@ void WeighHalves(const WeighTileArgs& args) noexcept {
     args.rescale[row] = 1.0f;
     if (args.begin[row] == args.end[row]) continue;
     float top = 0;
-    const RowWeights weights = WeighRow<2>(args, row, &top);
+    const RowWeights weights = WeighRow(args, row, &top);
     std::array<float, kBlockTokens> scales = {};
     uint32_t largest = 0;
     for (int t = args.begin[row]; t < args.end[row]; ++t) {
@@ -302,15 +331,14 @@ void WeighHalves(const WeighTileArgs& args) noexcept {
       scale = StepsOfValue(args.values, t, args.value_dim).scale;
       largest = std::max(largest, std::bit_cast<uint32_t>(std::fabs(scale)));
     }
-    const IntegerSteps steps = IntegerStepsOf(largest, kHalfLevels);
+    const IntegerSteps steps = IntegerStepsOf(largest, kHalfWeightRounding.shares);
     auto* const codes =
         reinterpret_cast<uint16_t*>(args.out.codes + row * IntegerWeights::kCodeBytes);
     for (size_t t = 0; t < kBlockTokens; ++t) {
-      const float ratio = steps.inverse == 0 ? 0.0f : scales[t] * steps.inverse;
-      const float rounded = std::fma(weights[t], ratio, kRoundToBits);
-      codes[t] = static_cast<uint16_t>(std::bit_cast<uint32_t>(rounded));
+      codes[t] = static_cast<uint16_t>(
+          WeightCode(weights[t], kHalfWeightRounding, RoundedBy(steps, scales[t])));
     }
-    args.out.steps[row] = steps.scale * top;
+    args.out.steps[row] = steps.scale * kHalfWeightRounding.unit * top;
   }
 }
 
