@@ -404,6 +404,38 @@ TEST(IntegerSums, SumsAreThoseOfExactExponentials) {
   }
 }
 
+// Weights are integers, which know neither NaN nor what is far below the largest score.
+TEST(IntegerSums, WhatNoIntegerIsNeitherGetsLostNorSpreads) {
+  constexpr int64_t kDim = 64;
+  const KvCodec codec = KvCodec::Affine(8, 64);
+  const std::vector<std::byte> values =
+      Encoded(false, codec, RandomFloats(kDim * kBlockTokens, 5), kDim);
+  SumCase plain(64, kDim, 0);
+  SumCase c = plain;
+  const auto score = [&](size_t row, size_t token) -> float& {
+    return c.scores[row * kBlockTokens + token];
+  };
+  score(5, 10) = kNan;
+  score(6, 60) = kNan;
+  c.end[6] = 60;  // does not see it
+  score(7, 3) = score(7, 4) = kInfinity;
+  score(8, 1) = -kInfinity;
+  score(9, 2) = -1e30f;
+  for (const Isa isa : SupportedIsas()) {
+    for (const MultiplierWidth width : kWidths) {
+      const auto without = plain.Run(KernelsFor(isa), codec, values, width);
+      const auto result = c.Run(KernelsFor(isa), codec, values, width);
+      for (size_t row = 0; row < 64; ++row) {
+        EXPECT_EQ(std::isnan(result.sum[row]), row == 5 || row == 7) << IsaName(isa) << ", " << row;
+        if (row >= 5 && row <= 9) continue;
+        EXPECT_TRUE(SameBits(result.sum[row], without.sum[row])) << IsaName(isa) << ", " << row;
+      }
+      EXPECT_LT(result.sum[8], without.sum[8]);
+      EXPECT_LT(result.sum[9], without.sum[9]);
+    }
+  }
+}
+
 // A weight times a scale is rounded by at most WeightError, 64 of them times a code; a centre by
 // half a step of the largest; the exponentials add their own error, that of blocks included.
 TEST(IntegerSums, AreThoseOfFloatsUpToTheRoundingOfWeights) {
