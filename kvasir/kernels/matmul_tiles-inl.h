@@ -112,10 +112,11 @@ inline constexpr int64_t kBlockBytes = 32768;
 // every line more often than it helps.
 inline constexpr int64_t kFetchingTiles = 4;
 
-// How far ahead a single row tile fetches in each of its panels.
+// How far ahead a single row tile fetches in each of its panels: whole units, as the last so many
+// of a tile fetch as many of the next, and a part of one that neither fetched would be waited for.
 template <class Kernel>
-constexpr int64_t AheadBytes(int panels) {
-  return Kernel::kAheadBytes / panels;
+constexpr int64_t AheadUnits(int panels) {
+  return std::max<int64_t>(Kernel::kAheadBytes / panels / Kernel::kUnitBytes, 1);
 }
 
 // What row tile `tile` of `tiles` fetches while it computes on units [begin, begin + count).
@@ -128,10 +129,10 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
   if (tiles == 1) {
     // The last units of these panels fetch the first of the next; behind one alone lies the next.
     const bool is_last = span.panels > 1 && begin + count == Kernel::Units(args);
-    const std::byte* const next = is_last ? args.weights->panel(span.panel + span.panels)
-                                          : args.weights->panel(span.panel) +
-                                                begin * Kernel::kUnitBytes +
-                                                AheadBytes<Kernel>(span.panels);
+    const std::byte* const next =
+        is_last ? args.weights->panel(span.panel + span.panels)
+                : args.weights->panel(span.panel) +
+                      (begin + AheadUnits<Kernel>(span.panels)) * Kernel::kUnitBytes;
     return {args.fetch_into == CacheLevel::kFirst ? Fetch::kToFirstLevel : Fetch::kToSecondLevel,
             next, panel_bytes, step_bytes};
   }
@@ -163,7 +164,7 @@ void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
   const int64_t tiles = (rows + Kernel::kTileRows - 1) / Kernel::kTileRows;
   const int64_t units = Kernel::Units(args);
   // A single row tile reads each panel from end to end; what it fetches changes near the end.
-  const int64_t ahead = std::max<int64_t>(AheadBytes<Kernel>(span.panels) / Kernel::kUnitBytes, 1);
+  const int64_t ahead = AheadUnits<Kernel>(span.panels);
   const int64_t block = tiles > 1          ? Kernel::BlockUnits(span.panels)
                         : span.panels == 1 ? units
                                            : std::max(units - ahead, ahead);

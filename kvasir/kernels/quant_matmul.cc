@@ -297,7 +297,7 @@ struct QuantKernel {
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kUnitBytes = Tile::kGroupBytes;
   static constexpr int64_t kUnitSteps = Tile::kSteps;
-  static constexpr int64_t kAheadBytes = Tile::kSteps == 8 ? 5120 : 8192;
+  static constexpr int64_t kAheadBytes = Tile::kSteps == 8 ? 4096 : 8192;
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }
