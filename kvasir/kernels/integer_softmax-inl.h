@@ -10,6 +10,8 @@
 #define KVASIR_KERNELS_INTEGER_SOFTMAX_INL_H_
 #endif
 
+#include <iterator>
+
 #include "hwy/highway.h"
 #include "kvasir/kernels/integer_dot-inl.h"
 #include "kvasir/kernels/plane_prefetch-inl.h"
@@ -197,7 +199,7 @@ HWY_INLINE void Alternate(Ahead (&steps)[kRowsAhead], const RowScores* next,
 
 // The weights of rows that see everything, computed while those of the rows before them are
 // rounded: a processor that looks at few instructions at once finds some that need not wait.
-// Returns whether no scores were a trouble; else nothing is done.
+// Returns whether no scores were a trouble; else what it has left means nothing.
 template <class Together>
 HWY_INLINE bool WeighAhead(const WeighTileArgs& args, const Rows& rows, const float* base,
                            PlanePrefetch& fetch, Together& together, Rows::Lanes& lanes) {
