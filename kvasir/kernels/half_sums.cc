@@ -29,23 +29,14 @@ struct ValueShares {
   HWY_INLINE ValueShares(const TokenSteps& tokens, int32_t begin, int32_t end) {
     const DF d;
     VF scales[kTokenVectors];
-    VU largest[kTokenVectors];
     // Unrolled, so that what is visible of a whole block is known.
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTokenVectors; ++i) {
       const size_t token = i * kLanes;
       scales[i] =
           hn::IfThenElseZero(Visible(token, begin, end), hn::Load(d, tokens.scales + token));
-      largest[i] = MagnitudeBits(scales[i]);
     }
-    const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), kHalfWeightRounding.shares);
-    step = steps.scale * kHalfWeightRounding.unit;
-    VI rounded[kTokenVectors];
-    for (size_t i = 0; i < kTokenVectors; ++i) {
-      rounded[i] = steps.inverse == 0 ? hn::Zero(DI())
-                                      : RoundToInt(hn::Mul(scales[i], hn::Set(d, steps.inverse)));
-    }
-    StoreShorts(rounded, shares);
+    step = RoundToShorts(scales, kHalfWeightRounding.shares, shares) * kHalfWeightRounding.unit;
   }
 };
 

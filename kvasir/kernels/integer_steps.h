@@ -79,7 +79,7 @@ inline constexpr float kExp2Terms[] = {0x1.62e42ap-1f, 0x1.ebf9bcp-3f, 0x1.c6b75
 
 // The weight of a token is a power of two as well, of how far its score, in base 2, is below the
 // largest of its block, in integers of 16 bits that count kWeightUnit:
-//   n = round-to-even(kWeightSteps * (largest - score)), at most 65535
+//   n = round-to-even(fma(-score, kWeightSteps, kWeightSteps * largest)), from 0 to 65535
 //   f = n << 4 without what leaves 16 bits
 //   p = kLargestWeight - (f * (t0 - (f * (t1 - (f * t2 >> 16)) >> 16)) >> 16)
 //   p / 2^(n >> 12) to the nearest integer, halves up

@@ -191,7 +191,7 @@ std::vector<float> AwkwardScores(size_t count) {
   for (size_t i = 0; i < count; ++i) {
     out[i] = kOdd[random() % 8];
     const size_t row = i / kBlockTokens;
-    if (row % 8 == 1) out[i] -= 1e30f;
+    if (row % 8 == 1) out[i] -= row % 16 == 1 ? 1e30f : 1e36f;
     if (row % 8 == 2 && random() % 16 == 0) out[i] = kNan;
     if (row % 8 == 3 && random() % 4 == 0) out[i] = -kInfinity;
     if (row % 8 == 4) out[i] = -kInfinity;
@@ -418,7 +418,7 @@ TEST(IntegerSums, WhatNoIntegerIsNeitherGetsLostNorSpreads) {
   score(5, 10) = kNan;
   score(6, 60) = kNan;
   c.end[6] = 60;  // does not see it
-  score(7, 3) = score(7, 4) = kInfinity;
+  score(7, 3) = kInfinity;
   score(8, 1) = -kInfinity;
   score(9, 2) = -1e30f;
   for (const Isa isa : SupportedIsas()) {

@@ -62,25 +62,8 @@ struct ValueGroup {
       middles[i] = tokens.IfSeen(token, hn::MulAdd(middle, scale, bias));
     }
     Dot::MakeSigns(scales, &signs);
-    step = RoundAll(magnitudes, kRounding.shares, shares) * kRounding.unit;
-    centre_step = RoundAll(middles, kCentreLevels, centres) * kWeightUnit;
-  }
-
- private:
-  // Rounds to integers of at most `levels` in magnitude. Returns their step.
-  static HWY_INLINE float RoundAll(const VF (&numbers)[kTokenVectors], float levels,
-                                   int16_t (&out)[kBlockTokens]) {
-    VU largest[kTokenVectors];
-    for (size_t i = 0; i < kTokenVectors; ++i) largest[i] = MagnitudeBits(numbers[i]);
-    const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), levels);
-    VI rounded[kTokenVectors];
-    for (size_t i = 0; i < kTokenVectors; ++i) {
-      rounded[i] = steps.inverse == 0
-                       ? hn::Zero(DI())
-                       : RoundToInt(hn::Mul(numbers[i], hn::Set(DF(), steps.inverse)));
-    }
-    StoreShorts(rounded, out);
-    return steps.scale;
+    step = RoundToShorts(magnitudes, kRounding.shares, shares) * kRounding.unit;
+    centre_step = RoundToShorts(middles, kCentreLevels, centres) * kWeightUnit;
   }
 };
 

@@ -1,5 +1,5 @@
-// A row's weights of one block, as integers of 16 bits (integer_steps.h), and their sums. Included
-// once per Highway target.
+// A row's weights of one block, as integers of 16 bits (integer_steps.h), their sums, and what they
+// are multiplied with. Included once per Highway target.
 // Deliberately of one row alone: integer_softmax-inl.h has states and rows that are worked on
 // together.
 #if defined(KVASIR_KERNELS_ROW_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,6 +19,22 @@ KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
+
+// Numbers of a block's tokens, rounded to integers of at most `levels` in magnitude. Returns their
+// step.
+HWY_INLINE float RoundToShorts(const VF (&numbers)[kTokenVectors], float levels,
+                               int16_t (&out)[kBlockTokens]) {
+  VU largest[kTokenVectors];
+  for (size_t i = 0; i < kTokenVectors; ++i) largest[i] = MagnitudeBits(numbers[i]);
+  const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), levels);
+  VI rounded[kTokenVectors];
+  for (size_t i = 0; i < kTokenVectors; ++i) {
+    rounded[i] = steps.inverse == 0 ? hn::Zero(DI())
+                                    : RoundToInt(hn::Mul(numbers[i], hn::Set(DF(), steps.inverse)));
+  }
+  StoreShorts(rounded, out);
+  return steps.scale;
+}
 
 // Whether among scores is one that no weight can be made of in the short way: NaN, or so far below
 // the largest that the distance fits no integer.

@@ -92,7 +92,7 @@ float Exp2(float x) {
 
 // Of a score that is `distance` steps below the largest.
 int32_t WeightOf(float distance) {
-  const auto n = static_cast<int32_t>(std::rint(std::min(distance, kFarthestWeight)));
+  const auto n = static_cast<int32_t>(std::rint(std::clamp(distance, 0.0f, kFarthestWeight)));
   const int32_t fraction = n << (16 - kWeightFractionBits) & 0xFFFF;
   int32_t weight = kWeightTerms[1] - (fraction * kWeightTerms[2] >> 16);
   weight = kWeightTerms[0] - (fraction * weight >> 16);
