@@ -20,21 +20,20 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
-// How weights of the tokens [begin, end) are rounded: the largest of their scales as a step of
-// weights, and each as a share of it.
+// How weights of some tokens are rounded: the largest of their scales as a step of weights, and
+// each as a share of it.
 struct ValueShares {
   alignas(64) int16_t shares[kBlockTokens];
   float step;
 
-  HWY_INLINE ValueShares(const TokenSteps& tokens, int32_t begin, int32_t end) {
-    const DF d;
+  // Seen: AllTokens or TokensBetween.
+  template <class Seen>
+  HWY_INLINE ValueShares(const TokenSteps& tokens, const Seen& seen) {
     VF scales[kTokenVectors];
-    // Unrolled, so that what is visible of a whole block is known.
 #pragma GCC unroll 16
     for (size_t i = 0; i < kTokenVectors; ++i) {
       const size_t token = i * kLanes;
-      scales[i] =
-          hn::IfThenElseZero(Visible(token, begin, end), hn::Load(d, tokens.scales + token));
+      scales[i] = seen.IfSeen(token, hn::Load(DF(), tokens.scales + token));
     }
     step = RoundToShorts(scales, kHalfWeightRounding.shares, shares) * kHalfWeightRounding.unit;
   }
@@ -54,7 +53,7 @@ class HalfRounder {
   class Together;
 
   HalfRounder(const WeighTileArgs& args, const TokenSteps& tokens)
-      : args_(args), tokens_(tokens), all_(tokens, 0, kBlockTokens) {}
+      : args_(args), tokens_(tokens), all_(tokens, AllTokens()) {}
 
   HWY_INLINE void RoundOne(int64_t row, const Shorts& weights, bool sees_all, float top) const {
     args_.out.steps[row] = Round(row, weights, sees_all) * top;
@@ -68,7 +67,7 @@ class HalfRounder {
       RoundRow(weights, all_, codes);
       return all_.step;
     }
-    const ValueShares own(tokens_, args_.begin[row], args_.end[row]);
+    const ValueShares own(tokens_, TokensBetween{args_.begin[row], args_.end[row]});
     RoundRow(weights, own, codes);
     return own.step;
   }

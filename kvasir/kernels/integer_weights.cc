@@ -20,18 +20,6 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Which tokens of a block are seen: numbers of the others, from `token` on, become 0.
-struct AllTokens {
-  HWY_INLINE VF IfSeen(size_t, VF numbers) const { return numbers; }
-};
-struct TokensBetween {
-  int32_t begin;
-  int32_t end;
-  HWY_INLINE VF IfSeen(size_t token, VF numbers) const {
-    return hn::IfThenElseZero(Visible(token, begin, end), numbers);
-  }
-};
-
 // What one group has for some tokens of a block: how weights are rounded, each scale as a share of
 // the largest, and the centres.
 template <class Dot>

@@ -20,14 +20,29 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Which tokens of a block are seen: numbers of the others, from `token` on, become 0.
+struct AllTokens {
+  HWY_INLINE VF IfSeen(size_t, VF numbers) const { return numbers; }
+};
+struct TokensBetween {
+  int32_t begin;
+  int32_t end;
+  HWY_INLINE VF IfSeen(size_t token, VF numbers) const {
+    return hn::IfThenElseZero(Visible(token, begin, end), numbers);
+  }
+};
+
 // Numbers of a block's tokens, rounded to integers of at most `levels` in magnitude. Returns their
 // step.
 HWY_INLINE float RoundToShorts(const VF (&numbers)[kTokenVectors], float levels,
                                int16_t (&out)[kBlockTokens]) {
   VU largest[kTokenVectors];
+  // Unrolled early: what a loop indexes would go through memory.
+#pragma GCC unroll 16
   for (size_t i = 0; i < kTokenVectors; ++i) largest[i] = MagnitudeBits(numbers[i]);
   const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), levels);
   VI rounded[kTokenVectors];
+#pragma GCC unroll 16
   for (size_t i = 0; i < kTokenVectors; ++i) {
     rounded[i] = steps.inverse == 0 ? hn::Zero(DI())
                                     : RoundToInt(hn::Mul(numbers[i], hn::Set(DF(), steps.inverse)));
