@@ -286,9 +286,14 @@ TEST(QuantMatmul, EveryCode) {
       std::mt19937 random(15);
       for (int64_t p = 0; p < weights.panels(); ++p) {
         // Packing never makes these codes, so the test writes them where a loader could.
-        std::byte* const codes = const_cast<std::byte*>(weights.panel(p));
-        for (size_t i = 0; i < weights.scales_offset_bytes(); ++i) {
-          codes[i] = std::byte(kind < 2 ? 0xFF : kind < 4 ? 0 : random() % 256);
+        std::byte* const panel = const_cast<std::byte*>(weights.panel(p));
+        const GroupPairs pairs(format);
+        for (size_t g = 0; g < inputs / kQuantGroup; ++g) {
+          for (size_t i = 0; i < pairs.code_bytes; ++i) {
+            panel[pairs.CodesOf(g) + i] = std::byte(kind < 2   ? 0xFF
+                                                    : kind < 4 ? 0
+                                                               : random() % 256);
+          }
         }
       }
       std::vector<float> values = RandomFloats(7 * inputs, 16);

@@ -116,7 +116,18 @@ inline constexpr int64_t kFetchingTiles = 4;
 // of a tile fetch as many of the next, and a part of one that neither fetched would be waited for.
 template <class Kernel>
 constexpr int64_t AheadUnits(int panels) {
-  return std::max<int64_t>(Kernel::kAheadBytes / panels / Kernel::kUnitBytes, 1);
+  const int64_t bytes = panels == 1 ? Kernel::kStreamAheadBytes : Kernel::kAheadBytes / panels;
+  return std::max<int64_t>(bytes / Kernel::kUnitBytes, 1);
+}
+
+// One row reads panels up to so long one by one: they follow each other in memory, and CPUs fetch
+// one long stream by themselves once they have noticed it, but each of four short ones anew.
+inline constexpr int64_t kMostStreamPanelBytes = 48 << 10;
+
+template <class Kernel>
+bool ReadsOneStream(const MatmulArgs& args) {
+  return Kernel::kHasStream && args.rows == 1 &&
+         static_cast<int64_t>(args.weights->panel_bytes()) <= kMostStreamPanelBytes;
 }
 
 // What row tile `tile` of `tiles` fetches while it computes on units [begin, begin + count).
@@ -155,6 +166,9 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
 //   kUnitBytes, kUnitSteps          bytes of a unit in one panel, prefetch steps in its loop
 //   kAheadBytes                     how much of its panels a single row tile, which reads them from
 //                                   end to end, has on the way
+//   kStreamAheadBytes               the same of a panel alone
+//   kHasStream                      whether a row may read panels one by one (ReadsOneStream): that
+//                                   nothing lies behind a panel's units
 //   Block(args, panel, panels, begin, count), then
 //   block.Run(row, rows, prefetch, output)    one tile, which reads what the block holds where it
 //                                             is: a copy would wait as one of WeightPrefetch would
@@ -210,8 +224,13 @@ void RunMatmul(const MatmulArgs& args) noexcept {
   if (args.rows == 0) return;
   const int64_t full_end = std::min(args.panel_end, args.weights->outputs() / kPanelOutputs);
   const int64_t tiles = (args.rows + Kernel::kTileRows - 1) / Kernel::kTileRows;
-  const int most = Kernel::MaxPanels((args.rows + tiles - 1) / tiles, tiles == 1);
+  const bool is_stream = ReadsOneStream<Kernel>(args);
+  const int most = is_stream ? 1 : Kernel::MaxPanels((args.rows + tiles - 1) / tiles, tiles == 1);
   int64_t panel = args.panel_begin;
+  if (is_stream) {
+    // What comes before the first that tiles fetch.
+    FetchLines(args.weights->panel(panel), Kernel::kStreamAheadBytes, args.fetch_into);
+  }
   while (panel < full_end) {
     int panels = most;
     while (panels > full_end - panel) panels /= 2;

@@ -30,9 +30,8 @@ struct QuantBlock {
   const int8_t* x_codes = nullptr;  // [rows, inputs], at the block's first group
   const float* x_scales = nullptr;  // [rows, inputs/32], likewise
   const int32_t* x_sums = nullptr;
-  int64_t row_groups = 0;            // inputs/32 of a whole row
-  const uint8_t* weights = nullptr;  // codes of the first panel, at the block's first group
-  const hwy::float16_t* w_scales = nullptr;
+  int64_t row_groups = 0;              // inputs/32 of a whole row
+  const std::byte* weights = nullptr;  // of the first panel, at the block's first pair of groups
   int64_t panel_bytes = 0;
   int64_t groups = 0;  // of the block
   const WeightPrefetch* prefetch = &kNoFetch;
@@ -44,9 +43,10 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
   using Sum = typename Dot::Sum;
   using Weights = typename Dot::Weights;
 
-  static constexpr int kGroupBytes = kQuantGroup * kPanelOutputs / kCodesPerByte;
+  static constexpr GroupPairs kPairs{kCodesPerByte == 1 ? WeightFormat::kQ8 : WeightFormat::kQ4};
+  static constexpr int64_t kPairBytes = kPairs.pair_bytes();
   // Loads of a group: each brings 4 inputs (low codes) or 4 and 4 more (high codes).
-  static constexpr int kSteps = kGroupBytes / 64;
+  static constexpr int kSteps = kPairs.code_bytes / 64;
 
   // Integer sums and float sums of a tile share the registers: 2 x 12 of 32 with AVX-512. NEON
   // without dot products needs two registers per integer sum.
@@ -83,12 +83,11 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
      ...);
   }
 
-  // Unaligned: a panel with an odd number of groups leaves the next one at half a cache line.
   template <int C, size_t... I>
   static HWY_INLINE void LoadCodes(const uint8_t* from, int64_t panel_bytes, ByteVec (&raw)[C],
                                    std::index_sequence<I...>) {
-    ((raw[I] = hn::LoadU(ByteTag(), from + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes +
-                                        (I % kVecsPerPanel) * kVecBytes)),
+    ((raw[I] = hn::Load(ByteTag(), from + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes +
+                                       (I % kVecsPerPanel) * kVecBytes)),
      ...);
   }
 
@@ -177,7 +176,8 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
 
   // Where a group begins.
   struct Group {
-    const uint8_t* weights = nullptr;
+    const uint8_t* weights = nullptr;  // codes of the first panel
+    const hwy::float16_t* scales = nullptr;
     int64_t panel_bytes = 0;
     const int8_t* x = nullptr;
     int64_t x_stride = 0;
@@ -239,8 +239,7 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
     StartRows(block.x_sums + g, block.row_groups, sums, rows);
     AddPanel(group.weights + panel, x, sums, std::make_index_sequence<kSteps>());
     FloatVec w_scales[kVecsPerPanel];
-    LoadScales(block.w_scales + g * kPanelOutputs + panel / 2, group.panel_bytes, w_scales,
-               kVectors);
+    LoadScales(group.scales + panel / 2, group.panel_bytes, w_scales, kVectors);
     const float* const x_scales = block.x_scales + g;
     (FinishPanelRow<kPanel>(sums[I], x_scales[static_cast<int64_t>(I) * block.row_groups], w_scales,
                             acc[I], kVectors),
@@ -262,8 +261,7 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
     StartRows(block.x_sums + g, block.row_groups, sums, kRows);
     AddSteps(group, sums, std::make_index_sequence<kSteps>());
     FloatVec w_scales[C];
-    LoadScales(block.w_scales + g * kPanelOutputs, block.panel_bytes, w_scales,
-               std::make_index_sequence<C>());
+    LoadScales(group.scales, group.panel_bytes, w_scales, std::make_index_sequence<C>());
     FinishRows(sums, block.x_sums + g, block.x_scales + g, block.row_groups, w_scales, acc, kRows);
   }
 #endif
@@ -271,55 +269,60 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
   template <int P, Fetch kFetch, int R, int C>
   static HWY_INLINE void Accumulate(const QuantBlock& block, FloatVec (&acc)[R][C]) {
     const WeightPrefetch prefetch = *block.prefetch;
-    // Those of the next panels, a line for two groups: they lie apart from the codes and are read
-    // from the first group on.
-    const WeightPrefetch next_scales = {
-        kFetch, reinterpret_cast<const std::byte*>(block.w_scales) + P * block.panel_bytes,
-        block.panel_bytes, kPanelOutputs * sizeof(hwy::float16_t)};
-    Group group = {block.weights, block.panel_bytes, block.x_codes, block.row_groups * kQuantGroup};
+    Group group;
+    group.panel_bytes = block.panel_bytes;
+    group.x = block.x_codes;
+    group.x_stride = block.row_groups * kQuantGroup;
+    int64_t step = 0;
     for (int64_t g = 0; g < block.groups; ++g) {
+      const std::byte* const pair = block.weights + g / 2 * kPairBytes;
+      group.weights = reinterpret_cast<const uint8_t*>(pair + kPairs.CodesOf(g % 2));
+      group.scales = reinterpret_cast<const hwy::float16_t*>(pair + kPairs.ScalesOf(g % 2));
       if constexpr (kFetch != Fetch::kNothing) {
-        for (int64_t i = g * kSteps; i < (g + 1) * kSteps; ++i) {
-          PrefetchPanels<kFetch>(prefetch, i, std::make_index_sequence<P>());
+        // A pair is a line of scales and those of its codes.
+        if (g % 2 == 0) PrefetchPanels<kFetch>(prefetch, step++, std::make_index_sequence<P>());
+        for (int i = 0; i < kSteps; ++i) {
+          PrefetchPanels<kFetch>(prefetch, step++, std::make_index_sequence<P>());
         }
-        if (P > 1 && g % 2 == 0)
-          PrefetchPanels<kFetch>(next_scales, g, std::make_index_sequence<P>());
       }
       AddGroup(block, g, group, acc, std::make_index_sequence<P>());
-      group.weights += kGroupBytes;
       group.x += kQuantGroup;
     }
   }
 };
 
+// Its units are pairs of groups.
 template <class Tile>
 struct QuantKernel {
   static constexpr int kTileRows = Tile::kTileRows;
-  static constexpr int64_t kUnitBytes = Tile::kGroupBytes;
-  static constexpr int64_t kUnitSteps = Tile::kSteps;
-  static constexpr int64_t kAheadBytes = Tile::kSteps == 8 ? 4096 : 8192;
+  static constexpr int64_t kUnitBytes = Tile::kPairBytes;
+  static constexpr int64_t kUnitSteps = 2 * Tile::kSteps + 1;
+  static constexpr int64_t kAheadBytes = (Tile::kSteps == 8 ? 4 : 16) * kUnitBytes;
+  static constexpr int64_t kStreamAheadBytes = (Tile::kSteps == 8 ? 3 : 10) * kUnitBytes;
+  static constexpr bool kHasStream = HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2;
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }
-  static int64_t Units(const MatmulArgs& args) { return args.weights->inputs() / kQuantGroup; }
-  static int64_t BlockUnits(int panels) { return kBlockBytes / (panels * Tile::kGroupBytes); }
+  static int64_t Units(const MatmulArgs& args) {
+    return (args.weights->inputs() / kQuantGroup + 1) / 2;
+  }
+  // Scales not counted: a power of two, as inputs are.
+  static int64_t BlockUnits(int panels) {
+    return kBlockBytes / (panels * 2 * static_cast<int64_t>(Tile::kPairs.code_bytes));
+  }
 
   class Block {
    public:
     Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count)
-        : args_(args), panels_(panels), begin_(begin) {
-      const std::byte* const first = args.weights->panel(panel);
+        : args_(args), panels_(panels), first_group_(2 * begin) {
       block_.row_groups = args.weights->inputs() / kQuantGroup;
-      block_.weights = reinterpret_cast<const uint8_t*>(first) + begin * Tile::kGroupBytes;
-      block_.w_scales =
-          reinterpret_cast<const hwy::float16_t*>(first + args.weights->scales_offset_bytes()) +
-          begin * kPanelOutputs;
+      block_.weights = args.weights->panel(panel) + begin * Tile::kPairBytes;
       block_.panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
-      block_.groups = count;
+      block_.groups = std::min(2 * count, block_.row_groups - first_group_);
     }
 
     void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch, const TileOutput& output) {
-      const int64_t group = row * block_.row_groups + begin_;
+      const int64_t group = row * block_.row_groups + first_group_;
       block_.x_codes = args_.x_codes + group * kQuantGroup;
       block_.x_scales = args_.x_scales + group;
       block_.x_sums = args_.x_sums + group;
@@ -330,7 +333,7 @@ struct QuantKernel {
    private:
     const MatmulArgs& args_;
     const int panels_;
-    const int64_t begin_;
+    const int64_t first_group_;
     QuantBlock block_;
   };
 };

@@ -70,14 +70,12 @@ void RoundRows(const float* x, int64_t x_stride, int64_t rows, int64_t inputs,
 }
 
 template <WeightFormat kFormat>
-int32_t WeightCode(const std::byte* panel, int64_t lane, int64_t input) {
-  const uint8_t* const codes = reinterpret_cast<const uint8_t*>(panel) + lane * 4;
-  const int64_t g = input / kQuantGroup;
-  const int64_t i = input % kQuantGroup;
+int32_t WeightCode(const std::byte* group, int64_t lane, int64_t i) {
+  const uint8_t* const codes = reinterpret_cast<const uint8_t*>(group) + lane * 4;
   if constexpr (kFormat == WeightFormat::kQ8) {
-    return codes[g * kQuantGroup * kPanelOutputs + i / 4 * 64 + i % 4];
+    return codes[i / 4 * 64 + i % 4];
   } else {
-    const uint8_t byte = codes[g * kQuantGroup * kPanelOutputs / 2 + i % 16 / 4 * 64 + i % 4];
+    const uint8_t byte = codes[i % 16 / 4 * 64 + i % 4];
     return i < 16 ? byte & 0x0F : byte >> 4;
   }
 }
@@ -87,17 +85,19 @@ float QuantDot(const MatmulArgs& args, int64_t row, int64_t output) {
   constexpr int32_t kZero = kFormat == WeightFormat::kQ8 ? 128 : 8;
   const std::byte* const panel = args.weights->panel(output / kPanelOutputs);
   const int64_t lane = output % kPanelOutputs;
-  const uint16_t* const w_scales =
-      reinterpret_cast<const uint16_t*>(panel + args.weights->scales_offset_bytes()) + lane;
+  constexpr GroupPairs kPairs(kFormat);
   const int64_t inputs = args.weights->inputs();
   const int64_t groups = inputs / kQuantGroup;
   float acc = 0;
   for (int64_t g = 0; g < groups; ++g) {
     int32_t sum = -kZero * args.x_sums[row * groups + g];
-    for (int64_t k = g * kQuantGroup; k < (g + 1) * kQuantGroup; ++k) {
-      sum += WeightCode<kFormat>(panel, lane, k) * args.x_codes[row * inputs + k];
+    const std::byte* const codes = panel + kPairs.CodesOf(static_cast<size_t>(g));
+    for (int64_t i = 0; i < kQuantGroup; ++i) {
+      sum += WeightCode<kFormat>(codes, lane, i) * args.x_codes[row * inputs + g * kQuantGroup + i];
     }
-    const float scale = args.x_scales[row * groups + g] * F16ToFloat(w_scales[g * kPanelOutputs]);
+    const auto* const w_scales =
+        reinterpret_cast<const uint16_t*>(panel + kPairs.ScalesOf(static_cast<size_t>(g)));
+    const float scale = args.x_scales[row * groups + g] * F16ToFloat(w_scales[lane]);
     acc = std::fma(static_cast<float>(sum), scale, acc);
   }
   return acc;

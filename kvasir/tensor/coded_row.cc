@@ -93,32 +93,6 @@ size_t PairOffset(int k, int lane) {
          static_cast<size_t>(k % 4 / 2) * 8 + static_cast<size_t>(lane % 4) * 2;
 }
 
-void WriteGroup(const uint8_t* codes, WeightFormat format, int lane, std::byte* group) {
-  if (format == WeightFormat::kMxfp8) {
-    for (int k = 0; k < kQuantGroup; k += 2) {
-      std::memcpy(group + PairOffset(k, lane), codes + k, 2);
-    }
-    return;
-  }
-  if (format == WeightFormat::kQ8Affine) {
-    for (int j = 0; j < 8; ++j) StoreWord(Word(codes + 4 * j), Lane(group, j, lane));
-    return;
-  }
-  if (format == WeightFormat::kQ2K) return WriteTwoBits(codes, 0, lane, group);
-  for (int j = 0; j < 4; ++j) {
-    const uint32_t low = Word(codes + 4 * j) & 0x0F0F0F0Fu;
-    const uint32_t high = Word(codes + 16 + 4 * j) & 0x0F0F0F0Fu;
-    StoreWord(low | high << 4, Lane(group, j, lane));
-  }
-  if (format == WeightFormat::kQ5K) {
-    uint32_t bits = 0;
-    for (int j = 0; j < 8; ++j) bits |= (Word(codes + 4 * j) >> 4 & 0x01010101u) << j;
-    StoreWord(bits, Lane(group, 4, lane));
-  } else if (format == WeightFormat::kQ6K) {
-    WriteTwoBits(codes, 4, lane, group + kNibbleBytes);
-  }
-}
-
 void ReadGroup(const std::byte* group, WeightFormat format, int lane, uint8_t* codes) {
   if (format == WeightFormat::kMxfp8) {
     for (int k = 0; k < kQuantGroup; k += 2) {
@@ -199,7 +173,8 @@ void WriteMxfp8Row(const CodedRow& row, int64_t inputs, int lane, std::byte* pan
     std::memcpy(codes, row.codes.data() + g * kQuantGroup, kQuantGroup);
     uint8_t scale = row.sub_scales[g];
     mxfp8::StoreGroup(codes, &scale);
-    WriteGroup(codes, WeightFormat::kMxfp8, lane, panel + g * GroupBytes(WeightFormat::kMxfp8));
+    WriteGroupCodes(codes, WeightFormat::kMxfp8, lane,
+                    panel + g * GroupBytes(WeightFormat::kMxfp8));
     scales[g * kPanelOutputs] = scale;
   }
 }
@@ -243,8 +218,8 @@ void WriteSuperblock(const CodedRow& row, int64_t index, WeightFormat format, in
   const size_t group_bytes = GroupBytes(format);
   std::byte* const groups = block + CodesOffset(format);
   for (size_t g = 0; g < kGroups; ++g) {
-    WriteGroup(row.codes.data() + at * kSuperblockInputs + g * kQuantGroup, format, lane,
-               groups + g * group_bytes);
+    WriteGroupCodes(row.codes.data() + at * kSuperblockInputs + g * kQuantGroup, format, lane,
+                    groups + g * group_bytes);
   }
   auto* scales = reinterpret_cast<uint8_t*>(block) + lane;
   auto* halves = reinterpret_cast<uint16_t*>(block + SmallScaleBytes(format)) + lane;
@@ -254,6 +229,14 @@ void WriteSuperblock(const CodedRow& row, int64_t index, WeightFormat format, in
   for (size_t i = 0; i < count; ++i) {
     scales[i * kPanelOutputs] = row.sub_scales[at * count + i];
     if (HasMins(format)) scales[(count + i) * kPanelOutputs] = row.sub_mins[at * count + i];
+  }
+}
+
+void WriteCodes(const std::vector<uint8_t>& codes, WeightFormat format, int lane,
+                std::byte* panel) {
+  const size_t group_bytes = GroupBytes(format);
+  for (size_t g = 0; g < codes.size() / kQuantGroup; ++g) {
+    WriteGroupCodes(codes.data() + g * kQuantGroup, format, lane, panel + g * group_bytes);
   }
 }
 
@@ -310,11 +293,29 @@ size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& 
          static_cast<size_t>(inputs / affine.group_inputs) * 4 * kPanelOutputs;
 }
 
-void WriteCodes(const std::vector<uint8_t>& codes, WeightFormat format, int lane,
-                std::byte* panel) {
-  const size_t group_bytes = GroupBytes(format);
-  for (size_t g = 0; g < codes.size() / kQuantGroup; ++g) {
-    WriteGroup(codes.data() + g * kQuantGroup, format, lane, panel + g * group_bytes);
+void WriteGroupCodes(const uint8_t* codes, WeightFormat format, int lane, std::byte* group) {
+  if (format == WeightFormat::kMxfp8) {
+    for (int k = 0; k < kQuantGroup; k += 2) {
+      std::memcpy(group + PairOffset(k, lane), codes + k, 2);
+    }
+    return;
+  }
+  if (format == WeightFormat::kQ8Affine) {
+    for (int j = 0; j < 8; ++j) StoreWord(Word(codes + 4 * j), Lane(group, j, lane));
+    return;
+  }
+  if (format == WeightFormat::kQ2K) return WriteTwoBits(codes, 0, lane, group);
+  for (int j = 0; j < 4; ++j) {
+    const uint32_t low = Word(codes + 4 * j) & 0x0F0F0F0Fu;
+    const uint32_t high = Word(codes + 16 + 4 * j) & 0x0F0F0F0Fu;
+    StoreWord(low | high << 4, Lane(group, j, lane));
+  }
+  if (format == WeightFormat::kQ5K) {
+    uint32_t bits = 0;
+    for (int j = 0; j < 8; ++j) bits |= (Word(codes + 4 * j) >> 4 & 0x01010101u) << j;
+    StoreWord(bits, Lane(group, 4, lane));
+  } else if (format == WeightFormat::kQ6K) {
+    WriteTwoBits(codes, 4, lane, group + kNibbleBytes);
   }
 }
 

@@ -92,8 +92,8 @@ int InputUnit(WeightFormat format, const AffineScales& affine);
 // Where the scales of an affine or microscaled panel begin, in bytes.
 size_t ScalesOffset(int64_t inputs, WeightFormat format);
 
-// Only the codes, one lane's, of an affine panel.
-void WriteCodes(const std::vector<uint8_t>& codes, WeightFormat format, int lane, std::byte* panel);
+// Only the codes of one lane and 32 inputs, where those of the group begin.
+void WriteGroupCodes(const uint8_t* codes, WeightFormat format, int lane, std::byte* group);
 // One lane of one panel. `row` has what its format needs.
 void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
                    const AffineScales& affine, int lane, std::byte* panel);

@@ -13,11 +13,6 @@
 namespace kvasir {
 namespace {
 
-size_t CodeBytesPerGroup(WeightFormat format) {
-  return format == WeightFormat::kQ8 ? kQuantGroup * kPanelOutputs
-                                     : kQuantGroup * kPanelOutputs / 2;
-}
-
 size_t PanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affine) {
   const size_t columns = static_cast<size_t>(inputs);
   switch (format) {
@@ -29,7 +24,7 @@ size_t PanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affin
       return columns * kPanelOutputs * 2;
     case WeightFormat::kQ8:
     case WeightFormat::kQ4:
-      return columns / kQuantGroup * (CodeBytesPerGroup(format) + 2 * kPanelOutputs);
+      return GroupPairs(format).PanelBytes(columns / kQuantGroup);
     default:
       return CodedPanelBytes(inputs, format, affine);
   }
@@ -105,9 +100,8 @@ Result<PackedMatrix> PackedMatrix::Pack(const TensorView& weights, WeightFormat 
 }
 
 size_t PackedMatrix::scales_offset_bytes() const {
-  KVASIR_CHECK(IsQuantized(format_));
-  if (IsCodedOnly(format_)) return ScalesOffset(inputs_, format_);
-  return static_cast<size_t>(inputs_) / kQuantGroup * CodeBytesPerGroup(format_);
+  KVASIR_CHECK(IsCodedOnly(format_));
+  return ScalesOffset(inputs_, format_);
 }
 
 void PackedMatrix::SetRow(int64_t output, const float* row) {
@@ -136,18 +130,16 @@ void PackedMatrix::SetRow(int64_t output, const float* row) {
     return;
   }
   const CodeRange range = RangeOf(format_);
-  uint8_t* const codes = reinterpret_cast<uint8_t*>(panel) + lane * 4;
-  uint16_t* const scales = reinterpret_cast<uint16_t*>(panel + scales_offset_bytes()) + lane;
-  const size_t group_bytes = CodeBytesPerGroup(format_);
-  for (int64_t g = 0; g < inputs_ / kQuantGroup; ++g) {
+  const GroupPairs pairs(format_);
+  for (size_t g = 0; g < static_cast<size_t>(inputs_ / kQuantGroup); ++g) {
     const float* values = row + g * kQuantGroup;
     float largest = 0;
     for (int k = 0; k < kQuantGroup; ++k) largest = std::max(largest, std::fabs(values[k]));
     // The stored, rounded scale is the one that codes are made for.
     const uint16_t scale_bits = FloatToF16(largest / static_cast<float>(range.limit));
     const float scale = F16ToFloat(scale_bits);
-    scales[g * kPanelOutputs] = scale_bits;
-    uint8_t* const group = codes + g * group_bytes;
+    reinterpret_cast<uint16_t*>(panel + pairs.ScalesOf(g))[lane] = scale_bits;
+    uint8_t* const group = reinterpret_cast<uint8_t*>(panel + pairs.CodesOf(g)) + lane * 4;
     for (int k = 0; k < kQuantGroup; ++k) {
       const float quotient = scale > 0 ? std::nearbyint(values[k] / scale) : 0.0f;
       const float limit = static_cast<float>(range.limit);
@@ -169,13 +161,13 @@ void PackedMatrix::SetCodedRow(int64_t output, const CodedRow& row) {
   std::byte* const panel = MutablePanel(output / kPanelOutputs);
   const int lane = static_cast<int>(output % kPanelOutputs);
   if (IsCodedOnly(format_)) return WriteCodedRow(row, inputs_, format_, affine_, lane, panel);
-  uint16_t* const scales = reinterpret_cast<uint16_t*>(panel + scales_offset_bytes()) + lane;
-  // Their codes lie as those of the affine formats.
+  // The codes of a group lie as those of the affine formats.
   const WeightFormat codes =
       format_ == WeightFormat::kQ8 ? WeightFormat::kQ8Affine : WeightFormat::kQ4Affine;
-  WriteCodes(row.codes, codes, lane, panel);
+  const GroupPairs pairs(format_);
   for (size_t g = 0; g < static_cast<size_t>(inputs_ / kQuantGroup); ++g) {
-    scales[g * kPanelOutputs] = row.scales[g];
+    WriteGroupCodes(row.codes.data() + g * kQuantGroup, codes, lane, panel + pairs.CodesOf(g));
+    reinterpret_cast<uint16_t*>(panel + pairs.ScalesOf(g))[lane] = row.scales[g];
   }
 }
 
@@ -248,14 +240,12 @@ void PackedMatrix::GetRow(int64_t output, float* row) const {
     return ReadCodedRow(base, inputs_, format_, affine_, static_cast<int>(lane), row);
   }
   const CodeRange range = RangeOf(format_);
-  const uint8_t* const codes = reinterpret_cast<const uint8_t*>(base) + lane * 4;
-  const uint16_t* const scales =
-      reinterpret_cast<const uint16_t*>(base + scales_offset_bytes()) + lane;
-  const size_t group_bytes = CodeBytesPerGroup(format_);
+  const GroupPairs pairs(format_);
   for (int64_t k = 0; k < inputs_; ++k) {
-    const int64_t g = k / kQuantGroup;
+    const auto g = static_cast<size_t>(k / kQuantGroup);
     const int64_t i = k % kQuantGroup;
-    const uint8_t* const group = codes + g * group_bytes;
+    const auto* const group = reinterpret_cast<const uint8_t*>(base + pairs.CodesOf(g)) + lane * 4;
+    const uint16_t scale = reinterpret_cast<const uint16_t*>(base + pairs.ScalesOf(g))[lane];
     int code;
     if (format_ == WeightFormat::kQ8) {
       code = group[(i / 4) * 64 + i % 4];
@@ -263,7 +253,7 @@ void PackedMatrix::GetRow(int64_t output, float* row) const {
       const uint8_t byte = group[(i % 16 / 4) * 64 + i % 4];
       code = i < 16 ? byte & 0x0F : byte >> 4;
     }
-    row[k] = static_cast<float>(code - range.zero) * F16ToFloat(scales[g * kPanelOutputs]);
+    row[k] = static_cast<float>(code - range.zero) * F16ToFloat(scale);
   }
 }
 
