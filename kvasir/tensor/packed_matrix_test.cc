@@ -137,6 +137,27 @@ TEST(AlignedArenaTest, BuffersAreTheirOwn) {
   }
 }
 
+// Every line of a panel has one owner: the scales of two groups or codes of one.
+TEST(PackedMatrixTest, GroupsOfAPanelFollowEachOther) {
+  for (const WeightFormat format : {WeightFormat::kQ8, WeightFormat::kQ4}) {
+    const GroupPairs pairs(format);
+    EXPECT_EQ(pairs.PanelBytes(0), 0u);
+    for (size_t groups = 1; groups < 6; ++groups) {
+      const size_t bytes = pairs.PanelBytes(groups);
+      EXPECT_EQ(bytes % kPanelAlignment, 0u);
+      std::vector<int> owners(bytes, 0);
+      for (size_t g = 0; g < groups; ++g) {
+        for (size_t i = 0; i < GroupPairs::kScaleBytes; ++i) ++owners[pairs.ScalesOf(g) + i];
+        for (size_t i = 0; i < pairs.code_bytes; ++i) ++owners[pairs.CodesOf(g) + i];
+      }
+      // Of an odd number of groups the last has half a line of scales.
+      const auto unused = std::count(owners.begin(), owners.end(), 0);
+      EXPECT_EQ(unused, groups % 2 == 0 ? 0 : static_cast<int>(GroupPairs::kScaleBytes));
+      EXPECT_EQ(std::count(owners.begin(), owners.end(), 1) + unused, static_cast<int>(bytes));
+    }
+  }
+}
+
 TEST(PackedMatrixTest, AllZeroGroupsStayZero) {
   const std::vector<float> weights(64, 0.0f);
   const auto matrix = *PackedMatrix::Pack(View(weights, 1, 64), WeightFormat::kQ4);
