@@ -153,8 +153,9 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
     if (span.panel + 2 * span.panels > args.weights->panels()) return {};
     next = args.weights->panel(span.panel + span.panels);
   }
+  // Steps rounded up: the last line of a share must not be left to be waited for.
   return {Fetch::kToSecondLevel, next + count * Kernel::kUnitBytes * tile / shares, panel_bytes,
-          step_bytes / shares};
+          (step_bytes + shares - 1) / shares};
 }
 
 // A Kernel has
