@@ -327,8 +327,7 @@ struct CodedKernel {
   static constexpr int64_t kUnitBytes = Code::kUnitBytes;
   static constexpr int64_t kUnitSteps = Code::kUnitGroups * Code::kSteps;
   static constexpr int64_t kAheadBytes = Code::kIsByte ? 4096 : 8192;
-  static constexpr int64_t kStreamAheadBytes = kAheadBytes;
-  static constexpr bool kHasStream = false;
+  static constexpr int64_t kStreamAheadBytes = 0;
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }

@@ -116,7 +116,8 @@ inline constexpr int64_t kFetchingTiles = 4;
 // of a tile fetch as many of the next, and a part of one that neither fetched would be waited for.
 template <class Kernel>
 constexpr int64_t AheadUnits(int panels) {
-  const int64_t bytes = panels == 1 ? Kernel::kStreamAheadBytes : Kernel::kAheadBytes / panels;
+  const bool is_stream = panels == 1 && Kernel::kStreamAheadBytes > 0;
+  const int64_t bytes = is_stream ? Kernel::kStreamAheadBytes : Kernel::kAheadBytes / panels;
   return std::max<int64_t>(bytes / Kernel::kUnitBytes, 1);
 }
 
@@ -126,7 +127,7 @@ inline constexpr int64_t kMostStreamPanelBytes = 48 << 10;
 
 template <class Kernel>
 bool ReadsOneStream(const MatmulArgs& args) {
-  return Kernel::kHasStream && args.rows == 1 &&
+  return Kernel::kStreamAheadBytes > 0 && args.rows == 1 &&
          static_cast<int64_t>(args.weights->panel_bytes()) <= kMostStreamPanelBytes;
 }
 
@@ -167,9 +168,8 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
 //   kUnitBytes, kUnitSteps          bytes of a unit in one panel, prefetch steps in its loop
 //   kAheadBytes                     how much of its panels a single row tile, which reads them from
 //                                   end to end, has on the way
-//   kStreamAheadBytes               the same of a panel alone
-//   kHasStream                      whether a row may read panels one by one (ReadsOneStream): that
-//                                   nothing lies behind a panel's units
+//   kStreamAheadBytes               the same of panels that a row reads one by one
+//                                   (ReadsOneStream), as nothing lies behind their units; 0: never
 //   Block(args, panel, panels, begin, count), then
 //   block.Run(row, rows, prefetch, output)    one tile, which reads what the block holds where it
 //                                             is: a copy would wait as one of WeightPrefetch would

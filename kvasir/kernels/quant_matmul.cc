@@ -298,8 +298,9 @@ struct QuantKernel {
   static constexpr int64_t kUnitBytes = Tile::kPairBytes;
   static constexpr int64_t kUnitSteps = 2 * Tile::kSteps + 1;
   static constexpr int64_t kAheadBytes = (Tile::kSteps == 8 ? 4 : 16) * kUnitBytes;
-  static constexpr int64_t kStreamAheadBytes = (Tile::kSteps == 8 ? 3 : 10) * kUnitBytes;
-  static constexpr bool kHasStream = HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2;
+  // With NEON nobody has measured it.
+  static constexpr int64_t kStreamAheadBytes =
+      HWY_TARGET == HWY_NEON ? 0 : (Tile::kSteps == 8 ? 3 : 10) * kUnitBytes;
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }
