@@ -152,9 +152,9 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     ((w[I] = Dot::Prepare(Codes<kLine, kHigh>(raw[I], more[I]))), ...);
   }
 
-  template <int kLine, bool kLow, bool kHigh, int R, int C>
+  template <size_t kLine, bool kLow, bool kHigh, int R, int C, size_t kSums>
   static HWY_INLINE void AddLine(const Group& group, const Inputs<R>& x, const ByteVec (&more)[C],
-                                 Sum (&sums)[R][C]) {
+                                 Sum (&sums)[kSums][R][C]) {
     constexpr auto kColumns = std::make_index_sequence<C>();
     constexpr auto kRows = std::make_index_sequence<R>();
     ByteVec raw[C];
@@ -163,18 +163,18 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     Weights w[C];
     if constexpr (kLow) {
       Prepare<kLine, false>(raw, more, w, kColumns);
-      AddRows<kLine>(x, w, sums, kRows);
+      AddRows<kLine>(x, w, sums[kLine % kSums], kRows);
     }
     if constexpr (kHigh) {
       Prepare<kLine, true>(raw, more, w, kColumns);
-      AddRows<4 + kLine>(x, w, sums, kRows);
+      AddRows<4 + kLine>(x, w, sums[(kLine + 1) % kSums], kRows);
     }
   }
 
   // Unrolled, as in quant_matmul.cc.
-  template <bool kLow, bool kHigh, int R, int C, size_t... kLine>
+  template <bool kLow, bool kHigh, int R, int C, size_t kSums, size_t... kLine>
   static HWY_INLINE void AddLines(const Group& group, const Inputs<R>& x, const ByteVec (&more)[C],
-                                  Sum (&sums)[R][C], std::index_sequence<kLine...>) {
+                                  Sum (&sums)[kSums][R][C], std::index_sequence<kLine...>) {
     (AddLine<kLine, kLow, kHigh>(group, x, more, sums), ...);
   }
 
@@ -182,9 +182,9 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
   static HWY_INLINE void ClearRow(Sum (&sums)[C], std::index_sequence<I...>) {
     ((sums[I] = Dot::Start()), ...);
   }
-  template <int R, int C, size_t... I>
-  static HWY_INLINE void Clear(Sum (&sums)[R][C], std::index_sequence<I...>) {
-    (ClearRow(sums[I], std::make_index_sequence<C>()), ...);
+  template <int R, int C, size_t kSums, size_t... I>
+  static HWY_INLINE void Clear(Sum (&sums)[kSums][R][C], std::index_sequence<I...>) {
+    for (auto& chain : sums) (ClearRow(chain[I], std::make_index_sequence<C>()), ...);
   }
 
   // acc += (sum - zero) * x_scale * scale
@@ -259,24 +259,27 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     constexpr auto kRows = std::make_index_sequence<R>();
     constexpr auto kColumns = std::make_index_sequence<C>();
     const Inputs<R> x(group);
-    Sum sums[R][C];
+    Sum sums[kSumChains<R, C>][R][C];
     Clear(sums, kRows);
     ByteVec more[C];
     if constexpr (Code::kHasHalves) {
       constexpr int kMore = Code::kIsQ6K ? 4 : 0;
       LoadLine(group.weights, kMore, group.panel_bytes, more, kColumns);
       AddLines<true, false>(group, x, more, sums, std::make_index_sequence<4>());
-      FinishHalf<0>(sums, block, g, scales, acc, kRows);
+      JoinChains(sums, kRows);
+      FinishHalf<0>(sums[0], block, g, scales, acc, kRows);
       Clear(sums, kRows);
       LoadLine(group.weights, kMore + 1, group.panel_bytes, more, kColumns);
       AddLines<false, true>(group, x, more, sums, std::make_index_sequence<4>());
-      FinishHalf<1>(sums, block, g, scales, acc, kRows);
+      JoinChains(sums, kRows);
+      FinishHalf<1>(sums[0], block, g, scales, acc, kRows);
     } else {
       // Loaded from line 0 where there are no further bits: never looked at.
       LoadLine(group.weights, Code::kIsQ5K ? 4 : 0, group.panel_bytes, more, kColumns);
       constexpr int kLines = Code::kIsByte ? 8 : 4;
       AddLines<true, !Code::kIsByte>(group, x, more, sums, std::make_index_sequence<kLines>());
-      FinishGroup(sums, block, g, scales, acc, kRows);
+      JoinChains(sums, kRows);
+      FinishGroup(sums[0], block, g, scales, acc, kRows);
     }
   }
 
@@ -327,7 +330,9 @@ struct CodedKernel {
   static constexpr int64_t kUnitBytes = Code::kUnitBytes;
   static constexpr int64_t kUnitSteps = Code::kUnitGroups * Code::kSteps;
   static constexpr int64_t kAheadBytes = Code::kIsByte ? 4096 : 8192;
-  static constexpr int64_t kStreamAheadBytes = 0;
+  // Two rows, and q2_k, compute for longer than one stream lets them. NEON: not measured.
+  static constexpr int kStreamRows =
+      HWY_TARGET == HWY_NEON || Code::kHasScalesBehind || Code::kIsQ2K ? 0 : 1;
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }

@@ -106,7 +106,7 @@ struct FloatKernel {
   static constexpr int64_t kUnitBytes = sizeof(Element) * kPanelOutputs * Math::kStepInputs;
   static constexpr int64_t kUnitSteps = 1;
   static constexpr int64_t kAheadBytes = 4096;
-  static constexpr int64_t kStreamAheadBytes = 0;
+  static constexpr int kStreamRows = 0;
   static constexpr int MaxPanels(int64_t rows, bool) { return Tile::MaxPanels(rows); }
   static int64_t Units(const MatmulArgs& args) {
     return args.weights->inputs() / Math::kStepInputs;

@@ -101,6 +101,7 @@ struct PanelSpan {
   int64_t panel = 0;
   int panels = 0;
   TileOutput output;
+  bool is_stream = false;  // one of panels that are read one by one
 };
 
 // Bytes of weights that many row tiles reuse: two thirds of Zen 5's first-level cache; where that
@@ -116,25 +117,30 @@ inline constexpr int64_t kFetchingTiles = 4;
 // of a tile fetch as many of the next, and a part of one that neither fetched would be waited for.
 template <class Kernel>
 constexpr int64_t AheadUnits(int panels) {
-  const bool is_stream = panels == 1 && Kernel::kStreamAheadBytes > 0;
-  const int64_t bytes = is_stream ? Kernel::kStreamAheadBytes : Kernel::kAheadBytes / panels;
-  return std::max<int64_t>(bytes / Kernel::kUnitBytes, 1);
+  return std::max<int64_t>(Kernel::kAheadBytes / panels / Kernel::kUnitBytes, 1);
 }
 
-// One row reads panels up to so long one by one: they follow each other in memory, and CPUs fetch
-// one long stream by themselves once they have noticed it, but each of four short ones anew.
-inline constexpr int64_t kMostStreamPanelBytes = 48 << 10;
+// Few rows read panels one by one: they follow each other in memory, and one long stream is what
+// CPUs foresee best, without hints, which hold up more than they help then. More than one row only
+// where a panel leaves room for what all multiply with in a first-level cache of 32 KiB; from the
+// second it would come between the stream's lines.
+inline constexpr int64_t kStreamSetBytes = 24 << 10;
 
 template <class Kernel>
 bool ReadsOneStream(const MatmulArgs& args) {
-  return Kernel::kStreamAheadBytes > 0 && args.rows == 1 &&
-         static_cast<int64_t>(args.weights->panel_bytes()) <= kMostStreamPanelBytes;
+  if (args.rows > Kernel::kStreamRows) return false;
+  // Codes of 8 bits, a scale and a sum for 32 of them.
+  const int64_t inputs = args.weights->inputs();
+  const int64_t row_bytes = inputs + inputs / kQuantGroup * 8;
+  const auto panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
+  return args.rows == 1 || panel_bytes + args.rows * row_bytes <= kStreamSetBytes;
 }
 
 // What row tile `tile` of `tiles` fetches while it computes on units [begin, begin + count).
 template <class Kernel>
 WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_t begin,
                            int64_t count, int64_t tile, int64_t tiles) {
+  if (span.is_stream) return {};
   const int64_t shares = std::min(tiles, kFetchingTiles);
   const int64_t panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
   const int64_t step_bytes = Kernel::kUnitBytes / Kernel::kUnitSteps;
@@ -168,8 +174,8 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
 //   kUnitBytes, kUnitSteps          bytes of a unit in one panel, prefetch steps in its loop
 //   kAheadBytes                     how much of its panels a single row tile, which reads them from
 //                                   end to end, has on the way
-//   kStreamAheadBytes               the same of panels that a row reads one by one
-//                                   (ReadsOneStream), as nothing lies behind their units; 0: never
+//   kStreamRows                     most rows that may read panels one by one (ReadsOneStream); 0
+//                                   where panels are no stream, or nobody has measured it
 //   Block(args, panel, panels, begin, count), then
 //   block.Run(row, rows, prefetch, output)    one tile, which reads what the block holds where it
 //                                             is: a copy would wait as one of WeightPrefetch would
@@ -228,10 +234,6 @@ void RunMatmul(const MatmulArgs& args) noexcept {
   const bool is_stream = ReadsOneStream<Kernel>(args);
   const int most = is_stream ? 1 : Kernel::MaxPanels((args.rows + tiles - 1) / tiles, tiles == 1);
   int64_t panel = args.panel_begin;
-  if (is_stream) {
-    // What comes before the first that tiles fetch.
-    FetchLines(args.weights->panel(panel), Kernel::kStreamAheadBytes, args.fetch_into);
-  }
   while (panel < full_end) {
     int panels = most;
     while (panels > full_end - panel) panels /= 2;
@@ -241,7 +243,8 @@ void RunMatmul(const MatmulArgs& args) noexcept {
                              panel,
                              panels,
                              {args.out + first, args.out_stride,
-                              args.bias != nullptr ? args.bias + first : nullptr, false}});
+                              args.bias != nullptr ? args.bias + first : nullptr, false},
+                             is_stream});
     panel += panels;
   }
   if (panel < args.panel_end) RunPartialPanel<Kernel>(args, panel);

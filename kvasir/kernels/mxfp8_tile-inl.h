@@ -211,7 +211,7 @@ struct Mxfp8Kernel {
   static constexpr int64_t kUnitBytes = kMxfp8GroupBytes;
   static constexpr int64_t kUnitSteps = kMxfp8Lines;
   static constexpr int64_t kAheadBytes = 8192;
-  static constexpr int64_t kStreamAheadBytes = 0;
+  static constexpr int kStreamRows = 0;
   static constexpr int MaxPanels(int64_t rows, bool) { return Tile::MaxPanels(rows); }
   static int64_t Units(const MatmulArgs& args) { return args.weights->inputs() / kQuantGroup; }
   // As bf16 they take twice the bytes.

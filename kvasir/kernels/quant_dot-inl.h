@@ -28,6 +28,23 @@ using IntVec = hn::Vec<IntTag>;
 using ByteTag = hn::Repartition<uint8_t, IntTag>;
 using ByteVec = hn::Vec<ByteTag>;
 
+// The products of a group are a chain for every sum, each waiting for the one before. One or two
+// sums of a tile do not keep VPDPBUSD busy: each of them is two chains, added up at last.
+inline constexpr bool kHasVnni = KVASIR_HAS_BYTE_DOT == 1 && HWY_TARGET != HWY_NEON;
+template <int kRows, int kColumns>
+inline constexpr int kSumChains = kHasVnni && (kRows * kColumns <= 2) ? 2 : 1;
+
+template <int C, size_t... I>
+HWY_INLINE void JoinRow(IntVec (&sums)[C], const IntVec (&more)[C], std::index_sequence<I...>) {
+  ((sums[I] = hn::Add(sums[I], more[I])), ...);
+}
+template <class Sum, int R, int C, size_t... I>
+HWY_INLINE void JoinChains(Sum (&sums)[1][R][C], std::index_sequence<I...>) {}
+template <int R, int C, size_t... I>
+HWY_INLINE void JoinChains(IntVec (&sums)[2][R][C], std::index_sequence<I...>) {
+  (JoinRow(sums[0][I], sums[1][I], std::make_index_sequence<C>()), ...);
+}
+
 #if KVASIR_HAS_BYTE_DOT
 
 // kZero times the sum of x is missing from the sums.

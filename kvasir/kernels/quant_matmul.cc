@@ -122,9 +122,9 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
      ...);
   }
 
-  template <int R, int C>
+  template <size_t kStep, int R, int C, size_t kSums>
   static HWY_INLINE void AddStep(const uint8_t* weights, int64_t panel_bytes, const int8_t* x,
-                                 int64_t x_stride, Sum (&sums)[R][C]) {
+                                 int64_t x_stride, Sum (&sums)[kSums][R][C]) {
     constexpr auto kColumns = std::make_index_sequence<C>();
     constexpr auto kRows = std::make_index_sequence<R>();
     ByteVec raw[C];
@@ -132,12 +132,12 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
     Weights w[C];
     if constexpr (kCodesPerByte == 1) {
       Prepare(raw, w, kColumns);
-      AddRows(x, x_stride, w, sums, kRows);
+      AddRows(x, x_stride, w, sums[kStep % kSums], kRows);
     } else {
       PrepareLow(raw, w, kColumns);
-      AddRows(x, x_stride, w, sums, kRows);
+      AddRows(x, x_stride, w, sums[0], kRows);
       PrepareHigh(raw, w, kColumns);
-      AddRows(x + kQuantGroup / 2, x_stride, w, sums, kRows);
+      AddRows(x + kQuantGroup / 2, x_stride, w, sums[kSums - 1], kRows);
     }
   }
 
@@ -184,11 +184,11 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
   };
 
   // Unrolled: as a loop GCC 12 copies every sum twice per step, which costs as much as the sums.
-  template <int R, int C, size_t... kStep>
-  static HWY_INLINE void AddSteps(const Group& group, Sum (&sums)[R][C],
+  template <int R, int C, size_t kSums, size_t... kStep>
+  static HWY_INLINE void AddSteps(const Group& group, Sum (&sums)[kSums][R][C],
                                   std::index_sequence<kStep...>) {
-    (AddStep(group.weights + kStep * 64, group.panel_bytes, group.x + kStep * 4, group.x_stride,
-             sums),
+    (AddStep<kStep>(group.weights + kStep * 64, group.panel_bytes, group.x + kStep * 4,
+                    group.x_stride, sums),
      ...);
   }
 
@@ -257,12 +257,14 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
   static HWY_INLINE void AddGroup(const QuantBlock& block, int64_t g, const Group& group,
                                   FloatVec (&acc)[R][C], std::index_sequence<kPanel...>) {
     constexpr auto kRows = std::make_index_sequence<R>();
-    Sum sums[R][C];
-    StartRows(block.x_sums + g, block.row_groups, sums, kRows);
+    Sum sums[kSumChains<R, C>][R][C];
+    for (auto& chain : sums) StartRows(block.x_sums + g, block.row_groups, chain, kRows);
     AddSteps(group, sums, std::make_index_sequence<kSteps>());
+    JoinChains(sums, kRows);
     FloatVec w_scales[C];
     LoadScales(group.scales, group.panel_bytes, w_scales, std::make_index_sequence<C>());
-    FinishRows(sums, block.x_sums + g, block.x_scales + g, block.row_groups, w_scales, acc, kRows);
+    FinishRows(sums[0], block.x_sums + g, block.x_scales + g, block.row_groups, w_scales, acc,
+               kRows);
   }
 #endif
 
@@ -298,9 +300,7 @@ struct QuantKernel {
   static constexpr int64_t kUnitBytes = Tile::kPairBytes;
   static constexpr int64_t kUnitSteps = 2 * Tile::kSteps + 1;
   static constexpr int64_t kAheadBytes = (Tile::kSteps == 8 ? 4 : 16) * kUnitBytes;
-  // With NEON nobody has measured it.
-  static constexpr int64_t kStreamAheadBytes =
-      HWY_TARGET == HWY_NEON ? 0 : (Tile::kSteps == 8 ? 3 : 10) * kUnitBytes;
+  static constexpr int kStreamRows = HWY_TARGET == HWY_NEON ? 0 : 2;  // not measured with NEON
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }
