@@ -287,37 +287,33 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
   static HWY_INLINE void Accumulate(const CodedBlock& block, FloatVec (&acc)[R][C]) {
     constexpr auto kColumns = std::make_index_sequence<C>();
     const WeightPrefetch prefetch = *block.prefetch;
-    // Scales behind the codes are fetched one tile ahead, a line at a time, as in quant_matmul.cc.
-    const int64_t scale_bytes = Code::kIsAffine    ? 4 * kPanelOutputs / block.scale_groups
-                                : Code::kHasHalves ? 2 * kPanelOutputs
-                                                   : kPanelOutputs;
-    const WeightPrefetch next_scales = {
-        kFetch, block.scales + P * block.panel_bytes + block.first_group * scale_bytes,
-        block.panel_bytes, scale_bytes};
+    const int64_t unit_groups = Code::kIsAffine ? block.unit_groups : Code::kUnitGroups;
     Group group = {block.weights, block.panel_bytes, block.x_codes, block.row_groups * kQuantGroup};
     const std::byte* unit = block.weights;
+    int64_t at = 0;  // of the group in its unit
+    int64_t step = 0;
     for (int64_t g = 0; g < block.groups; ++g) {
       if constexpr (kFetch != Fetch::kNothing) {
-        for (int64_t i = g * Code::kSteps; i < (g + 1) * Code::kSteps; ++i) {
-          PrefetchPanels<kFetch>(prefetch, i, std::make_index_sequence<P>());
-        }
-        if (Code::kHasScalesBehind && P > 1 && g * scale_bytes % 64 == 0) {
-          PrefetchPanels<kFetch>(next_scales, g, std::make_index_sequence<P>());
+        const int64_t steps = Code::kSteps + (Code::kHasScaleLine && at == 0 ? 1 : 0);
+        for (const int64_t end = step + steps; step < end; ++step) {
+          PrefetchPanels<kFetch>(prefetch, step, std::make_index_sequence<P>());
         }
       }
-      const int64_t at = g % Code::kUnitGroups;
-      if (at == 0) unit = block.weights + g / Code::kUnitGroups * Code::kUnitBytes;
       group.weights = unit + Code::kScaleBytes + at * Code::kGroupBytes;
       GroupScales<C> scales;
       if constexpr (Code::kIsAffine) {
-        Scales::LoadAffine(block, g, scales, kColumns);
+        Scales::LoadAffine(block, unit, scales, kColumns);
       } else if constexpr (Code::kIsMicroscaled) {
-        Scales::LoadMicroscales(block, g, scales, kColumns);
+        Scales::LoadMicroscales(unit, at, block.panel_bytes, scales, kColumns);
       } else {
         Scales::LoadSuper(unit, at, block.panel_bytes, scales, kColumns);
       }
       AddGroup(block, group, g, scales, acc);
       group.x += kQuantGroup;
+      if (++at == unit_groups) {
+        at = 0;
+        unit += Code::UnitBytes(unit_groups);
+      }
     }
   }
 };
@@ -327,42 +323,44 @@ struct CodedKernel {
   using Tile = CodedTile<kFormat>;
   using Code = Coding<kFormat>;
   static constexpr int kTileRows = Tile::kTileRows;
-  static constexpr int64_t kUnitBytes = Code::kUnitBytes;
-  static constexpr int64_t kUnitSteps = Code::kUnitGroups * Code::kSteps;
+  static constexpr int64_t kStepBytes = Code::kStepBytes;
   static constexpr int64_t kAheadBytes = Code::kIsByte ? 4096 : 8192;
-  // Two rows, and q2_k, compute for longer than one stream lets them. NEON: not measured.
-  static constexpr int kStreamRows =
-      HWY_TARGET == HWY_NEON || Code::kHasScalesBehind || Code::kIsQ2K ? 0 : 1;
+  // Where codes take long to put together, and with two rows, one stream is waited for. NEON: not
+  // measured.
+  static constexpr bool kIsQuick =
+      HWY_TARGET == HWY_AVX3_DL ? !Code::kIsQ2K : Code::kIsAffine || kFormat == WeightFormat::kQ4K;
+  static constexpr int kStreamRows = HWY_TARGET != HWY_NEON && kIsQuick ? 1 : 0;
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }
-  static int64_t Units(const MatmulArgs& args) {
-    return args.weights->inputs() / (Code::kUnitGroups * kQuantGroup);
+  static int64_t UnitGroups(const MatmulArgs& args) {
+    return Code::kIsAffine ? args.weights->affine().group_inputs / kQuantGroup : Code::kUnitGroups;
   }
-  static int64_t BlockUnits(int panels) { return kBlockBytes / (panels * kUnitBytes); }
+  static int64_t UnitBytes(const MatmulArgs& args) { return Code::UnitBytes(UnitGroups(args)); }
+  static int64_t Units(const MatmulArgs& args) {
+    const int64_t groups = UnitGroups(args);
+    return (args.weights->inputs() / kQuantGroup + groups - 1) / groups;
+  }
+  // A line of scales not counted, as in quant_matmul.cc.
+  static int64_t BlockUnits(const MatmulArgs& args, int panels) {
+    const int64_t line = Code::kHasScaleLine ? Code::kScaleBytes : 0;
+    return kBlockBytes / (panels * (UnitBytes(args) - line));
+  }
 
   class Block {
    public:
     Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count)
-        : args_(args), panels_(panels) {
-      const std::byte* const first = args.weights->panel(panel);
+        : args_(args), panels_(panels), first_group_(begin * UnitGroups(args)) {
       block_.row_groups = args.weights->inputs() / kQuantGroup;
-      block_.weights = first + begin * kUnitBytes;
+      block_.weights = args.weights->panel(panel) + begin * UnitBytes(args);
       block_.panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
-      block_.first_group = begin * Code::kUnitGroups;
-      block_.groups = count * Code::kUnitGroups;
-      if constexpr (Code::kHasScalesBehind) {
-        block_.scales = first + args.weights->scales_offset_bytes();
-      }
-      if constexpr (Code::kIsAffine) {
-        const AffineScales& affine = args.weights->affine();
-        block_.scale_groups = affine.group_inputs / kQuantGroup;
-        block_.is_half = affine.dtype == DType::kF16;
-      }
+      block_.unit_groups = UnitGroups(args);
+      block_.groups = std::min(count * block_.unit_groups, block_.row_groups - first_group_);
+      block_.is_half = args.weights->affine().dtype == DType::kF16;
     }
 
     void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch, const TileOutput& output) {
-      const int64_t group = row * block_.row_groups + block_.first_group;
+      const int64_t group = row * block_.row_groups + first_group_;
       block_.x_codes = args_.x_codes + group * kQuantGroup;
       block_.x_scales = args_.x_scales + group;
       block_.x_sums = args_.x_sums + group;
@@ -374,6 +372,7 @@ struct CodedKernel {
    private:
     const MatmulArgs& args_;
     const int panels_;
+    const int64_t first_group_;
     CodedBlock block_;
   };
 };

@@ -36,21 +36,28 @@ struct Coding {
   static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs && !kIsMicroscaled;
   // The code of zero, where there are no biases.
   static constexpr int32_t kZero = kIsQ6K ? 32 : kIsIq4Xs ? 128 : 12;
-  static constexpr bool kHasScalesBehind = kIsAffine || kIsMicroscaled;
+  // A line of scales before the codes that it is for (GroupUnits), not a superblock.
+  static constexpr bool kHasScaleLine = kIsAffine || kIsMicroscaled;
   static constexpr int64_t kGroupBytes = kIsByte  ? 512
                                          : kIsQ5K ? 320
                                          : kIsQ6K ? 384
                                          : kIsQ2K ? 128
                                                   : 256;
-  // Groups that lie together with their scales.
-  static constexpr int64_t kUnitGroups = kHasScalesBehind ? 1 : kSuperGroups;
+  // Groups that lie together with their scales; of the affine formats those that share them, which
+  // a matrix says.
+  static constexpr int64_t kUnitGroups = kIsAffine       ? 0
+                                         : kHasScaleLine ? UnitsOf(kFormat).groups
+                                                         : kSuperGroups;
   // Scales before the codes of a unit.
   static constexpr int64_t kSubScales = (kHasHalves ? 2 : 1) * kSuperGroups * kPanelOutputs;
   static constexpr int64_t kSmallBytes = (kHasMins ? 2 : 1) * kSubScales;
-  static constexpr int64_t kScaleBytes = kHasScalesBehind ? 0 : kSmallBytes + (kHasMins ? 64 : 32);
-  static constexpr int64_t kUnitBytes = kScaleBytes + kUnitGroups * kGroupBytes;
-  // Prefetches per group: enough to touch each line of a unit.
-  static constexpr int64_t kSteps = (kUnitBytes / kUnitGroups + 63) / 64;
+  static constexpr int64_t kScaleBytes = kHasScaleLine ? 64 : kSmallBytes + (kHasMins ? 64 : 32);
+  static constexpr int64_t UnitBytes(int64_t groups) { return kScaleBytes + groups * kGroupBytes; }
+  // Prefetches: enough to touch each line of a unit; kSteps a group and one more for a scale line.
+  static constexpr int64_t kSteps =
+      kHasScaleLine ? kGroupBytes / 64 : (UnitBytes(kSuperGroups) / kSuperGroups + 63) / 64;
+  static constexpr int64_t kStepBytes =
+      kHasScaleLine ? 64 : UnitBytes(kSuperGroups) / (kSuperGroups * kSteps);
   using Dot = std::conditional_t<
       kIsByte || kIsIq4Xs, ByteDot,
       std::conditional_t<kIsQ5K || kIsQ6K || kIsMicroscaled, SmallDot, NibbleDot>>;
@@ -65,13 +72,9 @@ struct CodedBlock {
   const std::byte* weights = nullptr;  // the first panel at the block's first unit
   int64_t panel_bytes = 0;
   int64_t groups = 0;  // of the block
+  int64_t unit_groups = 0;
   const WeightPrefetch* prefetch = &kNoFetch;
-  // Of the first panel, of the matrix's first input, where scales lie behind the codes.
-  const std::byte* scales = nullptr;
-  int64_t first_group = 0;  // of the block, in the matrix
-  // Affine formats only.
-  int64_t scale_groups = 1;  // groups of 32 that share a scale
-  bool is_half = true;       // scales are f16, else bf16
+  bool is_half = true;  // scales of an affine format are f16, else bf16
 };
 
 // The scales and biases of one group; the second ones where its last 16 inputs have their own.
@@ -105,12 +108,11 @@ struct CodedScales {
         hn::PromoteTo(IntTag(), hn::LoadU(narrow, reinterpret_cast<const Narrow*>(from))));
   }
 
+  // `unit`: of the first panel.
   template <int C, size_t... I>
-  static HWY_INLINE void LoadAffine(const CodedBlock& block, int64_t g, GroupScales<C>& to,
-                                    std::index_sequence<I...>) {
-    const int64_t group = (block.first_group + g) / block.scale_groups;
-    const auto* const from =
-        reinterpret_cast<const uint16_t*>(block.scales) + group * 2 * kPanelOutputs;
+  static HWY_INLINE void LoadAffine(const CodedBlock& block, const std::byte* unit,
+                                    GroupScales<C>& to, std::index_sequence<I...>) {
+    const auto* const from = reinterpret_cast<const uint16_t*>(unit);
     const int64_t stride = block.panel_bytes / 2;
     const auto at = [&](size_t i) {
       return from + static_cast<int64_t>(i / kVecsPerPanel) * stride + (i % kVecsPerPanel) * kLanes;
@@ -143,16 +145,14 @@ struct CodedScales {
   }
 
   template <int C, size_t... I>
-  static HWY_INLINE void LoadMicroscales(const CodedBlock& block, int64_t g, GroupScales<C>& to,
-                                         std::index_sequence<I...>) {
+  static HWY_INLINE void LoadMicroscales(const std::byte* unit, int64_t at, int64_t panel_bytes,
+                                         GroupScales<C>& to, std::index_sequence<I...>) {
     constexpr int64_t kParts = Code::kHasHalves ? 2 : 1;
-    const auto* const from = reinterpret_cast<const uint8_t*>(block.scales) +
-                             (block.first_group + g) * kParts * kPanelOutputs;
+    const auto* const from = reinterpret_cast<const uint8_t*>(unit) + at * kParts * kPanelOutputs;
     for (int64_t part = 0; part < kParts; ++part) {
-      ((to.scale[part][I] =
-            LoadMicroscale(from + part * kPanelOutputs +
-                           static_cast<int64_t>(I / kVecsPerPanel) * block.panel_bytes +
-                           (I % kVecsPerPanel) * kLanes)),
+      ((to.scale[part][I] = LoadMicroscale(from + part * kPanelOutputs +
+                                           static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes +
+                                           (I % kVecsPerPanel) * kLanes)),
        ...);
     }
   }

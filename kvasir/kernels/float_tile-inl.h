@@ -104,14 +104,17 @@ struct FloatKernel {
   using Element = typename Math::Element;
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kUnitBytes = sizeof(Element) * kPanelOutputs * Math::kStepInputs;
-  static constexpr int64_t kUnitSteps = 1;
+  static constexpr int64_t kStepBytes = kUnitBytes;
   static constexpr int64_t kAheadBytes = 4096;
   static constexpr int kStreamRows = 0;
   static constexpr int MaxPanels(int64_t rows, bool) { return Tile::MaxPanels(rows); }
   static int64_t Units(const MatmulArgs& args) {
     return args.weights->inputs() / Math::kStepInputs;
   }
-  static int64_t BlockUnits(int panels) { return kBlockBytes / (panels * kUnitBytes); }
+  static int64_t UnitBytes(const MatmulArgs&) { return kUnitBytes; }
+  static int64_t BlockUnits(const MatmulArgs&, int panels) {
+    return kBlockBytes / (panels * kUnitBytes);
+  }
 
   class Block {
    public:

@@ -287,10 +287,10 @@ TEST(QuantMatmul, EveryCode) {
       for (int64_t p = 0; p < weights.panels(); ++p) {
         // Packing never makes these codes, so the test writes them where a loader could.
         std::byte* const panel = const_cast<std::byte*>(weights.panel(p));
-        const GroupPairs pairs(format);
+        const GroupUnits units = UnitsOf(format);
         for (size_t g = 0; g < inputs / kQuantGroup; ++g) {
-          for (size_t i = 0; i < pairs.code_bytes; ++i) {
-            panel[pairs.CodesOf(g) + i] = std::byte(kind < 2   ? 0xFF
+          for (size_t i = 0; i < units.code_bytes; ++i) {
+            panel[units.CodesOf(g) + i] = std::byte(kind < 2   ? 0xFF
                                                     : kind < 4 ? 0
                                                                : random() % 256);
           }

@@ -116,8 +116,10 @@ inline constexpr int64_t kFetchingTiles = 4;
 // How far ahead a single row tile fetches in each of its panels: whole units, as the last so many
 // of a tile fetch as many of the next, and a part of one that neither fetched would be waited for.
 template <class Kernel>
-constexpr int64_t AheadUnits(int panels) {
-  return std::max<int64_t>(Kernel::kAheadBytes / panels / Kernel::kUnitBytes, 1);
+int64_t AheadUnits(const MatmulArgs& args, int panels) {
+  const int64_t unit_bytes = Kernel::UnitBytes(args);
+  const int64_t nearest = (Kernel::kAheadBytes / panels + unit_bytes / 2) / unit_bytes;
+  return std::max<int64_t>(nearest, 1);
 }
 
 // Few rows read panels one by one: they follow each other in memory, and one long stream is what
@@ -143,26 +145,26 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
   if (span.is_stream) return {};
   const int64_t shares = std::min(tiles, kFetchingTiles);
   const int64_t panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
-  const int64_t step_bytes = Kernel::kUnitBytes / Kernel::kUnitSteps;
+  const int64_t unit_bytes = Kernel::UnitBytes(args);
   if (tiles == 1) {
     // The last units of these panels fetch the first of the next; behind one alone lies the next.
     const bool is_last = span.panels > 1 && begin + count == Kernel::Units(args);
     const std::byte* const next =
         is_last ? args.weights->panel(span.panel + span.panels)
                 : args.weights->panel(span.panel) +
-                      (begin + AheadUnits<Kernel>(span.panels)) * Kernel::kUnitBytes;
+                      (begin + AheadUnits<Kernel>(args, span.panels)) * unit_bytes;
     return {args.fetch_into == CacheLevel::kFirst ? Fetch::kToFirstLevel : Fetch::kToSecondLevel,
-            next, panel_bytes, step_bytes};
+            next, panel_bytes, Kernel::kStepBytes};
   }
   if (tile >= shares) return {};
-  const std::byte* next = args.weights->panel(span.panel) + (begin + count) * Kernel::kUnitBytes;
+  const std::byte* next = args.weights->panel(span.panel) + (begin + count) * unit_bytes;
   if (begin + count == Kernel::Units(args)) {
     if (span.panel + 2 * span.panels > args.weights->panels()) return {};
     next = args.weights->panel(span.panel + span.panels);
   }
   // Steps rounded up: the last line of a share must not be left to be waited for.
-  return {Fetch::kToSecondLevel, next + count * Kernel::kUnitBytes * tile / shares, panel_bytes,
-          (step_bytes + shares - 1) / shares};
+  return {Fetch::kToSecondLevel, next + count * unit_bytes * tile / shares, panel_bytes,
+          (Kernel::kStepBytes + shares - 1) / shares};
 }
 
 // A Kernel has
@@ -170,8 +172,8 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
 //   MaxPanels(rows, is_alone)       most panels of a tile of `rows` rows, the only row tile or one
 //                                   of several: 1, 2 or 4
 //   Units(args)                     inputs, counted in steps that cannot be cut
-//   BlockUnits(panels)              units of a block of weights that many row tiles reuse
-//   kUnitBytes, kUnitSteps          bytes of a unit in one panel, prefetch steps in its loop
+//   BlockUnits(args, panels)        units of a block of weights that many row tiles reuse
+//   UnitBytes(args), kStepBytes     bytes in one panel of a unit, of a prefetch step in its loop
 //   kAheadBytes                     how much of its panels a single row tile, which reads them from
 //                                   end to end, has on the way
 //   kStreamRows                     most rows that may read panels one by one (ReadsOneStream); 0
@@ -185,8 +187,8 @@ void RunPanels(const MatmulArgs& args, const PanelSpan& span) {
   const int64_t tiles = (rows + Kernel::kTileRows - 1) / Kernel::kTileRows;
   const int64_t units = Kernel::Units(args);
   // A single row tile reads each panel from end to end; what it fetches changes near the end.
-  const int64_t ahead = AheadUnits<Kernel>(span.panels);
-  const int64_t block = tiles > 1          ? Kernel::BlockUnits(span.panels)
+  const int64_t ahead = AheadUnits<Kernel>(args, span.panels);
+  const int64_t block = tiles > 1          ? Kernel::BlockUnits(args, span.panels)
                         : span.panels == 1 ? units
                                            : std::max(units - ahead, ahead);
   int64_t begin = 0;

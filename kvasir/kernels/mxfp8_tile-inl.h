@@ -25,7 +25,9 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
-inline constexpr int64_t kMxfp8GroupBytes = kQuantGroup * kPanelOutputs;  // of codes
+inline constexpr GroupUnits kMxfp8Units = UnitsOf(WeightFormat::kMxfp8);
+inline constexpr int64_t kMxfp8GroupBytes = kMxfp8Units.code_bytes;
+inline constexpr int64_t kMxfp8UnitGroups = kMxfp8Units.groups;
 inline constexpr int kMxfp8Lines = kQuantGroup / 4;  // of four inputs of a panel's outputs
 
 template <class Math>
@@ -103,8 +105,7 @@ template <class Math>
 struct Mxfp8Block {
   const typename Math::Input* x = nullptr;  // [rows, inputs of the block]
   int64_t x_stride = 0;
-  const std::byte* codes = nullptr;  // first panel, first group
-  const uint8_t* scales = nullptr;
+  const std::byte* weights = nullptr;  // first panel, first unit
   int64_t panel_bytes = 0;
   int64_t groups = 0;
   uint16_t* kept = nullptr;  // [panels][inputs of the block / 2][16][2]
@@ -125,8 +126,9 @@ struct Mxfp8Tile : TileRun<Mxfp8Tile<Math, kKeeps>> {
   }
 
   template <int C, size_t... I>
-  static HWY_INLINE void LoadScales(const uint8_t* from, int64_t panel_bytes, Scale (&scales)[C],
-                                    std::index_sequence<I...>) {
+  static HWY_INLINE void LoadScales(const std::byte* scales_of_group, int64_t panel_bytes,
+                                    Scale (&scales)[C], std::index_sequence<I...>) {
+    const auto* const from = reinterpret_cast<const uint8_t*>(scales_of_group);
     ((scales[I] = Decoder::LoadScale(from + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes +
                                      (I % kVecsPerPanel) * kLanes)),
      ...);
@@ -178,27 +180,29 @@ struct Mxfp8Tile : TileRun<Mxfp8Tile<Math, kKeeps>> {
   static HWY_INLINE void Accumulate(const Block& block, FloatVec (&acc)[R][C]) {
     constexpr auto kColumns = std::make_index_sequence<C>();
     const WeightPrefetch prefetch = *block.prefetch;
-    // Scales behind the codes are fetched one tile ahead, a line at a time, as in coded_matmul.cc.
-    const auto* const scale_bytes = reinterpret_cast<const std::byte*>(block.scales);
-    const WeightPrefetch next_scales = {kFetch, scale_bytes + P * block.panel_bytes,
-                                        block.panel_bytes, kPanelOutputs};
     const typename Math::Input* x = block.x;
-    const std::byte* codes = block.codes;
+    const std::byte* unit = block.weights;
     auto* kept = reinterpret_cast<uint32_t*>(block.kept);
-    for (int64_t g = 0; g < block.groups; ++g) {
-      if (kFetch != Fetch::kNothing && P > 1 && g % (64 / kPanelOutputs) == 0) {
-        PrefetchPanels<kFetch>(next_scales, g, std::make_index_sequence<P>());
+    int64_t step = 0;
+    for (int64_t g = 0; g < block.groups; unit += kMxfp8Units.unit_bytes()) {
+      if constexpr (kFetch != Fetch::kNothing) {
+        PrefetchPanels<kFetch>(prefetch, step++, std::make_index_sequence<P>());
       }
-      Scale scales[C];
-      LoadScales(block.scales + g * kPanelOutputs, block.panel_bytes, scales, kColumns);
-      for (int64_t line = 0; line < kMxfp8Lines; ++line) {
-        if constexpr (kFetch != Fetch::kNothing) {
-          PrefetchPanels<kFetch>(prefetch, g * kMxfp8Lines + line, std::make_index_sequence<P>());
+      const std::byte* scales_of_group = unit + kMxfp8Units.ScalesOf(0);
+      const std::byte* codes = unit + kMxfp8Units.CodesOf(0);
+      for (const int64_t end = std::min(g + kMxfp8UnitGroups, block.groups); g < end; ++g) {
+        Scale scales[C];
+        LoadScales(scales_of_group, block.panel_bytes, scales, kColumns);
+        scales_of_group += kMxfp8Units.scale_bytes;
+        for (int line = 0; line < kMxfp8Lines; ++line) {
+          if constexpr (kFetch != Fetch::kNothing) {
+            PrefetchPanels<kFetch>(prefetch, step++, std::make_index_sequence<P>());
+          }
+          AddLine(block, x, codes, scales, kept, acc, kColumns);
+          x += 4;
+          codes += kMxfp8GroupBytes / kMxfp8Lines;
+          if constexpr (kKeeps) kept += 2 * kPanelOutputs;
         }
-        AddLine(block, x, codes, scales, kept, acc, kColumns);
-        x += 4;
-        codes += kMxfp8GroupBytes / kMxfp8Lines;
-        if constexpr (kKeeps) kept += 2 * kPanelOutputs;
       }
     }
   }
@@ -208,31 +212,31 @@ template <class Math>
 struct Mxfp8Kernel {
   using Tile = FloatTile<Math>;
   static constexpr int kTileRows = Tile::kTileRows;
-  static constexpr int64_t kUnitBytes = kMxfp8GroupBytes;
-  static constexpr int64_t kUnitSteps = kMxfp8Lines;
+  static constexpr int64_t kStepBytes = GroupUnits::kLineBytes;
   static constexpr int64_t kAheadBytes = 8192;
   static constexpr int kStreamRows = 0;
   static constexpr int MaxPanels(int64_t rows, bool) { return Tile::MaxPanels(rows); }
-  static int64_t Units(const MatmulArgs& args) { return args.weights->inputs() / kQuantGroup; }
-  // As bf16 they take twice the bytes.
-  static constexpr int64_t BlockUnits(int panels) {
-    return kBlockBytes / (panels * 2 * kUnitBytes);
+  static int64_t UnitBytes(const MatmulArgs&) { return kMxfp8Units.unit_bytes(); }
+  static int64_t Units(const MatmulArgs& args) {
+    return (args.weights->inputs() / kQuantGroup + kMxfp8UnitGroups - 1) / kMxfp8UnitGroups;
+  }
+  // As bf16 they take twice the bytes of codes.
+  static int64_t BlockUnits(const MatmulArgs&, int panels) {
+    return kBlockBytes / (panels * 2 * kMxfp8UnitGroups * kMxfp8GroupBytes);
   }
 
   class Block {
    public:
     Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count)
         : panels_(panels),
-          keeps_(args.rows > kTileRows && count <= BlockUnits(panels)),
-          x_(Math::Rows(args) + begin * kQuantGroup) {
-      const std::byte* const first = args.weights->panel(panel);
+          keeps_(args.rows > kTileRows && count <= BlockUnits(args, panels)),
+          x_(Math::Rows(args) + begin * kMxfp8UnitGroups * kQuantGroup) {
+      const int64_t first_group = begin * kMxfp8UnitGroups;
       block_.x_stride = Math::Stride(args);
-      block_.codes = first + begin * kUnitBytes;
-      block_.scales =
-          reinterpret_cast<const uint8_t*>(first + args.weights->scales_offset_bytes()) +
-          begin * kPanelOutputs;
+      block_.weights = args.weights->panel(panel) + begin * UnitBytes(args);
       block_.panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
-      block_.groups = count;
+      block_.groups =
+          std::min(count * kMxfp8UnitGroups, args.weights->inputs() / kQuantGroup - first_group);
       block_.kept = kept_;
     }
 
@@ -246,15 +250,19 @@ struct Mxfp8Kernel {
     }
 
    private:
+    // Of a unit.
+    static constexpr int64_t kKeptSteps = kMxfp8UnitGroups * kQuantGroup / 2;
+
     void RunKept(int64_t rows, const TileOutput& output) const {
       FloatBlock<Math> kept;
       kept.x = block_.x;
       kept.x_stride = block_.x_stride;
       kept.weights = kept_;
-      kept.panel_stride = block_.groups * kUnitBytes;
+      kept.panel_stride = block_.groups * kMxfp8GroupBytes;
       kept.steps = block_.groups * kQuantGroup / Math::kStepInputs;
       WeightPrefetch prefetch = *block_.prefetch;
-      prefetch.step /= 2;  // its steps are two inputs, those of codes four
+      // Its steps are two inputs, those of codes four or a line of scales.
+      prefetch.step = (prefetch.step * kMxfp8Units.unit_bytes() / 64 + kKeptSteps - 1) / kKeptSteps;
       kept.prefetch = &prefetch;
       CallTile<Tile>(rows, panels_, kept, output);
     }

@@ -43,10 +43,11 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
   using Sum = typename Dot::Sum;
   using Weights = typename Dot::Weights;
 
-  static constexpr GroupPairs kPairs{kCodesPerByte == 1 ? WeightFormat::kQ8 : WeightFormat::kQ4};
-  static constexpr int64_t kPairBytes = kPairs.pair_bytes();
+  static constexpr GroupUnits kUnits =
+      UnitsOf(kCodesPerByte == 1 ? WeightFormat::kQ8 : WeightFormat::kQ4);
+  static constexpr int64_t kPairBytes = kUnits.unit_bytes();
   // Loads of a group: each brings 4 inputs (low codes) or 4 and 4 more (high codes).
-  static constexpr int kSteps = kPairs.code_bytes / 64;
+  static constexpr int kSteps = kUnits.code_bytes / 64;
 
   // Integer sums and float sums of a tile share the registers: 2 x 12 of 32 with AVX-512. NEON
   // without dot products needs two registers per integer sum.
@@ -278,8 +279,8 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
     int64_t step = 0;
     for (int64_t g = 0; g < block.groups; ++g) {
       const std::byte* const pair = block.weights + g / 2 * kPairBytes;
-      group.weights = reinterpret_cast<const uint8_t*>(pair + kPairs.CodesOf(g % 2));
-      group.scales = reinterpret_cast<const hwy::float16_t*>(pair + kPairs.ScalesOf(g % 2));
+      group.weights = reinterpret_cast<const uint8_t*>(pair + kUnits.CodesOf(g % 2));
+      group.scales = reinterpret_cast<const hwy::float16_t*>(pair + kUnits.ScalesOf(g % 2));
       if constexpr (kFetch != Fetch::kNothing) {
         // A pair is a line of scales and those of its codes.
         if (g % 2 == 0) PrefetchPanels<kFetch>(prefetch, step++, std::make_index_sequence<P>());
@@ -297,19 +298,19 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
 template <class Tile>
 struct QuantKernel {
   static constexpr int kTileRows = Tile::kTileRows;
-  static constexpr int64_t kUnitBytes = Tile::kPairBytes;
-  static constexpr int64_t kUnitSteps = 2 * Tile::kSteps + 1;
-  static constexpr int64_t kAheadBytes = (Tile::kSteps == 8 ? 4 : 16) * kUnitBytes;
+  static constexpr int64_t kStepBytes = GroupUnits::kLineBytes;
+  static constexpr int64_t kAheadBytes = (Tile::kSteps == 8 ? 4 : 16) * Tile::kPairBytes;
   static constexpr int kStreamRows = HWY_TARGET == HWY_NEON ? 0 : 2;  // not measured with NEON
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }
+  static int64_t UnitBytes(const MatmulArgs&) { return Tile::kPairBytes; }
   static int64_t Units(const MatmulArgs& args) {
     return (args.weights->inputs() / kQuantGroup + 1) / 2;
   }
   // Scales not counted: a power of two, as inputs are.
-  static int64_t BlockUnits(int panels) {
-    return kBlockBytes / (panels * 2 * static_cast<int64_t>(Tile::kPairs.code_bytes));
+  static int64_t BlockUnits(const MatmulArgs&, int panels) {
+    return kBlockBytes / (panels * 2 * static_cast<int64_t>(Tile::kUnits.code_bytes));
   }
 
   class Block {

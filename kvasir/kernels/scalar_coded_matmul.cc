@@ -37,33 +37,34 @@ void ReadNibbles(const std::byte* codes, int64_t lane, Group* group) {
 template <WeightFormat kFormat>
 Group ReadAffine(const PackedMatrix& weights, const std::byte* panel, int64_t lane, int64_t g) {
   Group group;
+  const GroupUnits units = weights.units();
+  const auto at = static_cast<size_t>(g);
+  const std::byte* const codes = panel + units.CodesOf(at);
   if constexpr (kFormat == WeightFormat::kQ4Affine) {
-    ReadNibbles(panel + g * 256, lane, &group);
+    ReadNibbles(codes, lane, &group);
   } else {
     for (int64_t k = 0; k < kQuantGroup; ++k) {
-      group.codes[k] = Byte(panel, g * 512 + k / 4 * 64 + lane * 4 + k % 4);
+      group.codes[k] = Byte(codes, k / 4 * 64 + lane * 4 + k % 4);
     }
   }
-  const AffineScales& affine = weights.affine();
-  const auto* scales = reinterpret_cast<const uint16_t*>(panel + weights.scales_offset_bytes()) +
-                       g * kQuantGroup / affine.group_inputs * 2 * kPanelOutputs + lane;
-  const bool is_half = affine.dtype == DType::kF16;
+  const auto* scales = reinterpret_cast<const uint16_t*>(panel + units.ScalesOf(at)) + lane;
+  const bool is_half = weights.affine().dtype == DType::kF16;
   group.scale[0] = is_half ? F16ToFloat(scales[0]) : Bf16ToFloat(scales[0]);
   group.bias[0] = is_half ? F16ToFloat(scales[kPanelOutputs]) : Bf16ToFloat(scales[kPanelOutputs]);
   return group;
 }
 
 template <WeightFormat kFormat>
-Group ReadMicroscaled(const PackedMatrix& weights, const std::byte* panel, int64_t lane,
-                      int64_t g) {
+Group ReadMicroscaled(const std::byte* panel, int64_t lane, int64_t g) {
+  constexpr GroupUnits kUnits = UnitsOf(kFormat);
+  const auto at = static_cast<size_t>(g);
   Group group;
-  ReadNibbles(panel + g * 256, lane, &group);
+  ReadNibbles(panel + kUnits.CodesOf(at), lane, &group);
   for (int32_t& code : group.codes) code = kE2m1Values[code];
-  const std::byte* const scales = panel + weights.scales_offset_bytes();
   constexpr int kParts = kFormat == WeightFormat::kNvfp4 ? 2 : 1;
   for (int part = 0; part < kParts; ++part) {
-    group.scale[part] =
-        MicroscaleOf(Byte(scales, (g * kParts + part) * kPanelOutputs + lane), kFormat);
+    const uint8_t scale = Byte(panel + kUnits.ScalesOf(at), part * kPanelOutputs + lane);
+    group.scale[part] = MicroscaleOf(scale, kFormat);
   }
   return group;
 }
@@ -140,7 +141,7 @@ float Dot(const MatmulArgs& args, int64_t row, int64_t output) {
     if constexpr (kIsAffine) {
       group = ReadAffine<kFormat>(weights, panel, lane, g);
     } else if constexpr (Superblock<kFormat>::kIsMicroscaled) {
-      group = ReadMicroscaled<kFormat>(weights, panel, lane, g);
+      group = ReadMicroscaled<kFormat>(panel, lane, g);
     } else {
       group = ReadSuperblock<kFormat>(panel, lane, g);
     }

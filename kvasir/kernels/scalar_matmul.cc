@@ -41,10 +41,12 @@ float PairedWeight(const PackedMatrix& weights, int64_t output, int64_t k) {
     const auto* const pairs = reinterpret_cast<const uint16_t*>(panel);
     return Bf16ToFloat(pairs[(k / 2 * kPanelOutputs + lane) * 2 + k % 2]);
   } else {
-    const auto* const bytes = reinterpret_cast<const uint8_t*>(panel);
-    const uint8_t code = bytes[k / 4 * 64 + lane / 4 * 16 + k % 4 / 2 * 8 + lane % 4 * 2 + k % 2];
-    const auto scales = static_cast<int64_t>(weights.scales_offset_bytes());
-    return mxfp8::Value(code, bytes[scales + k / kQuantGroup * kPanelOutputs + lane]);
+    constexpr GroupUnits kUnits = UnitsOf(kFormat);
+    const auto group = static_cast<size_t>(k / kQuantGroup);
+    const auto* const codes = reinterpret_cast<const uint8_t*>(panel + kUnits.CodesOf(group));
+    const int64_t i = k % kQuantGroup;
+    const uint8_t code = codes[i / 4 * 64 + lane / 4 * 16 + i % 4 / 2 * 8 + lane % 4 * 2 + i % 2];
+    return mxfp8::Value(code, static_cast<uint8_t>(panel[kUnits.ScalesOf(group) + lane]));
   }
 }
 
@@ -85,18 +87,18 @@ float QuantDot(const MatmulArgs& args, int64_t row, int64_t output) {
   constexpr int32_t kZero = kFormat == WeightFormat::kQ8 ? 128 : 8;
   const std::byte* const panel = args.weights->panel(output / kPanelOutputs);
   const int64_t lane = output % kPanelOutputs;
-  constexpr GroupPairs kPairs(kFormat);
+  constexpr GroupUnits kUnits = UnitsOf(kFormat);
   const int64_t inputs = args.weights->inputs();
   const int64_t groups = inputs / kQuantGroup;
   float acc = 0;
   for (int64_t g = 0; g < groups; ++g) {
     int32_t sum = -kZero * args.x_sums[row * groups + g];
-    const std::byte* const codes = panel + kPairs.CodesOf(static_cast<size_t>(g));
+    const std::byte* const codes = panel + kUnits.CodesOf(static_cast<size_t>(g));
     for (int64_t i = 0; i < kQuantGroup; ++i) {
       sum += WeightCode<kFormat>(codes, lane, i) * args.x_codes[row * inputs + g * kQuantGroup + i];
     }
     const auto* const w_scales =
-        reinterpret_cast<const uint16_t*>(panel + kPairs.ScalesOf(static_cast<size_t>(g)));
+        reinterpret_cast<const uint16_t*>(panel + kUnits.ScalesOf(static_cast<size_t>(g)));
     const float scale = args.x_scales[row * groups + g] * F16ToFloat(w_scales[lane]);
     acc = std::fma(static_cast<float>(sum), scale, acc);
   }

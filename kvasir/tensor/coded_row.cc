@@ -13,12 +13,9 @@ constexpr size_t kNibbleBytes = kQuantGroup * kPanelOutputs / 2;  // of a group'
 constexpr size_t kLineBytes = kPanelOutputs * 4;                  // four inputs of every lane
 constexpr int kGroups = kSuperblockInputs / kQuantGroup;
 
-// Bytes of 32 inputs' codes.
+// Bytes of 32 inputs' codes of the K formats.
 size_t GroupBytes(WeightFormat format) {
   switch (format) {
-    case WeightFormat::kQ8Affine:
-    case WeightFormat::kMxfp8:
-      return kQuantGroup * kPanelOutputs;
     case WeightFormat::kQ5K:
       return kNibbleBytes + kLineBytes;
     case WeightFormat::kQ6K:
@@ -131,15 +128,14 @@ float Rounded(float value, const AffineScales& affine) {
 
 void ReadAffineRow(const std::byte* panel, int64_t inputs, WeightFormat format,
                    const AffineScales& affine, int lane, float* out) {
-  const auto* scales =
-      reinterpret_cast<const uint16_t*>(panel + ScalesOffset(inputs, format)) + lane;
+  const GroupUnits units = UnitsOf(format, affine);
   uint8_t codes[kQuantGroup];
-  for (int64_t g = 0; g < inputs / kQuantGroup; ++g) {
-    ReadGroup(panel + static_cast<size_t>(g) * GroupBytes(format), format, lane, codes);
-    const int64_t group = g * kQuantGroup / affine.group_inputs;
-    const float scale = Widen(scales[group * 2 * kPanelOutputs], affine.dtype);
-    const float bias = Widen(scales[(group * 2 + 1) * kPanelOutputs], affine.dtype);
-    for (int k = 0; k < kQuantGroup; ++k) {
+  for (size_t g = 0; g < static_cast<size_t>(inputs / kQuantGroup); ++g) {
+    ReadGroup(panel + units.CodesOf(g), format, lane, codes);
+    const auto* scales = reinterpret_cast<const uint16_t*>(panel + units.ScalesOf(g)) + lane;
+    const float scale = Widen(scales[0], affine.dtype);
+    const float bias = Widen(scales[kPanelOutputs], affine.dtype);
+    for (size_t k = 0; k < kQuantGroup; ++k) {
       const float product = Rounded(static_cast<float>(codes[k]) * scale, affine);
       out[g * kQuantGroup + k] = Rounded(product + bias, affine);
     }
@@ -148,34 +144,31 @@ void ReadAffineRow(const std::byte* panel, int64_t inputs, WeightFormat format,
 
 void ReadMicroscaledRow(const std::byte* panel, int64_t inputs, WeightFormat format, int lane,
                         float* out) {
-  const auto* scales =
-      reinterpret_cast<const uint8_t*>(panel + ScalesOffset(inputs, format)) + lane;
-  const int64_t shared = SubScaleInputs(format);
+  const GroupUnits units = UnitsOf(format);
+  const int shared = SubScaleInputs(format);
   uint8_t codes[kQuantGroup];
-  for (int64_t k = 0; k < inputs; ++k) {
-    if (k % kQuantGroup == 0) {
-      const auto group = static_cast<size_t>(k / kQuantGroup);
-      ReadGroup(panel + group * GroupBytes(format), format, lane, codes);
+  for (size_t g = 0; g < static_cast<size_t>(inputs / kQuantGroup); ++g) {
+    ReadGroup(panel + units.CodesOf(g), format, lane, codes);
+    const auto* scales = reinterpret_cast<const uint8_t*>(panel + units.ScalesOf(g)) + lane;
+    for (int k = 0; k < kQuantGroup; ++k) {
+      const uint8_t scale = scales[k / shared * kPanelOutputs];
+      out[g * kQuantGroup + static_cast<size_t>(k)] =
+          format == WeightFormat::kMxfp8
+              ? mxfp8::Value(codes[k], scale)
+              : static_cast<float>(kE2m1Values[codes[k]]) * MicroscaleOf(scale, format);
     }
-    const uint8_t scale = scales[k / shared * kPanelOutputs];
-    const uint8_t code = codes[k % kQuantGroup];
-    out[k] = format == WeightFormat::kMxfp8
-                 ? mxfp8::Value(code, scale)
-                 : static_cast<float>(kE2m1Values[code]) * MicroscaleOf(scale, format);
   }
 }
 
 void WriteMxfp8Row(const CodedRow& row, int64_t inputs, int lane, std::byte* panel) {
-  auto* scales =
-      reinterpret_cast<uint8_t*>(panel + ScalesOffset(inputs, WeightFormat::kMxfp8)) + lane;
+  constexpr GroupUnits kUnits = UnitsOf(WeightFormat::kMxfp8);
   uint8_t codes[kQuantGroup];
   for (size_t g = 0; g < static_cast<size_t>(inputs / kQuantGroup); ++g) {
     std::memcpy(codes, row.codes.data() + g * kQuantGroup, kQuantGroup);
     uint8_t scale = row.sub_scales[g];
     mxfp8::StoreGroup(codes, &scale);
-    WriteGroupCodes(codes, WeightFormat::kMxfp8, lane,
-                    panel + g * GroupBytes(WeightFormat::kMxfp8));
-    scales[g * kPanelOutputs] = scale;
+    WriteGroupCodes(codes, WeightFormat::kMxfp8, lane, panel + kUnits.CodesOf(g));
+    reinterpret_cast<uint8_t*>(panel + kUnits.ScalesOf(g))[lane] = scale;
   }
 }
 
@@ -232,11 +225,10 @@ void WriteSuperblock(const CodedRow& row, int64_t index, WeightFormat format, in
   }
 }
 
-void WriteCodes(const std::vector<uint8_t>& codes, WeightFormat format, int lane,
-                std::byte* panel) {
-  const size_t group_bytes = GroupBytes(format);
+void WriteCodes(const std::vector<uint8_t>& codes, WeightFormat format, const GroupUnits& units,
+                int lane, std::byte* panel) {
   for (size_t g = 0; g < codes.size() / kQuantGroup; ++g) {
-    WriteGroupCodes(codes.data() + g * kQuantGroup, format, lane, panel + g * group_bytes);
+    WriteGroupCodes(codes.data() + g * kQuantGroup, format, lane, panel + units.CodesOf(g));
   }
 }
 
@@ -276,21 +268,12 @@ int InputUnit(WeightFormat format, const AffineScales& affine) {
   return IsCodedOnly(format) ? kSuperblockInputs : IsQuantized(format) ? kQuantGroup : 1;
 }
 
-size_t ScalesOffset(int64_t inputs, WeightFormat format) {
-  return static_cast<size_t>(inputs / kQuantGroup) * GroupBytes(format);
-}
-
 size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affine) {
   KVASIR_CHECK(IsCodedOnly(format));
-  if (IsMicroscaled(format)) {
-    return ScalesOffset(inputs, format) +
-           static_cast<size_t>(inputs / SubScaleInputs(format)) * kPanelOutputs;
+  if (IsMicroscaled(format) || IsAffine(format)) {
+    return UnitsOf(format, affine).PanelBytes(static_cast<size_t>(inputs / kQuantGroup));
   }
-  if (!IsAffine(format)) {
-    return static_cast<size_t>(inputs / kSuperblockInputs) * SuperblockBytes(format);
-  }
-  return ScalesOffset(inputs, format) +
-         static_cast<size_t>(inputs / affine.group_inputs) * 4 * kPanelOutputs;
+  return static_cast<size_t>(inputs / kSuperblockInputs) * SuperblockBytes(format);
 }
 
 void WriteGroupCodes(const uint8_t* codes, WeightFormat format, int lane, std::byte* group) {
@@ -323,10 +306,12 @@ void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
                    const AffineScales& affine, int lane, std::byte* panel) {
   if (format == WeightFormat::kMxfp8) return WriteMxfp8Row(row, inputs, lane, panel);
   if (IsMicroscaled(format)) {
-    WriteCodes(row.codes, format, lane, panel);
-    auto* scales = reinterpret_cast<uint8_t*>(panel + ScalesOffset(inputs, format)) + lane;
-    for (size_t g = 0; g < static_cast<size_t>(inputs / SubScaleInputs(format)); ++g) {
-      scales[g * kPanelOutputs] = row.sub_scales[g];
+    const GroupUnits units = UnitsOf(format);
+    WriteCodes(row.codes, format, units, lane, panel);
+    const auto parts = static_cast<size_t>(kQuantGroup / SubScaleInputs(format));
+    for (size_t i = 0; i < static_cast<size_t>(inputs) / kQuantGroup * parts; ++i) {
+      auto* scales = reinterpret_cast<uint8_t*>(panel + units.ScalesOf(i / parts)) + lane;
+      scales[i % parts * kPanelOutputs] = row.sub_scales[i];
     }
     return;
   }
@@ -336,11 +321,12 @@ void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
     }
     return;
   }
-  WriteCodes(row.codes, format, lane, panel);
-  auto* scales = reinterpret_cast<uint16_t*>(panel + ScalesOffset(inputs, format)) + lane;
-  for (size_t g = 0; g < static_cast<size_t>(inputs / affine.group_inputs); ++g) {
-    scales[g * 2 * kPanelOutputs] = row.scales[g];
-    scales[(g * 2 + 1) * kPanelOutputs] = row.biases[g];
+  const GroupUnits units = UnitsOf(format, affine);
+  WriteCodes(row.codes, format, units, lane, panel);
+  for (size_t unit = 0; unit < static_cast<size_t>(inputs / affine.group_inputs); ++unit) {
+    auto* scales = reinterpret_cast<uint16_t*>(panel + units.ScalesOf(unit * units.groups)) + lane;
+    scales[0] = row.scales[unit];
+    scales[kPanelOutputs] = row.biases[unit];
   }
 }
 

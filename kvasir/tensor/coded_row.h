@@ -5,9 +5,9 @@
 // Lanes are the 16 outputs of a panel. "Low and high" codes: byte [j][lane][i] of a group of 32
 // inputs holds input 4j + i in its low nibble and input 16 + 4j + i in its high one, j = 0..3.
 //
-//   q4_affine  codes [inputs/32][4][16][4] low and high; then per group_inputs inputs
-//              scales [16], biases [16], 16 bits each
-//   q8_affine  codes u8 [inputs/32][8][16][4]; then scales and biases likewise
+//   q4_affine  per group_inputs inputs: scales [16], biases [16], 16 bits each, codes
+//              [group_inputs/32][4][16][4] low and high
+//   q8_affine  scales and biases likewise, codes u8 [group_inputs/32][8][16][4]
 //   q4_k       per 256 inputs: u8 scale [8][16], u8 min [8][16], f16 d [16], f16 dmin [16], codes
 //              [8][4][16][4] low and high
 //   q5_k       the same with [16][4] bytes after each 32 inputs' codes: bit j of byte [lane][i]
@@ -19,11 +19,14 @@
 //   q2_k       per 256 inputs: u8 scale [16][16], u8 min [16][16], f16 d [16], f16 dmin [16], codes
 //              [8][2][16][4]: as the last bytes of q6_k, bits 0 and 1 of the code
 //   iq4_xs     per 256 inputs: i8 scale [8][16], f16 d [16], codes [8][4][16][4] low and high
-//   mxfp4      codes [inputs/32][4][16][4] low and high; then u8 scales [inputs/32][16]
-//   nvfp4      the same codes; then u8 scales [inputs/16][16]
-//   mxfp8      codes [inputs/4][4][2][4][2]: byte [j][q][h][t][i] is of input 4j + 2h + i and lane
-//              4q + t, so that the pairs of bf16_dot are neighbours; then u8 scales
-//              [inputs/32][16]. Of each group what mxfp8::StoreGroup makes of it
+//   mxfp4      per 128 inputs: u8 scales [4][16], codes [4][4][16][4] low and high
+//   nvfp4      per 64 inputs: u8 scales [4][16], codes [2][4][16][4] low and high
+//   mxfp8      per 128 inputs: u8 scales [4][16], codes [4][8][4][2][4][2]: byte [j][q][h][t][i] of
+//              a group is of input 4j + 2h + i and lane 4q + t, so that the pairs of bf16_dot are
+//              neighbours. Of each group what mxfp8::StoreGroup makes of it
+//
+// Where these and q8 and q4 have fewer inputs than the last line of scales is for, the panel ends
+// with the last group's codes (GroupUnits).
 //
 //   value      q4_affine, q8_affine: code * scale + bias; q4_k, q5_k: d * scale * code - dmin * min
 //              q6_k: d * scale * (code - 32); q2_k: as q4_k, scale and min of 16 inputs
@@ -85,12 +88,45 @@ int SubScaleInputs(WeightFormat format);
 // The formats above: those that hold CodedRows and nothing else.
 bool IsCodedOnly(WeightFormat format);
 
+// How the groups of 32 inputs lie in a panel of q8, q4 and of the affine and microscaled formats,
+// in bytes from its start: in units of a line of scales and the codes that they are for, so that a
+// panel is read from end to end. The last unit may have fewer groups.
+struct GroupUnits {
+  static constexpr size_t kLineBytes = 64;
+
+  size_t groups;       // of a unit
+  size_t code_bytes;   // of a group
+  size_t scale_bytes;  // of a group; 0 where those of a unit share theirs
+
+  constexpr size_t unit_bytes() const { return kLineBytes + groups * code_bytes; }
+  constexpr size_t ScalesOf(size_t group) const {
+    return group / groups * unit_bytes() + group % groups * scale_bytes;
+  }
+  constexpr size_t CodesOf(size_t group) const {
+    return group / groups * unit_bytes() + kLineBytes + group % groups * code_bytes;
+  }
+  constexpr size_t PanelBytes(size_t count) const {
+    return count == 0 ? 0 : CodesOf(count - 1) + code_bytes;
+  }
+};
+// REQUIRES: one of those formats.
+constexpr GroupUnits UnitsOf(WeightFormat format, const AffineScales& affine = {}) {
+  using enum WeightFormat;
+  constexpr size_t kCodes = kQuantGroup * kPanelOutputs;
+  const bool is_byte = format == kQ8 || format == kQ8Affine || format == kMxfp8;
+  const size_t code_bytes = is_byte ? kCodes : kCodes / 2;
+  if (format == kQ8Affine || format == kQ4Affine) {
+    return {static_cast<size_t>(affine.group_inputs / kQuantGroup), code_bytes, 0};
+  }
+  const size_t scale_bytes =
+      format == kMxfp4 || format == kMxfp8 ? kPanelOutputs : 2 * kPanelOutputs;
+  return {GroupUnits::kLineBytes / scale_bytes, code_bytes, scale_bytes};
+}
+
 // Of one panel. REQUIRES: IsCodedOnly; inputs a multiple of InputUnit.
 size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affine);
 // Multiples that the inputs of a matrix must be.
 int InputUnit(WeightFormat format, const AffineScales& affine);
-// Where the scales of an affine or microscaled panel begin, in bytes.
-size_t ScalesOffset(int64_t inputs, WeightFormat format);
 
 // Only the codes of one lane and 32 inputs, where those of the group begin.
 void WriteGroupCodes(const uint8_t* codes, WeightFormat format, int lane, std::byte* group);

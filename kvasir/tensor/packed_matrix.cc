@@ -24,7 +24,7 @@ size_t PanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affin
       return columns * kPanelOutputs * 2;
     case WeightFormat::kQ8:
     case WeightFormat::kQ4:
-      return GroupPairs(format).PanelBytes(columns / kQuantGroup);
+      return UnitsOf(format).PanelBytes(columns / kQuantGroup);
     default:
       return CodedPanelBytes(inputs, format, affine);
   }
@@ -99,11 +99,6 @@ Result<PackedMatrix> PackedMatrix::Pack(const TensorView& weights, WeightFormat 
   return matrix;
 }
 
-size_t PackedMatrix::scales_offset_bytes() const {
-  KVASIR_CHECK(IsCodedOnly(format_));
-  return ScalesOffset(inputs_, format_);
-}
-
 void PackedMatrix::SetRow(int64_t output, const float* row) {
   KVASIR_CHECK(output >= 0 && output < outputs_ && !IsCodedOnly(format_));
   if (inputs_ == 0) return;  // there is no panel, either
@@ -130,7 +125,7 @@ void PackedMatrix::SetRow(int64_t output, const float* row) {
     return;
   }
   const CodeRange range = RangeOf(format_);
-  const GroupPairs pairs(format_);
+  const GroupUnits units = UnitsOf(format_);
   for (size_t g = 0; g < static_cast<size_t>(inputs_ / kQuantGroup); ++g) {
     const float* values = row + g * kQuantGroup;
     float largest = 0;
@@ -138,8 +133,8 @@ void PackedMatrix::SetRow(int64_t output, const float* row) {
     // The stored, rounded scale is the one that codes are made for.
     const uint16_t scale_bits = FloatToF16(largest / static_cast<float>(range.limit));
     const float scale = F16ToFloat(scale_bits);
-    reinterpret_cast<uint16_t*>(panel + pairs.ScalesOf(g))[lane] = scale_bits;
-    uint8_t* const group = reinterpret_cast<uint8_t*>(panel + pairs.CodesOf(g)) + lane * 4;
+    reinterpret_cast<uint16_t*>(panel + units.ScalesOf(g))[lane] = scale_bits;
+    uint8_t* const group = reinterpret_cast<uint8_t*>(panel + units.CodesOf(g)) + lane * 4;
     for (int k = 0; k < kQuantGroup; ++k) {
       const float quotient = scale > 0 ? std::nearbyint(values[k] / scale) : 0.0f;
       const float limit = static_cast<float>(range.limit);
@@ -164,10 +159,10 @@ void PackedMatrix::SetCodedRow(int64_t output, const CodedRow& row) {
   // The codes of a group lie as those of the affine formats.
   const WeightFormat codes =
       format_ == WeightFormat::kQ8 ? WeightFormat::kQ8Affine : WeightFormat::kQ4Affine;
-  const GroupPairs pairs(format_);
+  const GroupUnits units = UnitsOf(format_);
   for (size_t g = 0; g < static_cast<size_t>(inputs_ / kQuantGroup); ++g) {
-    WriteGroupCodes(row.codes.data() + g * kQuantGroup, codes, lane, panel + pairs.CodesOf(g));
-    reinterpret_cast<uint16_t*>(panel + pairs.ScalesOf(g))[lane] = row.scales[g];
+    WriteGroupCodes(row.codes.data() + g * kQuantGroup, codes, lane, panel + units.CodesOf(g));
+    reinterpret_cast<uint16_t*>(panel + units.ScalesOf(g))[lane] = row.scales[g];
   }
 }
 
@@ -240,12 +235,12 @@ void PackedMatrix::GetRow(int64_t output, float* row) const {
     return ReadCodedRow(base, inputs_, format_, affine_, static_cast<int>(lane), row);
   }
   const CodeRange range = RangeOf(format_);
-  const GroupPairs pairs(format_);
+  const GroupUnits units = UnitsOf(format_);
   for (int64_t k = 0; k < inputs_; ++k) {
     const auto g = static_cast<size_t>(k / kQuantGroup);
     const int64_t i = k % kQuantGroup;
-    const auto* const group = reinterpret_cast<const uint8_t*>(base + pairs.CodesOf(g)) + lane * 4;
-    const uint16_t scale = reinterpret_cast<const uint16_t*>(base + pairs.ScalesOf(g))[lane];
+    const auto* const group = reinterpret_cast<const uint8_t*>(base + units.CodesOf(g)) + lane * 4;
+    const uint16_t scale = reinterpret_cast<const uint16_t*>(base + units.ScalesOf(g))[lane];
     int code;
     if (format_ == WeightFormat::kQ8) {
       code = group[(i / 4) * 64 + i % 4];

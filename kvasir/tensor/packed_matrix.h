@@ -11,8 +11,6 @@
 //                  byte at [h][j][lane][i]: low nibble input 64g + 32h + 4j + i, high nibble
 //                  64g + 32h + 16 + 4j + i; weight = (nibble - 8) * scale
 //   the others     coded_row.h
-// So panels of q8 and q4 are read from end to end. The last pair of an odd number of groups ends
-// with its first codes (GroupPairs).
 // Outputs past the last have scale 0. Weights of bf16_dot are as RoundWeight (bf16_pairs.h) leaves
 // them.
 #ifndef KVASIR_TENSOR_PACKED_MATRIX_H_
@@ -34,30 +32,10 @@ namespace kvasir {
 
 // Of panels at rest (formats/packed_weights_file.h): counts up whenever a layout of this file or of
 // coded_row.h changes, or what packing makes of the same weights.
-inline constexpr uint32_t kPanelLayoutVersion = 2;
+inline constexpr uint32_t kPanelLayoutVersion = 3;
 
 // Where panels begin, in memory and in files: a line of a cache, a register of AVX-512.
 inline constexpr size_t kPanelAlignment = 64;
-
-// Where the groups of a q8 or q4 panel lie, in bytes from its start.
-struct GroupPairs {
-  static constexpr size_t kScaleBytes = kPanelOutputs * 2;  // of a group
-
-  size_t code_bytes;  // of a group
-
-  explicit constexpr GroupPairs(WeightFormat format)
-      : code_bytes(kQuantGroup * kPanelOutputs / (format == WeightFormat::kQ8 ? 1 : 2)) {}
-  constexpr size_t pair_bytes() const { return 2 * (kScaleBytes + code_bytes); }
-  constexpr size_t ScalesOf(size_t group) const {
-    return group / 2 * pair_bytes() + group % 2 * kScaleBytes;
-  }
-  constexpr size_t CodesOf(size_t group) const {
-    return group / 2 * pair_bytes() + 2 * kScaleBytes + group % 2 * code_bytes;
-  }
-  constexpr size_t PanelBytes(size_t groups) const {
-    return groups == 0 ? 0 : CodesOf(groups - 1) + code_bytes;
-  }
-};
 
 struct PackedShape {
   int64_t outputs = 0;
@@ -109,8 +87,8 @@ class PackedMatrix {
   size_t bytes() const { return static_cast<size_t>(panels()) * panel_bytes_; }
   const std::byte* panel(int64_t p) const { return panels_ + p * panel_bytes_; }
   PackedShape shape() const { return {outputs_, inputs_, format_, affine_}; }
-  // Where the scales of an affine, mxfp4, nvfp4 or mxfp8 panel begin, in bytes from its start.
-  size_t scales_offset_bytes() const;
+  // REQUIRES: as UnitsOf.
+  GroupUnits units() const { return UnitsOf(format_, affine_); }
 
  private:
   // Without memory. ERRORS: kInvalidArgument as Pack.

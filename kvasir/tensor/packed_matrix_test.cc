@@ -137,22 +137,35 @@ TEST(AlignedArenaTest, BuffersAreTheirOwn) {
   }
 }
 
-// Every line of a panel has one owner: the scales of two groups or codes of one.
+// Every line of a panel is scales of one unit or codes of one group.
 TEST(PackedMatrixTest, GroupsOfAPanelFollowEachOther) {
-  for (const WeightFormat format : {WeightFormat::kQ8, WeightFormat::kQ4}) {
-    const GroupPairs pairs(format);
-    EXPECT_EQ(pairs.PanelBytes(0), 0u);
-    for (size_t groups = 1; groups < 6; ++groups) {
-      const size_t bytes = pairs.PanelBytes(groups);
-      EXPECT_EQ(bytes % kPanelAlignment, 0u);
+  using enum WeightFormat;
+  struct Case {
+    WeightFormat format;
+    int group_inputs;
+    size_t groups;  // of a unit
+  };
+  constexpr Case kCases[] = {{kQ8, 32, 2},       {kQ4, 32, 2},        {kMxfp4, 32, 4},
+                             {kMxfp8, 32, 4},    {kNvfp4, 32, 2},     {kQ4Affine, 32, 1},
+                             {kQ4Affine, 64, 2}, {kQ8Affine, 128, 4}, {kQ8Affine, 64, 2}};
+  for (const Case& c : kCases) {
+    const GroupUnits units = UnitsOf(c.format, {c.group_inputs, DType::kF16, false});
+    EXPECT_EQ(units.groups, c.groups);
+    EXPECT_EQ(units.PanelBytes(0), 0u);
+    for (size_t groups = 1; groups < 10; ++groups) {
+      const size_t bytes = units.PanelBytes(groups);
       std::vector<int> owners(bytes, 0);
       for (size_t g = 0; g < groups; ++g) {
-        for (size_t i = 0; i < GroupPairs::kScaleBytes; ++i) ++owners[pairs.ScalesOf(g) + i];
-        for (size_t i = 0; i < pairs.code_bytes; ++i) ++owners[pairs.CodesOf(g) + i];
+        // Shared scales belong to the first group.
+        const size_t shared = g % c.groups == 0 ? GroupUnits::kLineBytes : 0;
+        const size_t scale_bytes = units.scale_bytes == 0 ? shared : units.scale_bytes;
+        for (size_t i = 0; i < scale_bytes; ++i) ++owners[units.ScalesOf(g) + i];
+        for (size_t i = 0; i < units.code_bytes; ++i) ++owners[units.CodesOf(g) + i];
+        EXPECT_EQ(units.CodesOf(g) % kPanelAlignment, 0u);
       }
-      // Of an odd number of groups the last has half a line of scales.
+      const size_t missing = (c.groups - groups % c.groups) % c.groups;  // groups of the last unit
       const auto unused = std::count(owners.begin(), owners.end(), 0);
-      EXPECT_EQ(unused, groups % 2 == 0 ? 0 : static_cast<int>(GroupPairs::kScaleBytes));
+      EXPECT_EQ(static_cast<size_t>(unused), missing * units.scale_bytes);
       EXPECT_EQ(std::count(owners.begin(), owners.end(), 1) + unused, static_cast<int>(bytes));
     }
   }
