@@ -39,7 +39,7 @@ HWY_INLINE void JoinRow(IntVec (&sums)[C], const IntVec (&more)[C], std::index_s
   ((sums[I] = hn::Add(sums[I], more[I])), ...);
 }
 template <class Sum, int R, int C, size_t... I>
-HWY_INLINE void JoinChains(Sum (&sums)[1][R][C], std::index_sequence<I...>) {}
+HWY_INLINE void JoinChains(Sum (&)[1][R][C], std::index_sequence<I...>) {}
 template <int R, int C, size_t... I>
 HWY_INLINE void JoinChains(IntVec (&sums)[2][R][C], std::index_sequence<I...>) {
   (JoinRow(sums[0][I], sums[1][I], std::make_index_sequence<C>()), ...);
