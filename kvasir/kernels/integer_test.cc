@@ -3,143 +3,37 @@
 // matter.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <optional>
 
 #include "gtest/gtest.h"
-#include "kvasir/kernels/integer_steps.h"
-#include "kvasir/kernels/kernel_test_util.h"
+#include "kvasir/kernels/integer_test_util.h"
 
 namespace kvasir {
 namespace {
 
-using testing::AwkwardFloats;
+using testing::AwkwardRows;
+using testing::AwkwardScores;
+using testing::CodeError;
+using testing::Encoded;
 using testing::ExpectSameBits;
+using testing::ForEachShape;
 using testing::HashBits;
+using testing::kHalves;
 using testing::kInfinity;
+using testing::kMostRows;
 using testing::kNan;
+using testing::kRows;
+using testing::kWeightPowerError;
+using testing::kWidths;
 using testing::Oracle;
 using testing::PortableFloats;
+using testing::QueryLevelsOf;
 using testing::RandomFloats;
 using testing::SameBits;
+using testing::Scores;
 using testing::SimdTables;
-
-constexpr int64_t kDims[] = {16, 32, 64, 80, 96, 128, 192, 256, 272};
-// 150: twice as many as are weighed together, sixteen more, and few.
-constexpr int64_t kRows[] = {1, 2, 3, 5, 7, 16, 64, 150};
-constexpr int64_t kMostRows = 150;
-
-constexpr MultiplierWidth kWidths[] = {MultiplierWidth::kOneByte, MultiplierWidth::kTwoBytes};
-
-const KvCodec kHalves = {KvCodec::Kind::kF16};
-
-size_t BytesOf(MultiplierWidth width) { return width == MultiplierWidth::kOneByte ? 1 : 2; }
-
-float QueryLevelsOf(const KvCodec& codec, MultiplierWidth width) {
-  return codec == kHalves ? kHalfLevels : QueryLevels(BytesOf(width));
-}
-
-// How far a weight times a scale can be from its code, as a share of the largest of such products:
-// the code and the share of the scale are rounded, what is shifted out of the weight is lost.
-double WeightError(const KvCodec& codec, MultiplierWidth width) {
-  const WeightRounding rounding =
-      codec == kHalves ? kHalfWeightRounding : WeightRoundingOf(BytesOf(width));
-  return (0.5 * rounding.unit + 0.5) / rounding.shares +
-         std::ldexp(1.0, rounding.shift) * kWeightUnit;
-}
-
-// Of a weight itself, relative (integer_steps.h); besides, it is rounded to its unit.
-constexpr double kWeightPowerError = 2.4e-4;
-
-// How far codes are from cached numbers of up to 4.5, whose steps are 2^(2 - 12) in f16.
-double CodeError(const KvCodec& codec) { return codec == kHalves ? 0x1p-11 : 0; }
-
-// Calls body(codec, dim, width) for every codec, head size and width that go together.
-template <typename Body>
-void ForEachShape(const Body& body) {
-  for (const int bits : {4, 8}) {
-    for (const int group : {32, 64, 128}) {
-      for (const auto scales : {KvCodec::Scales::kF16, KvCodec::Scales::kF32}) {
-        const KvCodec codec = KvCodec::Affine(bits, group, scales);
-        for (const int64_t dim : kDims) {
-          if (!codec.Validate(dim).ok()) continue;
-          for (const MultiplierWidth width : kWidths) body(codec, dim, width);
-        }
-      }
-    }
-  }
-  for (const int64_t dim : kDims) body(kHalves, dim, MultiplierWidth::kTwoBytes);
-}
-
-std::string Where(Isa isa, const KvCodec& codec, int64_t dim, MultiplierWidth width) {
-  return std::string(IsaName(isa)) + " " + codec.name() + ", dim " + std::to_string(dim) +
-         (width == MultiplierWidth::kOneByte ? ", bytes" : ", two bytes");
-}
-
-std::vector<std::byte> Encoded(bool keys, const KvCodec& codec, const std::vector<float>& rows,
-                               int64_t dim) {
-  std::vector<std::byte> out(codec.HeadBytes(dim));
-  const KvCodecKernels& kernels = Oracle().ForCodec(codec);
-  (keys ? kernels.encode_keys
-        : kernels.encode_values)({rows.data(), dim, kBlockTokens, dim, 0, out.data(), codec});
-  return out;
-}
-
-// Rows of which some are zero, tiny, huge, one-hot or not finite, some strewn with odd numbers.
-std::vector<float> AwkwardRows(int64_t rows, int64_t dim) {
-  std::vector<float> out = RandomFloats(static_cast<size_t>(rows * dim), 7);
-  const std::vector<float> awkward = AwkwardFloats(out.size(), 8);
-  for (int64_t i = 0; i < rows; ++i) {
-    float* const row = out.data() + i * dim;
-    for (int64_t d = 0; d < dim; ++d) {
-      if (i % 8 == 1) row[d] = d % 3 == 0 ? -0.0f : 0.0f;
-      if (i % 8 == 4) row[d] *= 0x1p-140f;
-      if (i % 8 == 5) row[d] = d % 2 == 0 ? 3e38f : -3e38f;
-      if (i % 8 == 6) row[d] = d == 3 ? 1e-30f : 0.0f;
-      if (i % 8 == 7) row[d] = awkward[static_cast<size_t>(i * dim + d)];
-    }
-    if (i % 8 == 2) row[dim / 2] = kNan;
-    if (i % 8 == 3) row[dim - 1] = -kInfinity;
-  }
-  return out;
-}
-
-// Scores of `rows` queries, which lie `dim` + 5 apart, or of those in `index`; scales and sums of
-// the queries behind them.
-std::vector<float> Scores(const KernelTable& table, const KvCodec& codec, MultiplierWidth width,
-                          const std::vector<std::byte>& keys, const float* queries, int64_t rows,
-                          int64_t dim, const std::vector<int32_t>& index = {}) {
-  const auto count = static_cast<size_t>(rows);
-  const auto groups = static_cast<size_t>(IntegerGroups(codec, dim));
-  std::vector<std::byte> codes(count * static_cast<size_t>(IntegerQueries::CodeBytes(dim)));
-  std::vector<float> scales(count * groups);
-  std::vector<float> sums(count * groups);
-  std::vector<int32_t> starts(count * groups);
-  const IntegerQueries integers = {codes.data(), scales.data(), sums.data(), starts.data()};
-  const IntegerKvKernels& kernels = *table.IntegerForCodec(codec, width);
-  std::vector<float> listed;
-  for (const int32_t row : index) {
-    listed.insert(listed.end(), queries + row * (dim + 5), queries + (row + 1) * (dim + 5));
-  }
-  if (!index.empty()) {
-    queries = listed.data();
-    rows = static_cast<int64_t>(index.size());
-  }
-  kernels.quantize_queries({queries, dim + 5, rows, dim, codec, 1.0f, integers});
-  std::vector<float> out(count * kBlockTokens, kNan);
-  kernels.score_tile({.rows = rows,
-                      .keys = keys.data(),
-                      .key_dim = dim,
-                      .scores = out.data(),
-                      .next = keys.data(),
-                      .codec = codec,
-                      .integers = integers,
-                      .index = index.empty() ? nullptr : index.data()});
-  out.insert(out.end(), scales.begin(), scales.end());
-  out.insert(out.end(), sums.begin(), sums.end());
-  out.insert(out.end(), starts.begin(), starts.end());
-  return out;
-}
+using testing::SumCase;
+using testing::WeightError;
+using testing::Where;
 
 TEST(IntegerScores, TablesHaveTheOraclesBits) {
   ForEachShape([](const KvCodec& codec, int64_t dim, MultiplierWidth width) {
@@ -182,162 +76,6 @@ TEST(IntegerScores, AreThoseOfFloatsUpToTheRoundingOfQueries) {
     }
   });
 }
-
-// Scores of base 2, of which some rows see only tiny ones, some infinities and some NaN.
-std::vector<float> AwkwardScores(size_t count) {
-  std::vector<float> out(count);
-  std::mt19937 random(11);
-  constexpr float kOdd[] = {0.0f, -0.0f, 8.0f, -30.0f, -124.7f, -126.0f, 0x1p-149f, 1e-3f};
-  for (size_t i = 0; i < count; ++i) {
-    out[i] = kOdd[random() % 8];
-    const size_t row = i / kBlockTokens;
-    if (row % 8 == 1) out[i] -= row % 16 == 1 ? 1e30f : 1e36f;
-    if (row % 8 == 2 && random() % 16 == 0) out[i] = kNan;
-    if (row % 8 == 3 && random() % 4 == 0) out[i] = -kInfinity;
-    if (row % 8 == 4) out[i] = -kInfinity;
-    if (row % 8 == 5) out[i] = kNan;
-    if (row % 8 == 6 && random() % 16 == 0) out[i] = kInfinity;
-  }
-  return out;
-}
-
-// Scores, windows and states of some rows, and what weigh_tile and accumulate_tile make of them.
-struct SumCase {
-  int64_t rows;
-  int64_t dim;
-  std::vector<float> scores;
-  std::vector<int32_t> begin;
-  std::vector<int32_t> end;
-  std::vector<float> max;
-  std::vector<float> sum;
-  std::vector<float> accumulator;  // stride dim + 1
-  float softcap = 0;
-  float to_base2 = 1;
-
-  // Windows: 0 all, 1 random and sometimes empty, 2 causal.
-  SumCase(int64_t rows, int64_t dim, uint32_t windows)
-      : rows(rows),
-        dim(dim),
-        scores(RandomFloats(static_cast<size_t>(rows * kBlockTokens), windows, 3.0f)),
-        begin(static_cast<size_t>(rows), 0),
-        end(static_cast<size_t>(rows), kBlockTokens),
-        max(RandomFloats(static_cast<size_t>(rows), windows + 1, 12.0f)),
-        sum(static_cast<size_t>(rows), 1.5f),
-        accumulator(RandomFloats(static_cast<size_t>(rows * (dim + 1)), windows + 2)) {
-    std::mt19937 random(windows);
-    for (size_t r = 0; r < begin.size(); ++r) {
-      if (r % 3 == 1) max[r] = -kInfinity;
-      if (windows == 1) {
-        begin[r] = static_cast<int32_t>(random() % 64);
-        end[r] = begin[r] + static_cast<int32_t>(random() % (65 - static_cast<uint32_t>(begin[r])));
-      }
-      if (windows == 2) end[r] = static_cast<int32_t>(std::min<size_t>(r, 64));
-    }
-  }
-
-  struct Result {
-    std::vector<float> accumulator;
-    std::vector<float> max;
-    std::vector<float> sum;
-    std::vector<float> rescale;
-
-    std::vector<float> All() const {
-      std::vector<float> out = accumulator;
-      for (const std::vector<float>* part : {&max, &sum, &rescale}) {
-        out.insert(out.end(), part->begin(), part->end());
-      }
-      return out;
-    }
-  };
-
-  Result Run(const KernelTable& table, const KvCodec& codec, const std::vector<std::byte>& values,
-             MultiplierWidth width, int64_t first = 0) const {
-    return RunRows(table, codec, values, width, first, nullptr);
-  }
-  // Of the rows in `index` alone, whose windows and states are listed.
-  Result RunSome(const KernelTable& table, const KvCodec& codec,
-                 const std::vector<std::byte>& values, MultiplierWidth width,
-                 const std::vector<int32_t>& index) const {
-    SumCase some = *this;
-    some.rows = static_cast<int64_t>(index.size());
-    for (size_t i = 0; i < index.size(); ++i) {
-      const auto row = static_cast<size_t>(index[i]);
-      some.begin[i] = begin[row];
-      some.end[i] = end[row];
-      some.max[i] = max[row];
-      some.sum[i] = sum[row];
-    }
-    return some.RunRows(table, codec, values, width, 0, index.data());
-  }
-  Result RunRows(const KernelTable& table, const KvCodec& codec,
-                 const std::vector<std::byte>& values, MultiplierWidth width, int64_t first,
-                 const int32_t* index) const {
-    Result out = {accumulator, max, sum, std::vector<float>(max.size(), kNan)};
-    std::vector<float> left = scores;
-    const auto groups = static_cast<size_t>(rows * IntegerGroups(codec, dim));
-    std::vector<std::byte> codes(groups * static_cast<size_t>(IntegerWeights::kCodeBytes));
-    std::vector<float> steps(groups, kNan);  // of rows that see nothing, which nobody may read
-    std::vector<float> shifts(groups, kNan);
-    std::vector<int32_t> starts(groups);
-    std::vector<float> tops(max.size());
-    std::vector<float> rounders(kBlockTokens);
-    const IntegerWeights weights = {codes.data(),  steps.data(), shifts.data(),
-                                    starts.data(), tops.data(),  rounders.data()};
-    const IntegerKvKernels& kernels = *table.IntegerForCodec(codec, width);
-    std::vector<float> largest(max.size());
-    const WeighTileArgs args = {.scores = left.data() + first * kBlockTokens,
-                                .rows = rows - first,
-                                .begin = begin.data() + first,
-                                .end = end.data() + first,
-                                .softcap = softcap,
-                                .to_base2 = to_base2,
-                                .max = out.max.data() + first,
-                                .sum = out.sum.data() + first,
-                                .rescale = out.rescale.data() + first,
-                                .largest = largest.data(),
-                                .values = values.data(),
-                                .value_dim = dim,
-                                .codec = codec,
-                                .out = weights,
-                                .index = index};
-    table.prepare_scores(args);
-    kernels.weigh_tile(args);
-    kernels.accumulate_tile({.rows = rows - first,
-                             .begin = begin.data() + first,
-                             .end = end.data() + first,
-                             .rescale = out.rescale.data() + first,
-                             .values = values.data(),
-                             .value_dim = dim,
-                             .accumulator = out.accumulator.data() + first * (dim + 1),
-                             .accumulator_stride = dim + 1,
-                             .next = values.data(),
-                             .codec = codec,
-                             .integers = weights,
-                             .index = index});
-    return out;
-  }
-
-  // What the float kernel makes of weights that count from `result.max`.
-  std::vector<float> RunFloat(const KvCodec& codec, const std::vector<std::byte>& values,
-                              const Result& result) const {
-    std::vector<float> out = accumulator;
-    std::vector<float> weights(scores.size());
-    for (size_t i = 0; i < weights.size(); ++i) {
-      weights[i] = std::exp2(scores[i] - result.max[i / kBlockTokens]);
-    }
-    Oracle().ForCodec(codec).accumulate_tile({.weights = weights.data(),
-                                              .rows = rows,
-                                              .begin = begin.data(),
-                                              .end = end.data(),
-                                              .rescale = result.rescale.data(),
-                                              .values = values.data(),
-                                              .value_dim = dim,
-                                              .accumulator = out.data(),
-                                              .accumulator_stride = dim + 1,
-                                              .codec = codec});
-    return out;
-  }
-};
 
 TEST(IntegerSums, TablesHaveTheOraclesBits) {
   ForEachShape([](const KvCodec& codec, int64_t dim, MultiplierWidth width) {
@@ -487,93 +225,6 @@ TEST(IntegerSums, RowsOutsideTheVisibleRangeNeverMatter) {
                      Where(isa, codec, dim, width));
     }
   });
-}
-
-// What prepare_scores and find_decisive leave.
-struct Maxima {
-  std::vector<float> scores;  // of rows that see something, and their largest behind them
-  std::vector<int32_t> decisive;
-  std::vector<int32_t> others;
-
-  Maxima(const KernelTable& table, SumCase c) {
-    std::vector<float> largest(c.max.size());
-    const WeighTileArgs args = {.scores = c.scores.data(),
-                                .rows = c.rows,
-                                .begin = c.begin.data(),
-                                .end = c.end.data(),
-                                .softcap = c.softcap,
-                                .to_base2 = c.to_base2,
-                                .max = c.max.data(),
-                                .sum = c.sum.data(),
-                                .largest = largest.data()};
-    table.prepare_scores(args);
-    decisive.resize(largest.size());
-    others.resize(largest.size());
-    DecisiveRows found = {.decisive = decisive.data(), .others = others.data()};
-    table.find_decisive(args, found);
-    decisive.resize(static_cast<size_t>(found.decisive_count));
-    others.resize(static_cast<size_t>(found.others_count));
-    for (size_t r = 0; r < largest.size(); ++r) {
-      if (c.begin[r] == c.end[r]) continue;
-      const auto row = c.scores.begin() + static_cast<int64_t>(r * kBlockTokens);
-      scores.insert(scores.end(), row, row + kBlockTokens);
-      scores.push_back(largest[r]);
-    }
-  }
-};
-
-TEST(IntegerMaxima, TablesFindWhatTheOracleFinds) {
-  constexpr float kOdd[] = {0.0f, -0.0f, 1.0f, 300.0f, 1e30f, kInfinity, -kInfinity, kNan};
-  std::mt19937 random(41);
-  int64_t decisive = 0;
-  int64_t others = 0;
-  for (uint32_t i = 0; i < 200; ++i) {
-    SumCase c(kRows[i % std::size(kRows)] + (i % 4 == 0 ? 7 : 0), 16, i % 3);
-    if (i % 5 == 1) c.scores = AwkwardScores(c.scores.size());
-    if (i % 5 == 2) c.softcap = 2.0f;
-    if (i % 5 == 3) c.to_base2 = 1.4427f;
-    for (float& sum : c.sum) sum = std::ldexp(1.0f, static_cast<int>(random() % 16) - 2);
-    for (size_t r = 0; i % 5 == 4 && r < c.max.size(); ++r) {
-      c.max[r] = kOdd[random() % std::size(kOdd)];
-      c.sum[r] = kOdd[random() % std::size(kOdd)];
-    }
-    const Maxima expected(Oracle(), c);
-    decisive += static_cast<int64_t>(expected.decisive.size());
-    others += static_cast<int64_t>(expected.others.size());
-    for (const KernelTable* table : SimdTables()) {
-      const Maxima found(*table, c);
-      ExpectSameBits(expected.scores, found.scores, std::string(IsaName(table->isa)));
-      EXPECT_EQ(expected.decisive, found.decisive) << IsaName(table->isa) << ", case " << i;
-      EXPECT_EQ(expected.others, found.others) << IsaName(table->isa) << ", case " << i;
-    }
-  }
-  EXPECT_GT(decisive, 500);
-  EXPECT_GT(others, 500);
-}
-
-// A block is decisive from a weight of a quarter of what came before, and for a row's first block.
-TEST(IntegerMaxima, ABlockIsDecisiveByItsLargestWeight) {
-  SumCase c(8, 16, 0);
-  std::fill(c.scores.begin(), c.scores.end(), -100.0f);
-  const struct {
-    float score;
-    float max;
-    float sum;
-    bool is_decisive;
-  } rows[] = {{3.0f, 3.0f, 3.9f, true},         {3.0f, 3.0f, 4.0f, false},
-              {-40.0f, -kInfinity, 0.0f, true}, {-7.0f, 3.0f, 0.0039f, true},
-              {-7.0f, 3.0f, 0.0040f, false},    {11.0f, 3.0f, 1000.0f, true},
-              {11.0f, 3.0f, 1024.0f, false},    {11.5f, 3.0f, 1e9f, true}};
-  std::vector<int32_t> expected;
-  for (size_t r = 0; r < std::size(rows); ++r) {
-    c.scores[r * kBlockTokens + 7 * r] = rows[r].score;
-    c.max[r] = rows[r].max;
-    c.sum[r] = rows[r].sum;
-    if (rows[r].is_decisive) expected.push_back(static_cast<int32_t>(r));
-  }
-  for (const Isa isa : SupportedIsas()) {
-    EXPECT_EQ(Maxima(KernelsFor(isa), c).decisive, expected) << IsaName(isa);
-  }
 }
 
 // Rows of an index are those rows, and no others are touched.
