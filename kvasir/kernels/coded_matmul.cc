@@ -290,29 +290,29 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     const int64_t unit_groups = Code::kIsAffine ? block.unit_groups : Code::kUnitGroups;
     Group group = {block.weights, block.panel_bytes, block.x_codes, block.row_groups * kQuantGroup};
     const std::byte* unit = block.weights;
-    int64_t at = 0;  // of the group in its unit
     int64_t step = 0;
-    for (int64_t g = 0; g < block.groups; ++g) {
-      if constexpr (kFetch != Fetch::kNothing) {
-        const int64_t steps = Code::kSteps + (Code::kHasScaleLine && at == 0 ? 1 : 0);
-        for (const int64_t end = step + steps; step < end; ++step) {
-          PrefetchPanels<kFetch>(prefetch, step, std::make_index_sequence<P>());
+    for (int64_t g = 0; g < block.groups; unit += Code::UnitBytes(unit_groups)) {
+      if constexpr (kFetch != Fetch::kNothing && Code::kHasScaleLine) {
+        PrefetchPanels<kFetch>(prefetch, step++, std::make_index_sequence<P>());
+      }
+      const int64_t end = std::min(g + unit_groups, block.groups);
+      for (int64_t at = 0; g < end; ++g, ++at) {
+        if constexpr (kFetch != Fetch::kNothing) {
+          for (int64_t i = 0; i < Code::kSteps; ++i) {
+            PrefetchPanels<kFetch>(prefetch, step++, std::make_index_sequence<P>());
+          }
         }
-      }
-      group.weights = unit + Code::kScaleBytes + at * Code::kGroupBytes;
-      GroupScales<C> scales;
-      if constexpr (Code::kIsAffine) {
-        Scales::LoadAffine(block, unit, scales, kColumns);
-      } else if constexpr (Code::kIsMicroscaled) {
-        Scales::LoadMicroscales(unit, at, block.panel_bytes, scales, kColumns);
-      } else {
-        Scales::LoadSuper(unit, at, block.panel_bytes, scales, kColumns);
-      }
-      AddGroup(block, group, g, scales, acc);
-      group.x += kQuantGroup;
-      if (++at == unit_groups) {
-        at = 0;
-        unit += Code::UnitBytes(unit_groups);
+        group.weights = unit + Code::kScaleBytes + at * Code::kGroupBytes;
+        GroupScales<C> scales;
+        if constexpr (Code::kIsAffine) {
+          Scales::LoadAffine(block, unit, scales, kColumns);
+        } else if constexpr (Code::kIsMicroscaled) {
+          Scales::LoadMicroscales(unit, at, block.panel_bytes, scales, kColumns);
+        } else {
+          Scales::LoadSuper(unit, at, block.panel_bytes, scales, kColumns);
+        }
+        AddGroup(block, group, g, scales, acc);
+        group.x += kQuantGroup;
       }
     }
   }
