@@ -29,21 +29,25 @@ constexpr int kMaxThreads = 1024;
 
 class CpuWeightMatrix final : public WeightMatrix {
  public:
-  explicit CpuWeightMatrix(PackedMatrix matrix) : matrix_(std::move(matrix)) {}
-  int64_t outputs() const override { return matrix_.outputs(); }
-  int64_t inputs() const override { return matrix_.inputs(); }
-  WeightFormat format() const override { return matrix_.format(); }
-  size_t bytes() const override { return matrix_.bytes(); }
-  const PackedMatrix* panels() const override { return &matrix_; }
-  const PackedMatrix& matrix() const { return matrix_; }
+  explicit CpuWeightMatrix(PackedMatrix matrix)
+      : matrix_(std::make_shared<const PackedMatrix>(std::move(matrix))) {}
+  int64_t outputs() const override { return matrix_->outputs(); }
+  int64_t inputs() const override { return matrix_->inputs(); }
+  WeightFormat format() const override { return matrix_->format(); }
+  size_t bytes() const override { return matrix_->bytes(); }
+  const PackedMatrix* panels() const override { return matrix_.get(); }
+  const std::shared_ptr<const PackedMatrix>& matrix() const { return matrix_; }
 
  private:
-  PackedMatrix matrix_;
+  // Shared with whoever reads ahead.
+  std::shared_ptr<const PackedMatrix> matrix_;
 };
 
-const PackedMatrix& Packed(const WeightMatrix& weights) {
+const std::shared_ptr<const PackedMatrix>& SharedPacked(const WeightMatrix& weights) {
   return static_cast<const CpuWeightMatrix&>(weights).matrix();
 }
+
+const PackedMatrix& Packed(const WeightMatrix& weights) { return *SharedPacked(weights); }
 
 // splitmix64 (Steele, Lea, Flood 2014): one multiply chain per number keeps filling a billion
 // random weights in seconds.
@@ -254,10 +258,10 @@ class CpuBackend final : public Backend {
     bool any_quantized = false;
     bool any_halves = false;
     bool any_rounded = false;
-    std::vector<const PackedMatrix*> matrices;
+    std::vector<std::shared_ptr<const PackedMatrix>> matrices;
     for (const RowsMatmul& part : parts.first(parts.size() / static_cast<size_t>(bands))) {
       KVASIR_CHECK(part.job.weights->inputs() == x.cols);
-      matrices.push_back(&Packed(*part.job.weights));
+      matrices.push_back(SharedPacked(*part.job.weights));
       tiles += TilesOf(part);
       weight_bytes_read_ += part.job.weights->bytes();
       any_quantized |= QuantizesInputs(part.job.weights->format());
@@ -267,7 +271,7 @@ class CpuBackend final : public Backend {
     if (any_rounded) RoundRows(x);
     if (any_quantized) QuantizeRows(x);
     if (any_halves) SumHalves();
-    if (bands == 1) lookahead_.Begin(matrices);  // which fetches weights that few rows wait for
+    if (bands == 1) lookahead_.Begin(matrices);  // which reads weights that few rows wait for
     pool_.For(static_cast<size_t>(tiles * bands), [&](size_t begin, size_t end) {
       int64_t offset = 0;  // tiles of earlier parts
       for (const RowsMatmul& part : parts) {

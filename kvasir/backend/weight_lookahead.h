@@ -1,7 +1,8 @@
-// WeightLookahead: threads that wait fetch the weights which they will multiply with next into
-// their caches, so that memory is busy between matmuls, too. What comes next is learnt: a model
-// runs its matmuls in the same order every step.
-// Deliberately only hints: nothing is read, and a wrong guess costs a fetch that nobody needed.
+// WeightLookahead: threads that wait read the weights which they will multiply with next, so that
+// memory is busy between matmuls, too, and those lie in their caches. What comes next is learnt: a
+// model runs its matmuls in the same order every step.
+// Deliberately no hints: a CPU drops most of those that come as fast as this loop makes them. So
+// memory is read that nobody may have given back, and what was learnt is kept alive.
 #ifndef KVASIR_BACKEND_WEIGHT_LOOKAHEAD_H_
 #define KVASIR_BACKEND_WEIGHT_LOOKAHEAD_H_
 
@@ -25,34 +26,37 @@ class WeightLookahead final : public IdleWork {
   WeightLookahead(int threads, int64_t tile_panels)
       : tile_panels_(static_cast<size_t>(tile_panels)), progress_(static_cast<size_t>(threads)) {}
 
-  // A matmul with these matrices, at least one, begins. THREADS: the pool's caller only.
-  void Begin(std::span<const PackedMatrix* const> matrices);
+  using Matrix = std::shared_ptr<const PackedMatrix>;
 
-  // Fetches a little of the next matmul's weights. THREADS: each thread of the pool as itself.
+  // A matmul with these matrices, at least one, begins. THREADS: the pool's caller only.
+  void Begin(std::span<const Matrix> matrices);
+
+  // Reads a little of the next matmul's weights. THREADS: each thread of the pool as itself.
   bool Step(int thread) override;
 
  private:
   struct Bytes {
+    Matrix matrix;  // that they are of
     const std::byte* begin = nullptr;
     size_t count = 0;
   };
   // What each thread begins the next matmul with.
   struct Next {
-    const PackedMatrix* first = nullptr;  // of the next matmul, by which it is known
+    Matrix first;  // of the next matmul, by which it is known
     std::vector<Bytes> threads;
     bool is_always = true;  // nothing else came next so far
   };
   struct alignas(64) Progress {
     const Next* next = nullptr;
-    size_t fetched = 0;
+    size_t read = 0;  // bytes
   };
 
-  void Learn(std::span<const PackedMatrix* const> matrices);
-  Bytes StartOf(std::span<const PackedMatrix* const> matrices, size_t thread) const;
+  void Learn(std::span<const Matrix> matrices);
+  Bytes StartOf(std::span<const Matrix> matrices, size_t thread) const;
 
   const size_t tile_panels_;
-  std::unordered_map<const PackedMatrix*, std::unique_ptr<Next>> links_;  // by first matrix
-  const PackedMatrix* last_ = nullptr;
+  std::unordered_map<Matrix, std::unique_ptr<Next>> links_;  // by first matrix
+  Matrix last_;
   std::atomic<const Next*> now_{nullptr};
   std::vector<Progress> progress_;
 };

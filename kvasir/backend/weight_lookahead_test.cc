@@ -7,16 +7,16 @@ namespace {
 
 class WeightLookaheadTest : public testing::Test {
  protected:
-  static PackedMatrix Make(int64_t outputs) {
+  using Matrix = WeightLookahead::Matrix;
+
+  static Matrix Make(int64_t outputs) {
     auto matrix = PackedMatrix::Allocate(outputs, 64, WeightFormat::kF32);
     EXPECT_TRUE(matrix.ok());
-    return std::move(matrix).value();
+    return std::make_shared<const PackedMatrix>(std::move(matrix).value());
   }
-  void Multiply(const PackedMatrix& a) { lookahead_.Begin(std::vector<const PackedMatrix*>{&a}); }
-  void Multiply(const PackedMatrix& a, const PackedMatrix& b) {
-    lookahead_.Begin(std::vector<const PackedMatrix*>{&a, &b});
-  }
-  // Bytes that `thread` fetches until there is nothing to do, in steps of 1 KiB.
+  void Multiply(const Matrix& a) { lookahead_.Begin(std::vector{a}); }
+  void Multiply(const Matrix& a, const Matrix& b) { lookahead_.Begin(std::vector{a, b}); }
+  // Bytes that `thread` reads until there is nothing to do, in steps of 1 KiB.
   size_t Fetched(int thread) {
     size_t steps = 0;
     while (lookahead_.Step(thread)) ++steps;
@@ -24,9 +24,9 @@ class WeightLookaheadTest : public testing::Test {
   }
 
   WeightLookahead lookahead_{2, 1};
-  const PackedMatrix first_ = Make(32);   // panels of 4 KiB
-  const PackedMatrix second_ = Make(96);  // 6 panels
-  const PackedMatrix third_ = Make(32);
+  const Matrix first_ = Make(32);   // panels of 4 KiB
+  const Matrix second_ = Make(96);  // 6 panels
+  const Matrix third_ = Make(32);
 };
 
 TEST_F(WeightLookaheadTest, NothingIsKnownInTheFirstStep) {
@@ -53,10 +53,10 @@ TEST_F(WeightLookaheadTest, FetchesWhatCameNextBefore) {
 // Where a matmul's tiles are shared out, whole ones: of 3 and 1 tiles the second thread begins with
 // the third, which is one panel, and of 1 and 2 tiles with the first of the second matrix.
 TEST_F(WeightLookaheadTest, FetchesWhereTheShareBegins) {
-  const PackedMatrix nine = Make(9 * 16);
-  const PackedMatrix three = Make(3 * 16);
-  const auto fetched = [&](std::vector<const PackedMatrix*> next, int thread) {
-    const std::vector<const PackedMatrix*> before = {&first_};
+  const Matrix nine = Make(9 * 16);
+  const Matrix three = Make(3 * 16);
+  const auto fetched = [&](std::vector<Matrix> next, int thread) {
+    const std::vector<Matrix> before = {first_};
     WeightLookahead lookahead(2, 4);
     for (int step = 0; step < 2; ++step) {
       lookahead.Begin(before);
@@ -66,11 +66,11 @@ TEST_F(WeightLookaheadTest, FetchesWhereTheShareBegins) {
     while (lookahead.Step(thread)) ++steps;
     return steps * 1024;
   };
-  EXPECT_EQ(fetched({&nine, &three}, 0), 9u * 4096);
-  EXPECT_EQ(fetched({&nine, &three}, 1), 1u * 4096);
-  EXPECT_EQ(fetched({&three, &second_}, 1), 6u * 4096);
+  EXPECT_EQ(fetched({nine, three}, 0), 9u * 4096);
+  EXPECT_EQ(fetched({nine, three}, 1), 1u * 4096);
+  EXPECT_EQ(fetched({three, second_}, 1), 6u * 4096);
   // Of three tiles the second thread begins with the second.
-  EXPECT_EQ(fetched({&nine}, 1), 5u * 4096);
+  EXPECT_EQ(fetched({nine}, 1), 5u * 4096);
 }
 
 TEST_F(WeightLookaheadTest, GivesUpWhereTheNextOneChanges) {
@@ -83,11 +83,23 @@ TEST_F(WeightLookaheadTest, GivesUpWhereTheNextOneChanges) {
 }
 
 TEST_F(WeightLookaheadTest, IsBounded) {
-  const PackedMatrix large = Make(1 << 14);
+  const Matrix large = Make(1 << 14);
   Multiply(first_);
   Multiply(large);
   Multiply(first_);
   EXPECT_EQ(Fetched(0), size_t{256} << 10);
+}
+
+// A thread may read on while nobody multiplies, even if a model has gone meanwhile.
+TEST_F(WeightLookaheadTest, KeepsAliveWhatItReads) {
+  Matrix gone = Make(32);
+  const std::weak_ptr<const PackedMatrix> watched = gone;
+  Multiply(first_);
+  Multiply(gone);
+  Multiply(first_);
+  gone.reset();
+  EXPECT_FALSE(watched.expired());
+  EXPECT_EQ(Fetched(0), 2u * 4096);
 }
 
 }  // namespace
