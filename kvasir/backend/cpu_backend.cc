@@ -7,19 +7,17 @@
 #include "kvasir/backend/cpu_attention.h"
 #include "kvasir/backend/cpu_experts.h"
 #include "kvasir/backend/cpu_kv_rows.h"
+#include "kvasir/backend/for_rows.h"
+#include "kvasir/backend/matmul_inputs.h"
 #include "kvasir/backend/panel_packer.h"
 #include "kvasir/backend/weight_lookahead.h"
 #include "kvasir/base/check.h"
 #include "kvasir/base/system_info.h"
 #include "kvasir/base/thread_pool.h"
-#include "kvasir/tensor/coded_row.h"
 
 namespace kvasir {
 namespace {
 
-// Below this many numbers for each thread an elementwise operation is done as soon alone: threads
-// that spin between operations begin within a quarter of a microsecond.
-constexpr int64_t kForkNumbers = 1 << 11;
 // Panels are handed to threads in fours, the width of the kernels' register tile.
 constexpr int64_t kPanelTile = 4;
 // Rows for which it is worth reading all weights once more: at two operations for each of them and
@@ -68,7 +66,8 @@ class CpuBackend final : public Backend {
         attention_({kernels, options.attention,
                     options.fetch_into ? KvLevels{*options.fetch_into, *options.fetch_into}
                                        : PreferredKvLevels()},
-                   pool_) {}
+                   pool_),
+        inputs_(kernels, pool_) {}
 
   std::string Describe() const override {
     return "cpu, " + std::string(IsaName(kernels_.isa)) + ", " + std::to_string(pool_.threads()) +
@@ -76,9 +75,7 @@ class CpuBackend final : public Backend {
   }
 
   size_t scratch_bytes() const override {
-    return rounded_.capacity() + codes_.capacity() + scales_.capacity() * sizeof(float) +
-           (sums_.capacity() + half_sums_.capacity()) * sizeof(int32_t) +
-           attention_.scratch_bytes() + experts_.scratch_bytes();
+    return inputs_.bytes() + attention_.scratch_bytes() + experts_.scratch_bytes();
   }
 
   uint64_t weight_bytes_read() const override { return weight_bytes_read_; }
@@ -215,19 +212,10 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  bool IsWorthForking(int64_t numbers) const { return numbers >= kForkNumbers * pool_.threads(); }
-
   // Runs body(row) for every row, on several threads when that pays.
   template <typename Body>
   void ForRows(int64_t rows, int64_t cols, const Body& body) {
-    const auto range = [&](size_t begin, size_t end) {
-      for (size_t i = begin; i < end; ++i) body(static_cast<int64_t>(i));
-    };
-    if (!IsWorthForking(rows * cols)) {
-      range(0, static_cast<size_t>(rows));
-    } else {
-      pool_.For(static_cast<size_t>(rows), range);
-    }
+    kvasir::ForRows(pool_, rows, cols, body);
   }
 
   // Builds a matrix from read_row(output, floats), panels spread over the threads.
@@ -255,99 +243,47 @@ class CpuBackend final : public Backend {
   // Parts of the same matrices follow each other once for each band.
   void MatmulRows(ConstFloatRows x, std::span<const RowsMatmul> parts, int64_t bands = 1) {
     int64_t tiles = 0;
-    bool any_quantized = false;
-    bool any_halves = false;
-    bool any_rounded = false;
+    InputForms forms;
     std::vector<std::shared_ptr<const PackedMatrix>> matrices;
     for (const RowsMatmul& part : parts.first(parts.size() / static_cast<size_t>(bands))) {
       KVASIR_CHECK(part.job.weights->inputs() == x.cols);
       matrices.push_back(SharedPacked(*part.job.weights));
       tiles += TilesOf(part);
       weight_bytes_read_ += part.job.weights->bytes();
-      any_quantized |= QuantizesInputs(part.job.weights->format());
-      any_halves |= SubScaleInputs(part.job.weights->format()) < kQuantGroup;
-      any_rounded |= RoundsInputs(part.job.weights->format());
+      forms.Add(part.job.weights->format());
     }
-    if (any_rounded) RoundRows(x);
-    if (any_quantized) QuantizeRows(x);
-    if (any_halves) SumHalves();
+    inputs_.Make(x, forms);
     if (bands == 1) lookahead_.Begin(matrices);  // which reads weights that few rows wait for
-    pool_.For(static_cast<size_t>(tiles * bands), [&](size_t begin, size_t end) {
-      int64_t offset = 0;  // tiles of earlier parts
-      for (const RowsMatmul& part : parts) {
-        const int64_t first = std::max<int64_t>(static_cast<int64_t>(begin) - offset, 0);
-        const int64_t last = std::min<int64_t>(static_cast<int64_t>(end) - offset, TilesOf(part));
-        if (first < last) MatmulTiles(x, part, first, last);
-        offset += TilesOf(part);
+    pool_.ForPieces(static_cast<size_t>(tiles * bands), {}, [&](int thread, const auto& take) {
+      size_t begin = 0;
+      size_t end = 0;
+      while (take(&begin, &end)) {
+        int64_t offset = 0;  // tiles of earlier parts
+        for (const RowsMatmul& part : parts) {
+          const int64_t first = std::max<int64_t>(static_cast<int64_t>(begin) - offset, 0);
+          const int64_t last = std::min<int64_t>(static_cast<int64_t>(end) - offset, TilesOf(part));
+          if (first < last) MatmulTiles(x, part, first, last, thread);
+          offset += TilesOf(part);
+        }
       }
     });
   }
 
-  // Quantizes a step's activations once for all jobs that read them.
-  void QuantizeRows(ConstFloatRows x) {
-    const size_t groups = static_cast<size_t>(x.cols / kQuantGroup);
-    const size_t rows = static_cast<size_t>(x.rows);
-    codes_.resize(rows * static_cast<size_t>(x.cols));
-    scales_.resize(rows * groups);
-    sums_.resize(rows * groups);
-    ForRows(x.rows, x.cols, [&](int64_t i) {
-      kernels_.quantize_rows(x.row(i), x.stride, 1, x.cols, codes_.data() + i * x.cols,
-                             scales_.data() + i * static_cast<int64_t>(groups),
-                             sums_.data() + i * static_cast<int64_t>(groups));
-    });
-  }
-
-  // The same for bf16_dot.
-  void RoundRows(ConstFloatRows x) {
-    const int64_t row_bytes = KernelTable::RoundedBytes(x.cols);
-    rounded_.resize(static_cast<size_t>(x.rows * row_bytes));
-    ForRows(x.rows, x.cols, [&](int64_t i) {
-      kernels_.round_rows(x.row(i), x.stride, 1, x.cols, rounded_.data() + i * row_bytes);
-    });
-  }
-
-  // Sums of the first 16 codes of every group of a step's activations.
-  void SumHalves() {
-    half_sums_.resize(sums_.size());
-    const auto range = [&](size_t begin, size_t end) {
-      for (size_t group = begin; group < end; ++group) {
-        int32_t sum = 0;
-        for (size_t k = 0; k < kQuantGroup / 2; ++k) sum += codes_[group * kQuantGroup + k];
-        half_sums_[group] = sum;
-      }
-    };
-    if (!IsWorthForking(static_cast<int64_t>(codes_.size()))) {
-      range(0, sums_.size());
-    } else {
-      pool_.For(sums_.size(), range);
-    }
-  }
-
-  // Null where a format leaves this form of the activations unmade.
-  template <typename T>
-  static const T* From(const std::vector<T>& values, int64_t begin) {
-    return begin < static_cast<int64_t>(values.size()) ? values.data() + begin : nullptr;
-  }
-
-  void MatmulTiles(ConstFloatRows x, const RowsMatmul& part, int64_t first, int64_t last) {
+  void MatmulTiles(ConstFloatRows x, const RowsMatmul& part, int64_t first, int64_t last,
+                   int thread) {
     const PackedMatrix& matrix = Packed(*part.job.weights);
-    const int64_t groups = x.cols / kQuantGroup;
-    kernels_.matmul[static_cast<size_t>(matrix.format())](
-        {.x = x.row(part.row_begin),
-         .x_stride = x.stride,
-         .x_rounded = From(rounded_, part.row_begin * KernelTable::RoundedBytes(x.cols)),
-         .x_codes = From(codes_, part.row_begin * x.cols),
-         .x_scales = From(scales_, part.row_begin * groups),
-         .x_sums = From(sums_, part.row_begin * groups),
-         .x_half_sums = From(half_sums_, part.row_begin * groups),
-         .rows = part.rows,
-         .weights = &matrix,
-         .panel_begin = first * kPanelTile,
-         .panel_end = std::min(last * kPanelTile, matrix.panels()),
-         .bias = part.job.bias,
-         .out = part.job.out.data,
-         .out_stride = part.job.out.stride,
-         .fetch_into = fetch_weights_into_});
+    MatmulArgs args = {.x = x.row(part.row_begin),
+                       .x_stride = x.stride,
+                       .rows = part.rows,
+                       .weights = &matrix,
+                       .panel_begin = first * kPanelTile,
+                       .panel_end = std::min(last * kPanelTile, matrix.panels()),
+                       .bias = part.job.bias,
+                       .out = part.job.out.data,
+                       .out_stride = part.job.out.stride,
+                       .fetch_into = fetch_weights_into_};
+    inputs_.Give(thread, part.row_begin, &args);
+    kernels_.matmul[static_cast<size_t>(matrix.format())](args);
   }
 
   const KernelTable& kernels_;
@@ -357,12 +293,7 @@ class CpuBackend final : public Backend {
   AlignedArena arena_;  // of weights
   CpuAttention attention_;
   CpuExperts experts_;
-  std::vector<std::byte> rounded_;  // activations of the current Matmul call for bf16_dot
-  // Quantized activations of the current Matmul call.
-  std::vector<int8_t> codes_;
-  std::vector<float> scales_;
-  std::vector<int32_t> sums_;
-  std::vector<int32_t> half_sums_;  // q6_k, q2_k and nvfp4 only
+  MatmulInputs inputs_;  // of the current Matmul call
   uint64_t weight_bytes_read_ = 0;
 };
 
