@@ -23,8 +23,9 @@ struct CpuBackendOptions {
   const KernelTable* kernels = nullptr;
 };
 
-// ERRORS: kInvalidArgument for more than 1024 threads or a negative number, kUnsupported for an
-// instruction set this CPU lacks.
+// Keeps weights that it has multiplied with alive until it goes itself: threads that wait read them
+// ahead. ERRORS: kInvalidArgument for more than 1024 threads or a negative number, kUnsupported for
+// an instruction set this CPU lacks.
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const CpuBackendOptions& options = {});
 
 }  // namespace kvasir

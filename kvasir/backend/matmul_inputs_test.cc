@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kvasir/base/stream_copy.h"
+
 namespace kvasir {
 namespace {
 
@@ -56,6 +58,19 @@ TEST(MatmulInputsTest, EveryThreadReadsWhatTheKernelsMake) {
         ExpectSame(args.x_half_sums, half_sums);
       }
     }
+  }
+}
+
+TEST(MatmulInputsTest, OnlyOfFewRowsHelpersHaveACopy) {
+  ThreadPool pool(2);
+  MatmulInputs inputs(KernelsFor(SupportedIsas().back()), pool);
+  for (const int64_t rows : {1, 200}) {
+    const std::vector<float> x = Numbers(rows * kInputs);
+    inputs.Make({x.data(), rows, kInputs, kInputs}, {.codes = true});
+    MatmulArgs own, helpers;
+    inputs.Give(0, 0, &own);
+    inputs.Give(1, 0, &helpers);
+    EXPECT_EQ(own.x_codes != helpers.x_codes, kCanStreamCopy && rows == 1) << rows;
   }
 }
 

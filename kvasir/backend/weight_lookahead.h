@@ -21,12 +21,12 @@ namespace kvasir {
 
 class WeightLookahead final : public IdleWork {
  public:
+  using Matrix = std::shared_ptr<const PackedMatrix>;
+
   // `tile_panels`: what the pool shares out is tiles of so many panels, the last of a matrix maybe
   // of fewer.
   WeightLookahead(int threads, int64_t tile_panels)
       : tile_panels_(static_cast<size_t>(tile_panels)), progress_(static_cast<size_t>(threads)) {}
-
-  using Matrix = std::shared_ptr<const PackedMatrix>;
 
   // A matmul with these matrices, at least one, begins. THREADS: the pool's caller only.
   void Begin(std::span<const Matrix> matrices);
