@@ -11,15 +11,18 @@
 namespace kvasir {
 
 enum class AttentionMath {
-  // Affine caches of 4 bits as kInt8. Those of 8 bits as kInt16 for the queries for which a
-  // block is decisive (kDecisiveShare), else as kInt8. This costs no quality.
+  // Turbo caches and affine ones of 4 bits as kInt8. Other affine ones as kInt16 for the queries
+  // for
+  // which a block is decisive (kDecisiveShare), else as kInt8. This costs no quality.
   kAuto,
-  // Affine caches of 8 and 4 bits in exact sums of queries and weights that are rounded to two
-  // bytes. Caches of f16 in the same, rounded to 14 bits themselves, if heads are multiples of 16
+  // Affine and turbo caches in exact sums of queries and weights that are rounded to two bytes,
+  // with turbo's levels rounded to one; 2, 3, 5 and 6 bits and turbo only if heads are multiples of
+  // kWidenedDims. Caches of f16 in the same, rounded to 14 bits themselves, if heads are multiples
+  // of 16
   // dims. Caches of bf16 in pairs of products, of queries and weights that are rounded to bf16, if
   // heads have an even number of dims. Everything else in float.
   kInt16,
-  // The same with one byte for affine caches, which is twice as fast again in prefill.
+  // The same with one byte for affine and turbo caches, which is twice as fast again in prefill.
   kInt8,
   // Everything in float.
   kFloat,

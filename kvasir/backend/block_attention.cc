@@ -16,7 +16,8 @@ ScoreTileArgs ScoreArgs(const TileKernels& kernels, const BlockArgs& block,
           .key_dim = layout.key_dim,
           .scores = block.scratch.scores.data(),
           .next = block.upcoming.scores.from,
-          .codec = layout.StoresKeys() ? layout.key_codec : KvCodec{KvCodec::Kind::kF32},
+          .codec = layout.StoresKeys() ? kernels.Multiplied(layout.key_codec, layout.key_dim)
+                                       : KvCodec{KvCodec::Kind::kF32},
           .next_bytes = block.upcoming.scores.bytes,
           .fetch_into = kernels.FetchInto(block.layout),
           .integers = integers,
@@ -40,7 +41,7 @@ WeighTileArgs WeighArgs(const TileKernels& kernels, const BlockArgs& block) {
           .largest = scratch.largest.data(),
           .values = block.planes.values,
           .value_dim = block.layout.value_dim,
-          .codec = block.layout.value_codec,
+          .codec = kernels.Multiplied(block.layout.value_codec, block.layout.value_dim),
           .fetch = block.upcoming.weights.from,
           .fetch_bytes = block.upcoming.weights.bytes,
           .fetch_into = kernels.FetchInto(block.layout),
@@ -59,7 +60,7 @@ AccumulateTileArgs AccumulateArgs(const TileKernels& kernels, const BlockArgs& b
           .accumulator = block.state.accumulator,
           .accumulator_stride = block.layout.value_dim,
           .next = block.upcoming.sums.from,
-          .codec = block.layout.value_codec,
+          .codec = kernels.Multiplied(block.layout.value_codec, block.layout.value_dim),
           .next_bytes = block.upcoming.sums.bytes,
           .fetch_into = kernels.FetchInto(block.layout),
           .integers = scratch.weights()};
@@ -68,7 +69,7 @@ AccumulateTileArgs AccumulateArgs(const TileKernels& kernels, const BlockArgs& b
 // Weights that are integers, of prepared scores, and the values.
 void SumValues(const TileKernels& kernels, const BlockArgs& block) {
   kernels.IntegerValues(block.layout)->weigh_tile(WeighArgs(kernels, block));
-  kernels.Accumulate(AccumulateArgs(kernels, block));
+  kernels.Accumulate(block.layout, AccumulateArgs(kernels, block));
 }
 
 // The same for the rows with these indices.
@@ -84,7 +85,7 @@ void SumValuesOf(std::span<const int32_t> rows, const TileKernels& kernels,
   accumulate.begin = args.begin;
   accumulate.end = args.end;
   accumulate.index = args.index;
-  kernels.Accumulate(accumulate);
+  kernels.Accumulate(block.layout, accumulate);
   some.Scatter(rows, whole);
 }
 
@@ -94,16 +95,16 @@ void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels, const
   ScoreTileArgs score = ScoreArgs(kernels, block, block.queries.integers.view());
   score.next = nullptr;
   if (static_cast<int64_t>(rows.size()) == block.rows) {
-    kernels.Score(score);
+    kernels.Score(block.layout, score);
     kernels.table.prepare_scores(whole);
     return;
   }
   AdaptiveRows& adaptive = block.scratch.adaptive;
-  adaptive.some_integers.Gather(block.queries.integers, rows, block.layout.key_codec);
+  adaptive.some_integers.Gather(block.queries.integers, rows, score.codec);
   score.integers = adaptive.some_integers.view();
   score.rows = static_cast<int64_t>(rows.size());
   score.index = rows.data();
-  kernels.Score(score);
+  kernels.Score(block.layout, score);
   kernels.table.prepare_scores(adaptive.some.Gather(whole, rows));
   adaptive.some.Scatter(rows, whole);
 }
@@ -121,7 +122,7 @@ void ScoreKeys(const TileKernels& kernels, const BlockArgs& block, const Integer
   if (kernels.FetchInto(block.layout) == CacheLevel::kSecond) {
     FetchAgain(planes.keys, planes.key_bytes, block.layout.key_dim);
   }
-  kernels.Score(ScoreArgs(kernels, block, integers));
+  kernels.Score(block.layout, ScoreArgs(kernels, block, integers));
   FetchAgain(planes.values, planes.value_bytes, block.layout.value_dim);
 }
 
@@ -143,7 +144,7 @@ void AttendBlock(const TileKernels& kernels, const BlockArgs& block,
                               .max = block.state.max,
                               .sum = block.state.sum,
                               .rescale = scratch.rescale.data()});
-  kernels.Accumulate(AccumulateArgs(kernels, block));
+  kernels.Accumulate(block.layout, AccumulateArgs(kernels, block));
 }
 
 void AttendAdaptively(const TileKernels& kernels, BlockArgs block) {

@@ -299,7 +299,13 @@ TEST(PackedAttentionTest, MatchesADoubleReferenceOverDecodedRows) {
     const bool has_halves =
         c.layout.key_codec == kF16 || c.layout.value_codec == kF16 ||
         ((c.layout.dense_start > 0 || c.layout.dense_recent > 0) && c.layout.dense_codec == kF16);
-    EXPECT_LT(WorstError(c, AttentionMath::kInt16), has_halves ? 3.2e-3 : 1.4e-3) << what;
+    // Levels of turbo in bytes are off by up to half of a 73rd of the largest, 0.004 of a dim's
+    // standard deviation; a score of a query and a key of norms 8 and 14, times 0.1, by 0.006 as a
+    // standard deviation, and a weight as much relatively. Five of them.
+    const bool has_turbo = c.layout.key_codec.kind == KvCodec::Kind::kTurbo ||
+                           c.layout.value_codec.kind == KvCodec::Kind::kTurbo;
+    const double limit = has_turbo ? 3e-2 : has_halves ? 3.2e-3 : 1.4e-3;
+    EXPECT_LT(WorstError(c, AttentionMath::kInt16), limit) << what;
     EXPECT_LT(WorstError(c, AttentionMath::kInt8), 128.5 * 8e-4) << what;
   }
 }
@@ -343,19 +349,24 @@ TEST(PackedAttentionTest, BitsDoNotDependOnChunksRunsThreadsOrIsa) {
 }
 
 // Integers round what they multiply with, so a test that compares the two must see a difference.
-TEST(PackedAttentionTest, IntegersAreUsedForAffineRowsOf8And4Bits) {
-  for (const int bits : {2, 3, 4, 5, 6, 8}) {
-    const KvCodec codec = KvCodec::Affine(bits, 32);
-    const Case c = {"affine", Layout(64, 64, codec, codec), 4, 130, 5};
-    std::vector<std::vector<float>> outs;
-    for (const AttentionMath math : kMaths) {
-      const auto backend = Make(1, {}, math);
-      Sequence sequence(c);
-      sequence.Encode(*backend);
-      outs.push_back(sequence.Attend(*backend, c.new_rows));
-    }
-    for (const size_t i : {0, 1}) {
-      EXPECT_EQ(SameBits(outs[i], outs[i + 1]), bits != 8 && bits != 4) << bits;
+TEST(PackedAttentionTest, IntegersAreUsedForAllPackedRowsOfSuchDims) {
+  std::vector<KvCodec> codecs;
+  for (const int bits : {2, 3, 4, 5, 6, 8}) codecs.push_back(KvCodec::Affine(bits, 32));
+  for (const int bits : {2, 3, 4}) codecs.push_back(KvCodec::Turbo(bits));
+  for (const KvCodec& codec : codecs) {
+    for (const int dim : {64, 80}) {
+      if (!codec.Validate(dim).ok()) continue;
+      const Case c = {"packed", Layout(dim, dim, codec, codec), 4, 130, 5};
+      std::vector<std::vector<float>> outs;
+      for (const AttentionMath math : kMaths) {
+        const auto backend = Make(1, {}, math);
+        Sequence sequence(c);
+        sequence.Encode(*backend);
+        outs.push_back(sequence.Attend(*backend, c.new_rows));
+      }
+      for (const size_t i : {0, 1}) {
+        EXPECT_EQ(SameBits(outs[i], outs[i + 1]), dim == 80) << codec.name() << ", dim " << dim;
+      }
     }
   }
 }
@@ -370,7 +381,8 @@ std::vector<Case> PairCases() {
                              {"keys only", Layout(64, 64, bf16, kF16), 4, 130, 70},
                              {"values only", Layout(64, 64, kF16, bf16), 4, 130, 70},
                              {"an odd head", Layout(33, 33, bf16, bf16), 4, 70, 5}};
-  KvLayout start = Layout(64, 64, KvCodec::Affine(3, 64), KvCodec::Turbo(4));
+  // Packed rows of such dims are in float.
+  KvLayout start = Layout(80, 80, KvCodec::Turbo(3), KvCodec::Turbo(4));
   start.dense_start = 128;
   start.dense_recent = 64;
   start.dense_codec = bf16;
@@ -416,9 +428,10 @@ std::vector<Case> HalfCases() {
   start.dense_start = 128;
   start.dense_recent = 64;
   cases.push_back({"start and recent", start, 4, 0, 330});
-  // The same keys in scores of another unit.
+  // The same keys in scores of another unit: values of such dims are in float.
   start.key_codec = kF16;
   start.value_codec = KvCodec::Turbo(4);
+  start.value_dim = 80;
   cases.push_back({"start and recent of values", start, 4, 0, 330});
   return cases;
 }

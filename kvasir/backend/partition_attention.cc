@@ -13,9 +13,9 @@ namespace {
 // The tile's queries as the keys of such blocks need them, if they are multiplied as integers.
 void QuantizeQueries(const TileKernels& kernels, const KvBlockLayout& layout, int64_t rows,
                      const TileQueries& queries, IntegerQueryRows& integers) {
-  const KvCodec& codec = layout.key_codec;
   const IntegerKvKernels* const integer = kernels.IntegerKeys(layout);
   if (integer == nullptr) return;
+  const KvCodec codec = kernels.Multiplied(layout.key_codec, layout.key_dim);
   integers.Resize(rows, codec, layout.key_dim);
   integer->quantize_queries({.queries = (codec.rotates() ? queries.rotated : queries.plain).data(),
                              .query_stride = layout.key_dim,
@@ -86,11 +86,16 @@ void PartitionScratch::Resize(int64_t rows, const KvLayout& layout) {
   if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
     derived.resize(static_cast<size_t>(layout.key_dim) * kBlockTokens);
   }
+  const auto resize = [](const KvCodec& codec, int64_t dim, AlignedVector<std::byte>& widened) {
+    if (IsWidened(codec)) widened.resize(WidenedCodec(codec, dim).HeadBytes(dim));
+  };
+  resize(layout.key_codec, layout.key_dim, widened_keys);
+  resize(layout.value_codec, layout.value_dim, widened_values);
 }
 
 size_t PartitionScratch::bytes() const {
   return BlockScratch::bytes() + derived.capacity() * sizeof(float) +
-         ranges.capacity() * sizeof(RowRange);
+         ranges.capacity() * sizeof(RowRange) + widened_keys.capacity() + widened_values.capacity();
 }
 
 void LoadQueries(const TileKernels& kernels, const AttendArgs& args, const QueryTile& tile,
@@ -174,6 +179,14 @@ HeadPlanes PartitionWalk::PlanesOf(size_t head, int64_t block) const {
   return map_.PlanesOf(tile.kv_head, tile.blocks(partition_.segment).block(block));
 }
 
+const std::byte* PartitionWalk::Widened(const KvCodec& codec, int64_t dim, const std::byte* plane,
+                                        AlignedVector<std::byte>& out) const {
+  if (!kernels_.Widens(codec, dim)) return plane;
+  kernels_.table.widen[KvFormatIndex(codec)](
+      {.plane = plane, .dim = dim, .codec = codec, .out = out.data()});
+  return out.data();
+}
+
 void PartitionWalk::Attend(size_t head, const HeadPlanes& next) {
   const KvBlockLayout& layout = partition_.layout;
   TileQueries& queries = heads_.queries[head];
@@ -184,6 +197,9 @@ void PartitionWalk::Attend(size_t head, const HeadPlanes& next) {
     planes.keys = DerivedKeys(kernels_.table.isa, args_, heads_.tiles[head], partition_, block_,
                               planes.values, scratch_.derived);
   }
+  planes.keys = Widened(layout.key_codec, layout.key_dim, planes.keys, scratch_.widened_keys);
+  planes.values =
+      Widened(layout.value_codec, layout.value_dim, planes.values, scratch_.widened_values);
   const SoftmaxState state = heads_.StateOf(head, args_);
   const BlockArgs block = {args_, layout, planes, upcoming, rows_, queries, scratch_, state};
   // The first block that a row sees is decisive for it.

@@ -34,20 +34,27 @@ struct TileKernels {
       return dim % kHalfDims == 0 ? table.IntegerForCodec(codec, MultiplierWidth::kTwoBytes)
                                   : nullptr;
     }
-    if (!codec.is_packed()) return nullptr;
+    if (!codec.is_packed() || (IsWidened(codec) && dim % kWidenedDims != 0)) return nullptr;
+    // The error of 4 bits hides what one byte rounds, and so does that of turbo, whose rows have no
+    // loud dims; 2 and 3 bits of affine rows, whose error is larger, lose look-ups by it
+    // (docs/benchmarks.md).
+    const bool hides_one_byte = codec.kind == KvCodec::Kind::kTurbo || codec.bits == 4;
     const bool one_byte =
-        math == AttentionMath::kInt8 || (math == AttentionMath::kAuto && codec.bits == 4);
-    return table.IntegerForCodec(codec,
+        math == AttentionMath::kInt8 || (math == AttentionMath::kAuto && hides_one_byte);
+    return table.IntegerForCodec(IsWidened(codec) ? WidenedCodec(codec, dim) : codec,
                                  one_byte ? MultiplierWidth::kOneByte : MultiplierWidth::kTwoBytes);
+  }
+  // Whether rows of so many dims are multiplied as what they are widened to.
+  bool Widens(const KvCodec& codec, int64_t dim) const {
+    return IsWidened(codec) && Integer(codec, dim) != nullptr;
+  }
+  // What rows of so many dims are multiplied as.
+  KvCodec Multiplied(const KvCodec& codec, int64_t dim) const {
+    return Widens(codec, dim) ? WidenedCodec(codec, dim) : codec;
   }
   // Whether rows of so many dims are multiplied in pairs.
   bool HasPairs(const KvCodec& codec, int64_t dim) const {
     return math != AttentionMath::kFloat && codec.kind == KvCodec::Kind::kBf16 && dim % 2 == 0;
-  }
-  void Score(const ScoreTileArgs& args) const {
-    if (HasPairs(args.codec, args.key_dim)) return table.pair_kv.score_tile(args);
-    const IntegerKvKernels* const integer = Integer(args.codec, args.key_dim);
-    (integer != nullptr ? integer->score_tile : table.ForCodec(args.codec).score_tile)(args);
   }
   const IntegerKvKernels* IntegerKeys(const KvBlockLayout& layout) const {
     return Integer(layout.key_codec, layout.key_dim);
@@ -59,9 +66,15 @@ struct TileKernels {
   bool InBase2(const KvBlockLayout& layout) const {
     return IntegerKeys(layout) != nullptr && IntegerValues(layout) != nullptr;
   }
-  void Accumulate(const AccumulateTileArgs& args) const {
-    if (HasPairs(args.codec, args.value_dim)) return table.pair_kv.accumulate_tile(args);
-    const IntegerKvKernels* const integer = Integer(args.codec, args.value_dim);
+  // Of keys and values of such blocks.
+  void Score(const KvBlockLayout& layout, const ScoreTileArgs& args) const {
+    if (HasPairs(layout.key_codec, layout.key_dim)) return table.pair_kv.score_tile(args);
+    const IntegerKvKernels* const integer = IntegerKeys(layout);
+    (integer != nullptr ? integer->score_tile : table.ForCodec(args.codec).score_tile)(args);
+  }
+  void Accumulate(const KvBlockLayout& layout, const AccumulateTileArgs& args) const {
+    if (HasPairs(layout.value_codec, layout.value_dim)) return table.pair_kv.accumulate_tile(args);
+    const IntegerKvKernels* const integer = IntegerValues(layout);
     (integer != nullptr ? integer->accumulate_tile
                         : table.ForCodec(args.codec).accumulate_tile)(args);
   }

@@ -85,7 +85,7 @@ void ModelFlags::DeclareCache(Flags& flags) {
   flags.Add("--kv-quant-scheme", &kv.kv_quant_scheme, "uniform (default), rotated or turboquant");
   flags.Add(
       "--kv-attention", &kv_attention,
-      "attention over keys and values of 16, 8 or 4 bits: auto (default), int16, int8, float");
+      "attention over keys and values of 16 bits and less: auto (default), int16, int8, float");
   flags.Add("--quantized-kv-start", &kv.quantized_kv_start, "positions below stay 16 bit");
   flags.Add("--kv-recent", &kv.kv_recent, "the last so many tokens stay 16 bit");
   flags.Add(

@@ -75,6 +75,7 @@ KernelTable MakeTable(Isa isa) {
     FillElementwise(vectors, &table);
     FillPackedAttention(vectors, &table);
     FillPackedEncode(vectors, &table);
+    FillWidenRows(vectors, &table);
     const bool has_own_dots = isa != vectors;
     (has_own_dots ? byte_dot::FillQuantMatmul : FillQuantMatmul)(isa, &table);
     (has_own_dots ? byte_dot::FillCodedMatmul : FillCodedMatmul)(isa, &table);

@@ -58,6 +58,32 @@ constexpr int64_t IntegerGroups(const KvCodec& codec, int64_t dim) {
   return codec.group == 0 ? 1 : dim / codec.group;
 }
 
+// Integer kernels know codes of 8 and 4 bits. Rows of 2, 3, 5 and 6 bits and turbo's are widened to
+// rows of 8 bits for them, a block at a time, with parameters in f32; turbo's are then one group of
+// all dims. With m = KeyMiddle of the format (integer_steps.h):
+//   affine  byte = code + 128 - m; scale as it is; bias = fma(m - 128, scale, bias)
+//   turbo   byte of TurboBytesOf; scale = norm * unit; bias = -128 * scale
+// so a row is the same up to the rounding of its biases and, of turbo, of its levels to bytes.
+constexpr bool IsWidened(const KvCodec& codec) {
+  return codec.kind == KvCodec::Kind::kTurbo ||
+         (codec.kind == KvCodec::Kind::kAffine && codec.bits != 8 && codec.bits != 4);
+}
+// REQUIRES: IsWidened(codec).
+inline KvCodec WidenedCodec(const KvCodec& codec, int64_t dim) {
+  const bool is_turbo = codec.kind == KvCodec::Kind::kTurbo;
+  return {KvCodec::Kind::kAffine, 8, is_turbo ? static_cast<uint16_t>(dim) : codec.group,
+          KvCodec::Scales::kF32, codec.rotates()};
+}
+// Dims of widened rows are a multiple of this, or they are not multiplied as integers.
+inline constexpr int64_t kWidenedDims = 32;
+
+struct WidenArgs {
+  const std::byte* plane = nullptr;  // one head of a key or value plane
+  int64_t dim = 0;
+  KvCodec codec;             // of the plane. REQUIRES: IsWidened(codec)
+  std::byte* out = nullptr;  // the same rows in WidenedCodec; aligned to 64 bytes
+};
+
 // Queries as integers (IntegerKvKernels), [rows]: what quantize_queries writes and score_tile
 // reads. Codes are in an arrangement of the table's and the width's own; the same must read them.
 struct IntegerQueries {
@@ -225,8 +251,9 @@ struct KvCodecKernels {
 };
 
 // The same tiles of an affine cache of 8 or 4 bits in integers, and of one of f16 with two bytes;
-// null for every other format. The steps, the levels of codes and their centres are those of
-// integer_steps.h. With groups g of dims as above, and every sum of products exact:
+// null for every other format, of which some can be widened. The steps, the levels of codes and
+// their centres are those of integer_steps.h. With groups g of dims as above, and every sum of
+// products exact:
 //   quantize_queries  step = largest |q| of g / 127 (two bytes: / 32512), times unit
 //                     code[d] = round-to-even(q[d] * (127 / largest))
 //                     sum = q over 16 virtual lanes, times unit
@@ -317,6 +344,7 @@ struct KernelTable {
     const IntegerKvKernels& kernels = integer_kv[static_cast<size_t>(width)][KvFormatIndex(codec)];
     return kernels.score_tile == nullptr ? nullptr : &kernels;
   }
+  void (*widen[kKvFormats])(const WidenArgs&) noexcept;  // by KvFormatIndex; null: not widened
   // What weigh_tile needs before it: caps scores, brings them to base 2, makes those that a row
   // does not see -infinity, and leaves `largest`. A row that sees nothing is left alone.
   void (*prepare_scores)(const WeighTileArgs&) noexcept;

@@ -15,6 +15,7 @@
 #include "kvasir/tensor/dtype.h"
 #include "kvasir/tensor/packed_codec.h"
 #include "kvasir/tensor/packed_codes.h"
+#include "kvasir/tensor/turbo_codebooks.h"
 
 namespace kvasir {
 namespace {
@@ -51,6 +52,45 @@ void QuantizeQueries(const IntegerQueryArgs& args) noexcept {
       args.out.starts[r * groups + g] =
           -KeyMiddle(args.codec.bits) * std::accumulate(out, out + group, int32_t{0});
     }
+  }
+}
+
+void StoreWidened(const KvCodec& codec, const WidenArgs& args, int64_t g, int64_t t,
+                  AffineGroup parameters) {
+  const auto groups = args.dim / codec.group;
+  auto* const scales = args.out + codec.CodeBytes(args.dim);
+  const int64_t at = g * kBlockTokens + t;
+  std::memcpy(scales + at * 4, &parameters.scale, sizeof(float));
+  std::memcpy(scales + (groups * kBlockTokens + at) * 4, &parameters.bias, sizeof(float));
+}
+
+void WidenAffine(const WidenArgs& args) noexcept {
+  const KvCodec codec = WidenedCodec(args.codec, args.dim);
+  const int bits = args.codec.bits;
+  const int32_t offset = KeyMiddle(8) - KeyMiddle(args.codec.bits);
+  for (int t = 0; t < kBlockTokens; ++t) {
+    for (int64_t d = 0; d < args.dim; ++d) {
+      const uint32_t code = LoadKeyCode(args.plane, bits, d, t);
+      StoreKeyCode(args.out, 8, d, t, code + static_cast<uint32_t>(offset));
+    }
+    for (int64_t g = 0; g < args.dim / codec.group; ++g) {
+      AffineGroup parameters = LoadAffineGroup(args.codec, args.plane, args.dim, g, t);
+      parameters.bias = std::fma(static_cast<float>(-offset), parameters.scale, parameters.bias);
+      StoreWidened(codec, args, g, t, parameters);
+    }
+  }
+}
+
+void WidenTurbo(const WidenArgs& args) noexcept {
+  const KvCodec codec = WidenedCodec(args.codec, args.dim);
+  const TurboBytes& levels = TurboBytesOf(args.dim, args.codec.bits);
+  for (int t = 0; t < kBlockTokens; ++t) {
+    for (int64_t d = 0; d < args.dim; ++d) {
+      const uint32_t code = LoadKeyCode(args.plane, args.codec.bits, d, t);
+      StoreKeyCode(args.out, 8, d, t, levels.bytes[code]);
+    }
+    const float scale = LoadTurboNorm(args.codec, args.plane, args.dim, t) * levels.unit;
+    StoreWidened(codec, args, 0, t, {scale, -128 * scale});
   }
 }
 
@@ -376,6 +416,10 @@ void FillWidth(KernelTable* table) {
 }  // namespace
 
 void FillScalarInteger(KernelTable* table) {
+  for (const int bits : {2, 3, 5, 6}) {
+    table->widen[KvFormatIndex(KvCodec::Affine(bits, 64))] = WidenAffine;
+  }
+  for (const int bits : {2, 3, 4}) table->widen[KvFormatIndex(KvCodec::Turbo(bits))] = WidenTurbo;
   FillWidth<1>(table);
   FillWidth<2>(table);
   table->prepare_scores = PrepareScores;

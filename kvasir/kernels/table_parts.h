@@ -46,6 +46,7 @@ void FillSoftmaxTile(Isa isa, KernelTable* table);
 void FillElementwise(Isa isa, KernelTable* table);
 void FillPackedAttention(Isa isa, KernelTable* table);
 void FillPackedEncode(Isa isa, KernelTable* table);
+void FillWidenRows(Isa isa, KernelTable* table);
 void FillIntegerMaxima(Isa isa, KernelTable* table);
 void FillIntegerScores(Isa isa, KernelTable* table);
 void FillIntegerWeights(Isa isa, KernelTable* table);

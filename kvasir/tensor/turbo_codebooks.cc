@@ -26,7 +26,39 @@ using Table = std::array<float, kTurboTableSize>;
 struct Codebook {
   alignas(64) Table levels = {};
   alignas(64) Table thresholds = {};
+  TurboBytes bytes;
 };
+
+// The integer next to a number that is not negative.
+constexpr int Nearest(double x) { return static_cast<int>(x + 0.5); }
+
+template <size_t kHalf>
+constexpr TurboBytes MakeBytes(const std::array<float, kHalf>& positive) {
+  const double largest = positive[kHalf - 1];
+  double unit = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (int count = 127; count >= 64; --count) {
+    const double step = largest / count;
+    double error = 0;
+    for (const double level : positive) {
+      const double difference = level - Nearest(level / step) * step;
+      error += difference * difference;
+    }
+    if (error < least) {
+      least = error;
+      unit = step;
+    }
+  }
+  TurboBytes out;
+  out.unit = static_cast<float>(unit);
+  for (size_t i = 0; i < kTurboTableSize; ++i) {
+    const size_t code = i % (2 * kHalf);
+    const int level = code < kHalf ? -Nearest(positive[kHalf - 1 - code] / unit)
+                                   : Nearest(positive[code - kHalf] / unit);
+    out.bytes[i] = static_cast<uint8_t>(128 + level);
+  }
+  return out;
+}
 
 template <size_t kHalf>
 constexpr Codebook MakeCodebook(const std::array<float, kHalf>& positive) {
@@ -39,6 +71,7 @@ constexpr Codebook MakeCodebook(const std::array<float, kHalf>& positive) {
   for (size_t i = 0; i + 1 < 2 * kHalf; ++i) {
     book.thresholds[i] = (book.levels[i] + book.levels[i + 1]) * 0.5f;
   }
+  book.bytes = MakeBytes(positive);
   return book;
 }
 
@@ -65,5 +98,7 @@ const float* TurboLevels(int64_t dim, int bits) { return CodebookOf(dim, bits).l
 const float* TurboThresholds(int64_t dim, int bits) {
   return CodebookOf(dim, bits).thresholds.data();
 }
+
+const TurboBytes& TurboBytesOf(int64_t dim, int bits) { return CodebookOf(dim, bits).bytes; }
 
 }  // namespace kvasir
