@@ -116,20 +116,35 @@ void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels, const
   if (plane != nullptr && bytes >= kBlockTokens * dim) FetchLines(plane, bytes, CacheLevel::kFirst);
 }
 
-void ScoreKeys(const TileKernels& kernels, const BlockArgs& block, const IntegerQueries& integers) {
-  const HeadPlanes& planes = block.planes;
+// A plane of that codec as kernels take it: itself, or what it is widened to into `out`.
+const std::byte* Widened(const TileKernels& kernels, const KvCodec& codec, int64_t dim,
+                         const std::byte* plane, AlignedVector<std::byte>& out) {
+  if (!kernels.Widens(codec, dim)) return plane;
+  kernels.table.widen[KvFormatIndex(codec)](
+      {.plane = plane, .dim = dim, .codec = codec, .out = out.data()});
+  return out.data();
+}
+
+// Leaves the block with planes as kernels take them.
+void ScoreKeys(const TileKernels& kernels, BlockArgs& block, const IntegerQueries& integers) {
+  HeadPlanes& planes = block.planes;
+  const KvBlockLayout& layout = block.layout;
+  planes.keys =
+      Widened(kernels, layout.key_codec, layout.key_dim, planes.keys, block.scratch.widened_keys);
   // Keys that were asked for into the first-level cache were asked for in time.
   if (kernels.FetchInto(block.layout) == CacheLevel::kSecond) {
     FetchAgain(planes.keys, planes.key_bytes, block.layout.key_dim);
   }
   kernels.Score(block.layout, ScoreArgs(kernels, block, integers));
   FetchAgain(planes.values, planes.value_bytes, block.layout.value_dim);
+  // Not before: values are still on their way when keys are there.
+  planes.values = Widened(kernels, layout.value_codec, layout.value_dim, planes.values,
+                          block.scratch.widened_values);
 }
 
 }  // namespace
 
-void AttendBlock(const TileKernels& kernels, const BlockArgs& block,
-                 const IntegerQueries& integers) {
+void AttendBlock(const TileKernels& kernels, BlockArgs block, const IntegerQueries& integers) {
   ScoreKeys(kernels, block, integers);
   if (kernels.IntegerValues(block.layout) != nullptr) {
     kernels.table.prepare_scores(WeighArgs(kernels, block));

@@ -224,6 +224,9 @@ struct BlockScratch {
   AlignedVector<std::byte> weight_codes;
   std::vector<float> weight_steps;
   std::vector<int32_t> weight_starts;
+  // The head's planes, if integer kernels do not know their codecs.
+  AlignedVector<std::byte> widened_keys;
+  AlignedVector<std::byte> widened_values;
   std::vector<int32_t> begin;  // [rows]: what each sees of the block
   std::vector<int32_t> end;    // [rows]
 
@@ -239,6 +242,11 @@ struct BlockScratch {
     end.resize(count);
     largest.resize(count);
     adaptive.Resize(rows);
+    ResizeWidened(layout.key_codec, layout.key_dim, widened_keys);
+    ResizeWidened(layout.value_codec, layout.value_dim, widened_values);
+  }
+  static void ResizeWidened(const KvCodec& codec, int64_t dim, AlignedVector<std::byte>& widened) {
+    if (IsWidened(codec)) widened.resize(WidenedCodec(codec, dim).HeadBytes(dim));
   }
   IntegerWeights weights() {
     float* const shifts = weight_steps.data() + weight_starts.size();
@@ -247,7 +255,8 @@ struct BlockScratch {
             tops + rescale.size()};
   }
   size_t bytes() const {
-    return adaptive.bytes() + weight_codes.capacity() +
+    return adaptive.bytes() + weight_codes.capacity() + widened_keys.capacity() +
+           widened_values.capacity() +
            (scores.capacity() + rescale.capacity() + weight_steps.capacity() +
             weight_starts.capacity() + largest.capacity() + begin.capacity() + end.capacity()) *
                sizeof(float);
@@ -268,8 +277,7 @@ struct BlockArgs {
 
 // Adds the block to the state of every row that sees something of it. `integers`: the queries, if
 // its keys are multiplied as such.
-void AttendBlock(const TileKernels& kernels, const BlockArgs& block,
-                 const IntegerQueries& integers);
+void AttendBlock(const TileKernels& kernels, BlockArgs block, const IntegerQueries& integers);
 
 // The same with one byte, and with two for the rows for which that proves the block to be decisive.
 // REQUIRES: kernels.IsAdaptive(block.layout), and block.queries has both.

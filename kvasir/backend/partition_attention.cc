@@ -86,11 +86,6 @@ void PartitionScratch::Resize(int64_t rows, const KvLayout& layout) {
   if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
     derived.resize(static_cast<size_t>(layout.key_dim) * kBlockTokens);
   }
-  const auto resize = [](const KvCodec& codec, int64_t dim, AlignedVector<std::byte>& widened) {
-    if (IsWidened(codec)) widened.resize(WidenedCodec(codec, dim).HeadBytes(dim));
-  };
-  resize(layout.key_codec, layout.key_dim, widened_keys);
-  resize(layout.value_codec, layout.value_dim, widened_values);
 }
 
 size_t PartitionScratch::bytes() const {
@@ -179,14 +174,6 @@ HeadPlanes PartitionWalk::PlanesOf(size_t head, int64_t block) const {
   return map_.PlanesOf(tile.kv_head, tile.blocks(partition_.segment).block(block));
 }
 
-const std::byte* PartitionWalk::Widened(const KvCodec& codec, int64_t dim, const std::byte* plane,
-                                        AlignedVector<std::byte>& out) const {
-  if (!kernels_.Widens(codec, dim)) return plane;
-  kernels_.table.widen[KvFormatIndex(codec)](
-      {.plane = plane, .dim = dim, .codec = codec, .out = out.data()});
-  return out.data();
-}
-
 void PartitionWalk::Attend(size_t head, const HeadPlanes& next) {
   const KvBlockLayout& layout = partition_.layout;
   TileQueries& queries = heads_.queries[head];
@@ -197,9 +184,6 @@ void PartitionWalk::Attend(size_t head, const HeadPlanes& next) {
     planes.keys = DerivedKeys(kernels_.table.isa, args_, heads_.tiles[head], partition_, block_,
                               planes.values, scratch_.derived);
   }
-  planes.keys = Widened(layout.key_codec, layout.key_dim, planes.keys, scratch_.widened_keys);
-  planes.values =
-      Widened(layout.value_codec, layout.value_dim, planes.values, scratch_.widened_values);
   const SoftmaxState state = heads_.StateOf(head, args_);
   const BlockArgs block = {args_, layout, planes, upcoming, rows_, queries, scratch_, state};
   // The first block that a row sees is decisive for it.

@@ -22,9 +22,6 @@ namespace kvasir {
 // The working memory of a partition's blocks.
 struct PartitionScratch : BlockScratch {
   AlignedVector<float> derived;  // [key_dim, 64]: the keys of a block, if they are from-value
-  // The planes of a block, if integer kernels do not know their codecs.
-  AlignedVector<std::byte> widened_keys;
-  AlignedVector<std::byte> widened_values;
   std::vector<RowRange> ranges;  // [tokens]: what each sees of the segment
 
   void Resize(int64_t rows, const KvLayout& layout);
@@ -70,9 +67,6 @@ class PartitionWalk {
   // Head `head` at the block entered; `next` is read behind it.
   void Attend(size_t head, const HeadPlanes& next);
   HeadPlanes PlanesOf(size_t head, int64_t block) const;
-  // The plane, or what it is widened to into `out`.
-  const std::byte* Widened(const KvCodec& codec, int64_t dim, const std::byte* plane,
-                           AlignedVector<std::byte>& out) const;
 
   const TileKernels& kernels_;
   const AttendArgs& args_;
