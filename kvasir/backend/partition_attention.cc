@@ -15,7 +15,7 @@ void QuantizeQueries(const TileKernels& kernels, const KvBlockLayout& layout, in
                      const TileQueries& queries, IntegerQueryRows& integers) {
   const IntegerKvKernels* const integer = kernels.IntegerKeys(layout);
   if (integer == nullptr) return;
-  const KvCodec codec = kernels.Multiplied(layout.key_codec, layout.key_dim);
+  const KvCodec codec = kernels.Multiplied(kernels.KeyCodec(layout), layout.key_dim);
   integers.Resize(rows, codec, layout.key_dim);
   integer->quantize_queries({.queries = (codec.rotates() ? queries.rotated : queries.plain).data(),
                              .query_stride = layout.key_dim,
@@ -57,39 +57,17 @@ void LoadVisible(RowRange common, int64_t group, int64_t block, PartitionScratch
   }
 }
 
-// The keys of one block for one head, derived from its values into `derived`.
-const std::byte* DerivedKeys(Isa isa, const AttendArgs& args, const QueryTile& tile,
-                             const Partition& partition, int64_t block, const std::byte* values,
-                             AlignedVector<float>& derived) {
-  const int64_t first = block * kBlockTokens;
-  const RowRange visible = partition.rows;
-  std::array<Position, kBlockTokens> positions;
-  const std::span<const Position> given = tile.run->positions;
-  for (int64_t slot = 0; slot < kBlockTokens; ++slot) {
-    const auto row = static_cast<size_t>(first + slot);
-    positions[static_cast<size_t>(slot)] = row < given.size() ? given[row] : first + slot;
-  }
-  DeriveKeys(isa, {.derivation = args.derivation,
-                   .layout = &partition.layout,
-                   .values = values,
-                   .positions = positions,
-                   .begin = static_cast<int>(std::max<int64_t>(visible.begin - first, 0)),
-                   .end = static_cast<int>(std::min<int64_t>(visible.end - first, kBlockTokens)),
-                   .tile = derived.data()});
-  return reinterpret_cast<const std::byte*>(derived.data());
-}
-
 }  // namespace
 
 void PartitionScratch::Resize(int64_t rows, const KvLayout& layout) {
   BlockScratch::Resize(rows, layout);
   if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
-    derived.resize(static_cast<size_t>(layout.key_dim) * kBlockTokens);
+    derived.resize(KvCodec{KvCodec::Kind::kF32}.HeadBytes(layout.key_dim));
   }
 }
 
 size_t PartitionScratch::bytes() const {
-  return BlockScratch::bytes() + derived.capacity() * sizeof(float) +
+  return BlockScratch::bytes() + derived.capacity() + turns.capacity() * sizeof(float) +
          ranges.capacity() * sizeof(RowRange) + widened_keys.capacity() + widened_values.capacity();
 }
 
@@ -167,6 +145,36 @@ void PartitionWalk::Last(const HeadPlanes& behind) {
 void PartitionWalk::EnterBlock(int64_t block) {
   block_ = block;
   LoadVisible(common_, GroupOf(args_), block, scratch_);
+  if (!partition_.layout.StoresKeys()) MakeTurns();
+}
+
+void PartitionWalk::MakeTurns() {
+  const int64_t first = block_ * kBlockTokens;
+  const std::span<const Position> given = heads_.tiles[0].run->positions;
+  for (int64_t slot = 0; slot < kBlockTokens; ++slot) {
+    const auto row = static_cast<size_t>(first + slot);
+    scratch_.positions[static_cast<size_t>(slot)] =
+        row < given.size() ? given[row] : static_cast<Position>(first + slot);
+  }
+  scratch_.turns.resize(KeyTurnFloats(args_.derivation));
+  MakeKeyTurns(kernels_.table.isa, args_.derivation, scratch_.positions, scratch_.turns.data());
+}
+
+const std::byte* PartitionWalk::DerivedKeys(const std::byte* values) {
+  const KvBlockLayout& layout = partition_.layout;
+  const int64_t first = block_ * kBlockTokens;
+  const RowRange visible = partition_.rows;
+  DeriveKeys(kernels_.table.isa,
+             {.derivation = args_.derivation,
+              .layout = &layout,
+              .values = values,
+              .positions = scratch_.positions,
+              .turns = scratch_.turns.data(),
+              .begin = static_cast<int>(std::max<int64_t>(visible.begin - first, 0)),
+              .end = static_cast<int>(std::min<int64_t>(visible.end - first, kBlockTokens)),
+              .codec = kernels_.KeyCodec(layout),
+              .out = scratch_.derived.data()});
+  return scratch_.derived.data();
 }
 
 HeadPlanes PartitionWalk::PlanesOf(size_t head, int64_t block) const {
@@ -181,8 +189,7 @@ void PartitionWalk::Attend(size_t head, const HeadPlanes& next) {
   const Upcoming upcoming(kernels_.FetchInto(layout), layout, planes, next,
                           kernels_.IntegerValues(layout) != nullptr);
   if (planes.keys == nullptr) {
-    planes.keys = DerivedKeys(kernels_.table.isa, args_, heads_.tiles[head], partition_, block_,
-                              planes.values, scratch_.derived);
+    planes.keys = DerivedKeys(planes.values);
   }
   const SoftmaxState state = heads_.StateOf(head, args_);
   const BlockArgs block = {args_, layout, planes, upcoming, rows_, queries, scratch_, state};

@@ -5,6 +5,7 @@
 #ifndef KVASIR_BACKEND_PARTITION_ATTENTION_H_
 #define KVASIR_BACKEND_PARTITION_ATTENTION_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,7 +22,10 @@ namespace kvasir {
 
 // The working memory of a partition's blocks.
 struct PartitionScratch : BlockScratch {
-  AlignedVector<float> derived;  // [key_dim, 64]: the keys of a block, if they are from-value
+  // If keys are from-value: those of a head of a block, what turns them, and where its rows are.
+  AlignedVector<std::byte> derived;
+  AlignedVector<float> turns;
+  std::array<Position, kBlockTokens> positions;
   std::vector<RowRange> ranges;  // [tokens]: what each sees of the segment
 
   void Resize(int64_t rows, const KvLayout& layout);
@@ -67,6 +71,9 @@ class PartitionWalk {
   // Head `head` at the block entered; `next` is read behind it.
   void Attend(size_t head, const HeadPlanes& next);
   HeadPlanes PlanesOf(size_t head, int64_t block) const;
+  // What turns the keys of the block entered, and one head's of them, derived from its values.
+  void MakeTurns();
+  const std::byte* DerivedKeys(const std::byte* values);
 
   const TileKernels& kernels_;
   const AttendArgs& args_;

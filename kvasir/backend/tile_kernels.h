@@ -56,8 +56,17 @@ struct TileKernels {
   bool HasPairs(const KvCodec& codec, int64_t dim) const {
     return math != AttentionMath::kFloat && codec.kind == KvCodec::Kind::kBf16 && dim % 2 == 0;
   }
+  // The codec of a block's keys. Those that are made of values are made in f16, or in f32 where
+  // nothing is rounded besides.
+  KvCodec KeyCodec(const KvBlockLayout& layout) const {
+    if (layout.StoresKeys()) return layout.key_codec;
+    constexpr KvCodec kHalves = {KvCodec::Kind::kF16};
+    const bool is_rounded = layout.value_codec.kind != KvCodec::Kind::kF32 &&
+                            Integer(kHalves, layout.key_dim) != nullptr;
+    return is_rounded ? kHalves : KvCodec{KvCodec::Kind::kF32};
+  }
   const IntegerKvKernels* IntegerKeys(const KvBlockLayout& layout) const {
-    return Integer(layout.key_codec, layout.key_dim);
+    return Integer(KeyCodec(layout), layout.key_dim);
   }
   const IntegerKvKernels* IntegerValues(const KvBlockLayout& layout) const {
     return Integer(layout.value_codec, layout.value_dim);

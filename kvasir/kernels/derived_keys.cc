@@ -7,6 +7,7 @@
 #include "kvasir/base/trigonometry.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
+#include "kvasir/tensor/dtype.h"
 #include "kvasir/tensor/packed_codec.h"
 #include "kvasir/tensor/packed_codes.h"
 
@@ -153,55 +154,146 @@ ReadRow ReaderOf(const KvCodec& codec) {
   }
 }
 
-// kLanes slots at a time: their values side by side, then dimension by dimension across slots.
-void DeriveKeysOf(const DeriveKeysArgs& args) {
-  const DF d;
-  const hn::Rebind<int32_t, DF> di;
-  const auto dim = static_cast<size_t>(args.layout->value_dim);
-  const size_t pairs = args.derivation.inv_freq.size();
-  const float* const norm = args.derivation.key_norm.data();
-  const ReadRow read = ReaderOf(args.layout->value_codec);
-  std::vector<float> rows(dim * kSlots);
-  const auto stride = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int32_t>(dim)));
-  for (int first = 0; first < kBlockTokens; first += kSlots) {
-    std::fill(rows.begin(), rows.end(), 0.0f);
-    double positions[kSlots];
-    for (int i = 0; i < kSlots; ++i) {
-      const int slot = first + i;
-      positions[i] = static_cast<double>(args.positions[static_cast<size_t>(slot)]);
-      if (slot < args.begin || slot >= args.end) continue;
-      read(args, slot, rows.data() + static_cast<size_t>(i) * dim);
-    }
-    float* const out = args.tile + first;
-    const auto scaled = [&](size_t at) {
-      return hn::Mul(hn::Set(d, norm[at]), hn::GatherIndex(d, rows.data() + at, stride));
-    };
-    const VF slots = hn::Iota(d, static_cast<float>(first));
-    const auto is_wanted = hn::And(hn::Ge(slots, hn::Set(d, static_cast<float>(args.begin))),
-                                   hn::Lt(slots, hn::Set(d, static_cast<float>(args.end))));
-    const auto store = [&](size_t at, VF key) {
-      hn::StoreU(hn::IfThenElseZero(is_wanted, key), d, out + at * kBlockTokens);
-    };
-    for (size_t pair = 0; pair < pairs; ++pair) {
-      const VF x = scaled(pair);
-      const VF y = scaled(pair + pairs);
-      if (args.derivation.inv_freq[pair] == 0) {
-        store(pair, x);
-        store(pair + pairs, y);
-        continue;
-      }
+void MakeTurns(const KvKeyDerivation& derivation, std::span<const Position, kBlockTokens> positions,
+               float* turns) {
+  double places[kBlockTokens];
+  std::copy(positions.begin(), positions.end(), places);
+  for (const float frequency : derivation.inv_freq) {
+    if (frequency == 0) continue;
+    for (int first = 0; first < kBlockTokens; first += kSlots) {
       VF sin, cos;
-      TurnOf(positions, args.derivation.inv_freq[pair], sin, cos);
-      store(pair, hn::NegMulAdd(y, sin, hn::Mul(x, cos)));
-      store(pair + pairs, hn::MulAdd(x, sin, hn::Mul(y, cos)));
+      TurnOf(places + first, frequency, sin, cos);
+      hn::Store(sin, DF(), turns + first);
+      hn::Store(cos, DF(), turns + kBlockTokens + first);
     }
-    for (size_t at = 2 * pairs; at < dim; ++at) store(at, scaled(at));
+    turns += 2 * kBlockTokens;
   }
 }
 
+// Four numbers from each of kLanes / 4 rows, every fourth of those from `row` on, side by side.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFours(D d, const float* row, int64_t stride) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    return hn::LoadU(d, row);
+  } else {
+    const hn::Half<D> half;
+    constexpr auto kRows = static_cast<int64_t>(hn::MaxLanes(D()) / 2);
+    return hn::Combine(d, LoadFours(half, row + kRows * stride, stride),
+                       LoadFours(half, row, stride));
+  }
+}
+
+// Four dims of kLanes slots, whose rows begin at `row`: a vector of each.
+HWY_INLINE void LoadDims(const float* row, int64_t stride, VF (&dims)[4]) {
+  const DF d;
+  const VF a = LoadFours(d, row, stride);
+  const VF b = LoadFours(d, row + stride, stride);
+  const VF c = LoadFours(d, row + 2 * stride, stride);
+  const VF e = LoadFours(d, row + 3 * stride, stride);
+  const VF ac_low = hn::InterleaveLower(d, a, c);
+  const VF ac_high = hn::InterleaveUpper(d, a, c);
+  const VF be_low = hn::InterleaveLower(d, b, e);
+  const VF be_high = hn::InterleaveUpper(d, b, e);
+  dims[0] = hn::InterleaveLower(d, ac_low, be_low);
+  dims[1] = hn::InterleaveUpper(d, ac_low, be_low);
+  dims[2] = hn::InterleaveLower(d, ac_high, be_high);
+  dims[3] = hn::InterleaveUpper(d, ac_high, be_high);
+}
+
+// kLanes slots at a time: their values as rows, then dim by dim across slots. Codec: of the keys.
+template <class Codec>
+class Deriver {
+ public:
+  explicit Deriver(const DeriveKeysArgs& args)
+      : args_(args),
+        dim_(args.layout->value_dim),
+        norm_(args.derivation.key_norm.data()),
+        read_(ReaderOf(args.layout->value_codec)),
+        rows_(static_cast<size_t>(dim_) * kSlots) {}
+
+  void Run() {
+    for (first_ = 0; first_ < kBlockTokens; first_ += kSlots) {
+      const VF slots = hn::Iota(DF(), static_cast<float>(first_));
+      wanted_ = hn::VecFromMask(
+          DF(), hn::And(hn::Ge(slots, hn::Set(DF(), static_cast<float>(args_.begin))),
+                        hn::Lt(slots, hn::Set(DF(), static_cast<float>(args_.end)))));
+      ReadRows();
+      const auto pairs = static_cast<int64_t>(args_.derivation.inv_freq.size());
+      turns_ = args_.turns + first_;
+      int64_t pair = 0;
+      for (; pair + 4 <= pairs; pair += 4) DerivePairs(pair, pairs);
+      for (; pair < pairs; ++pair) DerivePair(pair, pairs, Dim(pair), Dim(pair + pairs));
+      for (int64_t at = 2 * pairs; at < dim_; ++at) Store(at, Scaled(at, Dim(at)));
+    }
+  }
+
+ private:
+  void ReadRows() {
+    if (args_.begin > first_ || args_.end < first_ + kSlots) {
+      std::fill(rows_.begin(), rows_.end(), 0.0f);
+    }
+    for (int i = 0; i < kSlots; ++i) {
+      const int slot = first_ + i;
+      if (slot < args_.begin || slot >= args_.end) continue;
+      read_(args_, slot, rows_.data() + i * dim_);
+    }
+  }
+  HWY_INLINE void DerivePairs(int64_t pair, int64_t pairs) {
+    VF x[4];
+    VF y[4];
+    LoadDims(rows_.data() + pair, dim_, x);
+    LoadDims(rows_.data() + pair + pairs, dim_, y);
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < 4; ++i) DerivePair(pair + i, pairs, x[i], y[i]);
+  }
+  HWY_INLINE void DerivePair(int64_t pair, int64_t pairs, VF x, VF y) {
+    x = Scaled(pair, x);
+    y = Scaled(pair + pairs, y);
+    if (args_.derivation.inv_freq[static_cast<size_t>(pair)] != 0) {
+      const VF sin = hn::Load(DF(), turns_);
+      const VF cos = hn::Load(DF(), turns_ + kBlockTokens);
+      turns_ += 2 * kBlockTokens;
+      const VF turned = hn::NegMulAdd(y, sin, hn::Mul(x, cos));
+      y = hn::MulAdd(x, sin, hn::Mul(y, cos));
+      x = turned;
+    }
+    Store(pair, x);
+    Store(pair + pairs, y);
+  }
+  HWY_INLINE VF Dim(int64_t at) const {
+    const hn::Rebind<int32_t, DF> d;
+    const auto strides = hn::Mul(hn::Iota(d, 0), hn::Set(d, static_cast<int32_t>(dim_)));
+    return hn::GatherIndex(DF(), rows_.data() + at, strides);
+  }
+  HWY_INLINE VF Scaled(int64_t at, VF value) const {
+    return hn::Mul(hn::Set(DF(), norm_[at]), value);
+  }
+  HWY_INLINE void Store(int64_t at, VF key) const {
+    auto* const out = reinterpret_cast<typename Codec::Stored*>(args_.out);
+    Codec::Encode(hn::And(wanted_, key), out + at * kBlockTokens + first_);
+  }
+
+  const DeriveKeysArgs& args_;
+  const int64_t dim_;
+  const float* const norm_;
+  const ReadRow read_;
+  std::vector<float> rows_;  // [kLanes, dim]
+  int first_ = 0;            // slot
+  const float* turns_ = nullptr;
+  VF wanted_;
+};
+
 }  // namespace
 
-void DeriveKeysHere(const DeriveKeysArgs& args) { DeriveKeysOf(args); }
+void MakeKeyTurnsHere(const KvKeyDerivation& derivation,
+                      std::span<const Position, kBlockTokens> positions, float* turns) {
+  MakeTurns(derivation, positions, turns);
+}
+
+void DeriveKeysHere(const DeriveKeysArgs& args) {
+  if (args.codec.kind == KvCodec::Kind::kF16) return Deriver<F16Codec>(args).Run();
+  Deriver<F32Codec>(args).Run();
+}
 
 }  // namespace kvasir::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -210,7 +302,45 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvasir {
 
+namespace {
+
+// The definition's keys.
+void DeriveScalar(const DeriveKeysArgs& args) {
+  std::vector<float> tile(static_cast<size_t>(args.layout->value_dim) * kBlockTokens);
+  DeriveKeyTile(args.derivation, *args.layout, args.values, args.positions, args.begin, args.end,
+                tile.data());
+  if (args.codec.kind == KvCodec::Kind::kF16) {
+    std::transform(tile.begin(), tile.end(), reinterpret_cast<uint16_t*>(args.out), FloatToF16);
+  } else {
+    std::copy(tile.begin(), tile.end(), reinterpret_cast<float*>(args.out));
+  }
+}
+
+}  // namespace
+
+size_t KeyTurnFloats(const KvKeyDerivation& derivation) {
+  const auto pairs = static_cast<size_t>(
+      std::ranges::count_if(derivation.inv_freq, [](float frequency) { return frequency != 0; }));
+  return pairs * 2 * kBlockTokens;
+}
+
+void MakeKeyTurns(Isa isa, const KvKeyDerivation& derivation,
+                  std::span<const Position, kBlockTokens> positions, float* turns) {
+  isa = VectorsOf(isa);
+#if HWY_TARGETS & HWY_AVX3_DL
+  if (isa == Isa::kAvx512) return N_AVX3_DL::MakeKeyTurnsHere(derivation, positions, turns);
+#endif
+#if HWY_TARGETS & HWY_AVX2
+  if (isa == Isa::kAvx2) return N_AVX2::MakeKeyTurnsHere(derivation, positions, turns);
+#endif
+#if HWY_TARGETS & HWY_NEON
+  if (isa == Isa::kNeon) return N_NEON::MakeKeyTurnsHere(derivation, positions, turns);
+#endif
+  // The definition makes its own.
+}
+
 void DeriveKeys(Isa isa, const DeriveKeysArgs& args) {
+  KVASIR_CHECK(args.codec.kind == KvCodec::Kind::kF16 || args.codec.kind == KvCodec::Kind::kF32);
   isa = VectorsOf(isa);
 #if HWY_TARGETS & HWY_AVX3_DL
   if (isa == Isa::kAvx512) return N_AVX3_DL::DeriveKeysHere(args);
@@ -221,8 +351,7 @@ void DeriveKeys(Isa isa, const DeriveKeysArgs& args) {
 #if HWY_TARGETS & HWY_NEON
   if (isa == Isa::kNeon) return N_NEON::DeriveKeysHere(args);
 #endif
-  DeriveKeyTile(args.derivation, *args.layout, args.values, args.positions, args.begin, args.end,
-                args.tile);
+  DeriveScalar(args);
 }
 
 }  // namespace kvasir

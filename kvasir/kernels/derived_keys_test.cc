@@ -11,7 +11,7 @@
 namespace kvasir {
 namespace {
 
-using testing::ExpectSameBits;
+using testing::kNan;
 using testing::RandomFloats;
 
 // A value plane [64][dim] in a dense codec.
@@ -28,16 +28,23 @@ std::vector<std::byte> DensePlane(KvCodec::Kind kind, const std::vector<float>& 
 }
 
 void ExpectTheDefinition(const DeriveKeysArgs& given, size_t dim) {
-  std::vector<float> wanted(dim * kBlockTokens, -1.0f);
+  std::vector<float> tile(dim * kBlockTokens, -1.0f);
   DeriveKeyTile(given.derivation, *given.layout, given.values, given.positions, given.begin,
-                given.end, wanted.data());
-  for (const Isa isa : SupportedIsas()) {
-    std::vector<float> tile(dim * kBlockTokens, -2.0f);
-    DeriveKeysArgs args = given;
-    args.tile = tile.data();
-    DeriveKeys(isa, args);
-    ASSERT_EQ(std::memcmp(tile.data(), wanted.data(), tile.size() * sizeof(float)), 0)
-        << IsaName(isa) << " dim " << dim << " slots " << given.begin << " to " << given.end;
+                given.end, tile.data());
+  for (const KvCodec::Kind kind : {KvCodec::Kind::kF32, KvCodec::Kind::kF16}) {
+    const std::vector<std::byte> wanted = DensePlane(kind, tile);
+    for (const Isa isa : SupportedIsas()) {
+      AlignedVector<float> turns(KeyTurnFloats(given.derivation), kNan);
+      MakeKeyTurns(isa, given.derivation, given.positions, turns.data());
+      AlignedVector<std::byte> out(wanted.size(), std::byte{0xFF});
+      DeriveKeysArgs args = given;
+      args.turns = turns.data();
+      args.codec = {kind};
+      args.out = out.data();
+      DeriveKeys(isa, args);
+      ASSERT_EQ(std::memcmp(out.data(), wanted.data(), out.size()), 0)
+          << IsaName(isa) << " dim " << dim << " slots " << given.begin << " to " << given.end;
+    }
   }
 }
 
@@ -73,8 +80,7 @@ struct Rows {
                              .values = plane.data(),
                              .positions = positions,
                              .begin = begin,
-                             .end = end,
-                             .tile = nullptr},
+                             .end = end},
                             static_cast<size_t>(dim));
       }
     }
