@@ -16,11 +16,11 @@ enum class AttentionMath {
   // which a block is decisive (kDecisiveShare), else as kInt8. This costs no quality.
   kAuto,
   // Affine and turbo caches in exact sums of queries and weights that are rounded to two bytes,
-  // with turbo's levels rounded to one; 2, 3, 5 and 6 bits and turbo only if heads are multiples of
-  // kWidenedDims. Caches of f16 in the same, rounded to 14 bits themselves, if heads are multiples
-  // of 16
-  // dims. Caches of bf16 in pairs of products, of queries and weights that are rounded to bf16, if
-  // heads have an even number of dims. Everything else in float.
+  // with turbo's levels rounded to one; turbo, and 2, 3, 5 and 6 bits, only if heads are multiples
+  // of kWidenedDims. Caches of f16 in the same, rounded to 14 bits themselves, if heads are
+  // multiples of 16 dims; keys that are made of values likewise, unless those are f32. Caches of
+  // bf16 in pairs of products, of queries and weights that are rounded to bf16, if heads have an
+  // even number of dims. Everything else in float.
   kInt16,
   // The same with one byte for affine and turbo caches, which is twice as fast again in prefill.
   kInt8,
