@@ -22,8 +22,9 @@ class CreateCommand final : public Command {
     flags.Add("-f,--file", &file_, "Modelfile with FROM, DRAFT, PARAMETER, TEMPLATE, SYSTEM lines");
     flags.Add("--from", &from_, "the model: a folder or .gguf file; instead of FROM");
     flags.Add("--draft", &draft_, "a smaller model that drafts for it; instead of DRAFT");
-    flags.Add("--quantize", &options_.quantize,
-              "weights of the model: int4, int8, mxfp4, mxfp8, bf16, f16, ...; else as they are");
+    flags.Add(
+        "--quantize", &options_.quantize,
+        "weights of the model: int4, int8, mxfp4, nvfp4, mxfp8, bf16, f16, ...; else as they are");
     flags.Add("--quantize-draft", &options_.quantize_draft, "the same for the draft");
     flags.Add("-t,--threads", &threads_, "threads; 0: one per physical core");
   }

@@ -111,7 +111,8 @@ TEST(ConvertModel, QuantizedFoldersLoadAndAreNear) {
     double most;  // root mean square error over that of the logits
   };
   // A third above what was measured on this model of random weights: what a format loses.
-  for (const Type& type : {Type{"int8", 0.04}, {"int4", 0.4}, {"mxfp8", 0.2}, {"mxfp4", 0.55}}) {
+  for (const Type& type :
+       {Type{"int8", 0.04}, {"int4", 0.4}, {"mxfp8", 0.2}, {"mxfp4", 0.55}, {"nvfp4", 0.46}}) {
     const ScratchFolder scratch;
     const std::string out = scratch.File("out");
     const Status done = Convert(source, type.name, out);

@@ -13,8 +13,6 @@
 namespace kvasir {
 namespace {
 
-constexpr int kMicroscaledGroup = 32;
-
 struct Name {
   std::string_view name;
   MlxFormat format;
@@ -24,8 +22,9 @@ constexpr Name kNames[] = {
     {"int2", {MlxMode::kAffine, 2, 64}}, {"int3", {MlxMode::kAffine, 3, 64}},
     {"int5", {MlxMode::kAffine, 5, 64}}, {"int6", {MlxMode::kAffine, 6, 64}},
     {"mxfp4", {MlxMode::kMxfp4, 4, 32}}, {"mxfp8", {MlxMode::kMxfp8, 8, 32}},
-    {"q4", {MlxMode::kAffine, 4, 64}},   {"fp4", {MlxMode::kAffine, 4, 64}},
-    {"q8", {MlxMode::kAffine, 8, 64}},   {"fp8", {MlxMode::kAffine, 8, 64}},
+    {"nvfp4", {MlxMode::kNvfp4, 4, 16}}, {"q4", {MlxMode::kAffine, 4, 64}},
+    {"fp4", {MlxMode::kAffine, 4, 64}},  {"q8", {MlxMode::kAffine, 8, 64}},
+    {"fp8", {MlxMode::kAffine, 8, 64}},
 };
 
 void StoreFloat(float value, DType dtype, std::byte* to) {
@@ -37,31 +36,71 @@ void StoreFloat(float value, DType dtype, std::byte* to) {
   std::memcpy(to, &bits, sizeof(bits));
 }
 
-// Magnitudes of E2M1 and E4M3 by code, ascending; the sign is the next bit.
-std::array<float, 127> Magnitudes(bool is_fp8) {
-  std::array<float, 127> table = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
-  if (is_fp8) {
-    for (int code = 0; code < 127; ++code) {
-      const int exponent = code >> 3;
-      const auto mantissa = static_cast<float>(code & 7);
-      table[static_cast<size_t>(code)] =
-          exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8.0f + mantissa, exponent - 10);
-    }
+// Magnitudes of an element type by code, ascending; the sign is the next bit.
+struct Magnitudes {
+  std::array<float, 127> of = {};
+  int count = 0;
+  int top_exponent = 0;  // of the largest
+  int sign = 0;
+};
+
+// Ends at 6 = 1.5 * 2^2.
+Magnitudes E2m1() { return {{0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f}, 8, 2, 8}; }
+
+// Ends at 448 = 1.75 * 2^8; its last code is NaN.
+Magnitudes E4m3() {
+  Magnitudes out = {{}, 127, 8, 0x80};
+  for (int code = 0; code < out.count; ++code) {
+    const int exponent = code >> 3;
+    const auto mantissa = static_cast<float>(code & 7);
+    out.of[static_cast<size_t>(code)] =
+        exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8.0f + mantissa, exponent - 10);
   }
-  return table;
+  return out;
 }
 
-// The code of the nearest of `count` magnitudes, of two equally near ones the even.
-uint8_t Nearest(const std::array<float, 127>& table, int count, float magnitude) {
-  const auto end = table.begin() + count;
-  const auto above = std::lower_bound(table.begin(), end, magnitude);
-  if (above == table.begin()) return 0;
-  if (above == end) return static_cast<uint8_t>(count - 1);
-  const auto code = static_cast<uint8_t>(above - table.begin());
+// The code of the nearest magnitude, of two equally near ones the even.
+uint8_t Nearest(const Magnitudes& table, float magnitude) {
+  const auto begin = table.of.begin();
+  const auto end = begin + table.count;
+  const auto above = std::lower_bound(begin, end, magnitude);
+  if (above == begin) return 0;
+  if (above == end) return static_cast<uint8_t>(table.count - 1);
+  const auto code = static_cast<uint8_t>(above - begin);
   const float up = *above - magnitude;
   const float down = magnitude - *(above - 1);
   if (up == down) return code % 2 == 0 ? code : code - 1;
   return up < down ? code : code - 1;
+}
+
+// The largest magnitude of those that are finite.
+float LargestFinite(std::span<const float> values) {
+  float largest = 0;
+  for (const float value : values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+  }
+  return largest;
+}
+
+// What elements are divided by, with the code that says so.
+struct Microscale {
+  float scale;
+  uint8_t code;
+};
+
+// E8M0: 2^floor(log2(largest)) over the largest power of two of the elements.
+Microscale PowerOfTwo(float largest, const Magnitudes& elements) {
+  const int exponent =
+      largest > 0 ? std::clamp(std::ilogb(largest) - elements.top_exponent, -127, 127) : -127;
+  return {std::ldexp(1.0f, exponent), static_cast<uint8_t>(exponent + 127)};
+}
+
+// E4M3: the nearest to the one with which the largest is the elements' largest.
+Microscale NearestE4m3(float largest, const Magnitudes& elements) {
+  static const Magnitudes scales = E4m3();
+  const uint8_t code =
+      Nearest(scales, largest / elements.of[static_cast<size_t>(elements.count - 1)]);
+  return {scales.of[code], code};
 }
 
 }  // namespace
@@ -82,7 +121,7 @@ Result<MlxFormat> MlxFormatFromName(std::string_view name, int group_size) {
   }
   return {ErrorCode::kInvalidArgument,
           "quantization type '" + std::string(name.substr(0, 40)) +
-              "' is unknown; use int4, int8, mxfp4, mxfp8, or int2, int3, int5, int6"};
+              "' is unknown; use int4, int8, mxfp4, nvfp4, mxfp8, or int2, int3, int5, int6"};
 }
 
 std::string MlxFormatLabel(const MlxFormat& format) {
@@ -136,31 +175,25 @@ void WeightEncoder::EncodeAffine(const float* row, std::byte* weight, std::byte*
 
 void WeightEncoder::EncodeMicroscaled(const float* row, std::byte* weight,
                                       std::byte* scales) const {
-  const bool is_fp8 = encoding_.format.mode == MlxMode::kMxfp8;
-  // E4M3 ends at 448 = 1.75 * 2^8 (its last code is NaN), E2M1 at 6 = 1.5 * 2^2.
-  const int count = is_fp8 ? 127 : 8;
-  const int top_exponent = is_fp8 ? 8 : 2;
-  const std::array<float, 127> table = Magnitudes(is_fp8);
+  const MlxFormat& format = encoding_.format;
+  const Magnitudes elements = format.mode == MlxMode::kMxfp8 ? E4m3() : E2m1();
+  const auto size = static_cast<size_t>(format.group_size);
   std::vector<uint8_t> codes(static_cast<size_t>(inputs_));
-  for (size_t g = 0; g < codes.size() / kMicroscaledGroup; ++g) {
-    const float* const values = row + g * kMicroscaledGroup;
-    float largest = 0;
-    for (int i = 0; i < kMicroscaledGroup; ++i) {
-      const float magnitude = std::fabs(values[i]);
-      if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
-    }
-    const int exponent =
-        largest > 0 ? std::clamp(std::ilogb(largest) - top_exponent, -127, 127) : -127;
-    scales[g] = static_cast<std::byte>(exponent + 127);
-    for (size_t i = 0; i < kMicroscaledGroup; ++i) {
-      const float scaled = std::ldexp(std::fabs(values[i]), -exponent);
-      const uint8_t code = Nearest(table, count, std::isnan(scaled) ? table[1] * 0x1p20f : scaled);
-      const int sign = std::signbit(values[i]) ? (is_fp8 ? 0x80 : 8) : 0;
-      codes[g * kMicroscaledGroup + i] = static_cast<uint8_t>(code | sign);
+  for (size_t begin = 0; begin < codes.size(); begin += size) {
+    const std::span<const float> values(row + begin, size);
+    const float largest = LargestFinite(values);
+    const Microscale by = format.mode == MlxMode::kNvfp4 ? NearestE4m3(largest, elements)
+                                                         : PowerOfTwo(largest, elements);
+    scales[begin / size] = static_cast<std::byte>(by.code);
+    for (size_t i = 0; i < size; ++i) {
+      // Of nothing but zeros, or so small that their scale is one, nothing is left.
+      const float scaled = by.scale > 0 ? std::fabs(values[i]) / by.scale : 0.0f;
+      const uint8_t code = Nearest(elements, std::isnan(scaled) ? INFINITY : scaled);
+      codes[begin + i] = static_cast<uint8_t>(code | (std::signbit(values[i]) ? elements.sign : 0));
     }
   }
   std::vector<uint32_t> words(weight_bytes_ / sizeof(uint32_t));
-  PackRow(codes, encoding_.format.bits, words.data());
+  PackRow(codes, format.bits, words.data());
   std::memcpy(weight, words.data(), weight_bytes_);
 }
 

@@ -20,11 +20,11 @@ struct WeightEncoding {
   // Element type of dense tensors; of scales and biases of affine ones (f16 or bf16).
   DType dtype = DType::kBf16;
   bool is_quantized = false;
-  MlxFormat format;  // affine, mxfp4 or mxfp8
+  MlxFormat format;
 };
 
-// "int4", "int8" (affine), "int2", "int3", "int5", "int6", "mxfp4", "mxfp8"; "q4", "fp4", "q8" and
-// "fp8" are other names of int4 and int8. `group_size` is for affine ones, 0: 64.
+// "int4", "int8" (affine), "int2", "int3", "int5", "int6", "mxfp4", "mxfp8", "nvfp4"; "q4", "fp4",
+// "q8" and "fp8" are other names of int4 and int8. `group_size` is for affine ones, 0: 64.
 // ERRORS: kInvalidArgument, listing the names that exist.
 Result<MlxFormat> MlxFormatFromName(std::string_view name, int group_size = 0);
 // "int4", "mxfp8", ...
@@ -42,9 +42,9 @@ class WeightEncoder {
 
   // Affine: mx.quantize's rule (affine_codec.h), scales and biases rounded to dtype. mxfp4, mxfp8:
   // the scale is 2^floor(log2(max|w|)) over the largest power of two of the element type (OCP
-  // Microscaling Formats v1.0, 6.3), elements the nearest, ties to the even code. Numbers that are
-  // not finite make their group NaN (affine) or count as the largest there is.
-  // THREADS: concurrently.
+  // Microscaling Formats v1.0, 6.3), elements the nearest, ties to the even code. nvfp4: the scale
+  // is the E4M3 nearest to max|w| / 6, without a global one. Numbers that are not finite make their
+  // group NaN (affine) or count as the largest there is. THREADS: concurrently.
   void Encode(const float* row, std::byte* weight, std::byte* scales, std::byte* biases) const;
 
  private:

@@ -73,10 +73,12 @@ TEST_P(WeightEncoderTest, DecodedWeightsAreNear) {
     for (int64_t i = begin; i < begin + format.group_size; ++i) {
       // Affine: half a step, and its end moves by up to one when zero is put on a code; f16 scales
       // and values. E2M1 leaves gaps of a third, E4M3 of a sixteenth, of the value, and the
-      // largest may lie above the last code by a third or an eighth.
+      // largest may lie above the last code by a third or an eighth; nvfp4's scale is off by a
+      // sixteenth of itself, or by 2^-10 where it is denormal, six of which the largest is.
       const float step = (high - low) / static_cast<float>((1 << format.bits) - 1);
       const float tolerance = format.mode == MlxMode::kAffine  ? 1.5f * step + largest * 0x1.0p-9f
                               : format.mode == MlxMode::kMxfp4 ? largest / 3.5f
+                              : format.mode == MlxMode::kNvfp4 ? largest / 5.5f + 6 * 0x1p-10f
                                                                : largest / 7.0f;
       ASSERT_NEAR(decoded[i], row[i], tolerance) << "element " << i;
     }
@@ -85,7 +87,7 @@ TEST_P(WeightEncoderTest, DecodedWeightsAreNear) {
 
 // The values of a microscaled group are on its grid already, so encoding them again loses nothing.
 TEST(WeightEncoder, MicroscaledValuesAreEncodedToThemselves) {
-  for (const char* name : {"mxfp4", "mxfp8"}) {
+  for (const char* name : {"mxfp4", "mxfp8", "nvfp4"}) {
     const WeightEncoding encoding = {DType::kBf16, true, *MlxFormatFromName(name)};
     const std::vector<float> once = Decode(encoding, Encode(encoding, RandomRow(5)));
     EXPECT_EQ(Decode(encoding, Encode(encoding, once)), once) << name;
@@ -97,7 +99,7 @@ TEST(WeightEncoder, OddGroups) {
   row[40] = std::nanf("");
   row[70] = INFINITY;
   row[100] = 1e-42f;
-  for (const char* name : {"int4", "int8", "mxfp4", "mxfp8"}) {
+  for (const char* name : {"int4", "int8", "mxfp4", "mxfp8", "nvfp4"}) {
     const WeightEncoding encoding = {DType::kF16, true, *MlxFormatFromName(name)};
     const std::vector<float> decoded = Decode(encoding, Encode(encoding, row));
     for (int64_t i = 128; i < kInputs; ++i) ASSERT_EQ(decoded[i], 0.0f) << name;
@@ -126,7 +128,7 @@ TEST(WeightEncoder, UnknownNamesListWhatExists) {
 
 INSTANTIATE_TEST_SUITE_P(Types, WeightEncoderTest,
                          testing::Values("int2", "int3", "int4", "int5", "int6", "int8", "mxfp4",
-                                         "mxfp8"),
+                                         "mxfp8", "nvfp4"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
