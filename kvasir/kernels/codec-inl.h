@@ -27,9 +27,11 @@ struct F32Codec {
 struct F16Codec {
   using Stored = uint16_t;
   static HWY_INLINE VF Decode(const Stored* p) {
-    const hn::Rebind<uint16_t, DF> bits;
+    return Widen(hn::LoadU(hn::Rebind<uint16_t, DF>(), p));
+  }
+  static HWY_INLINE VF Widen(hn::Vec<hn::Rebind<uint16_t, DF>> bits) {
     const hn::Rebind<hwy::float16_t, DF> half;
-    return hn::PromoteTo(DF(), hn::BitCast(half, hn::LoadU(bits, p)));
+    return hn::PromoteTo(DF(), hn::BitCast(half, bits));
   }
   static HWY_INLINE void Encode(VF v, Stored* p) {
     const hn::Rebind<uint16_t, DF> bits;
@@ -42,9 +44,11 @@ struct F16Codec {
 struct Bf16Codec {
   using Stored = uint16_t;
   static HWY_INLINE VF Decode(const Stored* p) {
-    const hn::Rebind<uint16_t, DF> bits;
+    return Widen(hn::LoadU(hn::Rebind<uint16_t, DF>(), p));
+  }
+  static HWY_INLINE VF Widen(hn::Vec<hn::Rebind<uint16_t, DF>> bits) {
     const hn::Rebind<uint32_t, DF> wide;
-    return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(bits, p))));
+    return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
   }
   static HWY_INLINE void Encode(VF v, Stored* p) {
     const hn::Rebind<uint16_t, DF> bits;

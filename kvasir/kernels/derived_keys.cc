@@ -183,8 +183,11 @@ HWY_INLINE hn::Vec<D> LoadFours(D d, const float* row, int64_t stride) {
   }
 }
 
+// Dims that are loaded together.
+constexpr int64_t kDimsTogether = 8;
+
 // Four dims of kLanes slots, whose rows begin at `row`: a vector of each.
-HWY_INLINE void LoadDims(const float* row, int64_t stride, VF (&dims)[4]) {
+HWY_INLINE void LoadFourDims(const float* row, int64_t stride, VF* dims) {
   const DF d;
   const VF a = LoadFours(d, row, stride);
   const VF b = LoadFours(d, row + stride, stride);
@@ -200,16 +203,110 @@ HWY_INLINE void LoadDims(const float* row, int64_t stride, VF (&dims)[4]) {
   dims[3] = hn::InterleaveUpper(d, ac_high, be_high);
 }
 
-// kLanes slots at a time: their values as rows, then dim by dim across slots. Codec: of the keys.
+// Values of kLanes slots as rows of floats, in whatever codec they are.
+class FloatRows {
+ public:
+  explicit FloatRows(const DeriveKeysArgs& args)
+      : args_(args),
+        dim_(args.layout->value_dim),
+        read_(ReaderOf(args.layout->value_codec)),
+        rows_(static_cast<size_t>(dim_) * kSlots) {}
+
+  void Enter(int first) {
+    if (args_.begin > first || args_.end < first + kSlots) {
+      std::fill(rows_.begin(), rows_.end(), 0.0f);
+    }
+    for (int i = 0; i < kSlots; ++i) {
+      const int slot = first + i;
+      if (slot < args_.begin || slot >= args_.end) continue;
+      read_(args_, slot, rows_.data() + i * dim_);
+    }
+  }
+  HWY_INLINE void Load(int64_t dim, VF (&dims)[kDimsTogether]) const {
+    LoadFourDims(rows_.data() + dim, dim_, dims);
+    LoadFourDims(rows_.data() + dim + 4, dim_, dims + 4);
+  }
+  HWY_INLINE VF Load(int64_t dim) const {
+    const hn::Rebind<int32_t, DF> d;
+    const auto strides = hn::Mul(hn::Iota(d, 0), hn::Set(d, static_cast<int32_t>(dim_)));
+    return hn::GatherIndex(DF(), rows_.data() + dim, strides);
+  }
+
+ private:
+  const DeriveKeysArgs& args_;
+  const int64_t dim_;
+  const ReadRow read_;
+  std::vector<float> rows_;  // [kLanes, dim]
+};
+
+#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
+#define KVASIR_DERIVES_FROM_HALVES 1
+
+// Eight numbers from each of kLanes / 8 rows, every eighth of those from `row` on, side by side.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadEights(D d, const uint16_t* row, int64_t stride) {
+  if constexpr (hn::MaxLanes(D()) == 8) {
+    return hn::LoadU(d, row);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, hn::LoadU(half, row + 8 * stride), hn::LoadU(half, row));
+  }
+}
+
+// Values of 16 bits where they lie. Those of slots that nobody asks for may be anything.
 template <class Codec>
+class StoredHalves {
+ public:
+  explicit StoredHalves(const DeriveKeysArgs& args)
+      : values_(reinterpret_cast<const uint16_t*>(args.values)), dim_(args.layout->value_dim) {}
+
+  void Enter(int first) { row_ = values_ + first * dim_; }
+  HWY_INLINE void Load(int64_t dim, VF (&dims)[kDimsTogether]) const {
+    const hn::Rebind<uint16_t, DF> d;
+    using V = hn::Vec<decltype(d)>;
+    V rows[kDimsTogether];
+    V next[kDimsTogether];
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kDimsTogether; ++i) {
+      rows[i] = LoadEights(d, row_ + dim + i * dim_, dim_);
+    }
+    // Neighbours of every stage are four apart before it: three stages leave dims.
+    Interleave(d, rows, next);
+    Interleave(d, next, rows);
+    Interleave(d, rows, next);
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kDimsTogether; ++i) dims[i] = Codec::Widen(next[i]);
+  }
+  HWY_INLINE VF Load(int64_t dim) const {
+    alignas(64) uint16_t values[kLanes];
+    for (int64_t i = 0; i < kSlots; ++i) values[i] = row_[dim + i * dim_];
+    return Codec::Decode(values);
+  }
+
+ private:
+  template <class D, class V>
+  static HWY_INLINE void Interleave(D d, const V (&from)[kDimsTogether], V (&to)[kDimsTogether]) {
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kDimsTogether / 2; ++i) {
+      to[2 * i] = hn::InterleaveLower(d, from[i], from[i + kDimsTogether / 2]);
+      to[2 * i + 1] = hn::InterleaveUpper(d, from[i], from[i + kDimsTogether / 2]);
+    }
+  }
+
+  const uint16_t* const values_;
+  const int64_t dim_;
+  const uint16_t* row_ = nullptr;
+};
+#else
+#define KVASIR_DERIVES_FROM_HALVES 0
+#endif
+
+// kLanes slots at a time, dim by dim across them. Codec: of the keys.
+template <class Codec, class Values>
 class Deriver {
  public:
   explicit Deriver(const DeriveKeysArgs& args)
-      : args_(args),
-        dim_(args.layout->value_dim),
-        norm_(args.derivation.key_norm.data()),
-        read_(ReaderOf(args.layout->value_codec)),
-        rows_(static_cast<size_t>(dim_) * kSlots) {}
+      : args_(args), norm_(args.derivation.key_norm.data()), values_(args) {}
 
   void Run() {
     for (first_ = 0; first_ < kBlockTokens; first_ += kSlots) {
@@ -217,34 +314,28 @@ class Deriver {
       wanted_ = hn::VecFromMask(
           DF(), hn::And(hn::Ge(slots, hn::Set(DF(), static_cast<float>(args_.begin))),
                         hn::Lt(slots, hn::Set(DF(), static_cast<float>(args_.end)))));
-      ReadRows();
-      const auto pairs = static_cast<int64_t>(args_.derivation.inv_freq.size());
+      values_.Enter(first_);
       turns_ = args_.turns + first_;
+      const auto pairs = static_cast<int64_t>(args_.derivation.inv_freq.size());
       int64_t pair = 0;
-      for (; pair + 4 <= pairs; pair += 4) DerivePairs(pair, pairs);
-      for (; pair < pairs; ++pair) DerivePair(pair, pairs, Dim(pair), Dim(pair + pairs));
-      for (int64_t at = 2 * pairs; at < dim_; ++at) Store(at, Scaled(at, Dim(at)));
+      for (; pair + kDimsTogether <= pairs; pair += kDimsTogether) DerivePairs(pair, pairs);
+      for (; pair < pairs; ++pair) {
+        DerivePair(pair, pairs, values_.Load(pair), values_.Load(pair + pairs));
+      }
+      for (int64_t at = 2 * pairs; at < args_.layout->value_dim; ++at) {
+        Store(at, Scaled(at, values_.Load(at)));
+      }
     }
   }
 
  private:
-  void ReadRows() {
-    if (args_.begin > first_ || args_.end < first_ + kSlots) {
-      std::fill(rows_.begin(), rows_.end(), 0.0f);
-    }
-    for (int i = 0; i < kSlots; ++i) {
-      const int slot = first_ + i;
-      if (slot < args_.begin || slot >= args_.end) continue;
-      read_(args_, slot, rows_.data() + i * dim_);
-    }
-  }
   HWY_INLINE void DerivePairs(int64_t pair, int64_t pairs) {
-    VF x[4];
-    VF y[4];
-    LoadDims(rows_.data() + pair, dim_, x);
-    LoadDims(rows_.data() + pair + pairs, dim_, y);
-#pragma GCC unroll 4
-    for (int64_t i = 0; i < 4; ++i) DerivePair(pair + i, pairs, x[i], y[i]);
+    VF x[kDimsTogether];
+    VF y[kDimsTogether];
+    values_.Load(pair, x);
+    values_.Load(pair + pairs, y);
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kDimsTogether; ++i) DerivePair(pair + i, pairs, x[i], y[i]);
   }
   HWY_INLINE void DerivePair(int64_t pair, int64_t pairs, VF x, VF y) {
     x = Scaled(pair, x);
@@ -260,11 +351,6 @@ class Deriver {
     Store(pair, x);
     Store(pair + pairs, y);
   }
-  HWY_INLINE VF Dim(int64_t at) const {
-    const hn::Rebind<int32_t, DF> d;
-    const auto strides = hn::Mul(hn::Iota(d, 0), hn::Set(d, static_cast<int32_t>(dim_)));
-    return hn::GatherIndex(DF(), rows_.data() + at, strides);
-  }
   HWY_INLINE VF Scaled(int64_t at, VF value) const {
     return hn::Mul(hn::Set(DF(), norm_[at]), value);
   }
@@ -274,14 +360,25 @@ class Deriver {
   }
 
   const DeriveKeysArgs& args_;
-  const int64_t dim_;
   const float* const norm_;
-  const ReadRow read_;
-  std::vector<float> rows_;  // [kLanes, dim]
-  int first_ = 0;            // slot
+  Values values_;
+  int first_ = 0;  // slot
   const float* turns_ = nullptr;
   VF wanted_;
 };
+
+template <class Codec>
+void DeriveAs(const DeriveKeysArgs& args) {
+#if KVASIR_DERIVES_FROM_HALVES
+  if (args.layout->value_codec.kind == KvCodec::Kind::kF16) {
+    return Deriver<Codec, StoredHalves<F16Codec>>(args).Run();
+  }
+  if (args.layout->value_codec.kind == KvCodec::Kind::kBf16) {
+    return Deriver<Codec, StoredHalves<Bf16Codec>>(args).Run();
+  }
+#endif
+  Deriver<Codec, FloatRows>(args).Run();
+}
 
 }  // namespace
 
@@ -291,8 +388,8 @@ void MakeKeyTurnsHere(const KvKeyDerivation& derivation,
 }
 
 void DeriveKeysHere(const DeriveKeysArgs& args) {
-  if (args.codec.kind == KvCodec::Kind::kF16) return Deriver<F16Codec>(args).Run();
-  Deriver<F32Codec>(args).Run();
+  if (args.codec.kind == KvCodec::Kind::kF16) return DeriveAs<F16Codec>(args);
+  DeriveAs<F32Codec>(args);
 }
 
 }  // namespace kvasir::HWY_NAMESPACE
