@@ -209,9 +209,14 @@ inline constexpr size_t kWordVectors = 2;
 #endif
 
 // Up to so many rows make words where they multiply them, for what is read but once. Their tiles
-// are the narrower the more rows they have.
+// are the narrower the more rows they have: with AVX-512 eight rows of one vector still keep sums
+// and totals in registers.
+#if HWY_TARGET == HWY_AVX3_DL
+inline constexpr size_t kFewWordRows = 8;
+#else
 inline constexpr size_t kFewWordRows = 6;
-constexpr size_t FewVectors(int64_t rows) { return rows > 2 ? 2 : 4; }
+#endif
+constexpr size_t FewVectors(int64_t rows) { return rows > 6 ? 1 : rows > 2 ? 2 : 4; }
 
 // Multipliers of some rows: codes of two bytes in order.
 struct WordMultipliers {

@@ -17,7 +17,7 @@ namespace kvasir::testing {
 
 inline constexpr int64_t kDims[] = {16, 32, 64, 80, 96, 128, 192, 256, 272};
 // 150: twice as many as are weighed together, sixteen more, and few.
-inline constexpr int64_t kRows[] = {1, 2, 3, 5, 7, 16, 64, 150};
+inline constexpr int64_t kRows[] = {1, 2, 3, 5, 7, 8, 16, 64, 150};
 inline constexpr int64_t kMostRows = 150;
 
 inline constexpr MultiplierWidth kWidths[] = {MultiplierWidth::kOneByte,
