@@ -170,16 +170,17 @@ void MakeTurns(const KvKeyDerivation& derivation, std::span<const Position, kBlo
   }
 }
 
-// Four numbers from each of kLanes / 4 rows, every fourth of those from `row` on, side by side.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadFours(D d, const float* row, int64_t stride) {
-  if constexpr (hn::MaxLanes(D()) == 4) {
+// kRun numbers from each of as many rows as fill a vector, every kRun-th of those from `row` on,
+// side by side.
+template <size_t kRun, class D, class T>
+HWY_INLINE hn::Vec<D> LoadRuns(D d, const T* row, int64_t stride) {
+  if constexpr (hn::MaxLanes(D()) == kRun) {
     return hn::LoadU(d, row);
   } else {
     const hn::Half<D> half;
     constexpr auto kRows = static_cast<int64_t>(hn::MaxLanes(D()) / 2);
-    return hn::Combine(d, LoadFours(half, row + kRows * stride, stride),
-                       LoadFours(half, row, stride));
+    return hn::Combine(d, LoadRuns<kRun>(half, row + kRows * stride, stride),
+                       LoadRuns<kRun>(half, row, stride));
   }
 }
 
@@ -189,10 +190,10 @@ constexpr int64_t kDimsTogether = 8;
 // Four dims of kLanes slots, whose rows begin at `row`: a vector of each.
 HWY_INLINE void LoadFourDims(const float* row, int64_t stride, VF* dims) {
   const DF d;
-  const VF a = LoadFours(d, row, stride);
-  const VF b = LoadFours(d, row + stride, stride);
-  const VF c = LoadFours(d, row + 2 * stride, stride);
-  const VF e = LoadFours(d, row + 3 * stride, stride);
+  const VF a = LoadRuns<4>(d, row, stride);
+  const VF b = LoadRuns<4>(d, row + stride, stride);
+  const VF c = LoadRuns<4>(d, row + 2 * stride, stride);
+  const VF e = LoadRuns<4>(d, row + 3 * stride, stride);
   const VF ac_low = hn::InterleaveLower(d, a, c);
   const VF ac_high = hn::InterleaveUpper(d, a, c);
   const VF be_low = hn::InterleaveLower(d, b, e);
@@ -242,17 +243,6 @@ class FloatRows {
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
 #define KVASIR_DERIVES_FROM_HALVES 1
 
-// Eight numbers from each of kLanes / 8 rows, every eighth of those from `row` on, side by side.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadEights(D d, const uint16_t* row, int64_t stride) {
-  if constexpr (hn::MaxLanes(D()) == 8) {
-    return hn::LoadU(d, row);
-  } else {
-    const hn::Half<D> half;
-    return hn::Combine(d, hn::LoadU(half, row + 8 * stride), hn::LoadU(half, row));
-  }
-}
-
 // Values of 16 bits where they lie. Those of slots that nobody asks for may be anything.
 template <class Codec>
 class StoredHalves {
@@ -268,7 +258,7 @@ class StoredHalves {
     V next[kDimsTogether];
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kDimsTogether; ++i) {
-      rows[i] = LoadEights(d, row_ + dim + i * dim_, dim_);
+      rows[i] = LoadRuns<8>(d, row_ + dim + i * dim_, dim_);
     }
     // Neighbours of every stage are four apart before it: three stages leave dims.
     Interleave(d, rows, next);
