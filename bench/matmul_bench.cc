@@ -38,7 +38,9 @@ CodedRow RampCodes(int64_t inputs, WeightFormat format) {
   const size_t groups = row.codes.size() / kQuantGroup;
   row.scales.assign(groups, FloatToF16(0.01f));
   row.biases.assign(groups, FloatToF16(0.08f));
-  row.sub_scales.assign(2 * groups, is_mxfp8 ? 120 : 7);
+  // Of E8M0 not a power of two that makes products denormal, which some CPUs are slow with.
+  const bool is_power = is_mxfp8 || format == WeightFormat::kMxfp4;
+  row.sub_scales.assign(2 * groups, is_power ? 120 : 7);
   row.sub_mins.assign(groups, 3);
   return row;
 }

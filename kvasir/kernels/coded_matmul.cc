@@ -14,7 +14,7 @@
 
 #if KVASIR_KERNEL_TARGET
 
-#include "kvasir/kernels/coded_scales-inl.h"
+#include "kvasir/kernels/code_plane-inl.h"
 
 #undef KVASIR_BEFORE_TILE
 #define KVASIR_BEFORE_TILE() KVASIR_BEFORE_BYTE_DOT()
@@ -25,16 +25,10 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
-inline constexpr int kVecBytes = kLanes * 4;  // kLanes outputs x 4 inputs of codes
-// kIq4Values plus 128: ByteDot's codes are natural numbers.
-constexpr uint8_t kIq4Codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                   129, 141, 153, 166, 181, 197, 217, 241};
-// kE2m1Values plus 12, likewise.
-constexpr uint8_t kE2m1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
-
 template <WeightFormat kFormat>
 struct CodedTile : TileRun<CodedTile<kFormat>> {
   using Code = Coding<kFormat>;
+  using Lines = CodedLines<kFormat>;
   using Scales = CodedScales<kFormat>;
   using Dot = typename Code::Dot;
   using Sum = typename Dot::Sum;
@@ -106,50 +100,10 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
   }
 #endif
 
-  // Line `line` of a group, of every column.
-  template <int C, size_t... I>
-  static HWY_INLINE void LoadLine(const std::byte* group, int line, int64_t panel_bytes,
-                                  ByteVec (&out)[C], std::index_sequence<I...>) {
-    const auto* from = reinterpret_cast<const uint8_t*>(group) + line * 64;
-    ((out[I] = hn::LoadU(ByteTag(), from + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes +
-                                        (I % kVecsPerPanel) * kVecBytes)),
-     ...);
-  }
-
-  // Bits moved up by kShift (down when negative), those of kMask kept. x86 shifts no bytes.
-  template <int kShift, uint8_t kMask>
-  static HWY_INLINE ByteVec Bits(ByteVec bytes) {
-    const hn::Repartition<uint16_t, ByteTag> wide;
-    auto words = hn::BitCast(wide, bytes);
-    if constexpr (kShift > 0) words = hn::ShiftLeft<kShift>(words);
-    if constexpr (kShift < 0) words = hn::ShiftRight<-kShift>(words);
-    return hn::And(hn::BitCast(ByteTag(), words), hn::Set(ByteTag(), kMask));
-  }
-
-  // The codes of inputs 4 kLine + i (high: 16 + 4 kLine + i) of a group; `more` holds the bits
-  // above the fourth.
-  template <int kLine, bool kHigh>
-  static HWY_INLINE ByteVec Codes(ByteVec raw, ByteVec more) {
-    if constexpr (Code::kIsByte) return raw;
-    if constexpr (Code::kIsQ2K) return Bits<-2 * kLine, 0x03>(more);
-    const ByteVec nibbles = Bits < kHigh ? -4 : 0, 0x0F > (raw);
-    if constexpr (Code::kIsQ5K) {
-      return hn::Or(nibbles, Bits<4 - kLine - (kHigh ? 4 : 0), 0x10>(more));
-    } else if constexpr (Code::kIsQ6K) {
-      return hn::Or(nibbles, Bits<4 - 2 * kLine, 0x30>(more));
-    } else if constexpr (Code::kIsIq4Xs) {
-      return hn::TableLookupBytes(hn::LoadDup128(ByteTag(), kIq4Codes), nibbles);
-    } else if constexpr (Code::kIsMicroscaled) {
-      return hn::TableLookupBytes(hn::LoadDup128(ByteTag(), kE2m1Codes), nibbles);
-    } else {
-      return nibbles;
-    }
-  }
-
   template <int kLine, bool kHigh, int C, size_t... I>
   static HWY_INLINE void Prepare(const ByteVec (&raw)[C], const ByteVec (&more)[C], Weights (&w)[C],
                                  std::index_sequence<I...>) {
-    ((w[I] = Dot::Prepare(Codes<kLine, kHigh>(raw[I], more[I]))), ...);
+    ((w[I] = Dot::Prepare(Lines::template Codes<kLine, kHigh>(raw[I], more[I]))), ...);
   }
 
   template <size_t kLine, bool kLow, bool kHigh, int R, int C, size_t kSums>
@@ -159,7 +113,7 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     constexpr auto kRows = std::make_index_sequence<R>();
     ByteVec raw[C];
     // Where two bits are all, `more` has them.
-    LoadLine(group.weights, Code::kIsQ2K ? 0 : kLine, group.panel_bytes, raw, kColumns);
+    Lines::Load(group.weights, Code::kIsQ2K ? 0 : kLine, group.panel_bytes, raw, kColumns);
     Weights w[C];
     if constexpr (kLow) {
       Prepare<kLine, false>(raw, more, w, kColumns);
@@ -264,18 +218,18 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     ByteVec more[C];
     if constexpr (Code::kHasHalves) {
       constexpr int kMore = Code::kIsQ6K ? 4 : 0;
-      LoadLine(group.weights, kMore, group.panel_bytes, more, kColumns);
+      Lines::Load(group.weights, kMore, group.panel_bytes, more, kColumns);
       AddLines<true, false>(group, x, more, sums, std::make_index_sequence<4>());
       JoinChains(sums, kRows);
       FinishHalf<0>(sums[0], block, g, scales, acc, kRows);
       Clear(sums, kRows);
-      LoadLine(group.weights, kMore + 1, group.panel_bytes, more, kColumns);
+      Lines::Load(group.weights, kMore + 1, group.panel_bytes, more, kColumns);
       AddLines<false, true>(group, x, more, sums, std::make_index_sequence<4>());
       JoinChains(sums, kRows);
       FinishHalf<1>(sums[0], block, g, scales, acc, kRows);
     } else {
       // Loaded from line 0 where there are no further bits: never looked at.
-      LoadLine(group.weights, Code::kIsQ5K ? 4 : 0, group.panel_bytes, more, kColumns);
+      Lines::Load(group.weights, Code::kIsQ5K ? 4 : 0, group.panel_bytes, more, kColumns);
       constexpr int kLines = Code::kIsByte ? 8 : 4;
       AddLines<true, !Code::kIsByte>(group, x, more, sums, std::make_index_sequence<kLines>());
       JoinChains(sums, kRows);
@@ -304,13 +258,7 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
         }
         group.weights = unit + Code::kScaleBytes + at * Code::kGroupBytes;
         GroupScales<C> scales;
-        if constexpr (Code::kIsAffine) {
-          Scales::LoadAffine(block, unit, scales, kColumns);
-        } else if constexpr (Code::kIsMicroscaled) {
-          Scales::LoadMicroscales(unit, at, block.panel_bytes, scales, kColumns);
-        } else {
-          Scales::LoadSuper(unit, at, block.panel_bytes, scales, kColumns);
-        }
+        Scales::Load(block, unit, at, scales, kColumns);
         AddGroup(block, group, g, scales, acc);
         group.x += kQuantGroup;
       }
@@ -333,9 +281,7 @@ struct CodedKernel {
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }
-  static int64_t UnitGroups(const MatmulArgs& args) {
-    return Code::kIsAffine ? args.weights->affine().group_inputs / kQuantGroup : Code::kUnitGroups;
-  }
+  static int64_t UnitGroups(const MatmulArgs& args) { return Code::UnitGroupsOf(*args.weights); }
   static int64_t UnitBytes(const MatmulArgs& args) { return Code::UnitBytes(UnitGroups(args)); }
   static int64_t Units(const MatmulArgs& args) {
     const int64_t groups = UnitGroups(args);
@@ -377,17 +323,22 @@ struct CodedKernel {
   };
 };
 
+template <WeightFormat kFormat>
+void RunCodedMatmul(const MatmulArgs& args) noexcept {
+  RunByRows<kFormat, CodedKernel<kFormat>>(args);
+}
+
 void FillCodedMatmul(KernelTable* table) {
   using enum WeightFormat;
-  table->matmul[static_cast<int>(kQ4Affine)] = RunMatmul<CodedKernel<kQ4Affine>>;
-  table->matmul[static_cast<int>(kQ8Affine)] = RunMatmul<CodedKernel<kQ8Affine>>;
-  table->matmul[static_cast<int>(kQ4K)] = RunMatmul<CodedKernel<kQ4K>>;
-  table->matmul[static_cast<int>(kQ5K)] = RunMatmul<CodedKernel<kQ5K>>;
-  table->matmul[static_cast<int>(kQ6K)] = RunMatmul<CodedKernel<kQ6K>>;
-  table->matmul[static_cast<int>(kQ2K)] = RunMatmul<CodedKernel<kQ2K>>;
-  table->matmul[static_cast<int>(kIq4Xs)] = RunMatmul<CodedKernel<kIq4Xs>>;
-  table->matmul[static_cast<int>(kMxfp4)] = RunMatmul<CodedKernel<kMxfp4>>;
-  table->matmul[static_cast<int>(kNvfp4)] = RunMatmul<CodedKernel<kNvfp4>>;
+  table->matmul[static_cast<int>(kQ4Affine)] = RunCodedMatmul<kQ4Affine>;
+  table->matmul[static_cast<int>(kQ8Affine)] = RunCodedMatmul<kQ8Affine>;
+  table->matmul[static_cast<int>(kQ4K)] = RunCodedMatmul<kQ4K>;
+  table->matmul[static_cast<int>(kQ5K)] = RunCodedMatmul<kQ5K>;
+  table->matmul[static_cast<int>(kQ6K)] = RunCodedMatmul<kQ6K>;
+  table->matmul[static_cast<int>(kQ2K)] = RunCodedMatmul<kQ2K>;
+  table->matmul[static_cast<int>(kIq4Xs)] = RunCodedMatmul<kIq4Xs>;
+  table->matmul[static_cast<int>(kMxfp4)] = RunCodedMatmul<kMxfp4>;
+  table->matmul[static_cast<int>(kNvfp4)] = RunCodedMatmul<kNvfp4>;
 }
 
 }  // namespace

@@ -34,6 +34,11 @@ struct Coding {
   // Scales of 16 inputs.
   static constexpr bool kHasHalves = kIsQ6K || kIsQ2K || (kIsMicroscaled && !kIsMxfp4);
   static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs && !kIsMicroscaled;
+  static constexpr int kMostCode = kIsByte || kIsIq4Xs ? 255
+                                   : kIsQ6K            ? 63
+                                   : kIsQ5K            ? 31
+                                   : kIsMicroscaled    ? 24
+                                                       : 15;
   // The code of zero, where there are no biases.
   static constexpr int32_t kZero = kIsQ6K ? 32 : kIsIq4Xs ? 128 : 12;
   // A line of scales before the codes that it is for (GroupUnits), not a superblock.
@@ -53,6 +58,9 @@ struct Coding {
   static constexpr int64_t kSmallBytes = (kHasMins ? 2 : 1) * kSubScales;
   static constexpr int64_t kScaleBytes = kHasScaleLine ? 64 : kSmallBytes + (kHasMins ? 64 : 32);
   static constexpr int64_t UnitBytes(int64_t groups) { return kScaleBytes + groups * kGroupBytes; }
+  static int64_t UnitGroupsOf(const PackedMatrix& weights) {
+    return kIsAffine ? weights.affine().group_inputs / kQuantGroup : kUnitGroups;
+  }
   // Prefetches: enough to touch each line of a unit; kSteps a group and one more for a scale line.
   static constexpr int64_t kSteps =
       kHasScaleLine ? kGroupBytes / 64 : (UnitBytes(kSuperGroups) / kSuperGroups + 63) / 64;
@@ -89,6 +97,19 @@ struct GroupScales {
 template <WeightFormat kFormat>
 struct CodedScales {
   using Code = Coding<kFormat>;
+
+  // Those of group `at` of a unit; `unit`: of the first panel.
+  template <int C, size_t... I>
+  static HWY_INLINE void Load(const CodedBlock& block, const std::byte* unit, int64_t at,
+                              GroupScales<C>& to, std::index_sequence<I...> columns) {
+    if constexpr (Code::kIsAffine) {
+      LoadAffine(block, unit, to, columns);
+    } else if constexpr (Code::kIsMicroscaled) {
+      LoadMicroscales(unit, at, block.panel_bytes, to, columns);
+    } else {
+      LoadSuper(unit, at, block.panel_bytes, to, columns);
+    }
+  }
 
   static HWY_INLINE FloatVec LoadHalf(const uint16_t* from) {
     const hn::Rebind<hwy::float16_t, FloatTag> half;

@@ -1,0 +1,500 @@
+// Many rows times coded weights: the codes of a block are put together to bytes once, its scales
+// and biases to float32, and every tile of rows multiplies with those.
+// Deliberately the same operations as tiles that put codes together themselves (coded_matmul.cc),
+// hence the same bits.
+#if defined(KVASIR_KERNELS_CODE_PLANE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_CODE_PLANE_INL_H_
+#undef KVASIR_KERNELS_CODE_PLANE_INL_H_
+#else
+#define KVASIR_KERNELS_CODE_PLANE_INL_H_
+#endif
+
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "kvasir/kernels/coded_lines-inl.h"
+
+KVASIR_BEFORE_BYTE_DOT();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Groups of a block, of all its panels together: their codes are as many bytes as kBlockBytes.
+inline constexpr int64_t kPlaneGroups = kBlockBytes / (kQuantGroup * kPanelOutputs);
+
+// Fewer rows put codes together themselves: as many times as there are tiles, which takes less time
+// than a plane where that is quick. 0: all do, as nobody has measured planes.
+template <WeightFormat kFormat>
+constexpr int64_t PlaneRows() {
+  if (HWY_TARGET != HWY_AVX2 || KVASIR_HAS_BYTE_DOT) return 0;
+  using Code = Coding<kFormat>;
+  if (Code::kIsByte) return 33;
+  return Code::kMostCode <= 15 && !Code::kHasHalves ? 13 : 9;
+}
+
+struct CodePlane {
+  static constexpr int64_t kGroupCodes = kQuantGroup * kPanelOutputs;  // [8][16][4]
+
+  // [panel][group] of a block, the groups of a panel one after the other.
+  alignas(64) uint8_t codes[kPlaneGroups][kGroupCodes];
+  // Likewise, [panel][group][parts][16]: of 32 inputs, or of the first and the last 16.
+  alignas(64) float scales[kPlaneGroups * 2 * kPanelOutputs];
+  alignas(64) float biases[kPlaneGroups * 2 * kPanelOutputs];
+};
+
+// What the groups of a panel are in a plane.
+template <WeightFormat kFormat>
+struct PlaneMaker {
+  using Code = Coding<kFormat>;
+  using Lines = CodedLines<kFormat>;
+  using Scales = CodedScales<kFormat>;
+  static constexpr auto kVectors = std::make_index_sequence<kVecsPerPanel>();
+
+  template <int kLine, bool kHigh, size_t... I>
+  static HWY_INLINE void StoreLine(const ByteVec (&raw)[kVecsPerPanel],
+                                   const ByteVec (&more)[kVecsPerPanel], uint8_t* codes,
+                                   std::index_sequence<I...>) {
+    uint8_t* const to = codes + (kLine + (kHigh ? 4 : 0)) * 64;
+    (hn::Store(Lines::template Codes<kLine, kHigh>(raw[I], more[I]), ByteTag(), to + I * kVecBytes),
+     ...);
+  }
+
+  template <size_t kLine, bool kLow, bool kHigh>
+  static HWY_INLINE void MakeLine(const std::byte* group, const ByteVec (&more)[kVecsPerPanel],
+                                  uint8_t* codes) {
+    ByteVec raw[kVecsPerPanel];
+    Lines::Load(group, Code::kIsQ2K ? 0 : kLine, 0, raw, kVectors);
+    if constexpr (kLow) StoreLine<kLine, false>(raw, more, codes, kVectors);
+    if constexpr (kHigh) StoreLine<kLine, true>(raw, more, codes, kVectors);
+  }
+  template <bool kLow, bool kHigh, size_t... kLine>
+  static HWY_INLINE void MakeLines(const std::byte* group, const ByteVec (&more)[kVecsPerPanel],
+                                   uint8_t* codes, std::index_sequence<kLine...>) {
+    (MakeLine<kLine, kLow, kHigh>(group, more, codes), ...);
+  }
+
+  static HWY_INLINE void MakeGroup(const std::byte* group, uint8_t* codes) {
+    ByteVec more[kVecsPerPanel];
+    if constexpr (Code::kHasHalves) {
+      constexpr int kMore = Code::kIsQ6K ? 4 : 0;
+      constexpr auto kLines = std::make_index_sequence<4>();
+      Lines::Load(group, kMore, 0, more, kVectors);
+      MakeLines<true, false>(group, more, codes, kLines);
+      Lines::Load(group, kMore + 1, 0, more, kVectors);
+      MakeLines<false, true>(group, more, codes, kLines);
+    } else {
+      Lines::Load(group, Code::kIsQ5K ? 4 : 0, 0, more, kVectors);
+      MakeLines<true, !Code::kIsByte>(group, more, codes,
+                                      std::make_index_sequence < Code::kIsByte ? 8 : 4 > ());
+    }
+  }
+
+  template <size_t... I>
+  static HWY_INLINE void StoreScales(const FloatVec (&from)[kVecsPerPanel], float* to,
+                                     std::index_sequence<I...>) {
+    (hn::Store(from[I], FloatTag(), to + I * kLanes), ...);
+  }
+
+  // `block`: the first panel at the block's first unit. `first`: its group of the plane.
+  static void Make(const CodedBlock& block, int64_t first, CodePlane* plane) {
+    const int64_t unit_groups = Code::kIsAffine ? block.unit_groups : Code::kUnitGroups;
+    const std::byte* unit = block.weights;
+    for (int64_t g = 0; g < block.groups; unit += Code::UnitBytes(unit_groups)) {
+      const int64_t end = std::min(g + unit_groups, block.groups);
+      for (int64_t at = 0; g < end; ++g, ++at) {
+        GroupScales<kVecsPerPanel> scales;
+        Scales::Load(block, unit, at, scales, kVectors);
+        constexpr int64_t kParts = Code::kHasHalves ? 2 : 1;
+        for (int64_t part = 0; part < kParts; ++part) {
+          const int64_t to = ((first + g) * kParts + part) * kPanelOutputs;
+          StoreScales(scales.scale[part], plane->scales + to, kVectors);
+          if constexpr (Code::kHasMins) {
+            StoreScales(scales.bias[part], plane->biases + to, kVectors);
+          }
+        }
+        MakeGroup(unit + Code::kScaleBytes + at * Code::kGroupBytes, plane->codes[first + g]);
+      }
+    }
+  }
+};
+
+// Sums of a group, or half of one, with codes up to kMost, of a row and kLanes outputs.
+//   kSpan                 steps of four inputs whose products are added up before they are sums
+//   Products(w, x), Add(products, w, x), Join(sum, products)
+//   kOffset               what codes are smaller by when they are multiplied
+// kSpan is 1 where products are added to sums at once, as Dot does it (coded_dot-inl.h).
+template <class Dot, int kMost>
+struct SpanDot {
+  static constexpr int kSpan = 1;
+  static constexpr int32_t kOffset = kMost > 63 && !kHasVnni ? 128 : 0;
+};
+#if HWY_TARGET == HWY_AVX2 && !KVASIR_HAS_BYTE_DOT
+// The pairs of kSpan steps fit 16 bits: with codes up to 15 those of a group, 8 * 2 * 15 * 127 =
+// 30480; up to 31 of four steps, 4 * 2 * 31 * 127 = 31496; up to 63 of two, 2 * 2 * 63 * 127 =
+// 32004.
+template <class Dot, int kMost>
+requires(kMost <= 63) struct SpanDot<Dot, kMost> {
+  static constexpr int kSpan = kMost <= 15 ? 8 : kMost <= 31 ? 4 : 2;
+  static constexpr int32_t kOffset = 0;
+  static_assert(kSpan * 2 * kMost * 127 <= 32767);
+  static HWY_INLINE __m256i Products(ByteVec w, IntVec x) {
+    return _mm256_maddubs_epi16(w.raw, x.raw);
+  }
+  static HWY_INLINE __m256i Add(__m256i products, ByteVec w, IntVec x) {
+    return Now(_mm256_add_epi16(products, Products(w, x)));
+  }
+  static HWY_INLINE IntVec Join(__m256i products) {
+    return IntVec{_mm256_madd_epi16(products, _mm256_set1_epi16(1))};
+  }
+};
+#endif
+
+struct PlaneBlock {
+  const int8_t* x_codes = nullptr;  // [rows, inputs], at the block's first group
+  const float* x_scales = nullptr;  // [rows, inputs/32], likewise
+  const int32_t* x_sums = nullptr;
+  const int32_t* x_half_sums = nullptr;
+  int64_t row_groups = 0;  // inputs/32 of a whole row
+  int64_t groups = 0;      // of the block
+  const CodePlane* plane = nullptr;
+  const WeightPrefetch* prefetch = &kNoFetch;
+  int64_t fetch_steps = 0;  // of the block, and most of a group
+  int64_t group_steps = 0;
+};
+
+// What a tile needs to know of a format, so that formats share it.
+template <class DotOfFormat, int kMostCode, int32_t kZeroCode, bool kHalves, bool kMins>
+struct PlaneCode {
+  using Dot = DotOfFormat;
+  using Span = SpanDot<Dot, kMostCode>;
+  // What codes are too large by when they are multiplied.
+  static constexpr int32_t kZero = (kMins ? 0 : kZeroCode) - Span::kOffset;
+  static constexpr int kParts = kHalves ? 2 : 1;
+  static constexpr bool kHasMins = kMins;
+};
+
+template <class Code>
+struct PlaneTile {
+  using Dot = typename Code::Dot;
+  using Span = typename Code::Span;
+  static constexpr int kSteps = kQuantGroup / 4 / Code::kParts;
+
+  static constexpr int kTileRows = HWY_TARGET == HWY_AVX3_DL                       ? 6
+                                   : HWY_TARGET == HWY_AVX2 || KVASIR_HAS_BYTE_DOT ? 4
+                                                                                   : 2;
+  static constexpr int MaxPanels(int64_t, bool) { return HWY_TARGET == HWY_AVX3_DL ? 2 : 1; }
+
+  static HWY_INLINE IntVec FourCodes(const int8_t* codes) {
+    int32_t four;
+    std::memcpy(&four, codes, sizeof(four));
+    return hn::Set(IntTag(), four);
+  }
+
+  // Where part of a group begins.
+  struct Part {
+    const uint8_t* codes = nullptr;  // of the first panel
+    int64_t panel_bytes = 0;         // from a panel's codes to the next one's
+    const int8_t* x = nullptr;
+    int64_t x_stride = 0;
+  };
+
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadStep(const Part& part, size_t step, ByteVec (&w)[C],
+                                  std::index_sequence<I...>) {
+    ((w[I] = hn::Load(ByteTag(), part.codes + step * 64 +
+                                     static_cast<int64_t>(I / kVecsPerPanel) * part.panel_bytes +
+                                     (I % kVecsPerPanel) * kVecBytes)),
+     ...);
+  }
+
+  // One step after the other: sums of 32 bits at once.
+  template <size_t kStep, int C, size_t... I>
+  static HWY_INLINE void AddRow(IntVec x, const typename Dot::Weights (&w)[C],
+                                typename Dot::Sum (&sums)[C], std::index_sequence<I...>) {
+    ((sums[I] = Dot::Add(kStep == 0 ? Dot::Start() : sums[I], w[I], x)), ...);
+  }
+  template <int C, size_t... I>
+  static HWY_INLINE void Prepare(const ByteVec (&raw)[C], typename Dot::Weights (&w)[C],
+                                 std::index_sequence<I...>) {
+    ((w[I] = Dot::Prepare(raw[I])), ...);
+  }
+  template <size_t kStep, int R, int C, size_t... I>
+  static HWY_INLINE void AddStep(const Part& part, typename Dot::Sum (&sums)[R][C],
+                                 std::index_sequence<I...>) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    ByteVec raw[C];
+    LoadStep(part, kStep, raw, kColumns);
+    typename Dot::Weights w[C];
+    Prepare(raw, w, kColumns);
+    (AddRow<kStep>(FourCodes(part.x + static_cast<int64_t>(I) * part.x_stride + kStep * 4), w,
+                   sums[I], kColumns),
+     ...);
+  }
+  template <int R, int C, size_t... kStep>
+  static HWY_INLINE void AddSteps(const Part& part, typename Dot::Sum (&sums)[R][C],
+                                  std::index_sequence<kStep...>) {
+    (AddStep<kStep>(part, sums, std::make_index_sequence<R>()), ...);
+  }
+
+#if HWY_TARGET == HWY_AVX2 && !KVASIR_HAS_BYTE_DOT
+  // Spans of steps: products in 16 bits, of which sums are made at the end of a span.
+  using Products = __m256i;
+
+  template <bool kIsFirst, int C, size_t... I>
+  static HWY_INLINE void AddProducts(IntVec x, const ByteVec (&w)[C], Products (&products)[C],
+                                     std::index_sequence<I...>) {
+    if constexpr (kIsFirst) {
+      ((products[I] = Span::Products(w[I], x)), ...);
+    } else {
+      ((products[I] = Span::Add(products[I], w[I], x)), ...);
+    }
+  }
+  template <size_t kStep, size_t kInSpan, int R, int C, size_t... I>
+  static HWY_INLINE void AddSpanStep(const Part& part, Products (&products)[R][C],
+                                     std::index_sequence<I...>) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    ByteVec w[C];
+    LoadStep(part, kStep, w, kColumns);
+    (AddProducts<kInSpan == 0>(
+         FourCodes(part.x + static_cast<int64_t>(I) * part.x_stride + kStep * 4), w, products[I],
+         kColumns),
+     ...);
+  }
+  template <bool kIsFirst, int C, size_t... I>
+  static HWY_INLINE void JoinRow(const Products (&products)[C], IntVec (&sums)[C],
+                                 std::index_sequence<I...>) {
+    if constexpr (kIsFirst) {
+      ((sums[I] = Span::Join(products[I])), ...);
+    } else {
+      ((sums[I] = hn::Add(sums[I], Span::Join(products[I]))), ...);
+    }
+  }
+  template <size_t kFirst, int R, int C, size_t... kInSpan, size_t... I>
+  static HWY_INLINE void AddSpan(const Part& part, IntVec (&sums)[R][C],
+                                 std::index_sequence<kInSpan...>, std::index_sequence<I...> rows) {
+    Products products[R][C];
+    (AddSpanStep<kFirst + kInSpan, kInSpan>(part, products, rows), ...);
+    (JoinRow<kFirst == 0>(products[I], sums[I], std::make_index_sequence<C>()), ...);
+  }
+  template <int kSpan, int R, int C, size_t... kSpans>
+  static HWY_INLINE void AddSpans(const Part& part, IntVec (&sums)[R][C],
+                                  std::index_sequence<kSpans...>) {
+    (AddSpan<kSpans * kSpan>(part, sums, std::make_index_sequence<kSpan>(),
+                             std::make_index_sequence<R>()),
+     ...);
+  }
+#endif
+
+  // Of each row and part of the block's groups: what biases are multiplied with, and what sums of
+  // products count too much.
+  template <int R>
+  struct RowTerms {
+    HWY_INLINE RowTerms() {}  // as GroupScales
+    float bias[R][Code::kParts][kPlaneGroups];
+    int32_t zero[R][Code::kParts][kPlaneGroups];
+  };
+  template <int R>
+  static HWY_INLINE void MakeTerms(const PlaneBlock& block, RowTerms<R>& terms) {
+    for (int64_t r = 0; r < R; ++r) {
+      const int64_t first = r * block.row_groups;
+      for (int part = 0; part < Code::kParts; ++part) {
+        for (int64_t g = 0; g < block.groups; ++g) {
+          int32_t sum = block.x_sums[first + g];
+          if constexpr (Code::kParts == 2) {
+            const int32_t half = block.x_half_sums[first + g];
+            sum = part == 0 ? half : sum - half;
+          }
+          if constexpr (Code::kHasMins) {
+            terms.bias[r][part][g] = block.x_scales[first + g] * static_cast<float>(sum);
+          }
+          if constexpr (Code::kZero != 0) terms.zero[r][part][g] = Code::kZero * sum;
+        }
+      }
+    }
+  }
+
+  // acc += (sum - zero) * x_scale * scale, and biases, in the order of coded_matmul.cc.
+  template <class Sum, int C, size_t... I>
+  static HWY_INLINE void FinishRow(const Sum (&sums)[C], const int32_t* zero, float x_scale,
+                                   const FloatVec (&scales)[C], FloatVec (&acc)[C],
+                                   std::index_sequence<I...>) {
+    const FloatTag d;
+    const FloatVec scale = hn::Set(d, x_scale);
+    if constexpr (Code::kZero == 0) {
+      ((acc[I] = hn::MulAdd(hn::ConvertTo(d, Total(sums[I])), hn::Mul(scale, scales[I]), acc[I])),
+       ...);
+    } else {
+      const IntVec start = hn::Set(IntTag(), *zero);
+      ((acc[I] = hn::MulAdd(hn::ConvertTo(d, hn::Sub(Total(sums[I]), start)),
+                            hn::Mul(scale, scales[I]), acc[I])),
+       ...);
+    }
+  }
+  template <class Sum>
+  static HWY_INLINE IntVec Total(Sum sum) {
+    if constexpr (Span::kSpan > 1) {
+      return sum;
+    } else {
+      return Dot::Finish(sum, 0);  // kZero has the rest
+    }
+  }
+  template <int C, size_t... I>
+  static HWY_INLINE void AddBiases(float x_sum, const FloatVec (&biases)[C], FloatVec (&acc)[C],
+                                   std::index_sequence<I...>) {
+    const FloatVec sum = hn::Set(FloatTag(), x_sum);
+    ((acc[I] = hn::MulAdd(sum, biases[I], acc[I])), ...);
+  }
+
+  // Those of a part of a group; `from` of the first panel.
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadScales(const float* from, int64_t panel_floats, FloatVec (&to)[C],
+                                    std::index_sequence<I...>) {
+    ((to[I] = hn::Load(FloatTag(), from + static_cast<int64_t>(I / kVecsPerPanel) * panel_floats +
+                                       (I % kVecsPerPanel) * kLanes)),
+     ...);
+  }
+
+  template <int kPart, class Sum, int R, int C, size_t... I>
+  static HWY_INLINE void FinishPart(const PlaneBlock& block, const RowTerms<R>& terms, int64_t g,
+                                    const Sum (&sums)[R][C], FloatVec (&acc)[R][C],
+                                    std::index_sequence<I...>) {
+    constexpr auto kColumns = std::make_index_sequence<C>();
+    const int64_t panel_floats = block.groups * Code::kParts * kPanelOutputs;
+    const int64_t at = (g * Code::kParts + kPart) * kPanelOutputs;
+    FloatVec scales[C];
+    LoadScales(block.plane->scales + at, panel_floats, scales, kColumns);
+    (FinishRow(sums[I], &terms.zero[I][kPart][g],
+               block.x_scales[static_cast<int64_t>(I) * block.row_groups + g], scales, acc[I],
+               kColumns),
+     ...);
+    if constexpr (Code::kHasMins) {
+      LoadScales(block.plane->biases + at, panel_floats, scales, kColumns);
+      (AddBiases(terms.bias[I][kPart][g], scales, acc[I], kColumns), ...);
+    }
+  }
+
+  template <int kPart, int R, int C>
+  static HWY_INLINE void AddPart(const PlaneBlock& block, const RowTerms<R>& terms, int64_t g,
+                                 FloatVec (&acc)[R][C]) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    const Part part = {
+        block.plane->codes[g] + kPart * kSteps * 64, block.groups * CodePlane::kGroupCodes,
+        block.x_codes + g * kQuantGroup + kPart * kSteps * 4, block.row_groups * kQuantGroup};
+    if constexpr (Span::kSpan > 1) {
+      constexpr int kSpan = HWY_MIN(Span::kSpan, kSteps);
+      IntVec sums[R][C];
+      AddSpans<kSpan>(part, sums, std::make_index_sequence<kSteps / kSpan>());
+      FinishPart<kPart>(block, terms, g, sums, acc, kRows);
+    } else {
+      typename Dot::Sum sums[R][C];
+      AddSteps(part, sums, std::make_index_sequence<kSteps>());
+      FinishPart<kPart>(block, terms, g, sums, acc, kRows);
+    }
+  }
+
+  template <int R, int P>
+  static HWY_NOINLINE void Run(const PlaneBlock& block, const TileOutput& output) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    FloatVec acc[R][P * kVecsPerPanel];
+    if (!output.resume) FetchToWrite<P>(output, kRows);
+    LoadTile(output, acc, kRows);
+    RowTerms<R> terms;
+    MakeTerms(block, terms);
+    const WeightPrefetch prefetch = *block.prefetch;
+    int64_t step = 0;
+    for (int64_t g = 0; g < block.groups; ++g) {
+      const int64_t steps = std::min(step + block.group_steps, block.fetch_steps);
+      while (step < steps) {
+        PrefetchPanels<Fetch::kToSecondLevel>(prefetch, step++, std::make_index_sequence<P>());
+      }
+      AddPart<0>(block, terms, g, acc);
+      if constexpr (Code::kParts == 2) AddPart<1>(block, terms, g, acc);
+    }
+    StoreTile(output, acc, kRows);
+  }
+};
+
+template <WeightFormat kFormat>
+struct PlaneKernel {
+  using Code = Coding<kFormat>;
+  using Tile = PlaneTile<PlaneCode<typename Code::Dot, Code::kMostCode, Code::kZero,
+                                   Code::kHasHalves, Code::kHasMins>>;
+  static constexpr int kTileRows = Tile::kTileRows;
+  static constexpr int64_t kStepBytes = 64;
+  static constexpr int64_t kAheadBytes = 0;  // of single row tiles, which there are none of
+  static constexpr int kStreamRows = 0;
+  static constexpr int MaxPanels(int64_t rows, bool is_alone) {
+    return Tile::MaxPanels(rows, is_alone);
+  }
+  static int64_t UnitGroups(const MatmulArgs& args) { return Code::UnitGroupsOf(*args.weights); }
+  static int64_t UnitBytes(const MatmulArgs& args) { return Code::UnitBytes(UnitGroups(args)); }
+  static int64_t Units(const MatmulArgs& args) {
+    const int64_t groups = UnitGroups(args);
+    return (args.weights->inputs() / kQuantGroup + groups - 1) / groups;
+  }
+  static int64_t BlockUnits(const MatmulArgs& args, int panels) {
+    return kPlaneGroups / (panels * UnitGroups(args));
+  }
+
+  class Block {
+   public:
+    Block(const MatmulArgs& args, int64_t panel, int panels, int64_t begin, int64_t count)
+        : args_(args), panels_(panels), first_group_(begin * UnitGroups(args)) {
+      CodedBlock coded;
+      coded.unit_groups = UnitGroups(args);
+      block_.row_groups = args.weights->inputs() / kQuantGroup;
+      block_.groups = std::min(count * coded.unit_groups, block_.row_groups - first_group_);
+      coded.groups = block_.groups;
+      coded.is_half = args.weights->affine().dtype == DType::kF16;
+      for (int p = 0; p < panels; ++p) {
+        coded.weights = args.weights->panel(panel + p) + begin * UnitBytes(args);
+        PlaneMaker<kFormat>::Make(coded, p * block_.groups, &plane_);
+      }
+      block_.plane = &plane_;
+      fetch_steps_ = (count * UnitBytes(args) + kStepBytes - 1) / kStepBytes;
+    }
+
+    void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch, const TileOutput& output) {
+      const int64_t group = row * block_.row_groups + first_group_;
+      block_.x_codes = args_.x_codes + group * kQuantGroup;
+      block_.x_scales = args_.x_scales + group;
+      block_.x_sums = args_.x_sums + group;
+      if constexpr (Code::kHasHalves) block_.x_half_sums = args_.x_half_sums + group;
+      block_.prefetch = &prefetch;
+      block_.fetch_steps = prefetch.fetch == Fetch::kNothing ? 0 : fetch_steps_;
+      block_.group_steps = (block_.fetch_steps + block_.groups - 1) / block_.groups;
+      CallTile<Tile>(rows, panels_, block_, output);
+    }
+
+   private:
+    const MatmulArgs& args_;
+    const int panels_;
+    const int64_t first_group_;
+    int64_t fetch_steps_ = 0;
+    PlaneBlock block_;
+    CodePlane plane_;
+  };
+};
+
+// Few rows, and the last panel where it is a partial one, go by tiles of FewRows.
+template <WeightFormat kFormat, class FewRows>
+void RunByRows(const MatmulArgs& args) noexcept {
+  MatmulArgs rest = args;
+  if constexpr (constexpr int64_t kPlaneRows = PlaneRows<kFormat>(); kPlaneRows > 0) {
+    if (args.rows >= kPlaneRows) {
+      const int64_t full_end = args.weights->outputs() / kPanelOutputs;
+      MatmulArgs whole = args;
+      whole.panel_end = std::min(args.panel_end, full_end);
+      RunMatmul<PlaneKernel<kFormat>>(whole);
+      rest.panel_begin = std::max(args.panel_begin, full_end);
+    }
+  }
+  RunMatmul<FewRows>(rest);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNELS_CODE_PLANE_INL_H_

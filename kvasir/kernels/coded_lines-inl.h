@@ -1,0 +1,75 @@
+// The codes of coded rows (coded_row.h) in a panel: loaded by lines and put together to bytes.
+// Deliberately without scales (coded_scales-inl.h) and products (coded_matmul.cc).
+#if defined(KVASIR_KERNELS_CODED_LINES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_CODED_LINES_INL_H_
+#undef KVASIR_KERNELS_CODED_LINES_INL_H_
+#else
+#define KVASIR_KERNELS_CODED_LINES_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "kvasir/kernels/coded_scales-inl.h"
+
+KVASIR_BEFORE_BYTE_DOT();
+namespace kvasir {
+namespace HWY_NAMESPACE {
+namespace {
+
+inline constexpr int kVecBytes = kLanes * 4;  // kLanes outputs x 4 inputs of codes
+// kIq4Values plus 128: ByteDot's codes are natural numbers.
+constexpr uint8_t kIq4Codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                   129, 141, 153, 166, 181, 197, 217, 241};
+// kE2m1Values plus 12, likewise.
+constexpr uint8_t kE2m1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+template <WeightFormat kFormat>
+struct CodedLines {
+  using Code = Coding<kFormat>;
+
+  // Line `line` of a group, of every column.
+  template <int C, size_t... I>
+  static HWY_INLINE void Load(const std::byte* group, int line, int64_t panel_bytes,
+                              ByteVec (&out)[C], std::index_sequence<I...>) {
+    const auto* from = reinterpret_cast<const uint8_t*>(group) + line * 64;
+    ((out[I] = hn::LoadU(ByteTag(), from + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes +
+                                        (I % kVecsPerPanel) * kVecBytes)),
+     ...);
+  }
+
+  // Bits moved up by kShift (down when negative), those of kMask kept. x86 shifts no bytes.
+  template <int kShift, uint8_t kMask>
+  static HWY_INLINE ByteVec Bits(ByteVec bytes) {
+    const hn::Repartition<uint16_t, ByteTag> wide;
+    auto words = hn::BitCast(wide, bytes);
+    if constexpr (kShift > 0) words = hn::ShiftLeft<kShift>(words);
+    if constexpr (kShift < 0) words = hn::ShiftRight<-kShift>(words);
+    return hn::And(hn::BitCast(ByteTag(), words), hn::Set(ByteTag(), kMask));
+  }
+
+  // The codes of inputs 4 kLine + i (high: 16 + 4 kLine + i) of a group; `more` holds the bits
+  // above the fourth.
+  template <int kLine, bool kHigh>
+  static HWY_INLINE ByteVec Codes(ByteVec raw, ByteVec more) {
+    if constexpr (Code::kIsByte) return raw;
+    if constexpr (Code::kIsQ2K) return Bits<-2 * kLine, 0x03>(more);
+    const ByteVec nibbles = Bits < kHigh ? -4 : 0, 0x0F > (raw);
+    if constexpr (Code::kIsQ5K) {
+      return hn::Or(nibbles, Bits<4 - kLine - (kHigh ? 4 : 0), 0x10>(more));
+    } else if constexpr (Code::kIsQ6K) {
+      return hn::Or(nibbles, Bits<4 - 2 * kLine, 0x30>(more));
+    } else if constexpr (Code::kIsIq4Xs) {
+      return hn::TableLookupBytes(hn::LoadDup128(ByteTag(), kIq4Codes), nibbles);
+    } else if constexpr (Code::kIsMicroscaled) {
+      return hn::TableLookupBytes(hn::LoadDup128(ByteTag(), kE2m1Codes), nibbles);
+    } else {
+      return nibbles;
+    }
+  }
+};
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvasir
+HWY_AFTER_NAMESPACE();
+
+#endif  // KVASIR_KERNELS_CODED_LINES_INL_H_
