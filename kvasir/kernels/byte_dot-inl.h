@@ -1,5 +1,5 @@
 // AddByteProducts: products of four bytes, added to the 32 bits they lie in. Exact. Where no
-// instruction does that (byte_dot_target.h) only Now, for those who add in several.
+// instruction does that (byte_dot_target.h) only additions, for those who take several.
 // Deliberately in assembly on x86: g++ 12 would keep sums in memory otherwise.
 #if defined(KVASIR_KERNELS_BYTE_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_BYTE_DOT_INL_H_
@@ -65,10 +65,14 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
-// sum, which has to be in a register now. Left to itself g++ 12 adds products up in an order of its
-// own, for which it writes all of them to memory first.
-HWY_INLINE __m256i Now(__m256i sum) {
-  asm("" : "+x"(sum));
+// Sums in place, of 32 and of 16 bits. Left to itself g++ 12 adds products up in an order of its
+// own, for which it writes all of them to memory first, or copies each sum that a loop carries.
+HWY_INLINE __m256i AddInts(__m256i sum, __m256i products) {
+  asm("vpaddd %1, %0, %0" : "+x"(sum) : "x"(products));
+  return sum;
+}
+HWY_INLINE __m256i AddShorts(__m256i sum, __m256i products) {
+  asm("vpaddw %1, %0, %0" : "+x"(sum) : "x"(products));
   return sum;
 }
 

@@ -141,7 +141,7 @@ requires(kMost <= 63) struct SpanDot<Dot, kMost> {
     return _mm256_maddubs_epi16(w.raw, x.raw);
   }
   static HWY_INLINE __m256i Add(__m256i products, ByteVec w, IntVec x) {
-    return Now(_mm256_add_epi16(products, Products(w, x)));
+    return AddShorts(products, Products(w, x));
   }
   static HWY_INLINE IntVec Join(__m256i products) {
     return IntVec{_mm256_madd_epi16(products, _mm256_set1_epi16(1))};

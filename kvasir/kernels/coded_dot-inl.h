@@ -66,7 +66,7 @@ struct NibbleDot {
   static HWY_INLINE Sum Start() { return _mm256_setzero_si256(); }
   static HWY_INLINE Weights Prepare(ByteVec codes) { return codes; }
   static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
-    return Now(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w.raw, x.raw)));
+    return AddShorts(sum, _mm256_maddubs_epi16(w.raw, x.raw));
   }
   static HWY_INLINE IntVec Finish(Sum sum, int32_t) {
     return IntVec{_mm256_madd_epi16(sum, _mm256_set1_epi16(1))};
@@ -81,7 +81,7 @@ struct SmallDot {
   static HWY_INLINE Weights Prepare(ByteVec codes) { return codes; }
   static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
     const __m256i pairs = _mm256_maddubs_epi16(w.raw, x.raw);
-    return IntVec{Now(_mm256_add_epi32(sum.raw, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))};
+    return IntVec{AddInts(sum.raw, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))};
   }
   static HWY_INLINE IntVec Finish(Sum sum, int32_t) { return sum; }
 };

@@ -181,7 +181,7 @@ struct WordSum {
 #if HWY_TARGET == HWY_AVX3_DL
     asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(words.raw), "v"(multipliers.raw));
 #elif !KVASIR_HAS_BYTE_DOT
-    sum.raw = Now(_mm256_add_epi32(sum.raw, _mm256_madd_epi16(words.raw, multipliers.raw)));
+    sum.raw = AddInts(sum.raw, _mm256_madd_epi16(words.raw, multipliers.raw));
 #elif defined(KVASIR_EVEX_VNNI)
     asm("vpdpwssd %2, %1, %0" : "+x"(sum.raw) : "x"(words.raw), "x"(multipliers.raw));
 #else
@@ -260,7 +260,7 @@ HWY_INLINE void AddWords(const WordMultipliers& multipliers, const Words& words,
     for (size_t r = 0; r < kRows; ++r) pairs[r] = multipliers.Get(r, step);
 #pragma GCC unroll 8
     for (size_t v = 0; v < kCount; ++v) {
-      const VI word = words.Get(v, step);
+      const VI word = InRegister(words.Get(v, step));
 #pragma GCC unroll 8
       for (size_t r = 0; r < kRows; ++r) sums[r][v].Add(word, pairs[r]);
     }

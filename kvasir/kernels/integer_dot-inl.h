@@ -4,6 +4,7 @@
 //
 // The words of a unit (kv_codec.h) hold kWordCodes codes of one lane, of dims of a key or of slots
 // of a value, whose multipliers are one per code and the same for all lanes. Each kind of dot has
+//   kPlaneBits                 of a code in the plane that words come from
 //   kParts, Codes<part, tight> the codes of a word in kParts vectors; tight: no register may keep
 //                              what they are made of, as sums and operands take all of them
 //   kSums                      sums that it keeps per vector of lanes
@@ -28,6 +29,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "hwy/highway.h"
 #include "kvasir/kernels/byte_operands-inl.h"
@@ -37,6 +39,7 @@
 #include "kvasir/kernels/packed_levels-inl.h"
 #include "kvasir/kernels/short_lanes-inl.h"
 #include "kvasir/kernels/softmax_row-inl.h"
+#include "kvasir/tensor/packed_codes.h"
 
 KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
@@ -70,6 +73,14 @@ HWY_INLINE const T& Anew(const T& x) {
   return *p;
 }
 
+// x, which has to be in a register now: g++ 12 would load it anew for each product.
+HWY_INLINE VI InRegister(VI x) {
+#if HWY_TARGET == HWY_AVX2 && !KVASIR_HAS_BYTE_DOT
+  asm("" : "+x"(x.raw));
+#endif
+  return x;
+}
+
 // -1 where x has its sign bit set, else 0.
 HWY_INLINE VI SignsOf(VF x) { return hn::ShiftRight<31>(hn::BitCast(DI(), x)); }
 
@@ -81,6 +92,7 @@ HWY_INLINE VI SignsOf(VF x) { return hn::ShiftRight<31>(hn::BitCast(DI(), x)); }
 template <size_t kCodeBits, size_t kMultiplierWidth>
 struct IntegerDot : ByteOperands<kCodeBits> {
   static constexpr size_t kBits = kCodeBits;
+  static constexpr size_t kPlaneBits = kBits;
   static constexpr size_t kBytes = kMultiplierWidth;
   static constexpr size_t kSums = kBytes;
   static constexpr int64_t kMultiplierBytes = 1;  // from one to the next in a plane
@@ -178,6 +190,7 @@ struct IntegerDot : ByteOperands<kCodeBits> {
 template <size_t kCodeBits, size_t kMultiplierWidth>
 struct IntegerDot {
   static constexpr size_t kBits = kCodeBits;
+  static constexpr size_t kPlaneBits = kBits;
   static constexpr size_t kBytes = kMultiplierWidth;
   static constexpr size_t kSums = 1;
   static constexpr int64_t kMultiplierBytes = 2;
@@ -245,7 +258,7 @@ struct IntegerDot {
  private:
 #if HWY_TARGET == HWY_AVX2
   static HWY_INLINE VI AddPairs(VI sum, VI a, VI b) {
-    return VI{Now(_mm256_add_epi32(sum.raw, _mm256_madd_epi16(a.raw, b.raw)))};
+    return VI{AddInts(sum.raw, _mm256_madd_epi16(a.raw, b.raw))};
   }
   // The lanes of both in order.
   static HWY_INLINE VS Narrow(VI a, VI b) {
@@ -290,6 +303,42 @@ struct IntegerDot {
         {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15}};
     const auto order = hn::LoadDup128(DB(), kOrder[kBits == 8 ? 0 : 1]);
     return hn::TableLookupBytes(hn::BitCast(DB(), values), order);
+  }
+};
+
+// So many tiles are worth laying out their codes: what it takes is what some five save.
+inline constexpr int64_t kLaidOutTiles = 8;
+
+// Codes of a plane that was laid out for many tiles, the halves of a word side by side: words of
+// two codes of 16 bits, which stand where the part of a word stood.
+template <class Dot>
+struct LaidOut : Dot {
+  static constexpr size_t kPlaneBits = 16;
+  static constexpr size_t kWordCodes = 2;
+  static constexpr size_t kParts = 1;
+  template <size_t, bool>
+  static HWY_INLINE VI Codes(const uint32_t* word) {
+    return hn::BitCast(DI(), hn::LoadU(DU(), word));
+  }
+
+  // The words of `count` codes that lie one after the other.
+  static HWY_INLINE void LayOut(const uint32_t* words, int64_t count, uint32_t* to) {
+    constexpr int64_t kUnit = kUnitLanes * static_cast<int64_t>(Dot::kWordCodes);
+    for (int64_t i = 0; i < count; i += kUnit, words += kUnitLanes) {
+      to = LayOutParts(words, to, std::make_index_sequence<Dot::kParts>());
+    }
+  }
+
+ private:
+  template <size_t... kPart>
+  static HWY_INLINE uint32_t* LayOutParts(const uint32_t* words, uint32_t* to,
+                                          std::index_sequence<kPart...>) {
+    for (size_t v = 0; v < kLaneVectors; ++v) {
+      (hn::StoreU(hn::BitCast(DU(), Dot::template Codes<kPart, false>(words + v * kLanes)), DU(),
+                  to + kPart * kUnitLanes + v * kLanes),
+       ...);
+    }
+    return to + Dot::kParts * kUnitLanes;
   }
 };
 
@@ -388,7 +437,7 @@ HWY_INLINE void AddProducts(const Operands& operands, VI (&sums)[kRows][kCount][
     }
 #pragma GCC unroll 8
     for (size_t v = 0; v < kCount; ++v) {
-      const VI codes = operands.template Code<false>(v);
+      const VI codes = InRegister(operands.template Code<false>(v));
 #pragma GCC unroll 8
       for (size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8

@@ -7,6 +7,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvasir/kernels/integer_scores.cc"
+#include <algorithm>
+#include <utility>
+
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -20,8 +23,10 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kUnitDims = 8;
-// Groups whose scales are widened together, for all rows.
+// Groups whose scales are widened together, for all rows; where codes are laid out for them, only
+// as many as their words stay in the first-level cache.
 constexpr int64_t kBatchGroups = 4;
+constexpr int64_t kBatchDims = KVASIR_HAS_BYTE_DOT ? kBatchGroups * 128 : 128;
 
 template <size_t kBits, size_t kBytes>
 void QuantizeGroup(const float* x, int64_t first, const IntegerQueryArgs& args, int64_t row,
@@ -191,26 +196,35 @@ HWY_INLINE void AddScores(const QueryRows& rows, const KeyGroup& group, int64_t 
 struct GroupBatch {
   int64_t first;
   int64_t count;
+  int64_t dims;           // of a group
+  const uint32_t* codes;  // of the first
   KeyGroup groups[kBatchGroups];
 };
 
-// Exact sums of group g.
+// Words of the codes of so many dims of a block.
+template <class Dot>
+constexpr int64_t WordsOfDims(int64_t dims) {
+  return dims / kUnitDims * static_cast<int64_t>(Dot::kPlaneBits) * kUnitLanes;
+}
+
+// Exact sums of the i-th group of a batch.
 template <class Dot, size_t kRows, bool kFetch>
-HWY_INLINE void SumGroup(const QueryRows& rows, const PackedPlane& plane, int64_t g,
+HWY_INLINE void SumGroup(const QueryRows& rows, const GroupBatch& batch, int64_t i,
                          TileTokens tokens, PlanePrefetch* prefetch, TileSums<Dot, kRows>& sums) {
   constexpr int64_t kUnitWords = kUnitDims / static_cast<int64_t>(Dot::kWordCodes);
-  constexpr int64_t kUnitSize = static_cast<int64_t>(Dot::kBits) * kUnitLanes;
+  constexpr int64_t kUnitSize = WordsOfDims<Dot>(kUnitDims);
+  const int64_t g = batch.first + i;
   int32_t starts[kRows];
   for (size_t r = 0; r < kRows; ++r) {
     starts[r] = Dot::KeyStart(rows.starts[static_cast<int64_t>(r) * rows.groups + g]);
   }
   StartSums<Dot>(starts, sums);
   const int64_t stride = IntegerQueries::CodeBytes(rows.dim);
-  const std::byte* multipliers = rows.codes + g * plane.group * Dot::kMultiplierBytes;
-  const uint32_t* word = plane.codes + g * plane.group / kUnitDims * kUnitSize +
+  const std::byte* multipliers = rows.codes + g * batch.dims * Dot::kMultiplierBytes;
+  const uint32_t* word = batch.codes + WordsOfDims<Dot>(i * batch.dims) +
                          tokens.first / kUnitLanes * kUnitWords * kUnitLanes +
                          tokens.first % kUnitLanes;
-  const uint32_t* const end = word + plane.group / kUnitDims * kUnitSize;
+  const uint32_t* const end = word + WordsOfDims<Dot>(batch.dims);
   for (; word != end; word += kUnitSize) {
     if constexpr (kFetch) {
       if (prefetch != nullptr && tokens.first == 0) prefetch->Step();
@@ -224,8 +238,7 @@ HWY_INLINE void SumGroup(const QueryRows& rows, const PackedPlane& plane, int64_
 
 // Scores of a tile. kFetch: with steps of `prefetch`, if there is one.
 template <class Dot, size_t kRows, bool kFetch>
-HWY_INLINE void ScoreTile(const QueryRows& rows, const PackedPlane& plane, const GroupBatch& batch,
-                          PlanePrefetch* prefetch) {
+HWY_INLINE void ScoreTile(const QueryRows& rows, const GroupBatch& batch, PlanePrefetch* prefetch) {
   constexpr size_t kCount = kVectors<Dot, kRows>;
   const DF d;
   for (size_t tile = 0; tile < kTokenVectors / kCount; ++tile) {
@@ -238,8 +251,7 @@ HWY_INLINE void ScoreTile(const QueryRows& rows, const PackedPlane& plane, const
     });
     for (int64_t i = 0; i < batch.count; ++i) {
       TileSums<Dot, kRows> sums;
-      SumGroup<Dot, kRows, kFetch>(Anew(rows), Anew(plane), batch.first + i, tokens, prefetch,
-                                   sums);
+      SumGroup<Dot, kRows, kFetch>(Anew(rows), Anew(batch), i, tokens, prefetch, sums);
       AddScores<Dot, kRows>(Anew(rows), batch.groups[i], batch.first + i, tokens, sums, scores);
     }
     ForEachOfTile<Dot, kRows>([&](size_t r, size_t v)
@@ -248,28 +260,50 @@ HWY_INLINE void ScoreTile(const QueryRows& rows, const PackedPlane& plane, const
 }
 
 template <class Dot, size_t kRows>
-HWY_NOINLINE void ScoreRows(const QueryRows& rows, const PackedPlane& plane,
-                            const GroupBatch& batch, PlanePrefetch* prefetch) {
-  ScoreTile<Dot, kRows, true>(rows, plane, batch, prefetch);
+HWY_NOINLINE void ScoreRows(const QueryRows& rows, const GroupBatch& batch,
+                            PlanePrefetch* prefetch) {
+  ScoreTile<Dot, kRows, true>(rows, batch, prefetch);
 }
 
 // `count` tiles of full height from a row on, with nothing between their products that need not
 // be there.
 template <class Dot>
 HWY_NOINLINE void ScoreTiles(const ScoreTileArgs& args, int64_t row, int64_t count,
-                             const PackedPlane& plane, const GroupBatch& batch) {
+                             const GroupBatch& batch) {
   constexpr size_t kRows = kMaxScoreRows<Dot>;
-  const int64_t groups = plane.dim / plane.group;
+  const int64_t groups = args.key_dim / batch.dims;
   for (int64_t end = row + count * static_cast<int64_t>(kRows); row < end; row += kRows) {
-    ScoreTile<Dot, kRows, false>(QueryRows(args, row, groups), plane, batch, nullptr);
+    ScoreTile<Dot, kRows, false>(QueryRows(args, row, groups), batch, nullptr);
   }
 }
 
+#if KVASIR_HAS_BYTE_DOT
+template <class Dot>
+HWY_INLINE void ScoreFullTiles(const ScoreTileArgs& args, int64_t row, int64_t count,
+                               GroupBatch& batch) {
+  ScoreTiles<Dot>(args, row, count, batch);
+}
+#else
+template <class Dot>
+HWY_NOINLINE void ScoreFullTiles(const ScoreTileArgs& args, int64_t row, int64_t count,
+                                 GroupBatch& batch) {
+  // A group can have more dims: turbo's has all.
+  if (count < kLaidOutTiles || batch.count * batch.dims > kBatchDims) {
+    return ScoreTiles<Dot>(args, row, count, batch);
+  }
+  alignas(64) uint32_t laid_out[WordsOfDims<LaidOut<Dot>>(kBatchDims)];
+  LaidOut<Dot>::LayOut(batch.codes, batch.count * batch.dims * kBlockTokens, laid_out);
+  const uint32_t* const codes = std::exchange(batch.codes, laid_out);
+  ScoreTiles<LaidOut<Dot>>(args, row, count, batch);
+  batch.codes = codes;
+}
+#endif
+
 template <class Dot, size_t kRows = kMaxScoreRows<Dot>>
-HWY_INLINE void ScoreAnyRows(const QueryRows& rows, int64_t count, const PackedPlane& plane,
-                             const GroupBatch& batch, PlanePrefetch* prefetch) {
-  if (count == kRows) return ScoreRows<Dot, kRows>(rows, plane, batch, prefetch);
-  if constexpr (kRows > 1) ScoreAnyRows<Dot, kRows - 1>(rows, count, plane, batch, prefetch);
+HWY_INLINE void ScoreAnyRows(const QueryRows& rows, int64_t count, const GroupBatch& batch,
+                             PlanePrefetch* prefetch) {
+  if (count == kRows) return ScoreRows<Dot, kRows>(rows, batch, prefetch);
+  if constexpr (kRows > 1) ScoreAnyRows<Dot, kRows - 1>(rows, count, batch, prefetch);
 }
 
 template <size_t kBits, size_t kBytes>
@@ -280,20 +314,23 @@ void Score(const ScoreTileArgs& args) noexcept {
   PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), plane.dim / kUnitDims,
                       args.fetch_into);
   GroupBatch batch;
-  for (batch.first = 0; batch.first < groups; batch.first += kBatchGroups) {
-    batch.count = HWY_MIN(kBatchGroups, groups - batch.first);
+  batch.dims = plane.group;
+  const int64_t most = std::clamp<int64_t>(kBatchDims / plane.group, 1, kBatchGroups);
+  for (batch.first = 0; batch.first < groups; batch.first += most) {
+    batch.count = HWY_MIN(most, groups - batch.first);
+    batch.codes = plane.codes + WordsOfDims<Dot>(batch.first * plane.group);
     for (int64_t i = 0; i < batch.count; ++i) batch.groups[i].Load(plane, batch.first + i, kBits);
     constexpr int64_t kMaxRows = kMaxScoreRows<Dot>;
     // What is fetched ahead is fetched during the first tile.
     for (int64_t row = 0; row < args.rows;) {
       const int64_t left = args.rows - row;
       if (const int64_t full = row == 0 ? 0 : FullTiles<kMaxRows>(left); full > 0) {
-        ScoreTiles<Dot>(args, row, full, plane, batch);
+        ScoreFullTiles<Dot>(args, row, full, batch);
         row += full * kMaxRows;
         continue;
       }
       const int64_t rows = TileRows<kMaxRows>(left);
-      ScoreAnyRows<Dot>(QueryRows(args, row, groups), rows, plane, batch,
+      ScoreAnyRows<Dot>(QueryRows(args, row, groups), rows, batch,
                         row == 0 && args.next != nullptr ? &fetch : nullptr);
       row += rows;
     }

@@ -69,7 +69,7 @@ struct ValueOperands {
   template <bool kTight>
   HWY_INLINE VI Code(size_t v) const {
     // The two units of the halves of a block follow each other.
-    constexpr size_t kUnitWords = 2 * Dot::kBits * kUnitLanes;
+    constexpr size_t kUnitWords = 2 * Dot::kPlaneBits * kUnitLanes;
     const size_t lane = v * kLanes;
     const uint32_t* const codes = word + lane / kUnitLanes * kUnitWords + lane % kUnitLanes;
     return Dot::Level(Dot::template Codes<kPart, kTight>(codes), flip);
@@ -230,6 +230,19 @@ HWY_NOINLINE void SumTiles(const AccumulateTileArgs& args, int64_t row, int64_t 
   }
 }
 
+#if !KVASIR_HAS_BYTE_DOT
+// Many of them, with codes laid out.
+template <class Dot, size_t kCount>
+HWY_NOINLINE void SumManyTiles(const AccumulateTileArgs& args, int64_t row, int64_t count,
+                               int64_t g, int64_t dim, const uint32_t* words,
+                               const typename Dot::Signs& signs) {
+  constexpr int64_t kCodes = kBlockTokens * static_cast<int64_t>(kCount * kLanes);
+  alignas(64) uint32_t laid_out[kCodes * static_cast<int64_t>(LaidOut<Dot>::kPlaneBits) / 32];
+  LaidOut<Dot>::LayOut(words, kCodes, laid_out);
+  SumTiles<LaidOut<Dot>, kCount>(args, row, count, g, dim, laid_out, signs);
+}
+#endif
+
 // A group of full tiles.
 template <class Dot>
 struct TilesGroup {
@@ -242,7 +255,13 @@ struct TilesGroup {
 
   template <size_t kCount>
   HWY_INLINE void Sum(int64_t dim) const {
-    SumTiles<Dot, kCount>(args, row, count, g, dim, WordsOf<Dot>(plane, dim), signs);
+    const uint32_t* const words = WordsOf<Dot>(plane, dim);
+#if !KVASIR_HAS_BYTE_DOT
+    if (count >= kLaidOutTiles) {
+      return SumManyTiles<Dot, kCount>(args, row, count, g, dim, words, signs);
+    }
+#endif
+    SumTiles<Dot, kCount>(args, row, count, g, dim, words, signs);
   }
 };
 

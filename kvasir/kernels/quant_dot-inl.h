@@ -144,7 +144,7 @@ struct Q8Dot {
     const __m256i pairs =
         _mm256_maddubs_epi16(w.magnitude.raw, _mm256_sign_epi8(x.raw, w.value.raw));
     const __m256i fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-    return IntVec{Now(_mm256_add_epi32(sum.raw, fours))};
+    return IntVec{AddInts(sum.raw, fours)};
   }
   static HWY_INLINE IntVec Finish(Sum sum, const int32_t*) { return sum; }
 };
@@ -156,7 +156,7 @@ struct Q4Dot {
   static HWY_INLINE Sum Start(const int32_t*) { return _mm256_setzero_si256(); }
   static HWY_INLINE Weights Prepare(ByteVec raw) { return raw; }
   static HWY_INLINE Sum Add(Sum sum, Weights w, IntVec x) {
-    return Now(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w.raw, x.raw)));
+    return AddShorts(sum, _mm256_maddubs_epi16(w.raw, x.raw));
   }
   static HWY_INLINE IntVec Finish(Sum sum, const int32_t* x_sum) {
     return hn::Sub(IntVec{_mm256_madd_epi16(sum, _mm256_set1_epi16(1))},
