@@ -19,44 +19,94 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Groups of a block, of all its panels together: their codes are as many bytes as kBlockBytes.
-inline constexpr int64_t kPlaneGroups = kBlockBytes / (kQuantGroup * kPanelOutputs);
+#if HWY_TARGET == HWY_AVX2 && !KVASIR_HAS_BYTE_DOT
 
-// Fewer rows put codes together themselves: as many times as there are tiles, which takes less time
-// than a plane where that is quick. 0: all do, as nobody has measured planes.
-template <WeightFormat kFormat>
-constexpr int64_t PlaneRows() {
-  if (HWY_TARGET != HWY_AVX2 || KVASIR_HAS_BYTE_DOT) return 0;
-  using Code = Coding<kFormat>;
-  if (Code::kIsByte) return 33;
-  return Code::kMostCode <= 15 && !Code::kHasHalves ? 13 : 9;
-}
+// How products of codes up to kMost are added up, of a row and kLanes outputs, in steps that stand
+// 64 bytes apart for 16 outputs:
+//   kSteps                of 32 inputs
+//   kSpan                 steps whose products are added up before they are sums
+//   Products(w, x), Add(products, w, x), Join(products)
+//   kOffset               what codes are smaller by when they are multiplied
+// Bytes, of four inputs a step. The pairs of kSpan steps fit 16 bits: with codes up to 15 those of
+// a group, 8 * 2 * 15 * 127 = 30480; up to 31 of four steps, 4 * 2 * 31 * 127 = 31496; up to 63 of
+// two, 2 * 2 * 63 * 127 = 32004.
+template <int kMost>
+struct PlaneProducts {
+  static constexpr bool kIsWords = false;
+  static constexpr int kSteps = 8;
+  static constexpr int kSpan = kMost <= 15 ? 8 : kMost <= 31 ? 4 : 2;
+  static constexpr int32_t kOffset = 0;
+  static_assert(kSpan * 2 * kMost * 127 <= 32767);
 
+  static HWY_INLINE __m256i Products(ByteVec w, IntVec x) {
+    return _mm256_maddubs_epi16(w.raw, x.raw);
+  }
+  static HWY_INLINE __m256i Add(__m256i products, ByteVec w, IntVec x) {
+    return AddShorts(products, Products(w, x));
+  }
+  static HWY_INLINE IntVec Join(__m256i products) {
+    return IntVec{_mm256_madd_epi16(products, _mm256_set1_epi16(1))};
+  }
+};
+// Words, as byte products would saturate: the even and the odd bytes of four inputs, first those of
+// all 32 inputs that are even. They count from 128.
+template <>
+struct PlaneProducts<255> {
+  static constexpr bool kIsWords = true;
+  static constexpr int kSteps = 16;
+  static constexpr int kSpan = 16;
+  static constexpr int32_t kOffset = 128;
+
+  static HWY_INLINE __m256i Even(__m256i bytes) {
+    return _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
+  }
+  static HWY_INLINE __m256i Odd(__m256i bytes) { return _mm256_srai_epi16(bytes, 8); }
+
+  static HWY_INLINE __m256i Products(ByteVec w, IntVec x) {
+    return _mm256_madd_epi16(w.raw, x.raw);
+  }
+  static HWY_INLINE __m256i Add(__m256i products, ByteVec w, IntVec x) {
+    return AddInts(products, Products(w, x));
+  }
+  static HWY_INLINE IntVec Join(__m256i products) { return IntVec{products}; }
+};
+
+// The codes of a block, [panel][group] of all its panels, groups of a panel one after the other: as
+// many bytes as kBlockBytes, so that they stay in the first-level cache or near it.
 struct CodePlane {
-  static constexpr int64_t kGroupCodes = kQuantGroup * kPanelOutputs;  // [8][16][4]
+  static constexpr int64_t kStepBytes = 64;
+  static constexpr int64_t kMostGroups = kBlockBytes / (8 * kStepBytes);
 
-  // [panel][group] of a block, the groups of a panel one after the other.
-  alignas(64) uint8_t codes[kPlaneGroups][kGroupCodes];
+  alignas(64) uint8_t codes[kBlockBytes];
   // Likewise, [panel][group][parts][16]: of 32 inputs, or of the first and the last 16.
-  alignas(64) float scales[kPlaneGroups * 2 * kPanelOutputs];
-  alignas(64) float biases[kPlaneGroups * 2 * kPanelOutputs];
+  alignas(64) float scales[kMostGroups * 2 * kPanelOutputs];
+  alignas(64) float biases[kMostGroups * 2 * kPanelOutputs];
 };
 
 // What the groups of a panel are in a plane.
 template <WeightFormat kFormat>
 struct PlaneMaker {
   using Code = Coding<kFormat>;
+  using Span = PlaneProducts<Code::kMostCode>;
   using Lines = CodedLines<kFormat>;
   using Scales = CodedScales<kFormat>;
   static constexpr auto kVectors = std::make_index_sequence<kVecsPerPanel>();
 
+  static HWY_INLINE void StoreCodes(ByteVec codes, uint8_t* to) {
+    if constexpr (Span::kIsWords) {
+      const ByteVec bytes = hn::Xor(codes, hn::Set(ByteTag(), 0x80));
+      hn::Store(ByteVec{Span::Even(bytes.raw)}, ByteTag(), to);
+      hn::Store(ByteVec{Span::Odd(bytes.raw)}, ByteTag(), to + 8 * CodePlane::kStepBytes);
+    } else {
+      hn::Store(codes, ByteTag(), to);
+    }
+  }
   template <int kLine, bool kHigh, size_t... I>
   static HWY_INLINE void StoreLine(const ByteVec (&raw)[kVecsPerPanel],
                                    const ByteVec (&more)[kVecsPerPanel], uint8_t* codes,
                                    std::index_sequence<I...>) {
-    uint8_t* const to = codes + (kLine + (kHigh ? 4 : 0)) * 64;
-    (hn::Store(Lines::template Codes<kLine, kHigh>(raw[I], more[I]), ByteTag(), to + I * kVecBytes),
-     ...);
+    uint8_t* const to = codes + (kLine + (kHigh ? 4 : 0)) * CodePlane::kStepBytes;
+    (StoreCodes(Lines::template Codes<kLine, kHigh>(raw[I], more[I]), to + I * kVecBytes), ...);
   }
 
   template <size_t kLine, bool kLow, bool kHigh>
@@ -112,42 +162,12 @@ struct PlaneMaker {
             StoreScales(scales.bias[part], plane->biases + to, kVectors);
           }
         }
-        MakeGroup(unit + Code::kScaleBytes + at * Code::kGroupBytes, plane->codes[first + g]);
+        MakeGroup(unit + Code::kScaleBytes + at * Code::kGroupBytes,
+                  plane->codes + (first + g) * Span::kSteps * CodePlane::kStepBytes);
       }
     }
   }
 };
-
-// Sums of a group, or half of one, with codes up to kMost, of a row and kLanes outputs.
-//   kSpan                 steps of four inputs whose products are added up before they are sums
-//   Products(w, x), Add(products, w, x), Join(sum, products)
-//   kOffset               what codes are smaller by when they are multiplied
-// kSpan is 1 where products are added to sums at once, as Dot does it (coded_dot-inl.h).
-template <class Dot, int kMost>
-struct SpanDot {
-  static constexpr int kSpan = 1;
-  static constexpr int32_t kOffset = kMost > 63 && !kHasVnni ? 128 : 0;
-};
-#if HWY_TARGET == HWY_AVX2 && !KVASIR_HAS_BYTE_DOT
-// The pairs of kSpan steps fit 16 bits: with codes up to 15 those of a group, 8 * 2 * 15 * 127 =
-// 30480; up to 31 of four steps, 4 * 2 * 31 * 127 = 31496; up to 63 of two, 2 * 2 * 63 * 127 =
-// 32004.
-template <class Dot, int kMost>
-requires(kMost <= 63) struct SpanDot<Dot, kMost> {
-  static constexpr int kSpan = kMost <= 15 ? 8 : kMost <= 31 ? 4 : 2;
-  static constexpr int32_t kOffset = 0;
-  static_assert(kSpan * 2 * kMost * 127 <= 32767);
-  static HWY_INLINE __m256i Products(ByteVec w, IntVec x) {
-    return _mm256_maddubs_epi16(w.raw, x.raw);
-  }
-  static HWY_INLINE __m256i Add(__m256i products, ByteVec w, IntVec x) {
-    return AddShorts(products, Products(w, x));
-  }
-  static HWY_INLINE IntVec Join(__m256i products) {
-    return IntVec{_mm256_madd_epi16(products, _mm256_set1_epi16(1))};
-  }
-};
-#endif
 
 struct PlaneBlock {
   const int8_t* x_codes = nullptr;  // [rows, inputs], at the block's first group
@@ -163,10 +183,9 @@ struct PlaneBlock {
 };
 
 // What a tile needs to know of a format, so that formats share it.
-template <class DotOfFormat, int kMostCode, int32_t kZeroCode, bool kHalves, bool kMins>
+template <int kMostCode, int32_t kZeroCode, bool kHalves, bool kMins>
 struct PlaneCode {
-  using Dot = DotOfFormat;
-  using Span = SpanDot<Dot, kMostCode>;
+  using Span = PlaneProducts<kMostCode>;
   // What codes are too large by when they are multiplied.
   static constexpr int32_t kZero = (kMins ? 0 : kZeroCode) - Span::kOffset;
   static constexpr int kParts = kHalves ? 2 : 1;
@@ -175,14 +194,14 @@ struct PlaneCode {
 
 template <class Code>
 struct PlaneTile {
-  using Dot = typename Code::Dot;
   using Span = typename Code::Span;
-  static constexpr int kSteps = kQuantGroup / 4 / Code::kParts;
+  static constexpr int kSteps = Span::kSteps / Code::kParts;  // of a part of a group
+  static constexpr int kSpan = HWY_MIN(Span::kSpan, kSteps);
+  static constexpr int64_t kGroupBytes = Span::kSteps * CodePlane::kStepBytes;
+  static constexpr int64_t kMostGroups = kBlockBytes / kGroupBytes;
 
-  static constexpr int kTileRows = HWY_TARGET == HWY_AVX3_DL                       ? 6
-                                   : HWY_TARGET == HWY_AVX2 || KVASIR_HAS_BYTE_DOT ? 4
-                                                                                   : 2;
-  static constexpr int MaxPanels(int64_t, bool) { return HWY_TARGET == HWY_AVX3_DL ? 2 : 1; }
+  static constexpr int kTileRows = 4;
+  static constexpr int MaxPanels(int64_t, bool) { return 1; }
 
   static HWY_INLINE IntVec FourCodes(const int8_t* codes) {
     int32_t four;
@@ -201,43 +220,12 @@ struct PlaneTile {
   template <int C, size_t... I>
   static HWY_INLINE void LoadStep(const Part& part, size_t step, ByteVec (&w)[C],
                                   std::index_sequence<I...>) {
-    ((w[I] = hn::Load(ByteTag(), part.codes + step * 64 +
+    ((w[I] = hn::Load(ByteTag(), part.codes + step * CodePlane::kStepBytes +
                                      static_cast<int64_t>(I / kVecsPerPanel) * part.panel_bytes +
                                      (I % kVecsPerPanel) * kVecBytes)),
      ...);
   }
 
-  // One step after the other: sums of 32 bits at once.
-  template <size_t kStep, int C, size_t... I>
-  static HWY_INLINE void AddRow(IntVec x, const typename Dot::Weights (&w)[C],
-                                typename Dot::Sum (&sums)[C], std::index_sequence<I...>) {
-    ((sums[I] = Dot::Add(kStep == 0 ? Dot::Start() : sums[I], w[I], x)), ...);
-  }
-  template <int C, size_t... I>
-  static HWY_INLINE void Prepare(const ByteVec (&raw)[C], typename Dot::Weights (&w)[C],
-                                 std::index_sequence<I...>) {
-    ((w[I] = Dot::Prepare(raw[I])), ...);
-  }
-  template <size_t kStep, int R, int C, size_t... I>
-  static HWY_INLINE void AddStep(const Part& part, typename Dot::Sum (&sums)[R][C],
-                                 std::index_sequence<I...>) {
-    constexpr auto kColumns = std::make_index_sequence<C>();
-    ByteVec raw[C];
-    LoadStep(part, kStep, raw, kColumns);
-    typename Dot::Weights w[C];
-    Prepare(raw, w, kColumns);
-    (AddRow<kStep>(FourCodes(part.x + static_cast<int64_t>(I) * part.x_stride + kStep * 4), w,
-                   sums[I], kColumns),
-     ...);
-  }
-  template <int R, int C, size_t... kStep>
-  static HWY_INLINE void AddSteps(const Part& part, typename Dot::Sum (&sums)[R][C],
-                                  std::index_sequence<kStep...>) {
-    (AddStep<kStep>(part, sums, std::make_index_sequence<R>()), ...);
-  }
-
-#if HWY_TARGET == HWY_AVX2 && !KVASIR_HAS_BYTE_DOT
-  // Spans of steps: products in 16 bits, of which sums are made at the end of a span.
   using Products = __m256i;
 
   template <bool kIsFirst, int C, size_t... I>
@@ -276,22 +264,21 @@ struct PlaneTile {
     (AddSpanStep<kFirst + kInSpan, kInSpan>(part, products, rows), ...);
     (JoinRow<kFirst == 0>(products[I], sums[I], std::make_index_sequence<C>()), ...);
   }
-  template <int kSpan, int R, int C, size_t... kSpans>
+  template <int R, int C, size_t... kSpans>
   static HWY_INLINE void AddSpans(const Part& part, IntVec (&sums)[R][C],
                                   std::index_sequence<kSpans...>) {
     (AddSpan<kSpans * kSpan>(part, sums, std::make_index_sequence<kSpan>(),
                              std::make_index_sequence<R>()),
      ...);
   }
-#endif
 
   // Of each row and part of the block's groups: what biases are multiplied with, and what sums of
   // products count too much.
   template <int R>
   struct RowTerms {
     HWY_INLINE RowTerms() {}  // as GroupScales
-    float bias[R][Code::kParts][kPlaneGroups];
-    int32_t zero[R][Code::kParts][kPlaneGroups];
+    float bias[R][Code::kParts][kMostGroups];
+    int32_t zero[R][Code::kParts][kMostGroups];
   };
   template <int R>
   static HWY_INLINE void MakeTerms(const PlaneBlock& block, RowTerms<R>& terms) {
@@ -314,28 +301,19 @@ struct PlaneTile {
   }
 
   // acc += (sum - zero) * x_scale * scale, and biases, in the order of coded_matmul.cc.
-  template <class Sum, int C, size_t... I>
-  static HWY_INLINE void FinishRow(const Sum (&sums)[C], const int32_t* zero, float x_scale,
+  template <int C, size_t... I>
+  static HWY_INLINE void FinishRow(const IntVec (&sums)[C], const int32_t* zero, float x_scale,
                                    const FloatVec (&scales)[C], FloatVec (&acc)[C],
                                    std::index_sequence<I...>) {
     const FloatTag d;
     const FloatVec scale = hn::Set(d, x_scale);
     if constexpr (Code::kZero == 0) {
-      ((acc[I] = hn::MulAdd(hn::ConvertTo(d, Total(sums[I])), hn::Mul(scale, scales[I]), acc[I])),
-       ...);
+      ((acc[I] = hn::MulAdd(hn::ConvertTo(d, sums[I]), hn::Mul(scale, scales[I]), acc[I])), ...);
     } else {
       const IntVec start = hn::Set(IntTag(), *zero);
-      ((acc[I] = hn::MulAdd(hn::ConvertTo(d, hn::Sub(Total(sums[I]), start)),
-                            hn::Mul(scale, scales[I]), acc[I])),
+      ((acc[I] = hn::MulAdd(hn::ConvertTo(d, hn::Sub(sums[I], start)), hn::Mul(scale, scales[I]),
+                            acc[I])),
        ...);
-    }
-  }
-  template <class Sum>
-  static HWY_INLINE IntVec Total(Sum sum) {
-    if constexpr (Span::kSpan > 1) {
-      return sum;
-    } else {
-      return Dot::Finish(sum, 0);  // kZero has the rest
     }
   }
   template <int C, size_t... I>
@@ -354,9 +332,9 @@ struct PlaneTile {
      ...);
   }
 
-  template <int kPart, class Sum, int R, int C, size_t... I>
+  template <int kPart, int R, int C, size_t... I>
   static HWY_INLINE void FinishPart(const PlaneBlock& block, const RowTerms<R>& terms, int64_t g,
-                                    const Sum (&sums)[R][C], FloatVec (&acc)[R][C],
+                                    const IntVec (&sums)[R][C], FloatVec (&acc)[R][C],
                                     std::index_sequence<I...>) {
     constexpr auto kColumns = std::make_index_sequence<C>();
     const int64_t panel_floats = block.groups * Code::kParts * kPanelOutputs;
@@ -373,23 +351,39 @@ struct PlaneTile {
     }
   }
 
+  // Codes of a group of R rows as words.
+  template <int R>
+  struct RowWords {
+    HWY_INLINE RowWords() {}  // as GroupScales
+    alignas(64) int8_t words[R][2 * kQuantGroup];
+  };
+  template <int R>
+  static HWY_INLINE void MakeWords(const PlaneBlock& block, int64_t g, RowWords<R>& to) {
+    for (int64_t r = 0; r < R; ++r) {
+      const int8_t* const x = block.x_codes + (r * block.row_groups + g) * kQuantGroup;
+      const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+      auto* const words = reinterpret_cast<__m256i*>(to.words[r]);
+      _mm256_store_si256(words, Span::Even(bytes));
+      _mm256_store_si256(words + 1, Span::Odd(bytes));
+    }
+  }
+
   template <int kPart, int R, int C>
   static HWY_INLINE void AddPart(const PlaneBlock& block, const RowTerms<R>& terms, int64_t g,
-                                 FloatVec (&acc)[R][C]) {
-    constexpr auto kRows = std::make_index_sequence<R>();
+                                 const int8_t* x, int64_t x_stride, FloatVec (&acc)[R][C]) {
     const Part part = {
-        block.plane->codes[g] + kPart * kSteps * 64, block.groups * CodePlane::kGroupCodes,
-        block.x_codes + g * kQuantGroup + kPart * kSteps * 4, block.row_groups * kQuantGroup};
-    if constexpr (Span::kSpan > 1) {
-      constexpr int kSpan = HWY_MIN(Span::kSpan, kSteps);
-      IntVec sums[R][C];
-      AddSpans<kSpan>(part, sums, std::make_index_sequence<kSteps / kSpan>());
-      FinishPart<kPart>(block, terms, g, sums, acc, kRows);
-    } else {
-      typename Dot::Sum sums[R][C];
-      AddSteps(part, sums, std::make_index_sequence<kSteps>());
-      FinishPart<kPart>(block, terms, g, sums, acc, kRows);
-    }
+        block.plane->codes + g * kGroupBytes + kPart * kSteps * CodePlane::kStepBytes,
+        block.groups * kGroupBytes, x + kPart * kSteps * 4, x_stride};
+    IntVec sums[R][C];
+    AddSpans(part, sums, std::make_index_sequence<kSteps / kSpan>());
+    FinishPart<kPart>(block, terms, g, sums, acc, std::make_index_sequence<R>());
+  }
+
+  template <int R, int C>
+  static HWY_INLINE void AddGroup(const PlaneBlock& block, const RowTerms<R>& terms, int64_t g,
+                                  const int8_t* x, int64_t x_stride, FloatVec (&acc)[R][C]) {
+    AddPart<0>(block, terms, g, x, x_stride, acc);
+    if constexpr (Code::kParts == 2) AddPart<1>(block, terms, g, x, x_stride, acc);
   }
 
   template <int R, int P>
@@ -402,13 +396,20 @@ struct PlaneTile {
     MakeTerms(block, terms);
     const WeightPrefetch prefetch = *block.prefetch;
     int64_t step = 0;
+    RowWords<R> words[2];  // those of the next group are made while these are multiplied
+    if constexpr (Span::kIsWords) MakeWords(block, 0, words[0]);
     for (int64_t g = 0; g < block.groups; ++g) {
       const int64_t steps = std::min(step + block.group_steps, block.fetch_steps);
       while (step < steps) {
         PrefetchPanels<Fetch::kToSecondLevel>(prefetch, step++, std::make_index_sequence<P>());
       }
-      AddPart<0>(block, terms, g, acc);
-      if constexpr (Code::kParts == 2) AddPart<1>(block, terms, g, acc);
+      if constexpr (Span::kIsWords) {
+        if (g + 1 < block.groups) MakeWords(block, g + 1, words[(g + 1) % 2]);
+        AddGroup(block, terms, g, words[g % 2].words[0], 2 * kQuantGroup, acc);
+      } else {
+        AddGroup(block, terms, g, block.x_codes + g * kQuantGroup, block.row_groups * kQuantGroup,
+                 acc);
+      }
     }
     StoreTile(output, acc, kRows);
   }
@@ -417,8 +418,7 @@ struct PlaneTile {
 template <WeightFormat kFormat>
 struct PlaneKernel {
   using Code = Coding<kFormat>;
-  using Tile = PlaneTile<PlaneCode<typename Code::Dot, Code::kMostCode, Code::kZero,
-                                   Code::kHasHalves, Code::kHasMins>>;
+  using Tile = PlaneTile<PlaneCode<Code::kMostCode, Code::kZero, Code::kHasHalves, Code::kHasMins>>;
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kStepBytes = 64;
   static constexpr int64_t kAheadBytes = 0;  // of single row tiles, which there are none of
@@ -433,7 +433,7 @@ struct PlaneKernel {
     return (args.weights->inputs() / kQuantGroup + groups - 1) / groups;
   }
   static int64_t BlockUnits(const MatmulArgs& args, int panels) {
-    return kPlaneGroups / (panels * UnitGroups(args));
+    return Tile::kMostGroups / (panels * UnitGroups(args));
   }
 
   class Block {
@@ -476,19 +476,30 @@ struct PlaneKernel {
   };
 };
 
-// Few rows, and the last panel where it is a partial one, go by tiles of FewRows.
+// Rows that are worth a plane: what it takes is what one to three tiles take to put codes together.
+template <WeightFormat kFormat>
+constexpr int64_t PlaneRows() {
+  using Code = Coding<kFormat>;
+  if (Code::kMostCode == 255) return 33;
+  return Code::kMostCode <= 15 && !Code::kHasHalves ? 13 : 9;
+}
+
+#endif
+
+// Few rows, and the last panel where it is a partial one, go by tiles of FewRows; all rows do where
+// nobody has measured planes.
 template <WeightFormat kFormat, class FewRows>
 void RunByRows(const MatmulArgs& args) noexcept {
   MatmulArgs rest = args;
-  if constexpr (constexpr int64_t kPlaneRows = PlaneRows<kFormat>(); kPlaneRows > 0) {
-    if (args.rows >= kPlaneRows) {
-      const int64_t full_end = args.weights->outputs() / kPanelOutputs;
-      MatmulArgs whole = args;
-      whole.panel_end = std::min(args.panel_end, full_end);
-      RunMatmul<PlaneKernel<kFormat>>(whole);
-      rest.panel_begin = std::max(args.panel_begin, full_end);
-    }
+#if HWY_TARGET == HWY_AVX2 && !KVASIR_HAS_BYTE_DOT
+  if (args.rows >= PlaneRows<kFormat>()) {
+    const int64_t full_end = args.weights->outputs() / kPanelOutputs;
+    MatmulArgs whole = args;
+    whole.panel_end = std::min(args.panel_end, full_end);
+    RunMatmul<PlaneKernel<kFormat>>(whole);
+    rest.panel_begin = std::max(args.panel_begin, full_end);
   }
+#endif
   RunMatmul<FewRows>(rest);
 }
 

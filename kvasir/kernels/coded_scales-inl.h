@@ -23,8 +23,10 @@ inline constexpr int64_t kSuperGroups = kSuperblockInputs / kQuantGroup;
 // What is known of a format when compiling.
 template <WeightFormat kFormat>
 struct Coding {
-  static constexpr bool kIsByte = kFormat == WeightFormat::kQ8Affine;
-  static constexpr bool kIsAffine = kIsByte || kFormat == WeightFormat::kQ4Affine;
+  static constexpr bool kIsQ8 = kFormat == WeightFormat::kQ8;  // planes only
+  static constexpr bool kIsByte = kIsQ8 || kFormat == WeightFormat::kQ8Affine;
+  static constexpr bool kIsAffine =
+      kFormat == WeightFormat::kQ8Affine || kFormat == WeightFormat::kQ4Affine;
   static constexpr bool kIsQ5K = kFormat == WeightFormat::kQ5K;
   static constexpr bool kIsQ6K = kFormat == WeightFormat::kQ6K;
   static constexpr bool kIsQ2K = kFormat == WeightFormat::kQ2K;
@@ -33,16 +35,16 @@ struct Coding {
   static constexpr bool kIsMicroscaled = kIsMxfp4 || kFormat == WeightFormat::kNvfp4;
   // Scales of 16 inputs.
   static constexpr bool kHasHalves = kIsQ6K || kIsQ2K || (kIsMicroscaled && !kIsMxfp4);
-  static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs && !kIsMicroscaled;
+  static constexpr bool kHasMins = !kIsQ8 && !kIsQ6K && !kIsIq4Xs && !kIsMicroscaled;
   static constexpr int kMostCode = kIsByte || kIsIq4Xs ? 255
                                    : kIsQ6K            ? 63
                                    : kIsQ5K            ? 31
                                    : kIsMicroscaled    ? 24
                                                        : 15;
   // The code of zero, where there are no biases.
-  static constexpr int32_t kZero = kIsQ6K ? 32 : kIsIq4Xs ? 128 : 12;
+  static constexpr int32_t kZero = kIsQ8 || kIsIq4Xs ? 128 : kIsQ6K ? 32 : 12;
   // A line of scales before the codes that it is for (GroupUnits), not a superblock.
-  static constexpr bool kHasScaleLine = kIsAffine || kIsMicroscaled;
+  static constexpr bool kHasScaleLine = kIsQ8 || kIsAffine || kIsMicroscaled;
   static constexpr int64_t kGroupBytes = kIsByte  ? 512
                                          : kIsQ5K ? 320
                                          : kIsQ6K ? 384
@@ -104,6 +106,8 @@ struct CodedScales {
                               GroupScales<C>& to, std::index_sequence<I...> columns) {
     if constexpr (Code::kIsAffine) {
       LoadAffine(block, unit, to, columns);
+    } else if constexpr (Code::kIsQ8) {
+      LoadHalves(unit, at, block.panel_bytes, to, columns);
     } else if constexpr (Code::kIsMicroscaled) {
       LoadMicroscales(unit, at, block.panel_bytes, to, columns);
     } else {
@@ -143,6 +147,16 @@ struct CodedScales {
     } else {
       ((to.scale[0][I] = LoadBf16(at(I)), to.bias[0][I] = LoadBf16(at(I) + kPanelOutputs)), ...);
     }
+  }
+
+  // Scales of f16, one for each group.
+  template <int C, size_t... I>
+  static HWY_INLINE void LoadHalves(const std::byte* unit, int64_t at, int64_t panel_bytes,
+                                    GroupScales<C>& to, std::index_sequence<I...>) {
+    const auto* const from = reinterpret_cast<const uint16_t*>(unit) + at * kPanelOutputs;
+    ((to.scale[0][I] = LoadHalf(from + static_cast<int64_t>(I / kVecsPerPanel) * panel_bytes / 2 +
+                                (I % kVecsPerPanel) * kLanes)),
+     ...);
   }
 
   // MicroscaleOf of kLanes scales.

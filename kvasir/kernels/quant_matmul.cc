@@ -13,7 +13,7 @@
 
 #if KVASIR_KERNEL_TARGET
 
-#include "kvasir/kernels/quant_dot-inl.h"
+#include "kvasir/kernels/code_plane-inl.h"
 
 #undef KVASIR_BEFORE_TILE
 #define KVASIR_BEFORE_TILE() KVASIR_BEFORE_BYTE_DOT()
@@ -23,8 +23,6 @@ KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
-
-inline constexpr int kVecBytes = kLanes * 4;  // kLanes outputs x 4 inputs of codes
 
 struct QuantBlock {
   const int8_t* x_codes = nullptr;  // [rows, inputs], at the block's first group
@@ -341,7 +339,8 @@ struct QuantKernel {
 };
 
 void FillQuantMatmul(KernelTable* table) {
-  table->matmul[static_cast<int>(WeightFormat::kQ8)] = RunMatmul<QuantKernel<QuantTile<Q8Dot, 1>>>;
+  table->matmul[static_cast<int>(WeightFormat::kQ8)] =
+      RunByRows<WeightFormat::kQ8, QuantKernel<QuantTile<Q8Dot, 1>>>;
   table->matmul[static_cast<int>(WeightFormat::kQ4)] = RunMatmul<QuantKernel<QuantTile<Q4Dot, 2>>>;
 }
 
