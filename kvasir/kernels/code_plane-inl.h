@@ -1,5 +1,5 @@
-// Many rows times coded weights: the codes of a block are put together to bytes once, its scales
-// and biases to float32, and every tile of rows multiplies with those.
+// Many rows times coded weights: the codes of a block are put together to bytes or words once, its
+// scales and biases to float32, and every tile of rows multiplies with those.
 // Deliberately the same operations as tiles that put codes together themselves (coded_matmul.cc),
 // hence the same bits.
 #if defined(KVASIR_KERNELS_CODE_PLANE_INL_H_) == defined(HWY_TARGET_TOGGLE)
