@@ -14,6 +14,9 @@
 //   kValuesStartAtZero         what StoreWeights says is always 0
 //   Key, Level                 operands of codes of keys, and of values
 //   AddKey, AddValue           sum + operands * multipliers
+//   kKeySpan, kValueSpan       0, or codes of a lane whose products are added to short sums, from
+//   which
+//                              Join makes what is added to a sum
 //   KeyStart                   where the last sum of keys starts, given where that of codes would
 //   Total                      of the first and the last sum, which starts there or, that of
 //   values,
@@ -100,6 +103,8 @@ struct IntegerDot : ByteOperands<kCodeBits> {
   static constexpr bool kValuesStartAtZero = ByteOperands<kBits>::Start::kIsZero;
   static constexpr size_t kWordCodes = 32 / kBits;
   static constexpr size_t kParts = kWordCodes / 4;
+  static constexpr int64_t kKeySpan = 0;
+  static constexpr int64_t kValueSpan = 0;
   using Signs = typename ByteOperands<kBits>::Signs;
 
   template <size_t kPart, bool kTight>
@@ -198,6 +203,8 @@ struct IntegerDot {
   static constexpr bool kValuesStartAtZero = false;
   static constexpr size_t kWordCodes = 32 / kBits;
   static constexpr size_t kParts = kWordCodes / 2;
+  static constexpr int64_t kKeySpan = 0;
+  static constexpr int64_t kValueSpan = 0;
   using DB = hn::Repartition<uint8_t, DI>;
   struct Signs {
     alignas(64) int16_t signs[kBlockTokens];
@@ -306,16 +313,87 @@ struct IntegerDot {
   }
 };
 
+#if HWY_TARGET == HWY_AVX2
+// Codes of 4 bits and multipliers of a byte, whose products in pairs do not saturate: a word is the
+// bytes of its even codes and those of its odd ones. Pairs are added in 16 bits as long as they
+// fit: of 32 dims of a key, 8 * 2 * 15 * 127 = 30480, and of 16 slots of a value, whose levels are
+// -16 to 15 and weights up to 255: 4 * 2 * 16 * 255 = 32640.
+template <>
+struct IntegerDot<4, 1> {
+  static constexpr size_t kBits = 4;
+  static constexpr size_t kPlaneBits = 4;
+  static constexpr size_t kBytes = 1;
+  static constexpr size_t kSums = 1;
+  static constexpr int64_t kMultiplierBytes = 1;
+  static constexpr int64_t kWeightBytes = kBlockTokens;
+  static constexpr bool kValuesStartAtZero = true;
+  static constexpr size_t kWordCodes = 8;
+  static constexpr size_t kParts = 2;
+  static constexpr int64_t kKeySpan = 32;
+  static constexpr int64_t kValueSpan = 16;
+  struct Signs {
+    alignas(64) std::byte flips[kBlockTokens];
+  };
+
+  template <size_t kPart, bool>
+  static HWY_INLINE VI Codes(const uint32_t* word) {
+    VU codes = hn::LoadU(DU(), word);
+    if constexpr (kPart == 1) codes = hn::ShiftRight<4>(codes);
+    return hn::BitCast(DI(), hn::And(codes, hn::Set(DU(), 0x0F0F0F0Fu)));
+  }
+  static HWY_INLINE VI Multiplier(const std::byte* first, int64_t, size_t part, size_t) {
+    return Broadcast(first + static_cast<int64_t>(4 * part));
+  }
+  static HWY_INLINE int32_t KeyStart(int32_t start) { return start; }
+  static HWY_INLINE VI Key(VI codes) { return codes; }
+  static HWY_INLINE VI Flip(const Signs& signs, int64_t k, size_t part) {
+    return Broadcast(signs.flips + k + static_cast<int64_t>(4 * part));
+  }
+  static HWY_INLINE VI Level(VI codes, VI flip) { return hn::Xor(codes, flip); }
+  static HWY_INLINE VI AddKey(VI sum, VI codes, VI multipliers) {
+    return VI{AddShorts(sum.raw, _mm256_maddubs_epi16(codes.raw, multipliers.raw))};
+  }
+  static HWY_INLINE VI AddValue(VI sum, VI levels, VI multipliers) {
+    return VI{AddShorts(sum.raw, _mm256_maddubs_epi16(multipliers.raw, levels.raw))};
+  }
+  static HWY_INLINE VI Join(VI shorts) {
+    return VI{_mm256_madd_epi16(shorts.raw, _mm256_set1_epi16(1))};
+  }
+  static HWY_INLINE VI Total(VI, VI last) { return last; }
+
+  static HWY_INLINE void StoreQueries(const VI (&values)[kLaneVectors], std::byte* row, int64_t,
+                                      int64_t k) {
+    hn::StoreU(PackSixteen<kBits>(values), hn::FixedTag<uint8_t, 16>(),
+               reinterpret_cast<uint8_t*>(row + k));
+  }
+  static HWY_INLINE int32_t StoreWeights(const Shorts& values, const Signs&, std::byte* row) {
+    for (size_t i = 0; i < kTokenVectors; i += 4) {
+      hn::StoreU(PackShorts<kBits, 0>(values, i / 4), D8(),
+                 reinterpret_cast<uint8_t*>(row) + i * kLanes);
+    }
+    return 0;
+  }
+  static HWY_INLINE void MakeSigns(const VF (&scales)[kTokenVectors], Signs* out) {
+    VI signs[kTokenVectors];
+    for (size_t i = 0; i < kTokenVectors; ++i) signs[i] = SignsOf(scales[i]);
+    for (size_t i = 0; i < kTokenVectors; i += 4) {
+      hn::Store(PackBytes<kBits, 0>(signs + i), D8(),
+                reinterpret_cast<uint8_t*>(out->flips) + i * kLanes);
+    }
+  }
+};
+#endif
+
 // So many tiles are worth laying out their codes: what it takes is what some five save.
 inline constexpr int64_t kLaidOutTiles = 8;
 
-// Codes of a plane that was laid out for many tiles, the halves of a word side by side: words of
-// two codes of 16 bits, which stand where the part of a word stood.
+// Codes of a plane that was laid out for many tiles: the parts of a word, each of which is a word.
 template <class Dot>
 struct LaidOut : Dot {
-  static constexpr size_t kPlaneBits = 16;
-  static constexpr size_t kWordCodes = 2;
+  static constexpr size_t kWordCodes = Dot::kWordCodes / Dot::kParts;
+  static constexpr size_t kPlaneBits = 32 / kWordCodes;
   static constexpr size_t kParts = 1;
+
   template <size_t, bool>
   static HWY_INLINE VI Codes(const uint32_t* word) {
     return hn::BitCast(DI(), hn::LoadU(DU(), word));
@@ -401,6 +479,18 @@ HWY_INLINE void StartSums(const int32_t (&starts)[kRows], VI (&sums)[kRows][kCou
     for (size_t v = 0; v < kCount; ++v) {
       sums[r][v][0] = hn::Zero(DI());
       sums[r][v][Dot::kSums - 1] = hn::Set(DI(), starts[r]);
+    }
+  }
+}
+
+// Adds what was added up in short sums to a tile's sums.
+template <class Dot, size_t kRows, size_t kCount>
+HWY_INLINE void JoinSums(const VI (&shorts)[kRows][kCount][1], VI (&sums)[kRows][kCount][1]) {
+#pragma GCC unroll 8
+  for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kCount; ++v) {
+      sums[r][v][0] = hn::Add(sums[r][v][0], Dot::Join(shorts[r][v][0]));
     }
   }
 }

@@ -225,14 +225,28 @@ HWY_INLINE void SumGroup(const QueryRows& rows, const GroupBatch& batch, int64_t
                          tokens.first / kUnitLanes * kUnitWords * kUnitLanes +
                          tokens.first % kUnitLanes;
   const uint32_t* const end = word + WordsOfDims<Dot>(batch.dims);
-  for (; word != end; word += kUnitSize) {
+  const auto add_unit = [&](TileSums<Dot, kRows>& to) HWY_ATTR {
     if constexpr (kFetch) {
       if (prefetch != nullptr && tokens.first == 0) prefetch->Step();
     }
     for (int64_t w = 0; w < kUnitWords; ++w) {
-      AddWord<Dot, kRows>(multipliers, stride, word + w * kUnitLanes, sums);
+      AddWord<Dot, kRows>(multipliers, stride, word + w * kUnitLanes, to);
       multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
     }
+    word += kUnitSize;
+  };
+  if constexpr (Dot::kKeySpan > 0) {
+    constexpr int32_t kNothing[kRows] = {};
+    // Groups are multiples of a span.
+    while (word != end) {
+      TileSums<Dot, kRows> shorts;
+      StartSums<Dot>(kNothing, shorts);
+#pragma GCC unroll 8
+      for (int64_t dim = 0; dim < Dot::kKeySpan; dim += kUnitDims) add_unit(shorts);
+      JoinSums<Dot>(shorts, sums);
+    }
+  } else {
+    while (word != end) add_unit(sums);
   }
 }
 

@@ -131,15 +131,27 @@ HWY_INLINE void SumDims(const WeightTile<Dot>& tile, int64_t dim, const uint32_t
   TileSums<Dot, kRows, kCount> sums;
   StartSums<Dot>(starts, sums);
   const std::byte* multipliers = tile.codes;
-  for (int64_t k = 0; k < kBlockTokens; k += kSlots) {
+  const auto add_slots = [&](int64_t k, TileSums<Dot, kRows, kCount>& to) HWY_ATTR {
     if constexpr (kFetch) {
       if (prefetch != nullptr) prefetch->Step();
     }
     for (int64_t w = k; w < k + kSlots; w += Dot::kWordCodes) {
-      AddWord<Dot, kRows, kCount>(multipliers, signs, w, word, sums);
+      AddWord<Dot, kRows, kCount>(multipliers, signs, w, word, to);
       multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
       word += kUnitLanes;
     }
+  };
+  if constexpr (constexpr int64_t kSpan = Dot::kValueSpan; kSpan > 0) {
+    constexpr int32_t kNothing[kRows] = {};
+    for (int64_t first = 0; first < kBlockTokens; first += kSpan) {
+      TileSums<Dot, kRows, kCount> shorts;
+      StartSums<Dot>(kNothing, shorts);
+#pragma GCC unroll 8
+      for (int64_t k = first; k < first + kSpan; k += kSlots) add_slots(k, shorts);
+      JoinSums<Dot>(shorts, sums);
+    }
+  } else {
+    for (int64_t k = 0; k < kBlockTokens; k += kSlots) add_slots(k, sums);
   }
   StoreSums<Dot, kRows, kCount>(tile, dim, sums);
 }

@@ -1,7 +1,7 @@
 // Bytes of 32-bit lanes, packed: PackBytes takes one byte of each lane of four vectors, PackSixteen
 // the lowest of each of 16 lanes, PackShorts one byte of each of so many shorts
-// (short_lanes-inl.h). Included once per Highway target. Deliberately only where byte products are
-// (byte_dot_target.h), whose operands these are.
+// (short_lanes-inl.h). Included once per Highway target. Deliberately only where bytes are
+// multiplied, whose operands these are.
 //
 // With kBits = 8 the bytes are in the order of the lanes, with kBits = 4 those of the even lanes of
 // each eight stand before those of the odd ones: the order in which a word of 4-bit codes falls
@@ -21,7 +21,7 @@
 #include "kvasir/kernels/packed_levels-inl.h"
 #include "kvasir/kernels/short_lanes-inl.h"
 
-#if KVASIR_HAS_BYTE_DOT
+#if KVASIR_HAS_BYTE_DOT || HWY_TARGET == HWY_AVX2
 KVASIR_BEFORE_BYTE_DOT();
 namespace kvasir {
 namespace HWY_NAMESPACE {
