@@ -207,12 +207,25 @@ constexpr int64_t WordsOfDims(int64_t dims) {
   return dims / kUnitDims * static_cast<int64_t>(Dot::kPlaneBits) * kUnitLanes;
 }
 
+// Adds the products with a unit of dims, and goes on to the next.
+template <class Dot, size_t kRows, bool kFetch>
+HWY_INLINE void AddUnit(const std::byte*& multipliers, int64_t stride, const uint32_t*& word,
+                        PlanePrefetch* fetch, TileSums<Dot, kRows>& sums) {
+  if constexpr (kFetch) {
+    if (fetch != nullptr) fetch->Step();
+  }
+  for (int64_t w = 0; w < kUnitDims / static_cast<int64_t>(Dot::kWordCodes); ++w) {
+    AddWord<Dot, kRows>(multipliers, stride, word + w * kUnitLanes, sums);
+    multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
+  }
+  word += WordsOfDims<Dot>(kUnitDims);
+}
+
 // Exact sums of the i-th group of a batch.
 template <class Dot, size_t kRows, bool kFetch>
 HWY_INLINE void SumGroup(const QueryRows& rows, const GroupBatch& batch, int64_t i,
                          TileTokens tokens, PlanePrefetch* prefetch, TileSums<Dot, kRows>& sums) {
   constexpr int64_t kUnitWords = kUnitDims / static_cast<int64_t>(Dot::kWordCodes);
-  constexpr int64_t kUnitSize = WordsOfDims<Dot>(kUnitDims);
   const int64_t g = batch.first + i;
   int32_t starts[kRows];
   for (size_t r = 0; r < kRows; ++r) {
@@ -225,16 +238,7 @@ HWY_INLINE void SumGroup(const QueryRows& rows, const GroupBatch& batch, int64_t
                          tokens.first / kUnitLanes * kUnitWords * kUnitLanes +
                          tokens.first % kUnitLanes;
   const uint32_t* const end = word + WordsOfDims<Dot>(batch.dims);
-  const auto add_unit = [&](TileSums<Dot, kRows>& to) HWY_ATTR {
-    if constexpr (kFetch) {
-      if (prefetch != nullptr && tokens.first == 0) prefetch->Step();
-    }
-    for (int64_t w = 0; w < kUnitWords; ++w) {
-      AddWord<Dot, kRows>(multipliers, stride, word + w * kUnitLanes, to);
-      multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
-    }
-    word += kUnitSize;
-  };
+  PlanePrefetch* const fetch = tokens.first == 0 ? prefetch : nullptr;
   if constexpr (Dot::kKeySpan > 0) {
     constexpr int32_t kNothing[kRows] = {};
     // Groups are multiples of a span.
@@ -242,11 +246,12 @@ HWY_INLINE void SumGroup(const QueryRows& rows, const GroupBatch& batch, int64_t
       TileSums<Dot, kRows> shorts;
       StartSums<Dot>(kNothing, shorts);
 #pragma GCC unroll 8
-      for (int64_t dim = 0; dim < Dot::kKeySpan; dim += kUnitDims) add_unit(shorts);
+      for (int64_t dim = 0; dim < Dot::kKeySpan; dim += kUnitDims)
+        AddUnit<Dot, kRows, kFetch>(multipliers, stride, word, fetch, shorts);
       JoinSums<Dot>(shorts, sums);
     }
   } else {
-    while (word != end) add_unit(sums);
+    while (word != end) AddUnit<Dot, kRows, kFetch>(multipliers, stride, word, fetch, sums);
   }
 }
 

@@ -120,6 +120,22 @@ HWY_INLINE void StoreSums(const WeightTile<Dot>& tile, int64_t dim,
   }
 }
 
+// Adds the products with the slots from k on that are multiplied between two steps of fetching
+// ahead, and goes on to the next.
+template <class Dot, size_t kRows, size_t kCount, bool kFetch>
+HWY_INLINE void AddSlots(const std::byte*& multipliers, const typename Dot::Signs& signs, int64_t k,
+                         const uint32_t*& word, PlanePrefetch* prefetch,
+                         TileSums<Dot, kRows, kCount>& sums) {
+  if constexpr (kFetch) {
+    if (prefetch != nullptr) prefetch->Step();
+  }
+  for (int64_t w = k; w < k + kFetchSlots<Dot, kRows>; w += Dot::kWordCodes) {
+    AddWord<Dot, kRows, kCount>(multipliers, signs, w, word, sums);
+    multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
+    word += kUnitLanes;
+  }
+}
+
 // Value sums of kCount vectors of dims, the first of which is `dim` of the tile's accumulators and
 // whose codes `word` begins. kFetch: with steps of `prefetch`, if there is one.
 template <class Dot, size_t kRows, size_t kCount, bool kFetch>
@@ -131,27 +147,21 @@ HWY_INLINE void SumDims(const WeightTile<Dot>& tile, int64_t dim, const uint32_t
   TileSums<Dot, kRows, kCount> sums;
   StartSums<Dot>(starts, sums);
   const std::byte* multipliers = tile.codes;
-  const auto add_slots = [&](int64_t k, TileSums<Dot, kRows, kCount>& to) HWY_ATTR {
-    if constexpr (kFetch) {
-      if (prefetch != nullptr) prefetch->Step();
-    }
-    for (int64_t w = k; w < k + kSlots; w += Dot::kWordCodes) {
-      AddWord<Dot, kRows, kCount>(multipliers, signs, w, word, to);
-      multipliers += Dot::kWordCodes * Dot::kMultiplierBytes;
-      word += kUnitLanes;
-    }
-  };
   if constexpr (constexpr int64_t kSpan = Dot::kValueSpan; kSpan > 0) {
     constexpr int32_t kNothing[kRows] = {};
     for (int64_t first = 0; first < kBlockTokens; first += kSpan) {
       TileSums<Dot, kRows, kCount> shorts;
       StartSums<Dot>(kNothing, shorts);
 #pragma GCC unroll 8
-      for (int64_t k = first; k < first + kSpan; k += kSlots) add_slots(k, shorts);
+      for (int64_t k = first; k < first + kSpan; k += kSlots) {
+        AddSlots<Dot, kRows, kCount, kFetch>(multipliers, signs, k, word, prefetch, shorts);
+      }
       JoinSums<Dot>(shorts, sums);
     }
   } else {
-    for (int64_t k = 0; k < kBlockTokens; k += kSlots) add_slots(k, sums);
+    for (int64_t k = 0; k < kBlockTokens; k += kSlots) {
+      AddSlots<Dot, kRows, kCount, kFetch>(multipliers, signs, k, word, prefetch, sums);
+    }
   }
   StoreSums<Dot, kRows, kCount>(tile, dim, sums);
 }
