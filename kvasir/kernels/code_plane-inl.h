@@ -416,7 +416,7 @@ struct PlaneTile {
 };
 
 template <WeightFormat kFormat>
-struct PlaneKernel {
+struct PlaneKernel : CodedUnits<kFormat> {
   using Code = Coding<kFormat>;
   using Tile = PlaneTile<PlaneCode<Code::kMostCode, Code::kZero, Code::kHasHalves, Code::kHasMins>>;
   static constexpr int kTileRows = Tile::kTileRows;
@@ -426,12 +426,8 @@ struct PlaneKernel {
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }
-  static int64_t UnitGroups(const MatmulArgs& args) { return Code::UnitGroupsOf(*args.weights); }
-  static int64_t UnitBytes(const MatmulArgs& args) { return Code::UnitBytes(UnitGroups(args)); }
-  static int64_t Units(const MatmulArgs& args) {
-    const int64_t groups = UnitGroups(args);
-    return (args.weights->inputs() / kQuantGroup + groups - 1) / groups;
-  }
+  using CodedUnits<kFormat>::UnitGroups;
+  using CodedUnits<kFormat>::UnitBytes;
   static int64_t BlockUnits(const MatmulArgs& args, int panels) {
     return Tile::kMostGroups / (panels * UnitGroups(args));
   }

@@ -267,7 +267,7 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
 };
 
 template <WeightFormat kFormat>
-struct CodedKernel {
+struct CodedKernel : CodedUnits<kFormat> {
   using Tile = CodedTile<kFormat>;
   using Code = Coding<kFormat>;
   static constexpr int kTileRows = Tile::kTileRows;
@@ -281,12 +281,8 @@ struct CodedKernel {
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }
-  static int64_t UnitGroups(const MatmulArgs& args) { return Code::UnitGroupsOf(*args.weights); }
-  static int64_t UnitBytes(const MatmulArgs& args) { return Code::UnitBytes(UnitGroups(args)); }
-  static int64_t Units(const MatmulArgs& args) {
-    const int64_t groups = UnitGroups(args);
-    return (args.weights->inputs() / kQuantGroup + groups - 1) / groups;
-  }
+  using CodedUnits<kFormat>::UnitGroups;
+  using CodedUnits<kFormat>::UnitBytes;
   // A line of scales not counted, as in quant_matmul.cc.
   static int64_t BlockUnits(const MatmulArgs& args, int panels) {
     const int64_t line = Code::kHasScaleLine ? Code::kScaleBytes : 0;

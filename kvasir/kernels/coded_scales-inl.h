@@ -73,6 +73,21 @@ struct Coding {
       std::conditional_t<kIsQ5K || kIsQ6K || kIsMicroscaled, SmallDot, NibbleDot>>;
 };
 
+// How kernels of a format cut rows of weights (matmul_tiles-inl.h).
+template <WeightFormat kFormat>
+struct CodedUnits {
+  static int64_t UnitGroups(const MatmulArgs& args) {
+    return Coding<kFormat>::UnitGroupsOf(*args.weights);
+  }
+  static int64_t UnitBytes(const MatmulArgs& args) {
+    return Coding<kFormat>::UnitBytes(UnitGroups(args));
+  }
+  static int64_t Units(const MatmulArgs& args) {
+    const int64_t groups = UnitGroups(args);
+    return (args.weights->inputs() / kQuantGroup + groups - 1) / groups;
+  }
+};
+
 struct CodedBlock {
   const int8_t* x_codes = nullptr;  // [rows, inputs], at the block's first group
   const float* x_scales = nullptr;  // [rows, inputs/32], likewise

@@ -246,8 +246,9 @@ HWY_INLINE void SumGroup(const QueryRows& rows, const GroupBatch& batch, int64_t
       TileSums<Dot, kRows> shorts;
       StartSums<Dot>(kNothing, shorts);
 #pragma GCC unroll 8
-      for (int64_t dim = 0; dim < Dot::kKeySpan; dim += kUnitDims)
+      for (int64_t dim = 0; dim < Dot::kKeySpan; dim += kUnitDims) {
         AddUnit<Dot, kRows, kFetch>(multipliers, stride, word, fetch, shorts);
+      }
       JoinSums<Dot>(shorts, sums);
     }
   } else {
