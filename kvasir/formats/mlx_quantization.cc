@@ -25,7 +25,7 @@ bool Exists(const MlxFormat& format) {
     const ModeDefaults& mode = kModes[static_cast<size_t>(format.mode)];
     return format.bits == mode.bits && format.group_size == mode.group_size;
   }
-  const bool has_bits = format.bits >= 2 && format.bits <= 8 && format.bits != 7;
+  const bool has_bits = format.bits >= 1 && format.bits <= 8 && format.bits != 7;
   return has_bits &&
          (format.group_size == 32 || format.group_size == 64 || format.group_size == 128);
 }
@@ -46,8 +46,8 @@ Result<MlxFormat> ReadFormat(const Json& object, std::string_view default_mode) 
   if (!Exists(format)) {
     return {ErrorCode::kUnsupported, name + " with " + std::to_string(bits) +
                                          " bits in groups of " + std::to_string(group) +
-                                         " does not exist; affine has 2, 3, 4, 5, 6 and 8 bits in "
-                                         "groups of 32, 64 and 128"};
+                                         " does not exist; affine has 1, 2, 3, 4, 5, 6 and 8 bits "
+                                         "in groups of 32, 64 and 128"};
   }
   return format;
 }

@@ -29,13 +29,15 @@ TEST(MlxQuantization, WrapperPrefixIsIgnoredOnEitherSide) {
 
 TEST(MlxQuantization, EveryModeHasItsDefaults) {
   EXPECT_EQ(Parse("{}")->common(), (MlxFormat{MlxMode::kAffine, 4, 64}));
+  EXPECT_EQ(Parse(R"({"bits":1,"group_size":128})")->common(),
+            (MlxFormat{MlxMode::kAffine, 1, 128}));
   EXPECT_EQ(Parse(R"({"mode":"mxfp4"})")->common(), (MlxFormat{MlxMode::kMxfp4, 4, 32}));
   EXPECT_EQ(Parse(R"({"mode":"mxfp8"})")->common(), (MlxFormat{MlxMode::kMxfp8, 8, 32}));
   EXPECT_EQ(Parse(R"({"mode":"nvfp4"})")->common(), (MlxFormat{MlxMode::kNvfp4, 4, 16}));
 }
 
 TEST(MlxQuantization, WhatMlxDoesNotHaveIsRefused) {
-  for (const char* text : {R"({"bits":7})", R"({"bits":1})", R"({"bits":4294967300})",
+  for (const char* text : {R"({"bits":7})", R"({"bits":0})", R"({"bits":4294967300})",
                            R"({"group_size":16})", R"({"group_size":0})", R"({"group_size":-64})",
                            R"({"mode":"fp3"})", R"({"mode":"mxfp4","bits":8})",
                            R"({"mode":"nvfp4","group_size":32})", R"({"model.a":{"bits":9}})"}) {

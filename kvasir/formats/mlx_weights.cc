@@ -15,7 +15,8 @@
 namespace kvasir {
 namespace {
 
-// Every width packs 32 codes into `bits` whole words, and every group but nvfp4's holds 32 codes.
+// Every width packs 32 codes into `bits` whole words, and every group but nvfp4's, of 16, holds 32
+// codes.
 constexpr int kChunk = 32;
 
 // Where a matrix's parts lie, copied so that the reader owns it.
@@ -27,30 +28,35 @@ struct Layout {
   int64_t inputs = 0;
 
   int64_t groups() const { return inputs / format.group_size; }
+  int64_t row_words() const { return RowWords(inputs, format.bits); }
 };
 
-// The codes [begin, begin + kChunk) of a row.
-void ReadCodes(const Layout& layout, int64_t row, int64_t begin, std::array<uint8_t, kChunk>* out) {
+// The codes of a row from `begin`, a multiple of kChunk, on: kChunk of them or the row's last ones.
+std::span<const uint8_t> ReadCodes(const Layout& layout, int64_t row, int64_t begin,
+                                   std::array<uint8_t, kChunk>* buffer) {
   const int bits = layout.format.bits;
+  const int64_t count = std::min<int64_t>(layout.inputs - begin, kChunk);
+  const int64_t first_word = row * layout.row_words() + begin / kChunk * bits;
   std::array<uint32_t, 8> words;
-  const int64_t first_word = (row * layout.inputs + begin) / kChunk * bits;
-  std::memcpy(words.data(), layout.weight.data + first_word * 4, static_cast<size_t>(bits) * 4);
-  UnpackRow(words.data(), bits, *out);
+  std::memcpy(words.data(), layout.weight.data + first_word * 4,
+              static_cast<size_t>(RowWords(count, bits)) * 4);
+  const auto codes = std::span(*buffer).first(static_cast<size_t>(count));
+  UnpackRow(words.data(), bits, codes);
+  return codes;
 }
 
 // `round` is to the type of the scales: MLX computes in it, one operation at a time.
 template <typename Round>
 void ReadAffineRow(const Layout& layout, int64_t row, const Round& round, float* out) {
-  std::array<uint8_t, kChunk> codes;
+  std::array<uint8_t, kChunk> buffer;
   for (int64_t begin = 0; begin < layout.inputs; begin += kChunk) {
-    ReadCodes(layout, row, begin, &codes);
     const int64_t group = row * layout.groups() + begin / layout.format.group_size;
     float scale;
     float bias;
     ReadFloats(layout.scales, group, 1, &scale);
     ReadFloats(layout.biases, group, 1, &bias);
-    for (int i = 0; i < kChunk; ++i) {
-      out[begin + i] = round(round(static_cast<float>(codes[i]) * scale) + bias);
+    for (const uint8_t code : ReadCodes(layout, row, begin, &buffer)) {
+      *out++ = round(round(static_cast<float>(code) * scale) + bias);
     }
   }
 }
@@ -86,15 +92,16 @@ std::array<float, 256> Table(const Decode& decode) {
 
 void ReadMicroscaledRow(const Layout& layout, const std::array<float, 256>& elements,
                         const std::array<float, 256>& scales, int64_t row, float* out) {
-  std::array<uint8_t, kChunk> codes;
-  const int group_size = layout.format.group_size;
-  const auto* bytes = reinterpret_cast<const uint8_t*>(layout.scales.data);
+  std::array<uint8_t, kChunk> buffer;
+  const auto group_size = static_cast<size_t>(layout.format.group_size);
+  const auto* row_scales =
+      reinterpret_cast<const uint8_t*>(layout.scales.data) + row * layout.groups();
   for (int64_t begin = 0; begin < layout.inputs; begin += kChunk) {
-    ReadCodes(layout, row, begin, &codes);
-    const uint8_t* chunk_scales = bytes + row * layout.groups() + begin / group_size;
-    for (int i = 0; i < kChunk; ++i) {
+    const std::span<const uint8_t> codes = ReadCodes(layout, row, begin, &buffer);
+    const uint8_t* chunk_scales = row_scales + begin / layout.format.group_size;
+    for (size_t i = 0; i < codes.size(); ++i) {
       const float product = elements[codes[i]] * scales[chunk_scales[i / group_size]];
-      out[begin + i] = Bf16ToFloat(FloatToBf16(product));
+      *out++ = Bf16ToFloat(FloatToBf16(product));
     }
   }
 }
@@ -112,14 +119,13 @@ Status CheckPart(const char* part, const TensorView* view, DType dtype,
 
 Status CheckParts(const MlxTensors& tensors, const MlxFormat& format, int64_t outputs,
                   int64_t inputs) {
-  // 32 also where nvfp4 has groups of 16: MLX packs no fewer.
-  const int64_t unit = std::max(format.group_size, kChunk);
-  if (inputs % unit != 0) {
+  if (inputs % format.group_size != 0) {
     return {ErrorCode::kCorrupt, "weight has " + std::to_string(inputs) +
-                                     " inputs, which are no multiple of " + std::to_string(unit)};
+                                     " inputs, which are no multiple of " +
+                                     std::to_string(format.group_size)};
   }
   KVASIR_TRY_OK(
-      CheckPart("weight", tensors.weight, DType::kU32, {outputs, inputs / kChunk * format.bits}));
+      CheckPart("weight", tensors.weight, DType::kU32, {outputs, RowWords(inputs, format.bits)}));
   const std::vector<int64_t> groups = {outputs, inputs / format.group_size};
   if (format.mode != MlxMode::kAffine) {
     return CheckPart("scales", tensors.scales, DType::kU8, groups);
@@ -132,22 +138,23 @@ Status CheckParts(const MlxTensors& tensors, const MlxFormat& format, int64_t ou
 
 void ReadRowCodes(const Layout& layout, int64_t row, CodedRow* out) {
   out->codes.resize(static_cast<size_t>(layout.inputs));
-  std::array<uint8_t, kChunk> codes;
+  std::array<uint8_t, kChunk> buffer;
   for (int64_t begin = 0; begin < layout.inputs; begin += kChunk) {
-    ReadCodes(layout, row, begin, &codes);
+    const std::span<const uint8_t> codes = ReadCodes(layout, row, begin, &buffer);
     std::copy(codes.begin(), codes.end(), out->codes.begin() + begin);
   }
 }
 
 // What keeps codes and scales of a microscaled format, or bf16, which holds every value, if a scale
-// does not allow it.
+// or nvfp4's number of inputs does not allow it.
 WeightFormat MicroscaledFormat(const Layout& layout) {
   const MlxMode mode = layout.format.mode;
   const WeightFormat format = mode == MlxMode::kNvfp4   ? WeightFormat::kNvfp4
                               : mode == MlxMode::kMxfp4 ? WeightFormat::kMxfp4
                                                         : WeightFormat::kMxfp8;
   const auto* scales = reinterpret_cast<const uint8_t*>(layout.scales.data);
-  const bool is_kept = std::all_of(scales, scales + layout.scales.elements(),
+  const bool is_kept = layout.inputs % InputUnit(format, {}) == 0 &&
+                       std::all_of(scales, scales + layout.scales.elements(),
                                    [&](uint8_t scale) { return IsKeptMicroscale(scale, format); });
   return is_kept ? format : WeightFormat::kBf16;
 }

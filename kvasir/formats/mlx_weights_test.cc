@@ -48,12 +48,14 @@ TEST(MlxWeights, DecodeToMlxsBits) {
     const auto weights = MlxWeights(TensorsOf(name), FormatOf(name), decoded.shape[0], columns);
     ASSERT_TRUE(weights.ok()) << name << ": " << weights.error().message;
     // Affine codes with 16-bit scales are kept; anything else is as wide as what MLX decodes to.
-    // Of the microscaled matrices each has a scale that is NaN.
     const bool keeps_codes = IsQuantized(weights->stored_format);
-    EXPECT_EQ(keeps_codes, name.starts_with("affine") && decoded.dtype != DType::kF32) << name;
+    // Of the microscaled matrices each has a scale that is NaN, or rows that matmuls cannot take.
+    const bool is_affine = name.starts_with("affine");
+    EXPECT_EQ(keeps_codes, is_affine && decoded.dtype != DType::kF32) << name;
     if (!keeps_codes) {
       EXPECT_EQ(weights->stored_format, DenseWeights(decoded).stored_format) << name;
     }
+    EXPECT_EQ(DecodedFormat(*weights), is_affine ? WeightFormat::kF32 : WeightFormat::kBf16);
     auto packed =
         *PackedMatrix::Allocate(decoded.shape[0], columns, weights->stored_format, weights->affine);
     std::vector<float> wanted(static_cast<size_t>(columns));
@@ -79,7 +81,36 @@ TEST(MlxWeights, DecodeToMlxsBits) {
       }
     }
   }
-  EXPECT_EQ(formats, 6 * 3 * 3 + 3);
+  EXPECT_EQ(formats, 7 * 3 * 3 + 4);
+}
+
+// What MLX's quantized matmuls multiply, and what it decodes to once scales are widened to float32.
+TEST(MlxWeights, UnroundedValuesAreSumsInFloat32) {
+  for (const std::string name : {"affine_4_64_bf16", "affine_6_32_f16", "affine_1_128_bf16"}) {
+    const MlxTensors tensors = TensorsOf(name);
+    const MlxFormat format = FormatOf(name);
+    const auto weights = *MlxWeights(tensors, format, 2, 128);
+    const WeightTensor unrounded = Unrounded(weights);
+    int differ = 0;
+    for (int64_t row = 0; row < 2; ++row) {
+      std::vector<float> rounded(128);
+      std::vector<float> actual(128);
+      CodedRow coded;
+      weights.read_row(row, rounded.data());
+      unrounded.read_row(row, actual.data());
+      weights.read_codes(row, &coded);
+      for (size_t i = 0; i < actual.size(); ++i) {
+        const int64_t group = (row * 128 + static_cast<int64_t>(i)) / format.group_size;
+        float scale;
+        float bias;
+        ReadFloats(*tensors.scales, group, 1, &scale);
+        ReadFloats(*tensors.biases, group, 1, &bias);
+        ASSERT_EQ(actual[i], static_cast<float>(coded.codes[i]) * scale + bias) << name << " " << i;
+        differ += actual[i] != rounded[i] ? 1 : 0;
+      }
+    }
+    EXPECT_GT(differ, 0) << name;
+  }
 }
 
 // What packing makes of the values of mxfp8, in groups of 32: a NaN takes its group along, and what
@@ -97,7 +128,7 @@ void RoundMxfp8(std::vector<float>* values) {
 TEST(MlxWeights, MicroscaledCodesAreKeptButForScalesThatDoNotFit) {
   int formats = 0;
   for (const auto& [tensor, decoded] : Golden().tensors()) {
-    if (!tensor.ends_with(".decoded") || tensor.starts_with("affine")) continue;
+    if (!tensor.ends_with("_u8.decoded")) continue;
     const std::string name = tensor.substr(0, tensor.rfind('.'));
     const MlxFormat format = FormatOf(name);
     const WeightFormat kept = format.mode == MlxMode::kMxfp4   ? WeightFormat::kMxfp4

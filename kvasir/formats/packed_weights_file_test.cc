@@ -158,19 +158,19 @@ TEST_F(PackedWeightsFileTest, EveryFormatComesBackToTheBit) {
 
 // Files outlive programs: who changes these bytes counts kPanelLayoutVersion up.
 TEST_F(PackedWeightsFileTest, PanelsAreThoseOfTheirVersion) {
-  static_assert(kPanelLayoutVersion == 3);
+  static_assert(kPanelLayoutVersion == 4);
   uint64_t sums[kWeightFormats];
   for (size_t i = 0; i < kWeightFormats; ++i) {
     const PackedMatrix matrix = MatrixOf(kAllFormats[i]);
     sums[i] = Checksum64({matrix.panel(0), matrix.bytes()});
   }
-  const uint64_t version_3[kWeightFormats] = {
+  const uint64_t version_4[kWeightFormats] = {
       0xC37C1FDA9D4FBCF1ull, 0x88AB5D2345F9B8EBull, 0xF1A0F0C94CFBFD84ull, 0xF64D702B8EA3E896ull,
       0x989C510703C4BCCDull, 0x10DFECB6569DD195ull, 0x42F17035753266A5ull, 0x3FFC39EA88255A47ull,
       0x70963E146EA513ACull, 0x74964000DA160704ull, 0xD2B1D2F16DACAE12ull, 0x115781263636BF47ull,
       0x1F9170E3995D6D3Full, 0x153C1B4241A81D6Full, 0x5CEDDC1BD826AA9Eull, 0x9A3BCF449AE1D3BAull};
   for (size_t i = 0; i < kWeightFormats; ++i) {
-    EXPECT_EQ(sums[i], version_3[i]) << WeightFormatName(kAllFormats[i]);
+    EXPECT_EQ(sums[i], version_4[i]) << WeightFormatName(kAllFormats[i]);
   }
 }
 

@@ -67,7 +67,7 @@ Result<ExpertMlp> ExpertMlp::Load(const DecoderSpec& spec, const std::string& pr
   const Names& names = experts.has_router_norm ? kWithRouterNorm : kPlain;
   ExpertMlp mlp;
   KVASIR_TRY(mlp.router_,
-             source.StoredMatrix(prefix + names.router, experts.count, spec.hidden_size));
+             source.ExactMatrix(prefix + names.router, experts.count, spec.hidden_size));
   if (experts.has_router_norm) {
     KVASIR_TRY(mlp.router_norm_, source.Vector(prefix + "router.scale", spec.hidden_size, 0));
     const double root = std::sqrt(static_cast<double>(spec.hidden_size));

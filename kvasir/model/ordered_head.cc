@@ -39,7 +39,7 @@ Result<OrderedHead> OrderedHead::Load(const AssistantConfig& config, WeightSourc
                                      std::to_string(vocabulary)};
   }
   KVASIR_TRY(head.centroids_,
-             source.StoredMatrix("masked_embedding.centroids.weight", config.clusters, hidden));
+             source.ExactMatrix("masked_embedding.centroids.weight", config.clusters, hidden));
   const auto size = static_cast<size_t>(vocabulary / config.clusters);
   for (size_t i = 0; i < static_cast<size_t>(config.clusters); ++i) {
     KVASIR_TRY(auto cluster, source.Gathered("embed_tokens.weight", vocabulary, hidden,

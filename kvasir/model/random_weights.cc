@@ -19,8 +19,8 @@ class RandomWeights final : public WeightSource {
     return Make(Seed(name), outputs, inputs, format_);
   }
 
-  Result<std::unique_ptr<const WeightMatrix>> StoredMatrix(const std::string& name, int64_t outputs,
-                                                           int64_t inputs) override {
+  Result<std::unique_ptr<const WeightMatrix>> ExactMatrix(const std::string& name, int64_t outputs,
+                                                          int64_t inputs) override {
     return Make(Seed(name), outputs, inputs, IsQuantized(format_) ? WeightFormat::kBf16 : format_);
   }
 

@@ -30,7 +30,8 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Pack(const Part& part
                                                        .affine = tensor.affine}));
     return backend_.Adopt(std::move(matrix));
   }
-  auto packed = backend_.PackRows(tensor, format);
+  const bool is_widened = format == WeightFormat::kF32;
+  auto packed = backend_.PackRows(is_widened ? Unrounded(tensor) : tensor, format);
   if (!packed.ok()) return WithContext(packed.error(), Where(part.name));
   if (cache_ != nullptr) cache_->Add(key, **packed);
   return packed;
@@ -42,13 +43,11 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Matrix(const std::str
   return Pack({name, ""}, tensor, format_.value_or(DefaultFormat(tensor)));
 }
 
-Result<std::unique_ptr<const WeightMatrix>> StoredWeights::StoredMatrix(const std::string& name,
-                                                                        int64_t outputs,
-                                                                        int64_t inputs) {
+Result<std::unique_ptr<const WeightMatrix>> StoredWeights::ExactMatrix(const std::string& name,
+                                                                       int64_t outputs,
+                                                                       int64_t inputs) {
   KVASIR_TRY(const WeightTensor tensor, Take(name, {outputs, inputs}));
-  // As much as the values allow: mxfp8 would round activations.
-  const bool is_mxfp8 = tensor.stored_format == WeightFormat::kMxfp8;
-  return Pack({name, ""}, tensor, is_mxfp8 ? WeightFormat::kBf16 : tensor.stored_format);
+  return Pack({name, ""}, tensor, DecodedFormat(tensor));
 }
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Rows(const MatrixSlice& slice) {

@@ -17,8 +17,8 @@ class StoredWeights : public WeightSource {
  public:
   Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name, int64_t outputs,
                                                      int64_t inputs) override;
-  Result<std::unique_ptr<const WeightMatrix>> StoredMatrix(const std::string& name, int64_t outputs,
-                                                           int64_t inputs) override;
+  Result<std::unique_ptr<const WeightMatrix>> ExactMatrix(const std::string& name, int64_t outputs,
+                                                          int64_t inputs) override;
   Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) override;
   Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name, int64_t outputs,
                                                        int64_t inputs,

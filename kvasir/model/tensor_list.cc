@@ -39,8 +39,8 @@ class ListingWeights final : public WeightSource {
     return std::unique_ptr<const WeightMatrix>(std::make_unique<Outline>(outputs, inputs));
   }
 
-  Result<std::unique_ptr<const WeightMatrix>> StoredMatrix(const std::string& name, int64_t outputs,
-                                                           int64_t inputs) override {
+  Result<std::unique_ptr<const WeightMatrix>> ExactMatrix(const std::string& name, int64_t outputs,
+                                                          int64_t inputs) override {
     return Matrix(name, outputs, inputs);
   }
 

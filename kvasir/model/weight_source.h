@@ -36,11 +36,11 @@ class WeightSource {
   // ERRORS: kNotFound, kCorrupt (shape or type), naming the tensor.
   virtual Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name,
                                                              int64_t outputs, int64_t inputs) = 0;
-  // Keeps the type it is stored in, whatever format was asked for: small matrices whose errors
-  // decide, such as routers. ERRORS: as Matrix.
-  virtual Result<std::unique_ptr<const WeightMatrix>> StoredMatrix(const std::string& name,
-                                                                   int64_t outputs,
-                                                                   int64_t inputs) = 0;
+  // Every decoded value, times activations that are not rounded, whatever format was asked for:
+  // small matrices whose errors decide, such as routers. ERRORS: as Matrix.
+  virtual Result<std::unique_ptr<const WeightMatrix>> ExactMatrix(const std::string& name,
+                                                                  int64_t outputs,
+                                                                  int64_t inputs) = 0;
   // ERRORS: as Matrix. REQUIRES: the rows lie within the shape.
   virtual Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) = 0;
   // The given rows of a stored matrix, in that order. ERRORS: as Matrix, and kUnsupported where a

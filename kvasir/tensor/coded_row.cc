@@ -268,6 +268,15 @@ int InputUnit(WeightFormat format, const AffineScales& affine) {
   return IsCodedOnly(format) ? kSuperblockInputs : IsQuantized(format) ? kQuantGroup : 1;
 }
 
+void DecodeAffineRow(const CodedRow& row, const AffineScales& affine, float* out) {
+  const auto group = static_cast<size_t>(affine.group_inputs);
+  for (size_t i = 0; i < row.codes.size(); ++i) {
+    const float scale = Widen(row.scales[i / group], affine.dtype);
+    // The product is exact: codes have 8 bits, scales 11.
+    out[i] = static_cast<float>(row.codes[i]) * scale + Widen(row.biases[i / group], affine.dtype);
+  }
+}
+
 size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affine) {
   KVASIR_CHECK(IsCodedOnly(format));
   if (IsMicroscaled(format) || IsAffine(format)) {

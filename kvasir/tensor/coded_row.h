@@ -128,6 +128,9 @@ size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& 
 // Multiples that the inputs of a matrix must be.
 int InputUnit(WeightFormat format, const AffineScales& affine);
 
+// code * scale + bias in float32, whatever `affine` says of rounding, of codes.size() inputs.
+void DecodeAffineRow(const CodedRow& row, const AffineScales& affine, float* out);
+
 // Only the codes of one lane and 32 inputs, where those of the group begin.
 void WriteGroupCodes(const uint8_t* codes, WeightFormat format, int lane, std::byte* group);
 // One lane of one panel. `row` has what its format needs.

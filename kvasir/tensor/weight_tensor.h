@@ -56,6 +56,13 @@ inline WeightTensor RowsOf(WeightTensor tensor, int64_t first, int64_t rows) {
   return tensor;
 }
 
+// The smallest float format that holds every value, of an affine tensor those of Unrounded.
+WeightFormat DecodedFormat(const WeightTensor& tensor);
+
+// `tensor`, but for affine values that read_row rounds: code * scale + bias in float32, as matmuls
+// take them.
+WeightTensor Unrounded(WeightTensor tensor);
+
 // A dense float tensor. REQUIRES: IsFloatType, at least one extent.
 inline WeightTensor DenseWeights(const TensorView& view) {
   WeightTensor tensor;

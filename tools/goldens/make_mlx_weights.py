@@ -6,8 +6,8 @@
                              mx modes run through all bytes.
   model SOURCE OUT           quantizes the checkpoint folder SOURCE as mlx-lm's converters do (one
                              module wider by an override, one left dense, the embedding quantized
-                             too), and records mlx-lm's logits in the format of
-                             testdata/models/README.md.
+                             too, routers of experts in 8 bits), and records mlx-lm's logits in the
+                             format of testdata/models/README.md.
 
 Needs mlx; "model" also mlx-lm. Versions and seed are recorded.
 """
@@ -50,6 +50,13 @@ def record_weights(path):
         scales = np.arange(256, dtype=np.uint8).reshape(rows, -1)
         add(f"{mode}_{bits}_{group}_u8", mx.array(codes), mx.array(scales), None,
             group_size=group, bits=bits, mode=mode)
+    for group in (32, 64, 128):
+        for tag, dtype in (("f32", mx.float32), ("f16", mx.float16), ("bf16", mx.bfloat16)):
+            add(f"affine_1_{group}_{tag}", *affine(rng, 1, group, dtype), group_size=group, bits=1)
+    # Rows that are no multiple of 32.
+    rows = mx.array(rng.normal(size=(4, 80)).astype(np.float32))
+    add("nvfp4_4_16_odd", *mx.quantize(rows, group_size=16, bits=4, mode="nvfp4"), None,
+        group_size=16, bits=4, mode="nvfp4")
     mx.save_safetensors(str(path), out, metadata={
         "source": f"MLX {mx.__version__} (CPU)", "seed": str(SEED)})
 
@@ -60,33 +67,46 @@ def record_model(source, folder):
     from mlx_lm.utils import load_model, save_config
 
     folder.mkdir(parents=True, exist_ok=True)
-    model, config = load_model(source)
+    config = json.loads((source / "config.json").read_text())
+    # Names that mlx-lm wants and transformers 5 no longer writes.
+    aliases = {}
+    if "num_local_experts" in config:
+        aliases["num_experts"] = config["num_local_experts"]
+    if "rope_theta" in config.get("rope_parameters", {}):
+        aliases["rope_theta"] = config["rope_parameters"]["rope_theta"]
+    model, config = load_model(source, model_config=aliases)
     common = {"group_size": 32, "bits": 4, "mode": "affine"}
-    wide = "model.layers.1.mlp.down_proj"
-    dense = "model.layers.2.self_attn.o_proj"
+    formats = {"model.layers.1.mlp.down_proj": {"group_size": 32, "bits": 6},
+               "model.layers.2.self_attn.o_proj": False}
+    of_model = getattr(model, "quant_predicate", lambda path, module: True)
 
     def choose(path, module):
-        if not hasattr(module, "to_quantized") or path == dense:
+        if not hasattr(module, "to_quantized"):
             return False
-        return {"group_size": 32, "bits": 6} if path == wide else True
+        wanted = formats.get(path, of_model(path, module))
+        if module.weight.shape[-1] % common["group_size"] != 0:
+            wanted = False
+        if wanted is not True:
+            formats[path] = wanted
+        return wanted
 
     model.set_dtype(mx.bfloat16)
     nn.quantize(model, group_size=32, bits=4, class_predicate=choose)
-    config["quantization"] = {**common, wide: {"group_size": 32, "bits": 6}, dense: False}
+    config["quantization"] = {**common, **formats}
     config["quantization_config"] = config["quantization"]
     weights = dict(__import__("mlx.utils").utils.tree_flatten(model.parameters()))
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
     save_config(config, folder / "config.json")
 
-    # Computed in float32, from the values as decoded in the stored type.
-    reference, _ = load_model(source)
+    # Computed in float32; scales and biases are widened first, as quantized matmuls do.
+    reference, _ = load_model(source, model_config=aliases)
     decoded = {}
     for name, value in weights.items():
         path = name.removesuffix(".weight")
         if path + ".scales" in weights and name.endswith(".weight"):
-            bits = 6 if path == wide else 4
-            value = mx.dequantize(value, weights[path + ".scales"], weights[path + ".biases"],
-                                  group_size=32, bits=bits)
+            scales = weights[path + ".scales"].astype(mx.float32)
+            biases = weights[path + ".biases"].astype(mx.float32)
+            value = mx.dequantize(value, scales, biases, **(formats.get(path) or common))
         elif name.endswith((".scales", ".biases")):
             continue
         decoded[name] = value.astype(mx.float32)
@@ -105,7 +125,7 @@ def record_model(source, folder):
     (folder / "golden.json").write_text(json.dumps({
         "format": "kvasir-model-golden/1", "name": folder.name,
         "source": f"mlx-lm {mlx_lm.__version__}, MLX {mx.__version__} (CPU)",
-        "compute": "float32, weights decoded in their stored type first; no cache", "seed": SEED,
+        "compute": "float32 (weights, scales and biases widened to float32); no cache", "seed": SEED,
         "tokens": tokens,
         "logits": {"dtype": "f32", "shape": list(logits.shape), "decimals": 5, "data": rounded},
         "greedy": {"tokens": greedy, "top2_gap": gaps},
