@@ -21,7 +21,7 @@ class LogitsCommand final : public Command {
     model_.Declare(flags,
                    "f32");  // logits are for comparing: the cache adds no rounding of its own
     flags.AddRequired("--tokens", &tokens_, "token ids, e.g. \"1 2 3\" or \"1,2,3\"");
-    flags.AddRequired("--out", &out_, "file to write");
+    flags.AddRequired("-o,--out", &out_, "file to write");
     flags.Add("--chunk", &chunk_tokens_, "tokens per forward pass; results do not change");
     flags.Add("--json", &is_json_, "print a summary as JSON");
   }
