@@ -5,8 +5,11 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvasir/kernels/bf16_dot_matmul.cc"
+#include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
@@ -82,6 +85,36 @@ bool DotIsTwoMulAdds() {
   return true;
 }
 
+// Of products in eight chains, so many that neither instruction waits for itself.
+template <class Math>
+HWY_NOINLINE int64_t Nanoseconds(const uint16_t* numbers) {
+  constexpr int kSteps = 64;
+  FloatVec sums[8];
+  for (FloatVec& sum : sums) sum = hn::Zero(FloatTag());
+  const auto begin = std::chrono::steady_clock::now();
+  for (int step = 0; step < kSteps; ++step) {
+    const auto x = Math::template Load<0>(numbers);
+#pragma GCC unroll 8
+    for (FloatVec& sum : sums) {
+      sum = Math::MulAdd(x, x, sum);
+      if constexpr (Math::kParts == 2) sum = Math::MulAdd(x, x, sum);
+      asm volatile("" : "+v"(sum.raw));
+    }
+  }
+  return (std::chrono::steady_clock::now() - begin).count();
+}
+
+bool DotIsQuick() {
+  alignas(64) const uint16_t numbers[2 * kPanelOutputs] = {};
+  int64_t dots = std::numeric_limits<int64_t>::max();
+  int64_t mul_adds = dots;
+  for (int i = 0; i < 16; ++i) {
+    dots = std::min(dots, Nanoseconds<DotMath>(numbers));
+    mul_adds = std::min(mul_adds, Nanoseconds<PairMath>(numbers));
+  }
+  return dots <= mul_adds;
+}
+
 bool FillBf16Dot(KernelTable* table) {
   if (!__builtin_cpu_supports("avx512bf16") || !DotIsTwoMulAdds()) return false;
   table->matmul[static_cast<int>(WeightFormat::kBf16Dot)] = RunMatmul<FloatKernel<DotMath>>;
@@ -100,6 +133,14 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace kvasir {
+
+bool Bf16DotIsQuick(Isa isa) {
+#if HWY_TARGETS & HWY_AVX3_DL
+  if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16")) return N_AVX3_DL::DotIsQuick();
+#endif
+  static_cast<void>(isa);
+  return false;
+}
 
 bool FillBf16DotMatmul(Isa isa, KernelTable* table) {
 #if HWY_TARGETS & HWY_AVX3_DL

@@ -19,30 +19,57 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET == HWY_AVX2 && !KVASIR_HAS_BYTE_DOT
+#if HWY_TARGET != HWY_NEON
 
 // How products of codes up to kMost are added up, of a row and kLanes outputs, in steps that stand
 // 64 bytes apart for 16 outputs:
 //   kSteps                of 32 inputs
 //   kSpan                 steps whose products are added up before they are sums
-//   Products(w, x), Add(products, w, x), Join(products)
+//   Vec                   products of a row and kLanes outputs
+//   Products(w, x, start), Add(products, w, x), Join(products)
+//   kStarts               whether products start from what is missing at last (`start`)
 //   kOffset               what codes are smaller by when they are multiplied
+#if KVASIR_HAS_BYTE_DOT
+
+// Bytes, which one instruction multiplies and adds up in 32 bits.
+template <int kMost>
+struct PlaneProducts {
+  using Vec = decltype(IntVec::raw);
+  static constexpr bool kIsWords = false;
+  static constexpr int kSteps = 8;
+  static constexpr int kSpan = 8;
+  static constexpr bool kStarts = true;
+  static constexpr int32_t kOffset = 0;
+
+  static HWY_INLINE Vec Products(ByteVec w, IntVec x, IntVec start) {
+    return AddByteProducts(start.raw, w.raw, x.raw);
+  }
+  static HWY_INLINE Vec Add(Vec products, ByteVec w, IntVec x) {
+    return AddByteProducts(products, w.raw, x.raw);
+  }
+  static HWY_INLINE IntVec Join(Vec products) { return IntVec{products}; }
+};
+
+#else
+
 // Bytes, of four inputs a step. The pairs of kSpan steps fit 16 bits: with codes up to 15 those of
 // a group, 8 * 2 * 15 * 127 = 30480; up to 31 of four steps, 4 * 2 * 31 * 127 = 31496; up to 63 of
 // two, 2 * 2 * 63 * 127 = 32004.
 template <int kMost>
 struct PlaneProducts {
+  using Vec = __m256i;
   static constexpr bool kIsWords = false;
   static constexpr int kSteps = 8;
   static constexpr int kSpan = kMost <= 15 ? 8 : kMost <= 31 ? 4 : 2;
+  static constexpr bool kStarts = false;
   static constexpr int32_t kOffset = 0;
   static_assert(kSpan * 2 * kMost * 127 <= 32767);
 
-  static HWY_INLINE __m256i Products(ByteVec w, IntVec x) {
+  static HWY_INLINE __m256i Products(ByteVec w, IntVec x, IntVec) {
     return _mm256_maddubs_epi16(w.raw, x.raw);
   }
   static HWY_INLINE __m256i Add(__m256i products, ByteVec w, IntVec x) {
-    return AddShorts(products, Products(w, x));
+    return AddShorts(products, _mm256_maddubs_epi16(w.raw, x.raw));
   }
   static HWY_INLINE IntVec Join(__m256i products) {
     return IntVec{_mm256_madd_epi16(products, _mm256_set1_epi16(1))};
@@ -52,9 +79,11 @@ struct PlaneProducts {
 // all 32 inputs that are even. They count from 128.
 template <>
 struct PlaneProducts<255> {
+  using Vec = __m256i;
   static constexpr bool kIsWords = true;
   static constexpr int kSteps = 16;
   static constexpr int kSpan = 16;
+  static constexpr bool kStarts = false;
   static constexpr int32_t kOffset = 128;
 
   static HWY_INLINE __m256i Even(__m256i bytes) {
@@ -62,14 +91,16 @@ struct PlaneProducts<255> {
   }
   static HWY_INLINE __m256i Odd(__m256i bytes) { return _mm256_srai_epi16(bytes, 8); }
 
-  static HWY_INLINE __m256i Products(ByteVec w, IntVec x) {
+  static HWY_INLINE __m256i Products(ByteVec w, IntVec x, IntVec) {
     return _mm256_madd_epi16(w.raw, x.raw);
   }
   static HWY_INLINE __m256i Add(__m256i products, ByteVec w, IntVec x) {
-    return AddInts(products, Products(w, x));
+    return AddInts(products, _mm256_madd_epi16(w.raw, x.raw));
   }
   static HWY_INLINE IntVec Join(__m256i products) { return IntVec{products}; }
 };
+
+#endif
 
 // The codes of a block, [panel][group] of all its panels, groups of a panel one after the other: as
 // many bytes as kBlockBytes, so that they stay in the first-level cache or near it.
@@ -199,9 +230,11 @@ struct PlaneTile {
   static constexpr int kSpan = HWY_MIN(Span::kSpan, kSteps);
   static constexpr int64_t kGroupBytes = Span::kSteps * CodePlane::kStepBytes;
   static constexpr int64_t kMostGroups = kBlockBytes / kGroupBytes;
+  static constexpr int64_t kRowTerms = Code::kParts * kMostGroups;
 
-  static constexpr int kTileRows = 4;
-  static constexpr int MaxPanels(int64_t, bool) { return 1; }
+  // As quant_matmul.cc.
+  static constexpr int kTileRows = HWY_TARGET == HWY_AVX3_DL ? 6 : 4;
+  static constexpr int MaxPanels(int64_t, bool) { return HWY_TARGET == HWY_AVX3_DL ? 2 : 1; }
 
   static HWY_INLINE IntVec FourCodes(const int8_t* codes) {
     int32_t four;
@@ -215,6 +248,7 @@ struct PlaneTile {
     int64_t panel_bytes = 0;         // from a panel's codes to the next one's
     const int8_t* x = nullptr;
     int64_t x_stride = 0;
+    const int32_t* missing = nullptr;  // RowTerms of the first row
   };
 
   template <int C, size_t... I>
@@ -226,13 +260,23 @@ struct PlaneTile {
      ...);
   }
 
-  using Products = __m256i;
+  using Products = typename Span::Vec;
+
+  // What a row's products start from, if the step is the first of a span.
+  template <bool kIsFirst>
+  static HWY_INLINE IntVec Start(const Part& part, size_t row) {
+    if constexpr (kIsFirst && Span::kStarts && Code::kZero != 0) {
+      return hn::Set(IntTag(), part.missing[static_cast<int64_t>(row) * kRowTerms]);
+    } else {
+      return hn::Zero(IntTag());
+    }
+  }
 
   template <bool kIsFirst, int C, size_t... I>
-  static HWY_INLINE void AddProducts(IntVec x, const ByteVec (&w)[C], Products (&products)[C],
-                                     std::index_sequence<I...>) {
+  static HWY_INLINE void AddProducts(IntVec x, const ByteVec (&w)[C], IntVec start,
+                                     Products (&products)[C], std::index_sequence<I...>) {
     if constexpr (kIsFirst) {
-      ((products[I] = Span::Products(w[I], x)), ...);
+      ((products[I] = Span::Products(w[I], x, start)), ...);
     } else {
       ((products[I] = Span::Add(products[I], w[I], x)), ...);
     }
@@ -244,8 +288,8 @@ struct PlaneTile {
     ByteVec w[C];
     LoadStep(part, kStep, w, kColumns);
     (AddProducts<kInSpan == 0>(
-         FourCodes(part.x + static_cast<int64_t>(I) * part.x_stride + kStep * 4), w, products[I],
-         kColumns),
+         FourCodes(part.x + static_cast<int64_t>(I) * part.x_stride + kStep * 4), w,
+         Start<kInSpan == 0>(part, I), products[I], kColumns),
      ...);
   }
   template <bool kIsFirst, int C, size_t... I>
@@ -272,13 +316,13 @@ struct PlaneTile {
      ...);
   }
 
-  // Of each row and part of the block's groups: what biases are multiplied with, and what sums of
-  // products count too much.
+  // Of each row and part of the block's groups: what biases are multiplied with, and what is
+  // missing in sums of products.
   template <int R>
   struct RowTerms {
     HWY_INLINE RowTerms() {}  // as GroupScales
     float bias[R][Code::kParts][kMostGroups];
-    int32_t zero[R][Code::kParts][kMostGroups];
+    int32_t missing[R][Code::kParts][kMostGroups];
   };
   template <int R>
   static HWY_INLINE void MakeTerms(const PlaneBlock& block, RowTerms<R>& terms) {
@@ -294,24 +338,24 @@ struct PlaneTile {
           if constexpr (Code::kHasMins) {
             terms.bias[r][part][g] = block.x_scales[first + g] * static_cast<float>(sum);
           }
-          if constexpr (Code::kZero != 0) terms.zero[r][part][g] = Code::kZero * sum;
+          if constexpr (Code::kZero != 0) terms.missing[r][part][g] = -Code::kZero * sum;
         }
       }
     }
   }
 
-  // acc += (sum - zero) * x_scale * scale, and biases, in the order of coded_matmul.cc.
+  // acc += (sum + missing) * x_scale * scale, and biases, in the order of coded_matmul.cc.
   template <int C, size_t... I>
-  static HWY_INLINE void FinishRow(const IntVec (&sums)[C], const int32_t* zero, float x_scale,
+  static HWY_INLINE void FinishRow(const IntVec (&sums)[C], const int32_t* missing, float x_scale,
                                    const FloatVec (&scales)[C], FloatVec (&acc)[C],
                                    std::index_sequence<I...>) {
     const FloatTag d;
     const FloatVec scale = hn::Set(d, x_scale);
-    if constexpr (Code::kZero == 0) {
+    if constexpr (Code::kZero == 0 || Span::kStarts) {
       ((acc[I] = hn::MulAdd(hn::ConvertTo(d, sums[I]), hn::Mul(scale, scales[I]), acc[I])), ...);
     } else {
-      const IntVec start = hn::Set(IntTag(), *zero);
-      ((acc[I] = hn::MulAdd(hn::ConvertTo(d, hn::Sub(sums[I], start)), hn::Mul(scale, scales[I]),
+      const IntVec rest = hn::Set(IntTag(), *missing);
+      ((acc[I] = hn::MulAdd(hn::ConvertTo(d, hn::Add(sums[I], rest)), hn::Mul(scale, scales[I]),
                             acc[I])),
        ...);
     }
@@ -341,7 +385,7 @@ struct PlaneTile {
     const int64_t at = (g * Code::kParts + kPart) * kPanelOutputs;
     FloatVec scales[C];
     LoadScales(block.plane->scales + at, panel_floats, scales, kColumns);
-    (FinishRow(sums[I], &terms.zero[I][kPart][g],
+    (FinishRow(sums[I], &terms.missing[I][kPart][g],
                block.x_scales[static_cast<int64_t>(I) * block.row_groups + g], scales, acc[I],
                kColumns),
      ...);
@@ -373,7 +417,7 @@ struct PlaneTile {
                                  const int8_t* x, int64_t x_stride, FloatVec (&acc)[R][C]) {
     const Part part = {
         block.plane->codes + g * kGroupBytes + kPart * kSteps * CodePlane::kStepBytes,
-        block.groups * kGroupBytes, x + kPart * kSteps * 4, x_stride};
+        block.groups * kGroupBytes, x + kPart * kSteps * 4, x_stride, &terms.missing[0][kPart][g]};
     IntVec sums[R][C];
     AddSpans(part, sums, std::make_index_sequence<kSteps / kSpan>());
     FinishPart<kPart>(block, terms, g, sums, acc, std::make_index_sequence<R>());
@@ -473,11 +517,31 @@ struct PlaneKernel : CodedUnits<kFormat> {
 };
 
 // Rows that are worth a plane: what it takes is what one to three tiles take to put codes together.
+// 0: never.
 template <WeightFormat kFormat>
 constexpr int64_t PlaneRows() {
   using Code = Coding<kFormat>;
+#if KVASIR_HAS_BYTE_DOT
+  // Codes that are bytes already spare less.
+  if (Code::kIsQ8 && HWY_TARGET == HWY_AVX2) return 0;
+  if (Code::kIsByte) return 65;
+  if (Code::kIsQ4) return 33;
+  if (Code::kIsIq4Xs) return 17;
+#else
+  if (Code::kIsQ4) return 0;
   if (Code::kMostCode == 255) return 33;
+#endif
   return Code::kMostCode <= 15 && !Code::kHasHalves ? 13 : 9;
+}
+
+// Of q8 and q4, planes spare but conversions and additions of a tile (quant_matmul.cc): nothing
+// where those have ports that products do not use, as AMD's have with AVX-512.
+template <WeightFormat kFormat>
+bool IsWorthAPlane(const MatmulArgs& args) {
+  using Code = Coding<kFormat>;
+  if (args.rows < PlaneRows<kFormat>() || args.weights->inputs() == 0) return false;
+  const bool is_plain = HWY_TARGET == HWY_AVX3_DL && (Code::kIsQ8 || Code::kIsQ4);
+  return !is_plain || __builtin_cpu_is("intel");
 }
 
 #endif
@@ -487,13 +551,15 @@ constexpr int64_t PlaneRows() {
 template <WeightFormat kFormat, class FewRows>
 void RunByRows(const MatmulArgs& args) noexcept {
   MatmulArgs rest = args;
-#if HWY_TARGET == HWY_AVX2 && !KVASIR_HAS_BYTE_DOT
-  if (args.rows >= PlaneRows<kFormat>()) {
-    const int64_t full_end = args.weights->outputs() / kPanelOutputs;
-    MatmulArgs whole = args;
-    whole.panel_end = std::min(args.panel_end, full_end);
-    RunMatmul<PlaneKernel<kFormat>>(whole);
-    rest.panel_begin = std::max(args.panel_begin, full_end);
+#if HWY_TARGET != HWY_NEON
+  if constexpr (PlaneRows<kFormat>() > 0) {
+    if (IsWorthAPlane<kFormat>(args)) {
+      const int64_t full_end = args.weights->outputs() / kPanelOutputs;
+      MatmulArgs whole = args;
+      whole.panel_end = std::min(args.panel_end, full_end);
+      RunMatmul<PlaneKernel<kFormat>>(whole);
+      rest.panel_begin = std::max(args.panel_begin, full_end);
+    }
   }
 #endif
   RunMatmul<FewRows>(rest);

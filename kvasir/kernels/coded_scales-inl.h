@@ -23,7 +23,8 @@ inline constexpr int64_t kSuperGroups = kSuperblockInputs / kQuantGroup;
 // What is known of a format when compiling.
 template <WeightFormat kFormat>
 struct Coding {
-  static constexpr bool kIsQ8 = kFormat == WeightFormat::kQ8;  // planes only
+  static constexpr bool kIsQ8 = kFormat == WeightFormat::kQ8;  // planes only, q4 too
+  static constexpr bool kIsQ4 = kFormat == WeightFormat::kQ4;
   static constexpr bool kIsByte = kIsQ8 || kFormat == WeightFormat::kQ8Affine;
   static constexpr bool kIsAffine =
       kFormat == WeightFormat::kQ8Affine || kFormat == WeightFormat::kQ4Affine;
@@ -35,16 +36,16 @@ struct Coding {
   static constexpr bool kIsMicroscaled = kIsMxfp4 || kFormat == WeightFormat::kNvfp4;
   // Scales of 16 inputs.
   static constexpr bool kHasHalves = kIsQ6K || kIsQ2K || (kIsMicroscaled && !kIsMxfp4);
-  static constexpr bool kHasMins = !kIsQ8 && !kIsQ6K && !kIsIq4Xs && !kIsMicroscaled;
+  static constexpr bool kHasMins = !kIsQ8 && !kIsQ4 && !kIsQ6K && !kIsIq4Xs && !kIsMicroscaled;
   static constexpr int kMostCode = kIsByte || kIsIq4Xs ? 255
                                    : kIsQ6K            ? 63
                                    : kIsQ5K            ? 31
                                    : kIsMicroscaled    ? 24
                                                        : 15;
   // The code of zero, where there are no biases.
-  static constexpr int32_t kZero = kIsQ8 || kIsIq4Xs ? 128 : kIsQ6K ? 32 : 12;
+  static constexpr int32_t kZero = kIsQ8 || kIsIq4Xs ? 128 : kIsQ6K ? 32 : kIsQ4 ? 8 : 12;
   // A line of scales before the codes that it is for (GroupUnits), not a superblock.
-  static constexpr bool kHasScaleLine = kIsQ8 || kIsAffine || kIsMicroscaled;
+  static constexpr bool kHasScaleLine = kIsQ8 || kIsQ4 || kIsAffine || kIsMicroscaled;
   static constexpr int64_t kGroupBytes = kIsByte  ? 512
                                          : kIsQ5K ? 320
                                          : kIsQ6K ? 384
@@ -121,7 +122,7 @@ struct CodedScales {
                               GroupScales<C>& to, std::index_sequence<I...> columns) {
     if constexpr (Code::kIsAffine) {
       LoadAffine(block, unit, to, columns);
-    } else if constexpr (Code::kIsQ8) {
+    } else if constexpr (Code::kIsQ8 || Code::kIsQ4) {
       LoadHalves(unit, at, block.panel_bytes, to, columns);
     } else if constexpr (Code::kIsMicroscaled) {
       LoadMicroscales(unit, at, block.panel_bytes, to, columns);

@@ -83,21 +83,26 @@ inline std::vector<const KernelTable*> SimdTables() {
   }
   return tables;
 }
-// The tables of this CPU but for the scalar one, and each without the dot product instruction if it
-// has that.
-inline std::vector<const KernelTable*> MatmulTables() {
-  static const std::vector<KernelTable> kWithoutDots = [] {
+// SimdTables, and what a table may have of the other way to multiply pairs of bf16: VDPBF16PS where
+// this CPU has it but is quicker without, two multiply-adds where it is not.
+inline std::vector<const KernelTable*> PairTables() {
+  static const std::vector<KernelTable> kOthers = [] {
     std::vector<KernelTable> tables;
     for (const KernelTable* table : SimdTables()) {
-      tables.push_back(*table);
-      FillFloatMatmul(VectorsOf(table->isa), &tables.back());
+      const Isa vectors = VectorsOf(table->isa);
+      KernelTable other = *table;
+      FillFloatMatmul(vectors, &other);
+      FillPairAttention(vectors, &other);
+      if (other.round_rows == table->round_rows) {
+        if (!FillBf16DotMatmul(vectors, &other)) continue;
+        FillBf16DotAttention(vectors, &other);
+      }
+      tables.push_back(other);
     }
     return tables;
   }();
   std::vector<const KernelTable*> tables = SimdTables();
-  for (const KernelTable& table : kWithoutDots) {
-    if (table.round_rows != KernelsFor(table.isa).round_rows) tables.push_back(&table);
-  }
+  for (const KernelTable& table : kOthers) tables.push_back(&table);
   return tables;
 }
 inline const KernelTable& Oracle() { return KernelsFor(Isa::kScalar); }

@@ -67,7 +67,9 @@ KernelTable MakeTable(Isa isa) {
     const Isa vectors = VectorsOf(isa);
     FillFloatMatmul(vectors, &table);
     FillPairAttention(vectors, &table);
-    if (FillBf16DotMatmul(vectors, &table)) FillBf16DotAttention(vectors, &table);
+    if (Bf16DotIsQuick(vectors) && FillBf16DotMatmul(vectors, &table)) {
+      FillBf16DotAttention(vectors, &table);
+    }
     FillAttention(vectors, &table);
     FillQuantizeRows(vectors, &table);
     FillSoftmaxTile(vectors, &table);

@@ -30,6 +30,47 @@ inline constexpr int64_t kMxfp8GroupBytes = kMxfp8Units.code_bytes;
 inline constexpr int64_t kMxfp8UnitGroups = kMxfp8Units.groups;
 inline constexpr int kMxfp8Lines = kQuantGroup / 4;  // of four inputs of a panel's outputs
 
+#if HWY_TARGET == HWY_AVX3_DL
+// Both bytes of a bf16 from a table, as if the scale were the largest, kNanScale; then what the
+// scale is less is taken from the exponent. 0 is -0 there: the least 16-bit integer stays what it
+// is when something is taken from it, and no sum is another for it.
+template <class Math>
+struct Mxfp8Decoder {
+  using Scale = __m512i;
+  using Weights = typename Math::Weights;
+
+  static HWY_INLINE Scale LoadScale(const uint8_t* scales) {
+    const __m512i words =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
+    const __m512i both = _mm512_or_si512(words, _mm512_slli_epi32(words, 16));
+    return _mm512_slli_epi16(_mm512_sub_epi16(both, _mm512_set1_epi16(mxfp8::kNanScale)), 7);
+  }
+  static HWY_INLINE void FromPairs(__m512i pairs, Weights (&out)[Math::kParts]) {
+    out[0] = Math::template FromPairs<0>(hn::Vec<WordTag>{pairs});
+    if constexpr (Math::kParts == 2) out[1] = Math::template FromPairs<1>(hn::Vec<WordTag>{pairs});
+  }
+  static HWY_INLINE void Decode(const std::byte* from, Scale scale,
+                                Weights (&out)[2][Math::kParts]) {
+    const __m512i codes = _mm512_loadu_si512(from);
+    const __m512i low = _mm512_permutex2var_epi8(_mm512_load_si512(kE4m3Bf16.low), codes,
+                                                 _mm512_load_si512(kE4m3Bf16.low + 64));
+    const __m512i magnitude = _mm512_permutex2var_epi8(_mm512_load_si512(kE4m3Bf16.high), codes,
+                                                       _mm512_load_si512(kE4m3Bf16.high + 64));
+    const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+    const __m512i high = _mm512_ternarylogic_epi64(magnitude, codes, sign, 0xF8);  // a | (b & c)
+    FromPairs(_mm512_adds_epi16(_mm512_unpacklo_epi8(low, high), scale), out[0]);
+    FromPairs(_mm512_adds_epi16(_mm512_unpackhi_epi8(low, high), scale), out[1]);
+  }
+  static HWY_INLINE hn::Vec<WordTag> Words(const Weights (&pair)[Math::kParts]) {
+    if constexpr (Math::kParts == 1) {
+      return hn::Vec<WordTag>{pair[0]};
+    } else {
+      return hn::Or(hn::BitCast(WordTag(), pair[0]),
+                    hn::ShiftRight<16>(hn::BitCast(WordTag(), pair[1])));
+    }
+  }
+};
+#else
 template <class Math>
 struct Mxfp8Decoder;
 
@@ -69,37 +110,7 @@ struct Mxfp8Decoder<PairMath> {
                   hn::ShiftRight<16>(hn::BitCast(WordTag(), pair[1])));
   }
 };
-
-#if KVASIR_HAS_BF16_DOT
-// Both bytes of a bf16 from a table, as if the scale were the largest, kNanScale; then what the
-// scale is less is taken from the exponent. 0 is -0 there: the least 16-bit integer stays what it
-// is when something is taken from it, and no sum is another for it.
-template <>
-struct Mxfp8Decoder<DotMath> {
-  using Scale = __m512i;
-
-  static HWY_INLINE Scale LoadScale(const uint8_t* scales) {
-    const __m512i words =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)));
-    const __m512i both = _mm512_or_si512(words, _mm512_slli_epi32(words, 16));
-    return _mm512_slli_epi16(_mm512_sub_epi16(both, _mm512_set1_epi16(mxfp8::kNanScale)), 7);
-  }
-  static HWY_INLINE void Decode(const std::byte* from, Scale scale, __m512i (&out)[2][1]) {
-    const __m512i codes = _mm512_loadu_si512(from);
-    const __m512i low = _mm512_permutex2var_epi8(_mm512_load_si512(kE4m3Bf16.low), codes,
-                                                 _mm512_load_si512(kE4m3Bf16.low + 64));
-    const __m512i magnitude = _mm512_permutex2var_epi8(_mm512_load_si512(kE4m3Bf16.high), codes,
-                                                       _mm512_load_si512(kE4m3Bf16.high + 64));
-    const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
-    const __m512i high = _mm512_ternarylogic_epi64(magnitude, codes, sign, 0xF8);  // a | (b & c)
-    out[0][0] = _mm512_adds_epi16(_mm512_unpacklo_epi8(low, high), scale);
-    out[1][0] = _mm512_adds_epi16(_mm512_unpackhi_epi8(low, high), scale);
-  }
-  static HWY_INLINE hn::Vec<WordTag> Words(const __m512i (&pair)[1]) {
-    return hn::Vec<WordTag>{pair[0]};
-  }
-};
-#endif  // KVASIR_HAS_BF16_DOT
+#endif
 
 template <class Math>
 struct Mxfp8Block {

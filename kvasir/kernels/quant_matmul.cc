@@ -341,7 +341,8 @@ struct QuantKernel {
 void FillQuantMatmul(KernelTable* table) {
   table->matmul[static_cast<int>(WeightFormat::kQ8)] =
       RunByRows<WeightFormat::kQ8, QuantKernel<QuantTile<Q8Dot, 1>>>;
-  table->matmul[static_cast<int>(WeightFormat::kQ4)] = RunMatmul<QuantKernel<QuantTile<Q4Dot, 2>>>;
+  table->matmul[static_cast<int>(WeightFormat::kQ4)] =
+      RunByRows<WeightFormat::kQ4, QuantKernel<QuantTile<Q4Dot, 2>>>;
 }
 
 }  // namespace

@@ -35,6 +35,10 @@ void FillFloatMatmul(Isa isa, KernelTable* table);
 // Replaces the matmul of bf16_dot, and round_rows, by those with VDPBF16PS if this CPU has it and
 // it computes what bf16_pairs.h says. Returns whether it has.
 bool FillBf16DotMatmul(Isa isa, KernelTable* table);
+// Whether VDPBF16PS takes no longer here than the two multiply-adds that it stands for. CPUs with
+// matrix units (Sapphire Rapids and later) take several times as long. Tried out, in microseconds:
+// what is chosen changes no bit.
+bool Bf16DotIsQuick(Isa isa);
 // Attention in pairs with it; round_rows must be that of FillBf16DotMatmul.
 void FillBf16DotAttention(Isa isa, KernelTable* table);
 void FillQuantMatmul(Isa isa, KernelTable* table);
