@@ -85,7 +85,12 @@ Status ReadEntry(BytesReader* reader, GgufEntry* entry) {
   KVASIR_TRY(const uint32_t type, reader->Read<uint32_t>("the element type"));
   entry->type = FindGgufType(type);
   if (entry->type == nullptr) {
-    return Corrupt("has the unknown element type " + std::to_string(type));
+    // GGUF's own are below.
+    constexpr uint32_t kFirstOfForks = 97;
+    return Corrupt("has the unknown element type " + std::to_string(type) +
+                   (type < kFirstOfForks ? ""
+                                         : ", one of a fork of llama.cpp: quantize the model to a "
+                                           "type of llama.cpp's, such as Q4_K_M"));
   }
   KVASIR_TRY(entry->begin, reader->Read<uint64_t>("the offset"));
   KVASIR_TRY(entry->size_bytes, SizeBytes(*entry->type, entry->shape));

@@ -77,6 +77,8 @@ TEST(GgufHeader, TensorsThatLieAreNamed) {
   ExpectError(one({"x", {1, 1, 1, 1, 1}, 0, 0}), ErrorCode::kCorrupt, "5 dimensions");
   ExpectError(one({"x", {}, 0, 0}), ErrorCode::kCorrupt, "0 dimensions");
   ExpectError(one({"x", {32}, 4, 0}), ErrorCode::kCorrupt, "unknown element type 4");
+  ExpectError(one({"x", {256}, 140, 0}), ErrorCode::kCorrupt,
+              "unknown element type 140, one of a fork of llama.cpp: quantize");
   ExpectError(one({"", {32}, 0, 0}), ErrorCode::kCorrupt, "tensor 0 has a name of 0 bytes");
   GgufTestFile twice;
   twice.Tensor({"x", {8}, 0, 0}).Tensor({"x", {8}, 0, 32});
