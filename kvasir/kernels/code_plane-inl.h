@@ -155,18 +155,18 @@ struct PlaneMaker {
   }
 
   static HWY_INLINE void MakeGroup(const std::byte* group, uint8_t* codes) {
+    // Not a plain 4: g++ 12 crashed on calls that depend on no argument of the template.
+    constexpr auto kLines = std::make_index_sequence < Code::kIsByte ? 8 : 4 > ();
     ByteVec more[kVecsPerPanel];
     if constexpr (Code::kHasHalves) {
       constexpr int kMore = Code::kIsQ6K ? 4 : 0;
-      constexpr auto kLines = std::make_index_sequence<4>();
       Lines::Load(group, kMore, 0, more, kVectors);
       MakeLines<true, false>(group, more, codes, kLines);
       Lines::Load(group, kMore + 1, 0, more, kVectors);
       MakeLines<false, true>(group, more, codes, kLines);
     } else {
       Lines::Load(group, Code::kIsQ5K ? 4 : 0, 0, more, kVectors);
-      MakeLines<true, !Code::kIsByte>(group, more, codes,
-                                      std::make_index_sequence < Code::kIsByte ? 8 : 4 > ());
+      MakeLines<true, !Code::kIsByte>(group, more, codes, kLines);
     }
   }
 
@@ -534,16 +534,6 @@ constexpr int64_t PlaneRows() {
   return Code::kMostCode <= 15 && !Code::kHasHalves ? 13 : 9;
 }
 
-// Of q8 and q4, planes spare but conversions and additions of a tile (quant_matmul.cc): nothing
-// where those have ports that products do not use, as AMD's have with AVX-512.
-template <WeightFormat kFormat>
-bool IsWorthAPlane(const MatmulArgs& args) {
-  using Code = Coding<kFormat>;
-  if (args.rows < PlaneRows<kFormat>() || args.weights->inputs() == 0) return false;
-  const bool is_plain = HWY_TARGET == HWY_AVX3_DL && (Code::kIsQ8 || Code::kIsQ4);
-  return !is_plain || __builtin_cpu_is("intel");
-}
-
 #endif
 
 // Few rows, and the last panel where it is a partial one, go by tiles of FewRows; all rows do where
@@ -553,7 +543,7 @@ void RunByRows(const MatmulArgs& args) noexcept {
   MatmulArgs rest = args;
 #if HWY_TARGET != HWY_NEON
   if constexpr (PlaneRows<kFormat>() > 0) {
-    if (IsWorthAPlane<kFormat>(args)) {
+    if (args.rows >= PlaneRows<kFormat>() && args.weights->inputs() > 0) {
       const int64_t full_end = args.weights->outputs() / kPanelOutputs;
       MatmulArgs whole = args;
       whole.panel_end = std::min(args.panel_end, full_end);

@@ -83,23 +83,27 @@ inline std::vector<const KernelTable*> SimdTables() {
   }
   return tables;
 }
-// SimdTables, and what a table may have of the other way to multiply pairs of bf16: VDPBF16PS where
-// this CPU has it but is quicker without, two multiply-adds where it is not.
-inline std::vector<const KernelTable*> PairTables() {
+
+// SimdTables, and that of AVX-512 with what it has on other CPUs: the other way to multiply pairs
+// of bf16 (VDPBF16PS or two multiply-adds), many rows of q8 and q4 with planes or without.
+inline std::vector<const KernelTable*> AllTables() {
   static const std::vector<KernelTable> kOthers = [] {
-    std::vector<KernelTable> tables;
+    std::vector<KernelTable> others;
     for (const KernelTable* table : SimdTables()) {
-      const Isa vectors = VectorsOf(table->isa);
+      const Isa isa = table->isa;
+      if (isa != Isa::kAvx512) continue;
       KernelTable other = *table;
-      FillFloatMatmul(vectors, &other);
-      FillPairAttention(vectors, &other);
-      if (other.round_rows == table->round_rows) {
-        if (!FillBf16DotMatmul(vectors, &other)) continue;
-        FillBf16DotAttention(vectors, &other);
+      FillFloatMatmul(isa, &other);
+      FillPairAttention(isa, &other);
+      if (other.round_rows == table->round_rows && FillBf16DotMatmul(isa, &other)) {
+        FillBf16DotAttention(isa, &other);
       }
-      tables.push_back(other);
+      constexpr auto kQ8 = static_cast<size_t>(WeightFormat::kQ8);
+      FillQuantPlanes(isa, &other);
+      if (other.matmul[kQ8] == table->matmul[kQ8]) FillQuantMatmul(isa, &other);
+      others.push_back(other);
     }
-    return tables;
+    return others;
   }();
   std::vector<const KernelTable*> tables = SimdTables();
   for (const KernelTable& table : kOthers) tables.push_back(&table);

@@ -52,6 +52,14 @@ bool IsSupported(Isa isa) {
   return isa == Isa::kScalar;
 }
 
+bool IsIntel() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
 KernelTable MakeTable(Isa isa) {
   KernelTable table = {};
   table.isa = isa;
@@ -80,6 +88,7 @@ KernelTable MakeTable(Isa isa) {
     FillWidenRows(vectors, &table);
     const bool has_own_dots = isa != vectors;
     (has_own_dots ? byte_dot::FillQuantMatmul : FillQuantMatmul)(isa, &table);
+    if (isa == Isa::kAvx512 && IsIntel()) FillQuantPlanes(isa, &table);
     (has_own_dots ? byte_dot::FillCodedMatmul : FillCodedMatmul)(isa, &table);
     (has_own_dots ? byte_dot::FillIntegerScores : FillIntegerScores)(isa, &table);
     (has_own_dots ? byte_dot::FillIntegerWeights : FillIntegerWeights)(isa, &table);

@@ -15,12 +15,12 @@
 namespace kvasir {
 namespace {
 
+using testing::AllTables;
 using testing::AwkwardFloats;
 using testing::ExpectSameBits;
 using testing::kInfinity;
 using testing::kNan;
 using testing::Oracle;
-using testing::PairTables;
 using testing::RandomFloats;
 using testing::SimdTables;
 
@@ -115,7 +115,7 @@ class MatmulTest : public ::testing::TestWithParam<WeightFormat> {
     Activations x(x_values, rows, weights.inputs());
     const std::vector<float> expected =
         RunMatmul(Oracle(), x, weights, rows, 0, weights.panels(), bias);
-    for (const KernelTable* table : PairTables()) {
+    for (const KernelTable* table : AllTables()) {
       ExpectSameBits(expected, RunMatmul(*table, x, weights, rows, 0, weights.panels(), bias),
                      Name(*table, weights, rows));
     }
@@ -187,7 +187,7 @@ TEST_P(MatmulTest, RowsAreIndependent) {
       PackRows(RandomFloats(outputs * inputs, 6), outputs, inputs, GetParam());
   const std::vector<float> bias = RandomFloats(outputs, 7);
   Activations x(RandomFloats(all_rows * inputs, 8), all_rows, inputs);
-  for (const KernelTable* table : PairTables()) {
+  for (const KernelTable* table : AllTables()) {
     const std::vector<float> all =
         RunMatmul(*table, x, weights, all_rows, 0, weights.panels(), bias.data());
     for (int64_t rows : {1, 2, 3, 5, 7, 8, 13, 64, 200}) {
@@ -208,7 +208,7 @@ TEST_P(MatmulTest, PanelRanges) {
   const std::vector<float> bias = RandomFloats(outputs, 10);
   for (int64_t rows : {1, 4, 19}) {
     Activations x(RandomFloats(rows * inputs, 11), rows, inputs);
-    std::vector<const KernelTable*> tables = PairTables();
+    std::vector<const KernelTable*> tables = AllTables();
     tables.push_back(&Oracle());
     const std::vector<float> whole =
         RunMatmul(Oracle(), x, weights, rows, 0, weights.panels(), bias.data());
@@ -301,7 +301,7 @@ TEST(QuantMatmul, EveryCode) {
       Activations x(values, 7, inputs);
       const std::vector<float> expected =
           RunMatmul(Oracle(), x, weights, 7, 0, weights.panels(), nullptr);
-      for (const KernelTable* table : PairTables()) {
+      for (const KernelTable* table : AllTables()) {
         ExpectSameBits(expected, RunMatmul(*table, x, weights, 7, 0, weights.panels(), nullptr),
                        Name(*table, weights, 7));
       }
@@ -347,7 +347,7 @@ TEST(Bf16DotMatmul, TheLeastProducts) {
     for (const float sum : expected) {
       EXPECT_TRUE(sum == 0 || std::fabs(sum) >= 0x1p-126f) << sum;
     }
-    for (const KernelTable* table : PairTables()) {
+    for (const KernelTable* table : AllTables()) {
       ExpectSameBits(expected, RunMatmul(*table, x, weights, rows, 0, weights.panels(), nullptr),
                      Name(*table, weights, rows));
     }
@@ -418,7 +418,7 @@ TEST(QuantizeRows, EveryTableHasTheOraclesBits) {
     }
     Activations expected(values, rows, inputs);
     expected.Quantize(Oracle());
-    for (const KernelTable* table : PairTables()) {
+    for (const KernelTable* table : AllTables()) {
       Activations actual(values, rows, inputs);
       actual.Quantize(*table);
       EXPECT_EQ(expected.codes, actual.codes) << IsaName(table->isa) << " seed " << seed;

@@ -12,11 +12,11 @@
 namespace kvasir {
 namespace {
 
+using testing::AllTables;
 using testing::AwkwardFloats;
 using testing::ExpectSameBits;
 using testing::kInfinity;
 using testing::Oracle;
-using testing::PairTables;
 using testing::RandomFloats;
 
 constexpr float kUntouched = 12345.0f;
@@ -109,7 +109,7 @@ TEST_P(Mxfp8MatmulTest, EveryTableHasTheBitsOfWidenedWeights) {
         const Cut all = {0, rows, 0, weights.coded.panels()};
         const auto wanted = RunRows(Oracle(), x, weights.widened, all, added);
         ExpectSameBits(wanted, RunRows(Oracle(), x, weights.coded, all, added), "oracle");
-        for (const KernelTable* table : PairTables()) {
+        for (const KernelTable* table : AllTables()) {
           ExpectSameBits(wanted, RunRows(*table, x, weights.coded, all, added),
                          std::string(IsaName(table->isa)) + " rows " + std::to_string(rows) +
                              " outputs " + std::to_string(outputs) + " inputs " +
@@ -155,7 +155,7 @@ TEST(Mxfp8Matmul, EveryCodeWithEveryScale) {
   std::vector<float> x(kInputs * kInputs, 0.0f);
   for (int64_t k = 0; k < kInputs; ++k) x[static_cast<size_t>(k * kInputs + k)] = 1.0f;
   const auto wanted = RunRows(Oracle(), x, weights.widened, {0, kInputs, 0, 9}, nullptr);
-  std::vector<const KernelTable*> tables = PairTables();
+  std::vector<const KernelTable*> tables = AllTables();
   tables.push_back(&Oracle());
   for (const KernelTable* table : tables) {
     const std::string name(IsaName(table->isa));
@@ -184,7 +184,7 @@ TEST(Mxfp8Matmul, NanTakesItsGroup) {
   for (size_t k = 0; k < kInputs; ++k) EXPECT_EQ(std::isnan(values[k]), k / 32 == 1) << k;
   for (int64_t rows : {1, 5, 9}) {
     const std::vector<float> x(static_cast<size_t>(rows * kInputs), 0.0f);
-    for (const KernelTable* table : PairTables()) {
+    for (const KernelTable* table : AllTables()) {
       const auto out = RunRows(*table, x, weights, {0, rows, 0, 2}, nullptr);
       for (int64_t i = 0; i < rows * 21; ++i) {
         const bool is_nan = std::isnan(out[static_cast<size_t>(i)]);
@@ -200,7 +200,7 @@ TEST(Mxfp8Matmul, ARowAndAPanelDependOnNothingElse) {
   const Weights weights = RandomWeights(100, kInputs, Numbers::kUsual, 3);
   std::vector<float> x = RandomFloats(kRows * kInputs, 4);
   x[5] = kInfinity;  // of row 0
-  std::vector<const KernelTable*> tables = PairTables();
+  std::vector<const KernelTable*> tables = AllTables();
   tables.push_back(&Oracle());
   const int64_t stride = weights.coded.outputs() + 3;
   for (const KernelTable* table : tables) {

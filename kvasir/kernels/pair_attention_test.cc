@@ -12,13 +12,13 @@
 namespace kvasir {
 namespace {
 
+using testing::AllTables;
 using testing::AwkwardFloats;
 using testing::ExpectSameBits;
 using testing::HashBits;
 using testing::kInfinity;
 using testing::kNan;
 using testing::Oracle;
-using testing::PairTables;
 using testing::PortableFloats;
 using testing::RandomFloats;
 using testing::SameBits;
@@ -116,7 +116,7 @@ TEST(PairScoreTile, TablesHaveTheOraclesBits) {
       for (const int64_t rows : kRows) {
         const std::vector<float> queries = Floats(kind, dim * rows, 6);
         const std::vector<float> expected = Scores(Oracle(), keys, queries, dim);
-        for (const KernelTable* table : PairTables()) {
+        for (const KernelTable* table : AllTables()) {
           ExpectSameBits(expected, Scores(*table, keys, queries, dim),
                          Where(table->isa, dim, rows));
         }
@@ -134,7 +134,7 @@ TEST(PairAccumulateTile, TablesHaveTheOraclesBits) {
           Sums sums = {.dim = dim, .weights = Floats(kind, rows * kBlockTokens, seed)};
           SetWindows(seed, &sums);
           const std::vector<float> expected = sums.Run(Oracle(), values);
-          for (const KernelTable* table : PairTables()) {
+          for (const KernelTable* table : AllTables()) {
             ExpectSameBits(expected, sums.Run(*table, values), Where(table->isa, dim, rows));
           }
         }
@@ -165,7 +165,7 @@ TEST(PairKernels, TheSmallestNumbersHaveTheOraclesBits) {
     Sums sums = {.dim = kDim, .weights = any(kTileRows * kBlockTokens)};
     sums.rescale = any(kTileRows);
     sums.before = any(static_cast<int>(sums.before.size()));
-    for (const KernelTable* table : PairTables()) {
+    for (const KernelTable* table : AllTables()) {
       ExpectSameBits(Scores(Oracle(), plane, queries, kDim), Scores(*table, plane, queries, kDim),
                      Where(table->isa, kDim, kTileRows));
       ExpectSameBits(sums.Run(Oracle(), plane), sums.Run(*table, plane),
@@ -243,7 +243,7 @@ TEST(PairKernels, TheNextPlaneIsOnlyAHint) {
   const Sums sums = {.dim = kDim, .weights = RandomFloats(9 * kBlockTokens, 43)};
   // One byte is less than a plane: what lies behind it is fetched, never used.
   const std::byte one_byte = {};
-  for (const KernelTable* table : PairTables()) {
+  for (const KernelTable* table : AllTables()) {
     ExpectSameBits(Scores(*table, plane, queries, kDim),
                    Scores(*table, plane, queries, kDim, &one_byte), "scores");
     ExpectSameBits(sums.Run(*table, plane), sums.Run(*table, plane, 0, -1, &one_byte), "sums");

@@ -338,11 +338,18 @@ struct QuantKernel {
   };
 };
 
+using Q8Kernel = QuantKernel<QuantTile<Q8Dot, 1>>;
+using Q4Kernel = QuantKernel<QuantTile<Q4Dot, 2>>;
+
+void FillQuantPlanes(KernelTable* table) {
+  table->matmul[static_cast<int>(WeightFormat::kQ8)] = RunByRows<WeightFormat::kQ8, Q8Kernel>;
+  table->matmul[static_cast<int>(WeightFormat::kQ4)] = RunByRows<WeightFormat::kQ4, Q4Kernel>;
+}
+
 void FillQuantMatmul(KernelTable* table) {
-  table->matmul[static_cast<int>(WeightFormat::kQ8)] =
-      RunByRows<WeightFormat::kQ8, QuantKernel<QuantTile<Q8Dot, 1>>>;
-  table->matmul[static_cast<int>(WeightFormat::kQ4)] =
-      RunByRows<WeightFormat::kQ4, QuantKernel<QuantTile<Q4Dot, 2>>>;
+  if (HWY_TARGET != HWY_AVX3_DL) return FillQuantPlanes(table);
+  table->matmul[static_cast<int>(WeightFormat::kQ8)] = RunMatmul<Q8Kernel>;
+  table->matmul[static_cast<int>(WeightFormat::kQ4)] = RunMatmul<Q4Kernel>;
 }
 
 }  // namespace
@@ -354,4 +361,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "kvasir/kernels/table_fill.h"
 KVASIR_FILL_BY_ISA(FillQuantMatmul)
+#ifndef KVASIR_BYTE_DOT
+KVASIR_FILL_BY_ISA(FillQuantPlanes)
+#endif
 #endif

@@ -35,13 +35,16 @@ void FillFloatMatmul(Isa isa, KernelTable* table);
 // Replaces the matmul of bf16_dot, and round_rows, by those with VDPBF16PS if this CPU has it and
 // it computes what bf16_pairs.h says. Returns whether it has.
 bool FillBf16DotMatmul(Isa isa, KernelTable* table);
-// Whether VDPBF16PS takes no longer here than the two multiply-adds that it stands for. CPUs with
-// matrix units (Sapphire Rapids and later) take several times as long. Tried out, in microseconds:
-// what is chosen changes no bit.
+// Whether VDPBF16PS takes no longer here than the two multiply-adds that it stands for, as it does
+// on CPUs with matrix units (Emerald Rapids). Tried out, in microseconds: what is chosen changes no
+// bit.
 bool Bf16DotIsQuick(Isa isa);
 // Attention in pairs with it; round_rows must be that of FillBf16DotMatmul.
 void FillBf16DotAttention(Isa isa, KernelTable* table);
 void FillQuantMatmul(Isa isa, KernelTable* table);
+// With AVX-512 many rows of q8 and q4 through planes as well (code_plane-inl.h), which spare
+// conversions and additions: worth it where those take ports from products, as on Intel's CPUs.
+void FillQuantPlanes(Isa isa, KernelTable* table);
 void FillCodedMatmul(Isa isa, KernelTable* table);
 void FillAttention(Isa isa, KernelTable* table);
 void FillPairAttention(Isa isa, KernelTable* table);
