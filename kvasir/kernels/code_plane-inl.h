@@ -213,6 +213,17 @@ struct PlaneBlock {
   int64_t group_steps = 0;
 };
 
+// Fewer rows never make planes, so no tile is lower than this: rows are cut into tiles of equal
+// height (RunPanels).
+inline constexpr int kFewestPlaneRows = 9;
+constexpr int LeastPlaneTile(int most) {
+  int least = most;
+  for (int rows = kFewestPlaneRows; rows <= kFewestPlaneRows + most * most; ++rows) {
+    least = std::min(least, rows / ((rows + most - 1) / most));
+  }
+  return least;
+}
+
 // What a tile needs to know of a format, so that formats share it.
 template <int kMostCode, int32_t kZeroCode, bool kHalves, bool kMins>
 struct PlaneCode {
@@ -234,6 +245,7 @@ struct PlaneTile {
 
   // As quant_matmul.cc.
   static constexpr int kTileRows = HWY_TARGET == HWY_AVX3_DL ? 6 : 4;
+  static constexpr int kLeastRows = LeastPlaneTile(kTileRows);
   static constexpr int MaxPanels(int64_t, bool) { return HWY_TARGET == HWY_AVX3_DL ? 2 : 1; }
 
   static HWY_INLINE IntVec FourCodes(const int8_t* codes) {
@@ -531,7 +543,7 @@ constexpr int64_t PlaneRows() {
   if (Code::kIsQ4) return 0;
   if (Code::kMostCode == 255) return 33;
 #endif
-  return Code::kMostCode <= 15 && !Code::kHasHalves ? 13 : 9;
+  return Code::kMostCode <= 15 && !Code::kHasHalves ? 13 : kFewestPlaneRows;
 }
 
 #endif

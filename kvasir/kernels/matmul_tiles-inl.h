@@ -253,13 +253,14 @@ void RunMatmul(const MatmulArgs& args) noexcept {
 }
 
 // Calls Tile::Run<rows, panels>(arguments...) for a tile shape known only at run time.
+// REQUIRES: rows in [Tile::kLeastRows, Tile::kTileRows]
 template <class Tile, int kPanels, class... Args>
 HWY_INLINE void CallForRows(int64_t rows, const Args&... arguments) {
   static_assert(Tile::kTileRows <= 6);
   switch (rows) {
 #define KVASIR_TILE_CASE(R)                                                                   \
   case R:                                                                                     \
-    if constexpr (R <= Tile::kTileRows) {                                                     \
+    if constexpr (R >= Tile::kLeastRows && R <= Tile::kTileRows) {                            \
       return Tile::template Run<R, HWY_MIN(kPanels, Tile::MaxPanels(R, true))>(arguments...); \
     }                                                                                         \
     return;

@@ -27,6 +27,8 @@ namespace {
 
 template <class Tile>
 struct TileRun {
+  static constexpr int kLeastRows = 1;
+
   // R rows, P panels.
   template <int R, int P, class Block>
   static HWY_NOINLINE void Run(const Block& block, const TileOutput& output) {
