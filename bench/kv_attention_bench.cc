@@ -14,7 +14,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -47,7 +46,7 @@ std::vector<float> RandomFloats(size_t count, unsigned seed) {
 // How a cache is read.
 struct How {
   AttentionMath math = AttentionMath::kAuto;
-  std::optional<CacheLevel> fetch_into;
+  Prefetching prefetching = PreferredPrefetching();
   float sharpness = 1;  // the standard deviation of scores
 
   auto operator<=>(const How&) const = default;
@@ -157,7 +156,7 @@ How HowFromName(std::string_view parts) {
     const std::string_view part = parts.substr(1, parts.find('@', 1) - 1);
     parts.remove_prefix(1 + part.size());
     if (part.starts_with('l')) {
-      how.fetch_into = OrExit(CacheLevelFromName(part));
+      how.prefetching = OrExit(PrefetchingFromName(part));
     } else if (part.starts_with('x')) {
       how.sharpness = std::strtof(std::string(part.substr(1)).c_str(), nullptr);
     } else {
@@ -187,7 +186,7 @@ class Backends {
     std::unique_ptr<Backend>& backend = by_how_[how];
     if (backend == nullptr) {
       backend = OrExit(MakeCpuBackend(
-          {.threads = threads_, .attention = how.math, .fetch_into = how.fetch_into}));
+          {.threads = threads_, .attention = how.math, .prefetching = how.prefetching}));
     }
     return *backend;
   }

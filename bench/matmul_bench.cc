@@ -86,7 +86,8 @@ void RunMatmul(benchmark::State& state, Isa isa, WeightFormat format, Shape shap
   args.panel_end = weights->panels();
   args.out = out.data();
   args.out_stride = shape.outputs;
-  args.fetch_into = PreferredWeightLevel();
+  args.fetch_into = PreferredPrefetching().weights;
+  args.may_stream = PreferredPrefetching().streams_weights;
   for (auto _ : state) {
     table.matmul[static_cast<int>(format)](args);
     benchmark::ClobberMemory();

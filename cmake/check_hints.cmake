@@ -6,5 +6,5 @@ string(REGEX MATCHALL "prefetcht0|prfm[ \t]+pldl1keep" hints "${code}")
 list(LENGTH hints count)
 if(count LESS 2)
   message(FATAL_ERROR "${OBJECT} has ${count} hints into the first-level cache; keys and values of a "
-                      "block take one each: see FetchLines in kvasir/kernels/cache_level.h")
+                      "block take one each: see FetchLines in kvasir/kernels/prefetching.h")
 endif()

@@ -60,13 +60,10 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(const KernelTable& kernels, int threads, const CpuBackendOptions& options)
       : kernels_(kernels),
-        fetch_weights_into_(options.fetch_into.value_or(PreferredWeightLevel())),
+        prefetching_(options.prefetching),
         lookahead_(threads, kPanelTile),
         pool_(threads, &lookahead_),
-        attention_({kernels, options.attention,
-                    options.fetch_into ? KvLevels{*options.fetch_into, *options.fetch_into}
-                                       : PreferredKvLevels()},
-                   pool_),
+        attention_({kernels, options.attention, options.prefetching.kv}, pool_),
         inputs_(kernels, pool_) {}
 
   std::string Describe() const override {
@@ -281,13 +278,14 @@ class CpuBackend final : public Backend {
                        .bias = part.job.bias,
                        .out = part.job.out.data,
                        .out_stride = part.job.out.stride,
-                       .fetch_into = fetch_weights_into_};
+                       .fetch_into = prefetching_.weights,
+                       .may_stream = prefetching_.streams_weights};
     inputs_.Give(thread, part.row_begin, &args);
     kernels_.matmul[static_cast<size_t>(matrix.format())](args);
   }
 
   const KernelTable& kernels_;
-  const CacheLevel fetch_weights_into_;
+  const Prefetching prefetching_;
   WeightLookahead lookahead_;
   ThreadPool pool_;
   AlignedArena arena_;  // of weights

@@ -15,10 +15,8 @@ namespace kvasir {
 struct CpuBackendOptions {
   int threads = 0;         // 0: AvailableCores()
   std::optional<Isa> isa;  // unset: the fastest this CPU has; results are the same bits on each
-  AttentionMath attention = AttentionMath::kAuto;  // each has bits of its own
-  // What is read next is fetched into this cache; unset: as it is fastest on this CPU. No results
-  // depend on it.
-  std::optional<CacheLevel> fetch_into;
+  AttentionMath attention = AttentionMath::kAuto;    // each has bits of its own
+  Prefetching prefetching = PreferredPrefetching();  // no results depend on it
   // Instead of those of `isa`, if not null; they outlive the backend. For tests that look into it.
   const KernelTable* kernels = nullptr;
 };

@@ -23,9 +23,9 @@ constexpr AttentionMath kMaths[] = {AttentionMath::kInt16, AttentionMath::kInt8,
 
 std::unique_ptr<Backend> Make(int threads, std::optional<Isa> isa = {},
                               AttentionMath math = AttentionMath::kAuto,
-                              std::optional<CacheLevel> fetch_into = {}) {
-  auto backend =
-      MakeCpuBackend({.threads = threads, .isa = isa, .attention = math, .fetch_into = fetch_into});
+                              const Prefetching& prefetching = PreferredPrefetching()) {
+  auto backend = MakeCpuBackend(
+      {.threads = threads, .isa = isa, .attention = math, .prefetching = prefetching});
   KVASIR_CHECK(backend.ok());
   return *std::move(backend);
 }
@@ -332,8 +332,8 @@ void ExpectSameBitsHowever(const Case& c, AttentionMath math) {
   }
   for (const Isa isa : SupportedIsas()) {
     for (const int threads : {2, 7}) {
-      const CacheLevel fetch_into = threads == 2 ? CacheLevel::kFirst : CacheLevel::kSecond;
-      const auto other = Make(threads, isa, math, fetch_into);
+      const CacheLevel level = threads == 2 ? CacheLevel::kFirst : CacheLevel::kSecond;
+      const auto other = Make(threads, isa, math, {.kv = {level, level}});
       Sequence again(c);
       again.Encode(*other);
       EXPECT_TRUE(SameBits(wanted, again.Attend(*other, c.new_rows)))

@@ -64,7 +64,7 @@ void ModelFlags::Declare(Flags& flags, const std::string& default_kv_dtype) {
   flags.Add("-t,--threads", &threads, "threads; 0: one per physical core");
   flags.Add("--isa", &isa, "instruction set: best, scalar, avx2, avx512, neon (same results)");
   flags.Add("--prefetch", &prefetch,
-            "cache to fetch weights and keys into ahead: auto, l1, l2 (same results)");
+            "how weights and keys are read ahead: auto, l1, l2, stream (same results)");
   flags.Add("--random-weights", &random_weights, "make up weights: only config.json is needed");
 }
 
@@ -115,7 +115,7 @@ Result<BundleOptions> ModelFlags::Options() const {
   if (isa != "best") {
     KVASIR_TRY(options.backend.isa, IsaFromName(isa));
   }
-  KVASIR_TRY(options.backend.fetch_into, CacheLevelFromName(prefetch));
+  KVASIR_TRY(options.backend.prefetching, PrefetchingFromName(prefetch));
   KVASIR_TRY(options.backend.attention, AttentionMathFromName(kv_attention));
   if (weights != "stored") {
     KVASIR_TRY(options.weight_format, WeightFormatFromName(weights));

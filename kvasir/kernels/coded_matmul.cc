@@ -273,11 +273,10 @@ struct CodedKernel : CodedUnits<kFormat> {
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kStepBytes = Code::kStepBytes;
   static constexpr int64_t kAheadBytes = Code::kIsByte ? 4096 : 8192;
-  // Where codes take long to put together, and with two rows, one stream is waited for. NEON: not
-  // measured.
+  // Where codes take long to put together, and with two rows, one stream is waited for.
   static constexpr bool kIsQuick =
       HWY_TARGET == HWY_AVX3_DL ? !Code::kIsQ2K : Code::kIsAffine || kFormat == WeightFormat::kQ4K;
-  static constexpr int kStreamRows = HWY_TARGET != HWY_NEON && kIsQuick ? 1 : 0;
+  static constexpr int kStreamRows = kIsQuick ? 1 : 0;
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }

@@ -130,7 +130,15 @@ std::vector<float> RunRows(const KernelTable& table, const Activations& x,
   args.out_stride = weights.outputs() + 3;
   std::vector<float> out(static_cast<size_t>(rows * args.out_stride), 12345.0f);
   args.out = out.data();
-  table.matmul[static_cast<size_t>(weights.format())](args);
+  const auto matmul = table.matmul[static_cast<size_t>(weights.format())];
+  matmul(args);
+  if (rows <= 2) {
+    std::vector<float> streamed(out.size(), 12345.0f);
+    args.may_stream = true;
+    args.out = streamed.data();
+    matmul(args);
+    ExpectSameBits(out, streamed, std::string(IsaName(table.isa)) + " as one stream");
+  }
   return out;
 }
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "kvasir/base/result.h"
-#include "kvasir/kernels/cache_level.h"
+#include "kvasir/kernels/prefetching.h"
 #include "kvasir/tensor/kv_layout.h"
 #include "kvasir/tensor/packed_matrix.h"
 
@@ -50,7 +50,9 @@ struct MatmulArgs {
   const float* bias = nullptr;  // [outputs] or null
   float* out = nullptr;         // [rows, outputs]; only this panel range is written
   int64_t out_stride = 0;
-  CacheLevel fetch_into = CacheLevel::kSecond;  // weights that few rows read next
+  // Of weights that few rows read next; Prefetching::weights and streams_weights.
+  CacheLevel fetch_into = CacheLevel::kSecond;
+  bool may_stream = false;
 };
 
 // Groups of dims that have a scale each in integer kernels: of f16 there is one.

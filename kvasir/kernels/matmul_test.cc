@@ -70,6 +70,12 @@ struct Activations {
   }
 };
 
+std::string Name(const KernelTable& table, const PackedMatrix& weights, int64_t rows) {
+  return std::string(IsaName(table.isa)) + " " + std::string(WeightFormatName(weights.format())) +
+         " rows " + std::to_string(rows) + " outputs " + std::to_string(weights.outputs()) +
+         " inputs " + std::to_string(weights.inputs());
+}
+
 // Rows [0, rows), panels [begin, end) into a matrix of kUntouched with a stride beyond outputs.
 std::vector<float> RunMatmul(const KernelTable& table, Activations& x, const PackedMatrix& weights,
                              int64_t rows, int64_t panel_begin, int64_t panel_end,
@@ -91,14 +97,16 @@ std::vector<float> RunMatmul(const KernelTable& table, Activations& x, const Pac
   args.panel_end = panel_end;
   args.bias = bias;
   args.out = out.data();
-  table.matmul[static_cast<int>(weights.format())](args);
+  const auto matmul = table.matmul[static_cast<int>(weights.format())];
+  matmul(args);
+  if (rows <= 2) {
+    std::vector<float> streamed(out.size(), kUntouched);
+    args.may_stream = true;
+    args.out = streamed.data();
+    matmul(args);
+    ExpectSameBits(out, streamed, Name(table, weights, rows) + " as one stream");
+  }
   return out;
-}
-
-std::string Name(const KernelTable& table, const PackedMatrix& weights, int64_t rows) {
-  return std::string(IsaName(table.isa)) + " " + std::string(WeightFormatName(weights.format())) +
-         " rows " + std::to_string(rows) + " outputs " + std::to_string(weights.outputs()) +
-         " inputs " + std::to_string(weights.inputs());
 }
 
 class MatmulTest : public ::testing::TestWithParam<WeightFormat> {

@@ -122,15 +122,15 @@ int64_t AheadUnits(const MatmulArgs& args, int panels) {
   return std::max<int64_t>(nearest, 1);
 }
 
-// Few rows read panels one by one: they follow each other in memory, and one long stream is what
-// CPUs foresee best, without hints, which hold up more than they help then. More than one row only
-// where a panel leaves room for what all multiply with in a first-level cache of 32 KiB; from the
-// second it would come between the stream's lines.
+// Few rows read panels one by one where a CPU does it best so: they follow each other in memory, one
+// long stream that is foreseen without hints, which hold up more than they help then. More than one
+// row only where a panel leaves room for what all multiply with in a first-level cache of 32 KiB;
+// from the second it would come between the stream's lines.
 inline constexpr int64_t kStreamSetBytes = 24 << 10;
 
 template <class Kernel>
 bool ReadsOneStream(const MatmulArgs& args) {
-  if (args.rows > Kernel::kStreamRows) return false;
+  if (!args.may_stream || args.rows > Kernel::kStreamRows) return false;
   // Codes of 8 bits, a scale and a sum for 32 of them.
   const int64_t inputs = args.weights->inputs();
   const int64_t row_bytes = inputs + inputs / kQuantGroup * 8;
@@ -177,7 +177,7 @@ WeightPrefetch NextWeights(const MatmulArgs& args, const PanelSpan& span, int64_
 //   kAheadBytes                     how much of its panels a single row tile, which reads them from
 //                                   end to end, has on the way
 //   kStreamRows                     most rows that may read panels one by one (ReadsOneStream); 0
-//                                   where panels are no stream, or nobody has measured it
+//                                   where panels are no stream, or it takes longer
 //   Block(args, panel, panels, begin, count), then
 //   block.Run(row, rows, prefetch, output)    one tile, which reads what the block holds where it
 //                                             is: a copy would wait as one of WeightPrefetch would

@@ -298,7 +298,7 @@ struct QuantKernel {
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int64_t kStepBytes = GroupUnits::kLineBytes;
   static constexpr int64_t kAheadBytes = (Tile::kSteps == 8 ? 4 : 16) * Tile::kPairBytes;
-  static constexpr int kStreamRows = HWY_TARGET == HWY_NEON ? 0 : 2;  // not measured with NEON
+  static constexpr int kStreamRows = 2;
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
   }

@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "kvasir/kernels/cache_level.h"
 #include "kvasir/kernels/codec-inl.h"
+#include "kvasir/kernels/prefetching.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvasir::HWY_NAMESPACE {
