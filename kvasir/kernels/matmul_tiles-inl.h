@@ -122,10 +122,10 @@ int64_t AheadUnits(const MatmulArgs& args, int panels) {
   return std::max<int64_t>(nearest, 1);
 }
 
-// Few rows read panels one by one where a CPU does it best so: they follow each other in memory, one
-// long stream that is foreseen without hints, which hold up more than they help then. More than one
-// row only where a panel leaves room for what all multiply with in a first-level cache of 32 KiB;
-// from the second it would come between the stream's lines.
+// Few rows read panels one by one where a CPU does it best so: they follow each other in memory,
+// one long stream that is foreseen without hints, which hold up more than they help then. More than
+// one row only where a panel leaves room for what all multiply with in a first-level cache of 32
+// KiB; from the second it would come between the stream's lines.
 inline constexpr int64_t kStreamSetBytes = 24 << 10;
 
 template <class Kernel>
