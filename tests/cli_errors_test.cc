@@ -39,7 +39,8 @@ TEST(CliErrorsTest, WrongFlags) {
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--isa", "sse"}, 2, "sse");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--kv-attention", "bf8"}, 2,
               "use auto, int16, int8 or float");
-  ExpectError({"generate", "-m", Demo(), "-p", "x", "--prefetch", "l3"}, 2, "use auto, l1 or l2");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--prefetch", "l3"}, 2,
+              "use auto, l1, l2 or stream");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--kv-dtype", "q3"}, 2, "q3");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--weights", "q3"}, 2, "q3");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-p", "7"}, 2, "top_p");
