@@ -529,13 +529,22 @@ struct PlaneKernel : CodedUnits<kFormat> {
 };
 
 // Rows that are worth a plane: what it takes is what one to three tiles take to put codes together.
+// With AVX-512 it depends on the CPU: where products share ports with conversions, additions and
+// scales (Intel's), planes spare those as well; elsewhere (Zen 4) only what puts codes together.
 // 0: never.
-template <WeightFormat kFormat>
+enum class Ports { kShared, kApart };
+
+template <WeightFormat kFormat, Ports kPorts>
 constexpr int64_t PlaneRows() {
   using Code = Coding<kFormat>;
+  constexpr bool kIsNibble = Code::kMostCode <= 15 && !Code::kHasHalves;
 #if KVASIR_HAS_BYTE_DOT
   // Codes that are bytes already spare less.
   if (Code::kIsQ8 && HWY_TARGET == HWY_AVX2) return 0;
+  if (kPorts == Ports::kApart) {
+    if (Code::kIsByte || kIsNibble) return 0;
+    return Code::kIsIq4Xs ? 65 : 17;
+  }
   if (Code::kIsByte) return 65;
   if (Code::kIsQ4) return 33;
   if (Code::kIsIq4Xs) return 17;
@@ -543,19 +552,20 @@ constexpr int64_t PlaneRows() {
   if (Code::kIsQ4) return 0;
   if (Code::kMostCode == 255) return 33;
 #endif
-  return Code::kMostCode <= 15 && !Code::kHasHalves ? 13 : kFewestPlaneRows;
+  return kIsNibble ? 13 : kFewestPlaneRows;
 }
 
 #endif
 
 // Few rows, and the last panel where it is a partial one, go by tiles of FewRows; all rows do where
 // nobody has measured planes.
-template <WeightFormat kFormat, class FewRows>
+template <WeightFormat kFormat, Ports kPorts, class FewRows>
 void RunByRows(const MatmulArgs& args) noexcept {
   MatmulArgs rest = args;
 #if HWY_TARGET != HWY_NEON
-  if constexpr (PlaneRows<kFormat>() > 0) {
-    if (args.rows >= PlaneRows<kFormat>() && args.weights->inputs() > 0) {
+  constexpr int64_t kPlaneRows = PlaneRows<kFormat, kPorts>();
+  if constexpr (kPlaneRows > 0) {
+    if (args.rows >= kPlaneRows && args.weights->inputs() > 0) {
       const int64_t full_end = args.weights->outputs() / kPanelOutputs;
       MatmulArgs whole = args;
       whole.panel_end = std::min(args.panel_end, full_end);

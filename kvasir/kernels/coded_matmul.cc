@@ -318,22 +318,26 @@ struct CodedKernel : CodedUnits<kFormat> {
   };
 };
 
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, Ports kPorts>
 void RunCodedMatmul(const MatmulArgs& args) noexcept {
-  RunByRows<kFormat, CodedKernel<kFormat>>(args);
+  RunByRows<kFormat, kPorts, CodedKernel<kFormat>>(args);
 }
 
-void FillCodedMatmul(KernelTable* table) {
+template <Ports kPorts, WeightFormat... kFormats>
+void FillFormats(KernelTable* table) {
+  ((table->matmul[static_cast<int>(kFormats)] = RunCodedMatmul<kFormats, kPorts>), ...);
+}
+
+template <Ports kPorts>
+void FillByPorts(KernelTable* table) {
   using enum WeightFormat;
-  table->matmul[static_cast<int>(kQ4Affine)] = RunCodedMatmul<kQ4Affine>;
-  table->matmul[static_cast<int>(kQ8Affine)] = RunCodedMatmul<kQ8Affine>;
-  table->matmul[static_cast<int>(kQ4K)] = RunCodedMatmul<kQ4K>;
-  table->matmul[static_cast<int>(kQ5K)] = RunCodedMatmul<kQ5K>;
-  table->matmul[static_cast<int>(kQ6K)] = RunCodedMatmul<kQ6K>;
-  table->matmul[static_cast<int>(kQ2K)] = RunCodedMatmul<kQ2K>;
-  table->matmul[static_cast<int>(kIq4Xs)] = RunCodedMatmul<kIq4Xs>;
-  table->matmul[static_cast<int>(kMxfp4)] = RunCodedMatmul<kMxfp4>;
-  table->matmul[static_cast<int>(kNvfp4)] = RunCodedMatmul<kNvfp4>;
+  FillFormats<kPorts, kQ4Affine, kQ8Affine, kQ4K, kQ5K, kQ6K, kQ2K, kIq4Xs, kMxfp4, kNvfp4>(table);
+}
+
+void FillCodedPlanes(KernelTable* table) { FillByPorts<Ports::kShared>(table); }
+
+void FillCodedMatmul(KernelTable* table) {
+  FillByPorts<HWY_TARGET == HWY_AVX3_DL ? Ports::kApart : Ports::kShared>(table);
 }
 
 }  // namespace
@@ -345,4 +349,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "kvasir/kernels/table_fill.h"
 KVASIR_FILL_BY_ISA(FillCodedMatmul)
+#ifndef KVASIR_BYTE_DOT
+KVASIR_FILL_BY_ISA(FillCodedPlanes)
+#endif
 #endif

@@ -85,7 +85,8 @@ inline std::vector<const KernelTable*> SimdTables() {
 }
 
 // SimdTables, and that of AVX-512 with what it has on other CPUs: the other way to multiply pairs
-// of bf16 (VDPBF16PS or two multiply-adds), many rows of q8 and q4 with planes or without.
+// of bf16 (VDPBF16PS or two multiply-adds), many rows of q8 and q4 with planes or without, the
+// fewest rows of other formats that take planes.
 inline std::vector<const KernelTable*> AllTables() {
   static const std::vector<KernelTable> kOthers = [] {
     std::vector<KernelTable> others;
@@ -100,7 +101,11 @@ inline std::vector<const KernelTable*> AllTables() {
       }
       constexpr auto kQ8 = static_cast<size_t>(WeightFormat::kQ8);
       FillQuantPlanes(isa, &other);
-      if (other.matmul[kQ8] == table->matmul[kQ8]) FillQuantMatmul(isa, &other);
+      FillCodedPlanes(isa, &other);
+      if (other.matmul[kQ8] == table->matmul[kQ8]) {
+        FillQuantMatmul(isa, &other);
+        FillCodedMatmul(isa, &other);
+      }
       others.push_back(other);
     }
     return others;

@@ -342,8 +342,10 @@ using Q8Kernel = QuantKernel<QuantTile<Q8Dot, 1>>;
 using Q4Kernel = QuantKernel<QuantTile<Q4Dot, 2>>;
 
 void FillQuantPlanes(KernelTable* table) {
-  table->matmul[static_cast<int>(WeightFormat::kQ8)] = RunByRows<WeightFormat::kQ8, Q8Kernel>;
-  table->matmul[static_cast<int>(WeightFormat::kQ4)] = RunByRows<WeightFormat::kQ4, Q4Kernel>;
+  table->matmul[static_cast<int>(WeightFormat::kQ8)] =
+      RunByRows<WeightFormat::kQ8, Ports::kShared, Q8Kernel>;
+  table->matmul[static_cast<int>(WeightFormat::kQ4)] =
+      RunByRows<WeightFormat::kQ4, Ports::kShared, Q4Kernel>;
 }
 
 void FillQuantMatmul(KernelTable* table) {

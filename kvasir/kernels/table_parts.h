@@ -42,10 +42,12 @@ bool Bf16DotIsQuick(Isa isa);
 // Attention in pairs with it; round_rows must be that of FillBf16DotMatmul.
 void FillBf16DotAttention(Isa isa, KernelTable* table);
 void FillQuantMatmul(Isa isa, KernelTable* table);
-// With AVX-512 many rows of q8 and q4 through planes as well (code_plane-inl.h), which spare
-// conversions and additions: worth it where those take ports from products, as on Intel's CPUs.
-void FillQuantPlanes(Isa isa, KernelTable* table);
 void FillCodedMatmul(Isa isa, KernelTable* table);
+// With AVX-512 many rows of q8 and q4 through planes as well (code_plane-inl.h), and of the coded
+// formats from fewer rows on: worth it where conversions, additions and scales take ports from
+// products, as on Intel's CPUs.
+void FillQuantPlanes(Isa isa, KernelTable* table);
+void FillCodedPlanes(Isa isa, KernelTable* table);
 void FillAttention(Isa isa, KernelTable* table);
 void FillPairAttention(Isa isa, KernelTable* table);
 void FillQuantizeRows(Isa isa, KernelTable* table);
