@@ -1,13 +1,14 @@
 // MatmulInputs: a step's activations in the forms that quantized weights are multiplied with, made
 // once for all matmuls that read them.
-// Deliberately twice where one thread made them: its own are in its cache, and the copy for the
-// others is one that it need not wait for.
+// Deliberately twice where they are few: who makes them writes to memory of its own, which is in
+// its cache, and copies for the others past the caches, which it need not wait for.
 #ifndef KVASIR_BACKEND_MATMUL_INPUTS_H_
 #define KVASIR_BACKEND_MATMUL_INPUTS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "kvasir/base/aligned_vector.h"
 #include "kvasir/base/thread_pool.h"
@@ -37,33 +38,46 @@ class MatmulInputs {
   // not made.
   void Give(int thread, int64_t row, MatmulArgs* args) const;
 
-  size_t bytes() const { return own_.capacity() + copy_.capacity(); }
+  size_t bytes() const;
 
  private:
-  // Where each form begins, and the end of all.
-  struct Places {
-    size_t rounded = 0, codes = 0, scales = 0, sums = 0, half_sums = 0, end = 0;
+  // Where rows of a form lie, one after the other.
+  struct Place {
+    size_t begin = 0;
+    int64_t row_bytes = 0;  // 0 where the form is not made
   };
-  Places Lay() const;
-  void MakeRow(const float* x, int64_t row);
+  enum Form { kRounded, kCodes, kScales, kSums, kHalfSums, kForms };
+  struct Places {
+    Place of[kForms];
+    size_t end = 0;
+  };
+  Places Lay(int64_t rows) const;
 
-  // The numbers of a form of which each row has `row_numbers`, from row `row` on.
   template <typename T>
   static T* At(std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>* base,
-               size_t place, int64_t row, int64_t row_numbers) {
-    return reinterpret_cast<T*>(base + place) + row * row_numbers;
+               const Place& place, int64_t row) {
+    return reinterpret_cast<T*>(base + place.begin + row * place.row_bytes);
   }
+
+  // Row `row` of those that lie at `base` as `places` says.
+  void MakeRow(const float* x, const Places& places, int64_t row, std::byte* base) const;
+  void MakeAlone(ConstFloatRows x);
+  void MakeTogether(ConstFloatRows x);
+  // As MakeTogether, but each thread makes rows in memory of its own and streams them to `copy_`.
+  // REQUIRES: rows are whole cache lines.
+  void StreamTogether(ConstFloatRows x);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
   InputForms forms_;
-  int64_t rows_ = 0;
   int64_t inputs_ = 0;
-  int64_t groups_ = 0;
   Places places_;
-  AlignedVector<std::byte> own_;   // only ever grow
-  AlignedVector<std::byte> copy_;  // for the helpers
-  bool is_copied_ = false;
+  // These only ever grow.
+  AlignedVector<std::byte> own_;                   // the caller's, or everybody's
+  AlignedVector<std::byte> copy_;                  // the helpers', or everybody's
+  std::vector<AlignedVector<std::byte>> rows_of_;  // a row that each thread makes
+  const std::byte* callers_ = nullptr;
+  const std::byte* helpers_ = nullptr;
 };
 
 }  // namespace kvasir

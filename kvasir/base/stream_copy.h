@@ -19,20 +19,26 @@ namespace kvasir {
 #if defined(__x86_64__)
 inline constexpr bool kCanStreamCopy = true;
 #else
-inline constexpr bool kCanStreamCopy = false;  // StreamCopy is an ordinary copy
+inline constexpr bool kCanStreamCopy = false;  // StreamLines is an ordinary copy
 #endif
 
-// Whoever sees a later store of this thread sees the copy. REQUIRES: both begin at a cache line;
-// `bytes` is a multiple of one.
-inline void StreamCopy(const std::byte* from, size_t bytes, std::byte* to) {
+// Readers must not look before StreamFence. REQUIRES: both begin at a cache line; `bytes` is a
+// multiple of one.
+inline void StreamLines(const std::byte* from, size_t bytes, std::byte* to) {
 #if defined(__x86_64__)
   for (size_t i = 0; i < bytes; i += sizeof(__m128i)) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
                      _mm_load_si128(reinterpret_cast<const __m128i*>(from + i)));
   }
-  _mm_sfence();
 #else
   std::memcpy(to, from, bytes);
+#endif
+}
+
+// Whoever sees a later store of this thread sees what it has streamed.
+inline void StreamFence() {
+#if defined(__x86_64__)
+  _mm_sfence();
 #endif
 }
 
