@@ -19,6 +19,11 @@ namespace kvasir {
 namespace HWY_NAMESPACE {
 namespace {
 
+// With AVX-512 what planes spare depends on the CPU: where products share ports with conversions,
+// additions and scales (Intel's), those of tiles as well; elsewhere (Zen 4) only what puts codes
+// together.
+enum class Ports { kShared, kApart };
+
 #if HWY_TARGET != HWY_NEON
 
 // How products of codes up to kMost are added up, of a row and kLanes outputs, in steps that stand
@@ -529,11 +534,7 @@ struct PlaneKernel : CodedUnits<kFormat> {
 };
 
 // Rows that are worth a plane: what it takes is what one to three tiles take to put codes together.
-// With AVX-512 it depends on the CPU: where products share ports with conversions, additions and
-// scales (Intel's), planes spare those as well; elsewhere (Zen 4) only what puts codes together.
 // 0: never.
-enum class Ports { kShared, kApart };
-
 template <WeightFormat kFormat, Ports kPorts>
 constexpr int64_t PlaneRows() {
   using Code = Coding<kFormat>;

@@ -337,7 +337,8 @@ void FillByPorts(KernelTable* table) {
 void FillCodedPlanes(KernelTable* table) { FillByPorts<Ports::kShared>(table); }
 
 void FillCodedMatmul(KernelTable* table) {
-  FillByPorts<HWY_TARGET == HWY_AVX3_DL ? Ports::kApart : Ports::kShared>(table);
+  if (HWY_TARGET != HWY_AVX3_DL) return FillCodedPlanes(table);
+  FillByPorts<Ports::kApart>(table);
 }
 
 }  // namespace
