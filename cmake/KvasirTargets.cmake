@@ -72,7 +72,7 @@ function(kvasir_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} kvasir_options GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE
     KVASIR_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KVASIR_SHARED_DATA="${KVASIR_SHARED_DATA}")
-  # What is tested is optimised; its tests compile in two thirds of the time so.
+  # What is tested is optimised; its tests compile in three quarters of the time so.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   add_test(NAME ${name} COMMAND ${name})
   # Many times what the slowest takes; under sanitizers and emulated it takes ten times as long.
