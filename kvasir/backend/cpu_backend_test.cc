@@ -71,6 +71,34 @@ TEST(CpuBackendTest, MatmulJobsShareTheirInput) {
   }
 }
 
+// Rows of 512 inputs, which are whole cache lines when quantized: alone, made by one thread, by all
+// of few and of many.
+TEST(CpuBackendTest, RowsOfABatchHaveTheBitsThatTheyHaveAlone) {
+  constexpr int64_t kInputs = 512;
+  constexpr int64_t kOutputs = 70;
+  const auto w = Random(kOutputs * kInputs, 2);
+  auto x = Random(600 * kInputs, 1);
+  const auto multiply = [&](int threads, WeightFormat format, int64_t first, int64_t rows) {
+    const auto backend = Make(threads);
+    const auto packed = *backend->Pack(
+        {DType::kF32, {kOutputs, kInputs}, reinterpret_cast<const std::byte*>(w.data())}, format);
+    std::vector<float> out(static_cast<size_t>(rows * kOutputs));
+    const MatmulJob jobs[] = {{packed.get(), nullptr, View(out, kOutputs)}};
+    backend->Matmul({x.data() + first * kInputs, rows, kInputs, kInputs}, jobs);
+    return out;
+  };
+  for (const WeightFormat format : {WeightFormat::kQ8, WeightFormat::kQ4, WeightFormat::kBf16Dot}) {
+    const auto alone = multiply(1, format, 2, 1);
+    for (const int threads : {2, 3}) {
+      for (const int64_t rows : {3, 17, 60, 600}) {
+        const auto out = multiply(threads, format, 0, rows);
+        EXPECT_TRUE(std::equal(alone.begin(), alone.end(), out.begin() + 2 * kOutputs))
+            << WeightFormatName(format) << " " << threads << " threads, " << rows << " rows";
+      }
+    }
+  }
+}
+
 // A cache of two sequences' blocks, and queries at the end of each.
 struct AttentionCase {
   KvLayout layout;
