@@ -19,7 +19,6 @@ namespace kvasir {
 namespace {
 
 constexpr int64_t kDim = 128;
-constexpr CacheLevel kFetchInto = CacheLevel::kSecond;  // what is read next
 
 std::vector<float> RandomFloats(size_t count) {
   std::mt19937 random(1);
@@ -110,7 +109,7 @@ struct Queries {
     kernels->quantize_queries({queries.data(), kDim, rows, kDim, format.codec, 1.0f, Integers()});
   }
   void Score(const KernelTable& table, const Format& format, const std::byte* keys,
-             const std::byte* next = nullptr) {
+             const LinesAhead& next = {}) {
     const ScoreTileArgs args = {.queries = queries.data(),
                                 .query_stride = kDim,
                                 .rows = rows,
@@ -119,7 +118,6 @@ struct Queries {
                                 .scores = scores.data(),
                                 .next = next,
                                 .codec = format.codec,
-                                .fetch_into = kFetchInto,
                                 .integers = Integers()};
     const IntegerKvKernels* const kernels = format.Integer(table);
     (kernels != nullptr ? kernels->score_tile : table.ForCodec(format.codec).score_tile)(args);
@@ -130,7 +128,7 @@ struct Queries {
   }
   // The softmax that belongs to the format.
   void Weigh(const KernelTable& table, const Format& format, const std::byte* values,
-             const std::byte* fetch = nullptr, int64_t fetch_bytes = 0) {
+             const LinesAhead& next = {}) {
     const IntegerKvKernels* const kernels = format.Integer(table);
     if (kernels == nullptr) return Softmax(table);
     const WeighTileArgs args = {.scores = scores.data(),
@@ -144,15 +142,13 @@ struct Queries {
                                 .values = values,
                                 .value_dim = kDim,
                                 .codec = format.codec,
-                                .fetch = fetch,
-                                .fetch_bytes = fetch_bytes,
-                                .fetch_into = kFetchInto,
+                                .next = next,
                                 .out = Weights()};
     table.prepare_scores(args);
     kernels->weigh_tile(args);
   }
   void Accumulate(const KernelTable& table, const Format& format, const std::byte* values,
-                  const std::byte* next = nullptr, int64_t next_bytes = 0) {
+                  const LinesAhead& next = {}) {
     const AccumulateTileArgs args = {.weights = scores.data(),
                                      .rows = rows,
                                      .begin = begin.data(),
@@ -164,8 +160,6 @@ struct Queries {
                                      .accumulator_stride = kDim,
                                      .next = next,
                                      .codec = format.codec,
-                                     .next_bytes = next_bytes,
-                                     .fetch_into = kFetchInto,
                                      .integers = Weights()};
     const IntegerKvKernels* const kernels = format.Integer(table);
     (kernels != nullptr ? kernels->accumulate_tile
@@ -247,13 +241,14 @@ void BenchWalk(benchmark::State& state, Isa isa, Format format) {
   for (auto _ : state) {
     for (size_t i = 0; i < blocks.order().size(); ++i) {
       const std::byte* block = blocks.order()[i];
-      const std::byte* next = blocks.order()[(i + 1) % blocks.order().size()];
-      queries.Score(table, format, block, blocks.values(block));
-      // Half of what comes next is fetched while weights are made, where that is integers.
       const auto plane = static_cast<int64_t>(blocks.block_bytes() / 2);
-      const int64_t half = format.width ? plane / 128 * 64 : 0;
-      queries.Weigh(table, format, blocks.values(block), next, half);
-      queries.Accumulate(table, format, blocks.values(block), next + half, plane - half);
+      queries.Score(table, format, block, {blocks.values(block), plane});
+      const LinesAhead next = {blocks.order()[(i + 1) % blocks.order().size()], plane};
+      // Half of what comes next is fetched while weights are made, where that is integers.
+      queries.Weigh(table, format, blocks.values(block),
+                    format.width ? next.FirstHalf() : LinesAhead());
+      queries.Accumulate(table, format, blocks.values(block),
+                         format.width ? next.SecondHalf() : next);
     }
     benchmark::DoNotOptimize(queries.accumulator.data());
   }

@@ -15,10 +15,9 @@ ScoreTileArgs ScoreArgs(const TileKernels& kernels, const BlockArgs& block,
           .keys = block.planes.keys,
           .key_dim = layout.key_dim,
           .scores = block.scratch.scores.data(),
-          .next = block.upcoming.scores.from,
+          .next = block.upcoming.scores,
           .codec = kernels.Multiplied(kernels.KeyCodec(layout), layout.key_dim),
-          .next_bytes = block.upcoming.scores.bytes,
-          .fetch_into = kernels.FetchInto(block.layout),
+          .tokens = block.tokens > kBlockTokens / 2 ? kBlockTokens : kBlockTokens / 2,
           .integers = integers,
           .rounded = queries.rounded.data()};
 }
@@ -41,9 +40,7 @@ WeighTileArgs WeighArgs(const TileKernels& kernels, const BlockArgs& block) {
           .values = block.planes.values,
           .value_dim = block.layout.value_dim,
           .codec = kernels.Multiplied(block.layout.value_codec, block.layout.value_dim),
-          .fetch = block.upcoming.weights.from,
-          .fetch_bytes = block.upcoming.weights.bytes,
-          .fetch_into = kernels.FetchInto(block.layout),
+          .next = block.upcoming.weights,
           .out = scratch.weights()};
 }
 
@@ -58,10 +55,8 @@ AccumulateTileArgs AccumulateArgs(const TileKernels& kernels, const BlockArgs& b
           .value_dim = block.layout.value_dim,
           .accumulator = block.state.accumulator,
           .accumulator_stride = block.layout.value_dim,
-          .next = block.upcoming.sums.from,
+          .next = block.upcoming.sums,
           .codec = kernels.Multiplied(block.layout.value_codec, block.layout.value_dim),
-          .next_bytes = block.upcoming.sums.bytes,
-          .fetch_into = kernels.FetchInto(block.layout),
           .integers = scratch.weights()};
 }
 
@@ -92,7 +87,7 @@ void SumValuesOf(std::span<const int32_t> rows, const TileKernels& kernels,
 void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels, const BlockArgs& block) {
   const WeighTileArgs whole = WeighArgs(kernels, block);
   ScoreTileArgs score = ScoreArgs(kernels, block, block.queries.integers.view());
-  score.next = nullptr;
+  score.next = {};
   if (static_cast<int64_t>(rows.size()) == block.rows) {
     kernels.Score(block.layout, score);
     kernels.table.prepare_scores(whole);
@@ -111,8 +106,9 @@ void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels, const
 // Fetches a plane that is read next and was fetched before: CPUs drop hints that come faster than
 // memory answers, and asking again is cheaper than waiting for lines one by one
 // (docs/performance.md). Formats below a byte take longer to compute with than to read.
-[[gnu::always_inline]] inline void FetchAgain(const std::byte* plane, int64_t bytes, int64_t dim) {
-  if (plane != nullptr && bytes >= kBlockTokens * dim) FetchLines(plane, bytes, CacheLevel::kFirst);
+[[gnu::always_inline]] inline void FetchAgain(LinesAhead lines, const KvCodec& codec, int64_t dim) {
+  lines.into = CacheLevel::kFirst;
+  if (static_cast<int64_t>(codec.HeadBytes(dim)) >= kBlockTokens * dim) FetchLines(lines);
 }
 
 // A plane of that codec as kernels take it: itself, or what it is widened to into `out`.
@@ -132,10 +128,10 @@ void ScoreKeys(const TileKernels& kernels, BlockArgs& block, const IntegerQuerie
       Widened(kernels, layout.key_codec, layout.key_dim, planes.keys, block.scratch.widened_keys);
   // Keys that were asked for into the first-level cache were asked for in time.
   if (kernels.FetchInto(block.layout) == CacheLevel::kSecond) {
-    FetchAgain(planes.keys, planes.key_bytes, block.layout.key_dim);
+    FetchAgain(planes.key_lines, layout.key_codec, layout.key_dim);
   }
   kernels.Score(block.layout, ScoreArgs(kernels, block, integers));
-  FetchAgain(planes.values, planes.value_bytes, block.layout.value_dim);
+  FetchAgain(planes.value_lines, layout.value_codec, layout.value_dim);
   // Not before: values are still on their way when keys are there.
   planes.values = Widened(kernels, layout.value_codec, layout.value_dim, planes.values,
                           block.scratch.widened_values);

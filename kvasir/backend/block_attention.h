@@ -22,8 +22,9 @@ namespace kvasir {
 struct HeadPlanes {
   const std::byte* keys = nullptr;
   const std::byte* values = nullptr;
-  int64_t key_bytes = 0;
-  int64_t value_bytes = 0;
+  // Their lines that are read.
+  LinesAhead key_lines;
+  LinesAhead value_lines;
 };
 
 // Where heads lie in blocks of a layout, worked out once.
@@ -33,42 +34,52 @@ class HeadMap {
       : key_bytes_(static_cast<int64_t>(layout.KeyHeadBytes())),
         value_bytes_(static_cast<int64_t>(layout.ValueHeadBytes())),
         values_(static_cast<int64_t>(layout.KeyPlaneBytes())),
+        half_key_step_(HalfKeyStep(layout)),
+        token_value_bytes_(layout.value_codec.is_packed() ? 0 : value_bytes_ / kBlockTokens),
         stores_keys_(layout.StoresKeys()) {}
 
-  HeadPlanes PlanesOf(int kv_head, const std::byte* block) const {
-    return {stores_keys_ ? block + kv_head * key_bytes_ : nullptr,
-            block + values_ + kv_head * value_bytes_, key_bytes_, value_bytes_};
+  // Of a block whose first `tokens` tokens are seen.
+  HeadPlanes PlanesOf(int kv_head, const std::byte* block, int64_t tokens) const {
+    HeadPlanes planes;
+    planes.values = block + values_ + kv_head * value_bytes_;
+    planes.value_lines = {planes.values,
+                          token_value_bytes_ > 0 ? tokens * token_value_bytes_ : value_bytes_};
+    if (!stores_keys_) return planes;
+    planes.keys = block + kv_head * key_bytes_;
+    planes.key_lines = {planes.keys, key_bytes_,
+                        tokens > kBlockTokens / 2 ? kLine : half_key_step_};
+    return planes;
   }
 
  private:
+  static constexpr int64_t kLine = kCacheLineBytes;
+
+  // Keys of half a block lie in the first of so many bytes each (ScoreTileArgs::tokens).
+  static int64_t HalfKeyStep(const KvBlockLayout& layout) {
+    if (layout.key_codec.is_packed() || !layout.StoresKeys()) return kLine;
+    const int64_t dim_bytes = static_cast<int64_t>(layout.KeyHeadBytes()) / layout.key_dim;
+    return dim_bytes == 2 * kLine ? dim_bytes : kLine;
+  }
+
   int64_t key_bytes_;    // of a head
   int64_t value_bytes_;  // of a head
   int64_t values_;       // from where on
+  int64_t half_key_step_;
+  int64_t token_value_bytes_;  // 0 where tokens do not lie one behind the other
   bool stores_keys_;
 };
 
 // What is fetched while a block is read: as far ahead as the cache that it goes into has room for.
 struct Upcoming {
-  struct Part {
-    const std::byte* from = nullptr;
-    int64_t bytes = 0;
-
-    Part FirstHalf() const { return {from, bytes / 128 * 64}; }
-    Part SecondHalf() const {
-      return from == nullptr ? Part() : Part{from + FirstHalf().bytes, bytes - FirstHalf().bytes};
-    }
-  };
-
   Upcoming() = default;
   // Of a block of this layout; `has_integer_weights`: of its values.
   Upcoming(CacheLevel into, const KvBlockLayout& layout, const HeadPlanes& now,
            const HeadPlanes& next, bool has_integer_weights) {
-    const Part next_keys = {next.keys, next.key_bytes};
-    const Part next_values = {next.values, next.value_bytes};
     // The first level holds little more than two planes: the plane at hand and the one behind it.
     const bool is_near = into == CacheLevel::kFirst && now.keys != nullptr;
-    scores = is_near ? Part{now.values, now.value_bytes} : next_keys;
-    sums = is_near ? next_keys : next_values;
+    scores = is_near ? now.value_lines : next.key_lines;
+    sums = is_near ? next.key_lines : next.value_lines;
+    for (LinesAhead* lines : {&scores, &sums}) lines->into = into;
     if (!has_integer_weights) return;
     // Making them takes as long as scores or sums; of packed formats as long as both.
     if (layout.value_codec.is_packed() && !is_near && next.keys != nullptr) {
@@ -80,9 +91,9 @@ struct Upcoming {
     }
   }
 
-  Part scores;
-  Part weights;
-  Part sums;
+  LinesAhead scores;
+  LinesAhead weights;
+  LinesAhead sums;
 };
 
 // A tile's queries as integers, if it has some.
@@ -270,6 +281,7 @@ struct BlockArgs {
   HeadPlanes planes;  // with keys, which may be derived ones
   Upcoming upcoming;
   int64_t rows;
+  int64_t tokens;  // the first so many of the block are seen by some row
   TileQueries& queries;
   BlockScratch& scratch;
   const SoftmaxState& state;

@@ -259,7 +259,7 @@ void CpuAttention::AttendByTiles(const AttendArgs& args, const std::vector<Query
           args, tile, [&](const Partition& partition) { scratch.partitions.push_back(partition); });
       for (size_t i = 0; i < scratch.partitions.size(); ++i) {
         const Partition& partition = scratch.partitions[i];
-        PartitionWalk walk(kernels_, args, heads, partition, scratch);
+        PartitionWalk walk(kernels_, args, heads, partition, false, scratch);
         walk.AllButLast();
         walk.Last(i + 1 < scratch.partitions.size() ? FirstPlanes(tile, scratch.partitions[i + 1])
                                                     : take());
@@ -304,17 +304,12 @@ void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) 
       const TileHeads heads = {step.tiles.subspan(head, count),
                                std::span(scratch.queries).subspan(head, count),
                                scratch.partial.data(), step.state_floats};
-      if (step.writes) {
-        EncodeKvHeads(kernels_.table, args.layout, *heads.tiles[0].run, args.new_keys,
-                      args.new_values, heads.tiles[0].kv_head,
-                      heads.tiles[0].kv_head + static_cast<int64_t>(count));
-      }
       for (size_t i = 0; i < count; ++i) {
         const QueryTile* const tile = &heads.tiles[i];
         if (std::exchange(scratch.loaded[head + i], tile) == tile) continue;
         LoadQueries(kernels_, args, *tile, heads.queries[i]);
       }
-      PartitionWalk walk(kernels_, args, heads, step.partition, scratch);
+      PartitionWalk walk(kernels_, args, heads, step.partition, step.writes, scratch);
       walk.AllButLast();
       item += count;
       if (item == end) has_more = take(&item, &end);

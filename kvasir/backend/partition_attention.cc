@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "kvasir/backend/cpu_kv_rows.h"
 #include "kvasir/base/math_constants.h"
 #include "kvasir/kernels/derived_keys.h"
 
@@ -104,11 +105,12 @@ void LoadQueries(const TileKernels& kernels, const AttendArgs& args, const Query
 
 HeadPlanes FirstPlanes(const QueryTile& tile, const Partition& partition) {
   return HeadMap(partition.layout)
-      .PlanesOf(tile.kv_head, tile.blocks(partition.segment).block(partition.first_block()));
+      .PlanesOf(tile.kv_head, tile.blocks(partition.segment).block(partition.first_block()),
+                partition.TokensOf(partition.first_block()));
 }
 
 PartitionWalk::PartitionWalk(const TileKernels& kernels, const AttendArgs& args,
-                             const TileHeads& heads, const Partition& partition,
+                             const TileHeads& heads, const Partition& partition, bool writes,
                              PartitionScratch& scratch)
     : kernels_(kernels),
       args_(args),
@@ -117,7 +119,8 @@ PartitionWalk::PartitionWalk(const TileKernels& kernels, const AttendArgs& args,
       scratch_(scratch),
       map_(partition.layout),
       rows_(heads.tiles[0].rows(args)),
-      common_(LoadRanges(args, heads.tiles[0], partition.segment, scratch.ranges)) {
+      common_(LoadRanges(args, heads.tiles[0], partition.segment, scratch.ranges)),
+      writes_at_(writes ? heads.tiles[0].run->first_row / kBlockTokens : -1) {
   for (size_t head = 0; head < heads.tiles.size(); ++head) {
     heads.StateOf(head, args).Reset(rows_, partition.layout.value_dim);
   }
@@ -179,10 +182,16 @@ const std::byte* PartitionWalk::DerivedKeys(const std::byte* values) {
 
 HeadPlanes PartitionWalk::PlanesOf(size_t head, int64_t block) const {
   const QueryTile& tile = heads_.tiles[head];
-  return map_.PlanesOf(tile.kv_head, tile.blocks(partition_.segment).block(block));
+  return map_.PlanesOf(tile.kv_head, tile.blocks(partition_.segment).block(block),
+                       partition_.TokensOf(block));
 }
 
 void PartitionWalk::Attend(size_t head, const HeadPlanes& next) {
+  if (block_ == writes_at_) {
+    const QueryTile& tile = heads_.tiles[head];
+    EncodeKvHeads(kernels_.table, args_.layout, *tile.run, args_.new_keys, args_.new_values,
+                  tile.kv_head, tile.kv_head + 1);
+  }
   const KvBlockLayout& layout = partition_.layout;
   TileQueries& queries = heads_.queries[head];
   HeadPlanes planes = PlanesOf(head, block_);
@@ -192,7 +201,8 @@ void PartitionWalk::Attend(size_t head, const HeadPlanes& next) {
     planes.keys = DerivedKeys(planes.values);
   }
   const SoftmaxState state = heads_.StateOf(head, args_);
-  const BlockArgs block = {args_, layout, planes, upcoming, rows_, queries, scratch_, state};
+  const BlockArgs block = {args_,   layout,   planes, upcoming, rows_, partition_.TokensOf(block_),
+                           queries, scratch_, state};
   // The first block that a row sees is decisive for it.
   if (block_ > partition_.first_block() && kernels_.IsAdaptive(layout)) {
     return AttendAdaptively(kernels_, block);

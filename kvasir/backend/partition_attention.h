@@ -57,9 +57,11 @@ HeadPlanes FirstPlanes(const QueryTile& tile, const Partition& partition);
 // A way through a partition, from empty states.
 class PartitionWalk {
  public:
-  // All are borrowed. REQUIRES: scratch has the size of heads.
+  // All are borrowed. `writes`: the run's new rows as well, each head's right before it reads the
+  // first block that has any, when what fetches ahead has brought their lines. REQUIRES: scratch
+  // has the size of heads; the partition has all new rows if it writes.
   PartitionWalk(const TileKernels& kernels, const AttendArgs& args, const TileHeads& heads,
-                const Partition& partition, PartitionScratch& scratch);
+                const Partition& partition, bool writes, PartitionScratch& scratch);
 
   // Everything but the last block of the last head. Then that one, with what is read behind it:
   // only then need it be known.
@@ -82,7 +84,8 @@ class PartitionWalk {
   PartitionScratch& scratch_;
   const HeadMap map_;
   const int64_t rows_;
-  RowRange common_;  // what all queries see
+  RowRange common_;          // what all queries see
+  const int64_t writes_at_;  // a block, or -1
   int64_t block_ = 0;
 };
 

@@ -49,6 +49,10 @@ struct Partition {
 
   int64_t first_block() const { return rows.begin / kBlockTokens; }
   int64_t last_block() const { return (rows.end - 1) / kBlockTokens; }
+  // The first so many tokens of one of its blocks are those that it has, and maybe some before.
+  int64_t TokensOf(int64_t block) const {
+    return std::min<int64_t>(rows.end - block * kBlockTokens, kBlockTokens);
+  }
 };
 
 // Queries of a KV head.

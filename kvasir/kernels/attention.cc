@@ -61,25 +61,20 @@ void EncodeKeys(const EncodeArgs& args) noexcept {
 }
 
 template <class Codec>
-const typename Codec::Stored* PlaneOr(const std::byte* plane,
-                                      const typename Codec::Stored* otherwise) {
-  return plane == nullptr ? otherwise : reinterpret_cast<const typename Codec::Stored*>(plane);
-}
-
-template <class Codec>
 void ScoreTile(const ScoreTileArgs& args) noexcept {
   RowTile<Codec> tile;
   tile.a_stride = args.query_stride;
   tile.b = reinterpret_cast<const typename Codec::Stored*>(args.keys);
-  tile.columns = kBlockTokens;
+  tile.b_stride = kBlockTokens;
   tile.b_rows = args.key_dim;
+  tile.columns = args.tokens;
   tile.end = args.key_dim;
   tile.out_stride = kBlockTokens;
-  tile.fetch_into = args.fetch_into;
+  // All is fetched during the first tile.
+  PlanePrefetch next(args.next, RowTileSteps(NextTileRows(args.rows), args.key_dim, args.tokens));
   for (int64_t row = 0; row < args.rows;) {
     const int64_t rows = NextTileRows(args.rows - row);
-    // Only the first tile fetches: its prefetches cover everything.
-    tile.next = row == 0 ? PlaneOr<Codec>(args.next, tile.b) : tile.b;
+    tile.next = row == 0 ? &next : nullptr;
     tile.a = args.queries + row * args.query_stride;
     tile.out = args.scores + row * kBlockTokens;
     Multiply(tile, rows);
@@ -89,18 +84,19 @@ void ScoreTile(const ScoreTileArgs& args) noexcept {
 
 // Rows [row, row + rows), none of them empty.
 template <class Codec>
-void AccumulateRows(const AccumulateTileArgs& args, int64_t row, int64_t rows) {
+void AccumulateRows(const AccumulateTileArgs& args, int64_t row, int64_t rows,
+                    PlanePrefetch* next) {
   // Tokens [begin, end) of one row or several, starting from accumulator * factors.
-  const auto accumulate = [&args](int64_t first, int64_t count, int64_t begin, int64_t end,
-                                  const float* factors) HWY_ATTR {
+  const auto accumulate = [&args, next](int64_t first, int64_t count, int64_t begin, int64_t end,
+                                        const float* factors) HWY_ATTR {
     RowTile<Codec> tile;
     tile.a = args.weights + first * kBlockTokens;
     tile.a_stride = kBlockTokens;
     tile.b = reinterpret_cast<const typename Codec::Stored*>(args.values);
-    tile.next = first == 0 ? PlaneOr<Codec>(args.next, tile.b) : tile.b;
-    tile.fetch_into = args.fetch_into;
-    tile.columns = args.value_dim;
+    tile.b_stride = args.value_dim;
     tile.b_rows = kBlockTokens;
+    tile.columns = args.value_dim;
+    tile.next = next;
     tile.begin = begin;
     tile.end = end;
     tile.out = args.accumulator + first * args.accumulator_stride;
@@ -137,9 +133,15 @@ void AccumulateRows(const AccumulateTileArgs& args, int64_t row, int64_t rows) {
 template <class Codec>
 void AccumulateTile(const AccumulateTileArgs& args) noexcept {
   FilledRows filled(args);
+  bool fetched = false;
   while (const int64_t left = filled.Left()) {
     const int64_t rows = NextTileRows(left);
-    AccumulateRows<Codec>(args, filled.row(), rows);
+    const int64_t first = filled.row();
+    // All is fetched during the first tile.
+    PlanePrefetch next(args.next,
+                       RowTileSteps(rows, args.end[first] - args.begin[first], args.value_dim));
+    AccumulateRows<Codec>(args, first, rows, fetched ? nullptr : &next);
+    fetched = true;
     filled.Skip(rows);
   }
 }

@@ -13,6 +13,7 @@ namespace {
 
 using testing::AwkwardFloats;
 using testing::ExpectSameBits;
+using testing::FirstHalves;
 using testing::HashBits;
 using testing::kInfinity;
 using testing::kNan;
@@ -102,9 +103,11 @@ TEST(EncodeKernels, SimdConversionsMatchDtype) {
 
 std::vector<float> Scores(const KernelTable& table, KvCodec::Kind kind,
                           const std::vector<std::byte>& keys, const float* queries,
-                          int64_t query_stride, int64_t rows, int64_t dim) {
+                          int64_t query_stride, int64_t rows, int64_t dim,
+                          int64_t tokens = kBlockTokens) {
   std::vector<float> scores(static_cast<size_t>(rows * kBlockTokens), kNan);
   ScoreTileArgs args = {queries, query_stride, rows, keys.data(), dim, scores.data()};
+  args.tokens = tokens;
   table.kv[Index(kind)].score_tile(args);
   return scores;
 }
@@ -123,6 +126,10 @@ TEST(ScoreTile, TablesHaveTheOraclesBits) {
         for (const KernelTable* table : SimdTables()) {
           ExpectSameBits(expected, Scores(*table, kind, keys, queries.data(), stride, rows, dim),
                          Where(table->isa, kind, dim, rows));
+          ExpectSameBits(FirstHalves(expected),
+                         FirstHalves(Scores(*table, kind, keys, queries.data(), stride, rows, dim,
+                                            kBlockTokens / 2)),
+                         "half of " + Where(table->isa, kind, dim, rows));
         }
       }
     }
@@ -142,7 +149,7 @@ TEST(AttentionKernels, TheNextPlaneIsOnlyAHint) {
     const std::vector<std::byte> keys = KeyPlane(kind, cache, kDim);
     const std::vector<std::byte> values = ValuePlane(kind, cache, kDim);
     for (const KernelTable* table : SimdTables()) {
-      const auto run = [&](const std::byte* next) {
+      const auto run = [&](const LinesAhead& next) {
         std::vector<float> scores(kTileRows * kBlockTokens);
         std::vector<float> sums(kTileRows * kDim, 1.0f);
         table->kv[Index(kind)].score_tile(
@@ -153,11 +160,14 @@ TEST(AttentionKernels, TheNextPlaneIsOnlyAHint) {
         scores.insert(scores.end(), sums.begin(), sums.end());
         return scores;
       };
-      const std::vector<float> without = run(nullptr);
-      ExpectSameBits(without, run(values.data()), Where(table->isa, kind, kDim, kTileRows));
+      const std::vector<float> without = run({});
+      const auto plane = static_cast<int64_t>(values.size());
+      ExpectSameBits(without, run({values.data(), plane}),
+                     Where(table->isa, kind, kDim, kTileRows));
       // One byte is less than a plane: what lies behind it is fetched, never used.
       const std::byte one_byte = {};
-      ExpectSameBits(without, run(&one_byte), Where(table->isa, kind, kDim, kTileRows));
+      ExpectSameBits(without, run({&one_byte, plane, 2 * kCacheLineBytes}),
+                     Where(table->isa, kind, kDim, kTileRows));
     }
   }
 }

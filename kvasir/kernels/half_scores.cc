@@ -105,11 +105,11 @@ struct KeyDims {
   }
 };
 
-template <size_t kRows>
+template <size_t kRows, size_t kCount>
 HWY_NOINLINE void ScoreFewRows(const ScoreTileArgs& args, const KeyDims& dims,
                                PlanePrefetch* next) {
-  constexpr size_t kCount = FewVectors(kRows);
-  for (size_t token = 0; token < kBlockTokens; token += kCount * kLanes) {
+  const auto tokens = static_cast<size_t>(args.tokens);
+  for (size_t token = 0; token < tokens; token += kCount * kLanes) {
     const KeyWords<kCount> words(dims.keys + token, dims.tokens->rounders + token, next);
     MultiplyWords<kRows, kCount>(dims.Queries(args, 0), words, dims.steps(),
                                  dims.Out(args, 0, token));
@@ -120,7 +120,8 @@ template <size_t kRows>
 HWY_NOINLINE void ScoreRows(const ScoreTileArgs& args, const KeyDims& dims, int64_t row,
                             const uint32_t* packed) {
   constexpr size_t kCount = kWordVectors;
-  for (size_t token = 0; token < kBlockTokens; token += kCount * kLanes) {
+  const auto tokens = static_cast<size_t>(args.tokens);
+  for (size_t token = 0; token < tokens; token += kCount * kLanes) {
     MultiplyWords<kRows, kCount>(dims.Queries(args, row), PackedWords{packed + token, kBlockTokens},
                                  dims.steps(), dims.Out(args, row, token));
   }
@@ -128,7 +129,12 @@ HWY_NOINLINE void ScoreRows(const ScoreTileArgs& args, const KeyDims& dims, int6
 
 template <size_t kRows = kFewWordRows>
 HWY_INLINE void ScoreFew(const ScoreTileArgs& args, const KeyDims& dims, PlanePrefetch* next) {
-  if (args.rows == kRows) return ScoreFewRows<kRows>(args, dims, next);
+  if (args.rows == kRows) {
+    constexpr size_t kCount = FewVectors(kRows);
+    constexpr size_t kHalfCount = HWY_MIN(kCount, kHalfBlock / kLanes);
+    return args.tokens > kHalfBlock ? ScoreFewRows<kRows, kCount>(args, dims, next)
+                                    : ScoreFewRows<kRows, kHalfCount>(args, dims, next);
+  }
   if constexpr (kRows > 1) ScoreFew<kRows - 1>(args, dims, next);
 }
 
@@ -139,40 +145,46 @@ HWY_INLINE void ScoreTile(const ScoreTileArgs& args, const KeyDims& dims, int64_
   if constexpr (kRows > 1) ScoreTile<kRows - 1>(args, dims, row, count, packed);
 }
 
+template <size_t kTokens>
 void Pack(const KeyDims& dims, PlanePrefetch& next, uint32_t* packed) {
-  const KeyWords<kTokenVectors> words(dims.keys + dims.begin * kBlockTokens, dims.tokens->rounders,
-                                      &next);
+  constexpr size_t kCount = kTokens / kLanes;
+  const KeyWords<kCount> words(dims.keys + dims.begin * kBlockTokens, dims.tokens->rounders, &next);
   for (int64_t step = 0; step < dims.steps(); ++step) {
     words.Step();
-    for (size_t v = 0; v < kTokenVectors; ++v) {
+    for (size_t v = 0; v < kCount; ++v) {
       hn::Store(hn::BitCast(DU(), words.Get(v, step)), DU(),
                 packed + step * kBlockTokens + v * kLanes);
     }
   }
 }
 
-void Score(const ScoreTileArgs& args) noexcept {
+// kTokens: of which there are scores.
+template <size_t kTokens>
+HWY_NOINLINE void ScoreTokens(const ScoreTileArgs& args) {
   const auto* const keys = reinterpret_cast<const uint16_t*>(args.keys);
   const int64_t dim = args.key_dim;
-  const int64_t next_bytes =
-      args.next_bytes > 0 ? args.next_bytes : static_cast<int64_t>(args.codec.HeadBytes(dim));
   const bool few = args.rows <= int64_t{kFewWordRows};
-  const auto passes = static_cast<int64_t>(few ? kTokenVectors / FewVectors(args.rows) : 1);
-  PlanePrefetch next(args.next, next_bytes, dim / kKeyStepDims + dim / 2 * passes, args.fetch_into);
-  uint16_t largest[kBlockTokens];
-  LargestOfKeys(keys, dim, next, largest);
+  const size_t width = HWY_MIN(kTokens, FewVectors(args.rows) * kLanes);
+  const auto passes = static_cast<int64_t>(few ? kTokens / width : 1);
+  PlanePrefetch next(args.next, dim / kKeyStepDims + dim / 2 * passes);
+  uint16_t largest[kBlockTokens] = {};
+  LargestOfKeys<kTokens>(keys, dim, next, largest);
   const TokenSteps tokens(largest);
   if (few) return ScoreFew(args, {keys, &tokens, dim, 0, dim}, &next);
   alignas(64) uint32_t packed[kPackedColumns / 2 * kBlockTokens];
   for (int64_t begin = 0; begin < dim; begin += kPackedColumns) {
     const KeyDims dims = {keys, &tokens, dim, begin, HWY_MIN(dim, begin + kPackedColumns)};
-    Pack(dims, next, packed);
+    Pack<kTokens>(dims, next, packed);
     for (int64_t row = 0; row < args.rows;) {
       const int64_t rows = TileRows<kWordRows>(args.rows - row);
       ScoreTile(args, dims, row, rows, packed);
       row += rows;
     }
   }
+}
+
+void Score(const ScoreTileArgs& args) noexcept {
+  args.tokens > kHalfBlock ? ScoreTokens<kBlockTokens>(args) : ScoreTokens<kHalfBlock>(args);
 }
 
 void FillHalfScores(KernelTable* table) {

@@ -7,6 +7,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvasir/kernels/half_sums.cc"
+#include <algorithm>
+#include <type_traits>
+
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -118,12 +121,23 @@ class HalfRounder::Together {
   alignas(64) Rows::Numbers steps_;
 };
 
+// Behind the last token that one of the rows sees: what lies there is not read.
+template <class Args>
+int64_t SeenEnd(const Args& args) {
+  return *std::max_element(args.end, args.end + args.rows);
+}
+
 void Weigh(const WeighTileArgs& args) noexcept {
   const bool few = args.rows <= kFewRows;
-  PlanePrefetch fetch(args.fetch, args.fetch_bytes, kValueSteps + WeighSteps(args.rows),
-                      args.fetch_into);
-  uint16_t largest[kBlockTokens];
-  LargestOfValues(reinterpret_cast<const uint16_t*>(args.values), args.value_dim, fetch, largest);
+  const int64_t seen_end = SeenEnd(args);
+  PlanePrefetch fetch(args.next, ValueSteps(seen_end) + WeighSteps(args.rows));
+  uint16_t largest[kBlockTokens] = {};
+  const auto* const values = reinterpret_cast<const uint16_t*>(args.values);
+  if (seen_end == kBlockTokens) {  // the usual case, unrolled
+    LargestOfValues(values, args.value_dim, kBlockTokens, fetch, largest);
+  } else {
+    LargestOfValues(values, args.value_dim, seen_end, fetch, largest);
+  }
   const TokenSteps tokens(largest);
   for (size_t t = 0; t < kBlockTokens; t += kLanes) {
     hn::StoreU(hn::Load(DF(), tokens.rounders + t), DF(), args.out.rounders + t);
@@ -152,6 +166,9 @@ struct ValueWords {
                      hn::Add(F16Codec::Decode(even + stride), hn::Set(d, rounders[2 * step + 1])));
   }
 };
+
+// Steps through all of a block, two tokens each.
+using BlockSteps = std::integral_constant<int64_t, kBlockTokens / 2>;
 
 // Value sums of some rows, added to their accumulators.
 struct Sums {
@@ -191,39 +208,42 @@ HWY_INLINE PackedWords From(const PackedWords& words, int64_t dim) {
   return {words.words + dim, words.stride};
 }
 
-template <size_t kRows, size_t kCount, class Words>
-HWY_INLINE void SumDims(const RowDims& dims, const Words& words, int64_t dim) {
+// Steps: of two tokens each, a number or a constant.
+template <size_t kRows, size_t kCount, class Words, class Steps>
+HWY_INLINE void SumDims(const RowDims& dims, const Words& words, Steps steps, int64_t dim) {
   constexpr auto kWidth = static_cast<int64_t>(kCount * kLanes);
   for (; dim + kWidth <= dims.count; dim += kWidth) {
-    MultiplyWords<kRows, kCount>(dims.Weights(), From(words, dim), kBlockTokens / 2, dims.Out(dim));
+    MultiplyWords<kRows, kCount>(dims.Weights(), From(words, dim), steps, dims.Out(dim));
   }
-  if constexpr (kWidth > kHalfDims) SumDims<kRows, kCount / 2>(dims, words, dim);
+  if constexpr (kWidth > kHalfDims) SumDims<kRows, kCount / 2>(dims, words, steps, dim);
 }
 
-template <size_t kRows, size_t kCount, class Words>
-HWY_NOINLINE void SumRows(const RowDims& dims, const Words& words) {
-  SumDims<kRows, kCount>(dims, words, 0);
+template <size_t kRows, size_t kCount, class Words, class Steps>
+HWY_NOINLINE void SumRows(const RowDims& dims, const Words& words, Steps steps) {
+  SumDims<kRows, kCount>(dims, words, steps, 0);
 }
 
 template <size_t kRows = kFewWordRows>
-HWY_INLINE void SumFew(const RowDims& dims, int64_t count, const ValueWords& words) {
-  if (count == kRows) return SumRows<kRows, FewVectors(kRows)>(dims, words);
-  if constexpr (kRows > 1) SumFew<kRows - 1>(dims, count, words);
+HWY_INLINE void SumFew(const RowDims& dims, int64_t count, const ValueWords& words, int64_t steps) {
+  if (count == kRows) return SumRows<kRows, FewVectors(kRows)>(dims, words, steps);
+  if constexpr (kRows > 1) SumFew<kRows - 1>(dims, count, words, steps);
 }
 template <size_t kRows = kWordRows>
 HWY_INLINE void SumTile(const RowDims& dims, int64_t count, const PackedWords& words) {
-  if (count == kRows) return SumRows<kRows, kWordVectors>(dims, words);
+  if (count == kRows) return SumRows<kRows, kWordVectors>(dims, words, BlockSteps());
   if constexpr (kRows > 1) SumTile<kRows - 1>(dims, count, words);
 }
 
-void Pack(const ValueWords& words, int64_t dims, uint32_t* packed) {
-  for (int64_t step = 0; step < kBlockTokens / 2; ++step) {
+// Of so many steps; the others are 0.
+void Pack(const ValueWords& words, int64_t steps, int64_t dims, uint32_t* packed) {
+  for (int64_t step = 0; step < steps; ++step) {
     words.Step();
     for (int64_t dim = 0; dim < dims; dim += kLanes) {
       hn::Store(hn::BitCast(DU(), From(words, dim).Get(0, step)), DU(),
                 packed + step * kPackedColumns + dim);
     }
   }
+  std::fill(packed + steps * kPackedColumns, packed + BlockSteps() * kPackedColumns, 0u);
 }
 
 void Accumulate(const AccumulateTileArgs& args) noexcept {
@@ -232,23 +252,21 @@ void Accumulate(const AccumulateTileArgs& args) noexcept {
   const auto width = static_cast<int64_t>(kLanes * FewVectors(args.rows));
   const int64_t passes =
       few ? (dim + width - 1) / width : (dim + kPackedColumns - 1) / kPackedColumns;
-  PlanePrefetch next(
-      args.next,
-      args.next_bytes > 0 ? args.next_bytes : static_cast<int64_t>(args.codec.HeadBytes(dim)),
-      kBlockTokens / 2 * passes, args.fetch_into);
+  const int64_t steps = HWY_MAX(1, (SeenEnd(args) + 1) / 2);
+  PlanePrefetch next(args.next, steps * passes);
   RescaleRows(args);
-  alignas(64) uint32_t packed[kBlockTokens / 2 * kPackedColumns];
+  alignas(64) uint32_t packed[BlockSteps() * kPackedColumns];
   for (int64_t first = 0; first < dim; first += kPackedColumns) {
     const int64_t dims = HWY_MIN(kPackedColumns, dim - first);
     const ValueWords words = {reinterpret_cast<const uint16_t*>(args.values) + first, dim,
                               args.integers.rounders, &next};
-    if (!few) Pack(words, dims, packed);
+    if (!few) Pack(words, steps, dims, packed);
     FilledRows filled(args);
     while (const int64_t left = filled.Left()) {
       const RowDims rows = {args, filled.row(), first, dims};
       const int64_t count = few ? left : TileRows<kWordRows>(left);
       if (few) {
-        SumFew(rows, count, words);
+        SumFew(rows, count, words, steps);
       } else {
         SumTile(rows, count, PackedWords{packed, kPackedColumns});
       }

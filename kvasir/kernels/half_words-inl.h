@@ -59,14 +59,17 @@ HWY_INLINE HalfVector Magnitudes(const uint16_t* from) {
   return hn::And(hn::LoadU(d, reinterpret_cast<const int16_t*>(from)), hn::Set(d, 0x7FFF));
 }
 
-// The largest halves of each token, without their signs. Keys lie [dim][64].
+inline constexpr int64_t kHalfBlock = kBlockTokens / 2;
+
+// The largest halves of each of the first kTokens, without their signs. Keys lie [dim][64].
 // REQUIRES: dim is a multiple of kKeyStepDims.
 inline constexpr int64_t kKeyStepDims = 8;
+template <size_t kTokens>
 HWY_INLINE void LargestOfKeys(const uint16_t* keys, int64_t dim, PlanePrefetch& next,
                               uint16_t (&largest)[kBlockTokens]) {
   const HalfVectorTag d;
   constexpr size_t kHalves = hn::MaxLanes(d);
-  constexpr size_t kCount = kBlockTokens / kHalves;
+  constexpr size_t kCount = kTokens / kHalves;
   HalfVector most[kCount];
   for (HalfVector& v : most) v = hn::Zero(d);
   for (int64_t i = 0; i < dim; i += kKeyStepDims) {
@@ -118,12 +121,13 @@ HWY_INLINE HalfVector LargestOfToken(const uint16_t* numbers, int64_t dim) {
   return most;
 }
 
-// Values lie [64][dim]. Eight tokens at a time: their largest halves are brought side by side.
-inline constexpr int64_t kValueSteps = kBlockTokens / 2;
-HWY_INLINE void LargestOfValues(const uint16_t* values, int64_t dim, PlanePrefetch& next,
-                                uint16_t (&largest)[kBlockTokens]) {
+// Values lie [64][dim]. Eight tokens at a time: their largest halves are brought side by side. Of
+// the first `tokens` tokens at least, in ValueSteps steps of `next`.
+constexpr int64_t ValueSteps(int64_t tokens) { return (tokens + 7) / 8 * 4; }
+HWY_INLINE void LargestOfValues(const uint16_t* values, int64_t dim, int64_t tokens,
+                                PlanePrefetch& next, uint16_t (&largest)[kBlockTokens]) {
   const hn::FixedTag<int16_t, 8> eight;
-  for (size_t t = 0; t < kBlockTokens; t += 8) {
+  for (int64_t t = 0; t < tokens; t += 8) {
     HalfVector pairs[4];
     for (HalfVector& pair : pairs) {
       next.Step();

@@ -331,8 +331,7 @@ void Score(const ScoreTileArgs& args) noexcept {
   using Dot = IntegerDot<kBits, kBytes>;
   const PackedPlane plane(args.codec, args.keys, args.key_dim);
   const int64_t groups = plane.dim / plane.group;
-  PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), plane.dim / kUnitDims,
-                      args.fetch_into);
+  PlanePrefetch fetch(args.next, plane.dim / kUnitDims);
   GroupBatch batch;
   batch.dims = plane.group;
   const int64_t most = std::clamp<int64_t>(kBatchDims / plane.group, 1, kBatchGroups);
@@ -351,7 +350,7 @@ void Score(const ScoreTileArgs& args) noexcept {
       }
       const int64_t rows = TileRows<kMaxRows>(left);
       ScoreAnyRows<Dot>(QueryRows(args, row, groups), rows, batch,
-                        row == 0 && args.next != nullptr ? &fetch : nullptr);
+                        row == 0 && args.next.from != nullptr ? &fetch : nullptr);
       row += rows;
     }
   }

@@ -311,7 +311,7 @@ void SumBatch(const AccumulateTileArgs& args, const PackedPlane& plane,
     }
     const int64_t rows = TileRows<kMaxRows>(left);
     SumAnyRows<Dot>(args, filled.row(), rows, plane, batch,
-                    fetched || args.next == nullptr ? nullptr : &fetch);
+                    fetched || args.next.from == nullptr ? nullptr : &fetch);
     fetched = true;
     filled.Skip(rows);
   }
@@ -322,8 +322,7 @@ void Accumulate(const AccumulateTileArgs& args) noexcept {
   using Dot = IntegerDot<kBits, kBytes>;
   const PackedPlane plane(args.codec, args.values, args.value_dim);
   const int64_t groups = plane.dim / plane.group;
-  PlanePrefetch fetch(args.next, plane.BytesOfNext(args.next_bytes), FetchSteps(plane.dim),
-                      args.fetch_into);
+  PlanePrefetch fetch(args.next, FetchSteps(plane.dim));
   RescaleRows(args);
   GroupBatch<Dot> batch;
   for (batch.first = 0; batch.first < groups; batch.first += kBatchGroups) {

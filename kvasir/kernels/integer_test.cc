@@ -15,6 +15,7 @@ using testing::AwkwardScores;
 using testing::CodeError;
 using testing::Encoded;
 using testing::ExpectSameBits;
+using testing::FirstHalves;
 using testing::ForEachShape;
 using testing::HashBits;
 using testing::kHalves;
@@ -48,6 +49,13 @@ TEST(IntegerScores, TablesHaveTheOraclesBits) {
         for (const KernelTable* table : SimdTables()) {
           ExpectSameBits(expected, Scores(*table, codec, width, keys, queries.data(), rows, dim),
                          Where(table->isa, codec, dim, width) + ", rows " + std::to_string(rows));
+          auto halves =
+              Scores(*table, codec, width, keys, queries.data(), rows, dim, {}, kBlockTokens / 2);
+          halves.resize(static_cast<size_t>(rows * kBlockTokens));
+          ExpectSameBits(
+              FirstHalves({expected.begin(), expected.begin() + rows * kBlockTokens}),
+              FirstHalves(halves),
+              "half of " + Where(table->isa, codec, dim, width) + ", rows " + std::to_string(rows));
         }
       }
     }
@@ -66,7 +74,7 @@ TEST(IntegerScores, AreThoseOfFloatsUpToTheRoundingOfQueries) {
     const auto integers = Scores(Oracle(), codec, width, keys, queries.data(), 3, dim);
     std::vector<float> floats(3 * kBlockTokens);
     Oracle().ForCodec(codec).score_tile(
-        {queries.data(), dim + 5, 3, keys.data(), dim, floats.data(), nullptr, codec});
+        {queries.data(), dim + 5, 3, keys.data(), dim, floats.data(), {}, codec});
     for (size_t i = 0; i < floats.size(); ++i) {
       // |k| <= 4.5 and |q| <= 4.5 in these samples.
       const double step = 4.5 / QueryLevelsOf(codec, width);

@@ -101,7 +101,8 @@ inline std::vector<float> AwkwardRows(int64_t rows, int64_t dim) {
 inline std::vector<float> Scores(const KernelTable& table, const KvCodec& codec,
                                  MultiplierWidth width, const std::vector<std::byte>& keys,
                                  const float* queries, int64_t rows, int64_t dim,
-                                 const std::vector<int32_t>& index = {}) {
+                                 const std::vector<int32_t>& index = {},
+                                 int64_t tokens = kBlockTokens) {
   const auto count = static_cast<size_t>(rows);
   const auto groups = static_cast<size_t>(IntegerGroups(codec, dim));
   std::vector<std::byte> codes(count * static_cast<size_t>(IntegerQueries::CodeBytes(dim)));
@@ -124,8 +125,9 @@ inline std::vector<float> Scores(const KernelTable& table, const KvCodec& codec,
                       .keys = keys.data(),
                       .key_dim = dim,
                       .scores = out.data(),
-                      .next = keys.data(),
+                      .next = {keys.data(), static_cast<int64_t>(keys.size())},
                       .codec = codec,
+                      .tokens = tokens,
                       .integers = integers,
                       .index = index.empty() ? nullptr : index.data()});
   out.insert(out.end(), scales.begin(), scales.end());
@@ -261,7 +263,7 @@ struct SumCase {
                              .value_dim = dim,
                              .accumulator = out.accumulator.data() + first * (dim + 1),
                              .accumulator_stride = dim + 1,
-                             .next = values.data(),
+                             .next = {values.data(), static_cast<int64_t>(values.size())},
                              .codec = codec,
                              .integers = weights,
                              .index = index});

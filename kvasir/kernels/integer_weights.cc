@@ -321,7 +321,7 @@ void Weigh(const WeighTileArgs& args) noexcept {
   using Dot = IntegerDot<kBits, kBytes>;
   const PackedPlane plane(args.codec, args.values, args.value_dim);
   const int64_t groups = plane.dim / plane.group;
-  PlanePrefetch fetch(args.fetch, args.fetch_bytes, WeighSteps(args.rows), args.fetch_into);
+  PlanePrefetch fetch(args.next, WeighSteps(args.rows));
   int64_t first = 0;
   for (; first + 4 <= groups; first += 4) WeighBatch<Dot, 4>(args, plane, first, fetch);
   for (; first + 2 <= groups; first += 2) WeighBatch<Dot, 2>(args, plane, first, fetch);

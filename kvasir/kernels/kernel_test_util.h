@@ -57,6 +57,15 @@ inline void ExpectSameBits(const std::vector<float>& expected, const std::vector
   }
 }
 
+// Of rows of a block's scores, those of the first half of its tokens.
+inline std::vector<float> FirstHalves(const std::vector<float>& scores) {
+  std::vector<float> halves;
+  for (auto row = scores.begin(); row != scores.end(); row += kBlockTokens) {
+    halves.insert(halves.end(), row, row + kBlockTokens / 2);
+  }
+  return halves;
+}
+
 // Numbers in [-4, 4) from integer arithmetic alone: the same bits on every machine.
 inline std::vector<float> PortableFloats(size_t count, uint32_t seed) {
   std::vector<float> out(count);

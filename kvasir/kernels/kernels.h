@@ -114,13 +114,12 @@ struct ScoreTileArgs {
   int64_t rows = 0;
   const std::byte* keys = nullptr;  // one head of a key plane
   int64_t key_dim = 0;
-  float* scores = nullptr;  // all 64 are written; those outside the visible range mean nothing
-  // What is read after `keys`, such as the block's values: fetched into the cache meanwhile, or
-  // null. A hint; it may point anywhere and never changes a result.
-  const std::byte* next = nullptr;
+  float* scores = nullptr;  // those outside the visible range mean nothing
+  LinesAhead next;  // what is read after `keys`, such as the block's values: fetched meanwhile
   KvCodec codec;
-  int64_t next_bytes = 0;  // how much of `next` to fetch; 0: as much as `keys` has
-  CacheLevel fetch_into = CacheLevel::kSecond;
+  // Scores of the first so many tokens are written, and of the others where that costs nothing:
+  // 64, or half of them, which are whole lines of dense keys of 16 bits.
+  int64_t tokens = kBlockTokens;
   IntegerQueries integers = {};        // integer kernels only, which read no `queries`
   const std::byte* rounded = nullptr;  // pair kernels only, the same: what round_rows made of them
   const int32_t* index = nullptr;      // [rows] which rows of `scores` they are; null: the first
@@ -175,10 +174,7 @@ struct WeighTileArgs {
   const std::byte* values = nullptr;  // one head of a value plane
   int64_t value_dim = 0;
   KvCodec codec;
-  // What to fetch meanwhile, such as the first half of the next block's keys, or null. A hint.
-  const std::byte* fetch = nullptr;
-  int64_t fetch_bytes = 0;
-  CacheLevel fetch_into = CacheLevel::kSecond;
+  LinesAhead next;  // as in ScoreTileArgs, such as the first half of the next block's keys
   IntegerWeights out;
   const int32_t* index = nullptr;  // as in ScoreTileArgs; affine values only
 
@@ -207,10 +203,8 @@ struct AccumulateTileArgs {
   float* accumulator =
       nullptr;  // [rows, value_dim]: acc = acc * rescale, then fma(w[t], v[t], acc)
   int64_t accumulator_stride = 0;
-  const std::byte* next = nullptr;  // as in ScoreTileArgs, such as the keys of the next block
+  LinesAhead next;  // as in ScoreTileArgs, such as the keys of the next block
   KvCodec codec;
-  int64_t next_bytes = 0;  // as in ScoreTileArgs
-  CacheLevel fetch_into = CacheLevel::kSecond;
   IntegerWeights integers = {};    // integer kernels only, which read no `weights`
   const int32_t* index = nullptr;  // [rows] which rows of `accumulator` they are; null: the first
                                    // ones. Integer kernels of affine values only.

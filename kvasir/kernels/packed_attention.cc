@@ -43,37 +43,37 @@ int64_t TileRows(int64_t left) {
 // together. Without a division in Fetch: it runs once per few cycles.
 class Prefetcher {
  public:
-  // next null: nothing; next_bytes 0: as many as this plane's.
-  Prefetcher(const std::byte* next, int64_t next_bytes, const PackedPlane& plane, CacheLevel into)
-      : next_(next),
-        lines_(plane.BytesOfNext(next_bytes) / kLineBytes),
+  Prefetcher(const LinesAhead& next, const PackedPlane& plane)
+      : next_(next.from),
+        lines_((next.bytes + next.step - 1) / next.step),
         units_(plane.dim / kUnitDims),
         unit_lines_(lines_ / units_),
-        into_(into) {}
+        line_step_(next.step),
+        into_(next.into) {}
 
   template <size_t kBits>
   HWY_INLINE void Fetch(int64_t u) const {
     if (next_ == nullptr) return;
     if (unit_lines_ == static_cast<int64_t>(kBits)) {  // the usual case, unrolled
       for (int64_t i = 0; i < static_cast<int64_t>(kBits); ++i) {
-        FetchLine(next_ + (u * static_cast<int64_t>(kBits) + i) * kLineBytes, into_);
+        FetchLine(next_ + (u * static_cast<int64_t>(kBits) + i) * line_step_, into_);
       }
     } else {
       for (int64_t i = 0; i < unit_lines_; ++i) {
-        FetchLine(next_ + (u * unit_lines_ + i) * kLineBytes, into_);
+        FetchLine(next_ + (u * unit_lines_ + i) * line_step_, into_);
       }
     }
     for (int64_t line = units_ * unit_lines_ + u; line < lines_; line += units_) {
-      FetchLine(next_ + line * kLineBytes, into_);
+      FetchLine(next_ + line * line_step_, into_);
     }
   }
 
  private:
-  static constexpr int64_t kLineBytes = 64;
   const std::byte* next_;
   int64_t lines_;
   int64_t units_;
   int64_t unit_lines_;
+  int64_t line_step_;
   CacheLevel into_;
 };
 
@@ -194,8 +194,7 @@ void ScorePacked(const ScoreTileArgs& args) noexcept {
   const PackedPlane plane(args.codec, args.keys, args.key_dim);
   for (int64_t row = 0; row < args.rows;) {
     const int64_t rows = TileRows(args.rows - row);
-    const Prefetcher prefetcher(row == 0 ? args.next : nullptr, args.next_bytes, plane,
-                                args.fetch_into);
+    const Prefetcher prefetcher(row == 0 ? args.next : LinesAhead(), plane);
     ScoreAnyRows<Levels>(args, plane, row, rows, prefetcher);
     row += rows;
   }
@@ -338,13 +337,12 @@ HWY_INLINE void SumAnyRows(const AccumulateTileArgs& args, const PackedPlane& pl
 template <class Levels>
 void AccumulatePacked(const AccumulateTileArgs& args) noexcept {
   const PackedPlane plane(args.codec, args.values, args.value_dim);
-  const std::byte* next = args.next;
+  LinesAhead next = args.next;
   FilledRows filled(args);
   while (const int64_t left = filled.Left()) {
     const int64_t rows = TileRows(left);
-    SumAnyRows<Levels>(args, plane, filled.row(), rows,
-                       Prefetcher(next, args.next_bytes, plane, args.fetch_into));
-    next = nullptr;
+    SumAnyRows<Levels>(args, plane, filled.row(), rows, Prefetcher(next, plane));
+    next = {};
     filled.Skip(rows);
   }
 }

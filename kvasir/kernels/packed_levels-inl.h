@@ -178,11 +178,6 @@ struct PackedPlane {
     biases = scales + static_cast<size_t>(dim / group * kBlockTokens) * codec.ScaleBytes();
   }
 
-  // Bytes to fetch of the plane read next: as many as are given, or as this one has.
-  int64_t BytesOfNext(int64_t given) const {
-    return given > 0 ? given : static_cast<int64_t>(codec.HeadBytes(dim));
-  }
-
   // The scales or biases of group g of the tokens from `token` on.
   HWY_INLINE VF Parameter(const std::byte* array, int64_t g, int64_t token) const {
     const int64_t index = g * kBlockTokens + token;

@@ -151,12 +151,16 @@ TEST(PackedEncode, NormHasTheOraclesBits) {
   }
 }
 
+LinesAhead All(const std::vector<std::byte>& plane) {
+  return {plane.data(), static_cast<int64_t>(plane.size())};
+}
+
 std::vector<float> Scores(const KernelTable& table, const KvCodec& codec,
                           const std::vector<std::byte>& keys, const float* queries, int64_t rows,
                           int64_t dim) {
   std::vector<float> scores(static_cast<size_t>(rows * kBlockTokens), kNan);
   table.ForCodec(codec).score_tile(
-      {queries, dim + 5, rows, keys.data(), dim, scores.data(), keys.data(), codec});
+      {queries, dim + 5, rows, keys.data(), dim, scores.data(), All(keys), codec});
   return scores;
 }
 
@@ -215,7 +219,7 @@ struct SumCase {
     table.ForCodec(codec).accumulate_tile(
         {weights.data() + first * kBlockTokens, count, begin.data() + first, end.data() + first,
          rescale.data() + first, values.data(), dim, out.data() + first * (dim + 1), dim + 1,
-         values.data(), codec});
+         All(values), codec});
     return out;
   }
 };

@@ -25,27 +25,24 @@ void ScorePairs(const ScoreTileArgs& args) noexcept {
   const auto* const queries = reinterpret_cast<const typename Math::Input*>(args.rounded);
   const int64_t stride =
       KernelTable::RoundedBytes(args.key_dim) / int64_t{sizeof(typename Math::Input)};
-  const int64_t plane_bytes = args.key_dim * kBlockTokens * int64_t{sizeof(uint16_t)};
-  const int64_t next_bytes = args.next_bytes > 0 ? args.next_bytes : plane_bytes;
   if (args.rows <= FloatTile<Math>::kTileRows) {
-    PlanePrefetch next(args.next, next_bytes,
-                       PlaneSteps<Math>(args.rows, args.key_dim, kBlockTokens), args.fetch_into);
+    PlanePrefetch next(args.next, PlaneSteps<Math>(args.rows, args.key_dim, args.tokens));
     (void)MultiplyPlane<Math>({.x = queries,
                                .x_stride = stride,
                                .plane = keys,
                                .stride = kBlockTokens,
-                               .columns = kBlockTokens,
+                               .columns = args.tokens,
                                .end = args.key_dim,
                                .out = args.scores,
                                .out_stride = kBlockTokens},
                               args.rows, next);
     return;
   }
-  PlanePrefetch next(args.next, next_bytes, args.key_dim / 2, args.fetch_into);
+  PlanePrefetch next(args.next, args.key_dim / 2);
   PairPanels panels;
   for (int64_t begin = 0; begin < args.key_dim; begin += kPackedDims) {
     const int64_t dims = std::min(kPackedDims, args.key_dim - begin);
-    PackKeys(keys + begin * kBlockTokens, dims, next, panels);
+    PackKeys(keys + begin * kBlockTokens, args.tokens, dims, next, panels);
     for (int64_t row = 0; row < args.rows;) {
       const int64_t rows = NextTileRows<Math>(args.rows - row);
       FloatBlock<Math> block;
@@ -53,7 +50,7 @@ void ScorePairs(const ScoreTileArgs& args) noexcept {
       block.x_stride = stride;
       block.weights = reinterpret_cast<const uint16_t*>(panels.words);
       block.steps = dims / 2;
-      MultiplyPanels<Math>(block, rows, kBlockPanels,
+      MultiplyPanels<Math>(block, rows, args.tokens / kPanelOutputs,
                            {args.scores + row * kBlockTokens, kBlockTokens, nullptr, begin > 0});
       row += rows;
     }
@@ -175,13 +172,11 @@ HWY_INLINE void AddManyRows(const AccumulateTileArgs& args, int64_t row, int64_t
 
 template <class Math>
 void AccumulatePairs(const AccumulateTileArgs& args) noexcept {
-  const int64_t plane_bytes = args.value_dim * kBlockTokens * int64_t{sizeof(uint16_t)};
   const bool are_few = args.rows <= FloatTile<Math>::kTileRows;
   const int64_t steps = are_few
                             ? PlaneSteps<Math>(args.rows, kBlockTokens, args.value_dim)
                             : (args.value_dim + kPackedDims - 1) / kPackedDims * (kBlockTokens / 2);
-  PlanePrefetch next(args.next, args.next_bytes > 0 ? args.next_bytes : plane_bytes, steps,
-                     args.fetch_into);
+  PlanePrefetch next(args.next, steps);
   FilledRows filled(args);
   while (const int64_t rows = filled.Left()) {
     for (int64_t first = 0; first < args.value_dim; first += kPackedDims) {

@@ -15,6 +15,7 @@ namespace {
 using testing::AllTables;
 using testing::AwkwardFloats;
 using testing::ExpectSameBits;
+using testing::FirstHalves;
 using testing::HashBits;
 using testing::kInfinity;
 using testing::kNan;
@@ -50,7 +51,7 @@ std::string Where(Isa isa, int64_t dim, int64_t rows) {
 
 std::vector<float> Scores(const KernelTable& table, const std::vector<std::byte>& keys,
                           const std::vector<float>& queries, int64_t dim,
-                          const std::byte* next = nullptr) {
+                          const LinesAhead& next = {}, int64_t tokens = kBlockTokens) {
   const auto rows = static_cast<int64_t>(queries.size()) / dim;
   std::vector<std::byte> rounded(static_cast<size_t>(rows * KernelTable::RoundedBytes(dim)));
   table.round_rows(queries.data(), dim, rows, dim, rounded.data());
@@ -60,6 +61,7 @@ std::vector<float> Scores(const KernelTable& table, const std::vector<std::byte>
                             .key_dim = dim,
                             .scores = scores.data(),
                             .next = next,
+                            .tokens = tokens,
                             .rounded = rounded.data()});
   return scores;
 }
@@ -74,8 +76,7 @@ struct Sums {
 
   // Rows [first, first + count) of the accumulator, with one float behind each.
   std::vector<float> Run(const KernelTable& table, const std::vector<std::byte>& values,
-                         int64_t first = 0, int64_t count = -1,
-                         const std::byte* next = nullptr) const {
+                         int64_t first = 0, int64_t count = -1, const LinesAhead& next = {}) const {
     std::vector<float> out = before;
     table.pair_kv.accumulate_tile({.weights = weights.data() + first * kBlockTokens,
                                    .rows = count < 0 ? static_cast<int64_t>(begin.size()) : count,
@@ -119,6 +120,9 @@ TEST(PairScoreTile, TablesHaveTheOraclesBits) {
         for (const KernelTable* table : AllTables()) {
           ExpectSameBits(expected, Scores(*table, keys, queries, dim),
                          Where(table->isa, dim, rows));
+          ExpectSameBits(FirstHalves(expected),
+                         FirstHalves(Scores(*table, keys, queries, dim, {}, kBlockTokens / 2)),
+                         "half of " + Where(table->isa, dim, rows));
         }
       }
     }
@@ -243,10 +247,11 @@ TEST(PairKernels, TheNextPlaneIsOnlyAHint) {
   const Sums sums = {.dim = kDim, .weights = RandomFloats(9 * kBlockTokens, 43)};
   // One byte is less than a plane: what lies behind it is fetched, never used.
   const std::byte one_byte = {};
+  const LinesAhead next = {&one_byte, static_cast<int64_t>(plane.size())};
   for (const KernelTable* table : AllTables()) {
-    ExpectSameBits(Scores(*table, plane, queries, kDim),
-                   Scores(*table, plane, queries, kDim, &one_byte), "scores");
-    ExpectSameBits(sums.Run(*table, plane), sums.Run(*table, plane, 0, -1, &one_byte), "sums");
+    ExpectSameBits(Scores(*table, plane, queries, kDim), Scores(*table, plane, queries, kDim, next),
+                   "scores");
+    ExpectSameBits(sums.Run(*table, plane), sums.Run(*table, plane, 0, -1, next), "sums");
   }
 }
 

@@ -24,7 +24,6 @@ using HalvesTag = hn::Repartition<int16_t, WordTag>;  // two in each word
 
 // Dims of a block that are laid out together: 16 KiB.
 inline constexpr int64_t kPackedDims = 128;
-inline constexpr int64_t kBlockPanels = kBlockTokens / kPanelOutputs;
 
 // Panels of 16 outputs: step i of panel p at words + (p * steps + i) * 16.
 struct PairPanels {
@@ -59,8 +58,8 @@ HWY_INLINE hn::Vec<HalfTag> LoadHalves(const uint16_t* from, int64_t count) {
   return hn::LoadU(HalfTag(), last);
 }
 
-// Dims [0, dims) of keys, an even number: a step is two dims of every token.
-HWY_INLINE void PackKeys(const uint16_t* keys, int64_t dims, PlanePrefetch& next,
+// Dims [0, dims) of the first `tokens` keys, both even numbers: a step is two dims of every token.
+HWY_INLINE void PackKeys(const uint16_t* keys, int64_t tokens, int64_t dims, PlanePrefetch& next,
                          PairPanels& panels) {
   const HalfTag half;
   const int64_t steps = dims / 2;
@@ -68,7 +67,7 @@ HWY_INLINE void PackKeys(const uint16_t* keys, int64_t dims, PlanePrefetch& next
   for (int64_t step = 0; step < steps; ++step) {
     next.Step();
     const uint16_t* const even = keys + 2 * step * kBlockTokens;
-    for (int64_t token = 0; token < kBlockTokens; token += kLanes) {
+    for (int64_t token = 0; token < tokens; token += kLanes) {
       uint32_t* const words = panels.words +
                               (token / kPanelOutputs * steps + step) * kPanelOutputs +
                               token % kPanelOutputs;
@@ -228,18 +227,25 @@ int64_t PlaneSteps(int64_t rows, int64_t plane_rows, int64_t columns) {
   return plane_rows / 2 * ((columns + pass - 1) / pass);
 }
 
+// The columns from `column` on, C vectors at a time, the last ones fewer.
+template <class Math, int R, int C>
+HWY_INLINE void MultiplyPlaneColumns(const PlaneRows<Math>& rows, int64_t column,
+                                     PlanePrefetch& next, hn::Vec<HalvesTag>& largest) {
+  for (; column + C * kLanes <= rows.columns; column += C * kLanes) {
+    MultiplyPlaneTile<Math, R, C, true>(rows, column, next, largest);
+  }
+  if constexpr (C > 1) {
+    MultiplyPlaneColumns<Math, R, C / 2>(rows, column, next, largest);
+  } else if (column < rows.columns) {
+    MultiplyPlaneTile<Math, R, 1, false>(rows, column, next, largest);
+  }
+}
+
 template <class Math, int R>
 HWY_NOINLINE hn::Vec<HalvesTag> MultiplyPlaneRows(const PlaneRows<Math>& rows,
                                                   PlanePrefetch& next) {
-  constexpr int64_t kColumns = PassColumns<Math>(R);
   auto largest = hn::Zero(HalvesTag());
-  int64_t column = 0;
-  for (; column + kColumns <= rows.columns; column += kColumns) {
-    MultiplyPlaneTile<Math, R, kColumns / kLanes, true>(rows, column, next, largest);
-  }
-  for (; column < rows.columns; column += kLanes) {
-    MultiplyPlaneTile<Math, R, 1, false>(rows, column, next, largest);
-  }
+  MultiplyPlaneColumns<Math, R, PassColumns<Math>(R) / kLanes>(rows, 0, next, largest);
   return largest;
 }
 

@@ -18,26 +18,28 @@ namespace kvasir::HWY_NAMESPACE {
 
 class PlanePrefetch {
  public:
-  // `next` null: nothing. It is fetched within `steps` steps.
-  PlanePrefetch(const std::byte* next, int64_t bytes, int64_t steps, CacheLevel into)
-      : next_(next),
-        bytes_(next == nullptr ? 0 : bytes),
-        step_bytes_((bytes + steps - 1) / steps),
-        into_(into) {}
+  PlanePrefetch() = default;
+  // All lines are fetched within so many steps.
+  PlanePrefetch(const LinesAhead& lines, int64_t steps)
+      : from_(lines.from),
+        bytes_(lines.from == nullptr ? 0 : lines.bytes),
+        line_step_(lines.step),
+        step_bytes_((bytes_ + steps - 1) / steps),
+        into_(lines.into) {}
 
   HWY_INLINE void Step() {
     // No minimum of the two limits: g++ 12 takes it in vector registers, which the loops around
     // need.
     due_ += step_bytes_;
-    for (; done_ < due_ && done_ < bytes_; done_ += kLineBytes) FetchLine(next_ + done_, into_);
+    for (; done_ < due_ && done_ < bytes_; done_ += line_step_) FetchLine(from_ + done_, into_);
   }
 
  private:
-  static constexpr int64_t kLineBytes = 64;
-  const std::byte* next_;
-  int64_t bytes_;
-  int64_t step_bytes_;
-  CacheLevel into_;
+  const std::byte* from_ = nullptr;
+  int64_t bytes_ = 0;
+  int64_t line_step_ = kCacheLineBytes;
+  int64_t step_bytes_ = 0;
+  CacheLevel into_ = CacheLevel::kSecond;
   int64_t due_ = 0;
   int64_t done_ = 0;
 };

@@ -52,11 +52,29 @@ Result<Prefetching> PrefetchingFromName(std::string_view name);
   }
 }
 
-// All lines of `bytes` from a line's beginning on. Functions that do nothing but hint are always
-// inlined: to g++ they have no effect, and it drops their calls.
-[[gnu::always_inline]] inline void FetchLines(const std::byte* begin, int64_t bytes,
-                                              CacheLevel level) {
-  for (int64_t i = 0; i < bytes; i += kCacheLineBytes) FetchLine(begin + i, level);
+// Lines that are read later: one of every `step` bytes of what begins at `from`, which begins a
+// line. Only a hint wherever it is given: it may point anywhere and changes no result.
+struct LinesAhead {
+  const std::byte* from = nullptr;  // null: nothing
+  int64_t bytes = 0;                // from the first to behind the last
+  int64_t step = kCacheLineBytes;   // a power of two of lines
+  CacheLevel into = CacheLevel::kSecond;
+
+  LinesAhead FirstHalf() const { return {from, HalfBytes(), step, into}; }
+  LinesAhead SecondHalf() const {
+    return from == nullptr ? *this
+                           : LinesAhead{from + HalfBytes(), bytes - HalfBytes(), step, into};
+  }
+
+ private:
+  int64_t HalfBytes() const { return bytes / (2 * step) * step; }
+};
+
+// All of them at once. Functions that do nothing but hint are always inlined: to g++ they have no
+// effect, and it drops their calls.
+[[gnu::always_inline]] inline void FetchLines(const LinesAhead& lines) {
+  if (lines.from == nullptr) return;
+  for (int64_t i = 0; i < lines.bytes; i += lines.step) FetchLine(lines.from + i, lines.into);
 }
 
 }  // namespace kvasir

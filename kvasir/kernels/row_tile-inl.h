@@ -12,7 +12,7 @@
 
 #include "hwy/highway.h"
 #include "kvasir/kernels/codec-inl.h"
-#include "kvasir/kernels/prefetching.h"
+#include "kvasir/kernels/plane_prefetch-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvasir::HWY_NAMESPACE {
@@ -21,17 +21,15 @@ template <class Codec>
 struct RowTile {
   const float* a = nullptr;  // [rows, ...], column i of row r at a[r * a_stride + i]
   int64_t a_stride = 0;
-  const typename Codec::Stored* b = nullptr;  // row i at b + i * columns
-  int64_t columns = 0;
-  int64_t b_rows = 0;  // that exist; reading behind the last of them is forbidden
-  int64_t begin = 0;   // of i
+  const typename Codec::Stored* b = nullptr;  // row i at b + i * b_stride
+  int64_t b_stride = 0;
+  int64_t b_rows = 0;   // that exist; reading behind the last of them is forbidden
+  int64_t columns = 0;  // of b that are multiplied
+  int64_t begin = 0;    // of i
   int64_t end = 0;
   float* out = nullptr;  // [rows, columns]
   int64_t out_stride = 0;
-  // What will be read after b, of the same shape: fetched into the cache on the way. b itself when
-  // there is nothing to fetch, which costs nothing measurable.
-  const typename Codec::Stored* next = nullptr;
-  CacheLevel fetch_into = CacheLevel::kSecond;
+  PlanePrefetch* next = nullptr;   // what is read after b, if something is; steps as RowTileSteps
   const float* factors = nullptr;  // [rows] start = out * factor; null: start = 0
 };
 
@@ -47,18 +45,23 @@ inline constexpr size_t kAccumulators = 24;
 inline constexpr size_t kMaxTileRows = 4;
 #endif
 
-// Vectors of a tile with kRows rows: the largest power of two up to 8 that fits.
-template <size_t kRows>
-constexpr size_t TileVectors() {
+// Vectors of a tile with so many rows: the largest power of two up to 8 that fits.
+constexpr size_t TileVectors(size_t rows) {
   size_t vectors = 8;
-  while (vectors * kRows > kAccumulators) vectors /= 2;
+  while (vectors * rows > kAccumulators) vectors /= 2;
   return vectors;
 }
 
-template <class Codec, size_t kRows, size_t kVectors>
+// Steps of fetching that a tile of so many rows takes over so many rows of b.
+constexpr int64_t RowTileSteps(int64_t rows, int64_t b_rows, int64_t columns) {
+  const auto width = static_cast<int64_t>(TileVectors(static_cast<size_t>(rows)) * kLanes);
+  return b_rows * ((columns + width - 1) / width);
+}
+
+// kFetch: with steps of tile.next.
+template <class Codec, size_t kRows, size_t kVectors, bool kFetch>
 HWY_INLINE void MultiplyTile(const RowTile<Codec>& tile, int64_t column) {
   const DF d;
-  constexpr size_t kLineElements = 64 / sizeof(typename Codec::Stored);
   VF acc[kRows][kVectors];
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t v = 0; v < kVectors; ++v) {
@@ -67,11 +70,11 @@ HWY_INLINE void MultiplyTile(const RowTile<Codec>& tile, int64_t column) {
                                           : hn::Mul(hn::LoadU(d, out), hn::Set(d, tile.factors[r]));
     }
   }
-  const typename Codec::Stored* b = tile.b + tile.begin * tile.columns + column;
-  const typename Codec::Stored* next = tile.next + tile.begin * tile.columns + column;
-  for (int64_t i = tile.begin; i < tile.end; ++i, b += tile.columns, next += tile.columns) {
-    for (size_t k = 0; k < kVectors * kLanes; k += kLineElements)
-      FetchLine(next + k, tile.fetch_into);
+  const typename Codec::Stored* b = tile.b + tile.begin * tile.b_stride + column;
+  // A copy, whose numbers stay in registers.
+  PlanePrefetch next = kFetch ? *tile.next : PlanePrefetch();
+  for (int64_t i = tile.begin; i < tile.end; ++i, b += tile.b_stride) {
+    if constexpr (kFetch) next.Step();
     if constexpr (kVectors < kRows) {
       VF decoded[kVectors];
       for (size_t v = 0; v < kVectors; ++v) decoded[v] = Codec::Decode(b + v * kLanes);
@@ -88,6 +91,7 @@ HWY_INLINE void MultiplyTile(const RowTile<Codec>& tile, int64_t column) {
       }
     }
   }
+  if constexpr (kFetch) *tile.next = next;
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t v = 0; v < kVectors; ++v) {
       hn::StoreU(acc[r][v], d, tile.out + r * tile.out_stride + column + v * kLanes);
@@ -107,10 +111,10 @@ HWY_INLINE void MultiplyPartial(const RowTile<Codec>& tile, int64_t column) {
                                      : hn::Mul(LoadPartial(out, left), hn::Set(d, tile.factors[r]));
   }
   // A whole vector runs into the next row of b, whose lanes are dropped; the last rows have none.
-  const int64_t room = tile.b_rows * tile.columns - column - static_cast<int64_t>(kLanes);
-  const int64_t whole_end = room < 0 ? 0 : room / tile.columns + 1;
+  const int64_t room = tile.b_rows * tile.b_stride - column - static_cast<int64_t>(kLanes);
+  const int64_t whole_end = room < 0 ? 0 : room / tile.b_stride + 1;
   for (int64_t i = tile.begin; i < tile.end; ++i) {
-    const typename Codec::Stored* b = tile.b + i * tile.columns + column;
+    const typename Codec::Stored* b = tile.b + i * tile.b_stride + column;
     const VF decoded = i < whole_end ? Codec::Decode(b) : DecodePartial<Codec>(b, left);
     for (size_t r = 0; r < kRows; ++r) {
       acc[r] = hn::MulAdd(hn::Set(d, tile.a[r * tile.a_stride + i]), decoded, acc[r]);
@@ -121,14 +125,14 @@ HWY_INLINE void MultiplyPartial(const RowTile<Codec>& tile, int64_t column) {
   }
 }
 
-template <class Codec, size_t kRows, size_t kVectors>
+template <class Codec, size_t kRows, size_t kVectors, bool kFetch>
 HWY_INLINE void MultiplyColumns(const RowTile<Codec>& tile, int64_t column) {
   constexpr int64_t kStep = kVectors * kLanes;
   for (; column + kStep <= tile.columns; column += kStep) {
-    MultiplyTile<Codec, kRows, kVectors>(tile, column);
+    MultiplyTile<Codec, kRows, kVectors, kFetch>(tile, column);
   }
   if constexpr (kVectors > 1) {
-    MultiplyColumns<Codec, kRows, kVectors / 2>(tile, column);
+    MultiplyColumns<Codec, kRows, kVectors / 2, kFetch>(tile, column);
   } else if (column < tile.columns) {
     MultiplyPartial<Codec, kRows>(tile, column);
   }
@@ -136,7 +140,9 @@ HWY_INLINE void MultiplyColumns(const RowTile<Codec>& tile, int64_t column) {
 
 template <class Codec, size_t kRows>
 HWY_NOINLINE void MultiplyRows(const RowTile<Codec>& tile) {
-  MultiplyColumns<Codec, kRows, TileVectors<kRows>()>(tile, 0);
+  constexpr size_t kVectors = TileVectors(kRows);
+  if (tile.next != nullptr) return MultiplyColumns<Codec, kRows, kVectors, true>(tile, 0);
+  MultiplyColumns<Codec, kRows, kVectors, false>(tile, 0);
 }
 
 // All columns of `rows` rows, 1 <= rows <= kRows.
