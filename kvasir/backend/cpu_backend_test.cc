@@ -107,6 +107,7 @@ struct AttentionCase {
   int64_t new_rows = 1;
   int64_t window = 0;  // 0: all
   int64_t head_rows = 0;
+  std::byte stale = std::byte{0xFF};  // what was in blocks before: NaN in every float type
 };
 
 struct AttentionRun {
@@ -123,12 +124,11 @@ AttentionRun RunAttention(const AttentionCase& c, Backend& backend,
   const KvLayout& layout = c.layout;
   auto keys = Random(static_cast<size_t>(total * layout.kv_heads * layout.key_dim), 1);
   auto values = Random(static_cast<size_t>(total * layout.kv_heads * layout.value_dim), 2);
-  auto queries = Random(static_cast<size_t>(c.new_rows * c.query_heads * layout.key_dim), 3);
+  auto queries = Random(static_cast<size_t>(total * c.query_heads * layout.key_dim), 3);
   std::vector<std::vector<std::byte>> memory;
   std::vector<std::byte*> blocks;
   for (int64_t row = 0; row < total; row += kBlockTokens) {
-    // 0xFF bytes are NaN in every float type: stale rows must not leak into results.
-    memory.emplace_back(layout.BlockBytes(0), std::byte{0xFF});
+    memory.emplace_back(layout.BlockBytes(0), c.stale);
     blocks.push_back(memory.back().data());
   }
   const ConstFloatRows all_keys = View(keys, layout.kv_heads * layout.key_dim);
@@ -150,7 +150,8 @@ AttentionRun RunAttention(const AttentionCase& c, Backend& backend,
   args.layout = layout;
   args.query_heads = c.query_heads;
   args.scale = 0.3f;
-  args.queries = View(queries, c.query_heads * layout.key_dim);
+  const ConstFloatRows all_queries = View(queries, c.query_heads * layout.key_dim);
+  args.queries = all_queries.Part(c.rows_before, c.new_rows);
   args.runs = std::span(&step, 1);
   args.visible = visible;
   args.out = View(run.out, c.query_heads * layout.value_dim);
@@ -163,7 +164,7 @@ AttentionRun RunAttention(const AttentionCase& c, Backend& backend,
   const int64_t group = c.query_heads / layout.kv_heads;
   for (int64_t i = 0; i < c.new_rows; ++i) {
     for (int64_t h = 0; h < c.query_heads; ++h) {
-      const float* q = &queries[(i * c.query_heads + h) * layout.key_dim];
+      const float* q = args.queries.row(i) + h * layout.key_dim;
       std::vector<double> weights(static_cast<size_t>(total), 0);
       double max = -1e300, sum = 0;
       const auto sees = [&](int64_t j) {
@@ -245,6 +246,33 @@ TEST(CpuBackendTest, RowsThatAttentionWritesAreThoseItReads) {
       const auto out = RunAttention(c, *Make(threads), Writer::kAttend).out;
       EXPECT_EQ(std::memcmp(out.data(), wanted.data(), wanted.size() * sizeof(float)), 0)
           << c.rows_before << "+" << c.new_rows << " with " << threads << " threads";
+    }
+  }
+}
+
+// Of a block that is begun only some is read, by halves, by eights or by pairs: whatever that is,
+// neither what was there before nor how many rows came with it shows.
+TEST(CpuBackendTest, ABlockThatIsBegunIsReadAsFarAsItIsWritten) {
+  const KvCodec f32 = {KvCodec::Kind::kF32};
+  for (const KvCodec codec : {KvCodec{KvCodec::Kind::kF16}, KvCodec{KvCodec::Kind::kBf16}, f32,
+                              KvCodec::Affine(8, 32), KvCodec::Affine(4, 32)}) {
+    for (const int64_t last : {0, 8, 15, 31, 32, 33, 63, 64, 95, 96}) {
+      for (const int query_heads : {4, 20}) {
+        AttentionCase c = {{2, 32, 32, codec, codec}, query_heads, 0, last + 1};
+        const std::vector<float> all = RunAttention(c, *Make(1, Isa::kScalar)).out;
+        c.rows_before = last;
+        c.new_rows = 1;
+        const std::span wanted = std::span(all).last(static_cast<size_t>(query_heads) * 32);
+        for (const Isa isa : SupportedIsas()) {
+          for (const std::byte stale : {std::byte{0xFF}, std::byte{0}}) {
+            c.stale = stale;
+            const auto out = RunAttention(c, *Make(2, isa), Writer::kAttend).out;
+            EXPECT_EQ(std::memcmp(out.data(), wanted.data(), wanted.size_bytes()), 0)
+                << IsaName(isa) << ", " << codec.name() << ", row " << last << ", " << query_heads
+                << " heads";
+          }
+        }
+      }
     }
   }
 }
