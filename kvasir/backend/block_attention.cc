@@ -17,7 +17,7 @@ ScoreTileArgs ScoreArgs(const TileKernels& kernels, const BlockArgs& block,
           .scores = block.scratch.scores.data(),
           .next = block.upcoming.scores,
           .codec = kernels.Multiplied(kernels.KeyCodec(layout), layout.key_dim),
-          .tokens = block.tokens > kBlockTokens / 2 ? kBlockTokens : kBlockTokens / 2,
+          .tokens = block.tokens > kHalfBlock ? kBlockTokens : kHalfBlock,
           .integers = integers,
           .rounded = queries.rounded.data()};
 }

@@ -46,8 +46,7 @@ class HeadMap {
                           token_value_bytes_ > 0 ? tokens * token_value_bytes_ : value_bytes_};
     if (!stores_keys_) return planes;
     planes.keys = block + kv_head * key_bytes_;
-    planes.key_lines = {planes.keys, key_bytes_,
-                        tokens > kBlockTokens / 2 ? kLine : half_key_step_};
+    planes.key_lines = {planes.keys, key_bytes_, tokens > kHalfBlock ? kLine : half_key_step_};
     return planes;
   }
 

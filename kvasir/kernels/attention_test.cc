@@ -128,7 +128,7 @@ TEST(ScoreTile, TablesHaveTheOraclesBits) {
                          Where(table->isa, kind, dim, rows));
           ExpectSameBits(FirstHalves(expected),
                          FirstHalves(Scores(*table, kind, keys, queries.data(), stride, rows, dim,
-                                            kBlockTokens / 2)),
+                                            kHalfBlock)),
                          "half of " + Where(table->isa, kind, dim, rows));
         }
       }

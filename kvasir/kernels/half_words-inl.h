@@ -59,8 +59,6 @@ HWY_INLINE HalfVector Magnitudes(const uint16_t* from) {
   return hn::And(hn::LoadU(d, reinterpret_cast<const int16_t*>(from)), hn::Set(d, 0x7FFF));
 }
 
-inline constexpr int64_t kHalfBlock = kBlockTokens / 2;
-
 // The largest halves of each of the first kTokens, without their signs. Keys lie [dim][64].
 // REQUIRES: dim is a multiple of kKeyStepDims.
 inline constexpr int64_t kKeyStepDims = 8;

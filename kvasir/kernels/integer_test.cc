@@ -50,7 +50,7 @@ TEST(IntegerScores, TablesHaveTheOraclesBits) {
           ExpectSameBits(expected, Scores(*table, codec, width, keys, queries.data(), rows, dim),
                          Where(table->isa, codec, dim, width) + ", rows " + std::to_string(rows));
           auto halves =
-              Scores(*table, codec, width, keys, queries.data(), rows, dim, {}, kBlockTokens / 2);
+              Scores(*table, codec, width, keys, queries.data(), rows, dim, {}, kHalfBlock);
           halves.resize(static_cast<size_t>(rows * kBlockTokens));
           ExpectSameBits(
               FirstHalves({expected.begin(), expected.begin() + rows * kBlockTokens}),

@@ -61,7 +61,7 @@ inline void ExpectSameBits(const std::vector<float>& expected, const std::vector
 inline std::vector<float> FirstHalves(const std::vector<float>& scores) {
   std::vector<float> halves;
   for (auto row = scores.begin(); row != scores.end(); row += kBlockTokens) {
-    halves.insert(halves.end(), row, row + kBlockTokens / 2);
+    halves.insert(halves.end(), row, row + kHalfBlock);
   }
   return halves;
 }

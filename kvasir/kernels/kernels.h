@@ -106,6 +106,9 @@ struct IntegerQueryArgs {
   IntegerQueries out;
 };
 
+// Tokens whose scores can be made without those behind them: whole lines of dense keys of 16 bits.
+inline constexpr int64_t kHalfBlock = kBlockTokens / 2;
+
 // Query rows that share one KV head, for one block. Row-major state per query row.
 // scores and weights are [rows, 64].
 struct ScoreTileArgs {
@@ -117,8 +120,8 @@ struct ScoreTileArgs {
   float* scores = nullptr;  // those outside the visible range mean nothing
   LinesAhead next;  // what is read after `keys`, such as the block's values: fetched meanwhile
   KvCodec codec;
-  // Scores of the first so many tokens are written, and of the others where that costs nothing:
-  // 64, or half of them, which are whole lines of dense keys of 16 bits.
+  // Scores of the first so many tokens are written, of the others where that costs nothing: all of
+  // the block or kHalfBlock.
   int64_t tokens = kBlockTokens;
   IntegerQueries integers = {};        // integer kernels only, which read no `queries`
   const std::byte* rounded = nullptr;  // pair kernels only, the same: what round_rows made of them

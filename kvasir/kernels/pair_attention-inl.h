@@ -173,9 +173,11 @@ HWY_INLINE void AddManyRows(const AccumulateTileArgs& args, int64_t row, int64_t
 template <class Math>
 void AccumulatePairs(const AccumulateTileArgs& args) noexcept {
   const bool are_few = args.rows <= FloatTile<Math>::kTileRows;
-  const int64_t steps = are_few
-                            ? PlaneSteps<Math>(args.rows, kBlockTokens, args.value_dim)
-                            : (args.value_dim + kPackedDims - 1) / kPackedDims * (kBlockTokens / 2);
+  const SeenTokens seen = SeenBy(args, 0, args.rows);
+  const int64_t steps =
+      are_few
+          ? PlaneSteps<Math>(args.rows, std::max<int64_t>(seen.end - seen.begin, 2), args.value_dim)
+          : (args.value_dim + kPackedDims - 1) / kPackedDims * (kBlockTokens / 2);
   PlanePrefetch next(args.next, steps);
   FilledRows filled(args);
   while (const int64_t rows = filled.Left()) {

@@ -121,7 +121,7 @@ TEST(PairScoreTile, TablesHaveTheOraclesBits) {
           ExpectSameBits(expected, Scores(*table, keys, queries, dim),
                          Where(table->isa, dim, rows));
           ExpectSameBits(FirstHalves(expected),
-                         FirstHalves(Scores(*table, keys, queries, dim, {}, kBlockTokens / 2)),
+                         FirstHalves(Scores(*table, keys, queries, dim, {}, kHalfBlock)),
                          "half of " + Where(table->isa, dim, rows));
         }
       }
