@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -121,17 +122,51 @@ TEST(DocsTest, CodeIsCodeOfTheRepository) {
   EXPECT_GT(runs, 0);
 }
 
+// The anchor that GitHub gives a heading: lower case, without punctuation, "-" for a blank.
+std::string AnchorOf(const std::string& heading) {
+  std::string anchor;
+  for (const unsigned char c : heading) {
+    if (c == ' ') {
+      anchor += '-';
+    } else if (std::isalnum(c) != 0 || c == '-' || c == '_' || c >= 0x80) {
+      anchor += static_cast<char>(std::tolower(c));
+    }
+  }
+  return anchor;
+}
+
+// Lines that are no code between fences.
+std::vector<std::string> Prose(const fs::path& document) {
+  std::vector<std::string> prose;
+  bool is_code = false;
+  for (const std::string& line : Lines(document)) {
+    if (line.starts_with("```")) is_code = !is_code;
+    if (!is_code) prose.push_back(line);
+  }
+  return prose;
+}
+
+bool HasAnchor(const fs::path& document, const std::string& anchor) {
+  for (const std::string& line : Prose(document)) {
+    const size_t level = line.find_first_not_of('#');
+    if (level == 0 || level == std::string::npos || line[level] != ' ') continue;
+    if (AnchorOf(line.substr(level + 1)) == anchor) return true;
+  }
+  return false;
+}
+
 TEST(DocsTest, LinksLeadSomewhere) {
   for (const fs::path& document : Documents()) {
-    bool is_code = false;
-    for (const std::string& line : Lines(document)) {
-      if (line.starts_with("```")) is_code = !is_code;
-      if (is_code) continue;
+    for (const std::string& line : Prose(document)) {
       for (size_t at = line.find("]("); at != std::string::npos; at = line.find("](", at + 2)) {
-        std::string target = line.substr(at + 2, line.find(')', at) - at - 2);
-        target = target.substr(0, target.find('#'));
-        if (target.empty() || target.find("://") != std::string::npos) continue;
-        EXPECT_TRUE(fs::exists(document.parent_path() / target)) << document << ": " << target;
+        const std::string link = line.substr(at + 2, line.find(')', at) - at - 2);
+        if (link.find("://") != std::string::npos) continue;
+        const size_t hash = link.find('#');
+        const std::string file = link.substr(0, hash);
+        const fs::path target = file.empty() ? document : document.parent_path() / file;
+        EXPECT_TRUE(fs::exists(target)) << document << ": " << link;
+        if (hash == std::string::npos || !fs::exists(target)) continue;
+        EXPECT_TRUE(HasAnchor(target, link.substr(hash + 1))) << document << ": " << link;
       }
     }
   }

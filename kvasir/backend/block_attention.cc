@@ -105,7 +105,7 @@ void ScoreAgain(std::span<const int32_t> rows, const TileKernels& kernels, const
 
 // Fetches a plane that is read next and was fetched before: CPUs drop hints that come faster than
 // memory answers, and asking again is cheaper than waiting for lines one by one
-// (docs/performance.md). Formats below a byte take longer to compute with than to read.
+// (docs/performance/memory.md). Formats below a byte take longer to compute with than to read.
 [[gnu::always_inline]] inline void FetchAgain(LinesAhead lines, const KvCodec& codec, int64_t dim) {
   lines.into = CacheLevel::kFirst;
   if (static_cast<int64_t>(codec.HeadBytes(dim)) >= kBlockTokens * dim) FetchLines(lines);

@@ -1,6 +1,6 @@
 // How kernels have what they read next on its way from memory: by hints, into one of a core's
 // caches, or left to the CPU's own prefetchers. Which is fastest differs from CPU to CPU
-// (docs/performance.md, "Which cache to fetch into"); no result depends on it.
+// (docs/performance/memory.md, "Which cache to fetch into"); no result depends on it.
 #ifndef KVASIR_KERNELS_PREFETCHING_H_
 #define KVASIR_KERNELS_PREFETCHING_H_
 

@@ -106,7 +106,7 @@ struct Q4Dot : SignedByteDot {
 
 // u8 x s8 with the unsigned weight code. Sums start from 0, which takes no time, and get at last
 // what is missing: to start with it, by a copy for each vector of outputs, took a little longer
-// (docs/performance.md, "What a tile takes on Zen 5").
+// (docs/performance/matmul.md, "What a tile takes on Zen 5").
 template <int kZero>
 struct VnniDot {
   using Sum = IntVec;
