@@ -7,19 +7,16 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
+
+#include "kvasir/base/file_writer.h"
+#include "kvasir/base/system_error.h"
 
 namespace kvasir {
 namespace {
 
-Error SystemError(const std::string& path, const char* action) {
-  const int code = errno;
-  return {code == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-          path + ": cannot " + action + ": " + std::strerror(code)};
-}
+// No file that is read whole comes near: the largest are tokenizers and indices of weights.
+constexpr size_t kMostReadBytes = size_t{1} << 30;
 
 // Closes on every exit.
 class Descriptor {
@@ -43,24 +40,17 @@ Result<size_t> RegularFileSize(const std::string& path, int fd) {
   return static_cast<size_t>(info.st_size);
 }
 
-Status WriteAll(const std::string& path, int fd, std::string_view contents) {
-  while (!contents.empty()) {
-    const ssize_t written = write(fd, contents.data(), contents.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return SystemError(path, "write");
-    }
-    contents.remove_prefix(static_cast<size_t>(written));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::string> ReadFile(const std::string& path) {
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return SystemError(path, "open");
   KVASIR_TRY(const size_t size, RegularFileSize(path, fd.get()));
+  if (size > kMostReadBytes) {
+    return {ErrorCode::kResourceExhausted, path + ": has " + std::to_string(size) +
+                                               " bytes; files of its kind have at most " +
+                                               std::to_string(kMostReadBytes)};
+  }
   std::string contents(size, '\0');
   size_t done = 0;
   while (done < size) {
@@ -75,29 +65,20 @@ Result<std::string> ReadFile(const std::string& path) {
 }
 
 Status WriteFileAtomic(const std::string& path, std::string_view contents) {
-  const std::string temporary = path + ".tmp." + std::to_string(getpid());
-  Status status;
-  {
-    const Descriptor fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (fd.get() < 0) return SystemError(path, "create");
-    status = WriteAll(path, fd.get(), contents);
-    if (status.ok() && fsync(fd.get()) != 0) status = SystemError(path, "flush");
-  }
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = SystemError(path, "rename");
-  }
-  if (!status.ok()) unlink(temporary.c_str());
-  return status;
+  KVASIR_TRY(FileWriter writer, FileWriter::Create(path));
+  KVASIR_TRY_OK(writer.Append(std::as_bytes(std::span(contents))));
+  return writer.Commit();
 }
 
 Result<std::string> FileFingerprint(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const auto size = fs::file_size(path, error);
-  if (error) return {ErrorCode::kIo, path + ": " + error.message()};
-  const auto changed = fs::last_write_time(path, error).time_since_epoch().count();
-  if (error) return {ErrorCode::kIo, path + ": " + error.message()};
-  return path + " " + std::to_string(size) + " " + std::to_string(changed) + "\n";
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return SystemError(path, "stat");
+  std::string print = path + " " + std::to_string(info.st_size);
+  for (const timespec& time : {info.st_mtim, info.st_ctim}) {
+    for (const auto part : {time.tv_sec, time.tv_nsec})
+      print.append(1, ' ').append(std::to_string(part));
+  }
+  return print + "\n";
 }
 
 bool FileExists(const std::string& path) {

@@ -12,15 +12,17 @@
 
 namespace kvasir {
 
-// ERRORS: kNotFound, kIo; the message names the path.
+// ERRORS: kNotFound, kIo, kResourceExhausted beyond 1 GiB; the message names the path.
 Result<std::string> ReadFile(const std::string& path);
 
-// Writes to a temporary file beside `path` and renames it: readers see all of it or nothing.
-// ERRORS: kIo; the message names the path. The temporary file is removed on failure.
+// A FileWriter with one piece: readers see all of it or nothing.
+// ERRORS: kIo, kNotFound; the message names the path.
 Status WriteFileAtomic(const std::string& path, std::string_view contents);
 
-// Changes whenever the file may have: "PATH SIZE TIME-OF-LAST-CHANGE" and a line's end.
-// ERRORS: kIo; the message names the path.
+// Changes whenever the file may have, and where only its permissions or its name have: "PATH SIZE
+// MODIFIED CHANGED" and a line's end, times in seconds and nanoseconds. Copies and archives set the
+// first time as they like, the second is the kernel's own. ERRORS: kIo, kNotFound; the message
+// names the path.
 Result<std::string> FileFingerprint(const std::string& path);
 
 bool FileExists(const std::string& path);

@@ -1,9 +1,17 @@
 #include "kvasir/base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <iterator>
+#include <span>
+#include <string>
 
 #include "kvasir/base/file_writer.h"
 
@@ -59,6 +67,88 @@ TEST(FileWriterTest, TheFileIsWhatWasAppendedAndPatched) {
   std::filesystem::remove(path);
 }
 
+mode_t ModeOf(const std::string& path) {
+  struct stat info = {};
+  EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+  return info.st_mode & 0777;
+}
+
+// New files are as open as the process wants its files, and one that somebody closed stays so.
+TEST(FileWriterTest, PermissionsAreThoseOfTheProcessOrOfWhatIsReplaced) {
+  const std::string path = testing::TempDir() + "/kvasir_file_mode_test";
+  std::filesystem::remove(path);
+  const mode_t usual = umask(027);
+  EXPECT_TRUE(WriteFileAtomic(path, "first").ok());
+  umask(usual);
+  EXPECT_EQ(ModeOf(path), 0640u);
+  for (const mode_t mode : {mode_t{0600}, mode_t{0664}}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    ASSERT_TRUE(WriteFileAtomic(path, "second").ok());
+    EXPECT_EQ(ModeOf(path), mode);
+  }
+  std::filesystem::remove(path);
+}
+
+// Neither given up nor killed, and none of two at once is in the other's way.
+TEST(FileWriterTest, NothingButCompleteFilesRemains) {
+  const std::string folder =
+      testing::TempDir() + "/kvasir_file_writer_folder_" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  const std::string path = folder + "/file";
+  const auto bytes = std::as_bytes(std::span("some"));
+  {
+    auto given_up = FileWriter::Create(path);
+    ASSERT_TRUE(given_up.ok() && given_up->Append(bytes).ok());
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  auto first = FileWriter::Create(path);
+  auto second = FileWriter::Create(path);
+  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_TRUE(first->Append(bytes).ok() && first->Commit().ok());
+  ASSERT_TRUE(second->Commit().ok());
+  EXPECT_EQ(*ReadFile(path), "");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+#ifdef O_TMPFILE
+  const int probe = open(folder.c_str(), O_TMPFILE | O_WRONLY, 0600);
+  if (probe >= 0) {
+    close(probe);
+    const pid_t child = fork();
+    if (child == 0) {
+      auto killed = FileWriter::Create(path);
+      if (killed.ok() && killed->Append(bytes).ok()) kill(getpid(), SIGKILL);
+      _exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  }
+#endif
+  std::filesystem::remove_all(folder);
+}
+
+TEST(FileWriterTest, NamesThatCannotBeAreRefusedBeforeAnythingIsWritten) {
+  for (const std::string& path :
+       {testing::TempDir(), testing::TempDir() + "/" + std::string(250, 'x'),
+        std::string("/nonexistent/file"), std::string()}) {
+    const auto writer = FileWriter::Create(path);
+    ASSERT_FALSE(writer.ok()) << path;
+    EXPECT_NE(writer.error().message.find(path + ": cannot create: "), std::string::npos)
+        << writer.error().message;
+  }
+}
+
+TEST(FileTest, WhatIsReadWholeHasALimit) {
+  const std::string path = testing::TempDir() + "/kvasir_sparse_test";
+  ASSERT_TRUE(WriteFileAtomic(path, "{}").ok());
+  ASSERT_EQ(truncate(path.c_str(), off_t{1} << 42), 0);
+  const auto read = ReadFile(path);
+  std::filesystem::remove(path);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(read.error().message.find(path), std::string::npos);
+}
+
 TEST(FileTest, FingerprintsChangeWithSizeAndTime) {
   const std::string path = testing::TempDir() + "/kvasir_fingerprint_test";
   ASSERT_TRUE(WriteFileAtomic(path, "hello").ok());
@@ -68,13 +158,14 @@ TEST(FileTest, FingerprintsChangeWithSizeAndTime) {
   const auto time = std::filesystem::last_write_time(path);
   std::filesystem::last_write_time(path, time + std::chrono::nanoseconds(1000));
   EXPECT_NE(*FileFingerprint(path), first);
+  // A time that was set back is not one at which nothing happened.
   std::filesystem::last_write_time(path, time);
-  EXPECT_EQ(*FileFingerprint(path), first);
+  EXPECT_NE(*FileFingerprint(path), first);
   ASSERT_TRUE(WriteFileAtomic(path, "hello!").ok());
   std::filesystem::last_write_time(path, time);
   EXPECT_NE(*FileFingerprint(path), first);
   std::filesystem::remove(path);
-  EXPECT_EQ(FileFingerprint(path).error().code, ErrorCode::kIo);
+  EXPECT_EQ(FileFingerprint(path).error().code, ErrorCode::kNotFound);
 }
 
 }  // namespace

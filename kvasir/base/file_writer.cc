@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "kvasir/base/check.h"
+#include "kvasir/base/system_error.h"
 
 namespace kvasir {
 namespace {
@@ -21,25 +21,70 @@ namespace {
 // those.
 constexpr size_t kPieceBytes = size_t{2} << 20;
 
-Error SystemError(const std::string& path, const char* action) {
-  const int code = errno;
-  return {code == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-          path + ": cannot " + action + ": " + std::strerror(code)};
-}
-
 std::span<const std::byte> AsBytes(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+// What names a file that is open, for the time that it has no name of its own.
+std::string NameOfOpen(int fd) { return std::string("/proc/self/fd/").append(std::to_string(fd)); }
+
+// A file without a name in the folder of `path`, which is gone when the process is, however it
+// ends; -1 where the file system has none, or nothing to name it by later.
+int OpenUnnamed(const std::string& path, mode_t mode) {
+#ifdef O_TMPFILE
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const int fd =
+      open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+  if (fd < 0) return -1;
+  if (access(NameOfOpen(fd).c_str(), F_OK) == 0) return fd;
+  close(fd);
+#endif
+  return -1;
+}
+
+std::string TemporaryName(const std::string& path, int number) {
+  return path + ".tmp." + std::to_string(getpid()) + "." + std::to_string(number);
+}
+
+// Calls make(name) with names beside `path` until one is free; what make returned, and that name.
+// REQUIRES: make returns a negative number and sets errno where it fails.
+template <class Make>
+int WithFreeName(const std::string& path, std::string* name, const Make& make) {
+  for (int number = 0;; ++number) {
+    *name = TemporaryName(path, number);
+    const int made = make(name->c_str());
+    if (made >= 0 || errno != EEXIST) return made;
+  }
 }
 
 }  // namespace
 
 Result<FileWriter> FileWriter::Create(const std::string& path) {
-  std::string temporary = path + ".tmp.XXXXXX";
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) return SystemError(path, "create");
+  // What would fail at the end fails before anything is written.
+  struct stat replaced = {};
+  if (stat(TemporaryName(path, 0).c_str(), &replaced) != 0 && errno == ENAMETOOLONG) {
+    return SystemError(path, "create");
+  }
+  const bool exists = stat(path.c_str(), &replaced) == 0;
+  if (path.empty() || (exists && S_ISDIR(replaced.st_mode))) {
+    errno = exists ? EISDIR : ENOENT;
+    return SystemError(path, "create");
+  }
+  // A file that is replaced keeps its permissions, and is never more open on the way.
+  const bool replaces = exists && S_ISREG(replaced.st_mode);
+  const mode_t mode = replaces ? 0600 : 0666;
+  std::string temporary;
+  int fd = OpenUnnamed(path, mode);
+  if (fd < 0) {
+    fd = WithFreeName(path, &temporary, [&](const char* name) {
+      return open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    });
+    if (fd < 0) return SystemError(path, "create");
+  }
   FileWriter writer(path, std::move(temporary), fd);
-  // mkostemp makes the file private; what it becomes is an ordinary file.
-  if (fchmod(fd, 0644) != 0) return SystemError(path, "set the mode of");
+  if (replaces && fchmod(fd, replaced.st_mode & 0777) != 0) {
+    return SystemError(path, "set the mode of");
+  }
   return writer;
 }
 
@@ -120,6 +165,14 @@ Status FileWriter::Commit() {
   KVASIR_TRY_OK(Flush());
   if (fd_ < 0) return {ErrorCode::kFailedPrecondition, path_ + ": is already complete"};
   if (fsync(fd_) != 0) return SystemError(path_, "flush");
+  if (temporary_.empty()) {
+    std::string name;
+    const int linked = WithFreeName(path_, &name, [&](const char* free) {
+      return linkat(AT_FDCWD, NameOfOpen(fd_).c_str(), AT_FDCWD, free, AT_SYMLINK_FOLLOW);
+    });
+    if (linked != 0) return SystemError(path_, "name");
+    temporary_ = std::move(name);
+  }
   if (close(std::exchange(fd_, -1)) != 0) return SystemError(path_, "close");
   if (rename(temporary_.c_str(), path_.c_str()) != 0) return SystemError(path_, "rename");
   temporary_.clear();

@@ -12,10 +12,13 @@
 
 namespace kvasir {
 
-// Movable. Destroyed without Commit, it leaves nothing behind.
+// Movable. Destroyed without Commit, it leaves nothing behind; a process that is killed leaves
+// nothing either where the file system has files without names, else "PATH.tmp.PID.NUMBER".
 class FileWriter {
  public:
-  // Opens a temporary file beside `path`. ERRORS: kIo, kNotFound; the message names the path.
+  // Opens a temporary file in the folder of `path`. What it becomes has the permissions of the file
+  // that it replaces, else those that the process gives new files (umask).
+  // ERRORS: kIo, kNotFound; the message names the path.
   static Result<FileWriter> Create(const std::string& path);
 
   FileWriter(FileWriter&& other) noexcept;
@@ -39,7 +42,7 @@ class FileWriter {
   void Abandon();
 
   std::string path_;
-  std::string temporary_;  // empty once committed
+  std::string temporary_;  // empty while it has no name, and once committed
   int fd_ = -1;
   std::string buffer_;  // gathers small pieces
   uint64_t written_bytes_ = 0;

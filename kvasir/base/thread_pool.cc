@@ -11,6 +11,7 @@
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -190,8 +191,12 @@ ThreadPool::ThreadPool(int threads, IdleWork* idle) : threads_(threads) {
   KVASIR_CHECK(threads >= 1);
   if (threads == 1) return;
   shared_ = std::make_unique<Shared>(threads, idle);
-  for (int thread = 1; thread < threads; ++thread) {
-    shared_->helpers.emplace_back([this, thread] { shared_->HelperLoop(thread); });
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      shared_->helpers.emplace_back([this, thread] { shared_->HelperLoop(thread); });
+    }
+  } catch (const std::system_error&) {  // the standard library knows no other way to say it
+    threads_ = static_cast<int>(shared_->helpers.size()) + 1;
   }
 }
 

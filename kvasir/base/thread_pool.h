@@ -43,8 +43,8 @@ struct PieceSizes {
 
 class ThreadPool {
  public:
-  // `threads` >= 1 counts the caller; 1 runs everything inline and starts no thread. `idle` may be
-  // null and must outlive the pool.
+  // `threads` >= 1 counts the caller; 1 runs everything inline and starts no thread. Where the
+  // system gives fewer, so many they are. `idle` may be null and must outlive the pool.
   explicit ThreadPool(int threads, IdleWork* idle = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

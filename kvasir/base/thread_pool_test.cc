@@ -1,9 +1,13 @@
 #include "kvasir/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <vector>
 
 namespace kvasir {
@@ -130,6 +134,31 @@ TEST(ThreadPoolTest, WhoeverSleepsIsWoken) {
     wait(30 + i * 7 % 50);
   }
 }
+
+// Sanitizers reserve more addresses than any limit would leave.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// In a process of its own, whose memory has room for the stacks of some.
+void UseMoreThreadsThanThereAre() {
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  const rlim_t bytes = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{100} << 20);
+  const rlimit limit = {bytes, bytes};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) std::exit(2);
+  constexpr int kWanted = 500;
+  ThreadPool pool(kWanted);
+  if (pool.threads() >= kWanted) std::exit(3);
+  std::atomic<size_t> sum{0};
+  pool.For(1000, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) sum += i;
+  });
+  std::exit(sum == 1000 * 999 / 2 ? 0 : 4);
+}
+
+TEST(ThreadPoolTest, FewerThreadsWhereTheSystemGivesNoMore) {
+  EXPECT_EXIT(UseMoreThreadsThanThereAre(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST(ThreadPoolTest, ManyShortRuns) {
   ThreadPool pool(4);

@@ -8,6 +8,7 @@
 
 #include "kvasir/base/file.h"
 #include "kvasir/base/file_writer.h"
+#include "kvasir/base/system_error.h"
 #include "kvasir/base/system_info.h"
 #include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/shard_writer.h"
@@ -19,10 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr size_t kCopyBytes = size_t{16} << 20;
-
-Status SystemStatus(const std::string& path, const std::error_code& error) {
-  return error ? Status(ErrorCode::kIo, path + ": " + error.message()) : Status();
-}
 
 Status MakeFolder(const std::string& path) {
   std::error_code error;

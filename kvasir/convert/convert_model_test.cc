@@ -10,6 +10,8 @@
 
 #include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/write_gguf.h"
+#include "kvasir/formats/safetensors.h"
+#include "kvasir/formats/safetensors_writer.h"
 #include "kvasir/formats/test_files.h"
 #include "tests/support/tiny_model.h"
 
@@ -76,6 +78,64 @@ INSTANTIATE_TEST_SUITE_P(
         Lossless{"GgufRope", "testdata/gguf/llama3_rope_bf16.gguf", "stored"},
         Lossless{"GgufQ8", "testdata/gguf/qwen3_q8_0.gguf", "f32"}),
     [](const auto& info) { return std::string(info.param.name); });
+
+// The tiny llama with biases everywhere and tokens that must not be chosen.
+std::string BiasedLlama(const ScratchFolder& scratch) {
+  const std::string source = Path("testdata/models/public_llama_f32");
+  const std::string folder = scratch.File("biased");
+  fs::create_directory(folder);
+  Json config = ValueOrDie(Json::ParseFile(source + "/config.json"));
+  config.Set("attention_bias", true);
+  config.Set("mlp_bias", true);
+  EXPECT_TRUE(WriteFileAtomic(folder + "/config.json", config.Dump()).ok());
+  EXPECT_TRUE(
+      WriteFileAtomic(folder + "/generation_config.json", R"({"suppress_tokens": [3, 77]})").ok());
+  const auto stored = ValueOrDie(SafetensorsFile::Open(source + "/model.safetensors"));
+  std::vector<TensorDeclaration> declared;
+  for (const auto& [name, tensor] : stored.tensors()) {
+    declared.push_back({name, tensor.dtype, tensor.shape});
+    const size_t weight = name.find("_proj.weight");
+    if (weight == std::string::npos) continue;
+    declared.push_back({name.substr(0, weight) + "_proj.bias", DType::kF32, {tensor.shape[0]}});
+  }
+  auto writer = ValueOrDie(SafetensorsWriter::Create(folder + "/model.safetensors", declared));
+  for (const TensorDeclaration& tensor : declared) {
+    const TensorView* const view = stored.Find(tensor.name);
+    if (view != nullptr) {
+      const size_t bytes = static_cast<size_t>(view->elements()) * DTypeBytes(view->dtype);
+      EXPECT_TRUE(writer.Append(tensor.name, {view->data, bytes}).ok());
+      continue;
+    }
+    std::vector<float> bias(static_cast<size_t>(tensor.shape[0]));
+    for (size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i % 13) / 8 - 0.5f;
+    EXPECT_TRUE(writer.Append(tensor.name, std::as_bytes(std::span(bias))).ok());
+  }
+  EXPECT_TRUE(writer.Finish().ok());
+  return folder;
+}
+
+// Rows of q and k lie in another order in a GGUF file, and so do their biases.
+TEST(ConvertModel, BiasesAndSuppressedTokensComeAlong) {
+  const ScratchFolder scratch;
+  const std::string source = BiasedLlama(scratch);
+  const std::string file = scratch.File("model.gguf");
+  const auto model = ValueOrDie(ModelSource::Open(source));
+  Status done = WriteGguf(model, file, {.type = "f32", .threads = 2, .progress = {}});
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  const std::string folder = scratch.File("out");
+  done = Convert(file, "stored", folder);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  const std::string again = scratch.File("again.gguf");
+  const auto copy = ValueOrDie(ModelSource::Open(file));
+  done = WriteGguf(copy, again, {.type = "f32", .threads = 2, .progress = {}});
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  const auto wanted = Logits(source, WeightFormat::kF32);
+  EXPECT_TRUE(std::isinf(wanted[77]));
+  EXPECT_NE(wanted, Logits(Path("testdata/models/public_llama_f32"), WeightFormat::kF32));
+  EXPECT_EQ(Logits(file, WeightFormat::kF32), wanted);
+  EXPECT_EQ(Logits(folder, WeightFormat::kF32), wanted);
+  EXPECT_EQ(Logits(again, WeightFormat::kF32), wanted);
+}
 
 class RoundTripTest : public testing::TestWithParam<const char*> {};
 

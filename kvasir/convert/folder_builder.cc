@@ -5,19 +5,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <vector>
+
+#include "kvasir/base/system_error.h"
 
 namespace kvasir {
 namespace {
 
 namespace fs = std::filesystem;
-
-Status SystemStatus(const fs::path& path, const std::error_code& error) {
-  return error ? Status(ErrorCode::kIo, path.string() + ": " + error.message()) : Status();
-}
 
 // Whether something bears the name, be it a link that leads nowhere.
 Result<bool> IsTaken(const fs::path& path) {
@@ -95,7 +92,7 @@ FolderBuilder::~FolderBuilder() {
 Status FolderBuilder::Lock() {
   fd_ = open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd_ < 0) {
-    return {ErrorCode::kIo, partial_ + ": cannot open: " + std::strerror(errno)};
+    return SystemError(partial_, "open");
   }
   // Network file systems may know no locks; two runs at a time are then the user's care.
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {};

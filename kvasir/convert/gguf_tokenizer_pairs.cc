@@ -223,13 +223,8 @@ Status AddModel(const Json& json, const Tokenizer& tokenizer, const ModelConfig&
           "only BPE tokenizers, byte-level or with byte_fallback, are written to GGUF files"};
 }
 
-void AddSpecial(const Tokenizer& tokenizer, const ModelConfig& config, GgufPairs* pairs) {
-  if (config.bos_token_id) {
-    pairs->AddU32("tokenizer.ggml.bos_token_id", U32(*config.bos_token_id));
-    const std::vector<Token> ids = tokenizer.Encode("a");
-    pairs->AddBool("tokenizer.ggml.add_bos_token",
-                   !ids.empty() && ids.front() == *config.bos_token_id);
-  }
+void AddSpecial(const ModelConfig& config, GgufPairs* pairs) {
+  if (config.bos_token_id) pairs->AddU32("tokenizer.ggml.bos_token_id", U32(*config.bos_token_id));
   if (!config.eos_token_ids.empty()) {
     pairs->AddU32("tokenizer.ggml.eos_token_id", U32(config.eos_token_ids.front()));
   }
@@ -311,12 +306,20 @@ std::string TemplateOf(const ModelSource& source) {
 
 Status AddGgufTokenizer(const ModelSource& source, const ModelConfig& config, GgufPairs* pairs) {
   const SourceFile* const file = FindFile(source, "tokenizer.json");
-  if (file == nullptr) return {};
+  if (file == nullptr) {
+    AddSpecial(config, pairs);
+    return {};
+  }
   KVASIR_TRY(const Json json, Json::Parse(file->contents));
   KVASIR_TRY(const auto tokenizer, Tokenizer::FromJson(json));
   GgufPairs own;
   KVASIR_TRY_OK(AddModel(json, *tokenizer, config, &own));
-  AddSpecial(*tokenizer, config, &own);
+  if (config.bos_token_id) {
+    const std::vector<Token> ids = tokenizer->Encode("a");
+    own.AddBool("tokenizer.ggml.add_bos_token",
+                !ids.empty() && ids.front() == *config.bos_token_id);
+  }
+  AddSpecial(config, &own);
   KVASIR_TRY_OK(CheckTokens(own, json, *tokenizer, config.vocab_size));
   pairs->Append(own);
   const std::string chat_template = TemplateOf(source);

@@ -10,9 +10,10 @@
 
 namespace kvasir {
 
-// Nothing for a model without tokenizer.json. Byte-level BPE, cut by a pattern that llama.cpp has a
-// name for, and BPE of pieces with byte fallback, as SentencePiece's become. ERRORS: kUnsupported
-// for others, and where ordinary text would become other tokens; kCorrupt, naming the field.
+// Only the ids of special tokens for a model without tokenizer.json. Byte-level BPE, cut by a
+// pattern that llama.cpp has a name for, and BPE of pieces with byte fallback, as SentencePiece's
+// become. ERRORS: kUnsupported for others, and where ordinary text would become other tokens;
+// kCorrupt, naming the field.
 Status AddGgufTokenizer(const ModelSource& source, const ModelConfig& config, GgufPairs* pairs);
 
 }  // namespace kvasir

@@ -131,6 +131,7 @@ Status ModelSource::AddQuantized(const std::string& module, const TensorView& we
   if (!format || weight.shape.size() < 2 || weight.shape.size() != scales.shape.size()) {
     return {ErrorCode::kCorrupt, where + " does not have the shape of a quantized matrix"};
   }
+  if (weight.elements() == 0) return {ErrorCode::kCorrupt, where + " has no weights"};
   // Stacked experts are so many rows more.
   const auto flat = [](const TensorView& view) {
     TensorView rows = view;
@@ -203,6 +204,15 @@ Status ModelSource::OpenGguf() {
     tensors_.push_back(std::move(added));
   }
   for (const std::string& part : gguf_->part_paths()) KVASIR_TRY_OK(AddFingerprint(part));
+  if (!config.suppressed_tokens.empty()) {
+    Json generation = Json::Object();
+    Json suppressed = Json::Array();
+    for (const Token token : config.suppressed_tokens) {
+      suppressed.Append(static_cast<int64_t>(token));
+    }
+    generation.Set("suppress_tokens", std::move(suppressed));
+    files_.push_back({"generation_config.json", generation.DumpPretty()});
+  }
   const auto tokenizer = GgufTokenizerJson(gguf_->metadata());
   if (!tokenizer.ok()) {
     return tokenizer.error().code == ErrorCode::kNotFound ? Status()

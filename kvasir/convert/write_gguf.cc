@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -18,11 +17,12 @@
 #include "kvasir/formats/gguf_writer.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/gguf_names.h"
+#include "kvasir/tensor/quantize_group.h"
 
 namespace kvasir {
 namespace {
 
-constexpr int kBlock = 32;
+constexpr size_t kBlock = kQuantGroup;
 constexpr int64_t kBatchNumbers = int64_t{4} << 20;
 
 const GgufType* TypeNamed(std::string_view name) {
@@ -46,23 +46,14 @@ Result<const GgufType*> MatrixType(const std::string& name) {
 
 void StoreHalf(uint16_t bits, std::byte* to) { std::memcpy(to, &bits, sizeof(bits)); }
 
-// Scale and codes as PackedMatrix::SetRow makes them: for the scale as stored.
 void EncodeBlock(const float* values, int limit, std::byte* block) {
-  float largest = 0;
-  for (int i = 0; i < kBlock; ++i) largest = std::max(largest, std::fabs(values[i]));
-  const uint16_t bits = FloatToF16(largest / static_cast<float>(limit));
-  const float scale = F16ToFloat(bits);
-  StoreHalf(bits, block);
-  int codes[kBlock];
-  const auto most = static_cast<float>(limit);
-  for (int i = 0; i < kBlock; ++i) {
-    const float quotient = scale > 0 ? std::nearbyint(values[i] / scale) : 0.0f;
-    codes[i] = static_cast<int>(std::clamp(quotient, -most, most));
+  const QuantizedGroup group = QuantizeGroup(values, limit);
+  const auto& codes = group.codes;
+  StoreHalf(group.scale, block);
+  for (size_t i = 0; limit == 127 && i < kBlock; ++i) {
+    block[2 + i] = static_cast<std::byte>(codes[i]);
   }
-  for (int i = 0; limit == 127 && i < kBlock; ++i) {
-    block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(codes[i]));
-  }
-  for (int i = 0; limit == 7 && i < kBlock / 2; ++i) {
+  for (size_t i = 0; limit == 7 && i < kBlock / 2; ++i) {
     block[2 + i] = static_cast<std::byte>((codes[i] + 8) | (codes[i + kBlock / 2] + 8) << 4);
   }
 }

@@ -100,9 +100,10 @@ Status GgufFile::AddOtherParts() {
   if (!number.ok()) return WithContext(number.error(), path_);
   const std::string first = PartSuffix(1, *count);
   if (*count < 0 || *count > kMaxParts || *number != 0 || !path_.ends_with(first)) {
-    return {ErrorCode::kInvalidArgument, path_ + ": is part " + std::to_string(*number + 1) +
-                                             " of " + std::to_string(*count) +
-                                             "; name the first part, '..." + first + "'"};
+    return {ErrorCode::kInvalidArgument,
+            path_ + ": metadata 'split.no' is " + std::to_string(*number) + " of " +
+                std::to_string(*count) + " parts; name the first part, '..." + first +
+                "', whose number is 0"};
   }
   const std::string base = path_.substr(0, path_.size() - first.size());
   for (int64_t part = 1; part < *count; ++part) {

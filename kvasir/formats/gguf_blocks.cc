@@ -1,7 +1,5 @@
 #include "kvasir/formats/gguf_blocks.h"
 
-#include <bit>
-
 #include "kvasir/formats/gguf_block_bytes.h"
 #include "kvasir/tensor/coded_row.h"
 
@@ -78,13 +76,11 @@ void DecodeIq4Nl(const std::byte* block, float* out) {
 
 void DecodeMxfp4(const std::byte* block, float* out) {
   // Elements doubled, so that they are integers, and the scale halved: 2^(e - 128).
-  constexpr int8_t kDoubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-  const uint32_t e = Byte(block, 0);
-  const float d = std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+  const float d = MicroscaleOf(Byte(block, 0), WeightFormat::kMxfp4);
   for (int j = 0; j < kHalfBlock; ++j) {
     const uint8_t codes = Byte(block, 1 + j);
-    out[j] = static_cast<float>(kDoubled[Low(codes)]) * d;
-    out[j + kHalfBlock] = static_cast<float>(kDoubled[High(codes)]) * d;
+    out[j] = static_cast<float>(kE2m1Values[Low(codes)]) * d;
+    out[j + kHalfBlock] = static_cast<float>(kE2m1Values[High(codes)]) * d;
   }
 }
 

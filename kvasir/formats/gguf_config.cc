@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -250,6 +251,35 @@ class ConfigBuilder {
   std::vector<float> divisors_;
 };
 
+// Whether a file has biases, its tensors say.
+struct Biases {
+  bool qkv = false;
+  bool output = false;
+  bool mlp = false;
+};
+
+Biases BiasesOf(const GgufFile& file) {
+  return {.qkv = file.Find("blk.0.attn_q.bias") != nullptr,
+          .output = file.Find("blk.0.attn_output.bias") != nullptr,
+          .mlp = file.Find("blk.0.ffn_gate.bias") != nullptr};
+}
+
+// A config.json has fewer words for it.
+Status CheckSaysWhichBiases(const GgufFile& file, const Biases& biases, const Json& config) {
+  auto model = ModelConfig::Parse(config);
+  if (!model.ok()) return WithContext(model.error(), file.path() + ": as config.json");
+  for (const auto& [says, has, tensor] :
+       {std::tuple{model->qkv_bias, biases.qkv, "blk.0.attn_q.bias"},
+        std::tuple{model->output_bias, biases.output, "blk.0.attn_output.bias"},
+        std::tuple{model->mlp_bias, biases.mlp, "blk.0.ffn_gate.bias"}}) {
+    if (says == has) continue;
+    return {ErrorCode::kUnsupported,
+            file.path() + ": tensor '" + tensor + (has ? "' is there" : "' is missing") +
+                ", which no config.json of its architecture can say beside the other biases"};
+  }
+  return {};
+}
+
 Result<std::vector<Token>> SuppressedTokens(const GgufFile& file) {
   KVASIR_TRY(const auto ids, file.metadata().Ints("tokenizer.ggml.suppress_tokens"));
   std::vector<Token> tokens;
@@ -271,7 +301,10 @@ Result<Json> GgufConfigJson(const GgufFile& file) {
                                          "type of rope does that a config.json can name"};
   }
   Json config = std::move(built->config);
-  if (file.Find("blk.0.attn_q.bias") != nullptr) config.Set("attention_bias", true);
+  const Biases biases = BiasesOf(file);
+  config.Set("attention_bias", biases.qkv);
+  config.Set("mlp_bias", biases.mlp);
+  KVASIR_TRY_OK(CheckSaysWhichBiases(file, biases, config));
   const auto special = GgufSpecialTokens::Read(file.metadata());
   if (!special.ok()) return WithContext(special.error(), file.path());
   if (special->bos) config.Set("bos_token_id", static_cast<int64_t>(*special->bos));
@@ -289,10 +322,10 @@ Result<ModelConfig> GgufModelConfig(const GgufFile& file) {
   if (!parsed.ok()) return WithContext(parsed.error(), file.path() + ": as config.json");
   ModelConfig& model = *parsed;
   model.norms_hold_offset = true;
-  // Whether a file has biases, its tensors say.
-  model.qkv_bias = file.Find("blk.0.attn_q.bias") != nullptr;
-  model.output_bias = file.Find("blk.0.attn_output.bias") != nullptr;
-  model.mlp_bias = file.Find("blk.0.ffn_gate.bias") != nullptr;
+  const Biases biases = BiasesOf(file);
+  model.qkv_bias = biases.qkv;
+  model.output_bias = biases.output;
+  model.mlp_bias = biases.mlp;
   if (!built->divisors.empty()) {
     model.rope_full.frequency_divisors = std::move(built->divisors);
     // Families that tell sliding layers' ropes apart scale only the others.

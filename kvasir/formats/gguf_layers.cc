@@ -147,6 +147,11 @@ Status AddGgufGemma4(const GgufKeys& keys, const GgufFile& file, Json* config) {
   const std::vector<bool> full = FullLayers(*config, layers);
   KVASIR_TRY_OK(AddHeads(keys, full, config));
   KVASIR_TRY(const int64_t shared, keys.metadata.IntOr(keys.Key("attention.shared_kv_layers"), 0));
+  if (shared < 0 || shared > static_cast<int64_t>(layers)) {
+    return {ErrorCode::kCorrupt, "metadata '" + keys.Key("attention.shared_kv_layers") +
+                                     "' must be 0 to " + std::to_string(layers) + ", not " +
+                                     std::to_string(shared)};
+  }
   config->Set("num_kv_shared_layers", shared);
   KVASIR_TRY_OK(AddMlpSizes(keys, layers, shared, config));
   KVASIR_TRY(const int64_t per_layer,

@@ -9,6 +9,8 @@ namespace kvasir {
 namespace {
 
 constexpr float kStill = 1e30f;  // of a pair that does not turn
+// Angles stay in the range of SinCos: 2^20 positions times 2^10.
+constexpr float kLeastDivisor = 0x1p-10f;
 
 double Frequency(double theta, size_t pair, size_t pairs) {
   return std::pow(theta, -static_cast<double>(pair) / static_cast<double>(pairs));
@@ -74,9 +76,9 @@ Result<std::vector<float>> ReadGgufRopeDivisors(const GgufFile& file, int64_t he
   divisors.resize(static_cast<size_t>(head_dim / 2));
   tensor.read_row(0, divisors.data());
   for (const float divisor : divisors) {
-    if (divisor > 0.0f) continue;
+    if (divisor >= kLeastDivisor) continue;
     return {ErrorCode::kCorrupt, file.path() + ": tensor '" + std::string(kGgufRopeDivisors) +
-                                     "' must hold positive numbers"};
+                                     "' must hold numbers from 2^-10 on"};
   }
   return divisors;
 }

@@ -1,6 +1,7 @@
 #include "kvasir/formats/gguf_special_tokens.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 namespace kvasir {
@@ -38,9 +39,11 @@ Result<std::optional<Token>> ReadId(const GgufMetadata& metadata, std::string_vi
   KVASIR_TRY(const int64_t id, metadata.Int(key));
   // Some writers say "none" with -1, stored without a sign.
   if (id == -1 || id == 0xFFFFFFFF) return std::optional<Token>();
-  if (id < 0 || static_cast<uint64_t>(id) >= tokens) {
+  // A file without a vocabulary may say which ids its model was trained with.
+  const uint64_t end = tokens == 0 ? uint64_t{std::numeric_limits<Token>::max()} : tokens;
+  if (id < 0 || static_cast<uint64_t>(id) >= end) {
     return {ErrorCode::kCorrupt, "metadata '" + key + "' is " + std::to_string(id) +
-                                     ", outside the vocabulary of " + std::to_string(tokens)};
+                                     ", outside the vocabulary of " + std::to_string(end)};
   }
   return std::optional<Token>(static_cast<Token>(id));
 }
@@ -73,7 +76,9 @@ Result<GgufSpecialTokens> GgufSpecialTokens::Read(const GgufMetadata& metadata) 
 Json GgufSpecialTokens::Texts(const std::vector<std::string_view>& tokens) const {
   Json texts = Json::Object();
   const auto set = [&](std::string_view name, std::optional<Token> id) {
-    if (id) texts.Set(name, tokens[static_cast<size_t>(*id)]);
+    if (id && static_cast<size_t>(*id) < tokens.size()) {
+      texts.Set(name, tokens[static_cast<size_t>(*id)]);
+    }
   };
   set("bos_token", bos);
   set("eos_token", eos);

@@ -52,6 +52,7 @@ double YarnScale(double factor, double mscale) {
 Status ReadYarn(const ConfigReader& fields, int64_t max_position_embeddings, RopeConfig* rope) {
   KVASIR_TRY(rope->beta_fast, fields.Number("beta_fast", 32.0, 1e-6, kMaxFactor));
   KVASIR_TRY(rope->beta_slow, fields.Number("beta_slow", 1.0, 1e-6, kMaxFactor));
+  if (rope->theta == 1.0) return fields.Bad("rope_theta", "must be greater than 1 for yarn");
   if (rope->beta_fast < rope->beta_slow) {
     return fields.Bad("beta_fast", "must not be less than beta_slow");
   }

@@ -70,6 +70,7 @@ class GgufWeights final : public StoredWeights {
         out[i] = stored[static_cast<size_t>(InterleavedRow(static_cast<int64_t>(i), head_dim))];
       }
     };
+    ordered.is_raw = false;
     return ordered;
   }
 

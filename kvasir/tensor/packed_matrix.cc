@@ -1,7 +1,6 @@
 #include "kvasir/tensor/packed_matrix.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -9,6 +8,7 @@
 
 #include "kvasir/base/check.h"
 #include "kvasir/tensor/bf16_pairs.h"
+#include "kvasir/tensor/quantize_group.h"
 
 namespace kvasir {
 namespace {
@@ -127,20 +127,11 @@ void PackedMatrix::SetRow(int64_t output, const float* row) {
   const CodeRange range = RangeOf(format_);
   const GroupUnits units = UnitsOf(format_);
   for (size_t g = 0; g < static_cast<size_t>(inputs_ / kQuantGroup); ++g) {
-    const float* values = row + g * kQuantGroup;
-    float largest = 0;
-    for (int k = 0; k < kQuantGroup; ++k) largest = std::max(largest, std::fabs(values[k]));
-    // The stored, rounded scale is the one that codes are made for.
-    const uint16_t scale_bits = FloatToF16(largest / static_cast<float>(range.limit));
-    const float scale = F16ToFloat(scale_bits);
-    reinterpret_cast<uint16_t*>(panel + units.ScalesOf(g))[lane] = scale_bits;
+    const QuantizedGroup quantized = QuantizeGroup(row + g * kQuantGroup, range.limit);
+    reinterpret_cast<uint16_t*>(panel + units.ScalesOf(g))[lane] = quantized.scale;
     uint8_t* const group = reinterpret_cast<uint8_t*>(panel + units.CodesOf(g)) + lane * 4;
     for (int k = 0; k < kQuantGroup; ++k) {
-      const float quotient = scale > 0 ? std::nearbyint(values[k] / scale) : 0.0f;
-      const float limit = static_cast<float>(range.limit);
-      // What is no number is 0: it has no integer.
-      const float nearest = std::isnan(quotient) ? 0.0f : std::clamp(quotient, -limit, limit);
-      const int code = static_cast<int>(nearest) + range.zero;
+      const int code = quantized.codes[static_cast<size_t>(k)] + range.zero;
       if (format_ == WeightFormat::kQ8) {
         group[(k / 4) * 64 + k % 4] = static_cast<uint8_t>(code);
       } else {

@@ -1,0 +1,25 @@
+// A group of weights as 8-bit or 4-bit integers under one scale: what q8 and q4 panels hold, and
+// GGUF's Q8_0 and Q4_0 blocks.
+#ifndef KVASIR_TENSOR_QUANTIZE_GROUP_H_
+#define KVASIR_TENSOR_QUANTIZE_GROUP_H_
+
+#include <array>
+#include <cstdint>
+
+#include "kvasir/tensor/weight_format.h"
+
+namespace kvasir {
+
+struct QuantizedGroup {
+  uint16_t scale = 0;                     // f16
+  std::array<int8_t, kQuantGroup> codes;  // in [-limit, limit]
+};
+
+// scale = f16(max|v| / limit), code = round(v / scale) for the scale as stored, ties to even,
+// clamped; 0 for what is no number, and for all where the scale is 0. REQUIRES: limit 7 or 127,
+// kQuantGroup values.
+QuantizedGroup QuantizeGroup(const float* values, int limit);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_TENSOR_QUANTIZE_GROUP_H_
