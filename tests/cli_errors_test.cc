@@ -49,6 +49,21 @@ TEST(CliErrorsTest, WrongFlags) {
   ExpectError({"serve", "-m", Demo(), "--port", "70000"}, 2, "--port");
 }
 
+// The folder has no weights, which would be missed first.
+TEST(CliErrorsTest, WhatTheConfigTellsIsSaidBeforeWeightsAreRead) {
+  ScratchFolder scratch;
+  scratch.Write("config.json", *ReadFile(Tiny("config.json")));
+  const std::string folder = scratch.path();
+  ExpectError({"generate", "-m", folder, "-p", "x", "--kv-bits", "4", "--kv-dense-layers", "99"}, 2,
+              "layer 99");
+  ExpectError({"generate", "-m", folder, "-p", "x", "--grammar-file", scratch.File("none.gbnf")}, 3,
+              "none.gbnf");
+  ExpectError({"serve", "-m", folder, "--log-level", "loud"}, 2, "'loud'");
+  ExpectError({"serve", "-m", folder, "--max-queue", "-1"}, 2, "--max-queue");
+  ExpectError({"serve", "-m", folder, "--max-connections", "0"}, 2, "--max-connections");
+  ExpectError({"serve", "-m", folder, "--max-header-bytes", "5"}, 2, "--max-header-bytes");
+}
+
 TEST(CliErrorsTest, MissingThings) {
   ScratchFolder scratch;
   ExpectError({"generate", "-m", scratch.path(), "-p", "x"}, 3, "config.json");

@@ -102,7 +102,7 @@ class ChatCommand final : public Command {
   }
 
   Status Run() override {
-    KVASIR_TRY_OK(draft_.Check());
+    KVASIR_TRY_OK(draft_.Check(model_));
     KVASIR_TRY(bundle_, model_.Load());
     KVASIR_TRY(drafts_, draft_.Load(model_, *bundle_));
     generator_.emplace(bundle_.get());
@@ -243,7 +243,7 @@ class ChatCommand final : public Command {
     Status printed;
     GenerationCallbacks callbacks;
     callbacks.on_prefill = ShowPrefillProgress;
-    callbacks.is_cancelled = [] { return Interrupted(); };
+    callbacks.is_cancelled = [&] { return Interrupted() || !printed.ok(); };
     callbacks.on_text = [&](std::string_view piece) {
       if (printed.ok()) printed = Print(piece);
     };

@@ -32,6 +32,10 @@ class ConvertCommand final : public Command {
       return {ErrorCode::kInvalidArgument,
               "--threads must be 0 to 1024 and --group-size 0, 32, 64 or 128"};
     }
+    if (IsGgufPath(out_) && group_size_ != 0) {
+      return {ErrorCode::kInvalidArgument,
+              "--group-size is for folders; groups of GGUF files have 32 inputs"};
+    }
     KVASIR_TRY(const ModelSource source, ModelSource::Open(model_));
     uint64_t written = 0;
     const auto progress = [&](uint64_t done, uint64_t total) {

@@ -45,6 +45,7 @@ class DemoCommand final : public Command {
       if (!is_json_) KVASIR_TRY_OK(Print("\n> " + std::string(question) + "\n"));
       Status printed;
       GenerationCallbacks callbacks;
+      callbacks.is_cancelled = [&] { return !printed.ok(); };
       if (!is_json_) {
         callbacks.on_text = [&](std::string_view text) {
           if (printed.ok()) printed = Print(text);

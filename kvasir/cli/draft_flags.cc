@@ -24,11 +24,21 @@ Result<DraftKind> DraftFlags::Kind() const {
   return *named;
 }
 
-Status DraftFlags::Check() const {
+// A package brings its draft along.
+Result<std::string> DraftFlags::Model(const std::string& target) const {
+  if (!model.empty() || IsGgufPath(target)) return model;
+  KVASIR_TRY(const PackageFile package, PackageFile::Load(target));
+  return package.draft.empty() ? std::string() : target + "/" + package.draft;
+}
+
+Status DraftFlags::Check(const ModelFlags& target) const {
   KVASIR_TRY(const DraftKind named, Kind());
   const bool wants_model = named == DraftKind::kModel || named == DraftKind::kMtp;
-  if (wants_model && model.empty()) {
-    return {ErrorCode::kInvalidArgument, "--draft-kind " + kind + " needs --draft-model"};
+  KVASIR_TRY(const std::string folder, target.Folder());
+  KVASIR_TRY(const std::string draft, Model(folder));
+  if (wants_model && draft.empty()) {
+    return {ErrorCode::kInvalidArgument,
+            "--draft-kind " + kind + " needs --draft-model; " + folder + " brings no draft"};
   }
   if (!wants_model && !model.empty()) {
     return {ErrorCode::kInvalidArgument,
@@ -45,12 +55,9 @@ Result<std::unique_ptr<DraftSource>> DraftFlags::Load(const ModelFlags& target_f
                                                       const ModelBundle& target) const {
   DraftSourceOptions options;
   KVASIR_TRY(options.kind, Kind());
-  options.model = model;
-  // A package brings its draft along.
-  if (kind.empty() && model.empty() && !target.package().draft.empty()) {
-    options.kind = DraftKind::kModel;
-    options.model = target.folder() + "/" + target.package().draft;
-  }
+  KVASIR_TRY(const std::string draft, Model(target.folder()));
+  if (kind.empty() && !draft.empty()) options.kind = DraftKind::kModel;
+  if (options.kind == DraftKind::kModel || options.kind == DraftKind::kMtp) options.model = draft;
   KVASIR_TRY(options.bundle, target_flags.Options());
   options.bundle.kv = {};
   KVASIR_TRY(options.bundle.kv_budget_bytes, ParseBytes("--draft-cache-bytes", cache_bytes));

@@ -20,7 +20,7 @@ struct DraftFlags {
 
   void Declare(Flags& flags);
   // ERRORS: kInvalidArgument for values out of range or that do not fit each other.
-  Status Check() const;
+  Status Check(const ModelFlags& target) const;
   // Loads the draft model, if there is one, as `target_flags` load the target.
   // ERRORS: as DraftSource::Load.
   Result<std::unique_ptr<DraftSource>> Load(const ModelFlags& target_flags,
@@ -28,6 +28,8 @@ struct DraftFlags {
 
  private:
   Result<DraftKind> Kind() const;  // of the flags alone
+  // What --draft-model names, or the target's package; empty: none.
+  Result<std::string> Model(const std::string& target) const;
 };
 
 }  // namespace kvasir

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "kvasir/cli/output.h"
+
 namespace kvasir {
 namespace {
 
@@ -98,7 +100,7 @@ int RunCommandLine(const std::vector<std::unique_ptr<Command>>& commands, int ar
     const Status status = command->Run();
     if (!status.ok()) {
       std::fprintf(stderr, "kvasir %s: %s\n", command->name().c_str(),
-                   status.error().message.c_str());
+                   Printable(status.error().message).c_str());
     }
     return ExitCodeOf(status);
   }

@@ -39,7 +39,8 @@ class GenerateCommand final : public Command {
 
   Status Run() override {
     KVASIR_TRY(const std::string prompt, Prompt());
-    KVASIR_TRY_OK(draft_.Check());
+    KVASIR_TRY(auto grammar, ReadGrammar());
+    KVASIR_TRY_OK(draft_.Check(model_));
     KVASIR_TRY(const auto bundle, model_.Load());
     if (bundle->tokenizer() == nullptr) {
       return {ErrorCode::kFailedPrecondition,
@@ -52,7 +53,7 @@ class GenerateCommand final : public Command {
     request.stop_strings = stops_;
     request.ignore_stop_tokens = ignores_eos_;
     request.chunk_tokens = chunk_tokens_;
-    KVASIR_TRY(request.constraint, Constraint(*bundle));
+    request.constraint = Constraint(std::move(grammar), *bundle);
 
     InstallInterruptHandler();
     Status printed;
@@ -94,7 +95,12 @@ class GenerateCommand final : public Command {
     return prompt_file_.empty() ? Result<std::string>(prompt_) : ReadFile(prompt_file_);
   }
 
+  // Null where none was asked for.
   Result<std::shared_ptr<const Grammar>> ReadGrammar() const {
+    if (grammar_file_.empty() && schema_file_.empty()) return std::shared_ptr<const Grammar>();
+    if (!grammar_file_.empty() && !schema_file_.empty()) {
+      return {ErrorCode::kInvalidArgument, "give --grammar-file or --json-schema-file, not both"};
+    }
     if (schema_file_.empty()) {
       KVASIR_TRY(const std::string text, ReadFile(grammar_file_));
       auto grammar = Grammar::FromGbnf(text);
@@ -107,18 +113,12 @@ class GenerateCommand final : public Command {
     return grammar;
   }
 
-  Result<std::shared_ptr<const TokenConstraintSource>> Constraint(const ModelBundle& bundle) const {
-    if (grammar_file_.empty() && schema_file_.empty()) {
-      return std::shared_ptr<const TokenConstraintSource>();
-    }
-    if (!grammar_file_.empty() && !schema_file_.empty()) {
-      return {ErrorCode::kInvalidArgument, "give --grammar-file or --json-schema-file, not both"};
-    }
-    KVASIR_TRY(auto grammar, ReadGrammar());
+  static std::shared_ptr<const TokenConstraintSource> Constraint(
+      std::shared_ptr<const Grammar> grammar, const ModelBundle& bundle) {
+    if (grammar == nullptr) return nullptr;
     auto vocabulary = std::make_shared<const GrammarVocabulary>(
         GrammarVocabulary::FromTokenizer(*bundle.tokenizer(), bundle.stop_tokens()));
-    return std::shared_ptr<const TokenConstraintSource>(
-        std::make_shared<GrammarConstraintSource>(std::move(grammar), std::move(vocabulary)));
+    return std::make_shared<GrammarConstraintSource>(std::move(grammar), std::move(vocabulary));
   }
 
   Result<CachedSequence> Sequence(ModelBundle& bundle) const {

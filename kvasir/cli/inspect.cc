@@ -267,7 +267,7 @@ class InspectCommand final : public Command {
         out += key + ": " + (value.is_string() ? value.as_string() : value.Dump()) + "\n";
       }
     }
-    return Print(out);
+    return Print(Printable(std::move(out)));
   }
 
   ModelFlags model_;

@@ -18,13 +18,11 @@ namespace {
 // Metadata can hold whole tokenizer configurations.
 constexpr size_t kMaxShownText = 60;
 
-// What a file says must not control a terminal.
+// On one line.
 std::string Shown(std::string text) {
   if (text.size() > kMaxShownText) text = text.substr(0, kMaxShownText) + "...";
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-  }
-  return text;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return Printable(std::move(text));
 }
 
 std::string Codecs(const KvCodec& key, const KvCodec& value) {

@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "kvasir/base/file.h"
+#include "kvasir/cli/output.h"
+#include "kvasir/engine/recommended_sampling.h"
 
 namespace kvasir {
 namespace {
@@ -15,7 +17,7 @@ void LogToStderr(LogLevel level, std::string_view line) {
   const char* prefix = level == LogLevel::kWarning ? "warning: "
                        : level == LogLevel::kError ? "error: "
                                                    : "";
-  std::fprintf(stderr, "%s%.*s\n", prefix, static_cast<int>(line.size()), line.data());
+  std::fprintf(stderr, "%s%s\n", prefix, Printable(std::string(line)).c_str());
 }
 
 }  // namespace
@@ -162,15 +164,11 @@ void SamplingFlags::Declare(Flags& flags) {
 }
 
 SamplingOptions SamplingFlags::Resolve(const GenerationConfig& recommended) const {
-  SamplingOptions options;
-  const bool recommends_sampling = recommended.do_sample.value_or(true);
-  options.temperature = temperature >= 0
-                            ? temperature
-                            : (recommends_sampling ? recommended.temperature.value_or(0) : 0);
-  options.top_k = top_k >= 0 ? top_k : recommended.top_k.value_or(0);
-  options.top_p = top_p >= 0 ? top_p : recommended.top_p.value_or(1);
-  options.min_p = min_p >= 0 ? min_p : recommended.min_p.value_or(0);
-  options.repetition_penalty = recommended.repetition_penalty.value_or(1);
+  SamplingOptions options = RecommendedSampling(recommended, 0.0);
+  if (temperature >= 0) options.temperature = temperature;
+  if (top_k >= 0) options.top_k = top_k;
+  if (top_p >= 0) options.top_p = top_p;
+  if (min_p >= 0) options.min_p = min_p;
   options.seed = seed;
   return options;
 }

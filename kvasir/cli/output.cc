@@ -28,6 +28,14 @@ Status Print(std::string_view text) {
 
 Status PrintJson(const Json& value) { return Print(value.Dump() + "\n"); }
 
+std::string Printable(std::string text) {
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n') || byte == 0x7F) c = ' ';
+  }
+  return text;
+}
+
 std::string FormatBytes(size_t bytes) {
   char text[32];
   const double mebibytes = static_cast<double>(bytes) / (1024.0 * 1024.0);

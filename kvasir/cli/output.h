@@ -15,6 +15,9 @@ namespace kvasir {
 Status Print(std::string_view text);
 // One JSON value on a line of its own.
 Status PrintJson(const Json& value);
+// What files and requests say, for a terminal that it must not control: control characters but
+// line ends become blanks.
+std::string Printable(std::string text);
 // "12.3 MiB"
 std::string FormatBytes(size_t bytes);
 

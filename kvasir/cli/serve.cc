@@ -42,7 +42,8 @@ LogSink AtLeast(LogLevel least, LogSink sink) {
 
 std::string_view LevelName(LogLevel level) {
   if (level == LogLevel::kDebug) return "debug";
-  return level == LogLevel::kInfo ? "info" : "warning";
+  if (level == LogLevel::kInfo) return "info";
+  return level == LogLevel::kError ? "error" : "warning";
 }
 
 void LogAsJson(LogLevel least, ServerOptions* options) {
@@ -122,7 +123,8 @@ class ServeCommand final : public Command {
 
     KVASIR_TRY(const BundleOptions bundle_options, model_.Options());
     KVASIR_TRY(ServerOptions options, Options());
-    KVASIR_TRY_OK(draft_.Check());
+    KVASIR_TRY(const LogChoice logged, LogChoiceFromName(log_level_));
+    KVASIR_TRY_OK(draft_.Check(model_));
     ModelFlags served = model_;
     served.engine_step_tokens = chunk_tokens_;
     served.engine_streams = max_streams_;
@@ -130,7 +132,6 @@ class ServeCommand final : public Command {
     KVASIR_TRY(const auto drafts, draft_.Load(model_, *bundle));
     options.drafts = drafts.get();
     options.max_drafts = draft_.max_drafts;
-    KVASIR_TRY(const LogChoice logged, LogChoiceFromName(log_level_));
     options.log = bundle_options.log;
     options.log_detail = logged.detail;
     if (log_json_) LogAsJson(logged.least, &options);
@@ -155,12 +156,16 @@ class ServeCommand final : public Command {
     };
     constexpr int64_t kMostSeconds = 1'000'000;
     constexpr int64_t kMostBodyBytes = int64_t{1} << 30;
+    constexpr int64_t kMostWaiting = 1'000'000;
     KVASIR_TRY_OK(check(port_, 0, 65535, "--port"));
     KVASIR_TRY_OK(check(max_streams_, 1, 4096, "--parallel"));
     KVASIR_TRY_OK(check(chunk_tokens_, 1, 1 << 20, "--ubatch-size"));
     KVASIR_TRY_OK(check(timeout_s_, 1, kMostSeconds, "--timeout"));
     KVASIR_TRY_OK(check(request_timeout_s_, 0, kMostSeconds, "--request-timeout"));
+    KVASIR_TRY_OK(check(max_queue_, 0, kMostWaiting, "--max-queue"));
+    KVASIR_TRY_OK(check(max_connections_, 1, kMostWaiting, "--max-connections"));
     KVASIR_TRY_OK(check(max_body_bytes_, 0, kMostBodyBytes, "--max-body-bytes"));
+    KVASIR_TRY_OK(check(max_header_bytes_, 256, 16 << 20, "--max-header-bytes"));
     const std::optional<Pooling> pooling = PoolingFromName(pooling_);
     if (!pooling) {
       return {ErrorCode::kInvalidArgument,

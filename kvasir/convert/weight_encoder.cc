@@ -23,8 +23,7 @@ constexpr Name kNames[] = {
     {"int5", {MlxMode::kAffine, 5, 64}}, {"int6", {MlxMode::kAffine, 6, 64}},
     {"mxfp4", {MlxMode::kMxfp4, 4, 32}}, {"mxfp8", {MlxMode::kMxfp8, 8, 32}},
     {"nvfp4", {MlxMode::kNvfp4, 4, 16}}, {"q4", {MlxMode::kAffine, 4, 64}},
-    {"fp4", {MlxMode::kAffine, 4, 64}},  {"q8", {MlxMode::kAffine, 8, 64}},
-    {"fp8", {MlxMode::kAffine, 8, 64}},
+    {"q8", {MlxMode::kAffine, 8, 64}},
 };
 
 void StoreFloat(float value, DType dtype, std::byte* to) {

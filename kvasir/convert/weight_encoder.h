@@ -23,8 +23,8 @@ struct WeightEncoding {
   MlxFormat format;
 };
 
-// "int4", "int8" (affine), "int2", "int3", "int5", "int6", "mxfp4", "mxfp8", "nvfp4"; "q4", "fp4",
-// "q8" and "fp8" are other names of int4 and int8. `group_size` is for affine ones, 0: 64.
+// "int4", "int8" (affine), "int2", "int3", "int5", "int6", "mxfp4", "mxfp8", "nvfp4"; "q4" and "q8"
+// are other names of int4 and int8. `group_size` is for affine ones, 0: 64.
 // ERRORS: kInvalidArgument, listing the names that exist.
 Result<MlxFormat> MlxFormatFromName(std::string_view name, int group_size = 0);
 // "int4", "mxfp8", ...

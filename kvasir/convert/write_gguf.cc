@@ -32,6 +32,26 @@ const GgufType* TypeNamed(std::string_view name) {
   return nullptr;
 }
 
+// The float type that most weights have. ERRORS: kInvalidArgument where most are quantized.
+Result<std::string> StoredType(const ModelSource& source) {
+  std::map<DType, int64_t> weights;
+  int64_t others = 0;
+  for (const SourceTensor& tensor : source.tensors()) {
+    if (tensor.shape.size() < 2) continue;
+    int64_t count = 1;
+    for (const int64_t extent : tensor.shape) count *= extent;
+    (tensor.raw != nullptr && IsFloatType(tensor.dtype) ? weights[tensor.dtype] : others) += count;
+  }
+  const auto most =
+      std::max_element(weights.begin(), weights.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most != weights.end() && most->second > others) return std::string(DTypeName(most->first));
+  return {ErrorCode::kInvalidArgument,
+          source.path() +
+              " is quantized in a way that is not kept in GGUF files; say what its "
+              "weights become: f32, f16, bf16, q8_0 or q4_0"};
+}
+
 // ERRORS: kInvalidArgument, listing the names that exist.
 Result<const GgufType*> MatrixType(const std::string& name) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kTypes = {
@@ -312,7 +332,9 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   if (FileExists(path) || DirectoryExists(path)) {
     return {ErrorCode::kFailedPrecondition, path + " exists; remove it or choose another name"};
   }
-  KVASIR_TRY(const GgufType* const type, MatrixType(options.type));
+  KVASIR_TRY(const std::string type_name,
+             options.type == "stored" ? StoredType(source) : Result<std::string>(options.type));
+  KVASIR_TRY(const GgufType* const type, MatrixType(type_name));
   auto config = ModelConfig::Parse(source.config());
   if (!config.ok()) return WithContext(config.error(), source.path() + "/config.json");
   KVASIR_TRY_OK(AddGeneration(source, &*config));

@@ -14,15 +14,17 @@
 namespace kvasir {
 
 struct GgufOptions {
-  // "f32", "f16", "bf16", "q8_0" or "q4_0": of matrices. Vectors are f32; with q4_0 the embedding
-  // and the head are Q8_0; matrices without whole blocks are f16.
+  // "f32", "f16", "bf16", "q8_0" or "q4_0": of matrices; "stored": the float type that most of the
+  // source's weights have. Vectors are f32; with q4_0 the embedding and the head are Q8_0; matrices
+  // without whole blocks are f16.
   std::string type = "q8_0";
   int threads = 0;  // 0: AvailableCores()
   // Called with bytes written so far and in all, now and then. May be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
 };
 
-// The file appears under `path` when it is complete. ERRORS: kInvalidArgument for unknown types;
+// The file appears under `path` when it is complete. ERRORS: kInvalidArgument for unknown types and
+// for quantized sources as "stored";
 // kFailedPrecondition when `path` exists; kUnsupported for models that GGUF has no names for,
 // naming the tensor or field; kIo.
 Status WriteGguf(const ModelSource& source, const std::string& path, const GgufOptions& options);

@@ -70,6 +70,25 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"GgufAgain", "testdata/gguf/qwen2_f16.gguf", "f16", {}}),
     [](const auto& info) { return std::string(info.param.name); });
 
+TEST(WriteGguf, StoredIsTheTypeOfMostWeights) {
+  const ScratchFolder scratch;
+  for (const auto& [source, type] : {std::pair{"testdata/models/transformers_qwen2_f16", "F16"},
+                                     std::pair{"testdata/models/public_llama_f32", "F32"},
+                                     std::pair{"testdata/gguf/llama3_rope_bf16.gguf", "BF16"}}) {
+    const std::string out = scratch.File(std::string(type) + ".gguf");
+    const Status done = Write(Path(source), "stored", out);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    EXPECT_EQ(ValueOrDie(GgufFile::Open(out)).Find("blk.0.ffn_down.weight")->type->name, type);
+  }
+  for (const char* source :
+       {"testdata/models/mlx_qwen3_q4g32_bf16", "testdata/gguf/qwen3_q8_0.gguf"}) {
+    const Status done = Write(Path(source), "stored", scratch.File("out.gguf"));
+    ASSERT_FALSE(done.ok());
+    EXPECT_EQ(done.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(done.error().message.find("f32, f16, bf16, q8_0 or q4_0"), std::string::npos);
+  }
+}
+
 TEST(WriteGguf, Q4KeepsTheTableIn8Bits) {
   const ScratchFolder scratch;
   const std::string out = scratch.File("out.gguf");

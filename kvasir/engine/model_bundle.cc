@@ -9,6 +9,7 @@
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/gguf_special_tokens.h"
 #include "kvasir/formats/gguf_tokenizer.h"
+#include "kvasir/model/families.h"
 
 namespace kvasir {
 namespace {
@@ -24,6 +25,15 @@ Result<CacheBudget> DivideCache(const Model& model, const BundleOptions& options
   return PlanCacheBudget(model, {.total_bytes = total,
                                  .step_tokens = options.engine_step_tokens,
                                  .streams = options.engine_streams});
+}
+
+// What the model is, its config says before minutes of weights are read.
+Status CheckCache(const std::string& folder, const KvPolicy& policy) {
+  KVASIR_TRY(const ModelConfig config, LoadModelConfig(folder));
+  const DecoderSpec decoder = MakeDecoderSpec(config);
+  KVASIR_TRY(const KvCacheSpec spec,
+             policy.Apply(DecoderCacheSpec(decoder, {}), decoder.query_heads));
+  return spec.Validate();
 }
 
 // A system message (some templates call it developer's) wins over the package's.
@@ -52,6 +62,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   bundle->folder_ = folder;
   const size_t available_bytes = AvailableMemoryBytes();  // weights may be pages that come later
   KVASIR_TRY(bundle->backend_, MakeCpuBackend(options.backend));
+  KVASIR_TRY_OK(CheckCache(folder, options.kv));
   if (options.random_weights) {
     KVASIR_TRY(bundle->loaded_,
                MakeRandomModel(folder, *bundle->backend_,

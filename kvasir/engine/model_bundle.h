@@ -36,7 +36,7 @@ struct BundleOptions {
   // step and the answers it makes at once. 0: all of it is the pool's.
   int64_t engine_step_tokens = 0;
   int64_t engine_streams = 1;
-  // Only config.json is read, weights are made up; there is no tokenizer then.
+  // Weights are made up in the shapes that config.json gives. There is a tokenizer if there is one.
   bool random_weights = false;
   LogSink log;
 };

@@ -1,6 +1,6 @@
 #include "kvasir/formats/generation_config.h"
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -23,11 +23,20 @@ Result<Token> ReadId(const Json& value, std::string_view field) {
 
 bool Absent(const Json* value) { return value == nullptr || value->is_null(); }
 
-Result<std::optional<double>> ReadDouble(const Json& json, std::string_view field) {
+Result<std::optional<double>> ReadDouble(const Json& json, std::string_view field, double least,
+                                         double most, std::string_view range) {
   if (Absent(json.Find(field))) return std::optional<double>();
   KVASIR_TRY(const double value, json.GetDouble(field));
-  if (!std::isfinite(value)) return Corrupt(field, "must be finite");
+  if (!(value >= least && value <= most)) return Corrupt(field, range);
   return std::optional<double>(value);
+}
+
+// -1 is what some write for "off", which is 0.
+Result<std::optional<int64_t>> ReadTopK(const Json& json) {
+  if (Absent(json.Find("top_k"))) return std::optional<int64_t>();
+  KVASIR_TRY(const int64_t value, json.GetInt("top_k"));
+  if (value < -1) return Corrupt("top_k", "must be at least 0");
+  return std::optional<int64_t>(std::max<int64_t>(value, 0));
 }
 
 }  // namespace
@@ -62,13 +71,15 @@ Result<GenerationConfig> GenerationConfig::Parse(const Json& json) {
   KVASIR_TRY(config.bos_token_id, ReadTokenId(json, "bos_token_id"));
   KVASIR_TRY(config.pad_token_id, ReadTokenId(json, "pad_token_id"));
   KVASIR_TRY(config.suppress_tokens, ReadTokenIds(json, "suppress_tokens"));
-  KVASIR_TRY(config.temperature, ReadDouble(json, "temperature"));
-  KVASIR_TRY(config.top_p, ReadDouble(json, "top_p"));
-  KVASIR_TRY(config.min_p, ReadDouble(json, "min_p"));
-  KVASIR_TRY(config.repetition_penalty, ReadDouble(json, "repetition_penalty"));
-  if (!Absent(json.Find("top_k"))) {
-    KVASIR_TRY(config.top_k, json.GetInt("top_k"));
-  }
+  constexpr double kMost = std::numeric_limits<double>::max();
+  KVASIR_TRY(config.temperature,
+             ReadDouble(json, "temperature", 0, kMost, "must be finite and at least 0"));
+  KVASIR_TRY(config.top_k, ReadTopK(json));
+  KVASIR_TRY(config.top_p, ReadDouble(json, "top_p", 0, 1, "must be between 0 and 1"));
+  KVASIR_TRY(config.min_p, ReadDouble(json, "min_p", 0, 1, "must be between 0 and 1"));
+  KVASIR_TRY(config.repetition_penalty,
+             ReadDouble(json, "repetition_penalty", std::numeric_limits<double>::min(), 100,
+                        "must be above 0 and at most 100"));
   if (!Absent(json.Find("do_sample"))) {
     KVASIR_TRY(config.do_sample, json.GetBool("do_sample"));
   }

@@ -41,6 +41,11 @@ TEST(GenerationConfig, AbsentAndNullAreAbsent) {
   EXPECT_EQ(ParseText(R"({"eos_token_id":7})")->eos_token_ids, (std::vector<Token>{7}));
 }
 
+TEST(GenerationConfig, AllTokensHaveTwoNames) {
+  EXPECT_EQ(ParseText(R"({"top_k":-1})")->top_k, 0);
+  EXPECT_EQ(ParseText(R"({"top_k":0})")->top_k, 0);
+}
+
 TEST(GenerationConfig, ErrorsNameTheField) {
   const std::pair<const char*, const char*> kCases[] = {
       {R"({"eos_token_id":-1})", "eos_token_id"},
@@ -48,7 +53,12 @@ TEST(GenerationConfig, ErrorsNameTheField) {
       {R"({"eos_token_id":2147483648})", "eos_token_id"},
       {R"({"bos_token_id":1.5})", "bos_token_id"},
       {R"({"temperature":"hot"})", "temperature"},
+      {R"({"temperature":-0.5})", "temperature"},
       {R"({"top_k":0.5})", "top_k"},
+      {R"({"top_k":-2})", "top_k"},
+      {R"({"top_p":1.5})", "top_p"},
+      {R"({"min_p":-0.1})", "min_p"},
+      {R"({"repetition_penalty":0})", "repetition_penalty"},
       {R"({"do_sample":1})", "do_sample"},
   };
   for (const auto& [text, field] : kCases) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kvasir/base/file.h"
+#include "kvasir/engine/recommended_sampling.h"
 #include "kvasir/server/access.h"
 #include "kvasir/server/api_error.h"
 #include "kvasir/server/engine_service.h"
@@ -58,16 +59,9 @@ HttpResponse WrongMethod(const Route& route, std::string_view method) {
 
 // What generation_config.json recommends, over OpenAI's defaults.
 ChatDefaults DefaultsOf(const ModelBundle& bundle) {
-  const auto& recommended = bundle.config().generation;
   ChatDefaults defaults;
   defaults.vocab_size = bundle.sampleable_tokens();
-  SamplingOptions& sampling = defaults.sampling;
-  sampling.temperature =
-      recommended.do_sample.value_or(true) ? recommended.temperature.value_or(1.0) : 0.0;
-  sampling.top_k = recommended.top_k.value_or(0);
-  sampling.top_p = recommended.top_p.value_or(1.0);
-  sampling.min_p = recommended.min_p.value_or(0.0);
-  sampling.repetition_penalty = recommended.repetition_penalty.value_or(1.0);
+  defaults.sampling = RecommendedSampling(bundle.config().generation, 1.0);
   return defaults;
 }
 
