@@ -166,6 +166,26 @@ TEST(GgufTokenizer, ScoresDecideAndBytesSpellTheRest) {
             R"({"bos_token":"<s>","eos_token":"</s>","unk_token":"<unk>"})");
 }
 
+// As in the tokenizer.json that such a file is converted to.
+TEST(GgufTokenizer, OfTokensOfOneTextTheLastCounts) {
+  GgufTestFile file;
+  file.Text("tokenizer.ggml.model", "llama")
+      .Texts("tokenizer.ggml.tokens", {"<unk>", "c", "\u2581", "\u2581c", "c", "\u2581c"})
+      .I32s("tokenizer.ggml.token_type", {2, 1, 1, 1, 1, 1})
+      .F32s("tokenizer.ggml.scores", {0, -9, -9, -1, -9, -1})
+      .U32("tokenizer.ggml.unknown_token_id", 0);
+  const std::string bytes = file.Bytes(0);
+  const auto header = GgufHeader::Parse(std::as_bytes(std::span(bytes)));
+  ASSERT_TRUE(header.ok());
+  const auto json = GgufTokenizerJson(header->metadata);
+  ASSERT_TRUE(json.ok()) << json.error().message;
+  const auto written = Tokenizer::FromJson(*Json::Parse(json->Dump()));
+  ASSERT_TRUE(written.ok()) << written.error().message;
+  const auto own = FromGguf(bytes);
+  EXPECT_EQ(own->Encode("cc"), (std::vector<Token>{5, 4}));
+  EXPECT_EQ((*written)->Encode("cc"), own->Encode("cc"));
+}
+
 // Whatever a file says: these models were trained with a BOS. Merges are ranked, and a part of one
 // may begin with a blank.
 TEST(GgufTokenizer, Gemma4BeginsWithBos) {

@@ -1,6 +1,6 @@
 // A tile of queries at one block of the cache: scores, softmax and value sums, with one byte or two
 // where that is decided block by block (docs/numerics.md).
-// Deliberately without the walk over blocks, partitions and tiles: that is cpu_attention.cc.
+// Deliberately without the walk over blocks, partitions and tiles: that is partition_attention.cc.
 #ifndef KVASIR_BACKEND_BLOCK_ATTENTION_H_
 #define KVASIR_BACKEND_BLOCK_ATTENTION_H_
 

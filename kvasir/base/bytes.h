@@ -60,9 +60,6 @@ class BytesWriter {
     std::memcpy(raw, &value, sizeof(T));
     out_.append(raw, sizeof(T));
   }
-  void WriteBytes(std::span<const std::byte> bytes) {
-    out_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
   void WriteText(std::string_view text) { out_.append(text); }
   const std::string& str() const { return out_; }
   std::string Take() { return std::move(out_); }

@@ -33,7 +33,6 @@ class Checkpoint {
 
   // All names, in byte order.
   std::vector<std::string> names() const;
-  size_t tensor_count() const { return tensors_.size(); }
   // Of tensor data, without headers.
   uint64_t total_bytes() const { return total_bytes_; }
   const std::vector<SafetensorsFile>& files() const { return files_; }

@@ -53,6 +53,22 @@ bool IsPadding(const Vocabulary& vocabulary, size_t id) {
   return vocabulary.kind(id) == GgufTokenKind::kUnused && vocabulary.tokens[id].starts_with("[PAD");
 }
 
+// Texts of the tokens that `takes` says, with their ids; of tokens of one text the last, as in a
+// tokenizer.json.
+template <class Takes>
+Json::Object Entries(const Vocabulary& vocabulary, const Takes& takes) {
+  Json::Object entries;
+  std::unordered_map<std::string_view, size_t> known;
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (!takes(id) || IsPadding(vocabulary, id)) continue;
+    const std::string_view text = vocabulary.tokens[id];
+    const auto [at, is_new] = known.emplace(text, entries.size());
+    if (is_new) entries.emplace_back(text, Json());
+    entries[at->second].second = static_cast<int64_t>(id);
+  }
+  return entries;
+}
+
 Json AddedTokens(const Vocabulary& vocabulary) {
   Json::Array added;
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
@@ -126,14 +142,11 @@ Result<Json> ByteLevel(const GgufMetadata& metadata) {
     return {ErrorCode::kUnsupported, "metadata 'tokenizer.ggml.pre' is '" + name.substr(0, 40) +
                                          "', a pre-tokenizer that is not known here"};
   }
-  Json::Object entries;
-  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+  // Others are found by their text before words are cut, and never made by merging.
+  Json::Object entries = Entries(vocabulary, [&](size_t id) {
     const GgufTokenKind kind = vocabulary.kind(id);
-    // Found by their text before words are cut, and never made by merging.
-    if (kind == GgufTokenKind::kControl || kind == GgufTokenKind::kUserDefined) continue;
-    if (IsPadding(vocabulary, id)) continue;
-    entries.emplace_back(vocabulary.tokens[id], static_cast<int64_t>(id));
-  }
+    return kind != GgufTokenKind::kControl && kind != GgufTokenKind::kUserDefined;
+  });
   KVASIR_TRY(Json merges, ByteLevelMerges(metadata));
   KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, pre->adds_bos ? Bos::kYes : Bos::kNo));
   Json::Array cuts;
@@ -223,11 +236,8 @@ Result<Json> RankedMerges(const GgufMetadata& metadata) {
 Result<Json> OfPieces(const GgufMetadata& metadata, const Vocabulary& vocabulary, Json merges,
                       bool adds_space, Bos bos) {
   KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, bos));
-  Json::Object entries;
-  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    if (vocabulary.kind(id) == GgufTokenKind::kControl || IsPadding(vocabulary, id)) continue;
-    entries.emplace_back(vocabulary.tokens[id], static_cast<int64_t>(id));
-  }
+  Json::Object entries = Entries(
+      vocabulary, [&](size_t id) { return vocabulary.kind(id) != GgufTokenKind::kControl; });
   Json::Array normalizers;
   if (adds_space) normalizers.push_back(Json::Object{{"type", "Prepend"}, {"prepend", kBlank}});
   normalizers.push_back(Replace(" ", kBlank));

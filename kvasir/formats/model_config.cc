@@ -234,10 +234,6 @@ std::string_view ModelFamilyName(ModelFamily family) {
   return kNames[static_cast<size_t>(family)];
 }
 
-std::string_view ActivationName(Activation activation) {
-  return activation == Activation::kSilu ? "silu" : "gelu_tanh";
-}
-
 Result<ModelConfig> ModelConfig::Parse(const Json& config) {
   auto model = ParseDecoder(config);
   if (model.ok() && model->num_kv_shared_layers == model->num_hidden_layers) {

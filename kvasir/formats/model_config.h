@@ -26,7 +26,6 @@ enum class ModelFamily { kLlama, kQwen2, kQwen3, kGemma2, kGemma3, kGemma4 };
 std::string_view ModelFamilyName(ModelFamily family);  // "llama", ...
 
 enum class Activation { kSilu, kGeluTanh };
-std::string_view ActivationName(Activation activation);  // "silu", "gelu_tanh"
 
 // kSliding: key j is visible to query i iff i - sliding_window < j <= i.
 enum class LayerKind { kFull, kSliding };

@@ -20,7 +20,7 @@ struct PackageFile {
   std::string draft_weights;  // likewise
 
   Json ToJson() const;
-  // ERRORS: kCorrupt, naming the field; kUnsupported for a later version.
+  // ERRORS: kCorrupt, naming the field; kUnsupported for another version.
   static Result<PackageFile> Parse(const Json& json);
   // Of a model folder; all empty without the file. ERRORS: as Parse, beginning with the path; kIo.
   static Result<PackageFile> Load(const std::string& folder);

@@ -239,7 +239,7 @@ std::string_view SafetensorsDTypeName(DType dtype) {
 
 Result<uint64_t> DenseTensorBytes(DType dtype, const std::vector<int64_t>& shape) {
   constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
-  // Zeros are looked for first: [huge, huge, 0] is an empty tensor, yet its product must not wrap.
+  // [huge, huge, 0] is refused, though it is empty: products of its extents would wrap elsewhere.
   uint64_t bytes = DTypeBytes(dtype);
   bool is_empty = false;
   for (const int64_t extent : shape) {
