@@ -133,16 +133,10 @@ Status ModelSource::AddQuantized(const std::string& module, const TensorView& we
   }
   if (weight.elements() == 0) return {ErrorCode::kCorrupt, where + " has no weights"};
   // Stacked experts are so many rows more.
-  const auto flat = [](const TensorView& view) {
-    TensorView rows = view;
-    const int64_t columns = view.shape.back();
-    rows.shape = {columns == 0 ? 0 : view.elements() / columns, columns};
-    return rows;
-  };
-  const TensorView flat_weight = flat(weight);
-  const TensorView flat_scales = flat(scales);
+  const TensorView flat_weight = AsMatrix(weight);
+  const TensorView flat_scales = AsMatrix(scales);
   const TensorView* const biases = checkpoint_->Find(module + ".biases");
-  const TensorView flat_biases = biases == nullptr ? TensorView{} : flat(*biases);
+  const TensorView flat_biases = biases == nullptr ? TensorView{} : AsMatrix(*biases);
   const int64_t inputs = weight.shape.back() * 32 / format->bits;
   auto rows = MlxWeights({&flat_weight, &flat_scales, biases == nullptr ? nullptr : &flat_biases},
                          *format, flat_weight.shape[0], inputs);

@@ -12,13 +12,6 @@ namespace {
 constexpr int64_t kBatchNumbers = int64_t{4} << 20;
 constexpr size_t kCopyBytes = size_t{16} << 20;
 
-// Rows of a tensor: its last extent lies along them.
-int64_t RowsOf(const SourceTensor& tensor) {
-  int64_t rows = 1;
-  for (size_t i = 0; i + 1 < tensor.shape.size(); ++i) rows *= tensor.shape[i];
-  return rows;
-}
-
 // What a batch of rows becomes.
 struct Batch {
   std::vector<std::byte> weight;
@@ -57,7 +50,7 @@ Status ShardWriter::CopyTensor(const PlannedTensor& tensor, SafetensorsWriter* w
 Status ShardWriter::WriteTensor(const PlannedTensor& tensor, SafetensorsWriter* writer) {
   const SourceTensor& source = *tensor.source;
   const int64_t inputs = source.shape.back();
-  const int64_t rows = RowsOf(source);
+  const int64_t rows = RowCount(source.shape);
   if (inputs == 0 || rows == 0) return {};
   const WeightEncoder encoder(tensor.encoding, inputs);
   const std::vector<TensorDeclaration> parts = tensor.Declarations();

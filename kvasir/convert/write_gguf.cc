@@ -38,8 +38,7 @@ Result<std::string> StoredType(const ModelSource& source) {
   int64_t others = 0;
   for (const SourceTensor& tensor : source.tensors()) {
     if (tensor.shape.size() < 2) continue;
-    int64_t count = 1;
-    for (const int64_t extent : tensor.shape) count *= extent;
+    const int64_t count = RowCount(tensor.shape) * tensor.shape.back();
     (tensor.raw != nullptr && IsFloatType(tensor.dtype) ? weights[tensor.dtype] : others) += count;
   }
   const auto most =
@@ -261,12 +260,6 @@ class RowReader {
   }
 
  private:
-  static int64_t RowCount(const SourceTensor& tensor) {
-    int64_t rows = 1;
-    for (size_t i = 0; i + 1 < tensor.shape.size(); ++i) rows *= tensor.shape[i];
-    return rows;
-  }
-
   const Export& tensor_;
   const int64_t head_dim_;
   const int64_t columns_;

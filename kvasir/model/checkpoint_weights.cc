@@ -85,14 +85,6 @@ class CheckpointWeights final : public StoredWeights {
   }
 
  private:
-  static TensorView Flat(TensorView view) {
-    if (view.shape.size() < 2) return view;
-    int64_t rows = 1;
-    for (size_t i = 0; i + 1 < view.shape.size(); ++i) rows *= view.shape[i];
-    view.shape = {rows, view.shape.back()};
-    return view;
-  }
-
   Result<WeightTensor> TakeQuantized(const std::string& module, const std::vector<int64_t>& shape) {
     const std::string where = checkpoint_.path() + ": module '" + module + "'";
     const std::optional<MlxFormat> format =
@@ -105,14 +97,13 @@ class CheckpointWeights final : public StoredWeights {
     std::vector<TensorView> flat;
     for (const char* part : {".weight", ".scales", ".biases"}) {
       const TensorView* stored = checkpoint_.Find(module + part);
-      flat.push_back(stored == nullptr ? TensorView() : Flat(*stored));
+      flat.push_back(stored == nullptr ? TensorView() : AsMatrix(*stored));
     }
     const auto given = [&](size_t part) {
       return flat[part].data == nullptr ? nullptr : &flat[part];
     };
-    int64_t rows = 1;
-    for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
-    auto decoded = MlxWeights({given(0), given(1), given(2)}, *format, rows, shape.back());
+    auto decoded =
+        MlxWeights({given(0), given(1), given(2)}, *format, RowCount(shape), shape.back());
     if (!decoded.ok()) return WithContext(decoded.error(), where);
     decoded->is_mapped = true;
     for (const char* part : {".weight", ".scales", ".biases"}) used_.insert(module + part);

@@ -121,10 +121,7 @@ uint64_t PackedBytes(const std::vector<ListedTensor>& tensors) {
   for (const ListedTensor& tensor : tensors) {
     const WeightTensor& rows = tensor.rows;
     if (rows.shape.size() < 2) continue;
-    uint64_t outputs = 1;
-    for (size_t i = 0; i + 1 < rows.shape.size(); ++i) {
-      outputs *= static_cast<uint64_t>(rows.shape[i]);
-    }
+    const auto outputs = static_cast<uint64_t>(RowCount(rows.shape));
     const auto inputs = static_cast<uint64_t>(rows.shape.back());
     const uint64_t group_scales = inputs / kQuantGroup * 2;
     switch (rows.stored_format) {

@@ -35,10 +35,22 @@ struct WeightTensor {
   bool is_raw = false;
 };
 
+// Rows of a tensor: the product of all extents but the last, which lies along them.
+inline int64_t RowCount(const std::vector<int64_t>& shape) {
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+  return rows;
+}
+
+// `view` as one matrix: stacked ones lie one below the other. Vectors stay what they are.
+inline TensorView AsMatrix(TensorView view) {
+  if (view.shape.size() > 1) view.shape = {RowCount(view.shape), view.shape.back()};
+  return view;
+}
+
 // The rows [first, first + rows) of a tensor, as a matrix. REQUIRES: they lie within it.
 inline WeightTensor RowsOf(WeightTensor tensor, int64_t first, int64_t rows) {
-  size_t all = 1;
-  for (size_t i = 0; i + 1 < tensor.shape.size(); ++i) all *= static_cast<size_t>(tensor.shape[i]);
+  const auto all = static_cast<size_t>(RowCount(tensor.shape));
   for (std::span<const std::byte>& part : tensor.source) {
     const size_t row_bytes = part.size() / all;
     part =
