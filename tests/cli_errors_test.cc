@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kvasir/base/file.h"
+#include "kvasir/base/json.h"
 #include "kvasir/formats/test_files.h"
 #include "tests/support/program.h"
 
@@ -47,6 +48,54 @@ TEST(CliErrorsTest, WrongFlags) {
   ExpectError({"logits", "-m", Tiny(), "--out", "x.npy", "--tokens", "1 x"}, 2, "'x'");
   ExpectError({"bench", "-m", Tiny(), "--depth", "-1"}, 2, "token counts");
   ExpectError({"serve", "-m", Demo(), "--port", "70000"}, 2, "--port");
+}
+
+// A download that was cut short: inspect and convert say what loading would say.
+TEST(CliErrorsTest, IncompleteModelsAreNeitherFineNorConverted) {
+  ScratchFolder scratch;
+  const std::string folder = scratch.path();
+  const std::string out = scratch.File("out");
+  scratch.Write("config.json", *ReadFile(Tiny("config.json")));
+  scratch.Write("model.safetensors.index.json",
+                R"({"weight_map": {"model.norm.weight": "model-00001-of-00001.safetensors"}})");
+  ExpectError({"inspect", folder}, 3, "model-00001-of-00001.safetensors");
+  ExpectError({"convert", "-m", folder, "-o", out}, 3, "model-00001-of-00001.safetensors");
+  scratch.Write("model.safetensors.index.json", R"({"weight_map": {}})");
+  EXPECT_EQ(RunProgram({"inspect", folder}).exit_code, 3);
+  ExpectError({"convert", "-m", folder, "-o", out}, 3, "embed_tokens.weight");
+  ExpectError({"convert", "-m", folder, "-o", out + ".gguf", "--type", "f16"}, 3,
+              "embed_tokens.weight");
+  // Without a word about it a head may be the embedding; the config says it is not.
+  Json config = *Json::ParseFile(Tiny("config.json"));
+  for (const bool says_so : {true, false}) {
+    ScratchFolder headless;
+    Json own = Json::Object();
+    for (const auto& [key, value] : config.as_object()) {
+      if (says_so || key != "tie_word_embeddings") own.Set(key, value);
+    }
+    headless.Write("config.json", own.Dump());
+    std::string weights = *ReadFile(Tiny("model.safetensors"));
+    const std::string name = "lm_head.weight";
+    weights.replace(weights.find(name), name.size(), "no_head.weight");
+    headless.Write("model.safetensors", weights);
+    const ProgramResult loaded =
+        RunProgram({"logits", "-m", headless.path(), "--tokens", "1", "--out", headless.File("x")});
+    EXPECT_EQ(loaded.exit_code, says_so ? 3 : 0) << loaded.err;
+    EXPECT_EQ(loaded.err.find("'lm_head.weight' is missing") != std::string::npos, says_so);
+  }
+}
+
+TEST(CliErrorsTest, InspectReadsTokenizerAndTemplate) {
+  ScratchFolder scratch;
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    scratch.Write(file, *ReadFile(Demo() + "/" + file));
+  }
+  EXPECT_EQ(RunProgram({"inspect", scratch.path()}).exit_code, 0);
+  scratch.Write("tokenizer.json", "{");
+  EXPECT_EQ(RunProgram({"inspect", scratch.path()}).exit_code, 4);
+  scratch.Write("tokenizer.json", *ReadFile(Demo() + "/tokenizer.json"));
+  scratch.Write("chat_template.jinja", "{{ {% ");
+  EXPECT_EQ(RunProgram({"inspect", scratch.path()}).exit_code, 4);
 }
 
 // The folder has no weights, which would be missed first.

@@ -218,6 +218,11 @@ TEST(GgufTokenizer, WhatIsNotKnownIsNamed) {
   EXPECT_NE(error(base).find("'tokenizer.ggml.tokens' is missing"), std::string::npos);
   base.Texts("tokenizer.ggml.tokens", {"a", "b"});
   EXPECT_EQ(error(base), "");
+  EXPECT_NE(error(GgufTestFile()
+                      .Text("tokenizer.ggml.model", "gpt2")
+                      .Texts("tokenizer.ggml.tokens", {"a", "\u00e9", "ab"}))
+                .find("'tokenizer.ggml.merges' is missing, and token 2"),
+            std::string::npos);
   GgufTestFile pre = base;
   EXPECT_NE(error(pre.Text("tokenizer.ggml.pre", "mystery")).find("'mystery'"), std::string::npos);
   GgufTestFile types = base;

@@ -15,8 +15,11 @@
 namespace kvasir {
 namespace {
 
-// No file that is read whole comes near: the largest are tokenizers and indices of weights.
-constexpr size_t kMostReadBytes = size_t{1} << 30;
+// Without waiting for whoever would write into a FIFO: that is no regular file, which is found out
+// next.
+int OpenToRead(const std::string& path) {
+  return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
 
 // Closes on every exit.
 class Descriptor {
@@ -42,14 +45,14 @@ Result<size_t> RegularFileSize(const std::string& path, int fd) {
 
 }  // namespace
 
-Result<std::string> ReadFile(const std::string& path) {
-  const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+Result<std::string> ReadFile(const std::string& path, size_t most_bytes) {
+  const Descriptor fd(OpenToRead(path));
   if (fd.get() < 0) return SystemError(path, "open");
   KVASIR_TRY(const size_t size, RegularFileSize(path, fd.get()));
-  if (size > kMostReadBytes) {
+  if (size > most_bytes) {
     return {ErrorCode::kResourceExhausted, path + ": has " + std::to_string(size) +
-                                               " bytes; files of its kind have at most " +
-                                               std::to_string(kMostReadBytes)};
+                                               " bytes; at most " + std::to_string(most_bytes) +
+                                               " are read of such a file"};
   }
   std::string contents(size, '\0');
   size_t done = 0;
@@ -99,7 +102,7 @@ void ReleasePages(std::span<const std::byte> bytes) {
 }
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
-  const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor fd(OpenToRead(path));
   if (fd.get() < 0) return SystemError(path, "open");
   KVASIR_TRY(const size_t size, RegularFileSize(path, fd.get()));
   if (size == 0) return MappedFile(nullptr, 0);

@@ -12,8 +12,13 @@
 
 namespace kvasir {
 
-// ERRORS: kNotFound, kIo, kResourceExhausted beyond 1 GiB; the message names the path.
-Result<std::string> ReadFile(const std::string& path);
+// What files may have that are read whole: tokenizers and indices of weights are the largest.
+inline constexpr size_t kMostFileBytes = size_t{1} << 30;
+// Configurations, templates, prompts.
+inline constexpr size_t kMostTextBytes = size_t{16} << 20;
+
+// ERRORS: kNotFound, kIo, kResourceExhausted beyond `most_bytes`; the message names the path.
+Result<std::string> ReadFile(const std::string& path, size_t most_bytes = kMostFileBytes);
 
 // A FileWriter with one piece: readers see all of it or nothing.
 // ERRORS: kIo, kNotFound; the message names the path.

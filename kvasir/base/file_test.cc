@@ -138,6 +138,53 @@ TEST(FileWriterTest, NamesThatCannotBeAreRefusedBeforeAnythingIsWritten) {
   }
 }
 
+// A link stays one, and what it leads to is replaced; what is neither stays as well.
+TEST(FileWriterTest, LinksAreFollowedAndDevicesAreLeftAlone) {
+  namespace fs = std::filesystem;
+  const std::string folder =
+      testing::TempDir() + "/kvasir_file_writer_links_" + std::to_string(getpid());
+  fs::create_directory(folder);
+  ASSERT_TRUE(WriteFileAtomic(folder + "/file", "old").ok());
+  fs::create_symlink("file", folder + "/link");
+  fs::create_symlink(folder + "/link", folder + "/far");
+  fs::create_symlink("new", folder + "/dangling");
+  ASSERT_TRUE(WriteFileAtomic(folder + "/far", "new").ok());
+  ASSERT_TRUE(WriteFileAtomic(folder + "/dangling", "more").ok());
+  for (const char* link : {"/link", "/far", "/dangling"}) {
+    EXPECT_TRUE(fs::is_symlink(folder + link)) << link;
+  }
+  EXPECT_EQ(*ReadFile(folder + "/file"), "new");
+  EXPECT_EQ(*ReadFile(folder + "/new"), "more");
+  ASSERT_EQ(mkfifo((folder + "/fifo").c_str(), 0600), 0);
+  EXPECT_FALSE(WriteFileAtomic(folder + "/fifo", "x").ok());
+  EXPECT_TRUE(fs::is_fifo(folder + "/fifo"));
+  // Nor does anybody wait for who writes into it.
+  EXPECT_FALSE(ReadFile(folder + "/fifo").ok());
+  EXPECT_FALSE(MappedFile::Open(folder + "/fifo").ok());
+  fs::remove_all(folder);
+}
+
+TEST(FileWriterTest, WhatMustNotExistIsNeverReplaced) {
+  const std::string folder =
+      testing::TempDir() + "/kvasir_file_writer_refuse_" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  const std::string path = folder + "/file";
+  const auto create = [&] { return FileWriter::Create(path, FileWriter::Existing::kRefuse); };
+  auto first = create();
+  auto second = create();
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_TRUE(first->Append(std::as_bytes(std::span("1", 1))).ok());
+  EXPECT_TRUE(first->Commit().ok());
+  const Status late = second->Commit();
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(*ReadFile(path), "1");
+  EXPECT_EQ(create().error().code, ErrorCode::kFailedPrecondition);
+  { const FileWriter gone = *std::move(second); }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(FileTest, WhatIsReadWholeHasALimit) {
   const std::string path = testing::TempDir() + "/kvasir_sparse_test";
   ASSERT_TRUE(WriteFileAtomic(path, "{}").ok());
@@ -146,6 +193,10 @@ TEST(FileTest, WhatIsReadWholeHasALimit) {
   std::filesystem::remove(path);
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, ErrorCode::kResourceExhausted);
+  ASSERT_TRUE(WriteFileAtomic(path, "12345").ok());
+  EXPECT_TRUE(ReadFile(path, 5).ok());
+  EXPECT_FALSE(ReadFile(path, 4).ok());
+  std::filesystem::remove(path);
   EXPECT_NE(read.error().message.find(path), std::string::npos);
 }
 

@@ -57,42 +57,65 @@ int WithFreeName(const std::string& path, std::string* name, const Make& make) {
   }
 }
 
+// The end of a chain of links, so that they stay links.
+std::string WhereLinksLead(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel follows
+  std::filesystem::path target = path;
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(target, error); ++i) {
+    target = target.parent_path() / std::filesystem::read_symlink(target, error);
+  }
+  return target.string();
+}
+
+Error ExistsError(const std::string& path) {
+  return {ErrorCode::kFailedPrecondition, path + " exists; remove it or choose another name"};
+}
+
 }  // namespace
 
-Result<FileWriter> FileWriter::Create(const std::string& path) {
-  // What would fail at the end fails before anything is written.
-  struct stat replaced = {};
-  if (stat(TemporaryName(path, 0).c_str(), &replaced) != 0 && errno == ENAMETOOLONG) {
-    return SystemError(path, "create");
-  }
-  const bool exists = stat(path.c_str(), &replaced) == 0;
-  if (path.empty() || (exists && S_ISDIR(replaced.st_mode))) {
-    errno = exists ? EISDIR : ENOENT;
-    return SystemError(path, "create");
-  }
-  // A file that is replaced keeps its permissions, and is never more open on the way.
-  const bool replaces = exists && S_ISREG(replaced.st_mode);
-  const mode_t mode = replaces ? 0600 : 0666;
-  std::string temporary;
-  int fd = OpenUnnamed(path, mode);
-  if (fd < 0) {
-    fd = WithFreeName(path, &temporary, [&](const char* name) {
-      return open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    });
-    if (fd < 0) return SystemError(path, "create");
-  }
-  FileWriter writer(path, std::move(temporary), fd);
-  if (replaces && fchmod(fd, replaced.st_mode & 0777) != 0) {
-    return SystemError(path, "set the mode of");
-  }
+Result<FileWriter> FileWriter::Create(const std::string& path, Existing existing) {
+  FileWriter writer(path, existing == Existing::kReplace ? WhereLinksLead(path) : path, existing);
+  KVASIR_TRY_OK(writer.Open());
   return writer;
 }
 
-FileWriter::FileWriter(std::string path, std::string temporary, int fd)
-    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+// What would fail at the end fails here, before anything is written.
+Status FileWriter::Open() {
+  struct stat replaced = {};
+  if (stat(TemporaryName(target_, 0).c_str(), &replaced) != 0 && errno == ENAMETOOLONG) {
+    return SystemError(path_, "create");
+  }
+  const bool exists = lstat(target_.c_str(), &replaced) == 0;
+  if (exists && existing_ == Existing::kRefuse) return ExistsError(path_);
+  if (target_.empty() || (exists && S_ISDIR(replaced.st_mode))) {
+    errno = exists ? EISDIR : ENOENT;
+    return SystemError(path_, "create");
+  }
+  if (exists && !S_ISREG(replaced.st_mode)) {
+    return {ErrorCode::kIo, path_ + ": is not a regular file; it would be replaced by one"};
+  }
+  // A file that is replaced keeps its permissions, and is never more open on the way.
+  const mode_t mode = exists ? 0600 : 0666;
+  fd_ = OpenUnnamed(target_, mode);
+  if (fd_ < 0) {
+    std::string name;
+    fd_ = WithFreeName(target_, &name, [&](const char* free) {
+      return open(free, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    });
+    if (fd_ < 0) return SystemError(path_, "create");
+    temporary_ = std::move(name);
+  }
+  if (exists && fchmod(fd_, replaced.st_mode & 0777) != 0) {
+    return SystemError(path_, "set the mode of");
+  }
+  return {};
+}
 
 FileWriter::FileWriter(FileWriter&& other) noexcept
     : path_(std::move(other.path_)),
+      target_(std::move(other.target_)),
+      existing_(other.existing_),
       temporary_(std::exchange(other.temporary_, {})),
       fd_(std::exchange(other.fd_, -1)),
       buffer_(std::exchange(other.buffer_, {})),
@@ -100,6 +123,8 @@ FileWriter::FileWriter(FileWriter&& other) noexcept
 
 FileWriter& FileWriter::operator=(FileWriter&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(target_, other.target_);
+  std::swap(existing_, other.existing_);
   std::swap(temporary_, other.temporary_);
   std::swap(fd_, other.fd_);
   std::swap(buffer_, other.buffer_);
@@ -167,16 +192,28 @@ Status FileWriter::Commit() {
   if (fsync(fd_) != 0) return SystemError(path_, "flush");
   if (temporary_.empty()) {
     std::string name;
-    const int linked = WithFreeName(path_, &name, [&](const char* free) {
+    const int linked = WithFreeName(target_, &name, [&](const char* free) {
       return linkat(AT_FDCWD, NameOfOpen(fd_).c_str(), AT_FDCWD, free, AT_SYMLINK_FOLLOW);
     });
     if (linked != 0) return SystemError(path_, "name");
     temporary_ = std::move(name);
   }
   if (close(std::exchange(fd_, -1)) != 0) return SystemError(path_, "close");
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) return SystemError(path_, "rename");
+  KVASIR_TRY_OK(Rename());
   temporary_.clear();
   return {};
+}
+
+Status FileWriter::Rename() {
+  const char* const from = temporary_.c_str();
+  const char* const to = target_.c_str();
+  if (existing_ == Existing::kRefuse) {
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return {};
+    struct stat taken = {};
+    if (errno == EEXIST || lstat(to, &taken) == 0) return ExistsError(path_);
+    // Not every file system can look and rename at once.
+  }
+  return rename(from, to) == 0 ? Status() : SystemError(path_, "rename");
 }
 
 }  // namespace kvasir

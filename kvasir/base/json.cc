@@ -168,8 +168,8 @@ Result<Json> Json::Parse(std::string_view text) {
   return builder.Take();
 }
 
-Result<Json> Json::ParseFile(const std::string& path) {
-  KVASIR_TRY(const std::string text, ReadFile(path));
+Result<Json> Json::ParseFile(const std::string& path, size_t most_bytes) {
+  KVASIR_TRY(const std::string text, ReadFile(path, most_bytes));
   Result<Json> parsed = Parse(text);
   if (!parsed.ok()) return WithContext(parsed.error(), path);
   return parsed;

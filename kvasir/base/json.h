@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "kvasir/base/file.h"
 #include "kvasir/base/result.h"
 
 namespace kvasir {
@@ -48,8 +49,8 @@ class Json {
 
   // ERRORS: kCorrupt with the byte offset and the reason; also when nested deeper than kMaxDepth.
   static Result<Json> Parse(std::string_view text);
-  // Reads and parses a file. ERRORS: kIo, kNotFound, kCorrupt; the message begins with the path.
-  static Result<Json> ParseFile(const std::string& path);
+  // Reads and parses a file. ERRORS: as ReadFile, kCorrupt; the message begins with the path.
+  static Result<Json> ParseFile(const std::string& path, size_t most_bytes = kMostFileBytes);
 
   // Compact, UTF-8. Invalid UTF-8 in strings becomes U+FFFD; NaN and infinities become null.
   std::string Dump() const;

@@ -15,7 +15,7 @@ constexpr const char* kSpecialTokenNames[] = {"bos_token", "eos_token", "pad_tok
 
 Result<Json> ReadObjectIfPresent(const std::string& path) {
   if (!FileExists(path)) return Json(Json::Object{});
-  KVASIR_TRY(Json json, Json::ParseFile(path));
+  KVASIR_TRY(Json json, Json::ParseFile(path, kMostTextBytes));
   if (json.is_object()) return json;
   return Error{ErrorCode::kCorrupt,
                path + ": must hold a JSON object, not " + std::string(json.type_name())};
@@ -56,7 +56,7 @@ Status ChatTemplateSet::ReadTemplates(const std::string& folder, const Json& con
   const std::string jinja_path = folder + "/chat_template.jinja";
   const std::string json_path = folder + "/chat_template.json";
   if (FileExists(jinja_path)) {
-    KVASIR_TRY(const std::string source, ReadFile(jinja_path));
+    KVASIR_TRY(const std::string source, ReadFile(jinja_path, kMostTextBytes));
     KVASIR_TRY_OK(Add("default", source, jinja_path));
   } else {
     KVASIR_TRY(const Json json, ReadObjectIfPresent(json_path));
@@ -69,7 +69,7 @@ Status ChatTemplateSet::ReadTemplates(const std::string& folder, const Json& con
     }
   }
   if (FileExists(tool_use_path)) {
-    KVASIR_TRY(const std::string source, ReadFile(tool_use_path));
+    KVASIR_TRY(const std::string source, ReadFile(tool_use_path, kMostTextBytes));
     KVASIR_TRY_OK(Add("tool_use", source, tool_use_path));
   }
   if (default_ != nullptr) return Status();

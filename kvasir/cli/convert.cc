@@ -37,6 +37,10 @@ class ConvertCommand final : public Command {
               "--group-size is for folders; groups of GGUF files have 32 inputs"};
     }
     KVASIR_TRY(const ModelSource source, ModelSource::Open(model_));
+    // Another engine may know what is unknown here; what is incomplete is nobody's model.
+    const Status runs = CheckRuns(source);
+    if (!runs.ok() && runs.error().code != ErrorCode::kUnsupported) return runs.error();
+    if (!runs.ok()) LogToStderr(LogLevel::kWarning, runs.error().message + "; converted as it is");
     uint64_t written = 0;
     const auto progress = [&](uint64_t done, uint64_t total) {
       written = done;

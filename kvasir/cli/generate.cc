@@ -102,12 +102,12 @@ class GenerateCommand final : public Command {
       return {ErrorCode::kInvalidArgument, "give --grammar-file or --json-schema-file, not both"};
     }
     if (schema_file_.empty()) {
-      KVASIR_TRY(const std::string text, ReadFile(grammar_file_));
+      KVASIR_TRY(const std::string text, ReadFile(grammar_file_, kMostTextBytes));
       auto grammar = Grammar::FromGbnf(text);
       if (!grammar.ok()) return WithContext(grammar.error(), grammar_file_);
       return grammar;
     }
-    KVASIR_TRY(const Json schema, Json::ParseFile(schema_file_));
+    KVASIR_TRY(const Json schema, Json::ParseFile(schema_file_, kMostTextBytes));
     auto grammar = Grammar::FromJsonSchema(schema);
     if (!grammar.ok()) return WithContext(grammar.error(), schema_file_);
     return grammar;

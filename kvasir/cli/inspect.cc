@@ -1,18 +1,19 @@
 // kvasir inspect: what a model folder holds and what it needs, or what a cache file holds, without
 // loading either.
 // Deliberately only reads headers and checksums.
-#include <cstdio>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <system_error>
 
 #include "kvasir/base/file.h"
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/inspect_cache.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/engine/model_text.h"
 #include "kvasir/formats/checkpoint.h"
 #include "kvasir/formats/gguf.h"
-#include "kvasir/formats/gguf_tokenizer.h"
 #include "kvasir/formats/package_file.h"
 #include "kvasir/kv/kv_policy.h"
 #include "kvasir/model/families.h"
@@ -90,6 +91,7 @@ class InspectCommand final : public Command {
       return verdict;
     }
     KVASIR_TRY_OK(AddWeights(folder, config.ok() ? &*config : nullptr, &report, &verdict));
+    if (config.ok()) AddText(folder, *config, &report, &verdict);
     if (config.ok()) AddCache(*config, &report);
     report.Set("runs", verdict.ok());
     if (!verdict.ok()) report.Set("reason", verdict.error().message);
@@ -100,7 +102,7 @@ class InspectCommand final : public Command {
  private:
   static std::string KindOf(const std::string& folder) {
     if (IsGgufPath(folder)) return "GGUF file";
-    const auto config = Json::ParseFile(folder + "/config.json");
+    const auto config = Json::ParseFile(folder + "/config.json", kMostTextBytes);
     const bool is_quantized = config.ok() && config->Find("quantization") != nullptr;
     const auto package = PackageFile::Load(folder);
     std::string kind = is_quantized ? "MLX-quantized folder" : "safetensors folder";
@@ -114,16 +116,30 @@ class InspectCommand final : public Command {
                     Status* verdict) const {
     if (IsGgufPath(folder)) return AddGgufTensors(folder, config, report, verdict);
     // Weights may be absent: a config alone can be measured with --random-weights.
-    const auto checkpoint = Checkpoint::Open(folder);
-    if (!checkpoint.ok() && checkpoint.error().code != ErrorCode::kNotFound) {
-      return checkpoint.error();
-    }
-    if (checkpoint.ok()) {
-      AddTensors(*checkpoint, report);
-      if (config != nullptr) AddMemory(ListTensors(*checkpoint, *config), report, verdict);
-    }
-    report->Set("tokenizer", FileExists(folder + "/tokenizer.json"));
+    if (!HasWeights(folder)) return {};
+    KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
+    AddTensors(checkpoint, report);
+    if (config != nullptr) AddMemory(ListTensors(checkpoint, *config), report, verdict);
     return {};
+  }
+
+  // Whatever bears one of the names, be it a link that leads nowhere.
+  static bool HasWeights(const std::string& folder) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    for (const char* name : {"/model.safetensors", "/model.safetensors.index.json"}) {
+      if (fs::symlink_status(folder + name, error).type() != fs::file_type::not_found) return true;
+    }
+    return false;
+  }
+
+  static void AddText(const std::string& folder, const ModelConfig& config, Json* report,
+                      Status* verdict) {
+    const auto text = ModelText::Load(folder, config);
+    if (!text.ok() && verdict->ok()) *verdict = text.status();
+    if (!text.ok()) return;
+    report->Set("tokenizer", text->tokenizer != nullptr);
+    report->Set("chat_template", text->chat.has_value());
   }
 
   Status RunCache() const {
@@ -241,7 +257,6 @@ class InspectCommand final : public Command {
     if (config != nullptr) AddMemory(ListTensors(file, *config), report, verdict);
     report->Set("tensor_types", std::move(counts));
     if (lists_tensors_) report->Set("tensors", std::move(tensors));
-    report->Set("tokenizer", GgufTokenizerJson(file.metadata()).ok());
     return {};
   }
 

@@ -13,13 +13,6 @@ namespace {
 
 constexpr const char* kBundledModel = "kvasir-demo";
 
-void LogToStderr(LogLevel level, std::string_view line) {
-  const char* prefix = level == LogLevel::kWarning ? "warning: "
-                       : level == LogLevel::kError ? "error: "
-                                                   : "";
-  std::fprintf(stderr, "%s%s\n", prefix, Printable(std::string(line)).c_str());
-}
-
 }  // namespace
 
 Result<size_t> ParseBytes(const std::string& flag, const std::string& text) {

@@ -36,6 +36,13 @@ std::string Printable(std::string text) {
   return text;
 }
 
+void LogToStderr(LogLevel level, std::string_view line) {
+  const char* prefix = level == LogLevel::kWarning ? "warning: "
+                       : level == LogLevel::kError ? "error: "
+                                                   : "";
+  std::fprintf(stderr, "%s%s\n", prefix, Printable(std::string(line)).c_str());
+}
+
 std::string FormatBytes(size_t bytes) {
   char text[32];
   const double mebibytes = static_cast<double>(bytes) / (1024.0 * 1024.0);

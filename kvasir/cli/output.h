@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kvasir/base/json.h"
+#include "kvasir/base/log.h"
 #include "kvasir/engine/generator.h"
 
 namespace kvasir {
@@ -18,6 +19,8 @@ Status PrintJson(const Json& value);
 // What files and requests say, for a terminal that it must not control: control characters but
 // line ends become blanks.
 std::string Printable(std::string text);
+// A LogSink: a line for people, with its level where that is not kInfo.
+void LogToStderr(LogLevel level, std::string_view line);
 // "12.3 MiB"
 std::string FormatBytes(size_t bytes);
 

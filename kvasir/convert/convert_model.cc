@@ -32,7 +32,7 @@ Status MakeFolder(const std::string& path) {
 Status Resume(const std::string& folder, const std::string& fingerprint,
               const std::set<std::string>& files, const std::string& kept_folder) {
   const std::string state = folder + "/" + std::string(kConversionStateName);
-  const auto found = Json::ParseFile(state);
+  const auto found = Json::ParseFile(state, kMostTextBytes);
   const Json* const made_of = found.ok() ? found->Find("made_of") : nullptr;
   const bool is_same = made_of != nullptr && *made_of == Json(fingerprint);
   std::error_code error;

@@ -8,6 +8,7 @@
 
 #include "kvasir/base/file.h"
 #include "kvasir/convert/folder_builder.h"
+#include "kvasir/formats/assistant_config.h"
 #include "kvasir/formats/gguf_config.h"
 #include "kvasir/formats/gguf_special_tokens.h"
 #include "kvasir/formats/gguf_tokenizer.h"
@@ -25,7 +26,7 @@ constexpr std::array<std::string_view, 4> kSuffixes = {".json", ".jinja", ".txt"
 constexpr std::array<std::string_view, 3> kOwn = {"config.json", "model.safetensors.index.json",
                                                   kConversionStateName};
 // Larger ones are no tokenizer.
-constexpr uintmax_t kMostFileBytes = uintmax_t{256} << 20;
+constexpr uintmax_t kMostCarriedBytes = uintmax_t{256} << 20;
 
 bool IsCarried(const fs::path& path) {
   const std::string name = path.filename().string();
@@ -64,6 +65,13 @@ Json SpecialTokensConfig(const GgufMetadata& metadata, const GgufSpecialTokens& 
 
 }  // namespace
 
+// Of GGUF files ModelSource has found out already.
+Status CheckRuns(const ModelSource& source) {
+  if (source.checkpoint() == nullptr || AssistantConfig::Describes(source.config())) return {};
+  KVASIR_TRY(const ModelConfig config, ModelConfig::Load(source.path()));
+  return ListTensors(*source.checkpoint(), config).status();
+}
+
 Result<ModelSource> ModelSource::Open(const std::string& path) {
   ModelSource source;
   source.path_ = path;
@@ -81,7 +89,7 @@ Status ModelSource::OpenFolder() {
   if (!DirectoryExists(path_)) {
     return {ErrorCode::kNotFound, path_ + " is no folder and no .gguf file"};
   }
-  KVASIR_TRY(config_, Json::ParseFile(path_ + "/config.json"));
+  KVASIR_TRY(config_, Json::ParseFile(path_ + "/config.json", kMostTextBytes));
   if (!config_.is_object()) {
     return {ErrorCode::kCorrupt, path_ + "/config.json: must be an object"};
   }
@@ -162,7 +170,7 @@ Status ModelSource::AddFiles() {
   }
   std::sort(paths.begin(), paths.end());
   for (const fs::path& path : paths) {
-    if (fs::file_size(path, error) > kMostFileBytes || error) continue;
+    if (fs::file_size(path, error) > kMostCarriedBytes || error) continue;
     if (path.filename() == kPackageFileName) {
       KVASIR_TRY_OK(AddPackageFile());
       continue;

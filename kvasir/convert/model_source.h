@@ -34,6 +34,12 @@ struct SourceFile {
   std::string contents;
 };
 
+class ModelSource;
+
+// Whether the model could be loaded: of a known family with all its tensors.
+// ERRORS: kUnsupported, kNotFound, kCorrupt, naming field or tensor.
+Status CheckRuns(const ModelSource& source);
+
 // Movable; owns the maps that its tensors borrow.
 class ModelSource {
  public:

@@ -13,12 +13,10 @@
 #include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/package_chat.h"
 #include "kvasir/convert/package_draft.h"
-#include "kvasir/formats/assistant_config.h"
 #include "kvasir/formats/generation_config.h"
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/model_config.h"
 #include "kvasir/formats/package_file.h"
-#include "kvasir/model/tensor_list.h"
 #include "kvasir/tokenizer/tokenizer.h"
 
 namespace kvasir {
@@ -128,14 +126,6 @@ Result<Json> Generation(const ModelSource& source, const Modelfile& file) {
     generation.Set("eos_token_id", std::move(stops));
   }
   return generation;
-}
-
-// Whether the package could be loaded: a model of a known family with all its tensors. Of GGUF
-// files ModelSource has found out already.
-Status CheckRuns(const ModelSource& source) {
-  if (source.checkpoint() == nullptr || AssistantConfig::Describes(source.config())) return {};
-  KVASIR_TRY(const ModelConfig config, ModelConfig::Load(source.path()));
-  return ListTensors(*source.checkpoint(), config).status();
 }
 
 // What is checked and decided before anything is written.

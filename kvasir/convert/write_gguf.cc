@@ -245,7 +245,7 @@ class RowReader {
       return;
     }
     const SourceTensor& first = *tensor_.sources.front();
-    const int64_t each = is_vector_ ? 1 : RowCount(first);
+    const int64_t each = is_vector_ ? 1 : RowCount(first.shape);
     const SourceTensor& source = *tensor_.sources[static_cast<size_t>(row / each)];
     const int64_t in_source = row % each;
     source.rows.read_row(is_turned_ && !is_vector_ ? DecoderRow(in_source, head_dim_) : in_source,
@@ -322,9 +322,6 @@ class TensorWriter {
 }  // namespace
 
 Status WriteGguf(const ModelSource& source, const std::string& path, const GgufOptions& options) {
-  if (FileExists(path) || DirectoryExists(path)) {
-    return {ErrorCode::kFailedPrecondition, path + " exists; remove it or choose another name"};
-  }
   KVASIR_TRY(const std::string type_name,
              options.type == "stored" ? StoredType(source) : Result<std::string>(options.type));
   KVASIR_TRY(const GgufType* const type, MatrixType(type_name));

@@ -6,9 +6,6 @@
 #include <utility>
 
 #include "kvasir/base/system_info.h"
-#include "kvasir/formats/gguf.h"
-#include "kvasir/formats/gguf_special_tokens.h"
-#include "kvasir/formats/gguf_tokenizer.h"
 #include "kvasir/model/families.h"
 
 namespace kvasir {
@@ -52,10 +49,6 @@ int64_t LocalSeconds() {
 
 }  // namespace
 
-TokenizerOptions TokenizerOptionsFor(const ModelConfig& config) {
-  return {.begin_token = config.family == ModelFamily::kGemma4 ? "<bos>" : ""};
-}
-
 Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder,
                                                        const BundleOptions& options) {
   auto bundle = std::unique_ptr<ModelBundle>(new ModelBundle());
@@ -73,7 +66,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
                                            .packed_weights = options.packed_weights,
                                            .log = options.log}));
   }
-  KVASIR_TRY_OK(bundle->LoadText(folder));
+  KVASIR_TRY(bundle->text_, ModelText::Load(folder, bundle->loaded_.config));
   const Model& model = bundle->model();
   bundle->policy_ = options.kv;
   KVASIR_TRY(KvCacheSpec spec, options.kv.Apply(model.CacheSpec({}), model.query_heads()));
@@ -85,54 +78,6 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   return bundle;
 }
 
-// Tokenizer and template are optional: token ids need neither.
-Status ModelBundle::LoadText(const std::string& folder) {
-  stop_tokens_ = loaded_.config.eos_token_ids;
-  if (IsGgufPath(folder)) return LoadGgufText(folder);
-  KVASIR_TRY(package_, PackageFile::Load(folder));
-  auto tokenizer =
-      Tokenizer::FromFile(folder + "/tokenizer.json", TokenizerOptionsFor(loaded_.config));
-  if (!tokenizer.ok()) {
-    return tokenizer.error().code == ErrorCode::kNotFound ? Status() : tokenizer.status();
-  }
-  tokenizer_ = *std::move(tokenizer);
-  auto chat = ChatTemplateSet::Load(folder);
-  if (!chat.ok()) {
-    return chat.error().code == ErrorCode::kNotFound ? Status() : chat.status();
-  }
-  chat_.emplace(*std::move(chat));
-  const Json* eos = chat_->special_tokens().Find("eos_token");
-  if (eos != nullptr && eos->is_string()) {
-    const std::optional<Token> id = tokenizer_->TokenToId(eos->as_string());
-    if (id && std::find(stop_tokens_.begin(), stop_tokens_.end(), *id) == stop_tokens_.end()) {
-      stop_tokens_.push_back(*id);
-    }
-  }
-  return {};
-}
-
-Status ModelBundle::LoadGgufText(const std::string& path) {
-  KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
-  const auto json = GgufTokenizerJson(file.metadata());
-  if (!json.ok()) {
-    return json.error().code == ErrorCode::kNotFound ? Status() : WithContext(json.error(), path);
-  }
-  auto tokenizer = Tokenizer::FromJson(*json);
-  if (!tokenizer.ok()) return WithContext(tokenizer.error(), path + ": as tokenizer.json");
-  tokenizer_ = *std::move(tokenizer);
-  if (!file.metadata().Has("tokenizer.chat_template")) return {};
-  const auto source = file.metadata().Text("tokenizer.chat_template");
-  if (!source.ok()) return WithContext(source.error(), path);
-  const auto special = GgufSpecialTokens::Read(file.metadata());
-  if (!special.ok()) return WithContext(special.error(), path);
-  KVASIR_TRY(const auto tokens, file.metadata().Strings("tokenizer.ggml.tokens"));
-  auto chat = ChatTemplateSet::FromSource(*source, path + ":tokenizer.chat_template",
-                                          special->Texts(tokens));
-  if (!chat.ok()) return chat.status();
-  chat_.emplace(*std::move(chat));
-  return {};
-}
-
 std::string ModelBundle::name() const {
   std::filesystem::path path = std::filesystem::path(folder_).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // a trailing slash
@@ -141,24 +86,24 @@ std::string ModelBundle::name() const {
 
 int64_t ModelBundle::sampleable_tokens() const {
   const int64_t logits = model().vocab_size();
-  return tokenizer_ == nullptr ? logits : std::min(logits, tokenizer_->vocab_size());
+  return tokenizer() == nullptr ? logits : std::min(logits, tokenizer()->vocab_size());
 }
 
 Result<std::vector<Token>> ModelBundle::ChatTokens(const Json& messages, const Json& extra) const {
   KVASIR_TRY(const TextSegments segments, ChatText(messages, extra));
-  return tokenizer_->EncodeSegments(segments, {.add_special = false, .parse_special = true});
+  return tokenizer()->EncodeSegments(segments, {.add_special = false, .parse_special = true});
 }
 
 Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& extra) const {
-  if (tokenizer_ == nullptr || !chat_) {
+  if (tokenizer() == nullptr || chat() == nullptr) {
     return {ErrorCode::kFailedPrecondition,
-            folder_ + " has no " + (tokenizer_ == nullptr ? "tokenizer.json" : "chat template") +
+            folder_ + " has no " + (tokenizer() == nullptr ? "tokenizer.json" : "chat template") +
                 "; chatting needs both"};
   }
   Json conversation = messages;
-  if (!package_.system.empty() && messages.is_array() && !BringsSystem(messages)) {
+  if (!package().system.empty() && messages.is_array() && !BringsSystem(messages)) {
     Json::Array& all = conversation.as_array();
-    all.insert(all.begin(), Json::Object{{"role", "system"}, {"content", package_.system}});
+    all.insert(all.begin(), Json::Object{{"role", "system"}, {"content", package().system}});
   }
   Json variables = Json::Object{
       {"messages", std::move(conversation)}, {"tools", nullptr}, {"add_generation_prompt", true}};
@@ -167,7 +112,7 @@ Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& ext
   }
   RenderOptions options;
   options.local_seconds = LocalSeconds();
-  return chat_->Render(variables, options);
+  return chat()->Render(variables, options);
 }
 
 Result<CachedSequence> ModelBundle::NewSequence() {

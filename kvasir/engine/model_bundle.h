@@ -15,6 +15,7 @@
 #include "kvasir/chat/template_loader.h"
 #include "kvasir/engine/cache_budget.h"
 #include "kvasir/engine/cached_sequence.h"
+#include "kvasir/engine/model_text.h"
 #include "kvasir/formats/package_file.h"
 #include "kvasir/kv/kv_policy.h"
 #include "kvasir/kv/kv_pool.h"
@@ -41,10 +42,6 @@ struct BundleOptions {
   LogSink log;
 };
 
-// What a model's family wants of its tokenizer beyond tokenizer.json: Gemma 4 was trained with a
-// BOS that its file leaves to the chat template.
-TokenizerOptions TokenizerOptionsFor(const ModelConfig& config);
-
 class ModelBundle {
  public:
   // ERRORS: kNotFound, kIo, kCorrupt, kUnsupported, kResourceExhausted, naming file and field.
@@ -65,12 +62,12 @@ class ModelBundle {
   const std::shared_ptr<const KvCacheSpec>& cache_spec() const { return spec_; }
   // How it is stored, and its bytes per token, in one line.
   std::string DescribeCache() const { return policy_.Describe(*spec_); }
-  const Tokenizer* tokenizer() const { return tokenizer_.get(); }
-  const ChatTemplateSet* chat() const { return chat_ ? &*chat_ : nullptr; }
+  const Tokenizer* tokenizer() const { return text_.tokenizer.get(); }
+  const ChatTemplateSet* chat() const { return text_.chat ? &*text_.chat : nullptr; }
   // What `kvasir create` says of a packaged folder; all empty for others.
-  const PackageFile& package() const { return package_; }
+  const PackageFile& package() const { return text_.package; }
   // Tokens that end an answer.
-  const std::vector<Token>& stop_tokens() const { return stop_tokens_; }
+  const std::vector<Token>& stop_tokens() const { return text_.stop_tokens; }
   // Logits that may be sampled: those of ids the tokenizer knows. Models pad their vocabulary.
   int64_t sampleable_tokens() const;
 
@@ -87,8 +84,6 @@ class ModelBundle {
 
  private:
   ModelBundle() = default;
-  Status LoadText(const std::string& folder);
-  Status LoadGgufText(const std::string& path);
 
   std::string folder_;
   std::unique_ptr<Backend> backend_;
@@ -97,10 +92,7 @@ class ModelBundle {
   std::shared_ptr<const KvCacheSpec> spec_;
   CacheBudget budget_;
   std::unique_ptr<KvPool> pool_;
-  std::unique_ptr<const Tokenizer> tokenizer_;
-  std::optional<const ChatTemplateSet> chat_;
-  PackageFile package_;
-  std::vector<Token> stop_tokens_;
+  ModelText text_;
 };
 
 }  // namespace kvasir

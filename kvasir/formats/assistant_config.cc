@@ -53,7 +53,7 @@ bool AssistantConfig::Describes(const Json& config) {
 }
 
 bool AssistantConfig::IsIn(const std::string& folder) {
-  const auto config = Json::ParseFile(folder + "/config.json");
+  const auto config = Json::ParseFile(folder + "/config.json", kMostTextBytes);
   return config.ok() && Describes(*config);
 }
 
@@ -98,7 +98,7 @@ Result<AssistantConfig> AssistantConfig::Parse(const Json& config) {
 
 Result<AssistantConfig> AssistantConfig::Load(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  KVASIR_TRY(const Json config, Json::ParseFile(path));
+  KVASIR_TRY(const Json config, Json::ParseFile(path, kMostTextBytes));
   auto assistant = Parse(config);
   if (!assistant.ok()) return WithContext(assistant.error(), path);
   return assistant;

@@ -39,7 +39,8 @@ Result<double> ConfigReader::Number(std::string_view field, double otherwise, do
   KVASIR_TRY(const double value, ObjectWith(field).GetDoubleOr(field, otherwise));
   // Negated so that NaN is refused too.
   if (!(value >= least && value <= most)) {
-    return Bad(field, "is out of range: " + std::to_string(value));
+    return Bad(field, "is " + Json(value).Dump() + ", must be between " + Json(least).Dump() +
+                          " and " + Json(most).Dump());
   }
   return value;
 }

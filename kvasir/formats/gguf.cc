@@ -113,6 +113,11 @@ Status GgufFile::AddOtherParts() {
     if (!own.ok() || *own != part) {
       return {ErrorCode::kCorrupt, path + ": metadata 'split.no' must be " + std::to_string(part)};
     }
+    const auto all = headers_.back().metadata.Int("split.count");
+    if (!all.ok() || *all != *count) {
+      return {ErrorCode::kCorrupt, path + ": metadata 'split.count' must be " +
+                                       std::to_string(*count) + ", as in the first part"};
+    }
   }
   const auto total = metadata().IntOr("split.tensors.count", static_cast<int64_t>(tensors_.size()));
   if (!total.ok()) return WithContext(total.error(), path_);

@@ -155,7 +155,9 @@ class ConfigBuilder {
     if (type == "none" || (type == "linear" && (factor == 1.0 || factor == 0.0))) {
       Json known = RopeParametersOf(divisors_, theta);
       if (known.is_null()) return {};
-      config_.Set("rope_parameters", std::move(known));
+      // Every reader knows llama3 under its older name.
+      const bool is_llama3 = *known.Find("rope_type") == Json("llama3");
+      config_.Set(is_llama3 ? "rope_scaling" : "rope_parameters", std::move(known));
       divisors_.clear();
       return {};
     }

@@ -138,6 +138,7 @@ Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* conf
       dense.Append(static_cast<int64_t>(i));
     }
   }
+  config->Set("decoder_sparse_step", int64_t{1});
   config->Set("mlp_only_layers", std::move(dense));
   return {};
 }

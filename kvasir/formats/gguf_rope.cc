@@ -77,8 +77,8 @@ Result<std::vector<float>> ReadGgufRopeDivisors(const GgufFile& file, int64_t he
   tensor.read_row(0, divisors.data());
   for (const float divisor : divisors) {
     if (divisor >= kLeastDivisor) continue;
-    return {ErrorCode::kCorrupt, file.path() + ": tensor '" + std::string(kGgufRopeDivisors) +
-                                     "' must hold numbers from 2^-10 on"};
+    return {ErrorCode::kCorrupt,
+            "tensor '" + std::string(kGgufRopeDivisors) + "' must hold numbers from 2^-10 on"};
   }
   return divisors;
 }

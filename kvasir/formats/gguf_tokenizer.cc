@@ -121,8 +121,28 @@ Json Replace(std::string_view from, std::string_view to) {
       {"type", "Replace"}, {"pattern", Json::Object{{"String", from}}}, {"content", to}};
 }
 
-Result<Json> ByteLevelMerges(const GgufMetadata& metadata) {
-  KVASIR_TRY(const auto merges, metadata.Strings("tokenizer.ggml.merges"));
+size_t Characters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+// A vocabulary of single characters needs none; with others, words would silently become single
+// characters without them.
+Result<std::vector<std::string_view>> ReadMerges(const GgufMetadata& metadata,
+                                                 const Vocabulary& vocabulary) {
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (metadata.Has("tokenizer.ggml.merges")) break;
+    if (vocabulary.kind(id) == GgufTokenKind::kNormal && Characters(vocabulary.tokens[id]) > 1) {
+      return Corrupt("metadata 'tokenizer.ggml.merges' is missing, and token " +
+                     std::to_string(id) + " is made by merging");
+    }
+  }
+  return metadata.Strings("tokenizer.ggml.merges");
+}
+
+Result<Json> ByteLevelMerges(const GgufMetadata& metadata, const Vocabulary& vocabulary) {
+  KVASIR_TRY(const auto merges, ReadMerges(metadata, vocabulary));
   Json::Array out;
   for (size_t i = 0; i < merges.size(); ++i) {
     if (!IsValidUtf8(merges[i])) {
@@ -147,7 +167,7 @@ Result<Json> ByteLevel(const GgufMetadata& metadata) {
     const GgufTokenKind kind = vocabulary.kind(id);
     return kind != GgufTokenKind::kControl && kind != GgufTokenKind::kUserDefined;
   });
-  KVASIR_TRY(Json merges, ByteLevelMerges(metadata));
+  KVASIR_TRY(Json merges, ByteLevelMerges(metadata, vocabulary));
   KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, pre->adds_bos ? Bos::kYes : Bos::kNo));
   Json::Array cuts;
   for (const std::string_view pattern : pre->patterns) {
@@ -218,8 +238,8 @@ Json ScoredDecoder(bool adds_space) {
 }
 
 // The parts of a merge are apart by a blank, and the first may begin with one.
-Result<Json> RankedMerges(const GgufMetadata& metadata) {
-  KVASIR_TRY(const auto merges, metadata.Strings("tokenizer.ggml.merges"));
+Result<Json> RankedMerges(const GgufMetadata& metadata, const Vocabulary& vocabulary) {
+  KVASIR_TRY(const auto merges, ReadMerges(metadata, vocabulary));
   Json::Array out;
   for (size_t i = 0; i < merges.size(); ++i) {
     const size_t blank = merges[i].find(' ', 1);
@@ -274,7 +294,7 @@ Result<Json> Scored(const GgufMetadata& metadata) {
 Result<Json> Gemma4(const GgufMetadata& metadata) {
   KVASIR_TRY(const Vocabulary vocabulary, ReadVocabulary(metadata));
   KVASIR_TRY(const bool adds_space, metadata.FlagOr("tokenizer.ggml.add_space_prefix", false));
-  KVASIR_TRY(Json merges, RankedMerges(metadata));
+  KVASIR_TRY(Json merges, RankedMerges(metadata, vocabulary));
   return OfPieces(metadata, vocabulary, std::move(merges), adds_space, Bos::kAlways);
 }
 

@@ -129,7 +129,7 @@ Result<GgufWriter> GgufWriter::Create(const std::string& path, const GgufPairs& 
     offset += Aligned(tensor.bytes());
   }
   head.resize(Aligned(head.size()), '\0');
-  KVASIR_TRY(FileWriter file, FileWriter::Create(path));
+  KVASIR_TRY(FileWriter file, FileWriter::Create(path, FileWriter::Existing::kRefuse));
   KVASIR_TRY_OK(file.Append(std::as_bytes(std::span(head))));
   return GgufWriter(std::move(file), std::move(tensors));
 }

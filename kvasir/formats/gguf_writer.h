@@ -56,7 +56,8 @@ struct GgufDeclaration {
 // The file appears under its name when Finish succeeds, and not before. Movable.
 class GgufWriter {
  public:
-  // ERRORS: kInvalidArgument for repeated or long names and bad shapes; kIo.
+  // ERRORS: kInvalidArgument for repeated or long names and bad shapes; kFailedPrecondition when
+  // the file exists; kIo.
   static Result<GgufWriter> Create(const std::string& path, const GgufPairs& pairs,
                                    std::vector<GgufDeclaration> tensors);
 

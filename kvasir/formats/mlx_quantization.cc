@@ -74,6 +74,10 @@ Result<MlxQuantization> MlxQuantization::Parse(const Json& object) {
       quantization.overrides_[path] = *format;
     } else if (value == Json(false)) {
       quantization.overrides_[path] = std::nullopt;
+    } else if (path.find('.') != std::string::npos && value != Json(true)) {
+      return {ErrorCode::kCorrupt, "field '" + key.substr(0, 200) +
+                                       "' must be an object, true or false for a module, not " +
+                                       std::string(value.type_name())};
     }
   }
   return quantization;

@@ -108,7 +108,7 @@ void ReadMicroscaledRow(const Layout& layout, const std::array<float, 256>& elem
 
 Status CheckPart(const char* part, const TensorView* view, DType dtype,
                  const std::vector<int64_t>& shape) {
-  if (view == nullptr) return {ErrorCode::kCorrupt, std::string(part) + " are missing"};
+  if (view == nullptr) return {ErrorCode::kCorrupt, std::string(part) + " missing"};
   if (view->dtype != dtype || view->shape != shape) {
     return {ErrorCode::kCorrupt, std::string(part) + " is " + std::string(DTypeName(view->dtype)) +
                                      " " + ShapeString(view->shape) + "; the quantization needs " +

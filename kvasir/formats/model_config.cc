@@ -267,6 +267,9 @@ Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
   KVASIR_TRY_OK(ReadRope(reader, *defaults, &model));
   KVASIR_TRY(model.tie_word_embeddings,
              reader.Flag("tie_word_embeddings", defaults->tie_word_embeddings));
+  // Of Gemma's, which are tied, converters write what they like.
+  model.has_own_head = reader.Find("tie_word_embeddings") != nullptr &&
+                       !model.tie_word_embeddings && model.family < ModelFamily::kGemma2;
   KVASIR_TRY_OK(ReadTokens(reader, &model));
   KVASIR_TRY_OK(ReadDType(reader, &model));
   return model;
@@ -274,13 +277,13 @@ Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
 
 Result<ModelConfig> ModelConfig::Load(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  KVASIR_TRY(const Json config, Json::ParseFile(path));
+  KVASIR_TRY(const Json config, Json::ParseFile(path, kMostTextBytes));
   auto model = Parse(config);
   if (!model.ok()) return WithContext(model.error(), path);
 
   const std::string generation_path = folder + "/generation_config.json";
   if (!FileExists(generation_path)) return model;
-  KVASIR_TRY(const Json generation_json, Json::ParseFile(generation_path));
+  KVASIR_TRY(const Json generation_json, Json::ParseFile(generation_path, kMostTextBytes));
   auto generation = GenerationConfig::Parse(generation_json);
   if (!generation.ok()) return WithContext(generation.error(), generation_path);
   model->generation = *std::move(generation);

@@ -81,6 +81,8 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
   bool tie_word_embeddings = false;
+  // The config says itself that they are not tied, so that there must be a head.
+  bool has_own_head = false;
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's o_proj
   bool mlp_bias = false;

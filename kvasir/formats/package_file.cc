@@ -41,7 +41,7 @@ Result<PackageFile> PackageFile::Parse(const Json& json) {
 Result<PackageFile> PackageFile::Load(const std::string& folder) {
   const std::string path = folder + "/" + std::string(kPackageFileName);
   if (!FileExists(path)) return PackageFile();
-  KVASIR_TRY(const Json json, Json::ParseFile(path));
+  KVASIR_TRY(const Json json, Json::ParseFile(path, kMostTextBytes));
   auto file = Parse(json);
   if (!file.ok()) return WithContext(file.error(), path);
   return file;

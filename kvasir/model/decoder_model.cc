@@ -44,9 +44,9 @@ Result<std::unique_ptr<const Model>> DecoderModel::Load(DecoderSpec spec, Weight
   auto decoder = std::unique_ptr<DecoderModel>(new DecoderModel(backend));
   KVASIR_TRY(decoder->embedding_,
              source.Matrix("embed_tokens.weight", spec.vocab_size, spec.hidden_size));
-  // Configs leave tie_word_embeddings out and readers disagree about what that means; whether the
+  // Where configs leave tie_word_embeddings out readers disagree about what that means; whether the
   // checkpoint has a head does not lie.
-  if (!spec.ties_embeddings && source.Has("lm_head.weight")) {
+  if (!spec.ties_embeddings && (spec.has_own_head || source.Has("lm_head.weight"))) {
     KVASIR_TRY(decoder->head_, source.Matrix("lm_head.weight", spec.vocab_size, spec.hidden_size));
   }
   if (spec.per_layer_size > 0) {

@@ -73,6 +73,7 @@ struct DecoderSpec {
   bool has_value_norm = false;    // the same of values, without weights
   bool has_layer_scalar = false;  // multiplies the residual stream after each layer
   bool ties_embeddings = false;   // logits use the embedding table
+  bool has_own_head = false;      // else they use it as well where a checkpoint has no head
   GateActivation activation = GateActivation::kSilu;
 
   // A second table gives every layer so many numbers of its own per token (Gemma 4); 0: none.

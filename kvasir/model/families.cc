@@ -23,6 +23,7 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
   spec.has_mlp_bias = config.mlp_bias;
   spec.has_qk_norm = config.has_qk_norm();
   spec.ties_embeddings = config.tie_word_embeddings;
+  spec.has_own_head = config.has_own_head;
   spec.activation =
       config.activation == Activation::kSilu ? GateActivation::kSilu : GateActivation::kGeluTanh;
   spec.experts = {.count = config.experts.count,

@@ -1,0 +1,68 @@
+#include "kvasir/engine/model_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kvasir/formats/gguf.h"
+#include "kvasir/formats/gguf_special_tokens.h"
+#include "kvasir/formats/gguf_tokenizer.h"
+
+namespace kvasir {
+namespace {
+
+Status LoadFolder(const std::string& folder, const ModelConfig& config, ModelText* text) {
+  KVASIR_TRY(text->package, PackageFile::Load(folder));
+  auto tokenizer = Tokenizer::FromFile(folder + "/tokenizer.json", TokenizerOptionsFor(config));
+  if (!tokenizer.ok()) {
+    return tokenizer.error().code == ErrorCode::kNotFound ? Status() : tokenizer.status();
+  }
+  text->tokenizer = *std::move(tokenizer);
+  auto chat = ChatTemplateSet::Load(folder);
+  if (!chat.ok()) {
+    return chat.error().code == ErrorCode::kNotFound ? Status() : chat.status();
+  }
+  text->chat.emplace(*std::move(chat));
+  const Json* const eos = text->chat->special_tokens().Find("eos_token");
+  if (eos == nullptr || !eos->is_string()) return {};
+  std::vector<Token>& stops = text->stop_tokens;
+  const std::optional<Token> id = text->tokenizer->TokenToId(eos->as_string());
+  if (id && std::find(stops.begin(), stops.end(), *id) == stops.end()) stops.push_back(*id);
+  return {};
+}
+
+Status LoadGguf(const std::string& path, ModelText* text) {
+  KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
+  const auto json = GgufTokenizerJson(file.metadata());
+  if (!json.ok()) {
+    return json.error().code == ErrorCode::kNotFound ? Status() : WithContext(json.error(), path);
+  }
+  auto tokenizer = Tokenizer::FromJson(*json);
+  if (!tokenizer.ok()) return WithContext(tokenizer.error(), path + ": as tokenizer.json");
+  text->tokenizer = *std::move(tokenizer);
+  if (!file.metadata().Has("tokenizer.chat_template")) return {};
+  const auto source = file.metadata().Text("tokenizer.chat_template");
+  if (!source.ok()) return WithContext(source.error(), path);
+  const auto special = GgufSpecialTokens::Read(file.metadata());
+  if (!special.ok()) return WithContext(special.error(), path);
+  KVASIR_TRY(const auto tokens, file.metadata().Strings("tokenizer.ggml.tokens"));
+  auto chat = ChatTemplateSet::FromSource(*source, path + ":tokenizer.chat_template",
+                                          special->Texts(tokens));
+  if (!chat.ok()) return chat.status();
+  text->chat.emplace(*std::move(chat));
+  return {};
+}
+
+}  // namespace
+
+TokenizerOptions TokenizerOptionsFor(const ModelConfig& config) {
+  return {.begin_token = config.family == ModelFamily::kGemma4 ? "<bos>" : ""};
+}
+
+Result<ModelText> ModelText::Load(const std::string& path, const ModelConfig& config) {
+  ModelText text;
+  text.stop_tokens = config.eos_token_ids;
+  KVASIR_TRY_OK(IsGgufPath(path) ? LoadGguf(path, &text) : LoadFolder(path, config, &text));
+  return text;
+}
+
+}  // namespace kvasir
