@@ -114,6 +114,45 @@ std::string BiasedLlama(const ScratchFolder& scratch) {
   return folder;
 }
 
+// What a model says must not become infinite on the way.
+TEST(ConvertModel, NumbersBeyondTheTypeAreNamed) {
+  const ScratchFolder scratch;
+  const std::string source = scratch.File("large");
+  fs::create_directory(source);
+  const std::string tiny = Path("testdata/models/public_llama_f32");
+  fs::copy_file(tiny + "/config.json", source + "/config.json");
+  const auto stored = ValueOrDie(SafetensorsFile::Open(tiny + "/model.safetensors"));
+  std::vector<TensorDeclaration> declared;
+  for (const auto& [name, tensor] : stored.tensors()) {
+    declared.push_back({name, tensor.dtype, tensor.shape});
+  }
+  auto writer = ValueOrDie(SafetensorsWriter::Create(source + "/model.safetensors", declared));
+  const std::string large = "model.layers.1.mlp.up_proj.weight";
+  for (const TensorDeclaration& tensor : declared) {
+    std::vector<float> values(static_cast<size_t>(stored.Find(tensor.name)->elements()));
+    ReadFloats(*stored.Find(tensor.name), 0, static_cast<int64_t>(values.size()), values.data());
+    if (tensor.name == large) values[70] = 1e9f;
+    EXPECT_TRUE(writer.Append(tensor.name, std::as_bytes(std::span(values))).ok());
+  }
+  ASSERT_TRUE(writer.Finish().ok());
+  for (const char* type : {"f16", "int4"}) {
+    const Status done = Convert(source, type, scratch.File(type));
+    ASSERT_FALSE(done.ok()) << type;
+    EXPECT_NE(done.error().message.find(large), std::string::npos) << done.error().message;
+  }
+  for (const char* type : {"bf16", "mxfp8"}) {
+    const Status done = Convert(source, type, scratch.File(type));
+    EXPECT_TRUE(done.ok()) << done.error().message;
+  }
+  const auto model = ValueOrDie(ModelSource::Open(source));
+  for (const char* type : {"f16", "q8_0", "bf16"}) {
+    const std::string out = scratch.File(std::string(type) + ".gguf");
+    const Status done = WriteGguf(model, out, {.type = type, .threads = 2, .progress = {}});
+    EXPECT_EQ(done.ok(), std::string(type) == "bf16") << type;
+    EXPECT_EQ(FileExists(out), done.ok());
+  }
+}
+
 // Rows of q and k lie in another order in a GGUF file, and so do their biases.
 TEST(ConvertModel, BiasesAndSuppressedTokensComeAlong) {
   const ScratchFolder scratch;

@@ -1,6 +1,7 @@
 #include "kvasir/convert/shard_writer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <span>
 
 #include "kvasir/base/file.h"
@@ -12,12 +13,13 @@ namespace {
 constexpr int64_t kBatchNumbers = int64_t{4} << 20;
 constexpr size_t kCopyBytes = size_t{16} << 20;
 
-// What a batch of rows becomes.
-struct Batch {
-  std::vector<std::byte> weight;
-  std::vector<std::byte> scales;
-  std::vector<std::byte> biases;
-};
+Error BeyondType(const SourceTensor& source, DType dtype, bool is_quantized) {
+  return {ErrorCode::kInvalidArgument,
+          "tensor '" + source.name + "' has numbers beyond those of " +
+              std::string(DTypeName(dtype)) +
+              (is_quantized ? ", which its scales would be; convert it to bf16 first"
+                            : "; choose another type, bf16 or f32")};
+}
 
 }  // namespace
 
@@ -59,6 +61,7 @@ Status ShardWriter::WriteTensor(const PlannedTensor& tensor, SafetensorsWriter* 
   // Scales and biases follow all of the weight in the file.
   std::vector<std::byte> scales(static_cast<size_t>(rows) * encoder.scale_bytes());
   std::vector<std::byte> biases(static_cast<size_t>(rows) * encoder.bias_bytes());
+  std::atomic<bool> fits = true;
   for (int64_t first = 0; first < rows; first += batch_rows) {
     const int64_t count = std::min(batch_rows, rows - first);
     pool_.For(static_cast<size_t>(count), [&](size_t begin, size_t end) {
@@ -69,11 +72,14 @@ Status ShardWriter::WriteTensor(const PlannedTensor& tensor, SafetensorsWriter* 
         if (source.offset != 0) {
           for (float& value : row) value += source.offset;
         }
-        encoder.Encode(row.data(), weight.data() + i * encoder.weight_bytes(),
-                       scales.data() + at * encoder.scale_bytes(),
-                       biases.data() + at * encoder.bias_bytes());
+        if (!encoder.Encode(row.data(), weight.data() + i * encoder.weight_bytes(),
+                            scales.data() + at * encoder.scale_bytes(),
+                            biases.data() + at * encoder.bias_bytes())) {
+          fits = false;
+        }
       }
     });
+    if (!fits) return BeyondType(source, tensor.encoding.dtype, tensor.encoding.is_quantized);
     const size_t bytes = static_cast<size_t>(count) * encoder.weight_bytes();
     KVASIR_TRY_OK(writer->Append(parts[0].name, std::span(weight).first(bytes)));
     progress_(bytes);

@@ -26,13 +26,15 @@ constexpr Name kNames[] = {
     {"q8", {MlxMode::kAffine, 8, 64}},
 };
 
-void StoreFloat(float value, DType dtype, std::byte* to) {
+// False where a finite number has no finite one to become.
+bool StoreFloat(float value, DType dtype, std::byte* to) {
   if (dtype == DType::kF32) {
     std::memcpy(to, &value, sizeof(value));
-    return;
+    return true;
   }
   const uint16_t bits = dtype == DType::kF16 ? FloatToF16(value) : FloatToBf16(value);
   std::memcpy(to, &bits, sizeof(bits));
+  return !IsInfinite(bits, dtype) || std::isinf(value);
 }
 
 // Magnitudes of an element type by code, ascending; the sign is the next bit.
@@ -143,33 +145,38 @@ WeightEncoder::WeightEncoder(const WeightEncoding& encoding, int64_t inputs)
   bias_bytes_ = is_affine ? scale_bytes_ : 0;
 }
 
-void WeightEncoder::Encode(const float* row, std::byte* weight, std::byte* scales,
+bool WeightEncoder::Encode(const float* row, std::byte* weight, std::byte* scales,
                            std::byte* biases) const {
   if (encoding_.is_quantized) {
     if (encoding_.format.mode == MlxMode::kAffine) return EncodeAffine(row, weight, scales, biases);
-    return EncodeMicroscaled(row, weight, scales);
+    EncodeMicroscaled(row, weight, scales);
+    return true;
   }
   const size_t element = DTypeBytes(encoding_.dtype);
+  bool fits = true;
   for (int64_t i = 0; i < inputs_; ++i) {
-    StoreFloat(row[i], encoding_.dtype, weight + static_cast<size_t>(i) * element);
+    fits &= StoreFloat(row[i], encoding_.dtype, weight + static_cast<size_t>(i) * element);
   }
+  return fits;
 }
 
-void WeightEncoder::EncodeAffine(const float* row, std::byte* weight, std::byte* scales,
+bool WeightEncoder::EncodeAffine(const float* row, std::byte* weight, std::byte* scales,
                                  std::byte* biases) const {
   const auto size = static_cast<size_t>(encoding_.format.group_size);
   const size_t element = DTypeBytes(encoding_.dtype);
   std::vector<uint8_t> codes(static_cast<size_t>(inputs_));
+  bool fits = true;
   for (size_t g = 0; g < codes.size() / size; ++g) {
     const AffineGroup group =
         QuantizeAffineGroup(std::span(row + g * size, size), encoding_.format.bits,
                             KvCodec::Scales::kF32, codes.data() + g * size);
-    StoreFloat(group.scale, encoding_.dtype, scales + g * element);
-    StoreFloat(group.bias, encoding_.dtype, biases + g * element);
+    fits &= StoreFloat(group.scale, encoding_.dtype, scales + g * element);
+    fits &= StoreFloat(group.bias, encoding_.dtype, biases + g * element);
   }
   std::vector<uint32_t> words(weight_bytes_ / sizeof(uint32_t));
   PackRow(codes, encoding_.format.bits, words.data());
   std::memcpy(weight, words.data(), weight_bytes_);
+  return fits;
 }
 
 void WeightEncoder::EncodeMicroscaled(const float* row, std::byte* weight,

@@ -30,6 +30,11 @@ Result<MlxFormat> MlxFormatFromName(std::string_view name, int group_size = 0);
 // "int4", "mxfp8", ...
 std::string MlxFormatLabel(const MlxFormat& format);
 
+// Of an f16 or bf16.
+inline bool IsInfinite(uint16_t bits, DType dtype) {
+  return (bits & 0x7FFF) == (dtype == DType::kF16 ? 0x7C00 : 0x7F80);
+}
+
 class WeightEncoder {
  public:
   // Bytes of one row of `inputs` numbers. REQUIRES for quantized ones: whole groups, a multiple of
@@ -44,11 +49,12 @@ class WeightEncoder {
   // the scale is 2^floor(log2(max|w|)) over the largest power of two of the element type (OCP
   // Microscaling Formats v1.0, 6.3), elements the nearest, ties to the even code. nvfp4: the scale
   // is the E4M3 nearest to max|w| / 6, without a global one. Numbers that are not finite make their
-  // group NaN (affine) or count as the largest there is. THREADS: concurrently.
-  void Encode(const float* row, std::byte* weight, std::byte* scales, std::byte* biases) const;
+  // group NaN (affine) or count as the largest there is. False where a finite number, or a scale or
+  // bias, is beyond those of dtype and became infinite. THREADS: concurrently.
+  bool Encode(const float* row, std::byte* weight, std::byte* scales, std::byte* biases) const;
 
  private:
-  void EncodeAffine(const float* row, std::byte* weight, std::byte* scales,
+  bool EncodeAffine(const float* row, std::byte* weight, std::byte* scales,
                     std::byte* biases) const;
   void EncodeMicroscaled(const float* row, std::byte* weight, std::byte* scales) const;
 

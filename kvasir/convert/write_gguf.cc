@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -13,6 +15,7 @@
 #include "kvasir/base/system_info.h"
 #include "kvasir/base/thread_pool.h"
 #include "kvasir/convert/gguf_pairs_of.h"
+#include "kvasir/convert/weight_encoder.h"
 #include "kvasir/formats/gguf_rope.h"
 #include "kvasir/formats/gguf_writer.h"
 #include "kvasir/model/families.h"
@@ -65,7 +68,8 @@ Result<const GgufType*> MatrixType(const std::string& name) {
 
 void StoreHalf(uint16_t bits, std::byte* to) { std::memcpy(to, &bits, sizeof(bits)); }
 
-void EncodeBlock(const float* values, int limit, std::byte* block) {
+// False where a finite number has no finite one to become.
+bool EncodeBlock(const float* values, int limit, std::byte* block) {
   const QuantizedGroup group = QuantizeGroup(values, limit);
   const auto& codes = group.codes;
   StoreHalf(group.scale, block);
@@ -75,19 +79,27 @@ void EncodeBlock(const float* values, int limit, std::byte* block) {
   for (size_t i = 0; limit == 7 && i < kBlock / 2; ++i) {
     block[2 + i] = static_cast<std::byte>((codes[i] + 8) | (codes[i + kBlock / 2] + 8) << 4);
   }
+  return !IsInfinite(group.scale, DType::kF16) ||
+         std::any_of(values, values + kBlock, [](float value) { return std::isinf(value); });
 }
 
-void EncodeRow(const float* row, int64_t count, const GgufType& type, std::byte* out) {
+// As EncodeBlock.
+bool EncodeRow(const float* row, int64_t count, const GgufType& type, std::byte* out) {
+  bool fits = true;
   for (int64_t i = 0; i < count; i += type.block_elements) {
     std::byte* const block = out + i / type.block_elements * type.block_bytes;
     if (type.block_elements == kBlock) {
-      EncodeBlock(row + i, type.name == "Q8_0" ? 127 : 7, block);
+      fits &= EncodeBlock(row + i, type.name == "Q8_0" ? 127 : 7, block);
     } else if (type.block_bytes == 4) {
       std::memcpy(block, row + i, sizeof(float));
     } else {
-      StoreHalf(type.name == "F16" ? FloatToF16(row[i]) : FloatToBf16(row[i]), block);
+      const DType dtype = type.name == "F16" ? DType::kF16 : DType::kBf16;
+      const uint16_t bits = dtype == DType::kF16 ? FloatToF16(row[i]) : FloatToBf16(row[i]);
+      StoreHalf(bits, block);
+      fits &= !IsInfinite(bits, dtype) || std::isinf(row[i]);
     }
   }
+  return fits;
 }
 
 // What becomes one tensor of the file.
@@ -294,15 +306,21 @@ class TensorWriter {
     const auto rows = static_cast<int64_t>(tensor.declaration.bytes() / row_bytes);
     const int64_t batch = std::clamp<int64_t>(kBatchNumbers / columns, 1, rows);
     std::vector<std::byte> bytes(static_cast<size_t>(batch) * row_bytes);
+    std::atomic<bool> fits = true;
     for (int64_t first = 0; first < rows; first += batch) {
       const auto count = static_cast<size_t>(std::min(batch, rows - first));
       pool_.For(count, [&](size_t begin, size_t end) {
         std::vector<float> row(static_cast<size_t>(columns));
         for (size_t i = begin; i < end; ++i) {
           reader.Read(first + static_cast<int64_t>(i), row.data());
-          EncodeRow(row.data(), columns, type, bytes.data() + i * row_bytes);
+          if (!EncodeRow(row.data(), columns, type, bytes.data() + i * row_bytes)) fits = false;
         }
       });
+      if (!fits) {
+        return {ErrorCode::kInvalidArgument,
+                "tensor '" + tensor.decoder_name + "' has numbers beyond those of " +
+                    std::string(type.name) + "; choose another type, bf16 or f32"};
+      }
       KVASIR_TRY_OK(writer_.Append(index, std::span(bytes).first(count * row_bytes)));
       progress_(count * row_bytes);
     }
