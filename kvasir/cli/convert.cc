@@ -1,5 +1,7 @@
 // kvasir convert: a model folder or GGUF file becomes a model folder or GGUF file of another type.
 // Deliberately never writes over anything: what it makes appears when it is complete.
+#include <algorithm>
+
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/convert/convert_model.h"
@@ -41,6 +43,17 @@ class ConvertCommand final : public Command {
     const Status runs = CheckRuns(source);
     if (!runs.ok() && runs.error().code != ErrorCode::kUnsupported) return runs.error();
     if (!runs.ok()) LogToStderr(LogLevel::kWarning, runs.error().message + "; converted as it is");
+    const bool is_decoded = [&] {
+      const auto& all = source.tensors();
+      return std::any_of(all.begin(), all.end(), [](const SourceTensor& tensor) {
+        return IsQuantized(tensor.rows.stored_format);
+      });
+    }();
+    if (IsGgufPath(model_) && !IsGgufPath(out_) && type_ == "stored" && is_decoded) {
+      LogToStderr(LogLevel::kWarning,
+                  "quantized tensors of GGUF files are written as f16, rounded; --type f32 keeps "
+                  "what they are");
+    }
     uint64_t written = 0;
     const auto progress = [&](uint64_t done, uint64_t total) {
       written = done;

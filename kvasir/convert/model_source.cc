@@ -35,7 +35,8 @@ bool IsCarried(const fs::path& path) {
   return std::find(kSuffixes.begin(), kSuffixes.end(), suffix) != kSuffixes.end();
 }
 
-// The smallest float type that holds what the format decodes to.
+// The float type that decoded weights are written as: the smallest that holds them, but for GGUF's
+// quantized types, most of which only f32 would, f16, whose rounding is far below their own.
 DType DecodedType(const WeightTensor& rows) {
   switch (rows.stored_format) {
     case WeightFormat::kF32:

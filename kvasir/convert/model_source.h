@@ -20,7 +20,7 @@ namespace kvasir {
 struct SourceTensor {
   std::string name;
   std::vector<int64_t> shape;
-  DType dtype = DType::kBf16;  // of `raw`; of decoded rows the smallest float type that holds them
+  DType dtype = DType::kBf16;  // of `raw`; of decoded rows what they are written as
   // The tensor as it is stored dense; null for one that is decoded.
   const std::byte* raw = nullptr;
   // Rows as floats; empty for tensors of integers.
