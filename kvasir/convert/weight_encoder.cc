@@ -89,11 +89,42 @@ struct Microscale {
   uint8_t code;
 };
 
-// E8M0: 2^floor(log2(largest)) over the largest power of two of the elements.
-Microscale PowerOfTwo(float largest, const Magnitudes& elements) {
-  const int exponent =
-      largest > 0 ? std::clamp(std::ilogb(largest) - elements.top_exponent, -127, 127) : -127;
-  return {std::ldexp(1.0f, exponent), static_cast<uint8_t>(exponent + 127)};
+Microscale PowerOfTwo(int exponent) {
+  const int known = std::clamp(exponent, -127, 127);
+  return {std::ldexp(1.0f, known), static_cast<uint8_t>(known + 127)};
+}
+
+// Of nothing but zeros, or so small that their scale is one, nothing is left.
+float Scaled(float value, float scale) {
+  const float scaled = scale > 0 ? std::fabs(value) / scale : 0.0f;
+  return std::isnan(scaled) ? INFINITY : scaled;
+}
+
+// Of what is finite.
+double SquaredError(std::span<const float> values, float scale, const Magnitudes& elements) {
+  double sum = 0;
+  for (const float value : values) {
+    if (!std::isfinite(value)) continue;
+    const float nearest = elements.of[Nearest(elements, Scaled(value, scale))] * scale;
+    const double error = double{nearest} - double{std::fabs(value)};
+    sum += error * error;
+  }
+  return sum;
+}
+
+// E8M0: the least power of two with which the largest is no larger than the elements' largest.
+// Elements of four bits have few steps, so half of it may be the nearer for all but the largest.
+Microscale NearestE8m0(std::span<const float> values, float largest, const Magnitudes& elements) {
+  if (largest == 0) return PowerOfTwo(-127);
+  int exponent = std::ilogb(largest) - elements.top_exponent;
+  const float top = elements.of[static_cast<size_t>(elements.count - 1)];
+  if (largest > std::ldexp(top, exponent)) ++exponent;
+  const Microscale fits = PowerOfTwo(exponent);
+  if (elements.count > 8) return fits;
+  const Microscale half = PowerOfTwo(exponent - 1);
+  return SquaredError(values, half.scale, elements) < SquaredError(values, fits.scale, elements)
+             ? half
+             : fits;
 }
 
 // E4M3: the nearest to the one with which the largest is the elements' largest.
@@ -189,12 +220,10 @@ void WeightEncoder::EncodeMicroscaled(const float* row, std::byte* weight,
     const std::span<const float> values(row + begin, size);
     const float largest = LargestFinite(values);
     const Microscale by = format.mode == MlxMode::kNvfp4 ? NearestE4m3(largest, elements)
-                                                         : PowerOfTwo(largest, elements);
+                                                         : NearestE8m0(values, largest, elements);
     scales[begin / size] = static_cast<std::byte>(by.code);
     for (size_t i = 0; i < size; ++i) {
-      // Of nothing but zeros, or so small that their scale is one, nothing is left.
-      const float scaled = by.scale > 0 ? std::fabs(values[i]) / by.scale : 0.0f;
-      const uint8_t code = Nearest(elements, std::isnan(scaled) ? INFINITY : scaled);
+      const uint8_t code = Nearest(elements, Scaled(values[i], by.scale));
       codes[begin + i] = static_cast<uint8_t>(code | (std::signbit(values[i]) ? elements.sign : 0));
     }
   }

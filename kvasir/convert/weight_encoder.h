@@ -45,12 +45,15 @@ class WeightEncoder {
   size_t scale_bytes() const { return scale_bytes_; }  // 0 when dense
   size_t bias_bytes() const { return bias_bytes_; }    // 0 but for affine ones
 
-  // Affine: mx.quantize's rule (affine_codec.h), scales and biases rounded to dtype. mxfp4, mxfp8:
-  // the scale is 2^floor(log2(max|w|)) over the largest power of two of the element type (OCP
-  // Microscaling Formats v1.0, 6.3), elements the nearest, ties to the even code. nvfp4: the scale
-  // is the E4M3 nearest to max|w| / 6, without a global one. Numbers that are not finite make their
-  // group NaN (affine) or count as the largest there is. False where a finite number, or a scale or
-  // bias, is beyond those of dtype and became infinite. THREADS: concurrently.
+  // Affine: mx.quantize's rule (affine_codec.h), scales and biases rounded to dtype. mxfp8: the
+  // scale is the least power of two with which max|w| is no larger than the largest element, as
+  // mx.quantize's (the rule of OCP Microscaling Formats v1.0, 6.3, cuts large numbers off and has
+  // 1.23 times its squared error); mxfp4: that or half of it, whichever has the smaller squared
+  // error (0.88 times that of mx.quantize for normal weights). Elements are the nearest, ties to
+  // the even code. nvfp4: the scale is the E4M3 nearest to max|w| / 6, without a global one.
+  // Numbers that are not finite make their group NaN (affine) or count as the largest there is.
+  // False where a finite number, or a scale or bias, is beyond those of dtype and became infinite.
+  // THREADS: concurrently.
   bool Encode(const float* row, std::byte* weight, std::byte* scales, std::byte* biases) const;
 
  private:

@@ -72,14 +72,14 @@ TEST_P(WeightEncoderTest, DecodedWeightsAreNear) {
     const float largest = std::max(std::fabs(low), std::fabs(high));
     for (int64_t i = begin; i < begin + format.group_size; ++i) {
       // Affine: half a step, and its end moves by up to one when zero is put on a code; f16 scales
-      // and values. E2M1 leaves gaps of a third, E4M3 of a sixteenth, of the value, and the
-      // largest may lie above the last code by a third or an eighth; nvfp4's scale is off by a
-      // sixteenth of itself, or by 2^-10 where it is denormal, six of which the largest is.
+      // and values. E2M1 leaves gaps of a third, E4M3 of an eighth, of the value, and E2M1's
+      // largest may lie above the last code by a third; nvfp4's scale is off by a sixteenth of
+      // itself, or by 2^-10 where it is denormal, six of which the largest is.
       const float step = (high - low) / static_cast<float>((1 << format.bits) - 1);
       const float tolerance = format.mode == MlxMode::kAffine  ? 1.5f * step + largest * 0x1.0p-9f
                               : format.mode == MlxMode::kMxfp4 ? largest / 3.5f
                               : format.mode == MlxMode::kNvfp4 ? largest / 5.5f + 6 * 0x1p-10f
-                                                               : largest / 7.0f;
+                                                               : largest / 15.9f;
       ASSERT_NEAR(decoded[i], row[i], tolerance) << "element " << i;
     }
   }
@@ -91,6 +91,37 @@ TEST(WeightEncoder, MicroscaledValuesAreEncodedToThemselves) {
     const WeightEncoding encoding = {DType::kBf16, true, *MlxFormatFromName(name)};
     const std::vector<float> once = Decode(encoding, Encode(encoding, RandomRow(5)));
     EXPECT_EQ(Decode(encoding, Encode(encoding, once)), once) << name;
+  }
+}
+
+TEST(WeightEncoder, NoOtherScaleOfMxfp4IsNearer) {
+  const WeightEncoding encoding = {DType::kBf16, true, *MlxFormatFromName("mxfp4")};
+  for (int seed = 10; seed < 30; ++seed) {
+    const std::vector<float> row = RandomRow(static_cast<uint64_t>(seed));
+    const Encoded encoded = Encode(encoding, row);
+    const std::vector<float> decoded = Decode(encoding, encoded);
+    for (size_t group = 0; group < row.size() / 32; ++group) {
+      const auto squared_error = [&](const auto& nearest) {
+        double sum = 0;
+        for (size_t i = 32 * group; i < 32 * group + 32; ++i) {
+          sum += std::pow(double{nearest(i)} - double{row[i]}, 2);
+        }
+        return sum;
+      };
+      const double own = squared_error([&](size_t i) { return decoded[i]; });
+      for (const int other : {-2, -1, 1, 2}) {
+        const float scale = std::ldexp(1.0f, static_cast<int>(encoded.scales[group]) - 127 + other);
+        const double error = squared_error([&](size_t i) {
+          float best = 0;
+          for (const float element : {0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f}) {
+            const float value = std::copysign(element * scale, row[i]);
+            if (std::fabs(value - row[i]) < std::fabs(best - row[i])) best = value;
+          }
+          return best;
+        });
+        EXPECT_GE(error, own) << "group " << group << ", times 2^" << other;
+      }
+    }
   }
 }
 
