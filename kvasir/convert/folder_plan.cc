@@ -1,7 +1,9 @@
 #include "kvasir/convert/folder_plan.h"
 
 #include <cstdio>
+#include <utility>
 
+#include "kvasir/convert/expert_stacks.h"
 #include "kvasir/formats/safetensors_header.h"
 
 namespace kvasir {
@@ -87,9 +89,15 @@ std::string FolderPlan::Fingerprint() const {
 
 Result<FolderPlan> PlanFolder(const ModelSource& source, const PlanOptions& options) {
   FolderPlan plan;
+  plan.tensors = source.tensors();
+  if (options.quantize) {
+    auto stacked = StackExperts(source.tensors());
+    if (!stacked.ok()) return WithContext(stacked.error(), source.path());
+    plan.tensors = SplitGatesAndUps(*std::move(stacked));
+  }
   plan.shards.emplace_back();
   uint64_t shard_bytes = 0;
-  for (const SourceTensor& tensor : source.tensors()) {
+  for (const SourceTensor& tensor : plan.tensors) {
     const PlannedTensor planned = Planned(tensor, options);
     const uint64_t bytes = planned.bytes();
     if (!plan.shards.back().empty() && shard_bytes + bytes > options.shard_bytes) {

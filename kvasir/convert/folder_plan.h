@@ -27,8 +27,16 @@ struct PlannedTensor {
   std::vector<TensorDeclaration> Declarations() const;
 };
 
+// Movable, not copyable: shards point into `tensors`.
 struct FolderPlan {
-  std::vector<std::vector<PlannedTensor>> shards;
+  FolderPlan() = default;
+  FolderPlan(FolderPlan&&) = default;
+  FolderPlan& operator=(FolderPlan&&) = default;
+
+  // The source's, and where something is quantized experts stacked, as readers of such folders
+  // want them.
+  std::vector<SourceTensor> tensors;
+  std::vector<std::vector<PlannedTensor>> shards;  // of `tensors`
   // "quantization" of config.json; null when nothing is quantized.
   Json quantization;
   uint64_t total_bytes = 0;
@@ -47,7 +55,8 @@ struct PlanOptions {
   uint64_t shard_bytes = uint64_t{2} << 30;
 };
 
-// Borrows `source`. ERRORS: kInvalidArgument when nothing of the model can be quantized.
+// Borrows `source`. ERRORS: kInvalidArgument when nothing of the model can be quantized; kCorrupt
+// where an expert is missing.
 Result<FolderPlan> PlanFolder(const ModelSource& source, const PlanOptions& options);
 
 }  // namespace kvasir

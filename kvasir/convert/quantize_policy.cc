@@ -51,8 +51,8 @@ MlxFormat Wider(const MlxFormat& format) {
 std::optional<MlxFormat> QuantizePolicy::For(std::string_view name,
                                              const std::vector<int64_t>& shape) const {
   if (shape.size() < 2 || shape.size() > 3) return std::nullopt;
-  // Stacked experts have no ".weight".
-  const bool is_experts = shape.size() == 3 && Contains(name, "experts");
+  const bool is_experts =
+      shape.size() == 3 && (Contains(name, ".switch_mlp.") || Contains(name, ".switch_glu."));
   if (!is_experts && (shape.size() != 2 || !name.ends_with(".weight"))) return std::nullopt;
   if (std::any_of(std::begin(kDense), std::end(kDense),
                   [&](std::string_view part) { return Contains(name, part); })) {

@@ -14,6 +14,7 @@
 #include "kvasir/base/file.h"
 #include "kvasir/base/system_info.h"
 #include "kvasir/base/thread_pool.h"
+#include "kvasir/convert/expert_stacks.h"
 #include "kvasir/convert/gguf_pairs_of.h"
 #include "kvasir/convert/weight_encoder.h"
 #include "kvasir/formats/gguf_rope.h"
@@ -104,9 +105,8 @@ bool EncodeRow(const float* row, int64_t count, const GgufType& type, std::byte*
 
 // What becomes one tensor of the file.
 struct Export {
-  // Their rows one after the other: experts that a checkpoint keeps apart are one tensor.
-  std::vector<const SourceTensor*> sources;
-  std::vector<float> values;  // instead of sources
+  const SourceTensor* source = nullptr;
+  std::vector<float> values;  // instead of a source
   std::string decoder_name;
   GgufDeclaration declaration;
 };
@@ -120,32 +120,13 @@ std::string DecoderName(const std::string& name) {
   return name;
 }
 
-struct ExpertName {
-  std::string stacked;  // the name of all experts' tensor
-  int64_t expert = -1;  // -1: no expert's tensor
-};
-
-// "layers.0.mlp.experts.3.up_proj.weight" is part 3 of "layers.0.mlp.switch_mlp.up_proj.weight".
-ExpertName SplitExpert(const std::string& name) {
-  constexpr std::string_view kExperts = ".mlp.experts.";
-  constexpr size_t kMostDigits = 5;
-  const size_t at = name.find(kExperts);
-  if (at == std::string::npos) return {};
-  const size_t number = at + kExperts.size();
-  const size_t end = name.find('.', number);
-  if (end == std::string::npos || end == number || end - number > kMostDigits) return {};
-  int64_t expert = 0;
-  for (size_t i = number; i < end; ++i) {
-    if (name[i] < '0' || name[i] > '9') return {};
-    expert = 10 * expert + (name[i] - '0');
-  }
-  return {name.substr(0, at) + ".mlp.switch_mlp" + name.substr(end), expert};
-}
-
 class ExportPlan {
  public:
-  ExportPlan(const ModelSource& source, const ModelConfig& config, const GgufType* matrix_type)
+  // `tensors` are those of `source` with experts stacked.
+  ExportPlan(const ModelSource& source, const std::vector<SourceTensor>& tensors,
+             const ModelConfig& config, const GgufType* matrix_type)
       : source_(source),
+        tensors_(tensors),
         config_(config),
         matrix_type_(matrix_type),
         table_type_(matrix_type->name == "Q4_0" ? TypeNamed("Q8_0") : matrix_type) {}
@@ -153,18 +134,11 @@ class ExportPlan {
   Result<std::vector<Export>> Make() {
     const DecoderSpec spec = MakeDecoderSpec(config_);
     AddDivisors();
-    for (const SourceTensor& tensor : source_.tensors()) {
+    for (const SourceTensor& tensor : tensors_) {
       if (IsKnownUnused(spec, tensor.name)) continue;
       const std::string name = DecoderName(tensor.name);
       if (config_.tie_word_embeddings && name == "lm_head.weight") continue;
       KVASIR_TRY_OK(Add(tensor, name));
-    }
-    for (const auto& [name, index] : stacks_) {
-      for (size_t i = 0; i < exports_[index].sources.size(); ++i) {
-        if (exports_[index].sources[i] != nullptr) continue;
-        return {ErrorCode::kCorrupt, source_.path() + ": tensor '" + name + "' of expert " +
-                                         std::to_string(i) + " is missing"};
-      }
     }
     return std::move(exports_);
   }
@@ -181,39 +155,18 @@ class ExportPlan {
   }
 
   Status Add(const SourceTensor& tensor, const std::string& name) {
-    const ExpertName expert = SplitExpert(name);
-    const std::string& decoder_name = expert.expert < 0 ? name : expert.stacked;
-    std::string file_name = GgufTensorName(config_.family, decoder_name);
-    if (file_name == decoder_name || !tensor.rows.read_row ||
-        expert.expert >= config_.experts.count) {
+    std::string file_name = GgufTensorName(config_.family, name);
+    if (file_name == name || !tensor.rows.read_row) {
       return {ErrorCode::kUnsupported, source_.path() + ": tensor '" + tensor.name +
                                            "' has no name in a GGUF file of this architecture"};
     }
-    if (expert.expert < 0) {
-      exports_.push_back(
-          {{&tensor}, {}, decoder_name, Declare(std::move(file_name), tensor.shape)});
-      return {};
+    if (tensor.shape.size() == 3 && tensor.shape[0] != config_.experts.count) {
+      return {ErrorCode::kCorrupt, source_.path() + ": tensor '" + tensor.name + "' is of " +
+                                       std::to_string(tensor.shape[0]) +
+                                       " experts, and config.json has " +
+                                       std::to_string(config_.experts.count)};
     }
-    return AddExpert(tensor, expert, std::move(file_name));
-  }
-
-  Status AddExpert(const SourceTensor& tensor, const ExpertName& name, std::string file_name) {
-    const auto count = static_cast<size_t>(config_.experts.count);
-    std::vector<int64_t> shape = tensor.shape;
-    shape.insert(shape.begin(), config_.experts.count);
-    const auto [known, is_new] = stacks_.emplace(name.stacked, exports_.size());
-    if (is_new) {
-      exports_.push_back({std::vector<const SourceTensor*>(count),
-                          {},
-                          name.stacked,
-                          Declare(std::move(file_name), shape)});
-    }
-    Export& stack = exports_[known->second];
-    if (tensor.shape.size() != 2 || stack.declaration.shape != shape) {
-      return {ErrorCode::kCorrupt, source_.path() + ": tensor '" + tensor.name +
-                                       "' does not have the shape of the other experts'"};
-    }
-    stack.sources[static_cast<size_t>(name.expert)] = &tensor;
+    exports_.push_back({&tensor, {}, name, Declare(std::move(file_name), tensor.shape)});
     return {};
   }
 
@@ -231,11 +184,11 @@ class ExportPlan {
   }
 
   const ModelSource& source_;
+  const std::vector<SourceTensor>& tensors_;
   const ModelConfig& config_;
   const GgufType* const matrix_type_;
   const GgufType* const table_type_;
   std::vector<Export> exports_;
-  std::map<std::string, size_t> stacks_;  // by the name of all experts' tensor
 };
 
 // Rows of one tensor as the file wants them: in its order, with its offset.
@@ -252,16 +205,12 @@ class RowReader {
   }
 
   void Read(int64_t row, float* out) const {
-    if (tensor_.sources.empty()) {
+    if (tensor_.source == nullptr) {
       std::copy(tensor_.values.begin(), tensor_.values.end(), out);
       return;
     }
-    const SourceTensor& first = *tensor_.sources.front();
-    const int64_t each = is_vector_ ? 1 : RowCount(first.shape);
-    const SourceTensor& source = *tensor_.sources[static_cast<size_t>(row / each)];
-    const int64_t in_source = row % each;
-    source.rows.read_row(is_turned_ && !is_vector_ ? DecoderRow(in_source, head_dim_) : in_source,
-                         out);
+    const SourceTensor& source = *tensor_.source;
+    source.rows.read_row(is_turned_ && !is_vector_ ? DecoderRow(row, head_dim_) : row, out);
     const float offset = source.offset + norm_offset_;
     for (int64_t i = 0; offset != 0 && i < columns_; ++i) out[i] += offset;
     if (!is_turned_ || !is_vector_) return;
@@ -324,10 +273,8 @@ class TensorWriter {
       KVASIR_TRY_OK(writer_.Append(index, std::span(bytes).first(count * row_bytes)));
       progress_(count * row_bytes);
     }
-    for (const SourceTensor* const source : tensor.sources) {
-      if (!source->rows.is_mapped) continue;
-      for (const std::span<const std::byte> pages : source->rows.source) ReleasePages(pages);
-    }
+    if (tensor.source == nullptr || !tensor.source->rows.is_mapped) return {};
+    for (const std::span<const std::byte> pages : tensor.source->rows.source) ReleasePages(pages);
     return {};
   }
 
@@ -347,7 +294,9 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   if (!config.ok()) return WithContext(config.error(), source.path() + "/config.json");
   KVASIR_TRY_OK(AddGeneration(source, &*config));
   KVASIR_TRY(const GgufPairs pairs, GgufPairsOf(source, *config));
-  KVASIR_TRY(const std::vector<Export> exports, ExportPlan(source, *config, type).Make());
+  const auto stacked = StackExperts(source.tensors());
+  if (!stacked.ok()) return WithContext(stacked.error(), source.path());
+  KVASIR_TRY(const std::vector<Export> exports, ExportPlan(source, *stacked, *config, type).Make());
   std::vector<GgufDeclaration> declarations;
   uint64_t total = 0;
   for (const Export& tensor : exports) {

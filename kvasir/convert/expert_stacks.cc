@@ -1,0 +1,133 @@
+#include "kvasir/convert/expert_stacks.h"
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace kvasir {
+namespace {
+
+struct ExpertName {
+  std::string stacked;  // the name of all experts' tensor
+  int64_t expert = -1;  // -1: no expert's tensor
+};
+
+// "layers.0.mlp.experts.3.up_proj.weight" is part 3 of "layers.0.mlp.switch_mlp.up_proj.weight".
+ExpertName SplitExpert(const std::string& name) {
+  constexpr std::string_view kExperts = ".mlp.experts.";
+  constexpr size_t kMostDigits = 5;
+  const size_t at = name.find(kExperts);
+  if (at == std::string::npos) return {};
+  const size_t number = at + kExperts.size();
+  const size_t end = name.find('.', number);
+  if (end == std::string::npos || end == number || end - number > kMostDigits) return {};
+  int64_t expert = 0;
+  for (size_t i = number; i < end; ++i) {
+    if (name[i] < '0' || name[i] > '9') return {};
+    expert = 10 * expert + (name[i] - '0');
+  }
+  return {name.substr(0, at) + ".mlp.switch_mlp" + name.substr(end), expert};
+}
+
+using Parts = std::map<int64_t, const SourceTensor*>;
+
+// REQUIRES: parts are not empty.
+Result<SourceTensor> Stacked(std::string name, const Parts& parts) {
+  const SourceTensor& first = *parts.begin()->second;
+  std::vector<WeightTensor> experts;
+  SourceTensor stack = first;
+  stack.name = std::move(name);
+  stack.raw = nullptr;
+  stack.rows.is_raw = false;
+  stack.rows.read_codes = nullptr;
+  stack.rows.source.clear();
+  for (const auto& [expert, part] : parts) {
+    if (expert != static_cast<int64_t>(experts.size())) {
+      return {ErrorCode::kCorrupt, "tensor '" + stack.name + "' of expert " +
+                                       std::to_string(experts.size()) + " is missing"};
+    }
+    if (part->shape != first.shape || part->shape.size() != 2 || part->dtype != first.dtype ||
+        part->offset != first.offset || !part->rows.read_row) {
+      return {ErrorCode::kCorrupt,
+              "tensor '" + part->name + "' does not have the shape of the other experts'"};
+    }
+    experts.push_back(part->rows);
+    stack.rows.source.insert(stack.rows.source.end(), part->rows.source.begin(),
+                             part->rows.source.end());
+  }
+  stack.shape.insert(stack.shape.begin(), static_cast<int64_t>(experts.size()));
+  stack.rows.shape = stack.shape;
+  stack.rows.read_row = [experts = std::move(experts), rows = first.shape[0]](int64_t row,
+                                                                              float* out) {
+    experts[static_cast<size_t>(row / rows)].read_row(row % rows, out);
+  };
+  return stack;
+}
+
+// Of each expert's rows `count` from `first` on. REQUIRES: they lie within them.
+SourceTensor PartOfStack(const SourceTensor& stack, std::string name, int64_t first,
+                         int64_t count) {
+  SourceTensor part = stack;
+  part.name = std::move(name);
+  part.shape[1] = count;
+  part.rows.shape = part.shape;
+  if (count == stack.shape[1]) return part;
+  part.raw = nullptr;
+  part.rows.is_raw = false;
+  part.rows.read_codes = nullptr;
+  part.rows.read_row = [whole = stack.rows.read_row, rows = stack.shape[1], first, count](
+                           int64_t row, float* out) {
+    whole(row / count * rows + first + row % count, out);
+  };
+  return part;
+}
+
+}  // namespace
+
+Result<std::vector<SourceTensor>> StackExperts(const std::vector<SourceTensor>& tensors) {
+  std::map<std::string, Parts> stacks;
+  for (const SourceTensor& tensor : tensors) {
+    const ExpertName name = SplitExpert(tensor.name);
+    if (name.expert >= 0) stacks[name.stacked][name.expert] = &tensor;
+  }
+  std::vector<SourceTensor> result;
+  for (const SourceTensor& tensor : tensors) {
+    const ExpertName name = SplitExpert(tensor.name);
+    if (name.expert < 0) {
+      result.push_back(tensor);
+      continue;
+    }
+    const auto stack = stacks.find(name.stacked);
+    if (stack == stacks.end()) continue;  // done with its first expert
+    KVASIR_TRY(SourceTensor stacked, Stacked(name.stacked, stack->second));
+    result.push_back(std::move(stacked));
+    stacks.erase(stack);
+  }
+  return result;
+}
+
+std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors) {
+  constexpr std::string_view kBoth = ".experts.gate_up_proj";
+  constexpr std::string_view kDown = ".experts.down_proj";
+  std::vector<SourceTensor> result;
+  for (SourceTensor& tensor : tensors) {
+    const auto named = [&](std::string_view end, const char* part) {
+      return tensor.name.substr(0, tensor.name.size() - end.size()) + ".experts.switch_glu." +
+             part + ".weight";
+    };
+    const bool is_stack = tensor.shape.size() == 3 && tensor.rows.read_row;
+    if (is_stack && tensor.name.ends_with(kBoth) && tensor.shape[1] % 2 == 0) {
+      const int64_t half = tensor.shape[1] / 2;
+      result.push_back(PartOfStack(tensor, named(kBoth, "gate_proj"), 0, half));
+      result.push_back(PartOfStack(tensor, named(kBoth, "up_proj"), half, half));
+    } else if (is_stack && tensor.name.ends_with(kDown)) {
+      result.push_back(PartOfStack(tensor, named(kDown, "down_proj"), 0, tensor.shape[1]));
+    } else {
+      result.push_back(std::move(tensor));
+    }
+  }
+  return result;
+}
+
+}  // namespace kvasir

@@ -1,0 +1,26 @@
+// Experts as one tensor for each projection, as GGUF files and quantized MLX folders have them.
+// Deliberately only other views of a source's tensors: nothing is copied or decoded here.
+#ifndef KVASIR_CONVERT_EXPERT_STACKS_H_
+#define KVASIR_CONVERT_EXPERT_STACKS_H_
+
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/convert/model_source.h"
+
+namespace kvasir {
+
+// Experts that a checkpoint keeps apart ("X.mlp.experts.3.up_proj.weight" [outputs, inputs])
+// become one tensor ("X.mlp.switch_mlp.up_proj.weight" [experts, outputs, inputs]), where the
+// first of them was; all other tensors stay. ERRORS: kCorrupt where one is missing or has another
+// shape than the others, naming it.
+Result<std::vector<SourceTensor>> StackExperts(const std::vector<SourceTensor>& tensors);
+
+// "X.experts.gate_up_proj" [experts, gates and ups, inputs] becomes
+// "X.experts.switch_glu.gate_proj" and "...up_proj.weight", "X.experts.down_proj"
+// "X.experts.switch_glu.down_proj.weight".
+std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors);
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CONVERT_EXPERT_STACKS_H_
