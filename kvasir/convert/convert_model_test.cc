@@ -202,14 +202,24 @@ INSTANTIATE_TEST_SUITE_P(All, RoundTripTest,
                                          "transformers_gemma4_one_projection_bf16",
                                          "transformers_gemma4_experts_bf16"));
 
+// Root mean square error over that of the logits.
+double RelativeError(const std::vector<float>& actual, const std::vector<float>& wanted) {
+  EXPECT_EQ(actual.size(), wanted.size());
+  double error = 0;
+  double variance = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    error += std::pow(double{actual[i]} - double{wanted[i]}, 2);
+    variance += double{wanted[i]} * wanted[i];
+  }
+  return std::sqrt(error / variance);
+}
+
 TEST(ConvertModel, QuantizedFoldersLoadAndAreNear) {
   const std::string source = Path("testdata/models/transformers_qwen2_f16");
   const auto wanted = Logits(source, WeightFormat::kF32);
-  double variance = 0;
-  for (const float value : wanted) variance += double{value} * value;
   struct Type {
     const char* name;
-    double most;  // root mean square error over that of the logits
+    double most;
   };
   // A third above what was measured on this model of random weights: what a format loses.
   for (const Type& type :
@@ -219,14 +229,43 @@ TEST(ConvertModel, QuantizedFoldersLoadAndAreNear) {
     const Status done = Convert(source, type.name, out);
     ASSERT_TRUE(done.ok()) << type.name << ": " << done.error().message;
     for (const auto weights : {std::optional<WeightFormat>(), std::optional(WeightFormat::kF32)}) {
-      const auto actual = Logits(out, weights);
-      ASSERT_EQ(actual.size(), wanted.size());
-      double error = 0;
-      for (size_t i = 0; i < actual.size(); ++i) {
-        error += std::pow(double{actual[i]} - double{wanted[i]}, 2);
-      }
-      EXPECT_LE(std::sqrt(error / variance), type.most) << type.name;
+      EXPECT_LE(RelativeError(Logits(out, weights), wanted), type.most) << type.name;
     }
+  }
+}
+
+// Experts that lie apart, and gates that lie above ups, become stacks of one projection.
+TEST(ConvertModel, QuantizedExpertsAreStacked) {
+  for (const auto& [name, stack] :
+       {std::pair{"transformers_qwen3_moe_bf16", "model.layers.0.mlp.switch_mlp."},
+        std::pair{"transformers_gemma4_experts_bf16", "model.layers.0.experts.switch_glu."}}) {
+    const ScratchFolder scratch;
+    const std::string source = Path(std::string("testdata/models/") + name);
+    const std::string out = scratch.File("out");
+    const Status done = [&]() -> Status {
+      KVASIR_TRY(const ModelSource model, ModelSource::Open(source));
+      WriteOptions options;
+      KVASIR_TRY(options.plan, PlanFor(model, "int8", 32));
+      KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out));
+      KVASIR_TRY_OK(WriteModelFolder(model, builder.partial(), options));
+      return builder.Commit();
+    }();
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const auto written = ValueOrDie(Checkpoint::Open(out));
+    for (const char* projection : {"gate_proj", "up_proj", "down_proj"}) {
+      for (const char* part : {".weight", ".scales", ".biases"}) {
+        const TensorView* const view = written.Find(stack + std::string(projection) + part);
+        ASSERT_NE(view, nullptr) << stack << projection << part;
+        EXPECT_EQ(view->shape.size(), 3u);
+      }
+    }
+    for (const std::string& tensor : written.names()) {
+      EXPECT_EQ(tensor.find("gate_up_proj"), std::string::npos) << tensor;
+      EXPECT_EQ(tensor.find(".experts.0."), std::string::npos) << tensor;
+    }
+    const double error =
+        RelativeError(Logits(out, WeightFormat::kF32), Logits(source, WeightFormat::kF32));
+    EXPECT_LE(error, 0.15) << name;  // where rounding chooses another expert it is more than a bit
   }
 }
 
