@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "kvasir/cli/output.h"
+#include "kvasir/cli/printable.h"
 
 namespace kvasir {
 namespace {

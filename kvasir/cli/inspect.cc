@@ -11,6 +11,7 @@
 #include "kvasir/cli/inspect_cache.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/cli/printable.h"
 #include "kvasir/engine/model_text.h"
 #include "kvasir/formats/checkpoint.h"
 #include "kvasir/formats/gguf.h"

@@ -6,6 +6,7 @@
 
 #include "kvasir/base/file.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/cli/printable.h"
 #include "kvasir/formats/safetensors.h"
 #include "kvasir/kv/block_map_snapshots.h"
 #include "kvasir/kv/block_map_svg.h"

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "kvasir/cli/printable.h"
+
 namespace kvasir {
 namespace {
 
@@ -27,14 +29,6 @@ Status Print(std::string_view text) {
 }
 
 Status PrintJson(const Json& value) { return Print(value.Dump() + "\n"); }
-
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n') || byte == 0x7F) c = ' ';
-  }
-  return text;
-}
 
 void LogToStderr(LogLevel level, std::string_view line) {
   const char* prefix = level == LogLevel::kWarning ? "warning: "

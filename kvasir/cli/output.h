@@ -16,9 +16,6 @@ namespace kvasir {
 Status Print(std::string_view text);
 // One JSON value on a line of its own.
 Status PrintJson(const Json& value);
-// What files and requests say, for a terminal that it must not control: control characters but
-// line ends become blanks.
-std::string Printable(std::string text);
 // A LogSink: a line for people, with its level where that is not kInfo.
 void LogToStderr(LogLevel level, std::string_view line);
 // "12.3 MiB"
