@@ -43,13 +43,11 @@ class ConvertCommand final : public Command {
     const Status runs = CheckRuns(source);
     if (!runs.ok() && runs.error().code != ErrorCode::kUnsupported) return runs.error();
     if (!runs.ok()) LogToStderr(LogLevel::kWarning, runs.error().message + "; converted as it is");
-    const bool is_decoded = [&] {
-      const auto& all = source.tensors();
-      return std::any_of(all.begin(), all.end(), [](const SourceTensor& tensor) {
-        return IsQuantized(tensor.rows.stored_format);
-      });
-    }();
-    if (IsGgufPath(model_) && !IsGgufPath(out_) && type_ == "stored" && is_decoded) {
+    const auto& tensors = source.tensors();
+    const bool is_quantized = std::any_of(
+        tensors.begin(), tensors.end(),
+        [](const SourceTensor& tensor) { return IsQuantized(tensor.rows.stored_format); });
+    if (IsGgufPath(model_) && !IsGgufPath(out_) && type_ == "stored" && is_quantized) {
       LogToStderr(LogLevel::kWarning,
                   "quantized tensors of GGUF files are written as f16, rounded; --type f32 keeps "
                   "what they are");

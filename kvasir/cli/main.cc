@@ -5,8 +5,10 @@
 #include "kvasir/cli/commands.h"
 
 int main(int argc, char** argv) {
-  // A reader that goes away is an error of the write (exit code 7), not the end of the program.
+  // A reader that goes away, and a file that reaches its limit, are errors of the write (exit code
+  // 7), not the end of the program.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   std::vector<std::unique_ptr<kvasir::Command>> commands;
   commands.push_back(kvasir::MakeGenerateCommand());
   commands.push_back(kvasir::MakeChatCommand());
