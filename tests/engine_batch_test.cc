@@ -316,6 +316,40 @@ TEST_F(EngineTest, SlowReadersKeepNobodyOut) {
   EXPECT_EQ(bench_.Answer(third).tokens, bench_.Alone(quick));
 }
 
+// Its prompt goes on when it does, and who has the same one does not wait for that.
+TEST_F(EngineTest, NobodyWaitsForAPromptThatASlowReaderHasBegun) {
+  bench_.Start(size_t{64} << 20, {.scheduler = {64, 64}});
+  bool is_paused = false;
+  EngineCallbacks callbacks;
+  callbacks.is_paused = [&] { return is_paused; };
+  const EngineRequest request = Request(Prompt(300), 10);
+  const RequestId slow = bench_.Submit(request, callbacks);
+  bench_.engine().Step();
+  is_paused = true;
+  const RequestId quick = bench_.Submit(request);
+  for (int i = 0; i < 30; ++i) bench_.engine().Step();
+  EXPECT_TRUE(bench_.IsFinished(quick));
+  EXPECT_FALSE(bench_.IsFinished(slow));
+  is_paused = false;
+  bench_.Drain();
+  EXPECT_EQ(bench_.Answer(slow).tokens, bench_.Answer(quick).tokens);
+}
+
+TEST_F(EngineTest, WhenAWaiterIsCancelledThoseBehindItNeedNotWait) {
+  bench_.Start(bench_.spec().BytesAt(300));
+  const RequestId running = bench_.Submit(Request(Prompt(60), 100));
+  bench_.engine().Step();
+  const RequestId large = bench_.Submit(Request(Prompt(250, 2), 10));
+  const RequestId small = bench_.Submit(Request(Prompt(20, 3), 5));
+  for (int i = 0; i < 10; ++i) bench_.engine().Step();
+  EXPECT_FALSE(bench_.IsFinished(small));  // nobody overtakes
+  bench_.engine().Cancel(large);
+  for (int i = 0; i < 10; ++i) bench_.engine().Step();
+  EXPECT_TRUE(bench_.IsFinished(small));
+  EXPECT_FALSE(bench_.IsFinished(running));
+  bench_.Drain();
+}
+
 TEST_F(EngineTest, DeadlinesEndARequestInAnyState) {
   // The engine outlives the body of the test and asks once more at its end.
   const auto now = std::make_shared<EngineClock::time_point>();

@@ -2,7 +2,11 @@
 // disk, and nothing is left when they are done.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,12 +26,14 @@ class SwapBench {
 
   Bench& bench() { return bench_; }
   Engine& engine() { return bench_.engine(); }
-  void Start(uint64_t max_bytes = 64 << 20) {
+  void Start(uint64_t max_bytes = 64 << 20, std::function<void(bool)> before_block = {}) {
     // Both prompts fit, both answers do not.
     const size_t budget = bench_.spec().BytesAt(260) + 2 * bench_.spec().BytesAt(1);
-    bench_.Start(budget,
-                 {.scheduler = {64, 64},
-                  .swap = {.dir = folder_.path(), .max_bytes = max_bytes, .ignores_rates = true}});
+    bench_.Start(budget, {.scheduler = {64, 64},
+                          .swap = {.dir = folder_.path(),
+                                   .max_bytes = max_bytes,
+                                   .ignores_rates = true,
+                                   .before_block = std::move(before_block)}});
     ids_ = {bench_.Submit(first_), bench_.Submit(second_)};
   }
   RequestId stays() const { return ids_.first; }
@@ -54,6 +60,11 @@ class SwapBench {
 
  private:
   void ExpectNothingLeft() {
+    // What a disk still hangs at comes back with the first step after that.
+    for (int i = 0; i < 300 && engine().Stats().swap_bytes > 0; ++i) {
+      engine().Step();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     EXPECT_EQ(bench_.LiveBytes(), 0u);
     engine().prefix_tree().Clear();
     EXPECT_EQ(bench_.pool().used_bytes(), 0u);
@@ -130,6 +141,40 @@ TEST(EngineSwapTest, BadBytesAreComputedAgain) {
     EXPECT_EQ(swap.engine().Stats().swapped_in, 0);
     EXPECT_EQ(swap.engine().Stats().swaps_lost, 1);
   }
+}
+
+// A disk that hangs holds nobody up for longer than it is waited for, and what it has of the pool
+// comes back before anybody is told that there is not enough.
+TEST(EngineSwapTest, ADiskThatHangsIsComputedAgain) {
+  for (const bool hangs_reading : {false, true}) {
+    SwapBench swap(kFull);
+    std::atomic<bool> hangs = true;
+    swap.Start(64 << 20, [&, hangs_reading](bool is_read) {
+      if (is_read != hangs_reading || !hangs.exchange(false)) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    });
+    swap.ExpectRightAnswers();
+    EXPECT_FALSE(hangs);
+    EXPECT_EQ(swap.engine().Stats().swaps_lost, 1) << hangs_reading;
+  }
+}
+
+// Blocks that the disk is at cannot be had at once; the request has then lost what it had there.
+TEST(EngineSwapTest, WhoIsPreemptedWhileADiskHangsReadsNothingMore) {
+  SwapBench swap(kFull);
+  std::atomic<bool> hangs = true;
+  swap.Start(64 << 20, [&](bool is_read) {
+    if (!is_read || !hangs.exchange(false)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  });
+  swap.StepUntilReading();
+  EngineRequest urgent = Request(RandomTokens(180, swap.bench().model().vocab_size(), 5), 60, 3);
+  urgent.priority = 5;
+  const RequestId id = swap.bench().Submit(urgent);
+  swap.ExpectRightAnswers();
+  EXPECT_FALSE(hangs);
+  EXPECT_EQ(swap.bench().Answer(id).tokens, swap.bench().Alone(urgent));
+  EXPECT_GE(swap.engine().Stats().swaps_lost, 1);
 }
 
 TEST(EngineSwapTest, AFullOrVanishedDiskIsComputedAgain) {

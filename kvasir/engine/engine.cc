@@ -207,9 +207,10 @@ void Engine::EndCancelled() {
 
 void Engine::EndJob(Job& job, FinishReason reason) {
   AddStreams(job, job.request.answers);
+  // Blocks come free, or whoever waited first in rank waits no longer.
+  is_admission_blocked_ = false;
   for (const auto& stream : job.streams) {
     stream->Finish(reason);
-    if (stream->holds_blocks()) is_admission_blocked_ = false;
     DropDraftState(job, *stream);
     stream->sequence.reset();
     stream->swapped.reset();

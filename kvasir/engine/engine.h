@@ -195,6 +195,8 @@ class Engine {
   // engine_swap.cc
   void UpdateSwaps();
   void UpdateSwap(EngineStream& stream);
+  // Gives up what the stream has on disk, or on its way: its tokens are evaluated again.
+  void LoseSwap(EngineStream& stream);
   void SwapOut(EngineStream& stream);
   bool IsWorthReading(const EngineStream& stream, int64_t found_tokens) const;
   bool BeginReading(EngineStream& stream, const KvSequence& known);

@@ -128,6 +128,7 @@ bool Engine::IsBeingRead(const Job& job, int64_t cached_tokens) const {
   if (evicts_rows_) return false;  // what others read may not be there to be found
   const std::vector<Token>& mine = job.request.prompt;
   for (const auto& other : jobs_) {
+    if (other->is_paused) continue;  // who knows when it goes on
     if (other.get() == &job || other->request.salt != job.request.salt ||
         other->request.priority < job.request.priority) {
       continue;
@@ -200,6 +201,10 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
     members[0].tokens /= 2;
     return true;
   }
+  if (swap_ != nullptr && swap_->holds_blocks()) {
+    members.clear();  // the disk has them yet: the next step looks again
+    return true;
+  }
   last.job->result.status = WithContext(
       error,
       "the request does not fit into the cache even alone; ask for less or raise its budget");
@@ -222,7 +227,11 @@ bool Engine::TakeBackLent() {
 void Engine::Preempt(Job& job, EngineStream& stream) {
   ++job.result.preemptions;
   ++stats_.preemptions;
-  if (stream.is_reading()) return stream.swapped->StopReading();
+  if (stream.is_reading()) {
+    stream.swapped->StopReading();
+    if (stream.swapped->state() == SwappedCache::State::kLost) LoseSwap(stream);
+    return;
+  }
   Publish(job, stream);
   SwapOut(stream);
   stream.sequence.reset();

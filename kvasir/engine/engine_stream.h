@@ -51,7 +51,7 @@ class EngineStream {
   void AddStates(Position begin, ConstFloatRows states);
   // Tokens of the prompt that need not be evaluated for their states.
   int64_t pooled_tokens() const { return pool_ ? pool_->position() : 0; }
-  // Ends the answer and gives its blocks back.
+  // Ends the answer. Its blocks stay until the engine takes them.
   void Finish(FinishReason reason);
   bool is_done() const { return is_done_; }
 

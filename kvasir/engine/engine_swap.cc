@@ -21,6 +21,8 @@ using State = SwappedCache::State;
 constexpr std::chrono::milliseconds kLeastWait{20};
 // So much at once: what was written meanwhile is looked at in between.
 constexpr std::chrono::milliseconds kWaitSlice{5};
+// A disk that has not moved a block for so long hangs: computing again is surer.
+constexpr std::chrono::seconds kMostStall{1};
 
 }  // namespace
 
@@ -29,9 +31,19 @@ void Engine::UpdateSwaps() {
   if (swap_ == nullptr) return;
   swap_->Reap();
   swap_wait_left_ = std::max(last_step_, kLeastWait);
+  const bool hangs = swap_->block_time() > kMostStall;
   for (const auto& job : jobs_) {
-    for (const auto& stream : job->streams) UpdateSwap(*stream);
+    for (const auto& stream : job->streams) {
+      UpdateSwap(*stream);
+      if (hangs && stream->swapped && stream->swapped->is_under_way()) LoseSwap(*stream);
+    }
   }
+}
+
+void Engine::LoseSwap(EngineStream& stream) {
+  is_admission_blocked_ = false;
+  stream.swapped.reset();
+  ++stats_.swaps_lost;
 }
 
 void Engine::UpdateSwap(EngineStream& stream) {
@@ -48,8 +60,7 @@ void Engine::UpdateSwap(EngineStream& stream) {
     }
     stream.swapped.reset();
   } else if (state == State::kLost) {
-    stream.swapped.reset();
-    ++stats_.swaps_lost;
+    LoseSwap(stream);
   }
 }
 
@@ -99,8 +110,7 @@ bool Engine::BeginReading(EngineStream& stream, const KvSequence& known) {
     const Status begun = stream.swapped->Read(parts_.pool, known);
     if (begun.ok()) return true;
     if (tree_.Evict(stream.swapped->bytes()) > 0) continue;
-    stream.swapped.reset();
-    ++stats_.swaps_lost;
+    LoseSwap(stream);
     return false;
   }
 }
@@ -124,9 +134,7 @@ bool Engine::WaitForSwap() {
   for (EngineStream* stream : writing) {
     UpdateSwap(*stream);
     if (swap_wait_left_.count() > 0 || !stream->swapped) continue;
-    if (stream->swapped->state() != State::kWriting) continue;
-    stream->swapped.reset();
-    ++stats_.swaps_lost;
+    if (stream->swapped->state() == State::kWriting) LoseSwap(*stream);
   }
   return true;
 }

@@ -183,6 +183,11 @@ void SwapStore::WaitForProgress(std::chrono::milliseconds most) {
                      [&] { return blocks_done_ != before || (queue_.empty() && !is_serving_); });
 }
 
+Clock::duration SwapStore::block_time() const {
+  const std::lock_guard lock(mutex_);
+  return is_serving_ ? Clock::now() - block_began_ : Clock::duration::zero();
+}
+
 SwapRates SwapStore::rates() const {
   const std::lock_guard lock(mutex_);
   const auto fresh = [](const Rate& rate) {
@@ -200,6 +205,7 @@ void SwapStore::Run() {
     if (is_ended_) return;
     const std::shared_ptr<SwapFile> file = queue_.front();
     queue_.pop_front();
+    block_began_ = Clock::now();
     is_serving_ = file->is_served = true;
     Serve(*file, lock);
     is_serving_ = file->is_served = false;
@@ -214,8 +220,9 @@ void SwapStore::Serve(SwapFile& file, std::unique_lock<std::mutex>& lock) {
   while (is_good && file.progress.blocks < file.blocks() && !file.is_stopped && !is_ended_) {
     const size_t i = file.progress.blocks;
     const bool is_read = file.is_read;
+    const Clock::time_point begin = block_began_ = Clock::now();
     lock.unlock();
-    const Clock::time_point begin = Clock::now();
+    if (options_.before_block) options_.before_block(is_read);
     is_good = is_read ? file.ReadBlock(i) : file.WriteBlock(i, options_.dir);
     bytes += file.BytesOf(i);
     time += Clock::now() - begin;

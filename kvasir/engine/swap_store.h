@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -26,6 +27,8 @@ struct SwapOptions {
   std::string dir;             // empty: nothing is swapped
   uint64_t max_bytes = 0;      // of all files; 0: half of what the disk has free at the start
   bool ignores_rates = false;  // swaps even where computing again is faster: to test and to measure
+  // Called by the store's thread before each block: to test slow disks. May be empty.
+  std::function<void(bool is_read)> before_block;
 };
 
 // One file: what one Write has written. Belongs to whoever holds it; the last to go closes it.
@@ -69,9 +72,13 @@ class SwapStore {
   // the middle of one. Returns whether it was now.
   bool Release(const std::shared_ptr<SwapFile>& file, std::vector<BlockRef> blocks);
   void Reap();
+  // Whether blocks wait for a Reap.
+  bool holds_blocks() const { return !graves_.empty(); }
 
   // Returns when a block more is done, nothing is left to do, or the time is over.
   void WaitForProgress(std::chrono::milliseconds most);
+  // For how long the block that is just being written or read has been; 0 if none is.
+  std::chrono::steady_clock::duration block_time() const;
   SwapRates rates() const;
   uint64_t used_bytes() const;
 
@@ -100,6 +107,7 @@ class SwapStore {
   std::condition_variable progress_;
   std::deque<std::shared_ptr<SwapFile>> queue_;
   uint64_t blocks_done_ = 0;
+  std::chrono::steady_clock::time_point block_began_;
   bool is_serving_ = false;
   bool is_ended_ = false;
   Rate write_rate_;

@@ -39,6 +39,7 @@ class SwappedCache {
 
   // As of the last Update.
   State state() const { return state_; }
+  bool is_under_way() const { return state_ == State::kWriting || state_ == State::kReading; }
   // Looks what the store has done and gives back the blocks it needs no more.
   State Update();
 
