@@ -27,6 +27,8 @@ std::string_view TypeOf(int status) {
   switch (status) {
     case 401:
       return "authentication_error";
+    case 403:
+      return "permission_error";
     case 404:
       return "not_found_error";
     case 500:
@@ -43,6 +45,8 @@ std::string_view AnthropicTypeOf(int status) {
   switch (status) {
     case 401:
       return "authentication_error";
+    case 403:
+      return "permission_error";
     case 404:
       return "not_found_error";
     case 413:

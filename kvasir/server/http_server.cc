@@ -68,6 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ReadRequest() {
     const HttpServerOptions& options = hub_->options;
     parser_.emplace();
+    path_.clear();
     parser_->header_limit(static_cast<uint32_t>(options.max_header_bytes));
     parser_->body_limit(static_cast<uint64_t>(options.max_body_bytes));
     buffer_.max_size(static_cast<size_t>(options.max_header_bytes) + (64 << 10));
@@ -102,10 +103,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (is_closed_) return;
     if (error) return OnReadError(error);
     is_idle_ = false;
-    if (!ClaimBody()) {
-      return Refuse(503, "the server holds as many requests as it may; try again later",
-                    {{"Retry-After", "1"}});
-    }
+    HttpRequest request;
+    ReadTarget({parser_->get().target().data(), parser_->get().target().size()}, &request);
+    path_ = std::move(request.path);
+    if (!HasRoomFor(parser_->content_length().value_or(0))) return RefuseFull();
     // The whole body must have come in this time.
     stream_.expires_after(hub_->options.body_timeout);
     if (beast::iequals(parser_->get()[http::field::expect], "100-continue") &&
@@ -120,25 +121,34 @@ class Connection : public std::enable_shared_from_this<Connection> {
     ReadBody();
   }
 
-  // Sets the body's memory aside; a chunked body may become as large as any.
+  // Of a body of so many bytes, beside all others; more than a body may have is refused elsewhere.
+  bool HasRoomFor(uint64_t bytes) const {
+    const auto most = static_cast<uint64_t>(hub_->options.max_body_bytes);
+    return hub_->claimed_bytes - claimed_bytes_ + std::min(bytes, most) <=
+           static_cast<uint64_t>(hub_->options.max_total_body_bytes);
+  }
+  void RefuseFull() {
+    Refuse(503, "the server holds as many requests as it may; try again later",
+           {{"Retry-After", "1"}});
+  }
+  // Only what has come takes room: what was announced, or never ends, keeps nobody out.
   bool ClaimBody() {
-    const uint64_t limit = static_cast<uint64_t>(hub_->options.max_body_bytes);
-    const uint64_t bytes =
-        parser_->chunked() ? limit : std::min(parser_->content_length().value_or(0), limit);
-    const uint64_t total = static_cast<uint64_t>(hub_->options.max_total_body_bytes);
-    if (hub_->claimed_bytes + bytes > total) return false;
-    hub_->claimed_bytes += bytes;
+    const uint64_t bytes = parser_->get().body().size();
+    if (!HasRoomFor(bytes)) return false;
+    hub_->claimed_bytes += bytes - claimed_bytes_;
     claimed_bytes_ = bytes;
     return true;
   }
   void ReleaseBody() { hub_->claimed_bytes -= std::exchange(claimed_bytes_, 0); }
 
   void ReadBody() {
-    http::async_read(stream_, buffer_, *parser_,
-                     [self = shared_from_this()](error_code error, size_t) {
-                       if (self->is_closed_) return;
-                       error ? self->OnReadError(error) : self->Dispatch();
-                     });
+    if (!ClaimBody()) return RefuseFull();
+    if (parser_->is_done()) return Dispatch();
+    http::async_read_some(stream_, buffer_, *parser_,
+                          [self = shared_from_this()](error_code error, size_t) {
+                            if (self->is_closed_) return;
+                            error ? self->OnReadError(error) : self->ReadBody();
+                          });
   }
 
   void OnReadError(error_code error) {
@@ -167,7 +177,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void SendError(HttpReply reply, int status, const std::string& message,
                  std::vector<HttpHeader> headers) {
     HttpResponse response{.status = status, .headers = std::move(headers)};
-    if (hub_->options.error_body) response.body = hub_->options.error_body(status, message);
+    if (hub_->options.error_body) response.body = hub_->options.error_body(status, path_, message);
     reply.Send(response);
   }
 
@@ -224,8 +234,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     });
   }
 
-  // Input while an answer is being made is either the next request, which has to wait in the
-  // socket, or the end of the client's sending side.
+  // Input while an answer is being made is either the next request, which has to wait, or the end
+  // of the client's sending side.
   void WatchInput() {
     if (std::exchange(is_watching_input_, true)) return;
     stream_.socket().async_wait(
@@ -236,9 +246,22 @@ class Connection : public std::enable_shared_from_this<Connection> {
           const ssize_t got =
               ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
           if (got == 0) return self->ProbeClient();
-          if (got < 0 && (errno == EAGAIN || errno == EINTR)) return self->WatchInput();
-          if (got < 0) self->Close();
+          if (got < 0 && errno != EAGAIN && errno != EINTR) return self->Close();
+          if (got < 0 || self->TakePending()) self->WatchInput();
         });
+  }
+
+  // Moves what has come of the next request out of the way of a close that may follow it. False:
+  // there is no room for more, and nobody looks behind it.
+  bool TakePending() {
+    constexpr size_t kPiece = 4096;
+    const size_t room = std::min(kPiece, buffer_.max_size() - buffer_.size());
+    if (room == 0) return false;
+    const auto into = buffer_.prepare(room);
+    const ssize_t got =
+        ::recv(stream_.socket().native_handle(), into.data(), into.size(), MSG_DONTWAIT);
+    buffer_.commit(got > 0 ? static_cast<size_t>(got) : 0);
+    return true;
   }
 
   // TCP tells a client that closed its sending side from one that is gone only when something is
@@ -314,6 +337,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<http::request_parser<http::string_body>> parser_;
   std::shared_ptr<HttpExchange> exchange_;  // while a request is being answered
   HttpForm form_;
+  std::string path_;  // of the last request whose header was read
   std::string writing_;
   size_t written_ = 0;
   uint64_t claimed_bytes_ = 0;

@@ -24,8 +24,8 @@ struct HttpServerOptions {
   int64_t max_header_bytes = 64 << 10;  // more is 431
   int64_t max_body_bytes = 16 << 20;    // more is 413
   int64_t max_connections = 256;        // requests on further ones get 503
-  // Bodies of all requests that are being read or answered. A request that would go beyond gets
-  // 503.
+  // Bodies of all requests that are being answered, and what has come of those that are being
+  // read. A request that would go beyond gets 503.
   int64_t max_total_body_bytes = 128 << 20;
   // Unsent bytes of one response beyond which its producer waits.
   int64_t max_unsent_bytes = 256 << 10;
@@ -35,8 +35,10 @@ struct HttpServerOptions {
   std::chrono::milliseconds idle_timeout{75'000};
   std::chrono::milliseconds body_timeout{120'000};  // until the whole body has come
   std::chrono::milliseconds write_timeout{30'000};  // without the client taking a single byte
-  // The body of a refusal that the server makes itself; unset: empty.
-  std::function<std::string(int status, std::string_view message)> error_body;
+  // The body of a refusal that the server makes itself; unset: empty. `path` is empty where the
+  // request's header could not be read.
+  std::function<std::string(int status, std::string_view path, std::string_view message)>
+      error_body;
   LogSink log;
 };
 

@@ -50,8 +50,8 @@ class HttpServerTest : public ::testing::Test {
  protected:
   void Start(HttpServerOptions options = {}) {
     options.port = 0;
-    options.error_body = [](int status, std::string_view message) {
-      return std::to_string(status) + " " + std::string(message);
+    options.error_body = [](int status, std::string_view path, std::string_view message) {
+      return std::to_string(status) + " " + std::string(path) + " " + std::string(message);
     };
     auto server =
         HttpServer::Start(std::move(options), [this](HttpRequest request, HttpReply reply) {
@@ -290,6 +290,31 @@ TEST_F(HttpServerTest, LimitOfAllBodiesTogether) {
   EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(100, 'x')).status, 200);
 }
 
+// What was announced and did not come keeps nobody out.
+TEST_F(HttpServerTest, BodiesTakeRoomAsTheyCome) {
+  HttpServerOptions options;
+  options.max_body_bytes = 100;
+  options.max_total_body_bytes = 100;
+  Start(options);
+  TestClient announced(port()), chunked(port()), waiting(port());
+  ASSERT_TRUE(announced.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"));
+  ASSERT_TRUE(chunked.Send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"));
+  EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(100, 'x')).status, 200);
+  // A chunked request holds what it has, not what it might have had.
+  ASSERT_TRUE(
+      waiting.Send("POST /wait HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                   "3\r\nabc\r\n0\r\n\r\n"));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(97, 'x')).status, 200);
+  EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(98, 'x')).status, 503);
+  // Who comes to more than there is room for is refused then.
+  ASSERT_TRUE(announced.Send(std::string(99, 'x')));
+  EXPECT_EQ(announced.Read().status, 503);
+  arrival->reply.Send({.body = "done"});
+  EXPECT_EQ(waiting.Read().body, "done");
+}
+
 TEST_F(HttpServerTest, ChunkedRequestBodies) {
   Start();
   TestClient client(port());
@@ -342,6 +367,22 @@ TEST_F(HttpServerTest, AClosedClientIsNoticedWithoutSendingAnAnswer) {
     }
     EXPECT_TRUE(arrival->reply.is_client_gone()) << is_reset;
   }
+}
+
+// Old clients end a body with a line more, which belongs to the next request.
+TEST_F(HttpServerTest, AClosedClientIsNoticedBehindWhatItSentLast) {
+  Start();
+  auto client = std::make_unique<TestClient>(port());
+  ASSERT_TRUE(client->SendRequest("GET", "/wait"));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  ASSERT_TRUE(client->Send("\r\n"));
+  client->Close();
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  while (!arrival->reply.is_client_gone() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(arrival->reply.is_client_gone());
 }
 
 TEST_F(HttpServerTest, AClosedClientOfAStreamIsNoticed) {

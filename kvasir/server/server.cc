@@ -79,9 +79,11 @@ HttpServerOptions HttpOptions(const ServerOptions& options, Metrics* metrics) {
   http.body_timeout = options.body_timeout;
   http.write_timeout = options.write_timeout;
   http.log = options.log;
-  http.error_body = [metrics](int status, std::string_view message) {
+  http.error_body = [metrics](int status, std::string_view path, std::string_view message) {
     metrics->AddResponse("none", status);
-    return ErrorJson({status, std::string(message), "", ""}).Dump();
+    const Route* const route = FindRoute(path);
+    const auto style = route == nullptr ? ErrorStyle::kOpenAi : route->error_style;
+    return ErrorJson({status, std::string(message), "", ""}, style).Dump();
   };
   return http;
 }
