@@ -93,7 +93,7 @@ class ServeCommand final : public Command {
     flags.Add("--timeout", &timeout_s_, "seconds for a body to arrive and a client to read");
     flags.Add("--request-timeout", &request_timeout_s_,
               "seconds after which an answer ends as if it had its length; 0: none");
-    flags.Add("--max-queue", &max_queue_, "answers that may wait; more get 503");
+    flags.Add("--max-queue", &max_queue_, "requests that may wait; more get 503");
     flags.Add("--max-connections", &max_connections_, "connections; more get 503");
     flags.Add("--max-body-bytes", &max_body_bytes_, "bytes of a request's body; more is 413");
     flags.Add("--max-header-bytes", &max_header_bytes_, "bytes of a request's header");

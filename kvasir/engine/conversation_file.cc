@@ -138,7 +138,11 @@ Result<PrefixCacheFileStats> ConversationLoad::Publish(Engine& engine,
   if (!held) return NoMemory().error();
   KVASIR_TRY(const auto snapshots,
              MakeSnapshots(pool_, index_.map, std::get<std::vector<BlockRef>>(*held)));
-  return PublishStates(engine.prefix_tree(), snapshots, AllBytes(index_.map), conversation);
+  const PrefixCacheFileStats stats =
+      PublishStates(engine.prefix_tree(), snapshots, AllBytes(index_.map), conversation);
+  if (stats.tokens > 0) return stats;
+  return {ErrorCode::kFailedPrecondition,
+          path_ + ": nothing of it could be found again: its first rows were evicted"};
 }
 
 }  // namespace kvasir

@@ -44,7 +44,7 @@ struct SavedConversation {
 // Whose a sequence of such a file is, by its name.
 uint64_t SaltOfName(const std::string& name);
 // Publishes what such a file held; `bytes` is what all of its blocks have. The first of the
-// sequences goes into `first`, if that is not null.
+// sequences that could be goes into `first`, if that is not null; with 0 tokens there was none.
 PrefixCacheFileStats PublishStates(PrefixTree& tree, std::span<const NamedSnapshot> states,
                                    size_t bytes, SavedConversation* first);
 

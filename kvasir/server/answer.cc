@@ -84,6 +84,8 @@ void Answer::OnChoiceEnd(size_t choice, GenerationResult result) {
   Take(choice, parsers_[choice].Finish());
   static_cast<GenerationResult&>(results_[choice]) = std::move(result);
   if (!options_.is_stream || reply_.is_client_gone()) return;
+  // Cut off in the queue: OnEnd says so, with a status of its own.
+  if (!has_token_ && !reply_.is_started() && is_cut_off()) return;
   Begin();
   Send(format_->ChoiceEnd(choice, results_[choice], std::exchange(unsent_scores_[choice], {})));
 }

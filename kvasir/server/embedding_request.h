@@ -18,6 +18,7 @@ struct EmbeddingRequest {
   std::vector<TextPrompt> inputs;
   bool is_base64 = false;
   std::optional<int64_t> dimensions;  // unset: all
+  GenerationFields fields;            // ParsePlace's; the others are as made
 };
 
 inline constexpr size_t kMaxEmbeddingInputs = 2048;  // as OpenAI

@@ -54,6 +54,10 @@ inline constexpr int64_t kMaxPriority = 1000;
 Result<GenerationFields> ParseGenerationFields(const Json& body, const ChatDefaults& defaults,
                                                int64_t least_max_tokens);
 
+// cache_salt, priority, id_slot and timeout_ms, as every API of this server has them.
+// ERRORS: as ParseChatRequest.
+Status ParsePlace(const Json& body, GenerationFields* fields);
+
 // The name that answers echo; empty: not given. ERRORS: as ParseChatRequest.
 Result<std::string> ParseModelName(const Json& body);
 

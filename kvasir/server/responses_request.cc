@@ -30,7 +30,7 @@ constexpr std::array kUnsupported = {
                      "is not supported: this server stores no responses"},
 };
 
-constexpr std::array<std::string_view, 14> kTaken = {"model",
+constexpr std::array<std::string_view, 18> kTaken = {"model",
                                                      "parallel_tool_calls",
                                                      "enable_thinking",
                                                      "temperature",
@@ -43,7 +43,11 @@ constexpr std::array<std::string_view, 14> kTaken = {"model",
                                                      "min_p",
                                                      "logit_bias",
                                                      "repeat_penalty",
-                                                     "stop"};
+                                                     "stop",
+                                                     "cache_salt",
+                                                     "priority",
+                                                     "timeout_ms",
+                                                     "id_slot"};
 
 Result<std::string> TextOf(const Json& content, const std::string& field) {
   if (content.is_string()) return content.as_string();

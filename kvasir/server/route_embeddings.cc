@@ -24,6 +24,7 @@ void ServeEmbeddingsAs(bool is_llama_server, const ServerContext& context,
       return reply.Send(ErrorResponse(*error));
     }
   }
+  job.fields = wanted->fields;
   job.pooling = context.pooling;
   AnswerHead head = NewHead(context, "embd-", wanted->model);
   job.id = head.id;

@@ -109,17 +109,21 @@ Result<Json> Act(const ServerContext& context, const SlotAction& action, const H
   const std::string folder = FolderOf(context, action.slot.salt);
   // Where it cannot be made, saving says why.
   std::error_code ignored;
-  if (is_save && action.slot.salt != 0) std::filesystem::create_directory(folder, ignored);
+  const bool is_new =
+      is_save && action.slot.salt != 0 && std::filesystem::create_directory(folder, ignored);
   const SlotFile file = {folder + "/" + action.filename,
                          [&reply] { return reply.is_client_gone(); }};
-  KVASIR_TRY(const PrefixCacheFileStats stats, is_save
-                                                   ? context.service->SaveSlot(action.slot, file)
-                                                   : context.service->LoadSlot(action.slot, file));
+  const auto stats = is_save ? context.service->SaveSlot(action.slot, file)
+                             : context.service->LoadSlot(action.slot, file);
+  if (!stats.ok()) {
+    if (is_new) std::filesystem::remove(folder, ignored);  // unless somebody else saved there
+    return stats.error();
+  }
   return Json(Json::Object{
       {"id_slot", action.slot.number},
       {"filename", action.filename},
-      {is_save ? "n_saved" : "n_restored", stats.tokens},
-      {is_save ? "n_written" : "n_read", static_cast<uint64_t>(stats.bytes)},
+      {is_save ? "n_saved" : "n_restored", stats->tokens},
+      {is_save ? "n_written" : "n_read", static_cast<uint64_t>(stats->bytes)},
       {"timings", Json::Object{{is_save ? "save_ms" : "restore_ms", MsSince(begin)}}}});
 }
 

@@ -31,7 +31,7 @@ struct ServerOptions {
   int64_t max_streams = 16;  // answers being made at once; they share the cache
   std::string swap_dir;      // SwapOptions: for caches of answers that others displace
   uint64_t swap_bytes = 0;
-  int64_t max_waiting_requests = 64;     // answers beyond those being made; more get 503
+  int64_t max_waiting_requests = 64;     // with no answer begun; more get 503
   int64_t max_unsent_bytes = 256 << 10;  // per connection, beyond which an answer waits
   int send_buffer_bytes = 0;             // the system's, per connection; 0: as it decides
   Pooling pooling = Pooling::kMean;      // of embeddings
@@ -75,9 +75,9 @@ class Server {
   // The port that it listens on.
   uint16_t port() const;
 
-  // No new requests; those that wait get 503; the running answer may end within `stop_grace` and
-  // is then cancelled; connections close. Returns when all this is done. Idempotent.
-  // THREADS: any, but not a signal handler.
+  // No new requests; those that were accepted may end within `stop_grace`, then who still waits
+  // gets 503 and running answers are cancelled; connections close. Returns when all this is done.
+  // Idempotent. THREADS: any, but not a signal handler.
   void Stop();
   // Returns once Stop has been called, by whomever, and is done.
   void Wait();
