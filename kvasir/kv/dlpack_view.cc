@@ -61,7 +61,6 @@ Result<DLManagedTensor*> DlpackBlock(const KvSequence& sequence, const DlpackReq
     return {ErrorCode::kInvalidArgument, "block " + std::to_string(block) + " does not exist"};
   }
   const int64_t first_row = block * kBlockTokens;
-  KVASIR_TRY_OK(CheckHeld(sequence, request.layer, first_row, 0));
   const int64_t rows =
       std::min<int64_t>(kBlockTokens, sequence.StoredRows(request.layer) - first_row);
   if (rows <= 0) {
@@ -70,6 +69,7 @@ Result<DLManagedTensor*> DlpackBlock(const KvSequence& sequence, const DlpackReq
                                              " has no rows; the layer stores " +
                                              std::to_string(sequence.StoredRows(request.layer))};
   }
+  KVASIR_TRY_OK(CheckHeld(sequence, request.layer, first_row, rows));
   const KvBlockLayout layout =
       sequence.spec().layers[static_cast<size_t>(request.layer)].layout.BlockAt(block);
   const bool keys = request.part == KvPart::kKeys;

@@ -161,5 +161,23 @@ TEST(DlpackViewTest, WhatIsNotHeldIsRefused) {
   EXPECT_EQ(Owned(DlpackRows(sequence, keys, 192, 192))->dl_tensor.shape[0], 0);
 }
 
+// Behind the first rows, which are kept, there are none up to the window.
+TEST(DlpackViewTest, WhatLiesBetweenKeptRowsAndTheWindowIsRefused) {
+  KvPool pool(Budget(kAmpleBytes));
+  KvSequence sequence =
+      Must(KvSequence::Create(&pool, Spec({Layer(RetentionSpec::Window(256, 64))})));
+  for (Position end = 0; end < 1000; end += 50) MustOk(Append(sequence, Tokens(end, 50)));
+  const DlpackRequest keys{0, KvPart::kKeys, nullptr};
+  int64_t held = 0;
+  for (int64_t block = 0; block < 17; ++block) {
+    const auto tensor = DlpackBlock(sequence, keys, block);
+    if (!tensor.ok()) continue;
+    ++held;
+    EXPECT_EQ(Owned(*tensor)->dl_tensor.data, sequence.Blocks(0).block(block)) << block;
+  }
+  EXPECT_EQ(held, 5);  // the first, and those of rows 768 to 999
+  EXPECT_FALSE(DlpackBlock(sequence, keys, 1).ok());
+}
+
 }  // namespace
 }  // namespace kvasir

@@ -53,6 +53,20 @@ TEST_F(KvRecurrentTest, BeginsAtZeroAndIsCopiedOnlyWhenShared) {
   ExpectStateOf(sequence, 10);
 }
 
+TEST_F(KvRecurrentTest, AnOpenSpeculationKeepsWhatItGoesBackTo) {
+  auto sequence = Make();
+  AppendTo(sequence, 4);
+  MustOk(sequence.Checkpoint());
+  AppendTo(sequence, 10);
+  KvSequence* const member = &sequence;
+  Speculation speculation = Must(Speculation::Begin(std::span(&member, 1)));
+  AppendTo(sequence, 13);
+  sequence.DropCheckpoints(1000);
+  EXPECT_EQ(sequence.Checkpoints(), std::vector<Position>{10});
+  speculation.Rollback();
+  ExpectStateOf(sequence, 10);
+}
+
 TEST_F(KvRecurrentTest, GoesBackToCheckpointsAndTheStartOnly) {
   auto sequence = Make();
   AppendTo(sequence, 70);

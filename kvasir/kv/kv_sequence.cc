@@ -102,8 +102,10 @@ std::vector<Position> KvSequence::Checkpoints() const {
 }
 
 void KvSequence::DropCheckpoints(Position position) {
-  std::erase_if(content_.states.checkpoints,
-                [&](const auto& checkpoint) { return checkpoint.position < position; });
+  // An open speculation goes back to its own.
+  std::erase_if(content_.states.checkpoints, [&](const auto& checkpoint) {
+    return checkpoint.position < position && checkpoint.position != speculation_start_;
+  });
 }
 
 void KvSequence::Advance(int64_t tokens) {
