@@ -94,8 +94,13 @@ void ModelDrafter::KeepAgreed(State& state) {
 
 std::optional<int64_t> ModelDrafter::MissingTokens(const DraftRequest& request) {
   Align(request);
-  const State& state = static_cast<const State&>(*request.state);
+  State& state = static_cast<State&>(*request.state);
   if (state.is_given_up || !state.sequence) return std::nullopt;
+  // Longer than the draft's context: what it would read for that is for nothing.
+  if (request.known.size() > parts_.model->context_tokens()) {
+    state.GiveUp();
+    return std::nullopt;
+  }
   const int64_t missing = request.known.size() - 1 - static_cast<int64_t>(state.held.size());
   return missing > options_.inline_tokens ? missing : 0;
 }
@@ -195,6 +200,18 @@ std::optional<ConstFloatRows> ModelDrafter::Forward(std::vector<Member>& members
         tree_.Evict(parts_.pool->budget_bytes()) > 0) {
       continue;
     }
+    // Whose tokens the context has no room for is at fault, else the last, for want of memory.
+    bool is_found = false;
+    for (Member& member : members) {
+      if (member.tokens.empty()) continue;
+      const int64_t end =
+          member.state->sequence->position() + static_cast<int64_t>(member.tokens.size());
+      if (end <= parts_.model->context_tokens()) continue;
+      is_found = true;
+      member.state->GiveUp();
+      member.tokens.clear();
+    }
+    if (is_found) continue;
     last->state->GiveUp();
     last->tokens.clear();
   }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <utility>
 #include <vector>
 
@@ -125,6 +127,27 @@ TEST_F(ModelDrafterTest, SequencesDoNotMatterToEachOther) {
   const auto drafts = drafter->Propose(requests);
   for (size_t i = 0; i < prompts.size(); ++i) {
     EXPECT_EQ(drafts[i], Says(prompts[i], 2 + static_cast<int64_t>(i))) << i;
+  }
+}
+
+// Only who does not fit into the draft's context goes without.
+TEST_F(ModelDrafterTest, ANeighbourThatIsTooLongCostsNobodyElse) {
+  const int64_t vocab = tiny_.model().vocab_size();
+  const int64_t context = tiny_.model().context_tokens();
+  const Tokens small = RandomTokens(20, vocab, 8);
+  const Tokens wanted = Says(small, 3);
+  for (const int64_t length : {context - 2, context - 1, context, context + 1, context + 100}) {
+    const Tokens large = RandomTokens(length, vocab, 9);
+    const auto drafter = NewDrafter(/*follow_tokens=*/2 * context);
+    const auto first = drafter->NewState(), second = drafter->NewState();
+    const std::vector<DraftRequest> requests = {Request(second.get(), small, {}, 3),
+                                                Request(first.get(), large, {}, 3)};
+    drafter->Follow(requests);
+    const auto drafts = drafter->Propose(requests);
+    EXPECT_EQ(drafts[0], wanted) << length;
+    // The token after the last one that fits is guessed, and nothing behind it.
+    const int64_t most = std::clamp<int64_t>(context + 1 - length, 0, 3);
+    EXPECT_EQ(static_cast<int64_t>(drafts[1].size()), most) << length;
   }
 }
 
