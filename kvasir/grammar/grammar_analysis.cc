@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "kvasir/grammar/grammar_automaton.h"
+
 namespace kvasir {
 namespace {
 
@@ -20,9 +22,16 @@ class Analysis {
     FindEmpty();
     KVASIR_TRY_OK(RankRules());
     const GrammarProgram::Rule& root = program_.rules[static_cast<size_t>(program_.root)];
-    if (program_.need[static_cast<size_t>(root.start)] == GrammarProgram::kNever) {
+    const int32_t need = program_.need[static_cast<size_t>(root.start)];
+    if (need == GrammarProgram::kNever) {
       return {ErrorCode::kInvalidArgument,
               "grammar rule '" + root.name + "' can never be finished by any text"};
+    }
+    if (need > GrammarAutomaton::kMaxDepth) {
+      return {ErrorCode::kInvalidArgument,
+              "grammar rule '" + root.name + "' takes " + std::to_string(need) +
+                  " rules one in the other to be finished; at most " +
+                  std::to_string(GrammarAutomaton::kMaxDepth) + " are followed"};
     }
     return {};
   }

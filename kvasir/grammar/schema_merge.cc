@@ -156,6 +156,25 @@ bool Requires(const Json& schema, const std::string& name) {
   return required != nullptr && required->is_array() && Contains(required->as_array(), Json(name));
 }
 
+// The longest of the lists that are searched for each element of another schema's.
+size_t LongestList(const Json& schema) {
+  size_t longest = 0;
+  for (const char* keyword : {"enum", "required", "properties"}) {
+    const Json* const list = schema.Find(keyword);
+    if (list == nullptr) continue;
+    longest = std::max(longest, list->is_array()    ? list->as_array().size()
+                                : list->is_object() ? list->as_object().size()
+                                                    : 0);
+  }
+  return longest;
+}
+
+// Beyond, comparing each with each would take long. REQUIRES: both are objects.
+bool AreTooLong(const Json& a, const Json& b) {
+  constexpr size_t kMost = 4096;
+  return std::max(LongestList(a), LongestList(b)) > kMost;
+}
+
 bool IsOnlyObject(const Json& schema) {
   const Json* type = schema.Find("type");
   return type != nullptr && TypesOf(*type) == Json::Array{Json("object")};
@@ -204,6 +223,10 @@ Result<Json> MergeSchemas(const Json& a, const Json& b) {
   if (a == Json(true)) return b;
   if (b == Json(true)) return a;
   if (!a.is_object() || !b.is_object()) return Json(false);
+  if (AreTooLong(a, b)) {
+    return Error{ErrorCode::kUnsupported,
+                 "lists of more than 4096 names or values cannot be combined with other schemas"};
+  }
   if (a.Find("prefixItems") != nullptr || b.Find("prefixItems") != nullptr) {
     const bool both = a.Find("items") != nullptr || b.Find("items") != nullptr;
     const bool one = (a.Find("prefixItems") == nullptr) != (b.Find("prefixItems") == nullptr);
@@ -231,7 +254,7 @@ Result<Json> MergeSchemas(const Json& a, const Json& b) {
 bool AreSchemasExclusive(const Json& a, const Json& b, int depth) {
   constexpr int kMaxDepth = 8;
   if (a == Json(false) || b == Json(false)) return true;
-  if (!a.is_object() || !b.is_object() || depth > kMaxDepth) return false;
+  if (!a.is_object() || !b.is_object() || depth > kMaxDepth || AreTooLong(a, b)) return false;
   const Json* type_a = a.Find("type");
   const Json* type_b = b.Find("type");
   if (type_a != nullptr && type_b != nullptr && !MergeTypes(*type_a, *type_b)) return true;

@@ -265,7 +265,7 @@ Result<SchemaTranslator::Expr> SchemaTranslator::Constants(
   const Json::Array values = constant != nullptr ? Json::Array{*constant} : listed->as_array();
   std::vector<Expr> ways;
   for (const Json& value : values) {
-    const bool is_listed = listed == nullptr ||
+    const bool is_listed = listed == nullptr || constant == nullptr ||
                            std::ranges::find(listed->as_array(), value) != listed->as_array().end();
     const bool has_type = types.empty() || std::ranges::any_of(types, [&](std::string_view type) {
                             return HasType(value, type);

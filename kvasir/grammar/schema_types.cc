@@ -5,6 +5,8 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -286,14 +288,14 @@ Result<std::vector<SchemaTranslator::Property>> SchemaTranslator::Properties(
     result.push_back({name, json_.Shared(member), is_required});
     return {};
   };
+  std::unordered_set<std::string_view> missing;  // of the required names
+  for (const Json& name : required.as_array()) missing.insert(name.as_string());
   for (const auto& [name, value] : properties.as_object()) {
-    const bool is_required =
-        std::ranges::find(required.as_array(), Json(name)) != required.as_array().end();
+    const bool is_required = missing.erase(name) > 0;
     KVASIR_TRY_OK(add(name, value, is_required, path + "/properties/" + name));
   }
   for (const Json& name : required.as_array()) {
-    const auto known = [&](const Property& property) { return property.name == name.as_string(); };
-    if (std::ranges::any_of(result, known)) continue;
+    if (missing.erase(name.as_string()) == 0) continue;
     const Json value = additional != nullptr ? *additional : Json(true);
     KVASIR_TRY_OK(add(name.as_string(), value, true, path + "/additionalProperties"));
   }
