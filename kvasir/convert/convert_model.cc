@@ -150,6 +150,7 @@ Result<PlanOptions> PlanFor(const ModelSource& source, const std::string& type, 
             "a group size is for int2 to int8; " + type + " has no groups to choose"};
   }
   if (type == "stored") return options;
+  KVASIR_TRY_OK(CheckCanBeDecoded(source));
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBf16}) {
     if (DTypeName(dtype) == type) options.dtype = dtype;
   }
@@ -159,12 +160,7 @@ Result<PlanOptions> PlanFor(const ModelSource& source, const std::string& type, 
     return {ErrorCode::kInvalidArgument,
             format.error().message + "; without quantization f32, f16, bf16 or stored"};
   }
-  if (!source.quantization().is_null()) {
-    return {ErrorCode::kInvalidArgument,
-            source.path() +
-                " is quantized already; quantize the model it was made of, or convert "
-                "it to bf16 first and accept that it loses twice"};
-  }
+  KVASIR_TRY_OK(source.CheckCanBeQuantized());
   options.quantize = QuantizePolicy{.base = *format, .layers = source.layers(), .is_draft = false};
   return options;
 }

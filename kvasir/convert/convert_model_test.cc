@@ -13,6 +13,7 @@
 #include "kvasir/formats/safetensors.h"
 #include "kvasir/formats/safetensors_writer.h"
 #include "kvasir/formats/test_files.h"
+#include "kvasir/model/model_loader.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvasir {
@@ -112,6 +113,112 @@ std::string BiasedLlama(const ScratchFolder& scratch) {
   }
   EXPECT_TRUE(writer.Finish().ok());
   return folder;
+}
+
+// A folder with the tiny llama's config, in which `field` has this value, and such tensors of zeros
+// beside the tiny llama's own.
+std::string LlamaWith(const ScratchFolder& scratch, const char* name, const char* field, Json value,
+                      std::vector<TensorDeclaration> more) {
+  const std::string folder = scratch.File(name);
+  const std::string tiny = Path("testdata/models/public_llama_f32");
+  fs::create_directory(folder);
+  Json config = ValueOrDie(Json::ParseFile(tiny + "/config.json"));
+  config.Set(field, std::move(value));
+  EXPECT_TRUE(WriteFileAtomic(folder + "/config.json", config.Dump()).ok());
+  const auto stored = ValueOrDie(SafetensorsFile::Open(tiny + "/model.safetensors"));
+  std::vector<TensorDeclaration> declared = std::move(more);
+  for (const auto& [tensor, view] : stored.tensors()) {
+    declared.push_back({tensor, view.dtype, view.shape});
+  }
+  auto writer = ValueOrDie(SafetensorsWriter::Create(folder + "/model.safetensors", declared));
+  for (const TensorDeclaration& tensor : declared) {
+    size_t bytes = DTypeBytes(tensor.dtype);
+    for (const int64_t extent : tensor.shape) bytes *= static_cast<size_t>(extent);
+    const TensorView* const view = stored.Find(tensor.name);
+    const std::vector<std::byte> zeros(bytes);
+    EXPECT_TRUE(
+        writer.Append(tensor.name, {view == nullptr ? zeros.data() : view->data, bytes}).ok());
+  }
+  EXPECT_TRUE(writer.Finish().ok());
+  return folder;
+}
+
+// Nobody here can decode them, so nothing of them may be lost.
+TEST(ConvertModel, ForeignQuantizationIsCopiedOrRefused) {
+  const ScratchFolder scratch;
+  const std::string module = "model.layers.0.self_attn.q_proj";
+  const std::string source = LlamaWith(scratch, "gptq", "quantization_config",
+                                       Json::Object{{"quant_method", "gptq"}, {"bits", int64_t{4}}},
+                                       {{module + ".qweight", DType::kI32, {8, 64}},
+                                        {module + ".qzeros", DType::kI32, {2, 8}},
+                                        {module + ".scales", DType::kF16, {2, 64}}});
+  for (const char* type : {"f16", "int4"}) {
+    const Status done = Convert(source, type, scratch.File(type));
+    ASSERT_FALSE(done.ok()) << type;
+    EXPECT_EQ(done.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(done.error().message.find("gptq"), std::string::npos) << done.error().message;
+  }
+  const auto model = ValueOrDie(ModelSource::Open(source));
+  EXPECT_FALSE(
+      WriteGguf(model, scratch.File("x.gguf"), {.type = "f16", .threads = 2, .progress = {}}).ok());
+  const std::string out = scratch.File("out");
+  const Status done = Convert(source, "stored", out);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(ValueOrDie(Checkpoint::Open(out)).names(),
+            ValueOrDie(Checkpoint::Open(source)).names());
+  const Json config = ValueOrDie(Json::ParseFile(out + "/config.json"));
+  EXPECT_EQ(config.Find("quantization"), nullptr);
+  ASSERT_NE(config.Find("quantization_config"), nullptr);
+  EXPECT_EQ(*config.Find("quantization_config")->Find("quant_method"), Json("gptq"));
+}
+
+TEST(ConvertModel, WhatIsQuantizedIsNotQuantizedAgain) {
+  const ScratchFolder scratch;
+  const std::string quantized = Path("testdata/gguf/qwen3_q8_0.gguf");
+  EXPECT_FALSE(Convert(quantized, "int4", scratch.File("int4")).ok());
+  EXPECT_TRUE(Convert(quantized, "bf16", scratch.File("bf16")).ok());
+  for (const std::string& source : {quantized, Path("testdata/models/mlx_qwen3_q4g32_bf16")}) {
+    const auto model = ValueOrDie(ModelSource::Open(source));
+    const Status done =
+        WriteGguf(model, scratch.File("q.gguf"), {.type = "q4_0", .threads = 2, .progress = {}});
+    ASSERT_FALSE(done.ok()) << source;
+    EXPECT_NE(done.error().message.find("loses twice"), std::string::npos) << done.error().message;
+  }
+}
+
+TEST(ConvertModel, TensorsThatNoGgufFileHasAreNamed) {
+  const ScratchFolder scratch;
+  for (const auto& [name, shape] :
+       {std::pair{"model.layers.99.mlp.up_proj.weight", std::vector<int64_t>{4, 0}},
+        std::pair{"model.layers.99.mlp.up_proj.weight", std::vector<int64_t>{4, 32}}}) {
+    const std::string source =
+        LlamaWith(scratch, shape[1] == 0 ? "empty" : "beyond", "eos_token_id", Json(int64_t{2}),
+                  {{name, DType::kF32, shape}});
+    const auto model = ValueOrDie(ModelSource::Open(source));
+    const Status done =
+        WriteGguf(model, scratch.File("x.gguf"), {.type = "f32", .threads = 2, .progress = {}});
+    ASSERT_FALSE(done.ok());
+    EXPECT_NE(done.error().message.find(name), std::string::npos) << done.error().message;
+  }
+}
+
+TEST(ConvertModel, EveryTokenThatEndsAnAnswerComesAlong) {
+  const ScratchFolder scratch;
+  const std::string three =
+      LlamaWith(scratch, "three", "eos_token_id",
+                Json::Array{Json(int64_t{2}), Json(int64_t{7}), Json(int64_t{9})}, {});
+  const std::string file = scratch.File("three.gguf");
+  const auto model = ValueOrDie(ModelSource::Open(three));
+  const Status done = WriteGguf(model, file, {.type = "f32", .threads = 2, .progress = {}});
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(ValueOrDie(LoadModelConfig(file)).eos_token_ids, (std::vector<Token>{2, 7, 9}));
+  const std::string four = LlamaWith(
+      scratch, "four", "eos_token_id",
+      Json::Array{Json(int64_t{2}), Json(int64_t{7}), Json(int64_t{9}), Json(int64_t{11})}, {});
+  const auto more = ValueOrDie(ModelSource::Open(four));
+  EXPECT_FALSE(
+      WriteGguf(more, scratch.File("four.gguf"), {.type = "f32", .threads = 2, .progress = {}})
+          .ok());
 }
 
 // What a model says must not become infinite on the way.

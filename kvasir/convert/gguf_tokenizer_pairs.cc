@@ -23,13 +23,6 @@ constexpr std::array<std::string_view, 7> kPreTokenizers = {
 
 uint32_t U32(int64_t value) { return static_cast<uint32_t>(value); }
 
-const SourceFile* FindFile(const ModelSource& source, std::string_view name) {
-  for (const SourceFile& file : source.files()) {
-    if (file.name == name) return &file;
-  }
-  return nullptr;
-}
-
 // Regular expressions of a pre_tokenizer, in order; also of the steps that have one of their own.
 void CollectPatterns(const Json& json, std::vector<std::string>* patterns) {
   if (json.is_array()) {
@@ -228,9 +221,11 @@ void AddSpecial(const ModelConfig& config, GgufPairs* pairs) {
   if (!config.eos_token_ids.empty()) {
     pairs->AddU32("tokenizer.ggml.eos_token_id", U32(config.eos_token_ids.front()));
   }
-  // A second one usually ends turns.
-  if (config.eos_token_ids.size() > 1) {
-    pairs->AddU32("tokenizer.ggml.eot_token_id", U32(config.eos_token_ids[1]));
+  // A second one usually ends turns, a third messages.
+  for (const auto& [index, name] : {std::pair<size_t, const char*>{1, "eot"}, {2, "eom"}}) {
+    if (config.eos_token_ids.size() <= index) break;
+    pairs->AddU32("tokenizer.ggml." + std::string(name) + "_token_id",
+                  U32(config.eos_token_ids[index]));
   }
   if (config.pad_token_id) {
     pairs->AddU32("tokenizer.ggml.padding_token_id", U32(*config.pad_token_id));
@@ -276,11 +271,23 @@ std::vector<std::string> Probes(const Json& json, const Tokenizer& tokenizer, in
   return probes;
 }
 
+// Files have three names for tokens that end an answer; others are known by their text, or not.
+Status CheckStops(const GgufMetadata& metadata, const ModelConfig& config) {
+  KVASIR_TRY(const GgufSpecialTokens special, GgufSpecialTokens::Read(metadata));
+  for (const Token stop : config.eos_token_ids) {
+    const auto& stops = special.stops;
+    if (std::find(stops.begin(), stops.end(), stop) != stops.end()) continue;
+    return {ErrorCode::kUnsupported, "a GGUF file cannot say that token " + std::to_string(stop) +
+                                         " ends an answer, beside " +
+                                         std::to_string(config.eos_token_ids.size() - 1) +
+                                         " others"};
+  }
+  return {};
+}
+
 // ERRORS: kUnsupported when what was written gives other tokens for ordinary text.
-Status CheckTokens(const GgufPairs& pairs, const Json& original, const Tokenizer& tokenizer,
+Status CheckTokens(const GgufMetadata& metadata, const Json& original, const Tokenizer& tokenizer,
                    int64_t rows) {
-  BytesReader reader(std::as_bytes(std::span(pairs.bytes())));
-  KVASIR_TRY(const GgufMetadata metadata, GgufMetadata::Read(pairs.count(), &reader));
   KVASIR_TRY(const Json json, GgufTokenizerJson(metadata));
   KVASIR_TRY(const auto written, Tokenizer::FromJson(json));
   const EncodeOptions plain = {.add_special = false, .parse_special = false};
@@ -292,23 +299,41 @@ Status CheckTokens(const GgufPairs& pairs, const Json& original, const Tokenizer
   return {};
 }
 
-// Empty without one.
+// Where ChatTemplateSet looks, the one named default if there are several. Empty without one.
 std::string TemplateOf(const ModelSource& source) {
-  if (const SourceFile* file = FindFile(source, "chat_template.jinja")) return file->contents;
-  const SourceFile* const config = FindFile(source, "tokenizer_config.json");
-  if (config == nullptr) return {};
-  const auto json = Json::Parse(config->contents);
-  const Json* const found = json.ok() ? json->Find("chat_template") : nullptr;
-  return found != nullptr && found->is_string() ? found->as_string() : std::string();
+  if (const SourceFile* file = source.FindFile("chat_template.jinja")) return file->contents;
+  for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
+    const SourceFile* const file = source.FindFile(name);
+    if (file == nullptr) continue;
+    const auto json = Json::Parse(file->contents);
+    const Json* const found = json.ok() ? json->Find("chat_template") : nullptr;
+    if (found == nullptr) continue;
+    if (found->is_string()) return found->as_string();
+    if (!found->is_array()) continue;
+    for (const Json& entry : found->as_array()) {
+      const auto called = entry.GetString("name");
+      const auto text = entry.GetString("template");
+      if (called.ok() && *called == "default" && text.ok()) return *text;
+    }
+  }
+  return {};
+}
+
+Result<GgufMetadata> ReadBack(const GgufPairs& pairs) {
+  BytesReader reader(std::as_bytes(std::span(pairs.bytes())));
+  return GgufMetadata::Read(pairs.count(), &reader);
 }
 
 }  // namespace
 
 Status AddGgufTokenizer(const ModelSource& source, const ModelConfig& config, GgufPairs* pairs) {
-  const SourceFile* const file = FindFile(source, "tokenizer.json");
+  const SourceFile* const file = source.FindFile("tokenizer.json");
   if (file == nullptr) {
-    AddSpecial(config, pairs);
-    return {};
+    GgufPairs special;
+    AddSpecial(config, &special);
+    KVASIR_TRY(const GgufMetadata metadata, ReadBack(special));
+    pairs->Append(special);
+    return CheckStops(metadata, config);
   }
   KVASIR_TRY(const Json json, Json::Parse(file->contents));
   KVASIR_TRY(const auto tokenizer, Tokenizer::FromJson(json));
@@ -320,7 +345,9 @@ Status AddGgufTokenizer(const ModelSource& source, const ModelConfig& config, Gg
                 !ids.empty() && ids.front() == *config.bos_token_id);
   }
   AddSpecial(config, &own);
-  KVASIR_TRY_OK(CheckTokens(own, json, *tokenizer, config.vocab_size));
+  KVASIR_TRY(const GgufMetadata metadata, ReadBack(own));
+  KVASIR_TRY_OK(CheckStops(metadata, config));
+  KVASIR_TRY_OK(CheckTokens(metadata, json, *tokenizer, config.vocab_size));
   pairs->Append(own);
   const std::string chat_template = TemplateOf(source);
   if (!chat_template.empty()) pairs->Add("tokenizer.chat_template", chat_template);

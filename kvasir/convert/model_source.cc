@@ -73,6 +73,13 @@ Status CheckRuns(const ModelSource& source) {
   return ListTensors(*source.checkpoint(), config).status();
 }
 
+Status CheckCanBeDecoded(const ModelSource& source) {
+  if (source.foreign_quantization().empty()) return {};
+  return {ErrorCode::kUnsupported,
+          source.path() + " is quantized by " + source.foreign_quantization() +
+              ", which cannot be decoded here; --type stored copies it as it is"};
+}
+
 Result<ModelSource> ModelSource::Open(const std::string& path) {
   ModelSource source;
   source.path_ = path;
@@ -97,6 +104,11 @@ Status ModelSource::OpenFolder() {
   for (const char* field : {"quantization", "quantization_config"}) {
     const Json* found = config_.Find(field);
     if (found == nullptr || found->is_null()) continue;
+    const Json* const method = found->Find("quant_method");
+    if (method != nullptr && !method->is_null()) {
+      foreign_quantization_ = method->is_string() ? method->as_string() : "an unknown method";
+      continue;
+    }
     if (quantization_.is_null()) quantization_ = *found;
     std::erase_if(config_.as_object(), [&](const Json::Member& m) { return m.first == field; });
   }
@@ -113,10 +125,11 @@ Status ModelSource::AddTensor(const std::string& name) {
   const std::string module = name.substr(0, name.rfind('.'));
   const TensorView& view = *checkpoint_->Find(name);
   const TensorView* const scales = checkpoint_->Find(module + ".scales");
-  if (scales != nullptr && name != module + ".bias") {
-    // Scales and biases belong to their weight.
-    return name == module + ".weight" ? AddQuantized(module, view, *scales) : Status();
-  }
+  const bool is_quantized = scales != nullptr && foreign_quantization_.empty() &&
+                            checkpoint_->Find(module + ".weight") != nullptr;
+  if (is_quantized && name == module + ".weight") return AddQuantized(module, view, *scales);
+  // They belong to their weight.
+  if (is_quantized && (name == module + ".scales" || name == module + ".biases")) return {};
   SourceTensor tensor;
   tensor.name = name;
   tensor.shape = view.shape;
@@ -227,6 +240,24 @@ Status ModelSource::OpenGguf() {
   files_.push_back(
       {"tokenizer_config.json", SpecialTokensConfig(gguf_->metadata(), *special).DumpPretty()});
   return {};
+}
+
+const SourceFile* ModelSource::FindFile(std::string_view name) const {
+  const auto found = std::find_if(files_.begin(), files_.end(),
+                                  [&](const SourceFile& file) { return file.name == name; });
+  return found == files_.end() ? nullptr : &*found;
+}
+
+Status ModelSource::CheckCanBeQuantized() const {
+  const bool has_codes =
+      std::any_of(tensors_.begin(), tensors_.end(), [](const SourceTensor& tensor) {
+        return tensor.rows.read_row && IsQuantized(tensor.rows.stored_format);
+      });
+  if (quantization_.is_null() && !has_codes) return {};
+  return {ErrorCode::kInvalidArgument,
+          path_ +
+              " is quantized already; quantize the model it was made of, or convert it to bf16 "
+              "first and accept that it loses twice"};
 }
 
 Status ModelSource::AddFingerprint(const std::string& path) {

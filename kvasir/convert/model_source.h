@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kvasir/base/json.h"
@@ -40,6 +41,9 @@ class ModelSource;
 // ERRORS: kUnsupported, kNotFound, kCorrupt, naming field or tensor.
 Status CheckRuns(const ModelSource& source);
 
+// ERRORS: kUnsupported where tensors are quantized in a way that is not known here.
+Status CheckCanBeDecoded(const ModelSource& source);
+
 // Movable; owns the maps that its tensors borrow.
 class ModelSource {
  public:
@@ -52,10 +56,16 @@ class ModelSource {
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   // config.json, without any "quantization".
   const Json& config() const { return config_; }
-  // How MLX quantized it, as in config.json; null for dense models and GGUF files.
+  // How MLX quantized it, as in config.json; null for others.
   const Json& quantization() const { return quantization_; }
+  // By whose method its tensors are quantized, if not by one that is known here ("gptq", "awq");
+  // config() says how, and tensors() are its parts.
+  const std::string& foreign_quantization() const { return foreign_quantization_; }
+  // ERRORS: kInvalidArgument for what is quantized already, which would lose twice.
+  Status CheckCanBeQuantized() const;
   // Tokenizer, chat template, generation_config.json and so on.
   const std::vector<SourceFile>& files() const { return files_; }
+  const SourceFile* FindFile(std::string_view name) const;  // null when there is none
   // Every tensor of a folder as stored, quantized modules in their parts.
   const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   // Changes whenever a file of the model may have.
@@ -82,6 +92,7 @@ class ModelSource {
   std::vector<SourceTensor> tensors_;
   Json config_;
   Json quantization_;
+  std::string foreign_quantization_;
   std::vector<SourceFile> files_;
   std::string fingerprint_;
 };

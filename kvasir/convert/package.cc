@@ -76,13 +76,6 @@ Status Apply(const std::string& name, const std::string& text, Json* generation)
           "PARAMETER '" + name.substr(0, 40) + "' is unknown; use " + known + "stop"};
 }
 
-const SourceFile* FindFile(const ModelSource& source, std::string_view name) {
-  for (const SourceFile& file : source.files()) {
-    if (file.name == name) return &file;
-  }
-  return nullptr;
-}
-
 // The ids that end an answer of `source`, as loading it would find them.
 Result<std::vector<Token>> StopTokens(const ModelSource& source, const Json& generation) {
   const Json* const text = source.config().Find("text_config");
@@ -99,7 +92,7 @@ Result<std::vector<Token>> StopTokens(const ModelSource& source, const Json& gen
 // generation_config.json of the package: the model's own with the PARAMETER lines on top.
 Result<Json> Generation(const ModelSource& source, const Modelfile& file) {
   Json generation = Json::Object();
-  if (const SourceFile* own = FindFile(source, "generation_config.json")) {
+  if (const SourceFile* own = source.FindFile("generation_config.json")) {
     auto parsed = Json::Parse(own->contents);
     if (!parsed.ok()) return WithContext(parsed.error(), source.path() + "/generation_config.json");
     if (parsed->is_object()) generation = *std::move(parsed);
@@ -230,6 +223,9 @@ Status CreatePackage(const PackageOptions& options) {
         WriteFileAtomic(folder + "/generation_config.json", plan.generation.DumpPretty()));
   }
   if (!options.file.chat_template.empty()) {
+    // It stands for requests with tools as well.
+    std::error_code error;
+    fs::remove_all(folder + "/additional_chat_templates", error);
     KVASIR_TRY_OK(WriteFileAtomic(folder + "/chat_template.jinja", options.file.chat_template));
   }
   KVASIR_TRY_OK(WriteFileAtomic(folder + "/" + std::string(kPackageFileName),

@@ -22,7 +22,19 @@ Result<std::optional<ChatTemplateSet>> TemplateOf(const ModelSource& source,
       return Error{given.error().code, given.error().message + std::string(kAsJinja)};
     return std::optional(*std::move(given));
   }
-  if (system.empty() || source.checkpoint() == nullptr) return none;
+  if (system.empty()) return none;
+  if (source.checkpoint() == nullptr) {  // a GGUF file: its metadata as the files of a folder
+    const SourceFile* const file = source.FindFile("tokenizer_config.json");
+    if (file == nullptr) return none;
+    KVASIR_TRY(Json config, Json::Parse(file->contents));
+    const Json* const found = config.Find("chat_template");
+    if (found == nullptr || !found->is_string()) return none;
+    const std::string text = found->as_string();
+    auto given = ChatTemplateSet::FromSource(text, source.path() + ":tokenizer.chat_template",
+                                             std::move(config));
+    if (!given.ok()) return given.error();
+    return std::optional(*std::move(given));
+  }
   auto own = ChatTemplateSet::Load(source.path());
   if (own.ok()) return std::optional(*std::move(own));
   if (own.error().code == ErrorCode::kNotFound) return none;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -120,6 +122,16 @@ std::string DecoderName(const std::string& name) {
   return name;
 }
 
+// The number after "layers."; nothing without one.
+std::optional<int64_t> LayerOf(std::string_view name) {
+  constexpr std::string_view kLayers = "layers.";
+  if (!name.starts_with(kLayers)) return std::nullopt;
+  int64_t layer = 0;
+  const char* const begin = name.data() + kLayers.size();
+  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), layer);
+  return error == std::errc() ? std::optional(layer) : std::nullopt;
+}
+
 class ExportPlan {
  public:
   // `tensors` are those of `source` with experts stacked.
@@ -159,6 +171,15 @@ class ExportPlan {
     if (file_name == name || !tensor.rows.read_row) {
       return {ErrorCode::kUnsupported, source_.path() + ": tensor '" + tensor.name +
                                            "' has no name in a GGUF file of this architecture"};
+    }
+    if (RowCount(tensor.shape) * tensor.shape.back() == 0) {
+      return {ErrorCode::kUnsupported,
+              source_.path() + ": tensor '" + tensor.name + "' has no numbers"};
+    }
+    if (const auto layer = LayerOf(name); layer && *layer >= config_.num_hidden_layers) {
+      return {ErrorCode::kCorrupt, source_.path() + ": tensor '" + tensor.name + "' is of layer " +
+                                       std::to_string(*layer) + ", and config.json has " +
+                                       std::to_string(config_.num_hidden_layers)};
     }
     if (tensor.shape.size() == 3 && tensor.shape[0] != config_.experts.count) {
       return {ErrorCode::kCorrupt, source_.path() + ": tensor '" + tensor.name + "' is of " +
@@ -290,6 +311,8 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   KVASIR_TRY(const std::string type_name,
              options.type == "stored" ? StoredType(source) : Result<std::string>(options.type));
   KVASIR_TRY(const GgufType* const type, MatrixType(type_name));
+  KVASIR_TRY_OK(CheckCanBeDecoded(source));
+  if (type->block_elements == kBlock) KVASIR_TRY_OK(source.CheckCanBeQuantized());
   auto config = ModelConfig::Parse(source.config());
   if (!config.ok()) return WithContext(config.error(), source.path() + "/config.json");
   KVASIR_TRY_OK(AddGeneration(source, &*config));
