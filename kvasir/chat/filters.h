@@ -29,7 +29,7 @@ Result<Value> ToJson(Runtime& runtime, const Value& input, const CallArguments& 
 Result<Value> GetPath(Runtime& runtime, const Value& item, const Value& path,
                       const Value* otherwise);
 // Lower case if a string: what sorting and grouping compare by default.
-Value IgnoreCase(Runtime& runtime, const Value& value);
+Result<Value> IgnoreCase(Runtime& runtime, const Value& value);
 
 }  // namespace kvasir::chat
 

@@ -49,9 +49,11 @@ Result<Value> DictSort(Runtime& runtime, const Value& input, const CallArguments
   }
   std::vector<Keyed> items;
   for (const auto& [key, value] : input.dict().entries()) {
-    const Value& compared = by.bytes() == "key" ? key : value;
-    items.push_back({bound.TruthOr(0, false) ? compared : IgnoreCase(runtime, compared),
-                     runtime.Tuple({key, value})});
+    Value compared = by.bytes() == "key" ? key : value;
+    if (!bound.TruthOr(0, false)) {
+      KVASIR_TRY(compared, IgnoreCase(runtime, compared));
+    }
+    items.push_back({std::move(compared), runtime.Tuple({key, value})});
   }
   KVASIR_TRY(auto sorted, SortByKey(runtime, std::move(items), bound.TruthOr(2, false)));
   return runtime.List(ItemsOf(std::move(sorted)));
@@ -72,7 +74,10 @@ Result<Value> MultiKey(Runtime& runtime, const Value& item, const Value* attribu
   std::vector<Value> keys;
   for (const Value& path : paths) {
     KVASIR_TRY(Value key, GetPath(runtime, item, path, nullptr));
-    keys.push_back(case_sensitive ? key : IgnoreCase(runtime, key));
+    if (!case_sensitive) {
+      KVASIR_TRY(key, IgnoreCase(runtime, key));
+    }
+    keys.push_back(std::move(key));
   }
   return runtime.List(std::move(keys));
 }
@@ -94,7 +99,7 @@ Result<Value> KeyOf(Runtime& runtime, const Value& item, const Value* attribute,
                     bool case_sensitive, const Value* otherwise) {
   KVASIR_TRY(Value key,
              GetPath(runtime, item, attribute == nullptr ? Value::None() : *attribute, otherwise));
-  return case_sensitive ? key : IgnoreCase(runtime, key);
+  return case_sensitive ? Result<Value>(std::move(key)) : IgnoreCase(runtime, key);
 }
 
 Result<Value> Unique(Runtime& runtime, const Value& input, const CallArguments& arguments) {
@@ -310,8 +315,10 @@ Result<Value> GetPath(Runtime& runtime, const Value& item, const Value& path,
   return current;
 }
 
-Value IgnoreCase(Runtime& runtime, const Value& value) {
-  return value.is_string() ? runtime.String(ChangeCase(value.text(), LetterCase::kLower)) : value;
+Result<Value> IgnoreCase(Runtime& runtime, const Value& value) {
+  if (!value.is_string()) return value;
+  KVASIR_TRY_OK(runtime.StepCharacters(value.bytes().size()));
+  return runtime.String(ChangeCase(value.text(), LetterCase::kLower));
 }
 
 FilterFunction FindSequenceFilter(std::string_view name) {

@@ -17,6 +17,7 @@ template <LetterCase kCase>
 Result<Value> CaseFilter(Runtime& runtime, const Value& input, const CallArguments& arguments) {
   KVASIR_TRY_OK(Bound::Bind("case filter", arguments, {}, 0).status());
   KVASIR_TRY(const Text text, Str(runtime, input));
+  KVASIR_TRY_OK(runtime.StepCharacters(text.size()));
   return runtime.String(ChangeCase(text, kCase));
 }
 

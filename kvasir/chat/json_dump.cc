@@ -80,7 +80,7 @@ class JsonWriter {
       if (special != std::string_view::npos) {
         out_ += '\\';
         out_ += kShort[special];
-      } else if (c < 0x20 || (style_.ensure_ascii && c >= 0x7F && c < 0x10000 && c != 0x7F)) {
+      } else if (c < 0x20 || (style_.ensure_ascii && c >= 0x7F && c < 0x10000)) {
         WriteEscape(c);
       } else if (style_.ensure_ascii && c >= 0x10000) {
         WriteEscape(0xD800 + ((c - 0x10000) >> 10));

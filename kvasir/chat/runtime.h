@@ -37,6 +37,8 @@ class Runtime {
   Status Step(int64_t count = 1);
   // Pays for work that is linear in `bytes`.
   Status StepBytes(size_t bytes) { return Step(1 + static_cast<int64_t>(bytes / 64)); }
+  // For what looks each character up.
+  Status StepCharacters(size_t bytes) { return Step(1 + static_cast<int64_t>(bytes / 4)); }
   // Pays for looking for a pattern in a text: a hostile pair costs up to text * pattern
   // comparisons.
   Status StepSearch(size_t text_bytes, size_t pattern_bytes) {

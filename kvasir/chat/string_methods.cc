@@ -19,6 +19,7 @@ Text Blank(const Text& self) { return Text(" ", self.origin()); }
 template <LetterCase kCase>
 Result<Value> CaseMethod(Runtime& runtime, const Text& self, const CallArguments& arguments) {
   KVASIR_TRY_OK(Bound::Bind("str case method", arguments, {}, 0).status());
+  KVASIR_TRY_OK(runtime.StepCharacters(self.size()));
   return runtime.String(ChangeCase(self, kCase));
 }
 

@@ -44,6 +44,7 @@ bool IsCallable(const Value& value) {
 template <bool kUpper>
 Result<bool> CaseTest(Runtime& runtime, const Value& input, const CallArguments& arguments) {
   KVASIR_TRY(const Text text, Str(runtime, input));
+  KVASIR_TRY_OK(runtime.StepCharacters(text.size()));
   KVASIR_TRY(const Value result,
              FindStringMethod(kUpper ? "isupper" : "islower")(runtime, text, arguments));
   return IsTrue(result);

@@ -72,9 +72,9 @@ Text Strip(const Text& text, Ends ends, const Text* characters) {
     wanted.push_back(next.value);
     at += next.size_bytes;
   }
+  std::sort(wanted.begin(), wanted.end());
   const auto strips = [&](uint32_t c) {
-    if (characters == nullptr) return IsSpace(c);
-    return std::find(wanted.begin(), wanted.end(), c) != wanted.end();
+    return characters == nullptr ? IsSpace(c) : std::binary_search(wanted.begin(), wanted.end(), c);
   };
   size_t begin = 0;
   while (ends != Ends::kRight && begin < bytes.size()) {

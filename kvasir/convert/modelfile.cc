@@ -49,7 +49,8 @@ class Reader {
  private:
   std::string_view NextLine() {
     const size_t end = std::min(rest_.find('\n'), rest_.size());
-    const std::string_view line = rest_.substr(0, end);
+    std::string_view line = rest_.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
     ++line_;
     is_utf8_ = is_utf8_ && IsValidUtf8(line);

@@ -39,6 +39,13 @@ struct Bad {
   const char* message;
 };
 
+TEST(Modelfile, LinesMayEndAsOnWindows) {
+  const auto file = Modelfile::Parse("FROM a\r\nSYSTEM \"\"\"one\r\ntwo\r\n\"\"\"\r\n");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->from, "a");
+  EXPECT_EQ(file->system, "one\ntwo\n");
+}
+
 TEST(Modelfile, ErrorsNameTheLine) {
   for (const Bad& bad : {
            Bad{"", "no FROM"},
