@@ -141,8 +141,36 @@ TEST_F(OperationsTest, TimeThatEndsInTheQueueIs503) {
   ASSERT_TRUE(running.SendRequest("POST", "/v1/completions",
                                   std::string(R"({"prompt":"Hi",)") + kLong + "}"));
   ASSERT_TRUE(running.ReadUntil("\"a\""));
-  const WireResponse late = Ask("POST", "/v1/completions", R"({"prompt":"Ho","timeout_ms":1})");
-  EXPECT_EQ(late.status, 503) << late.body;
+  // A stream has no other status once it has begun, so it must not begin.
+  for (const char* body :
+       {R"({"prompt":"Ho","timeout_ms":1})", R"({"prompt":"Ho","timeout_ms":1,"stream":true})"}) {
+    const WireResponse late = Ask("POST", "/v1/completions", body);
+    EXPECT_EQ(late.status, 503) << late.body;
+  }
+}
+
+// The place of a request is said alike in every API.
+TEST_F(OperationsTest, ResponsesAreAskedForApartAndInTime) {
+  Start({});
+  const auto cached = [&](const std::string& salt) {
+    const WireResponse response =
+        Ask("POST", "/v1/responses",
+            R"({"input":"What is the same for all of us","max_output_tokens":1,"cache_salt":")" +
+                salt + "\"}");
+    EXPECT_EQ(response.status, 200) << response.body;
+    return At(Parsed(response.body), {"usage", "input_tokens_details", "cached_tokens"}).as_int();
+  };
+  EXPECT_EQ(cached("alice"), 0);
+  EXPECT_GT(cached("alice"), 0);
+  EXPECT_EQ(cached("bob"), 0);
+  for (const char* field : {"timeout_ms", "priority"}) {
+    const std::string wrong = std::string(",\"") + field + "\":100000000000}";
+    for (const char* path : {"/v1/responses", "/v1/embeddings"}) {
+      const WireResponse response = Ask("POST", path, R"({"input":"Hi")" + wrong);
+      EXPECT_EQ(response.status, 400) << path;
+      EXPECT_EQ(At(Parsed(response.body), {"error", "param"}), Json(field)) << path;
+    }
+  }
 }
 
 // The text format 0.0.4: every sample has a type that was declared before it, histograms are
