@@ -144,16 +144,16 @@ Status WriteShards(const ModelSource& source, const FolderPlan& plan, const std:
 
 Result<PlanOptions> PlanFor(const ModelSource& source, const std::string& type, int group_size) {
   PlanOptions options;
-  const bool is_dense = type == "stored" || type == "f32" || type == "f16" || type == "bf16";
-  if (is_dense && group_size != 0) {
-    return {ErrorCode::kInvalidArgument,
-            "a group size is for int2 to int8; " + type + " has no groups to choose"};
-  }
-  if (type == "stored") return options;
-  KVASIR_TRY_OK(CheckCanBeDecoded(source));
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBf16}) {
     if (DTypeName(dtype) == type) options.dtype = dtype;
   }
+  const bool is_stored = type == "stored";
+  if ((is_stored || options.dtype) && group_size != 0) {
+    return {ErrorCode::kInvalidArgument,
+            "a group size is for int2 to int8; " + type + " has no groups to choose"};
+  }
+  if (is_stored) return options;
+  KVASIR_TRY_OK(CheckCanBeDecoded(source));
   if (options.dtype) return options;
   auto format = MlxFormatFromName(type, group_size);
   if (!format.ok()) {

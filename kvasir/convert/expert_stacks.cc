@@ -18,7 +18,7 @@ ExpertName SplitExpert(const std::string& name) {
   constexpr std::string_view kExperts = ".mlp.experts.";
   constexpr size_t kMostDigits = 5;
   const size_t at = name.find(kExperts);
-  if (at == std::string::npos) return {};
+  if (at == std::string::npos || !name.ends_with(".weight")) return {};
   const size_t number = at + kExperts.size();
   const size_t end = name.find('.', number);
   if (end == std::string::npos || end == number || end - number > kMostDigits) return {};
@@ -49,8 +49,9 @@ Result<SourceTensor> Stacked(std::string name, const Parts& parts) {
     }
     if (part->shape != first.shape || part->shape.size() != 2 || part->dtype != first.dtype ||
         part->offset != first.offset || !part->rows.read_row) {
-      return {ErrorCode::kCorrupt,
-              "tensor '" + part->name + "' does not have the shape of the other experts'"};
+      return {
+          ErrorCode::kCorrupt,
+          "tensor '" + part->name + "' is no matrix of the shape and type of the other experts'"};
     }
     experts.push_back(part->rows);
     stack.rows.source.insert(stack.rows.source.end(), part->rows.source.begin(),

@@ -13,7 +13,7 @@ namespace kvasir {
 // Experts that a checkpoint keeps apart ("X.mlp.experts.3.up_proj.weight" [outputs, inputs])
 // become one tensor ("X.mlp.switch_mlp.up_proj.weight" [experts, outputs, inputs]), where the
 // first of them was; all other tensors stay. ERRORS: kCorrupt where one is missing or has another
-// shape than the others, naming it.
+// shape or type than the others, naming it.
 Result<std::vector<SourceTensor>> StackExperts(const std::vector<SourceTensor>& tensors);
 
 // "X.experts.gate_up_proj" [experts, gates and ups, inputs] becomes

@@ -70,6 +70,16 @@ TEST(ExpertStacks, WhatIsMissingOrOddIsNamed) {
   EXPECT_NE(odd.error().message.find(Apart(1, "up_proj")), std::string::npos);
 }
 
+// What is no matrix stays as it is, whatever it is for.
+TEST(ExpertStacks, BiasesOfExpertsStayApart) {
+  const std::string bias = "model.layers.3.mlp.experts.0.up_proj.bias";
+  const auto stacked =
+      StackExperts({Numbered(Apart(0, "up_proj"), {2, 4}, 0), Numbered(bias, {2}, 0)});
+  ASSERT_TRUE(stacked.ok()) << stacked.error().message;
+  ASSERT_EQ(stacked->size(), 2u);
+  EXPECT_EQ((*stacked)[1].name, bias);
+}
+
 TEST(ExpertStacks, GatesLieAboveUps) {
   std::vector<SourceTensor> tensors;
   tensors.push_back(Numbered("layers.0.experts.gate_up_proj", {3, 4, 8}, 0));

@@ -105,7 +105,8 @@ Status ModelSource::OpenFolder() {
     const Json* found = config_.Find(field);
     if (found == nullptr || found->is_null()) continue;
     const Json* const method = found->Find("quant_method");
-    if (method != nullptr && !method->is_null()) {
+    // Beside MLX's own field the other one is for other readers.
+    if (method != nullptr && !method->is_null() && quantization_.is_null()) {
       foreign_quantization_ = method->is_string() ? method->as_string() : "an unknown method";
       continue;
     }

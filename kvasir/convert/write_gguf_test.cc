@@ -117,6 +117,30 @@ TEST(WriteGguf, TheTokenizerComesAlong) {
   }
 }
 
+// Wherever a folder keeps it; of several the one for requests without tools.
+TEST(WriteGguf, TheChatTemplateComesAlong) {
+  const std::string text = "{{ messages[0].content }}!";
+  const Json named = Json::Array{Json(Json::Object{{"name", "tool_use"}, {"template", "no"}}),
+                                 Json(Json::Object{{"name", "default"}, {"template", text}})};
+  for (const auto& [file, contents] :
+       {std::pair<const char*, std::string>{"chat_template.jinja", text},
+        {"chat_template.json", Json(Json::Object{{"chat_template", text}}).Dump()},
+        {"tokenizer_config.json", Json(Json::Object{{"chat_template", named}}).Dump()}}) {
+    const ScratchFolder scratch;
+    const std::string folder = scratch.File("source");
+    fs::create_directory(folder);
+    for (const char* kept : {"config.json", "model.safetensors", "tokenizer.json"}) {
+      fs::copy_file(Path("models/kvasir-demo/") + kept, folder + "/" + kept);
+    }
+    ASSERT_TRUE(WriteFileAtomic(folder + "/" + file, contents).ok());
+    const std::string out = scratch.File("out.gguf");
+    const Status done = Write(folder, "stored", out);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const GgufFile written = ValueOrDie(GgufFile::Open(out));
+    EXPECT_EQ(*written.metadata().Text("tokenizer.chat_template"), text) << file;
+  }
+}
+
 // A tokenizer.json of pieces, as SentencePiece's are converted.
 std::string Pieces(bool adds_space) {
   const std::string_view space = "\u2581";
