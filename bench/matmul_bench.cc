@@ -33,7 +33,7 @@ CodedRow RampCodes(int64_t inputs, WeightFormat format) {
   CodedRow row;
   row.codes.resize(static_cast<size_t>(inputs));
   for (size_t i = 0; i < row.codes.size(); ++i) {
-    row.codes[i] = static_cast<uint8_t>(i * 7919 % (is_mxfp8 ? 127 : 16));
+    row.codes[i] = static_cast<uint8_t>(i * 7919 % (is_mxfp8 ? 127 : 1u << CodeBits(format)));
   }
   const size_t groups = row.codes.size() / kQuantGroup;
   row.scales.assign(groups, FloatToF16(0.01f));
@@ -41,7 +41,7 @@ CodedRow RampCodes(int64_t inputs, WeightFormat format) {
   // Of E8M0 not a power of two that makes products denormal, which some CPUs are slow with.
   const bool is_power = is_mxfp8 || format == WeightFormat::kMxfp4;
   row.sub_scales.assign(2 * groups, is_power ? 120 : 7);
-  row.sub_mins.assign(groups, 3);
+  row.sub_mins.assign(2 * groups, 3);
   return row;
 }
 
@@ -117,15 +117,10 @@ void RunQuantizeRows(benchmark::State& state, Isa isa) {
 void RegisterAll() {
   // Larger than the caches, so that one row measures memory.
   constexpr Shape kLarge = {14336, 4096};
-  constexpr WeightFormat kFormats[] = {
-      WeightFormat::kF32,   WeightFormat::kF16,   WeightFormat::kBf16,     WeightFormat::kBf16Dot,
-      WeightFormat::kQ8,    WeightFormat::kQ4,    WeightFormat::kQ4Affine, WeightFormat::kQ8Affine,
-      WeightFormat::kQ4K,   WeightFormat::kQ5K,   WeightFormat::kQ6K,      WeightFormat::kQ2K,
-      WeightFormat::kIq4Xs, WeightFormat::kMxfp4, WeightFormat::kNvfp4,    WeightFormat::kMxfp8};
   for (Isa isa : SupportedIsas()) {
     if (isa == Isa::kScalar) continue;
     const std::string isa_name(IsaName(isa));
-    for (WeightFormat format : kFormats) {
+    for (const WeightFormat format : AllWeightFormats()) {
       const std::string name = "matmul/" + isa_name + "/" + std::string(WeightFormatName(format));
       benchmark::RegisterBenchmark(name.c_str(), RunMatmul, isa, format, kLarge)
           ->ArgName("rows")
@@ -139,7 +134,7 @@ void RegisterAll() {
           ->Unit(benchmark::kMillisecond);
     }
     // As large, of short rows: tiles follow each other four times as often.
-    for (WeightFormat format : kFormats) {
+    for (const WeightFormat format : AllWeightFormats()) {
       const std::string name = "short/" + isa_name + "/" + std::string(WeightFormatName(format));
       benchmark::RegisterBenchmark(name.c_str(), RunMatmul, isa, format, Shape{57344, 1024})
           ->ArgName("rows")
@@ -148,7 +143,7 @@ void RegisterAll() {
           ->Unit(benchmark::kMillisecond);
     }
     // A whole prefill chunk over a layer that fits the caches: arithmetic alone.
-    for (WeightFormat format : kFormats) {
+    for (const WeightFormat format : AllWeightFormats()) {
       const std::string name = "layer/" + isa_name + "/" + std::string(WeightFormatName(format));
       benchmark::RegisterBenchmark(name.c_str(), RunMatmul, isa, format, Shape{3072, 1024})
           ->ArgName("rows")

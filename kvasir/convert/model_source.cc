@@ -46,11 +46,8 @@ DType DecodedType(const WeightTensor& rows) {
     case WeightFormat::kNvfp4:
     case WeightFormat::kMxfp8:
       return DType::kBf16;
-    case WeightFormat::kQ4Affine:
-    case WeightFormat::kQ8Affine:
-      return rows.affine.dtype;
     default:
-      return DType::kF16;
+      return IsAffine(rows.stored_format) ? rows.affine.dtype : DType::kF16;
   }
 }
 

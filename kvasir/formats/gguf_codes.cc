@@ -68,7 +68,6 @@ void CodesOfQ5_0(const std::byte* block, const BlockCodes& out) {
   *out.scales = Bits(block, 0);
   Nibbles(block + 6, out.codes);
   AddFifthBits(Load<uint32_t>(block, 2), out.codes);
-  for (int j = 0; j < 32; ++j) out.codes[j] += 128 - 16;
 }
 
 void CodesOfQ5_1(const std::byte* block, const BlockCodes& out) {
@@ -81,9 +80,6 @@ void CodesOfQ5_1(const std::byte* block, const BlockCodes& out) {
 void CodesOfIq4Nl(const std::byte* block, const BlockCodes& out) {
   *out.scales = Bits(block, 0);
   Nibbles(block + 2, out.codes);
-  for (int j = 0; j < 32; ++j) {
-    out.codes[j] = static_cast<uint8_t>(kIq4Values[out.codes[j]] + 128);
-  }
 }
 
 void CodesOfMxfp4(const std::byte* block, const BlockCodes& out) {
@@ -120,7 +116,7 @@ void CodesOfQ3K(const std::byte* block, const BlockCodes& out) {
       const int at = 16 * (k % 2) + l;
       const int low = (Byte(block, 32 + 32 * (k / 8) + at) >> (k / 2 % 4 * 2)) & 3;
       const int high = (Byte(block, at) >> (k / 2)) & 1;
-      out.codes[16 * k + l] = static_cast<uint8_t>(32 + low + 4 * high - 4);
+      out.codes[16 * k + l] = static_cast<uint8_t>(low + 4 * high);
     }
   }
 }

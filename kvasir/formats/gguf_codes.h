@@ -20,11 +20,11 @@ struct BlockCodes {
 void CodesOfQ8_0(const std::byte* block, const BlockCodes& out);   // q8
 void CodesOfQ4_0(const std::byte* block, const BlockCodes& out);   // q4
 void CodesOfQ4_1(const std::byte* block, const BlockCodes& out);   // q4_affine, f16
-void CodesOfQ5_0(const std::byte* block, const BlockCodes& out);   // q8
-void CodesOfQ5_1(const std::byte* block, const BlockCodes& out);   // q8_affine, f16
-void CodesOfIq4Nl(const std::byte* block, const BlockCodes& out);  // q8
+void CodesOfQ5_0(const std::byte* block, const BlockCodes& out);   // q5
+void CodesOfQ5_1(const std::byte* block, const BlockCodes& out);   // q5_affine, f16
+void CodesOfIq4Nl(const std::byte* block, const BlockCodes& out);  // iq4_nl
 void CodesOfMxfp4(const std::byte* block, const BlockCodes& out);  // mxfp4
-void CodesOfQ3K(const std::byte* block, const BlockCodes& out);    // q6_k
+void CodesOfQ3K(const std::byte* block, const BlockCodes& out);    // q3_k
 void CodesOfQ4K(const std::byte* block, const BlockCodes& out);    // q4_k
 void CodesOfQ5K(const std::byte* block, const BlockCodes& out);    // q5_k
 void CodesOfQ2K(const std::byte* block, const BlockCodes& out);    // q2_k

@@ -178,6 +178,15 @@ void ReadAffineCodes(const Layout& layout, int64_t row, CodedRow* out) {
   std::memcpy(out->biases.data(), layout.biases.data + at, groups * 2);
 }
 
+// The smallest that holds codes of so many bits.
+WeightFormat AffineFormat(int bits) {
+  using enum WeightFormat;
+  for (const WeightFormat format : {kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine}) {
+    if (bits <= CodeBits(format)) return format;
+  }
+  return kQ8Affine;
+}
+
 WeightTensor Affine(const Layout& layout, std::vector<int64_t> shape) {
   WeightTensor tensor;
   tensor.shape = std::move(shape);
@@ -189,8 +198,7 @@ WeightTensor Affine(const Layout& layout, std::vector<int64_t> shape) {
     };
     return tensor;
   }
-  tensor.stored_format =
-      layout.format.bits <= 4 ? WeightFormat::kQ4Affine : WeightFormat::kQ8Affine;
+  tensor.stored_format = AffineFormat(layout.format.bits);
   tensor.affine = {layout.format.group_size, dtype, true};
   tensor.read_codes = [layout](int64_t row, CodedRow* out) { ReadAffineCodes(layout, row, out); };
   if (dtype == DType::kF16) {

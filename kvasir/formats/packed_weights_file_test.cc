@@ -15,32 +15,13 @@
 namespace kvasir {
 namespace {
 
-constexpr WeightFormat kAllFormats[] = {
-    WeightFormat::kF32,   WeightFormat::kF16,   WeightFormat::kBf16,     WeightFormat::kBf16Dot,
-    WeightFormat::kQ8,    WeightFormat::kQ4,    WeightFormat::kQ4Affine, WeightFormat::kQ8Affine,
-    WeightFormat::kQ4K,   WeightFormat::kQ5K,   WeightFormat::kQ6K,      WeightFormat::kQ2K,
-    WeightFormat::kIq4Xs, WeightFormat::kMxfp4, WeightFormat::kNvfp4,    WeightFormat::kMxfp8};
-static_assert(std::size(kAllFormats) == kWeightFormats);
-
 constexpr int64_t kOutputs = 21;
 constexpr int64_t kInputs = 256;
 constexpr AffineScales kAffine = {.group_inputs = 64, .dtype = DType::kBf16, .rounds_values = true};
 
-int CodeMask(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kQ8Affine:
-      return 255;
-    case WeightFormat::kMxfp8:
-      return 126;  // the next is NaN
-    case WeightFormat::kQ6K:
-      return 63;
-    case WeightFormat::kQ5K:
-      return 31;
-    case WeightFormat::kQ2K:
-      return 3;
-    default:
-      return 15;
-  }
+// Of mxfp8 the next one is NaN.
+int MostCode(WeightFormat format) {
+  return format == WeightFormat::kMxfp8 ? 126 : (1 << CodeBits(format)) - 1;
 }
 
 // Numbers that are a function of the format alone.
@@ -50,6 +31,7 @@ PackedMatrix MatrixOf(WeightFormat format, int64_t outputs = kOutputs) {
   const auto next = [&](int below) {
     return static_cast<int>(UniformDouble(7, counter++) * below);
   };
+  const int scales = format == WeightFormat::kQ2K ? 16 : 64;
   const int least_scale = format == WeightFormat::kMxfp8 ? 64 : 0;
   for (int64_t output = 0; output < outputs; ++output) {
     if (!IsCodedOnly(format)) {
@@ -60,11 +42,11 @@ PackedMatrix MatrixOf(WeightFormat format, int64_t outputs = kOutputs) {
     }
     CodedRow row;
     for (int64_t k = 0; k < kInputs; ++k) {
-      row.codes.push_back(static_cast<uint8_t>(next(CodeMask(format) + 1)));
+      row.codes.push_back(static_cast<uint8_t>(next(MostCode(format) + 1)));
       row.scales.push_back(static_cast<uint16_t>(next(0x3C00)));
       row.biases.push_back(static_cast<uint16_t>(next(0x3C00)));
-      row.sub_scales.push_back(static_cast<uint8_t>(least_scale + next(64)));
-      row.sub_mins.push_back(static_cast<uint8_t>(next(64)));
+      row.sub_scales.push_back(static_cast<uint8_t>(least_scale + next(scales)));
+      row.sub_mins.push_back(static_cast<uint8_t>(next(scales)));
     }
     matrix.SetCodedRow(output, row);
   }
@@ -131,7 +113,7 @@ class PackedWeightsFileTest : public testing::Test {
 
 TEST_F(PackedWeightsFileTest, EveryFormatComesBackToTheBit) {
   auto writer = *PackedWeightsWriter::Create(path_, "made of this");
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightFormat format : AllWeightFormats()) {
     ASSERT_TRUE(writer.Append(KeyOf(format), MatrixOf(format)).ok());
   }
   ASSERT_TRUE(writer.Append("empty", *PackedMatrix::Allocate(0, 32, WeightFormat::kQ8)).ok());
@@ -139,7 +121,7 @@ TEST_F(PackedWeightsFileTest, EveryFormatComesBackToTheBit) {
   EXPECT_EQ(scratch_.FileCount(), 1u);
   const auto file = PackedWeightsFile::Open(path_, "made of this");
   ASSERT_TRUE(file.ok()) << file.error().message;
-  for (const WeightFormat format : kAllFormats) {
+  for (const WeightFormat format : AllWeightFormats()) {
     SCOPED_TRACE(WeightFormatName(format));
     const PackedMatrix made = MatrixOf(format);
     const auto found = file->Find(KeyOf(format), made.shape());
@@ -158,19 +140,18 @@ TEST_F(PackedWeightsFileTest, EveryFormatComesBackToTheBit) {
 
 // Files outlive programs: who changes these bytes counts kPanelLayoutVersion up.
 TEST_F(PackedWeightsFileTest, PanelsAreThoseOfTheirVersion) {
-  static_assert(kPanelLayoutVersion == 4);
-  uint64_t sums[kWeightFormats];
-  for (size_t i = 0; i < kWeightFormats; ++i) {
-    const PackedMatrix matrix = MatrixOf(kAllFormats[i]);
-    sums[i] = Checksum64({matrix.panel(0), matrix.bytes()});
-  }
-  const uint64_t version_4[kWeightFormats] = {
+  static_assert(kPanelLayoutVersion == 5);
+  constexpr uint64_t kVersion5[kWeightFormats] = {
       0xC37C1FDA9D4FBCF1ull, 0x88AB5D2345F9B8EBull, 0xF1A0F0C94CFBFD84ull, 0xF64D702B8EA3E896ull,
-      0x989C510703C4BCCDull, 0x10DFECB6569DD195ull, 0x42F17035753266A5ull, 0x3FFC39EA88255A47ull,
-      0x70963E146EA513ACull, 0x74964000DA160704ull, 0xD2B1D2F16DACAE12ull, 0x115781263636BF47ull,
-      0x1F9170E3995D6D3Full, 0x153C1B4241A81D6Full, 0x5CEDDC1BD826AA9Eull, 0x9A3BCF449AE1D3BAull};
-  for (size_t i = 0; i < kWeightFormats; ++i) {
-    EXPECT_EQ(sums[i], version_4[i]) << WeightFormatName(kAllFormats[i]);
+      0x989C510703C4BCCDull, 0x10DFECB6569DD195ull, 0xBF3D0742337D280Bull, 0x8C4F2E6C136B9110ull,
+      0x0A399CA8CE240A05ull, 0x64C58F25AE43E255ull, 0x42F17035753266A5ull, 0xABB107F58801246Aull,
+      0x0A5E3226E053E66Dull, 0x3FFC39EA88255A47ull, 0x22ACF000671A8C1Dull, 0x8403EA0C96D45479ull,
+      0x70963E146EA513ACull, 0x74964000DA160704ull, 0xD2B1D2F16DACAE12ull, 0x1F9170E3995D6D3Full,
+      0x153C1B4241A81D6Full, 0x5CEDDC1BD826AA9Eull, 0x9A3BCF449AE1D3BAull};
+  for (const WeightFormat format : AllWeightFormats()) {
+    const PackedMatrix matrix = MatrixOf(format);
+    const uint64_t sum = Checksum64({matrix.panel(0), matrix.bytes()});
+    EXPECT_EQ(sum, kVersion5[static_cast<size_t>(format)]) << WeightFormatName(format);
   }
 }
 

@@ -149,7 +149,7 @@ struct PlaneMaker {
   static HWY_INLINE void MakeLine(const std::byte* group, const ByteVec (&more)[kVecsPerPanel],
                                   uint8_t* codes) {
     ByteVec raw[kVecsPerPanel];
-    Lines::Load(group, Code::kIsQ2K ? 0 : kLine, 0, raw, kVectors);
+    Lines::Load(group, Lines::RawLine(kLine), 0, raw, kVectors);
     if constexpr (kLow) StoreLine<kLine, false>(raw, more, codes, kVectors);
     if constexpr (kHigh) StoreLine<kLine, true>(raw, more, codes, kVectors);
   }
@@ -163,14 +163,12 @@ struct PlaneMaker {
     // Not a plain 4: g++ 12 crashed on calls that depend on no argument of the template.
     constexpr auto kLines = std::make_index_sequence < Code::kIsByte ? 8 : 4 > ();
     ByteVec more[kVecsPerPanel];
-    if constexpr (Code::kHasHalves) {
-      constexpr int kMore = Code::kIsQ6K ? 4 : 0;
-      Lines::Load(group, kMore, 0, more, kVectors);
+    Lines::Load(group, Lines::MoreLine(false), 0, more, kVectors);
+    if constexpr (Code::kHasPairs) {
       MakeLines<true, false>(group, more, codes, kLines);
-      Lines::Load(group, kMore + 1, 0, more, kVectors);
+      Lines::Load(group, Lines::MoreLine(true), 0, more, kVectors);
       MakeLines<false, true>(group, more, codes, kLines);
     } else {
-      Lines::Load(group, Code::kIsQ5K ? 4 : 0, 0, more, kVectors);
       MakeLines<true, !Code::kIsByte>(group, more, codes, kLines);
     }
   }
@@ -538,17 +536,17 @@ struct PlaneKernel : CodedUnits<kFormat> {
 template <WeightFormat kFormat, Ports kPorts>
 constexpr int64_t PlaneRows() {
   using Code = Coding<kFormat>;
-  constexpr bool kIsNibble = Code::kMostCode <= 15 && !Code::kHasHalves;
+  constexpr bool kIsNibble = Code::kIsPlain && !Code::kIsByte;
 #if KVASIR_HAS_BYTE_DOT
   // Codes that are bytes already spare less.
   if (Code::kIsQ8 && HWY_TARGET == HWY_AVX2) return 0;
   if (kPorts == Ports::kApart) {
     if (Code::kIsByte || kIsNibble) return 0;
-    return Code::kIsIq4Xs ? 65 : 17;
+    return Code::kIsIq4 ? 65 : 17;
   }
   if (Code::kIsByte) return 65;
   if (Code::kIsQ4) return 33;
-  if (Code::kIsIq4Xs) return 17;
+  if (Code::kIsIq4) return 17;
 #else
   if (Code::kIsQ4) return 0;
   if (Code::kMostCode == 255) return 33;

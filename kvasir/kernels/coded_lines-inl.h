@@ -46,18 +46,31 @@ struct CodedLines {
     return hn::And(hn::BitCast(ByteTag(), words), hn::Set(ByteTag(), kMask));
   }
 
-  // The codes of inputs 4 kLine + i (high: 16 + 4 kLine + i) of a group; `more` holds the bits
-  // above the fourth.
+  // The line of a group that Codes<kLine> takes as `raw`: of two bits none, `more` has them.
+  static constexpr int RawLine(int line) {
+    return Code::kBits == 2 ? 0 : Code::kBits == 3 ? Code::kBitLine : line;
+  }
+  // The one that it takes as `more` for codes of the first or the second half: line 0, which nobody
+  // looks at, where there is none.
+  static constexpr int MoreLine(bool is_high) {
+    return Code::kHasPairs ? Code::kPairLine + is_high : Code::kBits == 5 ? Code::kBitLine : 0;
+  }
+
+  // The codes of inputs 4 kLine + i (high: 16 + 4 kLine + i) of a group.
   template <int kLine, bool kHigh>
   static HWY_INLINE ByteVec Codes(ByteVec raw, ByteVec more) {
+    constexpr int kFour = kLine + (kHigh ? 4 : 0);
     if constexpr (Code::kIsByte) return raw;
-    if constexpr (Code::kIsQ2K) return Bits<-2 * kLine, 0x03>(more);
+    if constexpr (Code::kBits == 2) return Bits<-2 * kLine, 0x03>(more);
+    if constexpr (Code::kBits == 3) {
+      return hn::Or(Bits<-2 * kLine, 0x03>(more), Bits<2 - kFour, 0x04>(raw));
+    }
     const ByteVec nibbles = Bits < kHigh ? -4 : 0, 0x0F > (raw);
-    if constexpr (Code::kIsQ5K) {
-      return hn::Or(nibbles, Bits<4 - kLine - (kHigh ? 4 : 0), 0x10>(more));
-    } else if constexpr (Code::kIsQ6K) {
+    if constexpr (Code::kBits == 5) {
+      return hn::Or(nibbles, Bits<4 - kFour, 0x10>(more));
+    } else if constexpr (Code::kBits == 6) {
       return hn::Or(nibbles, Bits<4 - 2 * kLine, 0x30>(more));
-    } else if constexpr (Code::kIsIq4Xs) {
+    } else if constexpr (Code::kIsIq4) {
       return hn::TableLookupBytes(hn::LoadDup128(ByteTag(), kIq4Codes), nibbles);
     } else if constexpr (Code::kIsMicroscaled) {
       return hn::TableLookupBytes(hn::LoadDup128(ByteTag(), kE2m1Codes), nibbles);

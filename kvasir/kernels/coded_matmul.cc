@@ -42,7 +42,7 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     // With more rows arithmetic counts, which spills where codes are put together; with NEON it
     // does so with few rows as well.
     if (HWY_TARGET == HWY_NEON && KVASIR_HAS_BYTE_DOT) return rows <= 2 ? 2 : 1;
-    return rows <= 2 ? 4 : Code::kIsAffine ? 2 : 1;
+    return rows <= 2 ? 4 : Code::kIsAffine && Code::kIsPlain ? 2 : 1;
   }
 
   static HWY_INLINE IntVec FourCodes(const int8_t* codes) {
@@ -112,8 +112,7 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     constexpr auto kColumns = std::make_index_sequence<C>();
     constexpr auto kRows = std::make_index_sequence<R>();
     ByteVec raw[C];
-    // Where two bits are all, `more` has them.
-    Lines::Load(group.weights, Code::kIsQ2K ? 0 : kLine, group.panel_bytes, raw, kColumns);
+    Lines::Load(group.weights, Lines::RawLine(kLine), group.panel_bytes, raw, kColumns);
     Weights w[C];
     if constexpr (kLow) {
       Prepare<kLine, false>(raw, more, w, kColumns);
@@ -216,23 +215,24 @@ struct CodedTile : TileRun<CodedTile<kFormat>> {
     Sum sums[kSumChains<R, C>][R][C];
     Clear(sums, kRows);
     ByteVec more[C];
-    if constexpr (Code::kHasHalves) {
-      constexpr int kMore = Code::kIsQ6K ? 4 : 0;
-      Lines::Load(group.weights, kMore, group.panel_bytes, more, kColumns);
+    Lines::Load(group.weights, Lines::MoreLine(false), group.panel_bytes, more, kColumns);
+    if constexpr (Code::kHasHalves || Code::kHasPairs) {
       AddLines<true, false>(group, x, more, sums, std::make_index_sequence<4>());
-      JoinChains(sums, kRows);
-      FinishHalf<0>(sums[0], block, g, scales, acc, kRows);
-      Clear(sums, kRows);
-      Lines::Load(group.weights, kMore + 1, group.panel_bytes, more, kColumns);
+      if constexpr (Code::kHasHalves) {
+        JoinChains(sums, kRows);
+        FinishHalf<0>(sums[0], block, g, scales, acc, kRows);
+        Clear(sums, kRows);
+      }
+      Lines::Load(group.weights, Lines::MoreLine(true), group.panel_bytes, more, kColumns);
       AddLines<false, true>(group, x, more, sums, std::make_index_sequence<4>());
-      JoinChains(sums, kRows);
-      FinishHalf<1>(sums[0], block, g, scales, acc, kRows);
     } else {
-      // Loaded from line 0 where there are no further bits: never looked at.
-      Lines::Load(group.weights, Code::kIsQ5K ? 4 : 0, group.panel_bytes, more, kColumns);
       constexpr int kLines = Code::kIsByte ? 8 : 4;
       AddLines<true, !Code::kIsByte>(group, x, more, sums, std::make_index_sequence<kLines>());
-      JoinChains(sums, kRows);
+    }
+    JoinChains(sums, kRows);
+    if constexpr (Code::kHasHalves) {
+      FinishHalf<1>(sums[0], block, g, scales, acc, kRows);
+    } else {
       FinishGroup(sums[0], block, g, scales, acc, kRows);
     }
   }
@@ -274,8 +274,7 @@ struct CodedKernel : CodedUnits<kFormat> {
   static constexpr int64_t kStepBytes = Code::kStepBytes;
   static constexpr int64_t kAheadBytes = Code::kIsByte ? 4096 : 8192;
   // Where codes take long to put together, and with two rows, one stream is waited for.
-  static constexpr bool kIsQuick =
-      HWY_TARGET == HWY_AVX3_DL ? !Code::kIsQ2K : Code::kIsAffine || kFormat == WeightFormat::kQ4K;
+  static constexpr bool kIsQuick = HWY_TARGET == HWY_AVX3_DL ? Code::kBits > 3 : Code::kIsPlain;
   static constexpr int kStreamRows = kIsQuick ? 1 : 0;
   static constexpr int MaxPanels(int64_t rows, bool is_alone) {
     return Tile::MaxPanels(rows, is_alone);
@@ -331,7 +330,8 @@ void FillFormats(KernelTable* table) {
 template <Ports kPorts>
 void FillByPorts(KernelTable* table) {
   using enum WeightFormat;
-  FillFormats<kPorts, kQ4Affine, kQ8Affine, kQ4K, kQ5K, kQ6K, kQ2K, kIq4Xs, kMxfp4, kNvfp4>(table);
+  FillFormats<kPorts, kQ5, kIq4Nl, kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine, kQ8Affine,
+              kQ2K, kQ3K, kQ4K, kQ5K, kQ6K, kIq4Xs, kMxfp4, kNvfp4>(table);
 }
 
 void FillCodedPlanes(KernelTable* table) { FillByPorts<Ports::kShared>(table); }

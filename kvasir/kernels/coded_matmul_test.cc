@@ -19,22 +19,30 @@ using testing::RandomFloats;
 struct Format {
   const char* name;
   WeightFormat format;
-  int most;  // largest code
   AffineScales affine = {};
+
+  int most() const { return (1 << CodeBits(format)) - 1; }  // largest code
 };
 
 constexpr Format kFormats[] = {
-    {"q4_affine_f16", WeightFormat::kQ4Affine, 15, {32, DType::kF16, false}},
-    {"q4_affine_bf16_64", WeightFormat::kQ4Affine, 15, {64, DType::kBf16, true}},
-    {"q8_affine_f16_128", WeightFormat::kQ8Affine, 255, {128, DType::kF16, true}},
-    {"q8_affine_bf16", WeightFormat::kQ8Affine, 255, {32, DType::kBf16, false}},
-    {"q4_k", WeightFormat::kQ4K, 15},
-    {"q5_k", WeightFormat::kQ5K, 31},
-    {"q6_k", WeightFormat::kQ6K, 63},
-    {"q2_k", WeightFormat::kQ2K, 3},
-    {"iq4_xs", WeightFormat::kIq4Xs, 15},
-    {"mxfp4", WeightFormat::kMxfp4, 15},
-    {"nvfp4", WeightFormat::kNvfp4, 15},
+    {"q5", WeightFormat::kQ5},
+    {"iq4_nl", WeightFormat::kIq4Nl},
+    {"q2_affine_bf16", WeightFormat::kQ2Affine, {64, DType::kBf16, true}},
+    {"q3_affine_f16", WeightFormat::kQ3Affine, {128, DType::kF16, true}},
+    {"q4_affine_f16", WeightFormat::kQ4Affine, {32, DType::kF16, false}},
+    {"q4_affine_bf16_64", WeightFormat::kQ4Affine, {64, DType::kBf16, true}},
+    {"q5_affine_f16", WeightFormat::kQ5Affine, {32, DType::kF16, false}},
+    {"q6_affine_bf16_64", WeightFormat::kQ6Affine, {64, DType::kBf16, true}},
+    {"q8_affine_f16_128", WeightFormat::kQ8Affine, {128, DType::kF16, true}},
+    {"q8_affine_bf16", WeightFormat::kQ8Affine, {32, DType::kBf16, false}},
+    {"q2_k", WeightFormat::kQ2K},
+    {"q3_k", WeightFormat::kQ3K},
+    {"q4_k", WeightFormat::kQ4K},
+    {"q5_k", WeightFormat::kQ5K},
+    {"q6_k", WeightFormat::kQ6K},
+    {"iq4_xs", WeightFormat::kIq4Xs},
+    {"mxfp4", WeightFormat::kMxfp4},
+    {"nvfp4", WeightFormat::kNvfp4},
 };
 
 // Mostly about 1, but for every fifth one, which is anything but NaN and what overflows.
@@ -70,15 +78,17 @@ PackedMatrix RandomMatrix(const Format& format, int64_t outputs, int64_t inputs,
   PackedMatrix matrix = *PackedMatrix::Allocate(outputs, inputs, format.format, format.affine);
   for (int64_t n = 0; n < outputs; ++n) {
     CodedRow row;
-    row.codes = bytes(inputs, format.most);
-    std::fill_n(row.codes.begin(), kQuantGroup, static_cast<uint8_t>(format.most));
+    row.codes = bytes(inputs, format.most());
+    std::fill_n(row.codes.begin(), kQuantGroup, static_cast<uint8_t>(format.most()));
     row.scales = halves(inputs / 32);
     row.biases = halves(inputs / 32);
-    const bool is_signed =
-        format.format == WeightFormat::kQ6K || format.format == WeightFormat::kIq4Xs;
-    row.sub_scales = bytes(inputs / 16, is_signed ? 255 : 63);
+    const bool is_signed = format.format == WeightFormat::kQ3K ||
+                           format.format == WeightFormat::kQ6K ||
+                           format.format == WeightFormat::kIq4Xs;
+    const int most_small = is_signed ? 255 : format.format == WeightFormat::kQ2K ? 15 : 63;
+    row.sub_scales = bytes(inputs / 16, most_small);
     if (IsMicroscaled(format.format)) row.sub_scales = Microscales(format.format, inputs, random);
-    row.sub_mins = bytes(inputs / 16, 63);
+    row.sub_mins = bytes(inputs / 16, most_small);
     matrix.SetCodedRow(n, row);
   }
   return matrix;

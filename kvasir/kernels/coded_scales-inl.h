@@ -23,34 +23,42 @@ inline constexpr int64_t kSuperGroups = kSuperblockInputs / kQuantGroup;
 // What is known of a format when compiling.
 template <WeightFormat kFormat>
 struct Coding {
+  static constexpr int kBits = CodeBits(kFormat);
   static constexpr bool kIsQ8 = kFormat == WeightFormat::kQ8;  // planes only, q4 too
   static constexpr bool kIsQ4 = kFormat == WeightFormat::kQ4;
-  static constexpr bool kIsByte = kIsQ8 || kFormat == WeightFormat::kQ8Affine;
-  static constexpr bool kIsAffine =
-      kFormat == WeightFormat::kQ8Affine || kFormat == WeightFormat::kQ4Affine;
-  static constexpr bool kIsQ5K = kFormat == WeightFormat::kQ5K;
-  static constexpr bool kIsQ6K = kFormat == WeightFormat::kQ6K;
-  static constexpr bool kIsQ2K = kFormat == WeightFormat::kQ2K;
-  static constexpr bool kIsIq4Xs = kFormat == WeightFormat::kIq4Xs;
+  static constexpr bool kIsByte = kBits == 8;
+  // Lines that codes are put together of (coded_row.h): low and high nibbles, then pairs of bits of
+  // each half of a group, then a bit of all of it.
+  static constexpr bool kHasPairs = kBits == 2 || kBits == 3 || kBits == 6;
+  static constexpr int kPairLine = kBits == 6 ? 4 : 0;
+  static constexpr int kBitLine = kBits - 1;  // of 3 and 5 bits
+  static constexpr bool kIsAffine = IsAffine(kFormat);
+  static constexpr bool kIsIq4 = kFormat == WeightFormat::kIq4Nl || kFormat == WeightFormat::kIq4Xs;
   static constexpr bool kIsMxfp4 = kFormat == WeightFormat::kMxfp4;
   static constexpr bool kIsMicroscaled = kIsMxfp4 || kFormat == WeightFormat::kNvfp4;
+  static constexpr bool kHasHalfScales =
+      kIsQ8 || kIsQ4 || kFormat == WeightFormat::kQ5 || kFormat == WeightFormat::kIq4Nl;
   // Scales of 16 inputs.
-  static constexpr bool kHasHalves = kIsQ6K || kIsQ2K || (kIsMicroscaled && !kIsMxfp4);
-  static constexpr bool kHasMins = !kIsQ8 && !kIsQ4 && !kIsQ6K && !kIsIq4Xs && !kIsMicroscaled;
-  static constexpr int kMostCode = kIsByte || kIsIq4Xs ? 255
-                                   : kIsQ6K            ? 63
-                                   : kIsQ5K            ? 31
-                                   : kIsMicroscaled    ? 24
-                                                       : 15;
-  // The code of zero, where there are no biases.
-  static constexpr int32_t kZero = kIsQ8 || kIsIq4Xs ? 128 : kIsQ6K ? 32 : kIsQ4 ? 8 : 12;
+  static constexpr bool kHasHalves =
+      kFormat == WeightFormat::kQ2K || kFormat == WeightFormat::kQ3K ||
+      kFormat == WeightFormat::kQ6K || kFormat == WeightFormat::kNvfp4;
+  static constexpr bool kHasMins = kIsAffine || kFormat == WeightFormat::kQ2K ||
+                                   kFormat == WeightFormat::kQ4K || kFormat == WeightFormat::kQ5K;
+  // Neither put together of lines nor looked up.
+  static constexpr bool kIsPlain = (kBits == 4 || kBits == 8) && !kIsIq4 && !kIsMicroscaled;
+  // Of what is multiplied: codes, or what a table has instead.
+  static constexpr int kMostCode = kIsByte || kIsIq4 ? 255
+                                   : kBits == 6      ? 63
+                                   : kBits == 5      ? 31
+                                   : kIsMicroscaled  ? 24
+                                                     : 15;
+  // What stands for zero there, where there are no biases.
+  static constexpr int32_t kZero = kIsQ8 || kIsIq4  ? 128
+                                   : kIsMicroscaled ? 12
+                                                    : -CodeLevel(kFormat, 0);
   // A line of scales before the codes that it is for (GroupUnits), not a superblock.
-  static constexpr bool kHasScaleLine = kIsQ8 || kIsQ4 || kIsAffine || kIsMicroscaled;
-  static constexpr int64_t kGroupBytes = kIsByte  ? 512
-                                         : kIsQ5K ? 320
-                                         : kIsQ6K ? 384
-                                         : kIsQ2K ? 128
-                                                  : 256;
+  static constexpr bool kHasScaleLine = !IsSuperblocked(kFormat);
+  static constexpr int64_t kGroupBytes = kBits * 64;
   // Groups that lie together with their scales; of the affine formats those that share them, which
   // a matrix says.
   static constexpr int64_t kUnitGroups = kIsAffine       ? 0
@@ -58,7 +66,8 @@ struct Coding {
                                                          : kSuperGroups;
   // Scales before the codes of a unit.
   static constexpr int64_t kSubScales = (kHasHalves ? 2 : 1) * kSuperGroups * kPanelOutputs;
-  static constexpr int64_t kSmallBytes = (kHasMins ? 2 : 1) * kSubScales;
+  static constexpr bool kHasNibbleScales = kFormat == WeightFormat::kQ2K;  // and mins, of a byte
+  static constexpr int64_t kSmallBytes = (kHasMins && !kHasNibbleScales ? 2 : 1) * kSubScales;
   static constexpr int64_t kScaleBytes = kHasScaleLine ? 64 : kSmallBytes + (kHasMins ? 64 : 32);
   static constexpr int64_t UnitBytes(int64_t groups) { return kScaleBytes + groups * kGroupBytes; }
   static int64_t UnitGroupsOf(const PackedMatrix& weights) {
@@ -69,9 +78,8 @@ struct Coding {
       kHasScaleLine ? kGroupBytes / 64 : (UnitBytes(kSuperGroups) / kSuperGroups + 63) / 64;
   static constexpr int64_t kStepBytes =
       kHasScaleLine ? 64 : UnitBytes(kSuperGroups) / (kSuperGroups * kSteps);
-  using Dot = std::conditional_t<
-      kIsByte || kIsIq4Xs, ByteDot,
-      std::conditional_t<kIsQ5K || kIsQ6K || kIsMicroscaled, SmallDot, NibbleDot>>;
+  using Dot = std::conditional_t<kMostCode == 255, ByteDot,
+                                 std::conditional_t<(kMostCode > 15), SmallDot, NibbleDot>>;
 };
 
 // How kernels of a format cut rows of weights (matmul_tiles-inl.h).
@@ -122,7 +130,7 @@ struct CodedScales {
                               GroupScales<C>& to, std::index_sequence<I...> columns) {
     if constexpr (Code::kIsAffine) {
       LoadAffine(block, unit, to, columns);
-    } else if constexpr (Code::kIsQ8 || Code::kIsQ4) {
+    } else if constexpr (Code::kHasHalfScales) {
       LoadHalves(unit, at, block.panel_bytes, to, columns);
     } else if constexpr (Code::kIsMicroscaled) {
       LoadMicroscales(unit, at, block.panel_bytes, to, columns);
@@ -142,11 +150,13 @@ struct CodedScales {
     return hn::BitCast(FloatTag(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, from))));
   }
   template <class Narrow>
-  static HWY_INLINE FloatVec LoadSmall(const std::byte* from) {
+  static HWY_INLINE IntVec LoadSmallInts(const std::byte* from) {
     const hn::Rebind<Narrow, IntTag> narrow;
-    return hn::ConvertTo(
-        FloatTag(),
-        hn::PromoteTo(IntTag(), hn::LoadU(narrow, reinterpret_cast<const Narrow*>(from))));
+    return hn::PromoteTo(IntTag(), hn::LoadU(narrow, reinterpret_cast<const Narrow*>(from)));
+  }
+  template <class Narrow>
+  static HWY_INLINE FloatVec LoadSmall(const std::byte* from) {
+    return hn::ConvertTo(FloatTag(), LoadSmallInts<Narrow>(from));
   }
 
   // `unit`: of the first panel.
@@ -218,7 +228,13 @@ struct CodedScales {
     constexpr int64_t kParts = Code::kHasHalves ? 2 : 1;
     for (int64_t part = 0; part < kParts; ++part) {
       const std::byte* const scale = scales + (kParts * at + part) * kPanelOutputs + lane;
-      if constexpr (Code::kHasMins) {
+      if constexpr (Code::kHasNibbleScales) {
+        const IntVec both = LoadSmallInts<uint8_t>(scale);
+        const IntVec low = hn::And(both, hn::Set(IntTag(), 15));
+        to.scale[part][i] = hn::Mul(d, hn::ConvertTo(FloatTag(), low));
+        to.bias[part][i] = hn::Neg(hn::Mul(LoadHalf(halves + kPanelOutputs),
+                                           hn::ConvertTo(FloatTag(), hn::ShiftRight<4>(both))));
+      } else if constexpr (Code::kHasMins) {
         to.scale[part][i] = hn::Mul(d, LoadSmall<uint8_t>(scale));
         to.bias[part][i] = hn::Neg(hn::Mul(LoadHalf(halves + kPanelOutputs),
                                            LoadSmall<uint8_t>(scale + Code::kSubScales)));

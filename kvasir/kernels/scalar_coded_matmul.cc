@@ -27,26 +27,49 @@ float Half(const std::byte* at, int64_t index) {
 }
 uint8_t Byte(const std::byte* at, int64_t index) { return static_cast<uint8_t>(at[index]); }
 
-void ReadNibbles(const std::byte* codes, int64_t lane, Group* group) {
+int Nibble(const std::byte* lines, int64_t lane, int64_t k) {
+  const uint8_t pair = Byte(lines, k % 16 / 4 * 64 + lane * 4 + k % 4);
+  return k < 16 ? pair & 15 : pair >> 4;
+}
+int TwoBits(const std::byte* lines, int64_t lane, int64_t k) {
+  return Byte(lines, k / 16 * 64 + lane * 4 + k % 4) >> (k % 16 / 4 * 2) & 3;
+}
+int Bit(const std::byte* line, int64_t lane, int64_t k) {
+  return Byte(line, lane * 4 + k % 4) >> (k / 4) & 1;
+}
+
+template <WeightFormat kFormat>
+void ReadCodes(const std::byte* codes, int64_t lane, Group* group) {
+  constexpr int kBits = CodeBits(kFormat);
   for (int64_t k = 0; k < kQuantGroup; ++k) {
-    const uint8_t pair = Byte(codes, k % 16 / 4 * 64 + lane * 4 + k % 4);
-    group->codes[k] = k < 16 ? pair & 15 : pair >> 4;
+    int code = 0;
+    if constexpr (kBits == 8) code = Byte(codes, k / 4 * 64 + lane * 4 + k % 4);
+    if constexpr (kBits >= 4 && kBits < 8) code = Nibble(codes, lane, k);
+    if constexpr (kBits == 2 || kBits == 3) code = TwoBits(codes, lane, k);
+    if constexpr (kBits == 3) code += Bit(codes + 128, lane, k) << 2;
+    if constexpr (kBits == 5) code += Bit(codes + 256, lane, k) << 4;
+    if constexpr (kBits == 6) code += TwoBits(codes + 256, lane, k) << 4;
+    group->codes[k] = CodeLevel(kFormat, code);
   }
 }
+
+// What follows codes of a format.
+template <WeightFormat kFormat>
+struct Traits {
+  static constexpr bool kHasMins = IsAffine(kFormat) || kFormat == WeightFormat::kQ2K ||
+                                   kFormat == WeightFormat::kQ4K || kFormat == WeightFormat::kQ5K;
+  static constexpr bool kHasHalves =
+      kFormat == WeightFormat::kQ2K || kFormat == WeightFormat::kQ3K ||
+      kFormat == WeightFormat::kQ6K || kFormat == WeightFormat::kNvfp4;
+  static constexpr int kParts = kHasHalves ? 2 : 1;
+};
 
 template <WeightFormat kFormat>
 Group ReadAffine(const PackedMatrix& weights, const std::byte* panel, int64_t lane, int64_t g) {
   Group group;
   const GroupUnits units = weights.units();
   const auto at = static_cast<size_t>(g);
-  const std::byte* const codes = panel + units.CodesOf(at);
-  if constexpr (kFormat == WeightFormat::kQ4Affine) {
-    ReadNibbles(codes, lane, &group);
-  } else {
-    for (int64_t k = 0; k < kQuantGroup; ++k) {
-      group.codes[k] = Byte(codes, k / 4 * 64 + lane * 4 + k % 4);
-    }
-  }
+  ReadCodes<kFormat>(panel + units.CodesOf(at), lane, &group);
   const auto* scales = reinterpret_cast<const uint16_t*>(panel + units.ScalesOf(at)) + lane;
   const bool is_half = weights.affine().dtype == DType::kF16;
   group.scale[0] = is_half ? F16ToFloat(scales[0]) : Bf16ToFloat(scales[0]);
@@ -54,55 +77,34 @@ Group ReadAffine(const PackedMatrix& weights, const std::byte* panel, int64_t la
   return group;
 }
 
+// A line of scales, each of which is all that there is.
 template <WeightFormat kFormat>
-Group ReadMicroscaled(const std::byte* panel, int64_t lane, int64_t g) {
+Group ReadScaled(const std::byte* panel, int64_t lane, int64_t g) {
   constexpr GroupUnits kUnits = UnitsOf(kFormat);
   const auto at = static_cast<size_t>(g);
   Group group;
-  ReadNibbles(panel + kUnits.CodesOf(at), lane, &group);
-  for (int32_t& code : group.codes) code = kE2m1Values[code];
-  constexpr int kParts = kFormat == WeightFormat::kNvfp4 ? 2 : 1;
-  for (int part = 0; part < kParts; ++part) {
-    const uint8_t scale = Byte(panel + kUnits.ScalesOf(at), part * kPanelOutputs + lane);
-    group.scale[part] = MicroscaleOf(scale, kFormat);
+  ReadCodes<kFormat>(panel + kUnits.CodesOf(at), lane, &group);
+  const std::byte* const scales = panel + kUnits.ScalesOf(at);
+  for (int part = 0; part < Traits<kFormat>::kParts; ++part) {
+    group.scale[part] = kFormat == WeightFormat::kMxfp4 || kFormat == WeightFormat::kNvfp4
+                            ? MicroscaleOf(Byte(scales, part * kPanelOutputs + lane), kFormat)
+                            : Half(scales, lane);
   }
   return group;
-}
-
-int TwoBits(const std::byte* lines, int64_t lane, int64_t k) {
-  return Byte(lines, k / 16 * 64 + lane * 4 + k % 4) >> (k % 16 / 4 * 2) & 3;
 }
 
 // Where the parts of a superblock lie.
 template <WeightFormat kFormat>
 struct Superblock {
-  static constexpr bool kIsQ2K = kFormat == WeightFormat::kQ2K;
-  static constexpr bool kIsQ5K = kFormat == WeightFormat::kQ5K;
-  static constexpr bool kIsQ6K = kFormat == WeightFormat::kQ6K;
-  static constexpr bool kIsIq4Xs = kFormat == WeightFormat::kIq4Xs;
-  static constexpr bool kIsNvfp4 = kFormat == WeightFormat::kNvfp4;
-  static constexpr bool kIsMicroscaled = kIsNvfp4 || kFormat == WeightFormat::kMxfp4;
-  static constexpr bool kHasMins = !kIsQ6K && !kIsIq4Xs && !kIsMicroscaled;
-  static constexpr bool kHasHalves = kIsQ2K || kIsQ6K || kIsNvfp4;
-  static constexpr int64_t kGroupBytes = kIsQ2K ? 128 : kIsQ5K ? 320 : kIsQ6K ? 384 : 256;
-  static constexpr int64_t kSubScales = (kHasHalves ? 2 : 1) * kGroups * kPanelOutputs;
-  static constexpr int64_t kHalves = (kHasMins ? 2 : 1) * kSubScales;  // where d begins
+  static constexpr bool kHasMins = Traits<kFormat>::kHasMins;
+  static constexpr int64_t kGroupBytes = 64 * CodeBits(kFormat);
+  static constexpr int64_t kSubScales = Traits<kFormat>::kParts * kGroups * kPanelOutputs;
+  static constexpr bool kHasNibbles = kFormat == WeightFormat::kQ2K;  // scale and min in a byte
+  // Where d begins.
+  static constexpr int64_t kHalves = (kHasMins && !kHasNibbles ? 2 : 1) * kSubScales;
   static constexpr int64_t kCodes = kHalves + (kHasMins ? 4 : 2) * kPanelOutputs;
   static constexpr int64_t kBytes = kCodes + kGroups * kGroupBytes;
 };
-
-template <WeightFormat kFormat>
-void ReadCodes(const std::byte* codes, int64_t lane, Group* group) {
-  using Block = Superblock<kFormat>;
-  if constexpr (!Block::kIsQ2K) ReadNibbles(codes, lane, group);
-  for (int64_t k = 0; k < kQuantGroup; ++k) {
-    int32_t& code = group->codes[k];
-    if constexpr (Block::kIsQ2K) code = TwoBits(codes, lane, k);
-    if constexpr (Block::kIsQ5K) code += (Byte(codes, 256 + lane * 4 + k % 4) >> (k / 4) & 1) << 4;
-    if constexpr (Block::kIsQ6K) code += (TwoBits(codes + 256, lane, k) << 4) - 32;
-    if constexpr (Block::kIsIq4Xs) code = kIq4Values[code];
-  }
-}
 
 template <WeightFormat kFormat>
 Group ReadSuperblock(const std::byte* panel, int64_t lane, int64_t g) {
@@ -113,13 +115,14 @@ Group ReadSuperblock(const std::byte* panel, int64_t lane, int64_t g) {
   Group group;
   ReadCodes<kFormat>(block + Block::kCodes + at * Block::kGroupBytes, lane, &group);
   const float d = Half(halves, lane);
-  constexpr int kParts = Block::kHasHalves ? 2 : 1;
+  constexpr int kParts = Traits<kFormat>::kParts;
   for (int part = 0; part < kParts; ++part) {
     const std::byte* const scale = block + (kParts * at + part) * kPanelOutputs + lane;
     if constexpr (Block::kHasMins) {
-      group.scale[part] = d * static_cast<float>(Byte(scale, 0));
-      group.bias[part] = -(Half(halves, kPanelOutputs + lane) *
-                           static_cast<float>(Byte(scale, Block::kSubScales)));
+      const int small = Byte(scale, 0);
+      const int min = Block::kHasNibbles ? small >> 4 : Byte(scale, Block::kSubScales);
+      group.scale[part] = d * static_cast<float>(Block::kHasNibbles ? small & 15 : small);
+      group.bias[part] = -(Half(halves, kPanelOutputs + lane) * static_cast<float>(min));
     } else {
       group.scale[part] = d * static_cast<float>(static_cast<int8_t>(Byte(scale, 0)));
     }
@@ -135,32 +138,30 @@ float Dot(const MatmulArgs& args, int64_t row, int64_t output) {
   const int64_t groups = weights.inputs() / kQuantGroup;
   float acc = 0;
   for (int64_t g = 0; g < groups; ++g) {
-    constexpr bool kIsAffine =
-        kFormat == WeightFormat::kQ4Affine || kFormat == WeightFormat::kQ8Affine;
     Group group;
-    if constexpr (kIsAffine) {
+    if constexpr (IsAffine(kFormat)) {
       group = ReadAffine<kFormat>(weights, panel, lane, g);
-    } else if constexpr (Superblock<kFormat>::kIsMicroscaled) {
-      group = ReadMicroscaled<kFormat>(panel, lane, g);
-    } else {
+    } else if constexpr (IsSuperblocked(kFormat)) {
       group = ReadSuperblock<kFormat>(panel, lane, g);
+    } else {
+      group = ReadScaled<kFormat>(panel, lane, g);
     }
     const int8_t* const x = args.x_codes + row * weights.inputs() + g * kQuantGroup;
     const float x_scale = args.x_scales[row * groups + g];
     int32_t sums[2] = {};  // of the first and the last 16 inputs
     for (int64_t k = 0; k < kQuantGroup; ++k) sums[k / 16] += group.codes[k] * x[k];
     const int32_t x_sum = args.x_sums[row * groups + g];
-    if constexpr (Superblock<kFormat>::kHasHalves) {
+    if constexpr (Traits<kFormat>::kHasHalves) {
       const int32_t first = args.x_half_sums[row * groups + g];
       const int32_t x_sums[2] = {first, x_sum - first};
       for (int half = 0; half < 2; ++half) {
         acc = std::fma(static_cast<float>(sums[half]), x_scale * group.scale[half], acc);
-        if constexpr (!Superblock<kFormat>::kHasMins) continue;
+        if constexpr (!Traits<kFormat>::kHasMins) continue;
         acc = std::fma(x_scale * static_cast<float>(x_sums[half]), group.bias[half], acc);
       }
     } else {
       acc = std::fma(static_cast<float>(sums[0] + sums[1]), x_scale * group.scale[0], acc);
-      if constexpr (!Superblock<kFormat>::kHasMins) continue;
+      if constexpr (!Traits<kFormat>::kHasMins) continue;
       acc = std::fma(x_scale * static_cast<float>(x_sum), group.bias[0], acc);
     }
   }
@@ -179,19 +180,17 @@ void Matmul(const MatmulArgs& args) noexcept {
   }
 }
 
+template <WeightFormat... kFormats>
+void FillFormats(KernelTable* table) {
+  ((table->matmul[static_cast<int>(kFormats)] = Matmul<kFormats>), ...);
+}
+
 }  // namespace
 
 void FillScalarCodedMatmul(KernelTable* table) {
   using enum WeightFormat;
-  table->matmul[static_cast<int>(kQ4Affine)] = Matmul<kQ4Affine>;
-  table->matmul[static_cast<int>(kQ8Affine)] = Matmul<kQ8Affine>;
-  table->matmul[static_cast<int>(kQ4K)] = Matmul<kQ4K>;
-  table->matmul[static_cast<int>(kQ5K)] = Matmul<kQ5K>;
-  table->matmul[static_cast<int>(kQ6K)] = Matmul<kQ6K>;
-  table->matmul[static_cast<int>(kQ2K)] = Matmul<kQ2K>;
-  table->matmul[static_cast<int>(kIq4Xs)] = Matmul<kIq4Xs>;
-  table->matmul[static_cast<int>(kMxfp4)] = Matmul<kMxfp4>;
-  table->matmul[static_cast<int>(kNvfp4)] = Matmul<kNvfp4>;
+  FillFormats<kQ5, kIq4Nl, kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine, kQ8Affine, kQ2K,
+              kQ3K, kQ4K, kQ5K, kQ6K, kIq4Xs, kMxfp4, kNvfp4>(table);
 }
 
 }  // namespace kvasir

@@ -13,26 +13,14 @@ constexpr size_t kNibbleBytes = kQuantGroup * kPanelOutputs / 2;  // of a group'
 constexpr size_t kLineBytes = kPanelOutputs * 4;                  // four inputs of every lane
 constexpr int kGroups = kSuperblockInputs / kQuantGroup;
 
-// Bytes of 32 inputs' codes of the K formats.
 size_t GroupBytes(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kQ5K:
-      return kNibbleBytes + kLineBytes;
-    case WeightFormat::kQ6K:
-      return kNibbleBytes + 2 * kLineBytes;
-    case WeightFormat::kQ2K:
-      return 2 * kLineBytes;
-    default:
-      return kNibbleBytes;
-  }
+  return static_cast<size_t>(CodeBits(format)) * kLineBytes;
 }
 
-bool IsAffine(WeightFormat format) {
-  return format == WeightFormat::kQ4Affine || format == WeightFormat::kQ8Affine;
-}
-
+// Of a superblock.
 bool HasMins(WeightFormat format) {
-  return format != WeightFormat::kQ6K && format != WeightFormat::kIq4Xs && !IsMicroscaled(format);
+  using enum WeightFormat;
+  return format == kQ2K || format == kQ4K || format == kQ5K;
 }
 
 // Small scales of a lane in a superblock.
@@ -40,9 +28,13 @@ size_t SubScales(WeightFormat format) {
   return static_cast<size_t>(kSuperblockInputs / SubScaleInputs(format));
 }
 
+// Scales and mins of one byte.
+bool HasNibbleScales(WeightFormat format) { return format == WeightFormat::kQ2K; }
+
 // Small scales and mins of all lanes: what stands before d.
 size_t SmallScaleBytes(WeightFormat format) {
-  return SubScales(format) * kPanelOutputs * (HasMins(format) ? 2 : 1);
+  const bool has_own_mins = HasMins(format) && !HasNibbleScales(format);
+  return SubScales(format) * kPanelOutputs * (has_own_mins ? 2 : 1);
 }
 
 // Where the codes of a superblock begin.
@@ -69,7 +61,20 @@ uint32_t Word(const uint8_t* bytes) {
 }
 void StoreWord(uint32_t word, uint8_t* bytes) { std::memcpy(bytes, &word, sizeof(word)); }
 
-// Bits `shift` and `shift` + 1 of 32 codes, as two lines.
+// Bits `shift` to `shift` + 3 of 32 codes, as four lines.
+void WriteNibbles(const uint8_t* codes, int shift, int lane, std::byte* lines) {
+  for (int j = 0; j < 4; ++j) {
+    const uint32_t low = Word(codes + 4 * j) >> shift & 0x0F0F0F0Fu;
+    const uint32_t high = Word(codes + 16 + 4 * j) >> shift & 0x0F0F0F0Fu;
+    StoreWord(low | high << 4, Lane(lines, j, lane));
+  }
+}
+int Nibble(const std::byte* lines, int k, int lane) {
+  const uint8_t pair = Lane(lines, k % 16 / 4, lane)[k % 4];
+  return k < 16 ? pair & 15 : pair >> 4;
+}
+
+// Bits `shift` and `shift` + 1, as two lines.
 void WriteTwoBits(const uint8_t* codes, int shift, int lane, std::byte* lines) {
   for (int half = 0; half < 2; ++half) {
     uint32_t bits = 0;
@@ -79,9 +84,18 @@ void WriteTwoBits(const uint8_t* codes, int shift, int lane, std::byte* lines) {
     StoreWord(bits, Lane(lines, half, lane));
   }
 }
-
 int TwoBits(const std::byte* lines, int k, int lane) {
   return Lane(lines, k / 16, lane)[k % 4] >> (k % 16 / 4 * 2) & 3;
+}
+
+// Bit `shift`, as one line.
+void WriteBits(const uint8_t* codes, int shift, int lane, std::byte* line) {
+  uint32_t bits = 0;
+  for (int j = 0; j < 8; ++j) bits |= (Word(codes + 4 * j) >> shift & 0x01010101u) << j;
+  StoreWord(bits, Lane(line, 0, lane));
+}
+int Bit(const std::byte* line, int k, int lane) {
+  return Lane(line, 0, lane)[k % 4] >> (k / 4) & 1;
 }
 
 // Where the pair of inputs (k, k + 1), k even, of a lane stands in a group of mxfp8.
@@ -90,29 +104,32 @@ size_t PairOffset(int k, int lane) {
          static_cast<size_t>(k % 4 / 2) * 8 + static_cast<size_t>(lane % 4) * 2;
 }
 
-void ReadGroup(const std::byte* group, WeightFormat format, int lane, uint8_t* codes) {
-  if (format == WeightFormat::kMxfp8) {
-    for (int k = 0; k < kQuantGroup; k += 2) {
-      std::memcpy(codes + k, group + PairOffset(k, lane), 2);
-    }
-    return;
-  }
+void ReadMxfp8Codes(const std::byte* group, int lane, uint8_t* codes) {
+  for (int k = 0; k < kQuantGroup; k += 2) std::memcpy(codes + k, group + PairOffset(k, lane), 2);
+}
+void WriteMxfp8Codes(const uint8_t* codes, int lane, std::byte* group) {
+  for (int k = 0; k < kQuantGroup; k += 2) std::memcpy(group + PairOffset(k, lane), codes + k, 2);
+}
+
+void ReadGroupCodes(const std::byte* group, WeightFormat format, int lane, uint8_t* codes) {
+  if (format == WeightFormat::kMxfp8) return ReadMxfp8Codes(group, lane, codes);
+  const int bits = CodeBits(format);
   for (int k = 0; k < kQuantGroup; ++k) {
-    if (format == WeightFormat::kQ8Affine) {
-      codes[k] = Lane(group, k / 4, lane)[k % 4];
-      continue;
+    int code = 0;
+    int done = 0;
+    const auto rest = [&] { return group + static_cast<size_t>(done) * kLineBytes; };
+    if (bits == 8) {
+      code = Lane(group, k / 4, lane)[k % 4];
+      done = 8;
+    } else if (bits >= 4) {
+      code = Nibble(group, k, lane);
+      done = 4;
     }
-    if (format == WeightFormat::kQ2K) {
-      codes[k] = static_cast<uint8_t>(TwoBits(group, k, lane));
-      continue;
+    if (bits - done >= 2) {
+      code |= TwoBits(rest(), k, lane) << done;
+      done += 2;
     }
-    const uint8_t pair = Lane(group, k % 16 / 4, lane)[k % 4];
-    int code = k < 16 ? pair & 15 : pair >> 4;
-    if (format == WeightFormat::kQ5K) {
-      code |= (Lane(group, 4, lane)[k % 4] >> (k / 4) & 1) << 4;
-    } else if (format == WeightFormat::kQ6K) {
-      code |= TwoBits(group + kNibbleBytes, k, lane) << 4;
-    }
+    if (bits > done) code |= Bit(rest(), k, lane) << done;
     codes[k] = static_cast<uint8_t>(code);
   }
 }
@@ -131,7 +148,7 @@ void ReadAffineRow(const std::byte* panel, int64_t inputs, WeightFormat format,
   const GroupUnits units = UnitsOf(format, affine);
   uint8_t codes[kQuantGroup];
   for (size_t g = 0; g < static_cast<size_t>(inputs / kQuantGroup); ++g) {
-    ReadGroup(panel + units.CodesOf(g), format, lane, codes);
+    ReadGroupCodes(panel + units.CodesOf(g), format, lane, codes);
     const auto* scales = reinterpret_cast<const uint16_t*>(panel + units.ScalesOf(g)) + lane;
     const float scale = Widen(scales[0], affine.dtype);
     const float bias = Widen(scales[kPanelOutputs], affine.dtype);
@@ -142,20 +159,34 @@ void ReadAffineRow(const std::byte* panel, int64_t inputs, WeightFormat format,
   }
 }
 
+void ReadHalfScaledRow(const std::byte* panel, int64_t inputs, WeightFormat format, int lane,
+                       float* out) {
+  const GroupUnits units = UnitsOf(format);
+  uint8_t codes[kQuantGroup];
+  for (size_t g = 0; g < static_cast<size_t>(inputs / kQuantGroup); ++g) {
+    ReadGroupCodes(panel + units.CodesOf(g), format, lane, codes);
+    const float scale =
+        F16ToFloat(reinterpret_cast<const uint16_t*>(panel + units.ScalesOf(g))[lane]);
+    for (size_t k = 0; k < kQuantGroup; ++k) {
+      out[g * kQuantGroup + k] = static_cast<float>(CodeLevel(format, codes[k])) * scale;
+    }
+  }
+}
+
 void ReadMicroscaledRow(const std::byte* panel, int64_t inputs, WeightFormat format, int lane,
                         float* out) {
   const GroupUnits units = UnitsOf(format);
   const int shared = SubScaleInputs(format);
   uint8_t codes[kQuantGroup];
   for (size_t g = 0; g < static_cast<size_t>(inputs / kQuantGroup); ++g) {
-    ReadGroup(panel + units.CodesOf(g), format, lane, codes);
+    ReadGroupCodes(panel + units.CodesOf(g), format, lane, codes);
     const auto* scales = reinterpret_cast<const uint8_t*>(panel + units.ScalesOf(g)) + lane;
     for (int k = 0; k < kQuantGroup; ++k) {
       const uint8_t scale = scales[k / shared * kPanelOutputs];
       out[g * kQuantGroup + static_cast<size_t>(k)] =
           format == WeightFormat::kMxfp8
               ? mxfp8::Value(codes[k], scale)
-              : static_cast<float>(kE2m1Values[codes[k]]) * MicroscaleOf(scale, format);
+              : static_cast<float>(CodeLevel(format, codes[k])) * MicroscaleOf(scale, format);
     }
   }
 }
@@ -172,13 +203,6 @@ void WriteMxfp8Row(const CodedRow& row, int64_t inputs, int lane, std::byte* pan
   }
 }
 
-// The value of a code but for its scale.
-int Level(WeightFormat format, uint8_t code) {
-  return format == WeightFormat::kQ6K     ? code - 32
-         : format == WeightFormat::kIq4Xs ? kIq4Values[code & 15]
-                                          : code;
-}
-
 void ReadSuperblock(const std::byte* block, WeightFormat format, int lane, float* out) {
   const size_t group_bytes = GroupBytes(format);
   const std::byte* const groups = block + CodesOffset(format);
@@ -190,17 +214,21 @@ void ReadSuperblock(const std::byte* block, WeightFormat format, int lane, float
   const size_t inputs = static_cast<size_t>(SubScaleInputs(format));
   uint8_t codes[kSuperblockInputs];
   for (int g = 0; g < kGroups; ++g) {
-    ReadGroup(groups + static_cast<size_t>(g) * group_bytes, format, lane, codes + g * kQuantGroup);
+    ReadGroupCodes(groups + static_cast<size_t>(g) * group_bytes, format, lane,
+                   codes + g * kQuantGroup);
   }
   for (size_t k = 0; k < kSuperblockInputs; ++k) {
     const size_t at = k / inputs;
     const uint8_t small = scales[at * kPanelOutputs];
-    if (HasMins(format)) {
+    if (HasNibbleScales(format)) {
+      out[k] = d * static_cast<float>(small & 15) * static_cast<float>(codes[k]) -
+               dmin * static_cast<float>(small >> 4);
+    } else if (HasMins(format)) {
       const float min = dmin * static_cast<float>(scales[(count + at) * kPanelOutputs]);
       out[k] = d * static_cast<float>(small) * static_cast<float>(codes[k]) - min;
     } else {
       out[k] = d * static_cast<float>(static_cast<int8_t>(small)) *
-               static_cast<float>(Level(format, codes[k]));
+               static_cast<float>(CodeLevel(format, codes[k]));
     }
   }
 }
@@ -220,8 +248,15 @@ void WriteSuperblock(const CodedRow& row, int64_t index, WeightFormat format, in
   if (HasMins(format)) halves[kPanelOutputs] = row.biases[at];
   const size_t count = SubScales(format);
   for (size_t i = 0; i < count; ++i) {
-    scales[i * kPanelOutputs] = row.sub_scales[at * count + i];
-    if (HasMins(format)) scales[(count + i) * kPanelOutputs] = row.sub_mins[at * count + i];
+    uint8_t* const scale = scales + i * kPanelOutputs;
+    *scale = row.sub_scales[at * count + i];
+    if (!HasMins(format)) continue;
+    const uint8_t min = row.sub_mins[at * count + i];
+    if (HasNibbleScales(format)) {
+      *scale = static_cast<uint8_t>((*scale & 15) | min << 4);
+    } else {
+      scale[count * kPanelOutputs] = min;
+    }
   }
 }
 
@@ -254,18 +289,18 @@ bool IsKeptMicroscale(uint8_t scale, WeightFormat format) {
   return format == WeightFormat::kMxfp4 ? scale != 0xFF : (scale & 0x7F) != 0x7F;
 }
 
-bool IsCodedOnly(WeightFormat format) { return format >= WeightFormat::kQ4Affine; }
+bool IsCodedOnly(WeightFormat format) { return format >= WeightFormat::kQ5; }
 
 int SubScaleInputs(WeightFormat format) {
   using enum WeightFormat;
-  return format == kQ6K || format == kQ2K || format == kNvfp4 ? 16 : 32;
+  return format == kQ2K || format == kQ3K || format == kQ6K || format == kNvfp4 ? 16 : 32;
 }
 
 int InputUnit(WeightFormat format, const AffineScales& affine) {
   if (IsAffine(format)) return affine.group_inputs;
-  if (IsMicroscaled(format)) return kQuantGroup;
+  if (IsSuperblocked(format)) return kSuperblockInputs;
   if (format == WeightFormat::kBf16Dot) return 2;
-  return IsCodedOnly(format) ? kSuperblockInputs : IsQuantized(format) ? kQuantGroup : 1;
+  return IsQuantized(format) ? kQuantGroup : 1;
 }
 
 void DecodeAffineRow(const CodedRow& row, const AffineScales& affine, float* out) {
@@ -278,37 +313,30 @@ void DecodeAffineRow(const CodedRow& row, const AffineScales& affine, float* out
 }
 
 size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affine) {
-  KVASIR_CHECK(IsCodedOnly(format));
-  if (IsMicroscaled(format) || IsAffine(format)) {
-    return UnitsOf(format, affine).PanelBytes(static_cast<size_t>(inputs / kQuantGroup));
+  KVASIR_CHECK(IsQuantized(format));
+  if (IsSuperblocked(format)) {
+    return static_cast<size_t>(inputs / kSuperblockInputs) * SuperblockBytes(format);
   }
-  return static_cast<size_t>(inputs / kSuperblockInputs) * SuperblockBytes(format);
+  return UnitsOf(format, affine).PanelBytes(static_cast<size_t>(inputs / kQuantGroup));
 }
 
 void WriteGroupCodes(const uint8_t* codes, WeightFormat format, int lane, std::byte* group) {
-  if (format == WeightFormat::kMxfp8) {
-    for (int k = 0; k < kQuantGroup; k += 2) {
-      std::memcpy(group + PairOffset(k, lane), codes + k, 2);
-    }
-    return;
-  }
-  if (format == WeightFormat::kQ8Affine) {
+  if (format == WeightFormat::kMxfp8) return WriteMxfp8Codes(codes, lane, group);
+  const int bits = CodeBits(format);
+  if (bits == 8) {
     for (int j = 0; j < 8; ++j) StoreWord(Word(codes + 4 * j), Lane(group, j, lane));
     return;
   }
-  if (format == WeightFormat::kQ2K) return WriteTwoBits(codes, 0, lane, group);
-  for (int j = 0; j < 4; ++j) {
-    const uint32_t low = Word(codes + 4 * j) & 0x0F0F0F0Fu;
-    const uint32_t high = Word(codes + 16 + 4 * j) & 0x0F0F0F0Fu;
-    StoreWord(low | high << 4, Lane(group, j, lane));
+  int done = 0;
+  if (bits >= 4) {
+    WriteNibbles(codes, 0, lane, group);
+    done = 4;
   }
-  if (format == WeightFormat::kQ5K) {
-    uint32_t bits = 0;
-    for (int j = 0; j < 8; ++j) bits |= (Word(codes + 4 * j) >> 4 & 0x01010101u) << j;
-    StoreWord(bits, Lane(group, 4, lane));
-  } else if (format == WeightFormat::kQ6K) {
-    WriteTwoBits(codes, 4, lane, group + kNibbleBytes);
+  if (bits - done >= 2) {
+    WriteTwoBits(codes, done, lane, group + static_cast<size_t>(done) * kLineBytes);
+    done += 2;
   }
+  if (bits > done) WriteBits(codes, done, lane, group + static_cast<size_t>(done) * kLineBytes);
 }
 
 void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
@@ -324,7 +352,7 @@ void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
     }
     return;
   }
-  if (!IsAffine(format)) {
+  if (IsSuperblocked(format)) {
     for (int64_t i = 0; i < inputs / kSuperblockInputs; ++i) {
       WriteSuperblock(row, i, format, lane, panel + i * SuperblockBytes(format));
     }
@@ -332,10 +360,12 @@ void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
   }
   const GroupUnits units = UnitsOf(format, affine);
   WriteCodes(row.codes, format, units, lane, panel);
-  for (size_t unit = 0; unit < static_cast<size_t>(inputs / affine.group_inputs); ++unit) {
-    auto* scales = reinterpret_cast<uint16_t*>(panel + units.ScalesOf(unit * units.groups)) + lane;
-    scales[0] = row.scales[unit];
-    scales[kPanelOutputs] = row.biases[unit];
+  const int shared = IsAffine(format) ? affine.group_inputs : kQuantGroup;
+  for (size_t i = 0; i < static_cast<size_t>(inputs / shared); ++i) {
+    const size_t group = i * static_cast<size_t>(shared / kQuantGroup);
+    auto* scales = reinterpret_cast<uint16_t*>(panel + units.ScalesOf(group)) + lane;
+    scales[0] = row.scales[i];
+    if (IsAffine(format)) scales[kPanelOutputs] = row.biases[i];
   }
 }
 
@@ -343,6 +373,7 @@ void ReadCodedRow(const std::byte* panel, int64_t inputs, WeightFormat format,
                   const AffineScales& affine, int lane, float* out) {
   if (IsAffine(format)) return ReadAffineRow(panel, inputs, format, affine, lane, out);
   if (IsMicroscaled(format)) return ReadMicroscaledRow(panel, inputs, format, lane, out);
+  if (!IsSuperblocked(format)) return ReadHalfScaledRow(panel, inputs, format, lane, out);
   for (int64_t i = 0; i < inputs / kSuperblockInputs; ++i) {
     ReadSuperblock(panel + i * SuperblockBytes(format), format, lane, out + i * kSuperblockInputs);
   }

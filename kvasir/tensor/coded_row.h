@@ -2,37 +2,43 @@
 // files hold them; and how such rows lie in the panels of a PackedMatrix.
 // Deliberately never quantizes: what a file says is kept to the bit, at about the file's size.
 //
-// Lanes are the 16 outputs of a panel. "Low and high" codes: byte [j][lane][i] of a group of 32
-// inputs holds input 4j + i in its low nibble and input 16 + 4j + i in its high one, j = 0..3.
+// Lanes are the 16 outputs of a panel. Codes of a group of 32 inputs take 64 bytes a bit; how they
+// lie depends on their bits alone (CodeBits):
 //
-//   q4_affine  per group_inputs inputs: scales [16], biases [16], 16 bits each, codes
-//              [group_inputs/32][4][16][4] low and high
-//   q8_affine  scales and biases likewise, codes u8 [group_inputs/32][8][16][4]
-//   q4_k       per 256 inputs: u8 scale [8][16], u8 min [8][16], f16 d [16], f16 dmin [16], codes
-//              [8][4][16][4] low and high
-//   q5_k       the same with [16][4] bytes after each 32 inputs' codes: bit j of byte [lane][i]
-//              is bit 4 of the code of input 4j + i
-//   q6_k       per 256 inputs: i8 scale [16][16], f16 d [16], codes [8] of { [4][16][4] low and
-//   high,
-//              [2][16][4] bytes whose bits 2j and 2j + 1 are bits 4 and 5 of the code of input
-//              16h + 4j + i, h the first index }. Scales stand first, where they are read first
-//   q2_k       per 256 inputs: u8 scale [16][16], u8 min [16][16], f16 d [16], f16 dmin [16], codes
-//              [8][2][16][4]: as the last bytes of q6_k, bits 0 and 1 of the code
-//   iq4_xs     per 256 inputs: i8 scale [8][16], f16 d [16], codes [8][4][16][4] low and high
-//   mxfp4      per 128 inputs: u8 scales [4][16], codes [4][4][16][4] low and high
-//   nvfp4      per 64 inputs: u8 scales [4][16], codes [2][4][16][4] low and high
-//   mxfp8      per 128 inputs: u8 scales [4][16], codes [4][8][4][2][4][2]: byte [j][q][h][t][i] of
-//              a group is of input 4j + 2h + i and lane 4q + t, so that the pairs of bf16_dot are
-//              neighbours. Of each group what mxfp8::StoreGroup makes of it
+//   8          [8][16][4]: byte [j][lane][i] is the code of input 4j + i
+//   4          [4][16][4]: byte [j][lane][i] holds that of input 4j + i in its low nibble and that
+//   of
+//              input 16 + 4j + i in its high one
+//   2          [2][16][4]: bits 2j and 2j + 1 of byte [h][lane][i] are that of input 16h + 4j + i
+//   6          bits 0 to 3 as those of 4, then bits 4 and 5 as those of 2
+//   5, 3       the lower bits as those of 4 and 2, then [16][4]: bit j of byte [lane][i] is the
+//              highest one of input 4j + i
 //
-// Where these and q8 and q4 have fewer inputs than the last line of scales is for, the panel ends
-// with the last group's codes (GroupUnits).
+// Scales stand before the codes they are for, where they are read first:
 //
-//   value      q4_affine, q8_affine: code * scale + bias; q4_k, q5_k: d * scale * code - dmin * min
-//              q6_k: d * scale * (code - 32); q2_k: as q4_k, scale and min of 16 inputs
-//              iq4_xs: d * scale * kIq4Values[code]
-//              mxfp4, nvfp4: MicroscaleOf(scale) * kE2m1Values[code]; mxfp8: mxfp8::Value(code,
-//              scale)
+//   qN_affine  per group_inputs inputs: scales [16], biases [16], 16 bits each; groups
+//   q8, q4, q5, iq4_nl
+//              per 64 inputs: f16 scales [2][16]; groups
+//   q4_k, q5_k per 256 inputs: u8 scale [8][16], u8 min [8][16], f16 d [16], f16 dmin [16]; groups
+//   q2_k       the same with u8 [16][16], low nibbles scales and high ones mins
+//   q3_k, q6_k per 256 inputs: i8 scale [16][16], f16 d [16]; groups
+//   iq4_xs     per 256 inputs: i8 scale [8][16], f16 d [16]; groups
+//   mxfp4      per 128 inputs: u8 scales [4][16]; groups
+//   nvfp4      per 64 inputs: u8 scales [4][16]; groups
+//   mxfp8      per 128 inputs: u8 scales [4][16]; groups [8][4][2][4][2]: byte [j][q][h][t][i] is
+//   of
+//              input 4j + 2h + i and lane 4q + t, so that the pairs of bf16_dot are neighbours. Of
+//              each group what mxfp8::StoreGroup makes of it
+//
+// Where there are fewer inputs than the last line of scales is for, the panel ends with the last
+// group's codes (GroupUnits).
+//
+//   value      qN_affine: code * scale + bias
+//              q8, q4, q5, iq4_nl: scale * CodeLevel(code)
+//              q2_k, q4_k, q5_k: d * scale * code - dmin * min
+//              q3_k, q6_k, iq4_xs: d * scale * CodeLevel(code)
+//              mxfp4, nvfp4: MicroscaleOf(scale) * CodeLevel(code)
+//              mxfp8: mxfp8::Value(code, scale)
 #ifndef KVASIR_TENSOR_CODED_ROW_H_
 #define KVASIR_TENSOR_CODED_ROW_H_
 
@@ -59,16 +65,17 @@ struct AffineScales {
 };
 
 struct CodedRow {
-  std::vector<uint8_t> codes;    // [inputs]; q8 plus 128, q4 plus 8
-  std::vector<uint16_t> scales;  // bits: q8, q4 f16 of 32 inputs; affine of a group; K: d
-  std::vector<uint16_t> biases;  // affine: of a group; q4_k, q5_k, q2_k: dmin
-  // Of SubScaleInputs; q6_k and iq4_xs: signed; mxfp4, mxfp8: E8M0, nvfp4: E4M3 (OCP
+  std::vector<uint8_t> codes;  // [inputs], natural numbers of CodeBits
+  // Bits: of q8, q4, q5 and iq4_nl f16, of 32 inputs; affine: of a group; those of 256 inputs: d.
+  std::vector<uint16_t> scales;
+  std::vector<uint16_t> biases;  // affine: of a group; q2_k, q4_k, q5_k: dmin
+  // Of SubScaleInputs; q3_k, q6_k and iq4_xs: signed; mxfp4, mxfp8: E8M0, nvfp4: E4M3 (OCP
   // Microscaling 1.0).
   std::vector<uint8_t> sub_scales;
-  std::vector<uint8_t> sub_mins;  // likewise; q4_k, q5_k, q2_k
+  std::vector<uint8_t> sub_mins;  // likewise; q2_k (both below 16), q4_k, q5_k
 };
 
-// What the codes of iq4_xs mean, as in ggml.
+// What the codes of iq4_nl and iq4_xs mean, as in ggml.
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
 
@@ -85,12 +92,73 @@ bool IsMicroscaled(WeightFormat format);
 // Inputs that share a small scale: 16 or 32.
 int SubScaleInputs(WeightFormat format);
 
-// The formats above: those that hold CodedRows and nothing else.
+// Those that hold CodedRows and nothing else: the quantized ones but q8 and q4.
 bool IsCodedOnly(WeightFormat format);
 
-// How the groups of 32 inputs lie in a panel of q8, q4 and of the affine and microscaled formats,
-// in bytes from its start: in units of a line of scales and the codes that they are for, so that a
-// panel is read from end to end. The last unit may have fewer groups.
+// Scales and biases of 16 bits for a number of inputs that a matrix says (AffineScales).
+constexpr bool IsAffine(WeightFormat format) {
+  return format >= WeightFormat::kQ2Affine && format <= WeightFormat::kQ8Affine;
+}
+
+// Superblocks of 256 inputs, whose small scales are multiplied with those of all of them.
+constexpr bool IsSuperblocked(WeightFormat format) {
+  return format >= WeightFormat::kQ2K && format <= WeightFormat::kIq4Xs;
+}
+
+// Natural numbers below 2^bits. REQUIRES: a quantized format.
+constexpr int CodeBits(WeightFormat format) {
+  using enum WeightFormat;
+  switch (format) {
+    case kQ2Affine:
+    case kQ2K:
+      return 2;
+    case kQ3Affine:
+    case kQ3K:
+      return 3;
+    case kQ5:
+    case kQ5Affine:
+    case kQ5K:
+      return 5;
+    case kQ6Affine:
+    case kQ6K:
+      return 6;
+    case kQ8:
+    case kQ8Affine:
+    case kMxfp8:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+// What a code is multiplied with its scales as. REQUIRES: a quantized format but mxfp8.
+constexpr int CodeLevel(WeightFormat format, int code) {
+  using enum WeightFormat;
+  switch (format) {
+    case kQ8:
+      return code - 128;
+    case kQ4:
+      return code - 8;
+    case kQ5:
+      return code - 16;
+    case kQ3K:
+      return code - 4;
+    case kQ6K:
+      return code - 32;
+    case kIq4Nl:
+    case kIq4Xs:
+      return kIq4Values[code];
+    case kMxfp4:
+    case kNvfp4:
+      return kE2m1Values[code];
+    default:
+      return code;
+  }
+}
+
+// How the groups of 32 inputs lie in a panel of all formats but superblocks, in bytes from its
+// start: in units of a line of scales and the codes that they are for, so that a panel is read from
+// end to end. The last unit may have fewer groups.
 struct GroupUnits {
   static constexpr size_t kLineBytes = 64;
 
@@ -112,10 +180,8 @@ struct GroupUnits {
 // REQUIRES: one of those formats.
 constexpr GroupUnits UnitsOf(WeightFormat format, const AffineScales& affine = {}) {
   using enum WeightFormat;
-  constexpr size_t kCodes = kQuantGroup * kPanelOutputs;
-  const bool is_byte = format == kQ8 || format == kQ8Affine || format == kMxfp8;
-  const size_t code_bytes = is_byte ? kCodes : kCodes / 2;
-  if (format == kQ8Affine || format == kQ4Affine) {
+  const size_t code_bytes = static_cast<size_t>(CodeBits(format) * kQuantGroup * kPanelOutputs / 8);
+  if (IsAffine(format)) {
     return {static_cast<size_t>(affine.group_inputs / kQuantGroup), code_bytes, 0};
   }
   const size_t scale_bytes =
@@ -123,7 +189,7 @@ constexpr GroupUnits UnitsOf(WeightFormat format, const AffineScales& affine = {
   return {GroupUnits::kLineBytes / scale_bytes, code_bytes, scale_bytes};
 }
 
-// Of one panel. REQUIRES: IsCodedOnly; inputs a multiple of InputUnit.
+// Of one panel. REQUIRES: a quantized format; inputs a multiple of InputUnit.
 size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affine);
 // Multiples that the inputs of a matrix must be.
 int InputUnit(WeightFormat format, const AffineScales& affine);
@@ -133,7 +199,7 @@ void DecodeAffineRow(const CodedRow& row, const AffineScales& affine, float* out
 
 // Only the codes of one lane and 32 inputs, where those of the group begin.
 void WriteGroupCodes(const uint8_t* codes, WeightFormat format, int lane, std::byte* group);
-// One lane of one panel. `row` has what its format needs.
+// One lane of one panel of a quantized format. `row` has what it needs.
 void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
                    const AffineScales& affine, int lane, std::byte* panel);
 void ReadCodedRow(const std::byte* panel, int64_t inputs, WeightFormat format,

@@ -22,9 +22,6 @@ size_t PanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affin
     case WeightFormat::kBf16:
     case WeightFormat::kBf16Dot:
       return columns * kPanelOutputs * 2;
-    case WeightFormat::kQ8:
-    case WeightFormat::kQ4:
-      return UnitsOf(format).PanelBytes(columns / kQuantGroup);
     default:
       return CodedPanelBytes(inputs, format, affine);
   }
@@ -129,32 +126,18 @@ void PackedMatrix::SetRow(int64_t output, const float* row) {
   for (size_t g = 0; g < static_cast<size_t>(inputs_ / kQuantGroup); ++g) {
     const QuantizedGroup quantized = QuantizeGroup(row + g * kQuantGroup, range.limit);
     reinterpret_cast<uint16_t*>(panel + units.ScalesOf(g))[lane] = quantized.scale;
-    uint8_t* const group = reinterpret_cast<uint8_t*>(panel + units.CodesOf(g)) + lane * 4;
-    for (int k = 0; k < kQuantGroup; ++k) {
-      const int code = quantized.codes[static_cast<size_t>(k)] + range.zero;
-      if (format_ == WeightFormat::kQ8) {
-        group[(k / 4) * 64 + k % 4] = static_cast<uint8_t>(code);
-      } else {
-        uint8_t& byte = group[(k % 16 / 4) * 64 + k % 4];
-        byte = static_cast<uint8_t>(k < 16 ? (byte & 0xF0) | code : (byte & 0x0F) | (code << 4));
-      }
+    uint8_t codes[kQuantGroup];
+    for (size_t k = 0; k < kQuantGroup; ++k) {
+      codes[k] = static_cast<uint8_t>(quantized.codes[k] + range.zero);
     }
+    WriteGroupCodes(codes, format_, static_cast<int>(lane), panel + units.CodesOf(g));
   }
 }
 
 void PackedMatrix::SetCodedRow(int64_t output, const CodedRow& row) {
   KVASIR_CHECK(output >= 0 && output < outputs_ && IsQuantized(format_));
-  std::byte* const panel = MutablePanel(output / kPanelOutputs);
   const int lane = static_cast<int>(output % kPanelOutputs);
-  if (IsCodedOnly(format_)) return WriteCodedRow(row, inputs_, format_, affine_, lane, panel);
-  // The codes of a group lie as those of the affine formats.
-  const WeightFormat codes =
-      format_ == WeightFormat::kQ8 ? WeightFormat::kQ8Affine : WeightFormat::kQ4Affine;
-  const GroupUnits units = UnitsOf(format_);
-  for (size_t g = 0; g < static_cast<size_t>(inputs_ / kQuantGroup); ++g) {
-    WriteGroupCodes(row.codes.data() + g * kQuantGroup, codes, lane, panel + units.CodesOf(g));
-    reinterpret_cast<uint16_t*>(panel + units.ScalesOf(g))[lane] = row.scales[g];
-  }
+  WriteCodedRow(row, inputs_, format_, affine_, lane, MutablePanel(output / kPanelOutputs));
 }
 
 namespace {
@@ -222,25 +205,7 @@ void PackedMatrix::GetRow(int64_t output, float* row) const {
     }
     return;
   }
-  if (IsCodedOnly(format_)) {
-    return ReadCodedRow(base, inputs_, format_, affine_, static_cast<int>(lane), row);
-  }
-  const CodeRange range = RangeOf(format_);
-  const GroupUnits units = UnitsOf(format_);
-  for (int64_t k = 0; k < inputs_; ++k) {
-    const auto g = static_cast<size_t>(k / kQuantGroup);
-    const int64_t i = k % kQuantGroup;
-    const auto* const group = reinterpret_cast<const uint8_t*>(base + units.CodesOf(g)) + lane * 4;
-    const uint16_t scale = reinterpret_cast<const uint16_t*>(base + units.ScalesOf(g))[lane];
-    int code;
-    if (format_ == WeightFormat::kQ8) {
-      code = group[(i / 4) * 64 + i % 4];
-    } else {
-      const uint8_t byte = group[(i % 16 / 4) * 64 + i % 4];
-      code = i < 16 ? byte & 0x0F : byte >> 4;
-    }
-    row[k] = static_cast<float>(code - range.zero) * F16ToFloat(scale);
-  }
+  ReadCodedRow(base, inputs_, format_, affine_, static_cast<int>(lane), row);
 }
 
 }  // namespace kvasir

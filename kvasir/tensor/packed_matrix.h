@@ -4,12 +4,6 @@
 //
 //   float formats  panel p: [inputs][16]                         element (16p + lane, k)
 //   bf16_dot       panel p: [inputs/2][16][2]                    element (16p + lane, 2j + i)
-//   q8             panel p: per 64 inputs scales f16 [2][16], codes u8 [2][8][16][4]
-//                  code at [h][j][lane][i] of pair g is input 64g + 32h + 4j + i;
-//                  weight = (code - 128) * scale
-//   q4             panel p: per 64 inputs scales f16 [2][16], codes u8 [2][4][16][4]
-//                  byte at [h][j][lane][i]: low nibble input 64g + 32h + 4j + i, high nibble
-//                  64g + 32h + 16 + 4j + i; weight = (nibble - 8) * scale
 //   the others     coded_row.h
 // Outputs past the last have scale 0. Weights of bf16_dot are as RoundWeight (bf16_pairs.h) leaves
 // them.
@@ -32,7 +26,7 @@ namespace kvasir {
 
 // Of panels at rest (formats/packed_weights_file.h): counts up whenever a layout of this file or of
 // coded_row.h changes, or what packing makes of the same weights.
-inline constexpr uint32_t kPanelLayoutVersion = 4;
+inline constexpr uint32_t kPanelLayoutVersion = 5;
 
 // Where panels begin, in memory and in files: a line of a cache, a register of AVX-512.
 inline constexpr size_t kPanelAlignment = 64;

@@ -7,11 +7,18 @@ namespace kvasir {
 namespace {
 
 constexpr std::array<std::string_view, kWeightFormats> kNames = {
-    "f32",  "f16",  "bf16", "bf16_dot", "q8",     "q4",    "q4_affine", "q8_affine",
-    "q4_k", "q5_k", "q6_k", "q2_k",     "iq4_xs", "mxfp4", "nvfp4",     "mxfp8"};
+    "f32",       "f16",       "bf16",      "bf16_dot",  "q8",        "q4",        "q5",   "iq4_nl",
+    "q2_affine", "q3_affine", "q4_affine", "q5_affine", "q6_affine", "q8_affine", "q2_k", "q3_k",
+    "q4_k",      "q5_k",      "q6_k",      "iq4_xs",    "mxfp4",     "nvfp4",     "mxfp8"};
 constexpr size_t kMakeable = 6;
 
 }  // namespace
+
+std::array<WeightFormat, kWeightFormats> AllWeightFormats() {
+  std::array<WeightFormat, kWeightFormats> all;
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<WeightFormat>(i);
+  return all;
+}
 
 std::string_view WeightFormatName(WeightFormat format) {
   return kNames[static_cast<size_t>(format)];

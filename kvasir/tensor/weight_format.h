@@ -3,6 +3,7 @@
 #ifndef KVASIR_TENSOR_WEIGHT_FORMAT_H_
 #define KVASIR_TENSOR_WEIGHT_FORMAT_H_
 
+#include <array>
 #include <cstddef>
 #include <string_view>
 
@@ -21,19 +22,28 @@ enum class WeightFormat {
   kBf16Dot,  // its matmul rounds activations to bf16 too (bf16_pairs.h)
   kQ8,
   kQ4,
+  kQ5,
+  kIq4Nl,
+  kQ2Affine,
+  kQ3Affine,
   kQ4Affine,
+  kQ5Affine,
+  kQ6Affine,
   kQ8Affine,
+  kQ2K,
+  kQ3K,
   kQ4K,
   kQ5K,
   kQ6K,
-  kQ2K,
   kIq4Xs,
   kMxfp4,
   kNvfp4,
   kMxfp8  // its matmul is that of bf16_dot: codes become bf16
 };
-inline constexpr size_t kWeightFormats = 16;
+inline constexpr size_t kWeightFormats = 23;
 
+// In the order of their numbers.
+std::array<WeightFormat, kWeightFormats> AllWeightFormats();
 std::string_view WeightFormatName(WeightFormat format);
 // One of the first six. ERRORS: kInvalidArgument, listing the names that exist.
 Result<WeightFormat> WeightFormatFromName(std::string_view name);
