@@ -175,6 +175,11 @@ Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
 }
 
 Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest& request) {
+  if (context.bundle->chat() == nullptr) {
+    return {ErrorCode::kUnsupported,
+            "this model has no chat template; use /v1/completions, or a model that was trained to "
+            "chat"};
+  }
   if (!context.dialect.has_tools) {
     return context.bundle->ChatText(ToolsAsText(request.messages, request.tools),
                                     request.template_variables);

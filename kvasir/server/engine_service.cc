@@ -112,11 +112,9 @@ class EngineService::Listener {
 
 Result<std::unique_ptr<EngineService>> EngineService::Start(ModelBundle* bundle,
                                                             EngineServiceOptions options) {
-  if (bundle->tokenizer() == nullptr || bundle->chat() == nullptr) {
+  if (bundle->tokenizer() == nullptr) {
     return {ErrorCode::kFailedPrecondition,
-            bundle->folder() + " has no " +
-                (bundle->tokenizer() == nullptr ? "tokenizer.json" : "chat template") +
-                ", without which a chat cannot be served; use a model that was trained to chat"};
+            bundle->folder() + " has no tokenizer, without which no text can be served"};
   }
   if (options.max_waiting < 0) {
     return {ErrorCode::kInvalidArgument, "server option 'max_waiting_requests' must be 0 or more"};

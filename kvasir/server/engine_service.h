@@ -33,7 +33,7 @@ struct EngineServiceOptions {
 class EngineService final : public CompletionService {
  public:
   // The bundle must outlive it, and nobody else may use its pool. ERRORS: kFailedPrecondition for a
-  // model without tokenizer or chat template; as Engine::Create.
+  // model without tokenizer; as Engine::Create.
   static Result<std::unique_ptr<EngineService>> Start(ModelBundle* bundle,
                                                       EngineServiceOptions options);
   // Cancels what runs.

@@ -101,7 +101,8 @@ ApiError TemplateError(const ServerContext& context, const Error& error) {
   if (answer.message.starts_with(folder)) answer.message.erase(0, folder.size());
   // Unless the model lacks something, what the template cannot render is wrong with the request.
   answer.status = error.code == ErrorCode::kFailedPrecondition ? 500 : 400;
-  if (answer.status == 400) answer.param = "messages";
+  const bool is_of_messages = answer.status == 400 && error.code != ErrorCode::kUnsupported;
+  if (is_of_messages) answer.param = "messages";
   return answer;
 }
 

@@ -31,7 +31,8 @@ Json SlotJson(const ServerContext& context, const SlotStatus& slot, size_t id) {
 }
 
 Json SpecialToken(const ServerContext& context, std::string_view name) {
-  const Json* token = context.bundle->chat()->special_tokens().Find(name);
+  const ChatTemplateSet* const chat = context.bundle->chat();
+  const Json* const token = chat == nullptr ? nullptr : chat->special_tokens().Find(name);
   return token == nullptr ? Json("") : *token;
 }
 

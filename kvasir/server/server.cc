@@ -138,6 +138,10 @@ class Server::Impl {
     service.max_waiting = options_.max_waiting_requests;
     KVASIR_TRY(service_, EngineService::Start(bundle_, std::move(service)));
     context_.service = service_.get();
+    if (bundle_->chat() == nullptr) {
+      Log(options_.log, LogLevel::kWarning,
+          "the model has no chat template: chats are refused, completions and embeddings work");
+    }
     LoadPromptCache();
     KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_, &metrics_),
                                         [this](HttpRequest request, HttpReply reply) {

@@ -66,7 +66,7 @@ struct ServerOptions {
 class Server {
  public:
   // Listens and serves. The bundle must outlive the server, which has its cache pool for itself.
-  // ERRORS: kFailedPrecondition (no tokenizer or chat template), kIo (host and port),
+  // ERRORS: kFailedPrecondition (no tokenizer), kIo (host and port),
   // kInvalidArgument (options), kResourceExhausted.
   static Result<std::unique_ptr<Server>> Start(ModelBundle* bundle, const ServerOptions& options);
   // As Stop.

@@ -22,7 +22,7 @@ namespace kvasir {
 
 // Set up once, then shared by all threads. Outlives every answer.
 struct ServerContext {
-  ModelBundle* bundle = nullptr;  // with tokenizer and chat template
+  ModelBundle* bundle = nullptr;  // with a tokenizer; chats need a template
   CompletionService* service = nullptr;
   GrammarCache* grammars = nullptr;
   ChatDialect dialect;         // of the model's answers

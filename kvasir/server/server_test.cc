@@ -576,7 +576,7 @@ TEST_F(ServerTest, StopDoesNotWaitForAClientThatDoesNotRead) {
   server_->Stop();
 }
 
-TEST(ServerStart, NeedsAModelThatCanChat) {
+TEST(ServerStart, NeedsATokenizer) {
   BundleOptions options;
   options.backend.threads = 1;
   options.kv_budget_bytes = 1 << 20;
@@ -586,6 +586,35 @@ TEST(ServerStart, NeedsAModelThatCanChat) {
   auto server = Server::Start(bundle->get(), {.port = 0});
   ASSERT_FALSE(server.ok());
   EXPECT_EQ(server.error().code, ErrorCode::kFailedPrecondition);
+}
+
+TEST(ServerStart, AModelWithoutATemplateDoesAllButChat) {
+  const auto bundle = LoadBaseTestModel();
+  ASSERT_TRUE(bundle.ok()) << bundle.error().message;
+  LogWatch log;
+  ServerOptions options;
+  options.port = 0;
+  options.log = log.Sink();
+  const auto server = Server::Start(bundle->get(), options);
+  ASSERT_TRUE(server.ok()) << server.error().message;
+  EXPECT_FALSE(log.WaitFor("has no chat template").empty());
+  const uint16_t port = (*server)->port();
+  const auto post = [&](const std::string& path, const std::string& body) {
+    return Exchange(port, "POST", path, body);
+  };
+  const Json text = Parsed(post("/v1/completions", R"({"prompt": "ab", "max_tokens": 3})").body);
+  EXPECT_TRUE(text.Find("choices") != nullptr) << text.Dump();
+  EXPECT_EQ(post("/tokenize", R"({"content": "ab"})").status, 200);
+  EXPECT_EQ(post("/v1/embeddings", R"({"input": "ab"})").status, 200);
+  EXPECT_EQ(Exchange(port, "GET", "/props").status, 200);
+  const std::string chat = R"({"messages": [{"role": "user", "content": "ab"}], "max_tokens": 3})";
+  for (const char* path :
+       {"/v1/chat/completions", "/apply-template", "/v1/messages", "/v1/messages/count_tokens"}) {
+    const WireResponse response = post(path, chat);
+    EXPECT_EQ(response.status, 400) << path;
+    EXPECT_NE(response.body.find("has no chat template"), std::string::npos) << response.body;
+  }
+  EXPECT_EQ(post("/v1/responses", R"({"input": "ab"})").status, 400);
 }
 
 // The cache's picture when it shows `sequences` of them: one is made anew only after a while.

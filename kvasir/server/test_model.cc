@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "kvasir/base/file.h"
 #include "tests/support/scratch_model.h"
@@ -29,11 +30,14 @@ Status WriteTestModel(const std::string& folder, const std::string& more_templat
   return WriteFileAtomic(folder + "/chat_template.jinja", kTemplate + more_template);
 }
 
-Result<std::unique_ptr<ModelBundle>> LoadTestModel(size_t kv_budget_bytes,
-                                                   const std::string& more_template) {
+namespace {
+
+// `write` fills the folder.
+Result<std::unique_ptr<ModelBundle>> LoadFromScratch(
+    size_t kv_budget_bytes, const std::function<Status(const std::string& folder)>& write) {
   std::string folder = testing::TempDir() + "kvasir-server-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return {ErrorCode::kIo, "cannot make " + folder};
-  const Status written = WriteTestModel(folder, more_template);
+  const Status written = write(folder);
   BundleOptions options;
   options.backend.threads = 1;
   options.kv_budget_bytes = kv_budget_bytes;
@@ -42,6 +46,23 @@ Result<std::unique_ptr<ModelBundle>> LoadTestModel(size_t kv_budget_bytes,
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
   return bundle;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelBundle>> LoadTestModel(size_t kv_budget_bytes,
+                                                   const std::string& more_template) {
+  return LoadFromScratch(kv_budget_bytes, [&](const std::string& folder) {
+    return WriteTestModel(folder, more_template);
+  });
+}
+
+Result<std::unique_ptr<ModelBundle>> LoadBaseTestModel() {
+  return LoadFromScratch(64 << 20, [](const std::string& folder) -> Status {
+    KVASIR_TRY_OK(WriteTestModel(folder));
+    std::filesystem::remove(folder + "/chat_template.jinja");
+    return {};
+  });
 }
 
 }  // namespace kvasir

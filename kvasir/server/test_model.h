@@ -21,6 +21,8 @@ Status WriteTestModel(const std::string& folder, const std::string& more_templat
 // `kv_budget_bytes`: BundleOptions.
 Result<std::unique_ptr<ModelBundle>> LoadTestModel(size_t kv_budget_bytes = 64 << 20,
                                                    const std::string& more_template = "");
+// The same without a chat template.
+Result<std::unique_ptr<ModelBundle>> LoadBaseTestModel();
 
 }  // namespace kvasir
 
