@@ -1,5 +1,6 @@
 #include "kvasir/base/system_info.h"
 
+#include <malloc.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -142,6 +143,12 @@ int AvailableCores(std::span<const int> cpus, const std::string& root) {
     count = std::min(count, ControlGroupProcessors(folder).value_or(count));
   }
   return static_cast<int>(std::max<int64_t>(count, 1));
+}
+
+void ReturnFreedMemory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 std::vector<int> NumaNodes() { return NumaNodes(AllowedCpus(), ""); }

@@ -21,6 +21,8 @@ std::optional<size_t> ControlGroupFreeBytes(const std::string& folder);
 size_t PeakResidentBytes();
 // Starts the peak anew from what is resident now. No effect where the system does not allow it.
 void ResetPeakResidentBytes();
+// Gives memory that was freed, but that the C library keeps, back to the system.
+void ReturnFreedMemory();
 
 // Physical cores that this process may use, at least 1: hardware threads outside its CPU affinity
 // do not count, those of one core count once, and there are no more than its control groups give

@@ -25,8 +25,7 @@ Result<CacheBudget> DivideCache(const Model& model, const BundleOptions& options
 }
 
 // What the model is, its config says before minutes of weights are read.
-Status CheckCache(const std::string& folder, const KvPolicy& policy) {
-  KVASIR_TRY(const ModelConfig config, LoadModelConfig(folder));
+Status CheckCache(const ModelConfig& config, const KvPolicy& policy) {
   const DecoderSpec decoder = MakeDecoderSpec(config);
   KVASIR_TRY(const KvCacheSpec spec,
              policy.Apply(DecoderCacheSpec(decoder, {}), decoder.query_heads));
@@ -55,7 +54,11 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   bundle->folder_ = folder;
   const size_t available_bytes = AvailableMemoryBytes();  // weights may be pages that come later
   KVASIR_TRY(bundle->backend_, MakeCpuBackend(options.backend));
-  KVASIR_TRY_OK(CheckCache(folder, options.kv));
+  KVASIR_TRY(const ModelConfig config, LoadModelConfig(folder));
+  KVASIR_TRY_OK(CheckCache(config, options.kv));
+  // Before the weights: what it takes to make a tokenizer is free again when they come.
+  KVASIR_TRY(bundle->text_, ModelText::Load(folder, config));
+  ReturnFreedMemory();
   if (options.random_weights) {
     KVASIR_TRY(bundle->loaded_,
                MakeRandomModel(folder, *bundle->backend_,
@@ -66,7 +69,6 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
                                            .packed_weights = options.packed_weights,
                                            .log = options.log}));
   }
-  KVASIR_TRY(bundle->text_, ModelText::Load(folder, bundle->loaded_.config));
   const Model& model = bundle->model();
   bundle->policy_ = options.kv;
   KVASIR_TRY(KvCacheSpec spec, options.kv.Apply(model.CacheSpec({}), model.query_heads()));

@@ -1,6 +1,9 @@
 #include "kvasir/formats/gguf_tokenizer.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <random>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -112,6 +115,15 @@ Result<Json> PostProcessor(const GgufMetadata& metadata, const Vocabulary& vocab
                            {"special_tokens", std::move(tokens)}});
 }
 
+// tokenizer.json of a "BPE" model. Hundreds of thousands of entries and merges are moved, which
+// lists in braces would copy.
+Json WithModel(Json tokenizer, Json model, Json::Object entries, Json merges) {
+  model.Set("vocab", std::move(entries));
+  model.Set("merges", std::move(merges));
+  tokenizer.Set("model", std::move(model));
+  return tokenizer;
+}
+
 Json Sequence(std::string_view member, Json::Array parts) {
   return Json::Object{{"type", "Sequence"}, {std::string(member), std::move(parts)}};
 }
@@ -181,23 +193,78 @@ Result<Json> ByteLevel(const GgufMetadata& metadata) {
                                        {"trim_offsets", false},
                                        {"use_regex", false}};
   cuts.push_back(byte_level);
-  return Json(
+  return WithModel(
       Json::Object{{"version", "1.0"},
                    {"added_tokens", AddedTokens(vocabulary)},
                    {"normalizer", pre->normalizes ? Json(Json::Object{{"type", "NFC"}}) : Json()},
                    {"pre_tokenizer", Sequence("pretokenizers", std::move(cuts))},
                    {"post_processor", std::move(post)},
-                   {"decoder", byte_level},
-                   {"model", Json::Object{{"type", "BPE"},
-                                          {"ignore_merges", pre->ignores_merges},
-                                          {"vocab", std::move(entries)},
-                                          {"merges", std::move(merges)}}}});
+                   {"decoder", byte_level}},
+      Json::Object{{"type", "BPE"}, {"ignore_merges", pre->ignores_merges}}, std::move(entries),
+      std::move(merges));
 }
+
+// As one string, which takes a fifth of the memory of an array, unless it would be read otherwise.
+Json Merge(std::string_view left, std::string_view right) {
+  const auto has_blank = [](std::string_view text) { return text.find(' ') != text.npos; };
+  if (has_blank(left) || has_blank(right) || left.starts_with("#version")) {
+    return Json::Array{Json(left), Json(right)};
+  }
+  std::string merge;
+  merge.reserve(left.size() + 1 + right.size());
+  return Json(merge.append(left).append(1, ' ').append(right));
+}
+
+// A set of texts whose members among a text's beginnings and ends are found without hashing each
+// anew: sum of byte i * base^i, so that one byte more at either end is one step. The base is
+// another one in every process, so that no file can be made for its texts to collide. Texts are
+// borrowed.
+class PieceSet {
+ public:
+  explicit PieceSet(size_t most) : slots_(std::bit_ceil(2 * most + 2)) {
+    std::random_device random;
+    base_ = uint64_t{random()} << 32 | random() | 1;
+  }
+
+  uint64_t base() const { return base_; }
+  // False if it is there already. At most `most` texts.
+  bool Insert(std::string_view text) {
+    uint64_t hash = 0;
+    for (size_t i = text.size(); i > 0; --i)
+      hash = static_cast<uint8_t>(text[i - 1]) + base_ * hash;
+    Slot& slot = slots_[At(text, hash)];
+    if (slot.text.data() != nullptr) return false;
+    slot = {hash, text};
+    return true;
+  }
+  bool Contains(std::string_view text, uint64_t hash) const {
+    return slots_[At(text, hash)].text.data() != nullptr;
+  }
+
+ private:
+  struct Slot {
+    uint64_t hash = 0;
+    std::string_view text;
+  };
+  // Where it is, or the free slot where it would be.
+  size_t At(std::string_view text, uint64_t hash) const {
+    const size_t mask = slots_.size() - 1;
+    size_t at = (hash ^ hash >> 32) * base_ >> 32 & mask;
+    while (slots_[at].text.data() != nullptr &&
+           (slots_[at].hash != hash || slots_[at].text != text)) {
+      at = (at + 1) & mask;
+    }
+    return at;
+  }
+
+  uint64_t base_;
+  std::vector<Slot> slots_;
+};
 
 // SentencePiece joins the neighbours whose joint piece has the highest score. As merges: every way
 // to cut a piece into two others, in the order of scores.
 Result<Json> ScoredMerges(const Vocabulary& vocabulary, const std::vector<double>& scores) {
-  std::unordered_map<std::string_view, size_t> pieces;
+  PieceSet pieces(vocabulary.tokens.size());
   std::vector<size_t> order;
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const GgufTokenKind kind = vocabulary.kind(id);
@@ -210,19 +277,28 @@ Result<Json> ScoredMerges(const Vocabulary& vocabulary, const std::vector<double
     if (scores[id] != scores[id]) {
       return Corrupt("metadata 'tokenizer.ggml.scores': score " + std::to_string(id) + " is NaN");
     }
-    if (pieces.emplace(vocabulary.tokens[id], id).second) order.push_back(id);
+    if (pieces.Insert(vocabulary.tokens[id])) order.push_back(id);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return scores[a] > scores[b]; });
   Json::Array merges;
   for (const size_t id : order) {
     const std::string_view piece = vocabulary.tokens[id];
+    uint64_t ends[kMaxPieceBytes + 1];  // hashes of what is from each byte on
+    ends[piece.size()] = 0;
+    for (size_t i = piece.size(); i > 0; --i) {
+      ends[i - 1] = static_cast<uint8_t>(piece[i - 1]) + pieces.base() * ends[i];
+    }
+    uint64_t power = 1;
+    uint64_t beginning = 0;
     for (size_t cut = 1; cut < piece.size(); ++cut) {
+      beginning += static_cast<uint8_t>(piece[cut - 1]) * power;
+      power *= pieces.base();
       if ((static_cast<unsigned char>(piece[cut]) & 0xC0) == 0x80) continue;  // inside a character
       const std::string_view left = piece.substr(0, cut);
       const std::string_view right = piece.substr(cut);
-      if (!pieces.contains(left) || !pieces.contains(right)) continue;
-      merges.push_back(Json::Array{Json(left), Json(right)});
+      if (!pieces.Contains(left, beginning) || !pieces.Contains(right, ends[cut])) continue;
+      merges.push_back(Merge(left, right));
     }
   }
   return Json(std::move(merges));
@@ -247,7 +323,7 @@ Result<Json> RankedMerges(const GgufMetadata& metadata, const Vocabulary& vocabu
       return Corrupt("metadata 'tokenizer.ggml.merges': merge " + std::to_string(i) +
                      " is no pair of texts in UTF-8");
     }
-    out.push_back(Json::Array{Json(merges[i].substr(0, blank)), Json(merges[i].substr(blank + 1))});
+    out.push_back(Merge(merges[i].substr(0, blank), merges[i].substr(blank + 1)));
   }
   return Json(std::move(out));
 }
@@ -265,18 +341,17 @@ Result<Json> OfPieces(const GgufMetadata& metadata, const Vocabulary& vocabulary
   if (vocabulary.special.unknown) {
     unknown = vocabulary.tokens[static_cast<size_t>(*vocabulary.special.unknown)];
   }
-  return Json(Json::Object{{"version", "1.0"},
-                           {"added_tokens", AddedTokens(vocabulary)},
-                           {"normalizer", Sequence("normalizers", std::move(normalizers))},
-                           {"pre_tokenizer", nullptr},
-                           {"post_processor", std::move(post)},
-                           {"decoder", ScoredDecoder(adds_space)},
-                           {"model", Json::Object{{"type", "BPE"},
-                                                  {"unk_token", std::move(unknown)},
-                                                  {"fuse_unk", true},
-                                                  {"byte_fallback", true},
-                                                  {"vocab", std::move(entries)},
-                                                  {"merges", std::move(merges)}}}});
+  return WithModel(Json::Object{{"version", "1.0"},
+                                {"added_tokens", AddedTokens(vocabulary)},
+                                {"normalizer", Sequence("normalizers", std::move(normalizers))},
+                                {"pre_tokenizer", nullptr},
+                                {"post_processor", std::move(post)},
+                                {"decoder", ScoredDecoder(adds_space)}},
+                   Json::Object{{"type", "BPE"},
+                                {"unk_token", std::move(unknown)},
+                                {"fuse_unk", true},
+                                {"byte_fallback", true}},
+                   std::move(entries), std::move(merges));
 }
 
 Result<Json> Scored(const GgufMetadata& metadata) {
