@@ -166,6 +166,31 @@ TEST(GgufTokenizer, ScoresDecideAndBytesSpellTheRest) {
             R"({"bos_token":"<s>","eos_token":"</s>","unk_token":"<unk>"})");
 }
 
+// Merges of such pieces would be read as something else if they were one string.
+TEST(GgufTokenizer, PiecesMayHaveBlanksAndLookLikeAHeader) {
+  std::vector<std::string> tokens = {"<unk>", " ", "a", "a ", "a b", "b", "1"};
+  const std::string header = "#version";
+  for (size_t i = 0; i < header.size(); ++i) tokens.push_back(header.substr(i, 1));
+  for (size_t size = 2; size <= header.size(); ++size) tokens.push_back(header.substr(0, size));
+  tokens.push_back(header + "1");
+  std::vector<int32_t> types(tokens.size(), 1);
+  types[0] = 2;
+  std::vector<float> scores;
+  for (const std::string& token : tokens) scores.push_back(-static_cast<float>(token.size()));
+  GgufTestFile file;
+  file.Text("tokenizer.ggml.model", "llama")
+      .Texts("tokenizer.ggml.tokens", tokens)
+      .I32s("tokenizer.ggml.token_type", types)
+      .F32s("tokenizer.ggml.scores", scores)
+      .Bool("tokenizer.ggml.add_space_prefix", false)
+      .Bool("tokenizer.ggml.add_bos_token", false)
+      .U32("tokenizer.ggml.unknown_token_id", 0);
+  const auto tokenizer = FromGguf(file.Bytes(0));
+  EXPECT_EQ(tokenizer->Encode("#version1"),
+            (std::vector<Token>{static_cast<Token>(tokens.size() - 1)}));
+  EXPECT_EQ(tokenizer->Encode("a"), (std::vector<Token>{2}));
+}
+
 // As in the tokenizer.json that such a file is converted to.
 TEST(GgufTokenizer, OfTokensOfOneTextTheLastCounts) {
   GgufTestFile file;

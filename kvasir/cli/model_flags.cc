@@ -79,7 +79,8 @@ void ModelFlags::DeclareCache(Flags& flags) {
   flags.Add("--kv-value-bits", &kv.kv_value_bits, "values only");
   flags.Add("--kv-group-size", &kv.kv_group_size,
             "elements that share a scale: 32, 64 (default), 128");
-  flags.Add("--kv-quant-scheme", &kv.kv_quant_scheme, "uniform (default), rotated or turboquant");
+  flags.Add("--kv-quant-scheme", &kv.kv_quant_scheme,
+            "uniform (default: MLX's codes), rotated (closer to 16 bits) or turboquant");
   flags.Add(
       "--kv-attention", &kv_attention,
       "attention over keys and values of 16 bits and less: auto (default), int16, int8, float");
