@@ -12,7 +12,8 @@ namespace kvasir {
 
 enum class AttentionMath {
   // Turbo caches and affine ones of 4 bits as kInt8. Other affine ones as kInt16 for the queries
-  // for which a block is decisive (kDecisiveShare), else as kInt8. This costs no quality.
+  // for which a block is decisive (kDecisiveShare), else as kInt8. What this costs:
+  // docs/benchmarks.md, "Real models".
   kAuto,
   // Affine and turbo caches in exact sums of queries and weights that are rounded to two bytes,
   // with turbo's levels rounded to one; turbo, and 2, 3, 5 and 6 bits, only if heads are multiples
