@@ -6,8 +6,7 @@
 // lie depends on their bits alone (CodeBits):
 //
 //   8          [8][16][4]: byte [j][lane][i] is the code of input 4j + i
-//   4          [4][16][4]: byte [j][lane][i] holds that of input 4j + i in its low nibble and that
-//   of
+//   4          [4][16][4]: byte [j][lane][i] holds that of input 4j + i in its low nibble, of
 //              input 16 + 4j + i in its high one
 //   2          [2][16][4]: bits 2j and 2j + 1 of byte [h][lane][i] are that of input 16h + 4j + i
 //   6          bits 0 to 3 as those of 4, then bits 4 and 5 as those of 2
@@ -25,10 +24,9 @@
 //   iq4_xs     per 256 inputs: i8 scale [8][16], f16 d [16]; groups
 //   mxfp4      per 128 inputs: u8 scales [4][16]; groups
 //   nvfp4      per 64 inputs: u8 scales [4][16]; groups
-//   mxfp8      per 128 inputs: u8 scales [4][16]; groups [8][4][2][4][2]: byte [j][q][h][t][i] is
-//   of
-//              input 4j + 2h + i and lane 4q + t, so that the pairs of bf16_dot are neighbours. Of
-//              each group what mxfp8::StoreGroup makes of it
+//   mxfp8      per 128 inputs: u8 scales [4][16]; groups [8][4][2][4][2]: byte [j][q][h][t][i]
+//              is of input 4j + 2h + i and lane 4q + t, so that the pairs of bf16_dot are
+//              neighbours. Of each group what mxfp8::StoreGroup makes of it
 //
 // Where there are fewer inputs than the last line of scales is for, the panel ends with the last
 // group's codes (GroupUnits).
