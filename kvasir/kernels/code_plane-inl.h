@@ -1,7 +1,7 @@
 // Many rows times coded weights: the codes of a block are put together to bytes or words once, its
 // scales and biases to float32, and every tile of rows multiplies with those.
-// Deliberately the same operations as tiles that put codes together themselves (coded_matmul.cc),
-// hence the same bits.
+// Deliberately the same operations as tiles that put codes together themselves
+// (coded_matmul-inl.h), hence the same bits.
 #if defined(KVASIR_KERNELS_CODE_PLANE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_CODE_PLANE_INL_H_
 #undef KVASIR_KERNELS_CODE_PLANE_INL_H_
@@ -359,7 +359,7 @@ struct PlaneTile {
     }
   }
 
-  // acc += (sum + missing) * x_scale * scale, and biases, in the order of coded_matmul.cc.
+  // acc += (sum + missing) * x_scale * scale, and biases, in the order of coded_matmul-inl.h.
   template <int C, size_t... I>
   static HWY_INLINE void FinishRow(const IntVec (&sums)[C], const int32_t* missing, float x_scale,
                                    const FloatVec (&scales)[C], FloatVec (&acc)[C],

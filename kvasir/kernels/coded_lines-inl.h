@@ -1,5 +1,5 @@
 // The codes of coded rows (coded_row.h) in a panel: loaded by lines and put together to bytes.
-// Deliberately without scales (coded_scales-inl.h) and products (coded_matmul.cc).
+// Deliberately without scales (coded_scales-inl.h) and products (coded_matmul-inl.h).
 #if defined(KVASIR_KERNELS_CODED_LINES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_CODED_LINES_INL_H_
 #undef KVASIR_KERNELS_CODED_LINES_INL_H_

@@ -1,6 +1,6 @@
 // How coded rows (coded_row.h) lie in a panel, and the scales and biases of one group of a format
 // that is known when compiling.
-// Deliberately without codes and products: coded_matmul.cc.
+// Deliberately without codes and products: coded_matmul-inl.h.
 #if defined(KVASIR_KERNELS_CODED_SCALES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_CODED_SCALES_INL_H_
 #undef KVASIR_KERNELS_CODED_SCALES_INL_H_

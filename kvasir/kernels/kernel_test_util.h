@@ -109,11 +109,12 @@ inline std::vector<const KernelTable*> AllTables() {
         FillBf16DotAttention(isa, &other);
       }
       constexpr auto kQ8 = static_cast<size_t>(WeightFormat::kQ8);
-      FillQuantPlanes(isa, &other);
-      FillCodedPlanes(isa, &other);
+      FillPlanes(isa, &other);
       if (other.matmul[kQ8] == table->matmul[kQ8]) {
         FillQuantMatmul(isa, &other);
-        FillCodedMatmul(isa, &other);
+        FillAffineMatmul(isa, &other);
+        FillBlockMatmul(isa, &other);
+        FillSuperblockMatmul(isa, &other);
       }
       others.push_back(other);
     }

@@ -88,11 +88,10 @@ KernelTable MakeTable(Isa isa) {
     FillWidenRows(vectors, &table);
     const bool has_own_dots = isa != vectors;
     (has_own_dots ? byte_dot::FillQuantMatmul : FillQuantMatmul)(isa, &table);
-    (has_own_dots ? byte_dot::FillCodedMatmul : FillCodedMatmul)(isa, &table);
-    if (isa == Isa::kAvx512 && IsIntel()) {
-      FillQuantPlanes(isa, &table);
-      FillCodedPlanes(isa, &table);
-    }
+    (has_own_dots ? byte_dot::FillAffineMatmul : FillAffineMatmul)(isa, &table);
+    (has_own_dots ? byte_dot::FillBlockMatmul : FillBlockMatmul)(isa, &table);
+    (has_own_dots ? byte_dot::FillSuperblockMatmul : FillSuperblockMatmul)(isa, &table);
+    if (isa == Isa::kAvx512 && IsIntel()) FillPlanes(isa, &table);
     (has_own_dots ? byte_dot::FillIntegerScores : FillIntegerScores)(isa, &table);
     (has_own_dots ? byte_dot::FillIntegerWeights : FillIntegerWeights)(isa, &table);
     (has_own_dots ? byte_dot::FillIntegerSums : FillIntegerSums)(isa, &table);

@@ -42,12 +42,23 @@ bool Bf16DotIsQuick(Isa isa);
 // Attention in pairs with it; round_rows must be that of FillBf16DotMatmul.
 void FillBf16DotAttention(Isa isa, KernelTable* table);
 void FillQuantMatmul(Isa isa, KernelTable* table);
-void FillCodedMatmul(Isa isa, KernelTable* table);
+// The coded formats by how their scales lie.
+void FillAffineMatmul(Isa isa, KernelTable* table);
+void FillBlockMatmul(Isa isa, KernelTable* table);
+void FillSuperblockMatmul(Isa isa, KernelTable* table);
 // With AVX-512 many rows of q8 and q4 through planes as well (code_plane-inl.h), and of the coded
 // formats from fewer rows on: worth it where conversions, additions and scales take ports from
 // products, as on Intel's CPUs.
 void FillQuantPlanes(Isa isa, KernelTable* table);
-void FillCodedPlanes(Isa isa, KernelTable* table);
+void FillAffinePlanes(Isa isa, KernelTable* table);
+void FillBlockPlanes(Isa isa, KernelTable* table);
+void FillSuperblockPlanes(Isa isa, KernelTable* table);
+inline void FillPlanes(Isa isa, KernelTable* table) {
+  FillQuantPlanes(isa, table);
+  FillAffinePlanes(isa, table);
+  FillBlockPlanes(isa, table);
+  FillSuperblockPlanes(isa, table);
+}
 void FillAttention(Isa isa, KernelTable* table);
 void FillPairAttention(Isa isa, KernelTable* table);
 void FillQuantizeRows(Isa isa, KernelTable* table);
@@ -66,7 +77,9 @@ void FillHalfSums(Isa isa, KernelTable* table);
 // The same for tables whose instruction set has products of bytes besides what VectorsOf it has.
 namespace byte_dot {
 void FillQuantMatmul(Isa isa, KernelTable* table);
-void FillCodedMatmul(Isa isa, KernelTable* table);
+void FillAffineMatmul(Isa isa, KernelTable* table);
+void FillBlockMatmul(Isa isa, KernelTable* table);
+void FillSuperblockMatmul(Isa isa, KernelTable* table);
 void FillIntegerScores(Isa isa, KernelTable* table);
 void FillIntegerWeights(Isa isa, KernelTable* table);
 void FillIntegerSums(Isa isa, KernelTable* table);

@@ -1,19 +1,19 @@
 // Matmul with weights kept as a file coded them (coded_row.h), on activations quantized per row and
-// group of 32.
+// group of 32; one file for each way that scales lie (affine_matmul.cc, block_matmul.cc,
+// superblock_matmul.cc) fills its formats' entries.
 // Deliberately never sums floats across lanes: integer sums are exact, and the groups of an output
 // form one chain of fused multiply-adds (docs/numerics.md).
-#include "kvasir/kernels/highway_targets.h"
+#if defined(KVASIR_KERNELS_CODED_MATMUL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVASIR_KERNELS_CODED_MATMUL_INL_H_
+#undef KVASIR_KERNELS_CODED_MATMUL_INL_H_
+#else
+#define KVASIR_KERNELS_CODED_MATMUL_INL_H_
+#endif
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kvasir/kernels/coded_matmul.cc"
 #include <cstring>
+#include <utility>
 
-#include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kvasir/kernels/table_parts.h"
-
-#if KVASIR_KERNEL_TARGET
-
 #include "kvasir/kernels/code_plane-inl.h"
 
 #undef KVASIR_BEFORE_TILE
@@ -322,35 +322,23 @@ void RunCodedMatmul(const MatmulArgs& args) noexcept {
   RunByRows<kFormat, kPorts, CodedKernel<kFormat>>(args);
 }
 
-template <Ports kPorts, WeightFormat... kFormats>
-void FillFormats(KernelTable* table) {
-  ((table->matmul[static_cast<int>(kFormats)] = RunCodedMatmul<kFormats, kPorts>), ...);
-}
+template <WeightFormat... kFormats>
+struct CodedFormats {
+  template <Ports kPorts>
+  static void FillByPorts(KernelTable* table) {
+    ((table->matmul[static_cast<int>(kFormats)] = RunCodedMatmul<kFormats, kPorts>), ...);
+  }
 
-template <Ports kPorts>
-void FillByPorts(KernelTable* table) {
-  using enum WeightFormat;
-  FillFormats<kPorts, kQ5, kIq4Nl, kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine, kQ8Affine,
-              kQ2K, kQ3K, kQ4K, kQ5K, kQ6K, kIq4Xs, kMxfp4, kNvfp4>(table);
-}
+  static void FillPlanes(KernelTable* table) { FillByPorts<Ports::kShared>(table); }
 
-void FillCodedPlanes(KernelTable* table) { FillByPorts<Ports::kShared>(table); }
-
-void FillCodedMatmul(KernelTable* table) {
-  if (HWY_TARGET != HWY_AVX3_DL) return FillCodedPlanes(table);
-  FillByPorts<Ports::kApart>(table);
-}
+  static void FillMatmul(KernelTable* table) {
+    FillByPorts<HWY_TARGET == HWY_AVX3_DL ? Ports::kApart : Ports::kShared>(table);
+  }
+};
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvasir
 HWY_AFTER_NAMESPACE();
-#endif  // KVASIR_KERNEL_TARGET
 
-#if HWY_ONCE
-#include "kvasir/kernels/table_fill.h"
-KVASIR_FILL_BY_ISA(FillCodedMatmul)
-#ifndef KVASIR_BYTE_DOT
-KVASIR_FILL_BY_ISA(FillCodedPlanes)
-#endif
-#endif
+#endif  // KVASIR_KERNELS_CODED_MATMUL_INL_H_
