@@ -520,7 +520,7 @@ TEST(AdaptiveAttentionTest, TwoBytesAreTakenWhereTheyMatter) {
   const KvCodec affine8 = KvCodec::Affine(8, 64);
   Case c = {"", Layout(128, 128, affine8, affine8), 4, 1300, 20};
   for (const auto& [scale, share] :
-       {std::pair(0.02f, 1.0), std::pair(0.1f, 0.75), std::pair(1.0f, 0.2)}) {
+       {std::pair(0.02f, 1.0), std::pair(0.1f, 0.75), std::pair(1.0f, 0.25)}) {
     c.scale = scale;
     const double one_byte = MeanError(c, AttentionMath::kInt8);
     const double two_bytes = MeanError(c, AttentionMath::kInt16);

@@ -254,7 +254,7 @@ struct KvCodecKernels {
 // their centres are those of integer_steps.h. With groups g of dims as above, and every sum of
 // products exact:
 //   quantize_queries  step = largest |q| of g / 127 (two bytes: / 32512), times unit
-//                     code[d] = round-to-even(q[d] * (127 / largest))
+//                     code[d] = round-to-even(q[d] * (127 / largest)); of one byte balanced
 //                     sum = q over 16 virtual lanes, times unit
 //                     start = -KeyMiddle * sum of code[d]
 //   score_tile        part = float(sum over d of code[d] * (key code[t][d] - KeyMiddle)) * step

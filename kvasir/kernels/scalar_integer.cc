@@ -4,10 +4,13 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "kvasir/base/scalar_math.h"
 #include "kvasir/kernels/integer_steps.h"
@@ -24,6 +27,24 @@ uint16_t HalfBits(const std::byte* plane, int64_t index) {
   uint16_t bits;
   std::memcpy(&bits, plane + 2 * index, sizeof(bits));
   return bits;
+}
+
+// Balances a run of queries that were rounded (integer_steps.h). Not finite: codes are 0 and stay.
+void BalanceRun(const float* x, float inverse, std::span<int16_t> codes) {
+  std::vector<float> errors(codes.size());
+  std::array<float, 16> lanes = {};
+  for (size_t d = 0; d < codes.size(); ++d) {
+    errors[d] = x[d] * inverse - static_cast<float>(codes[d]);
+    lanes[d % 16] += errors[d];
+  }
+  const auto missing = static_cast<int>(std::rint(scalar::SumLanes(lanes)));
+  const int step = missing < 0 ? -1 : 1;
+  const auto is_less = [step](float a, float b) { return step < 0 ? a > b : a < b; };
+  for (int left = std::abs(missing); left > 0; --left) {
+    const auto farthest = std::max_element(errors.begin(), errors.end(), is_less);
+    *farthest -= static_cast<float>(step);
+    codes[static_cast<size_t>(farthest - errors.begin())] += static_cast<int16_t>(step);
+  }
 }
 
 // The oracle's arrangement of queries: one int16 per dim, in order.
@@ -46,6 +67,10 @@ void QuantizeQueries(const IntegerQueryArgs& args) noexcept {
       for (int64_t d = 0; d < group; ++d) {
         out[d] =
             steps.inverse == 0 ? int16_t{0} : static_cast<int16_t>(std::rint(x[d] * steps.inverse));
+      }
+      for (int64_t d = 0; kBytes == 1 && steps.inverse != 0 && d < group; d += kBalancedDims) {
+        const int64_t count = std::min(kBalancedDims, group - d);
+        BalanceRun(x + d, steps.inverse, {out + d, static_cast<size_t>(count)});
       }
       args.out.scales[r * groups + g] = steps.scale * args.unit;
       args.out.sums[r * groups + g] = scalar::SumLanes(lanes) * args.unit;
