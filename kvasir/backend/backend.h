@@ -167,8 +167,6 @@ class Backend {
   virtual void Experts(const ExpertsArgs& args) = 0;
   // x = cap * tanh(x / cap)
   virtual void Softcap(FloatRows x, float cap) = 0;
-  // Index of the largest number of each row, the lowest index of equals.
-  virtual void ArgMax(ConstFloatRows x, std::span<Token> out) = 0;
 };
 
 }  // namespace kvasir

@@ -202,12 +202,6 @@ class CpuBackend final : public Backend {
     ForRows(x.rows, x.cols, [&](int64_t i) { kernels_.softcap(x.row(i), cap, x.cols); });
   }
 
-  void ArgMax(ConstFloatRows x, std::span<Token> out) override {
-    ForRows(x.rows, x.cols, [&](int64_t i) {
-      out[static_cast<size_t>(i)] = static_cast<Token>(kernels_.argmax(x.row(i), x.cols));
-    });
-  }
-
  private:
   // Runs body(row) for every row, on several threads when that pays.
   template <typename Body>

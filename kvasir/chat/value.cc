@@ -79,10 +79,6 @@ const Dict& Value::dict() const { return *std::get<std::shared_ptr<const Dict>>(
 
 Object& Value::object() const { return *std::get<std::shared_ptr<Object>>(data_); }
 
-const std::shared_ptr<Object>& Value::shared_object() const {
-  return std::get<std::shared_ptr<Object>>(data_);
-}
-
 Origin Value::origin() const { return is_string() ? text().origin() : origin_; }
 
 int Value::depth() const {

@@ -61,7 +61,6 @@ class Value {
   const Sequence& sequence() const;
   const Dict& dict() const;
   Object& object() const;
-  const std::shared_ptr<Object>& shared_object() const;
 
   // Of a scalar as constructed; of a string that of its text; of None and containers kTemplate.
   Origin origin() const;

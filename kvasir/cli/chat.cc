@@ -28,6 +28,7 @@ std::optional<std::string> ReadLine() {
   char* line = nullptr;
   size_t capacity = 0;
   for (;;) {
+    ClearInterrupt();  // one that came during a command
     errno = 0;
     const ssize_t length = getline(&line, &capacity, stdin);
     if (length >= 0) {
@@ -38,7 +39,6 @@ std::optional<std::string> ReadLine() {
     }
     if (errno == EINTR) {
       std::clearerr(stdin);
-      ClearInterrupt();
       std::fprintf(stderr, "\n(Ctrl-D or /quit leaves)\n> ");
       continue;
     }

@@ -65,6 +65,7 @@ class ConvertCommand final : public Command {
       options.threads = static_cast<int>(threads_);
       options.progress = progress;
       KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out_));
+      KVASIR_TRY_OK(builder.CheckIsOutside(source.path()));
       KVASIR_TRY_OK(WriteModelFolder(source, builder.partial(), options));
       KVASIR_TRY_OK(builder.Commit());
     }

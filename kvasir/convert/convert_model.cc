@@ -19,6 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kIndexName = "model.safetensors.index.json";
+// Of the rules by which tensors are encoded: shards that a stopped run wrote by others are not
+// kept.
+constexpr const char* kEncodingVersion = "1";
 constexpr size_t kCopyBytes = size_t{16} << 20;
 
 Status MakeFolder(const std::string& path) {
@@ -179,7 +182,8 @@ Status WriteModelFolder(const ModelSource& source, const std::string& folder,
     for (size_t i = 0; i < plan.shards.size(); ++i) files.insert(plan.ShardName(i));
   }
   // Parts as stored and the same tensors decoded are no one conversion.
-  const std::string kind = stays_quantized ? "as stored\n" : "encoded\n";
+  const std::string kind =
+      stays_quantized ? "as stored\n" : std::string("encoded ") + kEncodingVersion + "\n";
   KVASIR_TRY_OK(
       Resume(folder, source.fingerprint() + kind + plan.Fingerprint(), files, options.kept_folder));
   uint64_t done = 0;

@@ -111,18 +111,40 @@ Result<std::vector<SourceTensor>> StackExperts(const std::vector<SourceTensor>& 
 std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors) {
   constexpr std::string_view kBoth = ".experts.gate_up_proj";
   constexpr std::string_view kDown = ".experts.down_proj";
+  // [experts, outputs, inputs] of both by what is before ".experts".
+  std::map<std::string, std::vector<int64_t>> boths;
+  std::map<std::string, std::vector<int64_t>> downs;
+  const auto before = [](const SourceTensor& tensor, std::string_view end) {
+    return tensor.name.substr(0, tensor.name.size() - end.size());
+  };
+  for (const SourceTensor& tensor : tensors) {
+    if (tensor.shape.size() != 3 || !tensor.rows.read_row) continue;
+    if (tensor.name.ends_with(kBoth)) boths[before(tensor, kBoth)] = tensor.shape;
+    if (tensor.name.ends_with(kDown)) downs[before(tensor, kDown)] = tensor.shape;
+  }
+  const auto is_split = [&](const SourceTensor& tensor, std::string_view end) {
+    if (!tensor.name.ends_with(end)) return false;
+    const auto both = boths.find(before(tensor, end));
+    const auto down = downs.find(before(tensor, end));
+    if (both == boths.end() || down == downs.end()) return false;
+    const std::vector<int64_t>& from = both->second;
+    const std::vector<int64_t>& to = down->second;
+    return from == std::vector<int64_t>{to[0], 2 * to[2], to[1]};
+  };
   std::vector<SourceTensor> result;
   for (SourceTensor& tensor : tensors) {
     const auto named = [&](std::string_view end, const char* part) {
-      return tensor.name.substr(0, tensor.name.size() - end.size()) + ".experts.switch_glu." +
-             part + ".weight";
+      std::string owner = before(tensor, end);
+      constexpr std::string_view kMlp = ".mlp";
+      return owner.append(owner.ends_with(kMlp) ? ".switch_mlp." : ".experts.switch_glu.")
+          .append(part)
+          .append(".weight");
     };
-    const bool is_stack = tensor.shape.size() == 3 && tensor.rows.read_row;
-    if (is_stack && tensor.name.ends_with(kBoth) && tensor.shape[1] % 2 == 0) {
+    if (is_split(tensor, kBoth)) {
       const int64_t half = tensor.shape[1] / 2;
       result.push_back(PartOfStack(tensor, named(kBoth, "gate_proj"), 0, half));
       result.push_back(PartOfStack(tensor, named(kBoth, "up_proj"), half, half));
-    } else if (is_stack && tensor.name.ends_with(kDown)) {
+    } else if (is_split(tensor, kDown)) {
       result.push_back(PartOfStack(tensor, named(kDown, "down_proj"), 0, tensor.shape[1]));
     } else {
       result.push_back(std::move(tensor));

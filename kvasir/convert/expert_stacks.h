@@ -16,9 +16,10 @@ namespace kvasir {
 // shape or type than the others, naming it.
 Result<std::vector<SourceTensor>> StackExperts(const std::vector<SourceTensor>& tensors);
 
-// "X.experts.gate_up_proj" [experts, gates and ups, inputs] becomes
-// "X.experts.switch_glu.gate_proj" and "...up_proj.weight", "X.experts.down_proj"
-// "X.experts.switch_glu.down_proj.weight".
+// "X.experts.gate_up_proj" [experts, gates and ups, inputs] and "X.experts.down_proj" [experts,
+// inputs, gates] become "X.experts.switch_glu.gate_proj.weight", "...up_proj.weight" and
+// "...down_proj.weight", and "X.mlp.experts.gate_up_proj" the same of "X.mlp.switch_mlp". Stacks of
+// other shapes (inputs before outputs) stay as they are.
 std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors);
 
 }  // namespace kvasir

@@ -98,5 +98,26 @@ TEST(ExpertStacks, GatesLieAboveUps) {
   EXPECT_EQ(FirstNumbers(split[2]).size(), 24u);
 }
 
+TEST(ExpertStacks, PartsHaveTheNamesThatModelsOfTheirKindHave) {
+  const std::vector<SourceTensor> split =
+      SplitGatesAndUps({Numbered("layers.0.mlp.experts.gate_up_proj", {3, 4, 8}, 0),
+                        Numbered("layers.0.mlp.experts.down_proj", {3, 8, 2}, 0)});
+  ASSERT_EQ(split.size(), 3u);
+  EXPECT_EQ(split[0].name, "layers.0.mlp.switch_mlp.gate_proj.weight");
+  EXPECT_EQ(split[1].name, "layers.0.mlp.switch_mlp.up_proj.weight");
+  EXPECT_EQ(split[2].name, "layers.0.mlp.switch_mlp.down_proj.weight");
+}
+
+TEST(ExpertStacks, WhatLiesTheOtherWayRoundStays) {
+  const std::vector<SourceTensor> split =
+      SplitGatesAndUps({Numbered("layers.0.experts.gate_up_proj", {3, 8, 4}, 0),
+                        Numbered("layers.0.experts.down_proj", {3, 2, 8}, 0),
+                        Numbered("layers.1.experts.gate_up_proj", {3, 4, 8}, 0)});
+  ASSERT_EQ(split.size(), 3u);
+  EXPECT_EQ(split[0].name, "layers.0.experts.gate_up_proj");
+  EXPECT_EQ(split[1].name, "layers.0.experts.down_proj");
+  EXPECT_EQ(split[2].name, "layers.1.experts.gate_up_proj");
+}
+
 }  // namespace
 }  // namespace kvasir

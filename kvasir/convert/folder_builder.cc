@@ -4,12 +4,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <vector>
 
 #include "kvasir/base/system_error.h"
+#include "kvasir/formats/gguf.h"
 
 namespace kvasir {
 namespace {
@@ -58,6 +60,12 @@ Result<FolderBuilder> FolderBuilder::Create(const std::string& path) {
   if (clean.empty() || clean == "." || clean.filename() == "..") {
     return {ErrorCode::kInvalidArgument, "'" + path + "' names no new folder"};
   }
+  if (IsGgufPath(clean.string())) {
+    return {ErrorCode::kInvalidArgument,
+            path +
+                " would be taken for a GGUF file, and is to be a folder; choose a name without "
+                ".gguf, or without a slash behind it"};
+  }
   KVASIR_TRY(const bool is_taken, IsTaken(clean));
   if (is_taken) {
     return {ErrorCode::kFailedPrecondition,
@@ -98,6 +106,18 @@ Status FolderBuilder::Lock() {
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {};
   return {ErrorCode::kFailedPrecondition,
           "another run is writing " + partial_ + "; wait for it or choose another name"};
+}
+
+Status FolderBuilder::CheckIsOutside(const std::string& source) const {
+  std::error_code error;
+  const fs::path inner = fs::canonical(source, error);
+  KVASIR_TRY_OK(SystemStatus(source, error));
+  const fs::path outer = fs::canonical(partial_, error);
+  KVASIR_TRY_OK(SystemStatus(partial_, error));
+  const auto [end, at] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  if (end != outer.end()) return {};
+  return {ErrorCode::kInvalidArgument,
+          source + " lies in " + partial_ + ", which is made anew; choose another name"};
 }
 
 Status FolderBuilder::Commit() {

@@ -20,8 +20,12 @@ inline constexpr std::string_view kConversionStateName = "conversion.json";
 class FolderBuilder {
  public:
   // ERRORS: kFailedPrecondition when `path` exists already, when the folder under construction is
-  // somebody else's or another run is at it; kInvalidArgument for names of no new folder; kIo.
+  // somebody else's or another run is at it; kInvalidArgument for names of no new
+  // folder and those that end in ".gguf"; kIo.
   static Result<FolderBuilder> Create(const std::string& path);
+  // Whether nothing that is read to make the folder lies in what is under construction, of which
+  // all that is not part of it is removed. ERRORS: kInvalidArgument.
+  Status CheckIsOutside(const std::string& source) const;
 
   FolderBuilder(FolderBuilder&& other) noexcept;
   FolderBuilder& operator=(FolderBuilder&& other) noexcept;

@@ -285,7 +285,24 @@ Status CheckStops(const GgufMetadata& metadata, const ModelConfig& config) {
   return {};
 }
 
-// ERRORS: kUnsupported when what was written gives other tokens for ordinary text.
+// What a tokenizer puts around a text.
+struct Around {
+  std::optional<Token> first;
+  std::optional<Token> last;
+};
+
+Around AroundTexts(const Tokenizer& tokenizer) {
+  const std::vector<Token> plain = tokenizer.Encode("a", {.add_special = false});
+  const std::vector<Token> ids = tokenizer.Encode("a");
+  Around around;
+  if (plain.empty() || ids.size() <= plain.size()) return around;
+  if (ids.front() != plain.front()) around.first = ids.front();
+  if (ids.back() != plain.back()) around.last = ids.back();
+  return around;
+}
+
+// ERRORS: kUnsupported when what was written gives other tokens for ordinary text, or does not put
+// around it what the original does. (To Gemma 4's a reader adds a token by itself.)
 Status CheckTokens(const GgufMetadata& metadata, const Json& original, const Tokenizer& tokenizer,
                    int64_t rows) {
   KVASIR_TRY(const Json json, GgufTokenizerJson(metadata));
@@ -296,7 +313,11 @@ Status CheckTokens(const GgufMetadata& metadata, const Json& original, const Tok
     return {ErrorCode::kUnsupported, "a GGUF file cannot say how it makes tokens of '" +
                                          probe.substr(0, std::min<size_t>(probe.size(), 40)) + "'"};
   }
-  return {};
+  const Around around = AroundTexts(tokenizer);
+  if (!around.first && !around.last) return {};
+  if (written->Encode("a") == tokenizer.Encode("a")) return {};
+  return {ErrorCode::kUnsupported,
+          "a GGUF file cannot say which special tokens it puts around a text"};
 }
 
 // Where ChatTemplateSet looks, the one named default if there are several. Empty without one.
@@ -326,7 +347,8 @@ Result<GgufMetadata> ReadBack(const GgufPairs& pairs) {
 
 }  // namespace
 
-Status AddGgufTokenizer(const ModelSource& source, const ModelConfig& config, GgufPairs* pairs) {
+Status AddGgufTokenizer(const ModelSource& source, const ModelConfig& declared, GgufPairs* pairs) {
+  ModelConfig config = declared;
   const SourceFile* const file = source.FindFile("tokenizer.json");
   if (file == nullptr) {
     GgufPairs special;
@@ -339,11 +361,11 @@ Status AddGgufTokenizer(const ModelSource& source, const ModelConfig& config, Gg
   KVASIR_TRY(const auto tokenizer, Tokenizer::FromJson(json));
   GgufPairs own;
   KVASIR_TRY_OK(AddModel(json, *tokenizer, config, &own));
-  if (config.bos_token_id) {
-    const std::vector<Token> ids = tokenizer->Encode("a");
-    own.AddBool("tokenizer.ggml.add_bos_token",
-                !ids.empty() && ids.front() == *config.bos_token_id);
-  }
+  // What config.json calls so or leaves out does not matter where a token is put in front.
+  const Around around = AroundTexts(*tokenizer);
+  if (around.first) config.bos_token_id = around.first;
+  own.AddBool("tokenizer.ggml.add_bos_token", around.first.has_value());
+  if (around.last) own.AddBool("tokenizer.ggml.add_eos_token", true);
   AddSpecial(config, &own);
   KVASIR_TRY(const GgufMetadata metadata, ReadBack(own));
   KVASIR_TRY_OK(CheckStops(metadata, config));

@@ -209,6 +209,8 @@ Status CreatePackage(const PackageOptions& options) {
   KVASIR_TRY(const Plan plan, MakePlan(options));
   KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(options.output));
   const std::string& folder = builder.partial();
+  KVASIR_TRY_OK(builder.CheckIsOutside(plan.model->path()));
+  if (plan.draft) KVASIR_TRY_OK(builder.CheckIsOutside(plan.draft->path()));
   KVASIR_TRY_OK(WritePart(options, "model", *plan.model, plan.model_options, folder,
                           plan.draft ? kDraftFolder : ""));
   if (plan.draft) {

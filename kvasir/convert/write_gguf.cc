@@ -250,7 +250,7 @@ class RowReader {
   const float norm_offset_;
 };
 
-// generation_config.json wins over config.json.
+// generation_config.json wins over config.json, but for BOS, which it may have alone.
 Status AddGeneration(const ModelSource& source, ModelConfig* config) {
   for (const SourceFile& file : source.files()) {
     if (file.name != "generation_config.json") continue;
@@ -258,6 +258,7 @@ Status AddGeneration(const ModelSource& source, ModelConfig* config) {
     const auto generation = GenerationConfig::Parse(json);
     if (!generation.ok()) return WithContext(generation.error(), source.path() + "/" + file.name);
     if (!generation->eos_token_ids.empty()) config->eos_token_ids = generation->eos_token_ids;
+    if (!config->bos_token_id) config->bos_token_id = generation->bos_token_id;
     config->suppressed_tokens = generation->suppress_tokens;
   }
   return {};

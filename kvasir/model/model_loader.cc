@@ -44,13 +44,15 @@ Status CheckMemoryForWeights(int64_t parameter_count, WeightFormat format) {
               std::to_string(available >> 20) + " MiB are available"};
 }
 
-// Runs load(cache) until its matrices come from one place: a file of packed weights that fits, or
-// the model's own files.
-template <typename Load>
-auto LoadPacked(const LoadOptions& options, PackedWeightsSource source, const Load& load)
-    -> decltype(load(nullptr)) {
+// Runs load(cache), which opens the model's files, until its matrices come from one place: a file
+// of packed weights that fits, or the model's own files. What files() names is looked at before
+// they are opened and after they were read: none that comes meanwhile is taken for what was read.
+template <typename Files, typename Load>
+auto LoadPacked(const LoadOptions& options, const std::string& path, const Files& files,
+                const Load& load) -> decltype(load(nullptr)) {
   if (options.packed_weights.empty()) return load(nullptr);
-  source.format = options.weight_format;
+  PackedWeightsSource source = {.model = path, .files = {}, .format = options.weight_format};
+  KVASIR_TRY(source.files, files());
   PackedWeightsCache cache(options.packed_weights, source, options.log);
   auto loaded = load(&cache);
   if (cache.is_unfit()) {
@@ -62,25 +64,29 @@ auto LoadPacked(const LoadOptions& options, PackedWeightsSource source, const Lo
 }
 
 // config.json says how matrices are quantized.
-PackedWeightsSource PackedSourceOf(const std::string& folder, const Checkpoint& checkpoint) {
-  PackedWeightsSource source = {.model = folder, .files = {folder + "/config.json"}, .format = {}};
-  for (const SafetensorsFile& file : checkpoint.files()) source.files.push_back(file.path());
-  return source;
+Result<std::vector<std::string>> FilesOf(const std::string& folder) {
+  KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
+  std::vector<std::string> files = {folder + "/config.json"};
+  for (const SafetensorsFile& file : checkpoint.files()) files.push_back(file.path());
+  return files;
 }
 
 Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
                              const LoadOptions& options) {
-  KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
-  KVASIR_TRY(ModelConfig config, GgufModelConfig(file));
-  const DecoderSpec spec = MakeDecoderSpec(config);
-  const PackedWeightsSource packed = {.model = path, .files = file.part_paths(), .format = {}};
+  const auto files = [&]() -> Result<std::vector<std::string>> {
+    KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
+    return file.part_paths();
+  };
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedModel> {
+    KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
+    KVASIR_TRY(ModelConfig config, GgufModelConfig(file));
+    const DecoderSpec spec = MakeDecoderSpec(config);
     const auto source = MakeGgufWeights(file, config, backend, {options.weight_format, cache});
     KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
     WarnOfUnknown(spec, *source, options.log);
     return LoadedModel{config, std::move(model)};
   };
-  return LoadPacked(options, packed, load);
+  return LoadPacked(options, path, files, load);
 }
 
 }  // namespace
@@ -94,18 +100,20 @@ Result<ModelConfig> LoadModelConfig(const std::string& path) {
 Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
                               const LoadOptions& options) {
   if (IsGgufPath(folder)) return LoadGguf(folder, backend, options);
-  KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
-  KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
-  const DecoderSpec spec = MakeDecoderSpec(config);
-  const MlxQuantization* const quantization = config.quantization ? &*config.quantization : nullptr;
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedModel> {
+    KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
+    KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
+    const DecoderSpec spec = MakeDecoderSpec(config);
+    const MlxQuantization* const quantization =
+        config.quantization ? &*config.quantization : nullptr;
     const auto source =
         MakeCheckpointWeights(checkpoint, quantization, backend, {options.weight_format, cache});
     KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
     WarnOfUnknown(spec, *source, options.log);
     return LoadedModel{config, std::move(model)};
   };
-  return LoadPacked(options, PackedSourceOf(folder, checkpoint), load);
+  return LoadPacked(
+      options, folder, [&] { return FilesOf(folder); }, load);
 }
 
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
@@ -119,10 +127,10 @@ Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
 
 Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConfig& target,
                                       Backend& backend, const LoadOptions& options) {
-  KVASIR_TRY(AssistantConfig config, AssistantConfig::Load(folder));
-  KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
-  const auto& quantization = config.text.quantization;
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedAssistant> {
+    KVASIR_TRY(AssistantConfig config, AssistantConfig::Load(folder));
+    KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
+    const auto& quantization = config.text.quantization;
     const auto source = MakeCheckpointWeights(checkpoint, quantization ? &*quantization : nullptr,
                                               backend, {options.weight_format, cache});
     auto model = AssistantModel::Load(config, target, *source, backend);
@@ -132,7 +140,8 @@ Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConf
     WarnOfUnknown(spec, *source, options.log);
     return LoadedAssistant{config, *std::move(model)};
   };
-  return LoadPacked(options, PackedSourceOf(folder, checkpoint), load);
+  return LoadPacked(
+      options, folder, [&] { return FilesOf(folder); }, load);
 }
 
 Result<LoadedAssistant> MakeRandomAssistant(const std::string& folder, const ModelConfig& target,

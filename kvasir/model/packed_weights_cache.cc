@@ -35,8 +35,9 @@ std::string FileName(const PackedWeightsSource& source, const std::string& finge
   std::snprintf(digits, sizeof(digits), "%016llx",
                 static_cast<unsigned long long>(Checksum64(std::as_bytes(std::span(fingerprint)))));
   if (model.extension() == ".gguf") model.replace_extension();  // a folder's name has other dots
-  return model.filename().string() + "-" + fingerprint.substr(0, fingerprint.find('\n')) + "-" +
-         digits + ".panels";
+  constexpr size_t kMostNameBytes = 128;                        // of 255, with what follows
+  return model.filename().string().substr(0, kMostNameBytes) + "-" +
+         fingerprint.substr(0, fingerprint.find('\n')) + "-" + digits + ".panels";
 }
 
 std::string Megabytes(uint64_t bytes) {

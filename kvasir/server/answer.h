@@ -45,7 +45,6 @@ class Answer final : public CompletionSink {
 
   bool is_cancelled() const override;
   bool is_paused() const override { return reply_.is_client_behind(); }
-  void WaitWhilePaused() override { reply_.WaitForClient(); }
   void OnPrompt(size_t choice, const PromptProgress& progress) override;
   void OnToken(size_t choice, const TokenScores* scores) override;
   void OnText(size_t choice, std::string_view text) override;

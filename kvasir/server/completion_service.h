@@ -41,8 +41,6 @@ class CompletionSink {
   // Whether the client is so far behind that nothing more should be generated for it now. No call
   // below waits for it. THREADS: any.
   virtual bool is_paused() const = 0;
-  // Returns when it no longer is, or is gone.
-  virtual void WaitWhilePaused() = 0;
   virtual void OnPrompt(size_t choice, const PromptProgress& progress) = 0;
   // `scores`: null unless asked for. The text that the token completes follows in OnText.
   virtual void OnToken(size_t choice, const TokenScores* scores) = 0;

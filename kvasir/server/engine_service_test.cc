@@ -28,7 +28,6 @@ class RecordingSink final : public CompletionSink {
 
   bool is_cancelled() const override { return false; }
   bool is_paused() const override { return false; }
-  void WaitWhilePaused() override {}
   void OnPrompt(size_t, const PromptProgress& progress) override { seen_.progress = progress; }
   void OnToken(size_t, const TokenScores*) override {
     if (begun_ != nullptr) std::exchange(begun_, nullptr)->set_value();

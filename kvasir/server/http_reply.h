@@ -37,13 +37,12 @@ class HttpReply {
   // Write waits while the client reads too slowly; both are false once it is gone.
   bool StartStream(const HttpResponse& head);
   bool Write(std::string_view data);
-  // The same without waiting, for those who ask is_client_behind or WaitForClient now and then.
+  // The same without waiting, for those who ask is_client_behind now and then.
   bool WriteNow(std::string_view data);
   void Finish();
 
   // Whether so much is unsent that Write would wait. THREADS: any.
   bool is_client_behind() const { return exchange_->is_full(); }
-  void WaitForClient() { exchange_->WaitForRoom(); }
 
   bool is_started() const { return state_ != State::kOpen; }
   // The client can no longer get an answer: its connection broke or the server closed it. A client

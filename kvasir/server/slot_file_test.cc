@@ -29,7 +29,6 @@ class PromiseSink final : public CompletionSink {
 
   bool is_cancelled() const override { return false; }
   bool is_paused() const override { return false; }
-  void WaitWhilePaused() override {}
   void OnPrompt(size_t, const PromptProgress&) override {}
   void OnToken(size_t, const TokenScores*) override {}
   void OnText(size_t, std::string_view) override {}

@@ -102,7 +102,6 @@ class DraftPlanner {
   void RecordAnswer(int64_t tokens);
 
   const DraftCosts& costs() const { return costs_; }
-  double account_ms() const { return account_ms_; }
 
  private:
   double MostMs() const;

@@ -198,6 +198,52 @@ class ChatTest(WebTest):
                                    "return 'taken'; } catch (error) { return error.name; }")
         self.assertEqual(refused, "TypeError")
 
+    def test_a_looping_answer_is_drawn(self):
+        # With a pattern that takes the square or cube of this, the browser ends the script.
+        drawn = self.browser.run("""
+            const {renderMarkdown} = await import('/web/markdown.js');
+            const n = 16000;
+            const lines = ['a' + '`'.repeat(n), '# a' + ' '.repeat(n) + 'b', '[a](b'.repeat(n / 5),
+              '![i](data:' + 'x'.repeat(n), '['.repeat(n), '**a '.repeat(n / 4),
+              '```' + 'a'.repeat(n) + '`', '~'.repeat(n) + '`', 'a|b\\n-' + ' '.repeat(n) + 'x',
+              '|'.repeat(n / 2) + '\\n' + '|-'.repeat(n / 4) + '\\n' + '|\\n'.repeat(n / 4),
+              '`a` *b* '.repeat(n / 8), 'https://'.repeat(n / 8), '# ' + '#'.repeat(n) + 'a'];
+            return lines.map((line) => renderMarkdown(line).length > 0);""")
+        self.assertEqual(drawn, [True] * 13)
+
+    def test_a_question_without_an_answer_keeps_the_turns_apart(self):
+        roles = self.browser.run("""
+            const {Conversation} = await import('/web/conversation.js');
+            const conversation = new Conversation();
+            const stopped = conversation.add(conversation.add(conversation.root, 'user', 'q'),
+                                             'assistant', '');
+            const next = conversation.add(stopped, 'user', 'r');
+            return conversation.messagesUpTo(next).map((message) => message.role);""")
+        self.assertEqual(roles, ["user", "assistant", "user"])
+
+    def test_every_value_that_is_typed_is_sent_or_refused(self):
+        browser = self.browser
+        browser.click("#show-settings")
+        browser.type("#set-temperature", "0.72")
+        browser.type("#set-min_p", "0.005")
+        browser.type("#set-max_tokens", "3")
+        browser.run("window.bodies = []; const ask = window.fetch; window.fetch = (path, options) =>"
+                    " { if (options?.body) bodies.push(JSON.parse(options.body));"
+                    " return ask(path, options); };")
+        browser.type("#set-top_p", "7")
+        browser.click("#show-settings")
+        self.send("Hello")
+        browser.until("return !document.getElementById('settings').hidden", "the wrong value shows")
+        self.assertEqual(browser.count(".turn"), 0)
+        browser.run("document.getElementById('set-top_p').value = '0.975';")
+        browser.click("#prompt")
+        browser.key(ENTER)
+        self.wait_for_answers(1)
+        sent = browser.run("return bodies[0]")
+        self.assertEqual([sent[name] for name in ("temperature", "min_p", "top_p", "max_tokens")],
+                         [0.72, 0.005, 0.975, 3])
+        self.check_page()
+
     def test_reasoning_is_folded(self):
         parts = self.browser.run("""
             const {splitReasoning} = await import('/web/conversation.js');

@@ -18,6 +18,10 @@ export class ApiError extends Error {
 
 function headers(more = {}) {
   const key = apiKey.get();
+  // As if refused, so that it is asked for again. A browser sends no such header.
+  if (!/^[\x20-\x7e]*$/.test(key)) {
+    throw new ApiError('The key has characters that are not ASCII. Was more than the key copied?', 401);
+  }
   return key ? {...more, Authorization: `Bearer ${key}`} : more;
 }
 
@@ -40,7 +44,12 @@ async function ask(path, options) {
 }
 
 export async function getJson(path) {
-  return (await ask(path, {headers: headers()})).json();
+  const response = await ask(path, {headers: headers()});
+  try {
+    return await response.json();
+  } catch {
+    throw new ApiError('The server broke off in the middle of its answer.', 0);
+  }
 }
 
 // Streams a chat. `signal` ends it: the connection closes, which is what cancels it in the server.

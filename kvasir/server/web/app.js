@@ -19,8 +19,12 @@ let running = null;  // the AbortController of the answer being made
 const settings = new Settings();
 const cache = new CacheView();
 const view = new ChatView(conversation, {
-  edit: (message, text) => answer(conversation.add(message.parent, 'user', text)),
-  retry: (message) => answer(message.parent),
+  edit: (message, text) => {
+    if (mayAnswer()) answer(conversation.add(message.parent, 'user', text));
+  },
+  retry: (message) => {
+    if (mayAnswer()) answer(message.parent);
+  },
   choose: (message, step) => {
     const shown = conversation.choose(message, step);
     conversation.save();
@@ -29,9 +33,11 @@ const view = new ChatView(conversation, {
   },
 });
 
-// Streams an answer to `question`, the last message of what is shown from here on.
+const mayAnswer = () => !running && settings.check();
+
+// Streams an answer to `question`, the last message of what is shown from here on. REQUIRES:
+// mayAnswer().
 async function answer(question) {
-  if (running) return;
   const message = conversation.add(question, 'assistant', '');
   message.isStreaming = true;
   message.raw = '';
@@ -65,10 +71,12 @@ async function answer(question) {
   view.showAll();
   byId('announcer').textContent = message.error || message.content || message.note;
   cache.refreshSoon();
+  // The server was down when the page came.
+  if (!message.error && !byId('error').hidden) start();
   if (message.status === 401 && await askForKey(message.error)) {
     cache.refreshSoon();
     question.children.splice(question.children.indexOf(message), 1);
-    answer(question);
+    if (mayAnswer()) answer(question);
   }
 }
 
@@ -118,7 +126,7 @@ function showBusy(isBusy) {
 
 function send() {
   const text = byId('prompt').value.trim();
-  if (!text || running) return;
+  if (!text || !mayAnswer()) return;
   byId('prompt').value = '';
   fitPrompt();
   answer(conversation.add(conversation.last(), 'user', text));

@@ -19,8 +19,9 @@ export class ChatView {
     const isAtEnd = this.isAtEnd();
     const path = this.conversation.path();
     byId('welcome').hidden = path.length > 0;
-    this.items.clear();
-    this.list.replaceChildren(...path.map((message) => this.item(message)));
+    // With the items before still there: what was open in them is open again.
+    this.items = new Map(path.map((message) => [message, this.item(message)]));
+    this.list.replaceChildren(...this.items.values());
     if (isAtEnd) this.scrollToEnd();
   }
 
@@ -70,10 +71,8 @@ export class ChatView {
   }
 
   item(message) {
-    const item = h('li', {class: `turn ${message.role}`, 'data-id': message.id},
+    return h('li', {class: `turn ${message.role}`, 'data-id': message.id},
       ...this.content(message));
-    this.items.set(message, item);
-    return item;
   }
 
   content(message) {

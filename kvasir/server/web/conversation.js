@@ -42,11 +42,12 @@ export class Conversation {
     return parent.children[parent.chosen];
   }
 
-  // For the API: what leads to `message`, itself included. Failed answers are no part of it.
+  // For the API: what leads to `message`, itself included. Answers that failed or were stopped before
+  // they began are empty there: many templates refuse two questions in a row.
   messagesUpTo(message) {
     const messages = [];
     for (let at = message; at.role !== 'root'; at = at.parent) {
-      if (at.role === 'user' || at.content) messages.unshift({role: at.role, content: at.content});
+      messages.unshift({role: at.role, content: at.content});
     }
     return messages;
   }

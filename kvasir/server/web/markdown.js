@@ -7,15 +7,20 @@ export function renderMarkdown(text) {
   return blocks(text.replace(/\r\n?/g, '\n').split('\n'));
 }
 
-const FENCE = /^ {0,3}(```+|~~~+)\s*([^`\s]*)[^`]*$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+// An answer is drawn anew for every frame, and models loop: no pattern may take much more than a pass
+// over a line of thousands of the same character. So neighbours in a pattern have nothing in common,
+// and what begins in many places ends within MAX_SPAN.
+const FENCE = /^ {0,3}(?=(```+|~~~+))\1([^`]*)$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?(.*)$/;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(\s+)(.*)$/;
-const TABLE_LINE = /^ {0,3}\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+const TABLE_LINE = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*(?:\|\s*)?$/;
 
 // Deeper than anybody writes; bounds the recursion on hostile text.
 const MAX_DEPTH = 16;
+// Wider than anybody reads; every row has all of them.
+const MAX_COLUMNS = 100;
 
 function blocks(lines, depth = 0) {
   const out = [];
@@ -35,14 +40,15 @@ function blocks(lines, depth = 0) {
     } else if (HEADING.test(line)) {
       const [, marks, title] = HEADING.exec(line);
       // The page has the first two levels.
-      take([h(`h${Math.min(marks.length + 2, 6)}`, {}, ...inline(title)), at + 1]);
+      take([h(`h${Math.min(marks.length + 2, 6)}`, {}, ...inline(headingText(title))), at + 1]);
     } else if (RULE.test(line)) {
       take([h('hr'), at + 1]);
     } else if (QUOTE.test(line)) {
       take(quote(lines, at, depth));
     } else if (ITEM.test(line)) {
       take(list(lines, at, depth));
-    } else if (line.includes('|') && TABLE_LINE.test(lines[at + 1] ?? '')) {
+    } else if (line.includes('|') && TABLE_LINE.test(lines[at + 1] ?? '') &&
+               cells(line).length <= MAX_COLUMNS) {
       take(table(lines, at));
     } else {
       take(paragraph(lines, at));
@@ -51,8 +57,27 @@ function blocks(lines, depth = 0) {
   return out;
 }
 
+// Without the marks that may close it.
+function headingText(title) {
+  let end = title.trimEnd().length;
+  while (title[end - 1] === '#') --end;
+  return title.slice(0, end).trimEnd();
+}
+
+// What the button says: a page that did not come from this machine or by https has no clipboard.
+async function copied(element) {
+  try {
+    await navigator.clipboard.writeText(element.textContent);
+    return 'Copied';
+  } catch {
+    getSelection().selectAllChildren(element);
+    return 'Selected: press Ctrl+C';
+  }
+}
+
 function codeBlock(lines, at) {
-  const [, fence, language] = FENCE.exec(lines[at]);
+  const [, fence, info] = FENCE.exec(lines[at]);
+  const language = info.trim().split(/\s/)[0];
   const body = [];
   let next = at + 1;
   const isEnd = (line) =>
@@ -60,8 +85,8 @@ function codeBlock(lines, at) {
   while (next < lines.length && !isEnd(lines[next])) body.push(lines[next++]);
   const code = h('code', {}, body.join('\n'));
   const copy = h('button', {type: 'button', class: 'copy', onclick: async (event) => {
-    await navigator.clipboard?.writeText(code.textContent);
-    event.target.textContent = 'Copied';
+    const button = event.target;
+    button.textContent = await copied(code);
   }}, 'Copy');
   const head = h('div', {class: 'code-head'}, h('span', {}, language || 'text'), copy);
   return [h('div', {class: 'code'}, head, h('pre', {tabindex: 0}, code)), next + 1];
@@ -142,43 +167,52 @@ function paragraph(lines, at) {
   return [element, next];
 }
 
-// Each finds its first match in a text; the earliest wins, and of those at one place the first.
+const MAX_SPAN = 2000;
+const WITHIN = `([^]{0,${MAX_SPAN}}?\\S)`;
+
+// Each finds its first match from a place on; the earliest wins, and of those at one place the
+// first.
 const SPANS = [
-  {pattern: /\\([\\`*_{}[\]()#+\-.!|~<>])/, make: (m) => document.createTextNode(m[1])},
-  {pattern: /(`+)([\s\S]*?[^`])\1(?!`)/, make: (m) => h('code', {}, m[2])},
-  {pattern: /\*\*(?=\S)([\s\S]*?\S)\*\*/,
+  {pattern: /\\([\\`*_{}[\]()#+\-.!|~<>])/g, make: (m) => document.createTextNode(m[1])},
+  {pattern: new RegExp(`(?<!\`)(\`+)(?!\`)([^]{0,${MAX_SPAN}}?[^\`])\\1(?!\`)`, 'g'),
+   make: (m) => h('code', {}, m[2])},
+  {pattern: new RegExp(`\\*\\*(?=\\S)${WITHIN}\\*\\*`, 'g'),
    make: (m, depth) => h('strong', {}, ...inline(m[1], depth))},
-  {pattern: /(?<!\w)__(?=\S)([\s\S]*?\S)__(?!\w)/,
+  {pattern: new RegExp(`(?<!\\w)__(?=\\S)${WITHIN}__(?!\\w)`, 'g'),
    make: (m, depth) => h('strong', {}, ...inline(m[1], depth))},
-  {pattern: /~~(?=\S)([\s\S]*?\S)~~/, make: (m, depth) => h('s', {}, ...inline(m[1], depth))},
-  {pattern: /\*(?![\s*])([^*]*[^\s*])\*(?!\*)/,
+  {pattern: new RegExp(`~~(?=\\S)${WITHIN}~~`, 'g'),
+   make: (m, depth) => h('s', {}, ...inline(m[1], depth))},
+  {pattern: /\*(?![\s*])([^*]*[^\s*])\*(?!\*)/g,
    make: (m, depth) => h('em', {}, ...inline(m[1], depth))},
-  {pattern: /(?<!\w)_(?![\s_])([^_]*[^\s_])_(?!\w)/,
+  {pattern: /(?<!\w)_(?![\s_])([^_]*[^\s_])_(?!\w)/g,
    make: (m, depth) => h('em', {}, ...inline(m[1], depth))},
-  {pattern: /!?\[([^\]]*)\]\(\s*<?([^\s)>]*)>?[^)]*\)/,
+  {pattern: new RegExp(`!?\\[([^\\]]{0,${MAX_SPAN}})\\]\\(\\s{0,9}<?([^\\s)>]*)` +
+                       `(?:[\\s>][^)]{0,${MAX_SPAN}})?\\)`, 'g'),
    make: (m, depth) => link(m[2], m[1], depth)},
-  {pattern: /<?\b(https?:\/\/[^\s<>"')\]]*[^\s<>"')\].,;:!?])>?/,
+  {pattern: /<?\b(https?:\/\/[^\s<>"')\]]*[^\s<>"')\].,;:!?])>?/g,
    make: (m) => link(m[1], m[1], MAX_DEPTH)},
 ];
 
 function inline(text, depth = 0) {
   const out = [];
-  while (text !== '') {
+  // The next match of each, looked for again only once the text before it is done.
+  const next = depth < MAX_DEPTH ? SPANS.map((span) => ({span, match: {index: -1}})) : [];
+  let at = 0;
+  for (;;) {
     let best = null;
-    for (const span of depth < MAX_DEPTH ? SPANS : []) {
-      const match = span.pattern.exec(text);
-      if (match && (best === null || match.index < best.match.index)) best = {match, span};
+    for (const found of next) {
+      if (found.match && found.match.index < at) {
+        found.span.pattern.lastIndex = at;
+        found.match = found.span.pattern.exec(text);
+      }
+      if (found.match && (best === null || found.match.index < best.match.index)) best = found;
     }
-    if (best === null) {
-      out.push(document.createTextNode(text));
-      break;
-    }
-    const {match, span} = best;
-    if (match.index > 0) out.push(document.createTextNode(text.slice(0, match.index)));
-    out.push(span.make(match, depth + 1));
-    text = text.slice(match.index + match[0].length);
+    const end = best ? best.match.index : text.length;
+    if (end > at) out.push(document.createTextNode(text.slice(at, end)));
+    if (best === null) return out;
+    out.push(best.span.make(best.match, depth + 1));
+    at = end + best.match[0].length;
   }
-  return out;
 }
 
 // Images are links too: the page loads nothing from elsewhere.

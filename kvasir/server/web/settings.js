@@ -7,11 +7,11 @@ const STORE = 'kvasir.settings';
 
 // `standard`: the name in /props, for the placeholder.
 const FIELDS = [
-  {name: 'temperature', label: 'Temperature', min: 0, max: 2, step: 0.05, standard: 'temperature'},
-  {name: 'top_p', label: 'Top p', min: 0, max: 1, step: 0.01, standard: 'top_p'},
+  {name: 'temperature', label: 'Temperature', min: 0, max: 2, step: 'any', standard: 'temperature'},
+  {name: 'top_p', label: 'Top p', min: 0, max: 1, step: 'any', standard: 'top_p'},
   {name: 'top_k', label: 'Top k', min: 0, step: 1, standard: 'top_k'},
-  {name: 'min_p', label: 'Min p', min: 0, max: 1, step: 0.01, standard: 'min_p'},
-  {name: 'repeat_penalty', label: 'Repeat penalty', min: 0.1, max: 2, step: 0.01,
+  {name: 'min_p', label: 'Min p', min: 0, max: 1, step: 'any', standard: 'min_p'},
+  {name: 'repeat_penalty', label: 'Repeat penalty', min: 0.1, max: 2, step: 'any',
    standard: 'repeat_penalty'},
   {name: 'max_tokens', label: 'Most tokens', min: 1, step: 1, empty: 'as fit'},
   {name: 'seed', label: 'Seed', min: 0, step: 1, empty: 'random'},
@@ -48,11 +48,20 @@ export class Settings {
     }
   }
 
-  // What goes into a request beside the messages.
+  // False, and the first value that cannot be sent is shown, if there is one.
+  check() {
+    const wrong = [...this.inputs.values()].find((input) => !input.validity.valid);
+    if (!wrong) return true;
+    if (byId('settings').hidden) byId('show-settings').click();
+    wrong.reportValidity();
+    return false;
+  }
+
+  // What goes into a request beside the messages. REQUIRES: check().
   sampling() {
     const set = {};
     for (const [name, input] of this.inputs) {
-      if (input.value !== '' && input.validity.valid) set[name] = input.valueAsNumber;
+      if (input.value !== '') set[name] = input.valueAsNumber;
     }
     return set;
   }
