@@ -48,6 +48,31 @@ TEST(FolderBuilder, RefusesNamesThatAreTaken) {
   EXPECT_EQ(scratch.FileCount(), 3u);
 }
 
+TEST(FolderBuilder, RefusesNamesOfGgufFiles) {
+  const ScratchFolder scratch;
+  EXPECT_NE(Refusal(scratch.File("out.gguf/")).find("would be taken for a GGUF file"),
+            std::string::npos);
+  EXPECT_EQ(scratch.FileCount(), 0u);
+}
+
+// What a stopped run left may be a whole model.
+TEST(FolderBuilder, KnowsWhatLiesWithin) {
+  const ScratchFolder scratch;
+  const auto builder = FolderBuilder::Create(scratch.File("out"));
+  ASSERT_TRUE(builder.ok()) << builder.error().message;
+  fs::create_directory(builder->partial() + "/draft");
+  fs::create_directory(scratch.File("out.partial2"));
+  fs::create_symlink(builder->partial(), scratch.File("link"));
+  for (const char* name :
+       {"out.partial", "out.partial/draft", "out.partial/../out.partial/", "link/draft"}) {
+    const Status status = builder->CheckIsOutside(scratch.File(name));
+    ASSERT_FALSE(status.ok()) << name;
+    EXPECT_NE(status.error().message.find("choose another name"), std::string::npos);
+  }
+  EXPECT_TRUE(builder->CheckIsOutside(scratch.File("out.partial2")).ok());
+  EXPECT_TRUE(builder->CheckIsOutside(scratch.File("")).ok());
+}
+
 // "convert -m x.partial -o x" must not eat what it reads.
 TEST(FolderBuilder, AFolderThatNoRunLeftIsNotTouched) {
   const ScratchFolder scratch;

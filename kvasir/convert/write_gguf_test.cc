@@ -117,6 +117,33 @@ TEST(WriteGguf, TheTokenizerComesAlong) {
   }
 }
 
+// The tokenizer adds one, whether or not config.json knows its id.
+TEST(WriteGguf, BosIsWhatTheTokenizerAdds) {
+  for (const char* const bos : {"", R"("bos_token_id": 7, )"}) {
+    const ScratchFolder scratch;
+    const std::string folder = scratch.File("source");
+    fs::create_directory(folder);
+    for (const char* kept : {"model.safetensors", "tokenizer.json"}) {
+      fs::copy_file(Path("models/kvasir-demo/") + kept, folder + "/" + kept);
+    }
+    std::string config = *ReadFile(Path("models/kvasir-demo/config.json"));
+    const size_t at = config.find("\"bos_token_id\"");
+    ASSERT_NE(at, std::string::npos);
+    config.replace(at, config.find('"', config.find(',', at)) - at, bos);
+    ASSERT_TRUE(WriteFileAtomic(folder + "/config.json", config).ok());
+    const std::string out = scratch.File("out.gguf");
+    const Status done = Write(folder, "f16", out);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const GgufFile file = ValueOrDie(GgufFile::Open(out));
+    const auto written = ValueOrDie(Tokenizer::FromJson(*GgufTokenizerJson(file.metadata())));
+    const auto original =
+        ValueOrDie(Tokenizer::FromFile(Path("models/kvasir-demo/tokenizer.json")));
+    EXPECT_EQ(written->Encode("The ship"), original->Encode("The ship"));
+    EXPECT_GT(written->Encode("The ship").size(),
+              written->Encode("The ship", {.add_special = false}).size());
+  }
+}
+
 // Wherever a folder keeps it; of several the one for requests without tools.
 TEST(WriteGguf, TheChatTemplateComesAlong) {
   const std::string text = "{{ messages[0].content }}!";
