@@ -36,11 +36,21 @@ class Descriptor {
   int fd_;
 };
 
-Result<size_t> RegularFileSize(const std::string& path, int fd) {
+Result<struct stat> RegularFileInfo(const std::string& path, int fd) {
   struct stat info = {};
   if (fstat(fd, &info) != 0) return SystemError(path, "stat");
   if (!S_ISREG(info.st_mode)) return {ErrorCode::kIo, path + ": is not a regular file"};
-  return static_cast<size_t>(info.st_size);
+  return info;
+}
+
+std::string StampOf(const struct stat& info) {
+  std::string stamp = std::to_string(info.st_size);
+  for (const timespec& time : {info.st_mtim, info.st_ctim}) {
+    for (const auto part : {time.tv_sec, time.tv_nsec}) {
+      stamp.append(1, ' ').append(std::to_string(part));
+    }
+  }
+  return stamp;
 }
 
 }  // namespace
@@ -48,7 +58,8 @@ Result<size_t> RegularFileSize(const std::string& path, int fd) {
 Result<std::string> ReadFile(const std::string& path, size_t most_bytes) {
   const Descriptor fd(OpenToRead(path));
   if (fd.get() < 0) return SystemError(path, "open");
-  KVASIR_TRY(const size_t size, RegularFileSize(path, fd.get()));
+  KVASIR_TRY(const struct stat info, RegularFileInfo(path, fd.get()));
+  const auto size = static_cast<size_t>(info.st_size);
   if (size > most_bytes) {
     return {ErrorCode::kResourceExhausted, path + ": has " + std::to_string(size) +
                                                " bytes; at most " + std::to_string(most_bytes) +
@@ -73,15 +84,10 @@ Status WriteFileAtomic(const std::string& path, std::string_view contents) {
   return writer.Commit();
 }
 
-Result<std::string> FileFingerprint(const std::string& path) {
+Result<FileVersion> FileVersion::Of(const std::string& path) {
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) return SystemError(path, "stat");
-  std::string print = path + " " + std::to_string(info.st_size);
-  for (const timespec& time : {info.st_mtim, info.st_ctim}) {
-    for (const auto part : {time.tv_sec, time.tv_nsec})
-      print.append(1, ' ').append(std::to_string(part));
-  }
-  return print + "\n";
+  return FileVersion{path, StampOf(info)};
 }
 
 bool FileExists(const std::string& path) {
@@ -104,18 +110,24 @@ void ReleasePages(std::span<const std::byte> bytes) {
 Result<MappedFile> MappedFile::Open(const std::string& path) {
   const Descriptor fd(OpenToRead(path));
   if (fd.get() < 0) return SystemError(path, "open");
-  KVASIR_TRY(const size_t size, RegularFileSize(path, fd.get()));
-  if (size == 0) return MappedFile(nullptr, 0);
+  KVASIR_TRY(const struct stat info, RegularFileInfo(path, fd.get()));
+  MappedFile file({path, StampOf(info)});
+  const auto size = static_cast<size_t>(info.st_size);
+  if (size == 0) return file;
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   if (data == MAP_FAILED) return SystemError(path, "map");
-  return MappedFile(static_cast<const std::byte*>(data), size);
+  file.data_ = static_cast<const std::byte*>(data);
+  file.size_bytes_ = size;
+  return file;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
+    : version_(std::move(other.version_)),
+      data_(std::exchange(other.data_, nullptr)),
       size_bytes_(std::exchange(other.size_bytes_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(version_, other.version_);
   std::swap(data_, other.data_);
   std::swap(size_bytes_, other.size_bytes_);
   return *this;

@@ -24,11 +24,19 @@ Result<std::string> ReadFile(const std::string& path, size_t most_bytes = kMostF
 // ERRORS: kIo, kNotFound; the message names the path.
 Status WriteFileAtomic(const std::string& path, std::string_view contents);
 
-// Changes whenever the file may have, and where only its permissions or its name have: "PATH SIZE
-// MODIFIED CHANGED" and a line's end, times in seconds and nanoseconds. Copies and archives set the
-// first time as they like, the second is the kernel's own. ERRORS: kIo, kNotFound; the message
-// names the path.
-Result<std::string> FileFingerprint(const std::string& path);
+// A file as it was when somebody looked.
+struct FileVersion {
+  std::string path;
+  // Changes whenever the file may have, and where only its permissions or its name have: "SIZE
+  // MODIFIED CHANGED", times in seconds and nanoseconds. Copies and archives set the first time as
+  // they like, the second is the kernel's own.
+  std::string stamp;
+
+  // Of what is there now. ERRORS: kIo, kNotFound; the message names the path.
+  static Result<FileVersion> Of(const std::string& path);
+
+  bool operator==(const FileVersion&) const = default;
+};
 
 bool FileExists(const std::string& path);
 bool DirectoryExists(const std::string& path);
@@ -49,10 +57,13 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_bytes_}; }
+  // Of the file that was opened, whatever bears its name now.
+  const FileVersion& version() const { return version_; }
 
  private:
-  MappedFile(const std::byte* data, size_t size_bytes) : data_(data), size_bytes_(size_bytes) {}
+  explicit MappedFile(FileVersion version) : version_(std::move(version)) {}
 
+  FileVersion version_;
   const std::byte* data_ = nullptr;
   size_t size_bytes_ = 0;
 };

@@ -200,23 +200,38 @@ TEST(FileTest, WhatIsReadWholeHasALimit) {
   std::filesystem::remove(path);
 }
 
-TEST(FileTest, FingerprintsChangeWithSizeAndTime) {
-  const std::string path = testing::TempDir() + "/kvasir_fingerprint_test";
+TEST(FileTest, VersionsChangeWithSizeAndTime) {
+  const std::string path = testing::TempDir() + "/kvasir_version_test";
   ASSERT_TRUE(WriteFileAtomic(path, "hello").ok());
-  const std::string first = *FileFingerprint(path);
-  EXPECT_EQ(*FileFingerprint(path), first);
-  EXPECT_EQ(first.find(path + " 5 "), 0u) << first;
+  const FileVersion first = *FileVersion::Of(path);
+  EXPECT_EQ(*FileVersion::Of(path), first);
+  EXPECT_EQ(first.path, path);
+  EXPECT_EQ(first.stamp.find("5 "), 0u) << first.stamp;
   const auto time = std::filesystem::last_write_time(path);
   std::filesystem::last_write_time(path, time + std::chrono::nanoseconds(1000));
-  EXPECT_NE(*FileFingerprint(path), first);
+  EXPECT_NE(*FileVersion::Of(path), first);
   // A time that was set back is not one at which nothing happened.
   std::filesystem::last_write_time(path, time);
-  EXPECT_NE(*FileFingerprint(path), first);
+  EXPECT_NE(*FileVersion::Of(path), first);
   ASSERT_TRUE(WriteFileAtomic(path, "hello!").ok());
   std::filesystem::last_write_time(path, time);
-  EXPECT_NE(*FileFingerprint(path), first);
+  EXPECT_NE(*FileVersion::Of(path), first);
   std::filesystem::remove(path);
-  EXPECT_EQ(FileFingerprint(path).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(FileVersion::Of(path).error().code, ErrorCode::kNotFound);
+}
+
+TEST(FileTest, AMapKnowsTheVersionThatWasOpened) {
+  const std::string path = testing::TempDir() + "/kvasir_version_test";
+  ASSERT_TRUE(WriteFileAtomic(path, "hello").ok());
+  const FileVersion first = *FileVersion::Of(path);
+  MappedFile opened = *MappedFile::Open(path);
+  EXPECT_EQ(opened.version(), first);
+  ASSERT_TRUE(WriteFileAtomic(path, "others").ok());
+  EXPECT_EQ(opened.version(), first);
+  EXPECT_NE(*FileVersion::Of(path), first);
+  const MappedFile moved = std::move(opened);
+  EXPECT_EQ(moved.version(), first);
+  std::filesystem::remove(path);
 }
 
 }  // namespace

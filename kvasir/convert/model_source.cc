@@ -112,10 +112,9 @@ Status ModelSource::OpenFolder() {
   }
   KVASIR_TRY(checkpoint_, Checkpoint::Open(path_));
   for (const std::string& name : checkpoint_->names()) KVASIR_TRY_OK(AddTensor(name));
-  for (const SafetensorsFile& file : checkpoint_->files()) {
-    KVASIR_TRY_OK(AddFingerprint(file.path()));
-  }
-  KVASIR_TRY_OK(AddFingerprint(path_ + "/config.json"));
+  for (const SafetensorsFile& file : checkpoint_->files()) AddFingerprint(file.version());
+  KVASIR_TRY(const FileVersion config, FileVersion::Of(path_ + "/config.json"));
+  AddFingerprint(config);
   return AddFiles();
 }
 
@@ -217,7 +216,7 @@ Status ModelSource::OpenGguf() {
     added.offset = tensor.offset;
     tensors_.push_back(std::move(added));
   }
-  for (const std::string& part : gguf_->part_paths()) KVASIR_TRY_OK(AddFingerprint(part));
+  for (const FileVersion& part : gguf_->part_versions()) AddFingerprint(part);
   if (!config.suppressed_tokens.empty()) {
     Json generation = Json::Object();
     Json suppressed = Json::Array();
@@ -258,10 +257,8 @@ Status ModelSource::CheckCanBeQuantized() const {
               "first and accept that it loses twice"};
 }
 
-Status ModelSource::AddFingerprint(const std::string& path) {
-  KVASIR_TRY(const std::string fingerprint, FileFingerprint(path));
-  fingerprint_ += fingerprint;
-  return {};
+void ModelSource::AddFingerprint(const FileVersion& file) {
+  fingerprint_ += file.path + " " + file.stamp + "\n";
 }
 
 int64_t ModelSource::ConfigInt(std::string_view field) const {

@@ -83,7 +83,7 @@ class ModelSource {
                       const TensorView& scales);
   Status AddFiles();
   Status AddPackageFile();
-  Status AddFingerprint(const std::string& path);
+  void AddFingerprint(const FileVersion& file);
   int64_t ConfigInt(std::string_view field) const;  // 0 when absent
 
   std::string path_;

@@ -74,6 +74,12 @@ Result<GgufFile> GgufFile::Open(const std::string& path) {
   return file;
 }
 
+std::vector<FileVersion> GgufFile::part_versions() const {
+  std::vector<FileVersion> versions;
+  for (const MappedFile& file : files_) versions.push_back(file.version());
+  return versions;
+}
+
 Status GgufFile::AddPart(const std::string& path) {
   KVASIR_TRY(MappedFile mapped, MappedFile::Open(path));
   auto header = GgufHeader::Parse(mapped.bytes());
@@ -86,7 +92,6 @@ Status GgufFile::AddPart(const std::string& path) {
     }
     total_bytes_ += entry.size_bytes;
   }
-  part_paths_.push_back(path);
   files_.push_back(std::move(mapped));
   headers_.push_back(*std::move(header));
   return {};

@@ -39,7 +39,7 @@ class GgufFile {
 
   std::vector<std::string> names() const;  // in byte order
   size_t part_count() const { return files_.size(); }
-  const std::vector<std::string>& part_paths() const { return part_paths_; }
+  std::vector<FileVersion> part_versions() const;
   uint64_t total_bytes() const { return total_bytes_; }  // of tensor data
 
  private:
@@ -48,7 +48,6 @@ class GgufFile {
   Status AddOtherParts();
 
   std::string path_;
-  std::vector<std::string> part_paths_;  // parallel to files_
   std::vector<MappedFile> files_;
   std::vector<GgufHeader> headers_;
   // Part and entry.

@@ -25,6 +25,7 @@ class SafetensorsFile {
   static Result<SafetensorsFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
+  const FileVersion& version() const { return file_.version(); }
   // Null when there is no such tensor.
   const TensorView* Find(std::string_view name) const;
   // By name, in byte order of the names.

@@ -44,15 +44,13 @@ Status CheckMemoryForWeights(int64_t parameter_count, WeightFormat format) {
               std::to_string(available >> 20) + " MiB are available"};
 }
 
-// Runs load(cache), which opens the model's files, until its matrices come from one place: a file
-// of packed weights that fits, or the model's own files. What files() names is looked at before
-// they are opened and after they were read: none that comes meanwhile is taken for what was read.
-template <typename Files, typename Load>
-auto LoadPacked(const LoadOptions& options, const std::string& path, const Files& files,
-                const Load& load) -> decltype(load(nullptr)) {
+// Runs load(cache) until its matrices come from one place: a file of packed weights that fits, or
+// the model's own files.
+template <typename Load>
+auto LoadPacked(const LoadOptions& options, PackedWeightsSource source, const Load& load)
+    -> decltype(load(nullptr)) {
   if (options.packed_weights.empty()) return load(nullptr);
-  PackedWeightsSource source = {.model = path, .files = {}, .format = options.weight_format};
-  KVASIR_TRY(source.files, files());
+  source.format = options.weight_format;
   PackedWeightsCache cache(options.packed_weights, source, options.log);
   auto loaded = load(&cache);
   if (cache.is_unfit()) {
@@ -63,30 +61,32 @@ auto LoadPacked(const LoadOptions& options, const std::string& path, const Files
   return loaded;
 }
 
-// config.json says how matrices are quantized.
-Result<std::vector<std::string>> FilesOf(const std::string& folder) {
-  KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
-  std::vector<std::string> files = {folder + "/config.json"};
-  for (const SafetensorsFile& file : checkpoint.files()) files.push_back(file.path());
-  return files;
+// config.json says how matrices are quantized; `config` is what it was before it was read.
+PackedWeightsSource PackedSourceOf(const std::string& folder, const Result<FileVersion>& config,
+                                   const Checkpoint& checkpoint) {
+  PackedWeightsSource source = {.model = folder, .files = {}, .format = {}};
+  if (config.ok()) source.files.push_back(*config);
+  for (const SafetensorsFile& file : checkpoint.files()) source.files.push_back(file.version());
+  return source;
+}
+
+Result<FileVersion> ConfigVersion(const std::string& folder) {
+  return FileVersion::Of(folder + "/config.json");
 }
 
 Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
                              const LoadOptions& options) {
-  const auto files = [&]() -> Result<std::vector<std::string>> {
-    KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
-    return file.part_paths();
-  };
+  KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
+  KVASIR_TRY(ModelConfig config, GgufModelConfig(file));
+  const DecoderSpec spec = MakeDecoderSpec(config);
+  const PackedWeightsSource packed = {.model = path, .files = file.part_versions(), .format = {}};
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedModel> {
-    KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
-    KVASIR_TRY(ModelConfig config, GgufModelConfig(file));
-    const DecoderSpec spec = MakeDecoderSpec(config);
     const auto source = MakeGgufWeights(file, config, backend, {options.weight_format, cache});
     KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
     WarnOfUnknown(spec, *source, options.log);
     return LoadedModel{config, std::move(model)};
   };
-  return LoadPacked(options, path, files, load);
+  return LoadPacked(options, packed, load);
 }
 
 }  // namespace
@@ -100,20 +100,19 @@ Result<ModelConfig> LoadModelConfig(const std::string& path) {
 Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
                               const LoadOptions& options) {
   if (IsGgufPath(folder)) return LoadGguf(folder, backend, options);
+  const auto config_file = ConfigVersion(folder);
+  KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
+  KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
+  const DecoderSpec spec = MakeDecoderSpec(config);
+  const MlxQuantization* const quantization = config.quantization ? &*config.quantization : nullptr;
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedModel> {
-    KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
-    KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
-    const DecoderSpec spec = MakeDecoderSpec(config);
-    const MlxQuantization* const quantization =
-        config.quantization ? &*config.quantization : nullptr;
     const auto source =
         MakeCheckpointWeights(checkpoint, quantization, backend, {options.weight_format, cache});
     KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
     WarnOfUnknown(spec, *source, options.log);
     return LoadedModel{config, std::move(model)};
   };
-  return LoadPacked(
-      options, folder, [&] { return FilesOf(folder); }, load);
+  return LoadPacked(options, PackedSourceOf(folder, config_file, checkpoint), load);
 }
 
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
@@ -127,10 +126,11 @@ Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
 
 Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConfig& target,
                                       Backend& backend, const LoadOptions& options) {
+  const auto config_file = ConfigVersion(folder);
+  KVASIR_TRY(AssistantConfig config, AssistantConfig::Load(folder));
+  KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
+  const auto& quantization = config.text.quantization;
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedAssistant> {
-    KVASIR_TRY(AssistantConfig config, AssistantConfig::Load(folder));
-    KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
-    const auto& quantization = config.text.quantization;
     const auto source = MakeCheckpointWeights(checkpoint, quantization ? &*quantization : nullptr,
                                               backend, {options.weight_format, cache});
     auto model = AssistantModel::Load(config, target, *source, backend);
@@ -140,8 +140,7 @@ Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConf
     WarnOfUnknown(spec, *source, options.log);
     return LoadedAssistant{config, *std::move(model)};
   };
-  return LoadPacked(
-      options, folder, [&] { return FilesOf(folder); }, load);
+  return LoadPacked(options, PackedSourceOf(folder, config_file, checkpoint), load);
 }
 
 Result<LoadedAssistant> MakeRandomAssistant(const std::string& folder, const ModelConfig& target,

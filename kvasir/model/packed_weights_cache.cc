@@ -1,5 +1,6 @@
 #include "kvasir/model/packed_weights_cache.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -17,15 +18,22 @@ Result<std::string> FingerprintOf(const PackedWeightsSource& source) {
   std::string all =
       source.format ? std::string(WeightFormatName(*source.format)) : std::string("stored");
   all += "\n";
-  for (const std::string& file : source.files) {
+  for (const FileVersion& file : source.files) {
     std::error_code error;
-    const fs::path path = fs::canonical(file, error);  // however the caller names it
-    if (error) return {ErrorCode::kIo, file + ": " + error.message()};
-    KVASIR_TRY(const std::string fingerprint, FileFingerprint(path.string()));
-    all += fingerprint;
+    const fs::path path = fs::canonical(file.path, error);  // however the caller names it
+    if (error) return {ErrorCode::kIo, file.path + ": " + error.message()};
+    all += path.string() + " " + file.stamp + "\n";
   }
   return all;
 }
+
+bool IsUnchanged(const FileVersion& file) {
+  const auto now = FileVersion::Of(file.path);
+  return now.ok() && *now == file;
+}
+
+// Of a model's name, so that with what follows it is one of a file.
+constexpr size_t kMostNameBytes = 128;
 
 // "Qwen3-0.6B-q8-0123456789abcdef.panels": the digits alone tell files apart.
 std::string FileName(const PackedWeightsSource& source, const std::string& fingerprint) {
@@ -35,7 +43,6 @@ std::string FileName(const PackedWeightsSource& source, const std::string& finge
   std::snprintf(digits, sizeof(digits), "%016llx",
                 static_cast<unsigned long long>(Checksum64(std::as_bytes(std::span(fingerprint)))));
   if (model.extension() == ".gguf") model.replace_extension();  // a folder's name has other dots
-  constexpr size_t kMostNameBytes = 128;                        // of 255, with what follows
   return model.filename().string().substr(0, kMostNameBytes) + "-" +
          fingerprint.substr(0, fingerprint.find('\n')) + "-" + digits + ".panels";
 }
@@ -120,8 +127,9 @@ void PackedWeightsCache::Finish() {
     return;
   }
   if (!writer_) return;
-  const auto now = FingerprintOf(source_);
-  if (!now.ok() || *now != fingerprint_) return StopWriting("the model's files were changed");
+  if (!std::all_of(source_.files.begin(), source_.files.end(), IsUnchanged)) {
+    return StopWriting("the model's files were changed");
+  }
   const Status status = writer_->Commit();
   if (!status.ok()) return StopWriting(status.error().message);
   Log(log_, LogLevel::kInfo,

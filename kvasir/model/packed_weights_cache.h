@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kvasir/backend/backend.h"
+#include "kvasir/base/file.h"
 #include "kvasir/base/log.h"
 #include "kvasir/formats/packed_weights_file.h"
 
@@ -17,7 +18,7 @@ namespace kvasir {
 
 struct PackedWeightsSource {
   std::string model;                   // path of the folder or file, for the name
-  std::vector<std::string> files;      // all that the weights depend on
+  std::vector<FileVersion> files;      // all that the weights depend on, as they were opened
   std::optional<WeightFormat> format;  // unset: as stored
 };
 

@@ -214,15 +214,30 @@ TEST_F(PackedWeightsTest, PathsAreComparedAsWhatTheyLeadTo) {
 
 // Who looks into the folder sees which model a file is of.
 TEST_F(PackedWeightsTest, FilesAreNamedAfterTheirModel) {
-  for (const char* name : {"Qwen3-0.6B", "Qwen3-0.6B/", "Qwen3-0.6B.gguf"}) {
+  const std::string long_name(230, 'n');
+  for (const auto& [name, shown] : {std::pair<std::string, std::string>{"Qwen3-0.6B", "Qwen3-0.6B"},
+                                    {"Qwen3-0.6B/", "Qwen3-0.6B"},
+                                    {"Qwen3-0.6B.gguf", "Qwen3-0.6B"},
+                                    {long_name, long_name.substr(0, 128)}}) {
     packed_ = scratch_.File("packed");
-    const std::string config =
-        std::string(KVASIR_SOURCE_DIR) + "/testdata/models/public_llama_f32/config.json";
+    const FileVersion config = ValueOrDie(FileVersion::Of(
+        std::string(KVASIR_SOURCE_DIR) + "/testdata/models/public_llama_f32/config.json"));
     PackedWeightsCache(packed_, {scratch_.File(name), {config}, WeightFormat::kQ8}, {}).Finish();
     ASSERT_EQ(Files().size(), 1u);
-    EXPECT_TRUE(Contains(Files().at(0), "/Qwen3-0.6B-q8-")) << Files().at(0);
+    EXPECT_TRUE(Contains(Files().at(0), "/" + shown + "-q8-")) << Files().at(0);
     fs::remove_all(packed_);
   }
+}
+
+// A model that was replaced after it was opened: what was read has the name of no file that is.
+TEST_F(PackedWeightsTest, NothingIsKeptOfAModelThatWasReplaced) {
+  packed_ = scratch_.File("packed");
+  const std::string file = scratch_.Write("model.safetensors", "old");
+  const MappedFile opened = ValueOrDie(MappedFile::Open(file));
+  ASSERT_TRUE(WriteFileAtomic(file, "another").ok());
+  PackedWeightsCache(packed_, {scratch_.File("model"), {opened.version()}, WeightFormat::kQ8}, {})
+      .Finish();
+  EXPECT_TRUE(Files().empty());
 }
 
 TEST_F(PackedWeightsTest, FoldersThatCannotBeWrittenAreNoReasonToFail) {
