@@ -195,6 +195,17 @@ void SetRates(benchmark::State& state, double bytes, double flops) {
 
 double TileFlops(int64_t rows) { return 2.0 * kDim * kBlockTokens * static_cast<double>(rows); }
 
+// Of rows of normal numbers.
+void BenchQuantize(benchmark::State& state, Isa isa, Format format) {
+  const KernelTable& table = KernelsFor(isa);
+  Queries queries(state.range(0));
+  for (auto _ : state) {
+    queries.Quantize(table, format);
+    benchmark::ClobberMemory();
+  }
+  SetRates(state, static_cast<double>(queries.rows) * kDim * sizeof(float), 0);
+}
+
 void BenchScore(benchmark::State& state, Isa isa, Format format) {
   const KernelTable& table = KernelsFor(isa);
   const Blocks blocks(table, format.codec, 1);
@@ -350,6 +361,7 @@ void RegisterAll() {
       for (const auto width : {MultiplierWidth::kOneByte, MultiplierWidth::kTwoBytes}) {
         if (KernelsFor(isa).IntegerForCodec(codec, width) == nullptr) continue;
         RegisterTiles(isa, {codec, width});
+        Register("quantize_queries", BenchQuantize, isa, {codec, width})->Arg(64);
       }
       RegisterTiles(isa, {codec});
       Register("encode_keys", BenchEncode, isa, {codec})->Arg(1);

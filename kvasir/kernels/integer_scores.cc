@@ -29,31 +29,35 @@ constexpr int64_t kUnitDims = 8;
 constexpr int64_t kBatchGroups = 4;
 constexpr int64_t kBatchDims = KVASIR_HAS_BYTE_DOT ? kBatchGroups * 128 : 128;
 
-// Queries of a run of dims, rounded (integer_steps.h).
-class RoundedRun {
+// Queries rounded to integers, of a run of dims, and balanced (integer_steps.h).
+class BalancedRun {
  public:
-  // With the inverse 0 codes are 0. REQUIRES: count is a multiple of kVirtualLanes, at most
-  // kBalancedDims.
-  RoundedRun(const float* x, int64_t count, float inverse) : count_(count) {
-    for (int64_t d = 0; d < count; d += kLanes) {
-      const VF scaled = hn::Mul(hn::LoadU(DF(), x + d), hn::Set(DF(), inverse));
-      const VI code = inverse == 0 ? hn::Zero(DI()) : RoundToInt(scaled);
-      hn::Store(code, DI(), codes_ + d);
-      hn::Store(hn::Sub(scaled, hn::ConvertTo(DF(), code)), DF(), errors_ + d);
-    }
-  }
-
-  void Balance() {
+  // REQUIRES: count is a multiple of kVirtualLanes, at most kBalancedDims.
+  BalancedRun(const float* x, int64_t count, float inverse) : count_(count) {
+    alignas(64) float errors[kBalancedDims];
     VF lanes[kLaneVectors];
     for (VF& v : lanes) v = hn::Zero(DF());
-    for (int64_t d = 0; d < count_; d += kVirtualLanes) {
+    for (int64_t d = 0; d < count; d += kVirtualLanes) {
       for (size_t v = 0; v < kLaneVectors; ++v) {
-        lanes[v] = hn::Add(lanes[v], hn::Load(DF(), errors_ + d + v * kLanes));
+        const int64_t at = d + static_cast<int64_t>(v * kLanes);
+        const VF scaled = hn::Mul(hn::LoadU(DF(), x + at), hn::Set(DF(), inverse));
+        const VI code = RoundToInt(scaled);
+        const VF error = hn::Sub(scaled, hn::ConvertTo(DF(), code));
+        lanes[v] = hn::Add(lanes[v], error);
+        hn::Store(code, DI(), codes_ + at);
+        hn::Store(error, DF(), errors + at);
       }
     }
     const int32_t missing = hn::GetLane(RoundToInt(hn::Set(DF(), SumLanes(lanes))));
-    const VF step = hn::Set(DF(), missing < 0 ? -1.0f : 1.0f);
-    for (int32_t left = std::abs(missing); left > 0; --left) MoveFarthest(step);
+    if (missing == 0) return;
+    const VF unit = hn::Set(DF(), missing < 0 ? -kBalanceUnits : kBalanceUnits);
+    for (int64_t d = 0; d < count; d += kLanes) {
+      const VI units = RoundToInt(hn::Mul(hn::Load(DF(), errors + d), unit));
+      const VI behind =
+          hn::Sub(hn::Set(DI(), static_cast<int32_t>(kBalancedDims - 1 - d)), hn::Iota(DI(), 0));
+      hn::Store(hn::Or(hn::ShiftLeft<kBalanceShift>(units), behind), DI(), keys_ + d);
+    }
+    for (int32_t left = std::abs(missing); left > 0; --left) MoveFarthest(missing < 0 ? -1 : 1);
   }
 
   // The kLaneVectors vectors from dim d on.
@@ -62,28 +66,25 @@ class RoundedRun {
   }
 
  private:
-  // Moves the code by `step` whose error is the largest in that direction, the first of equals.
-  HWY_INLINE void MoveFarthest(VF step) {
-    VF largest = hn::Mul(step, hn::Load(DF(), errors_));
+  // Moves the code with the largest key, of which there is one, by `step`, and out of the choice.
+  HWY_INLINE void MoveFarthest(int32_t step) {
+    VI largest = hn::Load(DI(), keys_);
     for (int64_t d = kLanes; d < count_; d += kLanes) {
-      largest = hn::Max(largest, hn::Mul(step, hn::Load(DF(), errors_ + d)));
+      largest = hn::Max(largest, hn::Load(DI(), keys_ + d));
     }
-    largest = hn::Mul(step, hn::MaxOfLanes(DF(), largest));
+    largest = hn::MaxOfLanes(DI(), largest);
     for (int64_t d = 0; d < count_; d += kLanes) {
-      const VF errors = hn::Load(DF(), errors_ + d);
-      const intptr_t lane = hn::FindFirstTrue(DF(), hn::Eq(errors, largest));
-      if (lane < 0) continue;
-      const auto is_it = hn::Eq(hn::Iota(DI(), 0), hn::Set(DI(), static_cast<int32_t>(lane)));
-      const VF move = hn::IfThenElseZero(hn::RebindMask(DF(), is_it), step);
-      hn::Store(hn::Sub(errors, move), DF(), errors_ + d);
-      hn::Store(hn::Add(hn::Load(DI(), codes_ + d), hn::ConvertTo(DI(), move)), DI(), codes_ + d);
-      return;
+      const VI keys = hn::Load(DI(), keys_ + d);
+      const auto is_it = hn::Eq(keys, largest);
+      const VI move = hn::IfThenElseZero(is_it, hn::Set(DI(), step));
+      hn::Store(hn::IfThenElse(is_it, hn::Set(DI(), INT32_MIN), keys), DI(), keys_ + d);
+      hn::Store(hn::Add(hn::Load(DI(), codes_ + d), move), DI(), codes_ + d);
     }
   }
 
   const int64_t count_;
   alignas(64) int32_t codes_[kBalancedDims];
-  alignas(64) float errors_[kBalancedDims];
+  alignas(64) int32_t keys_[kBalancedDims];
 };
 
 template <size_t kBits, size_t kBytes>
@@ -105,15 +106,28 @@ void QuantizeGroup(const float* x, int64_t first, const IntegerQueryArgs& args, 
   const IntegerSteps steps = IntegerStepsOf(LargestBits(largest), QueryLevels(kBytes));
   std::byte* const codes = args.out.codes + row * IntegerQueries::CodeBytes(args.dim);
   VI sum = hn::Zero(DI());
-  for (int64_t begin = 0, end; begin < group; begin = end) {
-    end = std::min(begin + kBalancedDims, group);
-    RoundedRun run(x + first + begin, end - begin, steps.inverse);
-    if (kBytes == 1 && steps.inverse != 0) run.Balance();
-    for (int64_t d = begin; d < end; d += kVirtualLanes) {
-      VI rounded[kLaneVectors];
-      run.Load(d - begin, rounded);
-      for (const VI& v : rounded) sum = hn::Add(sum, v);
-      Dot::StoreQueries(rounded, codes, args.dim, first + d);
+  const auto store = [&](const VI(&rounded)[kLaneVectors], int64_t d) {
+    for (const VI& v : rounded) sum = hn::Add(sum, v);
+    Dot::StoreQueries(rounded, codes, args.dim, d);
+  };
+  VI rounded[kLaneVectors];
+  if (kBytes == 1 && steps.inverse != 0) {
+    for (int64_t begin = first, end; begin < first + group; begin = end) {
+      end = std::min(begin + kBalancedDims, first + group);
+      const BalancedRun run(x + begin, end - begin, steps.inverse);
+      for (int64_t d = begin; d < end; d += kVirtualLanes) {
+        run.Load(d - begin, rounded);
+        store(rounded, d);
+      }
+    }
+  } else {
+    for (int64_t d = first; d < first + group; d += kVirtualLanes) {
+      for (size_t v = 0; v < kLaneVectors; ++v) {
+        const VF q = hn::LoadU(DF(), x + d + v * kLanes);
+        rounded[v] = steps.inverse == 0 ? hn::Zero(DI())
+                                        : RoundToInt(hn::Mul(q, hn::Set(DF(), steps.inverse)));
+      }
+      store(rounded, d);
     }
   }
   const int64_t at = row * (args.dim / group) + g;

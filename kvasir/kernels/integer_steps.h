@@ -18,10 +18,13 @@ inline constexpr float QueryLevels(size_t bytes) { return bytes == 1 ? 127 : 127
 // Queries of one byte are balanced, in runs of so many dims of a group: with
 //   error[d] = q[d] * inverse - code[d]
 //   missing = round-to-even(error over 16 virtual lanes, summed)
-// the |missing| codes with the largest errors in its direction, the first of equals, move by one in
-// it, which leaves them within their levels. What a group's keys have in common adds nothing to the
-// error of a score then, however far it is from their middle.
-inline constexpr int64_t kBalancedDims = 128;
+// the |missing| codes with the largest errors in its direction, rounded to kBalanceUnits a step,
+// the first of equals, move by one in it, which leaves them within their levels. What a group's
+// keys have in common adds nothing to the error of a score then, however far it is from their
+// middle. Errors in units and dims, counted from behind, are one number: its order has no equals.
+inline constexpr int kBalanceShift = 7;
+inline constexpr int64_t kBalancedDims = 1 << kBalanceShift;
+inline constexpr float kBalanceUnits = 1 << 23;
 
 // Queries of rows of f16, which are integers of 14 bits themselves: kHalfSum products of what they
 // and the weights below are rounded to stay below 2^31. Head sizes are multiples of kHalfDims.

@@ -39,11 +39,15 @@ void BalanceRun(const float* x, float inverse, std::span<int16_t> codes) {
   }
   const auto missing = static_cast<int>(std::rint(scalar::SumLanes(lanes)));
   const int step = missing < 0 ? -1 : 1;
-  const auto is_less = [step](float a, float b) { return step < 0 ? a > b : a < b; };
-  for (int left = std::abs(missing); left > 0; --left) {
-    const auto farthest = std::max_element(errors.begin(), errors.end(), is_less);
-    *farthest -= static_cast<float>(step);
-    codes[static_cast<size_t>(farthest - errors.begin())] += static_cast<int16_t>(step);
+  std::vector<size_t> farthest(codes.size());
+  std::iota(farthest.begin(), farthest.end(), size_t{0});
+  const auto units = [&](size_t d) {
+    return std::rint(errors[d] * (static_cast<float>(step) * kBalanceUnits));
+  };
+  std::stable_sort(farthest.begin(), farthest.end(),
+                   [&](size_t a, size_t b) { return units(a) > units(b); });
+  for (size_t i = 0; i < static_cast<size_t>(std::abs(missing)); ++i) {
+    codes[farthest[i]] += static_cast<int16_t>(step);
   }
 }
 
