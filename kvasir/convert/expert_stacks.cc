@@ -111,25 +111,20 @@ Result<std::vector<SourceTensor>> StackExperts(const std::vector<SourceTensor>& 
 std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors) {
   constexpr std::string_view kBoth = ".experts.gate_up_proj";
   constexpr std::string_view kDown = ".experts.down_proj";
-  // [experts, outputs, inputs] of both by what is before ".experts".
-  std::map<std::string, std::vector<int64_t>> boths;
-  std::map<std::string, std::vector<int64_t>> downs;
+  std::map<std::string, std::vector<int64_t>> stacks;  // shapes by name
+  for (const SourceTensor& tensor : tensors) {
+    if (tensor.shape.size() == 3 && tensor.rows.read_row) stacks[tensor.name] = tensor.shape;
+  }
   const auto before = [](const SourceTensor& tensor, std::string_view end) {
     return tensor.name.substr(0, tensor.name.size() - end.size());
   };
-  for (const SourceTensor& tensor : tensors) {
-    if (tensor.shape.size() != 3 || !tensor.rows.read_row) continue;
-    if (tensor.name.ends_with(kBoth)) boths[before(tensor, kBoth)] = tensor.shape;
-    if (tensor.name.ends_with(kDown)) downs[before(tensor, kDown)] = tensor.shape;
-  }
   const auto is_split = [&](const SourceTensor& tensor, std::string_view end) {
     if (!tensor.name.ends_with(end)) return false;
-    const auto both = boths.find(before(tensor, end));
-    const auto down = downs.find(before(tensor, end));
-    if (both == boths.end() || down == downs.end()) return false;
-    const std::vector<int64_t>& from = both->second;
+    const auto both = stacks.find(before(tensor, end).append(kBoth));
+    const auto down = stacks.find(before(tensor, end).append(kDown));
+    if (both == stacks.end() || down == stacks.end()) return false;
     const std::vector<int64_t>& to = down->second;
-    return from == std::vector<int64_t>{to[0], 2 * to[2], to[1]};
+    return both->second == std::vector<int64_t>{to[0], 2 * to[2], to[1]};
   };
   std::vector<SourceTensor> result;
   for (SourceTensor& tensor : tensors) {

@@ -14,7 +14,6 @@
 #include "kvasir/convert/package_chat.h"
 #include "kvasir/convert/package_draft.h"
 #include "kvasir/formats/generation_config.h"
-#include "kvasir/formats/gguf.h"
 #include "kvasir/formats/model_config.h"
 #include "kvasir/formats/package_file.h"
 #include "kvasir/tokenizer/tokenizer.h"
@@ -157,12 +156,6 @@ Result<Plan> MakePlan(const PackageOptions& options) {
   if (file.draft.empty() && !options.quantize_draft.empty()) {
     return {ErrorCode::kInvalidArgument,
             "--quantize-draft says how to quantize a draft, and there is none; add --draft"};
-  }
-  const fs::path output = fs::path(options.output).lexically_normal();
-  if (IsGgufPath((output.has_filename() ? output : output.parent_path()).string())) {
-    return {ErrorCode::kInvalidArgument, options.output +
-                                             " would be taken for a GGUF file, and a package is a "
-                                             "folder; choose a name without .gguf"};
   }
   Plan plan;
   plan.package.system = file.system.empty() ? inherited.system : file.system;
