@@ -9,8 +9,7 @@
 namespace kvasir {
 namespace {
 
-constexpr size_t kNibbleBytes = kQuantGroup * kPanelOutputs / 2;  // of a group's low and high codes
-constexpr size_t kLineBytes = kPanelOutputs * 4;                  // four inputs of every lane
+constexpr size_t kLineBytes = kPanelOutputs * 4;  // four inputs of every lane
 constexpr int kGroups = kSuperblockInputs / kQuantGroup;
 
 size_t GroupBytes(WeightFormat format) {
