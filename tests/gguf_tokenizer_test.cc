@@ -231,6 +231,76 @@ TEST(GgufTokenizer, Gemma4BeginsWithBos) {
   EXPECT_FALSE(tokenizer->IsSpecial(11));  // visible, so that thoughts can be read
 }
 
+TEST(GgufTokenizer, TheFirstStopIsEos) {
+  GgufTestFile file;
+  file.Text("tokenizer.ggml.model", "gpt2")
+      .Texts("tokenizer.ggml.tokens", {"<|endoftext|>", "<|im_start|>", "<|im_end|>", "a"})
+      .I32s("tokenizer.ggml.token_type", {3, 3, 3, 1})
+      .U32("tokenizer.ggml.eos_token_id", 2);
+  const std::string bytes = file.Bytes(0);
+  const auto header = GgufHeader::Parse(std::as_bytes(std::span(bytes)));
+  EXPECT_EQ(GgufSpecialTokens::Read(header->metadata)->stops, (std::vector<Token>{2, 0}));
+}
+
+// What Hugging Face's own reader wants of a tokenizer.json: it numbers added tokens that are not in
+// the vocabulary from its end on, and takes merges of one kind.
+TEST(GgufTokenizer, OtherReadersTakeWhatIsWritten) {
+  GgufTestFile file;
+  file.Text("tokenizer.ggml.model", "llama")
+      .Texts("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "a", "b", " ", "ab", "a ", "<tool>"})
+      .I32s("tokenizer.ggml.token_type", {2, 3, 3, 1, 1, 1, 1, 1, 4})
+      .F32s("tokenizer.ggml.scores", {0, 0, 0, -9, -9, -9, -1, -2, 0})
+      .Bool("tokenizer.ggml.add_bos_token", true)
+      .Bool("tokenizer.ggml.add_eos_token", true)
+      .U32("tokenizer.ggml.bos_token_id", 1)
+      .U32("tokenizer.ggml.eos_token_id", 2)
+      .U32("tokenizer.ggml.unknown_token_id", 0);
+  const std::string bytes = file.Bytes(0);
+  const auto header = GgufHeader::Parse(std::as_bytes(std::span(bytes)));
+  auto json = GgufTokenizerJson(header->metadata);
+  ASSERT_TRUE(json.ok()) << json.error().message;
+  const auto own = *Tokenizer::FromJson(*json);
+  MakeMergesAlike(&*json);
+  const Json& model = *json->Find("model");
+  ASSERT_EQ(json->Find("added_tokens")->as_array().size(), 4u);
+  for (const Json& added : json->Find("added_tokens")->as_array()) {
+    for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized", "special"}) {
+      EXPECT_TRUE(added.GetBool(flag).ok()) << flag;
+    }
+    const Json* const id = model.Find("vocab")->Find(*added.GetString("content"));
+    ASSERT_NE(id, nullptr) << *added.GetString("content");
+    EXPECT_EQ(*id, *added.Find("id"));
+  }
+  EXPECT_EQ(*model.Find("merges"),
+            Json(Json::Array{Json(Json::Array{"a", "b"}), Json(Json::Array{"a", " "})}));
+  const Json& around = *json->Find("post_processor");
+  EXPECT_EQ(around.Find("single")->as_array().size(), 3u);
+  EXPECT_EQ(around.Find("pair")->as_array().size(), 6u);
+  EXPECT_EQ(
+      *around.Find("special_tokens")->Find("<s>"),
+      Json(Json::Object{
+          {"id", "<s>"}, {"ids", Json::Array{Json(int64_t{1})}}, {"tokens", Json::Array{"<s>"}}}));
+  const auto written = *Tokenizer::FromJson(*json);
+  for (const char* text : {"aab", "<tool>ab</s>", "a b<s>", "c"}) {
+    EXPECT_EQ(written->Encode(text), own->Encode(text)) << text;
+  }
+}
+
+// ignore_merges looks whole words up, among which control tokens must not be.
+TEST(GgufTokenizer, NoWordOfATextIsAControlToken) {
+  GgufTestFile file;
+  file.Text("tokenizer.ggml.model", "gpt2")
+      .Text("tokenizer.ggml.pre", "llama-bpe")
+      .Texts("tokenizer.ggml.tokens", {"e", "n", "d", "end", "en"})
+      .I32s("tokenizer.ggml.token_type", {1, 1, 1, 3, 1})
+      .Texts("tokenizer.ggml.merges", {"e n"})
+      .Bool("tokenizer.ggml.add_bos_token", false);
+  const auto tokenizer = FromGguf(file.Bytes(0));
+  EXPECT_EQ(tokenizer->Encode("end", {.parse_special = false}), (std::vector<Token>{4, 2}));
+  EXPECT_EQ(tokenizer->Encode("end", {.parse_special = true}), (std::vector<Token>{3}));
+  EXPECT_EQ(tokenizer->Encode("en", {.parse_special = false}), (std::vector<Token>{4}));
+}
+
 TEST(GgufTokenizer, WhatIsNotKnownIsNamed) {
   const auto error = [](GgufTestFile file) {
     const std::string bytes = file.Bytes(0);

@@ -100,6 +100,12 @@ bool DirectoryExists(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+Status CheckWritableFolder(const std::string& path) {
+  if (!DirectoryExists(path)) return {ErrorCode::kNotFound, "there is no folder " + path};
+  if (::access(path.c_str(), W_OK | X_OK) == 0) return {};
+  return SystemError(path, "make files there");
+}
+
 void ReleasePages(std::span<const std::byte> bytes) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data()) / page * page;

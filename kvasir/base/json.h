@@ -80,6 +80,7 @@ class Json {
 
   // The member, or nullptr if this is no object or has no such key.
   const Json* Find(std::string_view key) const;
+  Json* Find(std::string_view key) { return const_cast<Json*>(std::as_const(*this).Find(key)); }
   // Sets or replaces a member; a null becomes an object first. REQUIRES: null or object.
   Json& Set(std::string_view key, Json value);
   // Appends an element; a null becomes an array first. REQUIRES: null or array.

@@ -7,6 +7,7 @@
 #include "kvasir/convert/convert_model.h"
 #include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/write_gguf.h"
+#include "kvasir/model/tensor_list.h"
 
 namespace kvasir {
 namespace {
@@ -43,6 +44,9 @@ class ConvertCommand final : public Command {
     const Status runs = CheckRuns(source);
     if (!runs.ok() && runs.error().code != ErrorCode::kUnsupported) return runs.error();
     if (!runs.ok()) LogToStderr(LogLevel::kWarning, runs.error().message + "; converted as it is");
+    if (!source.left_out().empty()) {
+      LogToStderr(LogLevel::kWarning, UnreadLine(source.left_out()) + "; they stay behind");
+    }
     const auto& tensors = source.tensors();
     const bool is_quantized = std::any_of(
         tensors.begin(), tensors.end(),

@@ -223,20 +223,22 @@ class InspectCommand final : public Command {
   }
 
   // Every tensor of the decoder is there and can be read, or the verdict says which is not.
-  static void AddMemory(const Result<std::vector<ListedTensor>>& tensors, Json* report,
-                        Status* verdict) {
-    if (tensors.ok()) {
+  static void AddMemory(const Result<TensorList>& list, Json* report, Status* verdict) {
+    if (list.ok()) {
       std::map<std::string, int64_t> formats;
-      for (const ListedTensor& tensor : *tensors) {
+      for (const ListedTensor& tensor : list->tensors) {
         const bool is_matrix = tensor.rows.shape.size() > 1;
         if (is_matrix) ++formats[std::string(WeightFormatName(tensor.rows.stored_format))];
       }
       Json counts = Json::Object();
       for (const auto& [format, count] : formats) counts.Set(format, count);
       report->Set("matrices_in_memory", std::move(counts));
-      report->Set("weight_bytes_in_memory", PackedBytes(*tensors));
+      report->Set("weight_bytes_in_memory", PackedBytes(list->tensors));
+      Json unread = Json::Array();
+      for (const std::string& name : list->unread) unread.Append(name);
+      if (!list->unread.empty()) report->Set("unread_tensors", std::move(unread));
     } else if (verdict->ok()) {
-      *verdict = tensors.status();
+      *verdict = list.status();
     }
   }
 
@@ -278,6 +280,7 @@ class InspectCommand final : public Command {
           out += "\n";
         }
       } else if (value.is_array()) {
+        if (key != "tensors") out += key + ":\n";
         for (const Json& line : value.as_array()) out += "  " + line.as_string() + "\n";
       } else {
         out += key + ": " + (value.is_string() ? value.as_string() : value.Dump()) + "\n";

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* kIndexName = "model.safetensors.index.json";
 // Of the rules by which tensors are encoded: shards that a stopped run wrote by others are not
 // kept.
-constexpr const char* kEncodingVersion = "1";
+constexpr const char* kEncodingVersion = "2";
 constexpr size_t kCopyBytes = size_t{16} << 20;
 
 Status MakeFolder(const std::string& path) {
@@ -82,7 +82,14 @@ Status WriteConfig(const ModelSource& source, const FolderPlan& plan, const Plan
     const std::string_view name = *options.dtype == DType::kF32   ? "float32"
                                   : *options.dtype == DType::kF16 ? "float16"
                                                                   : "bfloat16";
-    config.Set(config.Find("dtype") != nullptr ? "dtype" : "torch_dtype", name);
+    // Readers look for either field, and within text_config first.
+    Json* const text = config.Find("text_config");
+    for (Json* const level : {&config, text}) {
+      for (const char* field : {"dtype", "torch_dtype"}) {
+        if (level != nullptr && level->Find(field) != nullptr) level->Set(field, name);
+      }
+    }
+    if (config.Find("dtype") == nullptr) config.Set("torch_dtype", name);
   }
   return WriteFileAtomic(folder + "/config.json", config.DumpPretty());
 }

@@ -221,10 +221,10 @@ TEST(ConvertModel, EveryTokenThatEndsAnAnswerComesAlong) {
           .ok());
 }
 
-// What a model says must not become infinite on the way.
-TEST(ConvertModel, NumbersBeyondTheTypeAreNamed) {
-  const ScratchFolder scratch;
-  const std::string source = scratch.File("large");
+// The tiny llama with a number of ours in one of its matrices, kOdd.
+constexpr const char* kOdd = "model.layers.1.mlp.up_proj.weight";
+std::string LlamaWithNumber(const ScratchFolder& scratch, float number) {
+  const std::string source = scratch.File("odd" + std::to_string(number));
   fs::create_directory(source);
   const std::string tiny = Path("testdata/models/public_llama_f32");
   fs::copy_file(tiny + "/config.json", source + "/config.json");
@@ -234,18 +234,24 @@ TEST(ConvertModel, NumbersBeyondTheTypeAreNamed) {
     declared.push_back({name, tensor.dtype, tensor.shape});
   }
   auto writer = ValueOrDie(SafetensorsWriter::Create(source + "/model.safetensors", declared));
-  const std::string large = "model.layers.1.mlp.up_proj.weight";
   for (const TensorDeclaration& tensor : declared) {
     std::vector<float> values(static_cast<size_t>(stored.Find(tensor.name)->elements()));
     ReadFloats(*stored.Find(tensor.name), 0, static_cast<int64_t>(values.size()), values.data());
-    if (tensor.name == large) values[70] = 1e9f;
+    if (tensor.name == kOdd) values[70] = number;
     EXPECT_TRUE(writer.Append(tensor.name, std::as_bytes(std::span(values))).ok());
   }
-  ASSERT_TRUE(writer.Finish().ok());
+  EXPECT_TRUE(writer.Finish().ok());
+  return source;
+}
+
+// What a model says must not become infinite on the way.
+TEST(ConvertModel, NumbersBeyondTheTypeAreNamed) {
+  const ScratchFolder scratch;
+  const std::string source = LlamaWithNumber(scratch, 1e9f);
   for (const char* type : {"f16", "int4"}) {
     const Status done = Convert(source, type, scratch.File(type));
     ASSERT_FALSE(done.ok()) << type;
-    EXPECT_NE(done.error().message.find(large), std::string::npos) << done.error().message;
+    EXPECT_NE(done.error().message.find(kOdd), std::string::npos) << done.error().message;
   }
   for (const char* type : {"bf16", "mxfp8"}) {
     const Status done = Convert(source, type, scratch.File(type));
@@ -258,6 +264,84 @@ TEST(ConvertModel, NumbersBeyondTheTypeAreNamed) {
     EXPECT_EQ(done.ok(), std::string(type) == "bf16") << type;
     EXPECT_EQ(FileExists(out), done.ok());
   }
+}
+
+// Nor must what is infinite become a number.
+TEST(ConvertModel, InfinitiesStayOrAreNamed) {
+  for (const float number : {INFINITY, -INFINITY, std::nanf("")}) {
+    const ScratchFolder scratch;
+    const std::string source = LlamaWithNumber(scratch, number);
+    const auto model = ValueOrDie(ModelSource::Open(source));
+    for (const char* type : {"int8", "int4", "mxfp4", "mxfp8", "nvfp4"}) {
+      const Status done = Convert(source, type, scratch.File(type));
+      ASSERT_FALSE(done.ok()) << type;
+      EXPECT_NE(done.error().message.find(kOdd), std::string::npos) << done.error().message;
+      EXPECT_NE(done.error().message.find(type), std::string::npos) << done.error().message;
+    }
+    for (const char* type : {"q8_0", "q4_0"}) {
+      const Status done =
+          WriteGguf(model, scratch.File("x.gguf"), {.type = type, .threads = 2, .progress = {}});
+      ASSERT_FALSE(done.ok()) << type;
+      EXPECT_NE(done.error().message.find(kOdd), std::string::npos) << done.error().message;
+    }
+    for (const char* type : {"f16", "bf16", "f32"}) {
+      const std::string out = scratch.File(type);
+      ASSERT_TRUE(Convert(source, type, out).ok()) << type;
+      const auto written = ValueOrDie(Checkpoint::Open(out));
+      float value = 0;
+      ReadFloats(*written.Find(kOdd), 70, 1, &value);
+      EXPECT_EQ(std::isnan(value), std::isnan(number));
+      if (!std::isnan(number)) {
+        EXPECT_EQ(value, number);
+      }
+    }
+  }
+}
+
+// As the cache of a download that has not ended.
+TEST(ConvertModel, LinksThatLeadNowhereAreNamed) {
+  const ScratchFolder scratch;
+  const std::string source = scratch.File("source");
+  fs::create_directory(source);
+  for (const char* kept : {"config.json", "model.safetensors"}) {
+    fs::copy_file(Path("models/kvasir-demo/") + kept, source + "/" + kept);
+  }
+  fs::create_symlink("/nowhere/blob", source + "/tokenizer.json");
+  const Status done = Convert(source, "stored", scratch.File("out"));
+  ASSERT_FALSE(done.ok());
+  EXPECT_NE(done.error().message.find("tokenizer.json"), std::string::npos);
+}
+
+// Wherever config.json says it: readers look within text_config first.
+TEST(ConvertModel, TheTypeIsSaidEverywhere) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.File("out");
+  ASSERT_TRUE(Convert(Path("testdata/models/transformers_gemma4_shared_bf16"), "f32", out).ok());
+  const Json config = ValueOrDie(Json::ParseFile(out + "/config.json"));
+  int64_t said = 0;
+  for (const Json* const level : {&config, config.Find("text_config")}) {
+    for (const char* field : {"dtype", "torch_dtype"}) {
+      const Json* const type = level == nullptr ? nullptr : level->Find(field);
+      if (type == nullptr) continue;
+      ++said;
+      EXPECT_EQ(*type, Json("float32")) << field;
+    }
+  }
+  EXPECT_GE(said, 2);
+}
+
+// What no decoder reads has no name in a folder.
+TEST(ConvertModel, WhatIsLeftOutIsKnown) {
+  const ScratchFolder scratch;
+  const std::string whole = Path("testdata/gguf/llama3_rope_bf16.gguf");
+  EXPECT_TRUE(ValueOrDie(ModelSource::Open(whole)).left_out().empty());
+  std::string bytes = *ReadFile(whole);
+  const std::string known = "rope_freqs.weight";
+  const std::string other = "rope_frequ.weight";
+  bytes.replace(bytes.find(known), known.size(), other);
+  const std::string path = scratch.File("other.gguf");
+  ASSERT_TRUE(WriteFileAtomic(path, bytes).ok());
+  EXPECT_EQ(ValueOrDie(ModelSource::Open(path)).left_out(), std::vector<std::string>{other});
 }
 
 // Rows of q and k lie in another order in a GGUF file, and so do their biases.

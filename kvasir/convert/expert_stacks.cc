@@ -22,6 +22,7 @@ ExpertName SplitExpert(const std::string& name) {
   const size_t number = at + kExperts.size();
   const size_t end = name.find('.', number);
   if (end == std::string::npos || end == number || end - number > kMostDigits) return {};
+  if (name[number] == '0' && end - number > 1) return {};  // "03" is no name of the third
   int64_t expert = 0;
   for (size_t i = number; i < end; ++i) {
     if (name[i] < '0' || name[i] > '9') return {};
@@ -108,7 +109,8 @@ Result<std::vector<SourceTensor>> StackExperts(const std::vector<SourceTensor>& 
   return result;
 }
 
-std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors) {
+std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors,
+                                           std::string_view owner_end) {
   constexpr std::string_view kBoth = ".experts.gate_up_proj";
   constexpr std::string_view kDown = ".experts.down_proj";
   std::map<std::string, std::vector<int64_t>> stacks;  // shapes by name
@@ -119,7 +121,7 @@ std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors) {
     return tensor.name.substr(0, tensor.name.size() - end.size());
   };
   const auto is_split = [&](const SourceTensor& tensor, std::string_view end) {
-    if (!tensor.name.ends_with(end)) return false;
+    if (!tensor.name.ends_with(end) || !before(tensor, end).ends_with(owner_end)) return false;
     const auto both = stacks.find(before(tensor, end).append(kBoth));
     const auto down = stacks.find(before(tensor, end).append(kDown));
     if (both == stacks.end() || down == stacks.end()) return false;

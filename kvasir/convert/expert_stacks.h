@@ -3,6 +3,7 @@
 #ifndef KVASIR_CONVERT_EXPERT_STACKS_H_
 #define KVASIR_CONVERT_EXPERT_STACKS_H_
 
+#include <string_view>
 #include <vector>
 
 #include "kvasir/base/result.h"
@@ -19,8 +20,10 @@ Result<std::vector<SourceTensor>> StackExperts(const std::vector<SourceTensor>& 
 // "X.experts.gate_up_proj" [experts, gates and ups, inputs] and "X.experts.down_proj" [experts,
 // inputs, gates] become "X.experts.switch_glu.gate_proj.weight", "...up_proj.weight" and
 // "...down_proj.weight", and "X.mlp.experts.gate_up_proj" the same of "X.mlp.switch_mlp". Stacks of
-// other shapes (inputs before outputs) stay as they are.
-std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors);
+// other shapes (inputs before outputs) stay as they are, and so do those of which X, with ".mlp",
+// does not end with `owner_end`.
+std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors,
+                                           std::string_view owner_end = "");
 
 }  // namespace kvasir
 

@@ -34,7 +34,7 @@ Status CheckIsOurs(const fs::path& partial) {
       ErrorCode::kFailedPrecondition,
       partial.string() + " exists and no stopped run left it; remove it or choose another name"};
   std::error_code error;
-  if (!fs::is_directory(partial, error)) return not_ours;
+  if (!fs::is_directory(fs::symlink_status(partial, error))) return not_ours;
   bool has_others = false;
   for (fs::directory_iterator at(partial, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();

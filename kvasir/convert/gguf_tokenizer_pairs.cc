@@ -188,7 +188,7 @@ Status AddPieces(const Json& json, const Json& model, const Tokenizer& tokenizer
 }
 
 Status AddByteLevel(const Json& json, const Json& model, const Tokenizer& tokenizer,
-                    const ModelConfig& config, GgufPairs* pairs) {
+                    const ModelConfig& config, std::optional<Token> unknown, GgufPairs* pairs) {
   KVASIR_TRY(const std::string pre, PreTokenizerName(json, model));
   KVASIR_TRY(const Merges merges, ReadMerges(model));
   const Vocabulary vocabulary = ReadVocabulary(json, tokenizer, config.vocab_size);
@@ -196,18 +196,20 @@ Status AddByteLevel(const Json& json, const Json& model, const Tokenizer& tokeni
   pairs->Add("tokenizer.ggml.pre", pre);
   pairs->AddTexts("tokenizer.ggml.tokens", vocabulary.tokens);
   pairs->AddI32s("tokenizer.ggml.token_type", vocabulary.kinds);
+  if (unknown) pairs->AddU32("tokenizer.ggml.unknown_token_id", U32(*unknown));
   AddMerges(merges, pairs);
   return {};
 }
 
+// `unknown` is for byte-level ones, whose model needs none.
 Status AddModel(const Json& json, const Tokenizer& tokenizer, const ModelConfig& config,
-                GgufPairs* pairs) {
+                std::optional<Token> unknown, GgufPairs* pairs) {
   const Json* const model = json.Find("model");
   const Json* const cuts = json.Find("pre_tokenizer");
   const Json* const type = model == nullptr ? nullptr : model->Find("type");
   if (model != nullptr && (type == nullptr || *type == Json("BPE"))) {
     if (cuts != nullptr && cuts->Dump().find("\"ByteLevel\"") != std::string::npos) {
-      return AddByteLevel(json, *model, tokenizer, config, pairs);
+      return AddByteLevel(json, *model, tokenizer, config, unknown, pairs);
     }
     const auto falls_back = model->GetBoolOr("byte_fallback", false);
     if (falls_back.ok() && *falls_back) return AddPieces(json, *model, tokenizer, config, pairs);
@@ -340,6 +342,32 @@ std::string TemplateOf(const ModelSource& source) {
   return {};
 }
 
+// What chat templates call "eos_token" and so on: tokenizer_config.json names it by its text.
+std::optional<Token> NamedToken(const ModelSource& source, const Tokenizer& tokenizer,
+                                const char* name) {
+  const SourceFile* const file = source.FindFile("tokenizer_config.json");
+  const auto json = file == nullptr ? Result<Json>(Json()) : Json::Parse(file->contents);
+  const Json* const token = json.ok() ? json->Find(name) : nullptr;
+  if (token == nullptr) return std::nullopt;
+  const Json* const text = token->is_object() ? token->Find("content") : token;
+  if (text == nullptr || !text->is_string()) return std::nullopt;
+  return tokenizer.TokenToId(text->as_string());
+}
+
+// What config.json leaves out, and which of several stops is the one that templates write.
+void AddNames(const ModelSource& source, const Tokenizer& tokenizer, ModelConfig* config) {
+  const auto within = [&](const char* name) {
+    const std::optional<Token> id = NamedToken(source, tokenizer, name);
+    return id && *id < config->vocab_size ? id : std::nullopt;
+  };
+  if (const auto bos = within("bos_token")) config->bos_token_id = bos;
+  if (const auto pad = within("pad_token"); !config->pad_token_id) config->pad_token_id = pad;
+  std::vector<Token>& stops = config->eos_token_ids;
+  const auto eos = within("eos_token");
+  const auto at = eos ? std::find(stops.begin(), stops.end(), *eos) : stops.end();
+  if (at != stops.end()) std::rotate(stops.begin(), at, at + 1);
+}
+
 Result<GgufMetadata> ReadBack(const GgufPairs& pairs) {
   BytesReader reader(std::as_bytes(std::span(pairs.bytes())));
   return GgufMetadata::Read(pairs.count(), &reader);
@@ -360,7 +388,9 @@ Status AddGgufTokenizer(const ModelSource& source, const ModelConfig& declared, 
   KVASIR_TRY(const Json json, Json::Parse(file->contents));
   KVASIR_TRY(const auto tokenizer, Tokenizer::FromJson(json));
   GgufPairs own;
-  KVASIR_TRY_OK(AddModel(json, *tokenizer, config, &own));
+  AddNames(source, *tokenizer, &config);
+  KVASIR_TRY_OK(
+      AddModel(json, *tokenizer, config, NamedToken(source, *tokenizer, "unk_token"), &own));
   // What config.json calls so or leaves out does not matter where a token is put in front.
   const Around around = AroundTexts(*tokenizer);
   if (around.first) config.bos_token_id = around.first;

@@ -51,11 +51,12 @@ DType DecodedType(const WeightTensor& rows) {
   }
 }
 
-Json SpecialTokensConfig(const GgufMetadata& metadata, const GgufSpecialTokens& special) {
+// With the class that takes tokenizer.json as it is; others add what they find missing.
+Json TokenizerConfig(const GgufMetadata& metadata, const GgufSpecialTokens& special) {
   Json config = Json::Object();
   const auto tokens = metadata.Strings("tokenizer.ggml.tokens");
   if (tokens.ok()) config = special.Texts(*tokens);
-  if (config.is_null()) config = Json::Object();
+  config.Set("tokenizer_class", "PreTrainedTokenizerFast");
   const auto chat = metadata.Text("tokenizer.chat_template");
   if (chat.ok()) config.Set("chat_template", *chat);
   return config;
@@ -133,6 +134,7 @@ Status ModelSource::AddTensor(const std::string& name) {
   tensor.dtype = view.dtype;
   tensor.raw = view.data;
   if (IsFloatType(view.dtype) && !view.shape.empty()) tensor.rows = DenseWeights(view);
+  tensor.rows.is_mapped = true;
   tensors_.push_back(std::move(tensor));
   return {};
 }
@@ -166,6 +168,7 @@ Status ModelSource::AddQuantized(const std::string& module, const TensorView& we
   tensor.shape.back() = inputs;
   tensor.dtype = DecodedType(*rows);
   tensor.rows = *std::move(rows);
+  tensor.rows.is_mapped = true;
   tensors_.push_back(std::move(tensor));
   return {};
 }
@@ -175,7 +178,13 @@ Status ModelSource::AddFiles() {
   std::vector<fs::path> paths;
   for (const fs::path& folder : {fs::path(path_), fs::path(path_) / "additional_chat_templates"}) {
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-      if (at->is_regular_file(error) && IsCarried(at->path())) paths.push_back(at->path());
+      if (!IsCarried(at->path()) || at->is_directory(error)) continue;
+      if (!at->is_regular_file(error)) {
+        return {ErrorCode::kNotFound, at->path().string() +
+                                          " is a link that leads nowhere, or no file; a download "
+                                          "may not have ended"};
+      }
+      paths.push_back(at->path());
     }
     error.clear();
   }
@@ -205,8 +214,9 @@ Status ModelSource::OpenGguf() {
   KVASIR_TRY(gguf_, GgufFile::Open(path_));
   KVASIR_TRY(config_, GgufConfigJson(*gguf_));
   KVASIR_TRY(const ModelConfig config, GgufModelConfig(*gguf_));
-  KVASIR_TRY(std::vector<ListedTensor> listed, ListTensors(*gguf_, config));
-  for (ListedTensor& tensor : listed) {
+  KVASIR_TRY(TensorList listed, ListTensors(*gguf_, config));
+  left_out_ = std::move(listed.unread);
+  for (ListedTensor& tensor : listed.tensors) {
     SourceTensor added;
     added.name = std::move(tensor.name);
     added.shape = tensor.rows.shape;
@@ -226,16 +236,17 @@ Status ModelSource::OpenGguf() {
     generation.Set("suppress_tokens", std::move(suppressed));
     files_.push_back({"generation_config.json", generation.DumpPretty()});
   }
-  const auto tokenizer = GgufTokenizerJson(gguf_->metadata());
+  auto tokenizer = GgufTokenizerJson(gguf_->metadata());
   if (!tokenizer.ok()) {
     return tokenizer.error().code == ErrorCode::kNotFound ? Status()
                                                           : WithContext(tokenizer.error(), path_);
   }
   const auto special = GgufSpecialTokens::Read(gguf_->metadata());
   if (!special.ok()) return WithContext(special.error(), path_);
+  MakeMergesAlike(&*tokenizer);
   files_.push_back({"tokenizer.json", tokenizer->Dump()});
   files_.push_back(
-      {"tokenizer_config.json", SpecialTokensConfig(gguf_->metadata(), *special).DumpPretty()});
+      {"tokenizer_config.json", TokenizerConfig(gguf_->metadata(), *special).DumpPretty()});
   return {};
 }
 

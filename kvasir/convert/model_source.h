@@ -68,6 +68,9 @@ class ModelSource {
   const SourceFile* FindFile(std::string_view name) const;  // null when there is none
   // Every tensor of a folder as stored, quantized modules in their parts.
   const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  // Tensors of a GGUF file that no decoder reads, and that are not among tensors(); of a folder all
+  // are.
+  const std::vector<std::string>& left_out() const { return left_out_; }
   // Changes whenever a file of the model may have.
   const std::string& fingerprint() const { return fingerprint_; }
   // Members of text_config win, as everywhere.
@@ -94,6 +97,7 @@ class ModelSource {
   Json quantization_;
   std::string foreign_quantization_;
   std::vector<SourceFile> files_;
+  std::vector<std::string> left_out_;
   std::string fingerprint_;
 };
 

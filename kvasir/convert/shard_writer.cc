@@ -44,6 +44,7 @@ Status ShardWriter::CopyTensor(const PlannedTensor& tensor, SafetensorsWriter* w
   for (size_t begin = 0; begin < all.size(); begin += kCopyBytes) {
     const auto piece = all.subspan(begin, std::min(kCopyBytes, all.size() - begin));
     KVASIR_TRY_OK(writer->Append(tensor.source->name, piece));
+    ReleasePages(piece);
     progress_(piece.size());
   }
   return {};
@@ -62,6 +63,7 @@ Status ShardWriter::WriteTensor(const PlannedTensor& tensor, SafetensorsWriter* 
   std::vector<std::byte> scales(static_cast<size_t>(rows) * encoder.scale_bytes());
   std::vector<std::byte> biases(static_cast<size_t>(rows) * encoder.bias_bytes());
   std::atomic<bool> fits = true;
+  std::atomic<bool> is_finite = true;
   for (int64_t first = 0; first < rows; first += batch_rows) {
     const int64_t count = std::min(batch_rows, rows - first);
     pool_.For(static_cast<size_t>(count), [&](size_t begin, size_t end) {
@@ -72,6 +74,7 @@ Status ShardWriter::WriteTensor(const PlannedTensor& tensor, SafetensorsWriter* 
         if (source.offset != 0) {
           for (float& value : row) value += source.offset;
         }
+        if (tensor.encoding.is_quantized && !AllFinite(row)) is_finite = false;
         if (!encoder.Encode(row.data(), weight.data() + i * encoder.weight_bytes(),
                             scales.data() + at * encoder.scale_bytes(),
                             biases.data() + at * encoder.bias_bytes())) {
@@ -79,6 +82,7 @@ Status ShardWriter::WriteTensor(const PlannedTensor& tensor, SafetensorsWriter* 
         }
       }
     });
+    if (!is_finite) return NotFinite(source.name, MlxFormatLabel(tensor.encoding.format));
     if (!fits) return BeyondType(source, tensor.encoding.dtype, tensor.encoding.is_quantized);
     const size_t bytes = static_cast<size_t>(count) * encoder.weight_bytes();
     KVASIR_TRY_OK(writer->Append(parts[0].name, std::span(weight).first(bytes)));

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "kvasir/tensor/affine_codec.h"
+#include "kvasir/tensor/fold.h"
 #include "kvasir/tensor/packed_codes.h"
 
 namespace kvasir {
@@ -100,39 +102,83 @@ float Scaled(float value, float scale) {
   return std::isnan(scaled) ? INFINITY : scaled;
 }
 
-// Of what is finite.
-double SquaredError(std::span<const float> values, float scale, const Magnitudes& elements) {
-  double sum = 0;
-  for (const float value : values) {
-    if (!std::isfinite(value)) continue;
-    const float nearest = elements.of[Nearest(elements, Scaled(value, scale))] * scale;
-    const double error = double{nearest} - double{std::fabs(value)};
-    sum += error * error;
-  }
-  return sum;
+// Of elements of four bits.
+float NearestE2m1(float magnitude) {
+  constexpr std::pair<float, float> kSteps[] = {{0.25f, 0.5f}, {0.75f, 0.5f}, {1.25f, 0.5f},
+                                                {1.75f, 0.5f}, {2.5f, 1.0f},  {3.5f, 1.0f},
+                                                {5.0f, 2.0f}};
+  float nearest = 0;
+  for (const auto& [from, step] : kSteps) nearest += magnitude > from ? step : 0.0f;
+  return nearest;
 }
 
-// E8M0: the least power of two with which the largest is no larger than the elements' largest.
-// Elements of four bits have few steps, so half of it may be the nearer for all but the largest.
+// Of a group whose numbers are finite, divided by `scale` and coded as E2M1.
+template <size_t count>
+double SquaredError(const std::array<float, count>& magnitudes, float scale) {
+  const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+  std::array<double, count> errors;
+  for (size_t i = 0; i < count; ++i) {
+    const float nearest = NearestE2m1(magnitudes[i] * inverse) * scale;
+    const double error = double{nearest} - double{magnitudes[i]};
+    errors[i] = error * error;
+  }
+  return Sum(errors);
+}
+
+// The magnitudes of what is finite, 0 for the rest.
+template <size_t count>
+std::array<float, count> FiniteMagnitudes(std::span<const float> values) {
+  std::array<float, count> out;
+  for (size_t i = 0; i < count; ++i) out[i] = std::isfinite(values[i]) ? std::fabs(values[i]) : 0;
+  return out;
+}
+
+// The one with the least squared error, the first of equally good ones.
+template <size_t count>
+Microscale Best(std::span<const float> values, std::span<const Microscale> scales) {
+  const auto magnitudes = FiniteMagnitudes<count>(values);
+  Microscale best = scales[0];
+  double least = SquaredError(magnitudes, best.scale);
+  for (const Microscale& scale : scales.subspan(1)) {
+    const double error = SquaredError(magnitudes, scale.scale);
+    if (error >= least) continue;
+    least = error;
+    best = scale;
+  }
+  return best;
+}
+
+// The least power of two with which the largest is no larger than the elements' largest.
+int FittingExponent(float largest, const Magnitudes& elements) {
+  const int exponent = std::ilogb(largest) - elements.top_exponent;
+  const float top = elements.of[static_cast<size_t>(elements.count - 1)];
+  return largest > std::ldexp(top, exponent) ? exponent + 1 : exponent;
+}
+
+// E8M0. Elements of four bits have few steps, so half of the scale that fits may be the nearer for
+// all but the largest.
 Microscale NearestE8m0(std::span<const float> values, float largest, const Magnitudes& elements) {
   if (largest == 0) return PowerOfTwo(-127);
-  int exponent = std::ilogb(largest) - elements.top_exponent;
-  const float top = elements.of[static_cast<size_t>(elements.count - 1)];
-  if (largest > std::ldexp(top, exponent)) ++exponent;
-  const Microscale fits = PowerOfTwo(exponent);
-  if (elements.count > 8) return fits;
-  const Microscale half = PowerOfTwo(exponent - 1);
-  return SquaredError(values, half.scale, elements) < SquaredError(values, fits.scale, elements)
-             ? half
-             : fits;
+  const int exponent = FittingExponent(largest, elements);
+  if (elements.count > 8) return PowerOfTwo(exponent);
+  return Best<32>(values, std::array{PowerOfTwo(exponent), PowerOfTwo(exponent - 1)});
 }
 
-// E4M3: the nearest to the one with which the largest is the elements' largest.
-Microscale NearestE4m3(float largest, const Magnitudes& elements) {
-  static const Magnitudes scales = E4m3();
-  const uint8_t code =
-      Nearest(scales, largest / elements.of[static_cast<size_t>(elements.count - 1)]);
-  return {scales.of[code], code};
+// E4M3 over elements of four bits. Steps of an eighth around the one with which the largest is the
+// elements' largest, 6; up to where it is 4, whose neighbours are nearer.
+Microscale NearestE4m3(std::span<const float> values, float largest) {
+  static const Magnitudes kScales = E4m3();
+  constexpr int kBelow = 2;
+  constexpr int kAbove = 5;
+  const int nearest = Nearest(kScales, largest / 6.0f);
+  std::array<Microscale, kBelow + 1 + kAbove> scales;
+  size_t count = 0;
+  const auto add = [&](int code) {
+    scales[count++] = {kScales.of[static_cast<size_t>(code)], static_cast<uint8_t>(code)};
+  };
+  for (int code = nearest; code <= std::min(nearest + kAbove, kScales.count - 1); ++code) add(code);
+  for (int code = nearest - 1; code >= std::max(nearest - kBelow, 0); --code) add(code);
+  return Best<16>(values, std::span(scales).first(count));
 }
 
 }  // namespace
@@ -159,6 +205,17 @@ Result<MlxFormat> MlxFormatFromName(std::string_view name, int group_size) {
 std::string MlxFormatLabel(const MlxFormat& format) {
   if (format.mode != MlxMode::kAffine) return std::string(MlxModeName(format.mode));
   return "int" + std::to_string(format.bits);
+}
+
+bool AllFinite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](float value) { return std::isfinite(value); });
+}
+
+Error NotFinite(std::string_view tensor, std::string_view type) {
+  return {ErrorCode::kInvalidArgument, "tensor '" + std::string(tensor) +
+                                           "' has infinities or NaN, which " + std::string(type) +
+                                           " does not: the model is broken, or wants f32"};
 }
 
 WeightEncoder::WeightEncoder(const WeightEncoding& encoding, int64_t inputs)
@@ -219,7 +276,7 @@ void WeightEncoder::EncodeMicroscaled(const float* row, std::byte* weight,
   for (size_t begin = 0; begin < codes.size(); begin += size) {
     const std::span<const float> values(row + begin, size);
     const float largest = LargestFinite(values);
-    const Microscale by = format.mode == MlxMode::kNvfp4 ? NearestE4m3(largest, elements)
+    const Microscale by = format.mode == MlxMode::kNvfp4 ? NearestE4m3(values, largest)
                                                          : NearestE8m0(values, largest, elements);
     scales[begin / size] = static_cast<std::byte>(by.code);
     for (size_t i = 0; i < size; ++i) {

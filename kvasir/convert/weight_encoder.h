@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +36,10 @@ inline bool IsInfinite(uint16_t bits, DType dtype) {
   return (bits & 0x7FFF) == (dtype == DType::kF16 ? 0x7C00 : 0x7F80);
 }
 
+bool AllFinite(std::span<const float> values);
+// What is said of a tensor with others: codes have no infinities and no NaN.
+Error NotFinite(std::string_view tensor, std::string_view type);
+
 class WeightEncoder {
  public:
   // Bytes of one row of `inputs` numbers. REQUIRES for quantized ones: whole groups, a multiple of
@@ -50,7 +55,9 @@ class WeightEncoder {
   // mx.quantize's (the rule of OCP Microscaling Formats v1.0, 6.3, cuts large numbers off and has
   // 1.23 times its squared error); mxfp4: that or half of it, whichever has the smaller squared
   // error (0.88 times that of mx.quantize for normal weights). Elements are the nearest, ties to
-  // the even code. nvfp4: the scale is the E4M3 nearest to max|w| / 6, without a global one.
+  // the even code. nvfp4: the scale is one of eight E4M3 around max|w| / 6 to max|w| / 4, the one
+  // with the smallest squared error (0.7 to 0.75 times that of mx.quantize, which takes the nearest
+  // to max|w| / 6, for the weights of real models), without a global one.
   // Numbers that are not finite make their group NaN (affine) or count as the largest there is.
   // False where a finite number, or a scale or bias, is beyond those of dtype and became infinite.
   // THREADS: concurrently.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <span>
 
 #include "kvasir/formats/mlx_weights.h"
 
@@ -94,6 +95,27 @@ TEST(WeightEncoder, MicroscaledValuesAreEncodedToThemselves) {
   }
 }
 
+// Of a group's values with elements of four bits under `scale`.
+double SquaredErrorE2m1(std::span<const float> values, float scale) {
+  double sum = 0;
+  for (const float value : values) {
+    double least = std::fabs(value);
+    for (const float element : {0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f}) {
+      least = std::min(least, std::fabs(double{element * scale} - double{std::fabs(value)}));
+    }
+    sum += least * least;
+  }
+  return sum;
+}
+
+double SquaredError(std::span<const float> values, std::span<const float> decoded) {
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    sum += std::pow(double{decoded[i]} - double{values[i]}, 2);
+  }
+  return sum;
+}
+
 TEST(WeightEncoder, NoOtherScaleOfMxfp4IsNearer) {
   const WeightEncoding encoding = {DType::kBf16, true, *MlxFormatFromName("mxfp4")};
   for (int seed = 10; seed < 30; ++seed) {
@@ -101,28 +123,52 @@ TEST(WeightEncoder, NoOtherScaleOfMxfp4IsNearer) {
     const Encoded encoded = Encode(encoding, row);
     const std::vector<float> decoded = Decode(encoding, encoded);
     for (size_t group = 0; group < row.size() / 32; ++group) {
-      const auto squared_error = [&](const auto& nearest) {
-        double sum = 0;
-        for (size_t i = 32 * group; i < 32 * group + 32; ++i) {
-          sum += std::pow(double{nearest(i)} - double{row[i]}, 2);
-        }
-        return sum;
-      };
-      const double own = squared_error([&](size_t i) { return decoded[i]; });
+      const auto values = std::span(row).subspan(32 * group, 32);
+      const double own = SquaredError(values, std::span(decoded).subspan(32 * group, 32));
       for (const int other : {-2, -1, 1, 2}) {
         const float scale = std::ldexp(1.0f, static_cast<int>(encoded.scales[group]) - 127 + other);
-        const double error = squared_error([&](size_t i) {
-          float best = 0;
-          for (const float element : {0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f}) {
-            const float value = std::copysign(element * scale, row[i]);
-            if (std::fabs(value - row[i]) < std::fabs(best - row[i])) best = value;
-          }
-          return best;
-        });
-        EXPECT_GE(error, own) << "group " << group << ", times 2^" << other;
+        EXPECT_GE(SquaredErrorE2m1(values, scale), own)
+            << "group " << group << ", times 2^" << other;
       }
     }
   }
+}
+
+// Scales of 0.02 / 2 and of less are the smallest there are, denormal.
+TEST(WeightEncoder, ScalesOfNvfp4AreNearTheBest) {
+  const WeightEncoding encoding = {DType::kBf16, true, *MlxFormatFromName("nvfp4")};
+  for (const float size : {0.02f, 0.2f, 1.0f, 50.0f, 4000.0f}) {
+    double own = 0;
+    double best = 0;
+    for (int seed = 10; seed < 30; ++seed) {
+      std::vector<float> row = RandomRow(static_cast<uint64_t>(seed));
+      for (float& value : row) value *= 50 * size;
+      const std::vector<float> decoded = Decode(encoding, Encode(encoding, row));
+      for (size_t group = 0; group < row.size() / 16; ++group) {
+        const auto values = std::span(row).subspan(16 * group, 16);
+        own += SquaredError(values, std::span(decoded).subspan(16 * group, 16));
+        double least = INFINITY;
+        for (int code = 0; code < 127; ++code) {
+          const int exponent = code >> 3;
+          const auto mantissa = static_cast<float>(code & 7);
+          const float scale =
+              exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8.0f + mantissa, exponent - 10);
+          least = std::min(least, SquaredErrorE2m1(values, scale));
+        }
+        best += least;
+      }
+    }
+    EXPECT_LE(own, 1.02 * best) << "weights of " << size;
+  }
+}
+
+// Numbers that the scale nearest to a sixth of them would make zeros.
+TEST(WeightEncoder, SmallGroupsOfNvfp4Stay) {
+  const WeightEncoding encoding = {DType::kBf16, true, *MlxFormatFromName("nvfp4")};
+  std::vector<float> row(kInputs, 0.0f);
+  for (size_t i = 0; i < row.size(); ++i) row[i] = i % 2 == 0 ? 0.002f : -0.001f;
+  const std::vector<float> decoded = Decode(encoding, Encode(encoding, row));
+  for (size_t i = 0; i < row.size(); ++i) ASSERT_NEAR(decoded[i], row[i], 0.00005f);
 }
 
 TEST(WeightEncoder, OddGroups) {

@@ -71,28 +71,27 @@ Result<const GgufType*> MatrixType(const std::string& name) {
 
 void StoreHalf(uint16_t bits, std::byte* to) { std::memcpy(to, &bits, sizeof(bits)); }
 
-// False where a finite number has no finite one to become.
-bool EncodeBlock(const float* values, int limit, std::byte* block) {
-  const QuantizedGroup group = QuantizeGroup(values, limit);
+// False where the scale is beyond those of f16.
+bool EncodeBlock(const float* values, int bits, std::byte* block) {
+  const QuantizedGroup group = QuantizeGroup(values, bits);
   const auto& codes = group.codes;
   StoreHalf(group.scale, block);
-  for (size_t i = 0; limit == 127 && i < kBlock; ++i) {
+  for (size_t i = 0; bits == 8 && i < kBlock; ++i) {
     block[2 + i] = static_cast<std::byte>(codes[i]);
   }
-  for (size_t i = 0; limit == 7 && i < kBlock / 2; ++i) {
+  for (size_t i = 0; bits == 4 && i < kBlock / 2; ++i) {
     block[2 + i] = static_cast<std::byte>((codes[i] + 8) | (codes[i + kBlock / 2] + 8) << 4);
   }
-  return !IsInfinite(group.scale, DType::kF16) ||
-         std::any_of(values, values + kBlock, [](float value) { return std::isinf(value); });
+  return !IsInfinite(group.scale, DType::kF16);
 }
 
-// As EncodeBlock.
+// False where a finite number has no finite one to become.
 bool EncodeRow(const float* row, int64_t count, const GgufType& type, std::byte* out) {
   bool fits = true;
   for (int64_t i = 0; i < count; i += type.block_elements) {
     std::byte* const block = out + i / type.block_elements * type.block_bytes;
     if (type.block_elements == kBlock) {
-      fits &= EncodeBlock(row + i, type.name == "Q8_0" ? 127 : 7, block);
+      fits &= EncodeBlock(row + i, type.name == "Q8_0" ? 8 : 4, block);
     } else if (type.block_bytes == 4) {
       std::memcpy(block, row + i, sizeof(float));
     } else {
@@ -277,19 +276,23 @@ class TensorWriter {
     const auto rows = static_cast<int64_t>(tensor.declaration.bytes() / row_bytes);
     const int64_t batch = std::clamp<int64_t>(kBatchNumbers / columns, 1, rows);
     std::vector<std::byte> bytes(static_cast<size_t>(batch) * row_bytes);
+    const bool is_quantized = type.block_elements > 1;
     std::atomic<bool> fits = true;
+    std::atomic<bool> is_finite = true;
     for (int64_t first = 0; first < rows; first += batch) {
       const auto count = static_cast<size_t>(std::min(batch, rows - first));
       pool_.For(count, [&](size_t begin, size_t end) {
         std::vector<float> row(static_cast<size_t>(columns));
         for (size_t i = begin; i < end; ++i) {
           reader.Read(first + static_cast<int64_t>(i), row.data());
+          if (is_quantized && !AllFinite(row)) is_finite = false;
           if (!EncodeRow(row.data(), columns, type, bytes.data() + i * row_bytes)) fits = false;
         }
       });
+      if (!is_finite) return NotFinite(NameOf(tensor), type.name);
       if (!fits) {
         return {ErrorCode::kInvalidArgument,
-                "tensor '" + tensor.decoder_name + "' has numbers beyond those of " +
+                "tensor '" + NameOf(tensor) + "' has numbers beyond those of " +
                     std::string(type.name) + "; choose another type, bf16 or f32"};
       }
       KVASIR_TRY_OK(writer_.Append(index, std::span(bytes).first(count * row_bytes)));
@@ -301,6 +304,10 @@ class TensorWriter {
   }
 
  private:
+  static std::string NameOf(const Export& tensor) {
+    return tensor.source == nullptr ? tensor.declaration.name : tensor.source->name;
+  }
+
   GgufWriter& writer_;
   ThreadPool& pool_;
   const std::function<void(uint64_t)>& progress_;
@@ -318,9 +325,11 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   if (!config.ok()) return WithContext(config.error(), source.path() + "/config.json");
   KVASIR_TRY_OK(AddGeneration(source, &*config));
   KVASIR_TRY(const GgufPairs pairs, GgufPairsOf(source, *config));
-  const auto stacked = StackExperts(source.tensors());
+  auto stacked = StackExperts(source.tensors());
   if (!stacked.ok()) return WithContext(stacked.error(), source.path());
-  KVASIR_TRY(const std::vector<Export> exports, ExportPlan(source, *stacked, *config, type).Make());
+  // Gates and ups in one tensor have a name for Gemma's experts only.
+  const std::vector<SourceTensor> tensors = SplitGatesAndUps(*std::move(stacked), ".mlp");
+  KVASIR_TRY(const std::vector<Export> exports, ExportPlan(source, tensors, *config, type).Make());
   std::vector<GgufDeclaration> declarations;
   uint64_t total = 0;
   for (const Export& tensor : exports) {
@@ -335,10 +344,10 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
     done += bytes;
     if (options.progress) options.progress(done, total);
   };
-  TensorWriter tensors(&writer, &pool, progress);
+  TensorWriter encoder(&writer, &pool, progress);
   for (size_t index = 0; index < exports.size(); ++index) {
     KVASIR_TRY_OK(
-        tensors.Write(index, exports[index], RowReader(exports[index], *config, norm_offset)));
+        encoder.Write(index, exports[index], RowReader(exports[index], *config, norm_offset)));
   }
   return writer.Finish();
 }

@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
+#include "kvasir/base/file.h"
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/gguf_tokenizer.h"
+#include "kvasir/formats/safetensors.h"
+#include "kvasir/formats/safetensors_writer.h"
 #include "kvasir/formats/test_files.h"
 #include "kvasir/tokenizer/tokenizer.h"
 #include "tests/support/tiny_model.h"
@@ -141,6 +145,81 @@ TEST(WriteGguf, BosIsWhatTheTokenizerAdds) {
     EXPECT_EQ(written->Encode("The ship"), original->Encode("The ship"));
     EXPECT_GT(written->Encode("The ship").size(),
               written->Encode("The ship", {.add_special = false}).size());
+  }
+}
+
+// Of several stops the one that templates write is a file's EOS.
+TEST(WriteGguf, EosIsWhatTemplatesWrite) {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.File("source");
+  fs::create_directory(folder);
+  for (const char* kept : {"config.json", "model.safetensors", "tokenizer.json"}) {
+    fs::copy_file(Path("models/kvasir-demo/") + kept, folder + "/" + kept);
+  }
+  const std::string config = R"({"eos_token": {"content": "<end_of_turn>"}, "unk_token": "<unk>"})";
+  ASSERT_TRUE(WriteFileAtomic(folder + "/tokenizer_config.json", config).ok());
+  const std::string out = scratch.File("out.gguf");
+  const Status done = Write(folder, "f16", out);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  const GgufFile file = ValueOrDie(GgufFile::Open(out));
+  EXPECT_EQ(*file.metadata().Int("tokenizer.ggml.eos_token_id"), 5);
+  EXPECT_EQ(*file.metadata().Int("tokenizer.ggml.eot_token_id"), 1);
+  EXPECT_EQ(*file.metadata().Int("tokenizer.ggml.unknown_token_id"), 3);
+}
+
+// The experts of Qwen's in the tensors that newer writers fuse them to.
+std::string FusedExperts(const ScratchFolder& scratch) {
+  const std::string source = Path("testdata/models/transformers_qwen3_moe_bf16");
+  const std::string folder = scratch.File("fused");
+  fs::create_directory(folder);
+  fs::copy_file(source + "/config.json", folder + "/config.json");
+  const auto stored = ValueOrDie(SafetensorsFile::Open(source + "/model.safetensors"));
+  std::vector<TensorDeclaration> declared;
+  std::map<std::string, std::vector<std::byte>> fused;
+  const auto append = [&](const std::string& name, const TensorView& view) {
+    const auto bytes = static_cast<size_t>(view.elements()) * DTypeBytes(view.dtype);
+    fused[name].insert(fused[name].end(), view.data, view.data + bytes);
+  };
+  for (const auto& [name, tensor] : stored.tensors()) {
+    constexpr std::string_view kFirst = ".experts.0.gate_proj.weight";
+    if (name.find(".experts.") == std::string::npos) {
+      declared.push_back({name, tensor.dtype, tensor.shape});
+      append(name, tensor);
+    } else if (name.ends_with(kFirst)) {
+      const std::string experts = name.substr(0, name.size() - kFirst.size()) + ".experts.";
+      int64_t count = 0;
+      for (; stored.Find(experts + std::to_string(count) + ".gate_proj.weight"); ++count) {
+        const std::string expert = experts + std::to_string(count);
+        append(experts + "gate_up_proj", *stored.Find(expert + ".gate_proj.weight"));
+        append(experts + "gate_up_proj", *stored.Find(expert + ".up_proj.weight"));
+        append(experts + "down_proj", *stored.Find(expert + ".down_proj.weight"));
+      }
+      const int64_t inner = tensor.shape[0];
+      const int64_t hidden = tensor.shape[1];
+      declared.push_back({experts + "gate_up_proj", tensor.dtype, {count, 2 * inner, hidden}});
+      declared.push_back({experts + "down_proj", tensor.dtype, {count, hidden, inner}});
+    }
+  }
+  auto writer = ValueOrDie(SafetensorsWriter::Create(folder + "/model.safetensors", declared));
+  for (const TensorDeclaration& tensor : declared) {
+    EXPECT_TRUE(writer.Append(tensor.name, fused[tensor.name]).ok());
+  }
+  EXPECT_TRUE(writer.Finish().ok());
+  return folder;
+}
+
+TEST(WriteGguf, FusedExpertsComeApart) {
+  const ScratchFolder scratch;
+  const std::string folder = FusedExperts(scratch);
+  const auto wanted = Logits(Path("testdata/models/transformers_qwen3_moe_bf16"), {});
+  ASSERT_EQ(Logits(folder, {}), wanted);
+  const std::string out = scratch.File("out.gguf");
+  const Status done = Write(folder, "bf16", out);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(Logits(out, {}), wanted);
+  const GgufFile file = ValueOrDie(GgufFile::Open(out));
+  for (const char* part : {"gate", "up", "down"}) {
+    EXPECT_NE(file.Find("blk.0.ffn_" + std::string(part) + "_exps.weight"), nullptr) << part;
   }
 }
 

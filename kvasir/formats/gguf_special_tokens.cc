@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
 namespace kvasir {
 namespace {
@@ -58,18 +57,20 @@ Result<GgufSpecialTokens> GgufSpecialTokens::Read(const GgufMetadata& metadata) 
   KVASIR_TRY(special.eos, ReadId(metadata, "eos", tokens.size()));
   KVASIR_TRY(special.unknown, ReadId(metadata, "unknown", tokens.size()));
   KVASIR_TRY(special.pad, ReadId(metadata, "padding", tokens.size()));
-  std::set<Token> stops;
-  if (special.eos) stops.insert(*special.eos);
+  std::vector<Token>& stops = special.stops;
+  const auto add = [&](Token id) {
+    if (std::find(stops.begin(), stops.end(), id) == stops.end()) stops.push_back(id);
+  };
+  if (special.eos) add(*special.eos);
   for (const std::string_view name : {"eot", "eom"}) {
     KVASIR_TRY(const std::optional<Token> id, ReadId(metadata, name, tokens.size()));
-    if (id) stops.insert(*id);
+    if (id) add(*id);
   }
   for (size_t i = 0; i < std::min(tokens.size(), kinds.size()); ++i) {
     const bool is_control = kinds[i] == static_cast<int64_t>(GgufTokenKind::kControl) ||
                             kinds[i] == static_cast<int64_t>(GgufTokenKind::kUserDefined);
-    if (is_control && IsStopText(tokens[i])) stops.insert(static_cast<Token>(i));
+    if (is_control && IsStopText(tokens[i])) add(static_cast<Token>(i));
   }
-  special.stops.assign(stops.begin(), stops.end());
   return special;
 }
 

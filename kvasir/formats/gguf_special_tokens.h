@@ -20,8 +20,8 @@ enum class GgufTokenKind { kNormal = 1, kUnknown, kControl, kUserDefined, kUnuse
 
 struct GgufSpecialTokens {
   std::optional<Token> bos, eos, unknown, pad;
-  // eos, end of turn and of message, and control tokens that are written like one of these:
-  // files name only one, and models use several. Sorted.
+  // eos, end of turn and of message, then control tokens that are written like one of these: files
+  // name only one, and models use several. None twice.
   std::vector<Token> stops;
 
   // All absent in a file without a tokenizer. ERRORS: kCorrupt for ids outside the vocabulary,

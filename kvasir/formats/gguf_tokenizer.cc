@@ -56,14 +56,13 @@ bool IsPadding(const Vocabulary& vocabulary, size_t id) {
   return vocabulary.kind(id) == GgufTokenKind::kUnused && vocabulary.tokens[id].starts_with("[PAD");
 }
 
-// Texts of the tokens that `takes` says, with their ids; of tokens of one text the last, as in a
-// tokenizer.json.
-template <class Takes>
-Json::Object Entries(const Vocabulary& vocabulary, const Takes& takes) {
+// Texts of all tokens with their ids; of tokens of one text the last, as in a tokenizer.json. Added
+// tokens are among them: other readers number those that are not from the vocabulary's end on.
+Json::Object Entries(const Vocabulary& vocabulary) {
   Json::Object entries;
   std::unordered_map<std::string_view, size_t> known;
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    if (!takes(id) || IsPadding(vocabulary, id)) continue;
+    if (IsPadding(vocabulary, id)) continue;
     const std::string_view text = vocabulary.tokens[id];
     const auto [at, is_new] = known.emplace(text, entries.size());
     if (is_new) entries.emplace_back(text, Json());
@@ -80,14 +79,17 @@ Json AddedTokens(const Vocabulary& vocabulary) {
     if (!is_special && kind != GgufTokenKind::kUserDefined) continue;
     added.push_back(Json::Object{{"id", static_cast<int64_t>(id)},
                                  {"content", vocabulary.tokens[id]},
+                                 {"single_word", false},
+                                 {"lstrip", false},
+                                 {"rstrip", false},
                                  {"normalized", false},
                                  {"special", is_special}});
   }
   return added;
 }
 
-Json SpecialToken(std::string_view text) {
-  return Json::Object{{"SpecialToken", Json::Object{{"id", text}, {"type_id", 0}}}};
+Json SpecialToken(std::string_view text, int64_t type) {
+  return Json::Object{{"SpecialToken", Json::Object{{"id", text}, {"type_id", type}}}};
 }
 
 // Whether BOS is added; the first two unless the file says otherwise.
@@ -98,20 +100,32 @@ Result<Json> PostProcessor(const GgufMetadata& metadata, const Vocabulary& vocab
   KVASIR_TRY(bool adds_bos, metadata.FlagOr("tokenizer.ggml.add_bos_token", bos == Bos::kYes));
   adds_bos |= bos == Bos::kAlways;
   KVASIR_TRY(const bool adds_eos, metadata.FlagOr("tokenizer.ggml.add_eos_token", false));
-  Json::Array single;
+  Json::Array one;
+  Json::Array pair;  // of which only the first has type 0
   Json tokens = Json::Object();
-  const auto add = [&](bool wanted, std::optional<Token> id) {
+  const auto add_text = [&](Json::Array* texts, std::string_view name, int64_t type) {
+    texts->push_back(Json::Object{{"Sequence", Json::Object{{"id", name}, {"type_id", type}}}});
+  };
+  const auto add = [&](Json::Array* texts, bool wanted, std::optional<Token> id, int64_t type) {
     if (!wanted || !id) return;
     const std::string_view text = vocabulary.tokens[static_cast<size_t>(*id)];
-    single.push_back(SpecialToken(text));
-    tokens.Set(text, Json::Object{{"id", text}, {"ids", Json::Array{Json(int64_t{*id})}}});
+    texts->push_back(SpecialToken(text, type));
+    tokens.Set(text, Json::Object{{"id", text},
+                                  {"ids", Json::Array{Json(int64_t{*id})}},
+                                  {"tokens", Json::Array{Json(text)}}});
   };
-  add(adds_bos, vocabulary.special.bos);
-  single.push_back(Json::Object{{"Sequence", Json::Object{{"id", "A"}, {"type_id", 0}}}});
-  add(adds_eos, vocabulary.special.eos);
-  if (single.size() == 1) return Json();
+  const GgufSpecialTokens& special = vocabulary.special;
+  add(&one, adds_bos, special.bos, 0);
+  add_text(&one, "A", 0);
+  add(&one, adds_eos, special.eos, 0);
+  if (one.size() == 1) return Json();
+  pair = one;
+  add(&pair, adds_bos, special.bos, 1);
+  add_text(&pair, "B", 1);
+  add(&pair, adds_eos, special.eos, 1);
   return Json(Json::Object{{"type", "TemplateProcessing"},
-                           {"single", std::move(single)},
+                           {"single", std::move(one)},
+                           {"pair", std::move(pair)},
                            {"special_tokens", std::move(tokens)}});
 }
 
@@ -174,11 +188,7 @@ Result<Json> ByteLevel(const GgufMetadata& metadata) {
     return {ErrorCode::kUnsupported, "metadata 'tokenizer.ggml.pre' is '" + name.substr(0, 40) +
                                          "', a pre-tokenizer that is not known here"};
   }
-  // Others are found by their text before words are cut, and never made by merging.
-  Json::Object entries = Entries(vocabulary, [&](size_t id) {
-    const GgufTokenKind kind = vocabulary.kind(id);
-    return kind != GgufTokenKind::kControl && kind != GgufTokenKind::kUserDefined;
-  });
+  Json::Object entries = Entries(vocabulary);
   KVASIR_TRY(Json merges, ByteLevelMerges(metadata, vocabulary));
   KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, pre->adds_bos ? Bos::kYes : Bos::kNo));
   Json::Array cuts;
@@ -332,8 +342,7 @@ Result<Json> RankedMerges(const GgufMetadata& metadata, const Vocabulary& vocabu
 Result<Json> OfPieces(const GgufMetadata& metadata, const Vocabulary& vocabulary, Json merges,
                       bool adds_space, Bos bos) {
   KVASIR_TRY(Json post, PostProcessor(metadata, vocabulary, bos));
-  Json::Object entries = Entries(
-      vocabulary, [&](size_t id) { return vocabulary.kind(id) != GgufTokenKind::kControl; });
+  Json::Object entries = Entries(vocabulary);
   Json::Array normalizers;
   if (adds_space) normalizers.push_back(Json::Object{{"type", "Prepend"}, {"prepend", kBlank}});
   normalizers.push_back(Replace(" ", kBlank));
@@ -383,6 +392,18 @@ Result<Json> GgufTokenizerJson(const GgufMetadata& metadata) {
   if (model == "none") return {ErrorCode::kNotFound, "the file has no tokenizer"};
   return {ErrorCode::kUnsupported, "metadata 'tokenizer.ggml.model' is '" + model.substr(0, 40) +
                                        "'; supported are gpt2, llama and gemma4"};
+}
+
+void MakeMergesAlike(Json* tokenizer) {
+  Json::Array& merges = tokenizer->Find("model")->Find("merges")->as_array();
+  const auto is_pair = [](const Json& merge) { return merge.is_array(); };
+  if (std::none_of(merges.begin(), merges.end(), is_pair)) return;
+  for (Json& merge : merges) {
+    if (is_pair(merge)) continue;
+    const std::string& text = merge.as_string();
+    const size_t blank = text.find(' ');
+    merge = Json::Array{Json(text.substr(0, blank)), Json(text.substr(blank + 1))};
+  }
 }
 
 }  // namespace kvasir

@@ -14,6 +14,10 @@ namespace kvasir {
 // other models and pre-tokenizers; kCorrupt. The message names the key.
 Result<Json> GgufTokenizerJson(const GgufMetadata& metadata);
 
+// Makes the merges of what GgufTokenizerJson returns pairs of texts if one is: other readers take
+// texts ("a b") or pairs, but not both. REQUIRES: such a tokenizer.
+void MakeMergesAlike(Json* tokenizer);
+
 }  // namespace kvasir
 
 #endif  // KVASIR_FORMATS_GGUF_TOKENIZER_H_

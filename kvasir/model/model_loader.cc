@@ -9,23 +9,15 @@
 #include "kvasir/formats/gguf_config.h"
 #include "kvasir/model/decoder_model.h"
 #include "kvasir/model/families.h"
+#include "kvasir/model/tensor_list.h"
 #include "kvasir/model/weight_source.h"
 
 namespace kvasir {
 namespace {
 
-constexpr size_t kNamedInWarning = 5;
-
-void WarnOfUnknown(const DecoderSpec& spec, const WeightSource& source, const LogSink& log) {
-  std::vector<std::string> unknown = source.Unused();
-  std::erase_if(unknown, [&](const std::string& name) { return IsKnownUnused(spec, name); });
-  if (unknown.empty()) return;
-  std::string line = "tensors that no decoder reads:";
-  for (size_t i = 0; i < std::min(unknown.size(), kNamedInWarning); ++i) line += " " + unknown[i];
-  if (unknown.size() > kNamedInWarning) {
-    line += " and " + std::to_string(unknown.size() - kNamedInWarning) + " more";
-  }
-  Log(log, LogLevel::kWarning, line);
+void WarnOfUnread(const DecoderSpec& spec, const WeightSource& source, const LogSink& log) {
+  const std::vector<std::string> unread = UnreadTensors(spec, source);
+  if (!unread.empty()) Log(log, LogLevel::kWarning, UnreadLine(unread));
 }
 
 // Weights of a checkpoint are bounded by its files; made-up ones only by what the config says.
@@ -83,7 +75,7 @@ Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedModel> {
     const auto source = MakeGgufWeights(file, config, backend, {options.weight_format, cache});
     KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
-    WarnOfUnknown(spec, *source, options.log);
+    WarnOfUnread(spec, *source, options.log);
     return LoadedModel{config, std::move(model)};
   };
   return LoadPacked(options, packed, load);
@@ -109,7 +101,7 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
     const auto source =
         MakeCheckpointWeights(checkpoint, quantization, backend, {options.weight_format, cache});
     KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
-    WarnOfUnknown(spec, *source, options.log);
+    WarnOfUnread(spec, *source, options.log);
     return LoadedModel{config, std::move(model)};
   };
   return LoadPacked(options, PackedSourceOf(folder, config_file, checkpoint), load);
@@ -137,7 +129,7 @@ Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConf
     if (!model.ok()) return WithContext(model.error(), folder);
     DecoderSpec spec = MakeDecoderSpec(config.text);
     for (DecoderLayerSpec& layer : spec.layers) layer.shares_kv = 0;  // stored keys are nobody's
-    WarnOfUnknown(spec, *source, options.log);
+    WarnOfUnread(spec, *source, options.log);
     return LoadedAssistant{config, *std::move(model)};
   };
   return LoadPacked(options, PackedSourceOf(folder, config_file, checkpoint), load);

@@ -1,5 +1,6 @@
 #include "kvasir/model/tensor_list.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kvasir/backend/cpu_backend.h"
@@ -93,27 +94,43 @@ class ListingWeights final : public WeightSource {
   std::vector<ListedTensor> tensors_;
 };
 
+Result<TensorList> ListedBy(ListingWeights& listing, const DecoderSpec& spec, Backend& backend) {
+  KVASIR_TRY_OK(DecoderModel::Load(spec, listing, backend).status());
+  return TensorList{listing.Take(), UnreadTensors(spec, listing)};
+}
+
 }  // namespace
 
-Result<std::vector<ListedTensor>> ListTensors(const GgufFile& file, const ModelConfig& config) {
+std::vector<std::string> UnreadTensors(const DecoderSpec& spec, const WeightSource& source) {
+  std::vector<std::string> unread = source.Unused();
+  std::erase_if(unread, [&](const std::string& name) { return IsKnownUnused(spec, name); });
+  return unread;
+}
+
+std::string UnreadLine(const std::vector<std::string>& unread) {
+  constexpr size_t kNamed = 5;
+  std::string line = "tensors that no decoder reads:";
+  for (size_t i = 0; i < std::min(unread.size(), kNamed); ++i) line += " " + unread[i];
+  if (unread.size() > kNamed) line += " and " + std::to_string(unread.size() - kNamed) + " more";
+  return line;
+}
+
+Result<TensorList> ListTensors(const GgufFile& file, const ModelConfig& config) {
   KVASIR_TRY(const auto backend, MakeCpuBackend({.threads = 1}));
   const auto stored = MakeGgufTensors(file, config, *backend);
   // Of the same family in a checkpoint.
   ModelConfig in_checkpoint = config;
   in_checkpoint.norms_hold_offset = false;
   ListingWeights listing(*stored, -MakeDecoderSpec(in_checkpoint).norm_offset);
-  KVASIR_TRY_OK(DecoderModel::Load(MakeDecoderSpec(config), listing, *backend).status());
-  return listing.Take();
+  return ListedBy(listing, MakeDecoderSpec(config), *backend);
 }
 
-Result<std::vector<ListedTensor>> ListTensors(const Checkpoint& checkpoint,
-                                              const ModelConfig& config) {
+Result<TensorList> ListTensors(const Checkpoint& checkpoint, const ModelConfig& config) {
   KVASIR_TRY(const auto backend, MakeCpuBackend({.threads = 1}));
   const MlxQuantization* const quantization = config.quantization ? &*config.quantization : nullptr;
   const auto stored = MakeCheckpointTensors(checkpoint, quantization, *backend);
   ListingWeights listing(*stored, 0);
-  KVASIR_TRY_OK(DecoderModel::Load(MakeDecoderSpec(config), listing, *backend).status());
-  return listing.Take();
+  return ListedBy(listing, MakeDecoderSpec(config), *backend);
 }
 
 uint64_t PackedBytes(const std::vector<ListedTensor>& tensors) {

@@ -11,6 +11,8 @@
 #include "kvasir/formats/checkpoint.h"
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/model_config.h"
+#include "kvasir/model/decoder_spec.h"
+#include "kvasir/model/weight_source.h"
 #include "kvasir/tensor/weight_tensor.h"
 
 namespace kvasir {
@@ -22,10 +24,20 @@ struct ListedTensor {
   float offset = 0;
 };
 
+struct TensorList {
+  std::vector<ListedTensor> tensors;
+  std::vector<std::string> unread;  // UnreadTensors
+};
+
 // Borrow `file` and `checkpoint`. ERRORS: as LoadModel's.
-Result<std::vector<ListedTensor>> ListTensors(const GgufFile& file, const ModelConfig& config);
-Result<std::vector<ListedTensor>> ListTensors(const Checkpoint& checkpoint,
-                                              const ModelConfig& config);
+Result<TensorList> ListTensors(const GgufFile& file, const ModelConfig& config);
+Result<TensorList> ListTensors(const Checkpoint& checkpoint, const ModelConfig& config);
+
+// Names of what the files hold and the decoder that was loaded from `source` never asked for, but
+// for what is known to be of no use.
+std::vector<std::string> UnreadTensors(const DecoderSpec& spec, const WeightSource& source);
+// "tensors that no decoder reads: " and the first of them.
+std::string UnreadLine(const std::vector<std::string>& unread);
 
 // What the matrices take in memory when each keeps the type it is stored in.
 uint64_t PackedBytes(const std::vector<ListedTensor>& tensors);

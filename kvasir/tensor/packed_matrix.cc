@@ -27,15 +27,6 @@ size_t PanelBytes(int64_t inputs, WeightFormat format, const AffineScales& affin
   }
 }
 
-// Largest code magnitude and the code of zero.
-struct CodeRange {
-  int limit;
-  int zero;
-};
-CodeRange RangeOf(WeightFormat format) {
-  return format == WeightFormat::kQ8 ? CodeRange{127, 128} : CodeRange{7, 8};
-}
-
 }  // namespace
 
 Result<PackedMatrix> PackedMatrix::Shaped(const PackedShape& shape) {
@@ -121,14 +112,15 @@ void PackedMatrix::SetRow(int64_t output, const float* row) {
     }
     return;
   }
-  const CodeRange range = RangeOf(format_);
+  const int bits = CodeBits(format_);
+  const int zero = 1 << (bits - 1);  // the code of 0
   const GroupUnits units = UnitsOf(format_);
   for (size_t g = 0; g < static_cast<size_t>(inputs_ / kQuantGroup); ++g) {
-    const QuantizedGroup quantized = QuantizeGroup(row + g * kQuantGroup, range.limit);
+    const QuantizedGroup quantized = QuantizeGroup(row + g * kQuantGroup, bits);
     reinterpret_cast<uint16_t*>(panel + units.ScalesOf(g))[lane] = quantized.scale;
     uint8_t codes[kQuantGroup];
     for (size_t k = 0; k < kQuantGroup; ++k) {
-      codes[k] = static_cast<uint8_t>(quantized.codes[k] + range.zero);
+      codes[k] = static_cast<uint8_t>(quantized.codes[k] + zero);
     }
     WriteGroupCodes(codes, format_, static_cast<int>(lane), panel + units.CodesOf(g));
   }

@@ -26,7 +26,7 @@ namespace kvasir {
 
 // Of panels at rest (formats/packed_weights_file.h): counts up whenever a layout of this file or of
 // coded_row.h changes, or what packing makes of the same weights.
-inline constexpr uint32_t kPanelLayoutVersion = 5;
+inline constexpr uint32_t kPanelLayoutVersion = 6;
 
 // Where panels begin, in memory and in files: a line of a cache, a register of AVX-512.
 inline constexpr size_t kPanelAlignment = 64;
@@ -44,8 +44,7 @@ class PackedMatrix {
   PackedMatrix() = default;
 
   // Packs a dense float tensor of shape [outputs, inputs], converting (rounding to nearest even)
-  // or quantizing as needed. Quantization, per output and group of 32 inputs: scale =
-  // f16(max|w| / limit) with limit 127 (q8) or 7 (q4), code = round(w / scale), clamped.
+  // or quantizing as needed. Quantization, per output and group of 32 inputs, is QuantizeGroup's.
   // ERRORS: kInvalidArgument when quantizing inputs that are no multiple of 32;
   // kResourceExhausted.
   static Result<PackedMatrix> Pack(const TensorView& weights, WeightFormat format);

@@ -11,14 +11,18 @@
 namespace kvasir {
 
 struct QuantizedGroup {
-  uint16_t scale = 0;                     // f16
-  std::array<int8_t, kQuantGroup> codes;  // in [-limit, limit]
+  uint16_t scale = 0;                          // f16
+  std::array<int8_t, kQuantGroup> codes = {};  // in [-127, 127], or [-8, 7]
 };
 
-// scale = f16(max|v| / limit), code = round(v / scale) for the scale as stored, ties to even,
-// clamped; 0 for what is no number, and for all where the scale is 0. REQUIRES: limit 7 or 127,
-// kQuantGroup values.
-QuantizedGroup QuantizeGroup(const float* values, int limit);
+// code = round(v / scale) for the scale as stored, ties to even, clamped; 0 for what is no number,
+// and for all where the scale is 0 or infinite.
+//   8 bits  scale = f16(max|v| / 127)
+//   4 bits  the better of those that two first scales lead to, with which the number of largest
+//           magnitude is -7 or -8: each is replaced twice by the scale with the least error
+//           sum |v| (v - code * scale)^2 of the codes it gives.
+// REQUIRES: 8 or 4 bits, kQuantGroup values.
+QuantizedGroup QuantizeGroup(const float* values, int bits);
 
 }  // namespace kvasir
 

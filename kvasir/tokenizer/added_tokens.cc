@@ -175,4 +175,12 @@ const AddedToken* AddedTokens::Find(std::string_view content) const {
   return found == by_content_.end() ? nullptr : &tokens_[found->second];
 }
 
+std::vector<Token> AddedTokens::Markers() const {
+  std::vector<Token> markers;
+  for (const AddedToken& token : tokens_) {
+    if (token.is_marker) markers.push_back(token.id);
+  }
+  return markers;
+}
+
 }  // namespace kvasir

@@ -56,6 +56,8 @@ class AddedTokens {
 
   const AddedToken* Find(Token id) const;
   const AddedToken* Find(std::string_view content) const;
+  // Those that are found in trusted text only.
+  std::vector<Token> Markers() const;
   // Largest id + 1; 0 when there are none.
   int64_t id_end() const { return id_end_; }
 

@@ -123,10 +123,16 @@ Status BpeModel::AddMerge(std::string_view left, std::string_view right, uint32_
   return {};
 }
 
+void BpeModel::KeepFromWords(const std::vector<Token>& tokens) {
+  never_words_ = tokens;
+  std::sort(never_words_.begin(), never_words_.end());
+}
+
 void BpeModel::Encode(std::string_view word, Scratch* scratch, std::vector<Token>* ids) const {
   if (word.empty()) return;
   if (ignore_merges_) {
-    if (const std::optional<Token> id = vocabulary_.Find(word); id.has_value()) {
+    const std::optional<Token> id = vocabulary_.Find(word);
+    if (id && !std::binary_search(never_words_.begin(), never_words_.end(), *id)) {
       ids->push_back(*id);
       return;
     }

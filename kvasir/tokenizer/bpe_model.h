@@ -46,6 +46,10 @@ class BpeModel {
     std::vector<Candidate> heap_;
   };
 
+  // Words are never these as a whole, which ignore_merges looks up: text that is not trusted would
+  // become them.
+  void KeepFromWords(const std::vector<Token>& tokens);
+
   // Appends the ids of one word, in O(n log n) for n characters. A character that is neither in the
   // vocabulary nor spelled by byte tokens becomes unk_token, or nothing if there is none.
   // REQUIRES: valid UTF-8 of less than 2 GiB.
@@ -77,6 +81,7 @@ class BpeModel {
   bool fuse_unknown_ = false;
   bool byte_fallback_ = false;
   bool ignore_merges_ = false;
+  std::vector<Token> never_words_;  // sorted
   // Ids of <0x00> to <0xFF>, -1 where missing.
   std::array<Token, 256> byte_tokens_{};
   // Ids of the characters below this, -1 where missing: most look-ups, and all byte-level ones.

@@ -124,6 +124,7 @@ Result<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(const Json& json,
   KVASIR_TRY(BpeModel model, In("model", BpeModel::FromJson(*model_json)));
   KVASIR_TRY(AddedTokens added,
              AddedTokens::FromJson(json.Find("added_tokens"), model.vocabulary(), *normalizer));
+  model.KeepFromWords(added.Markers());
   const int64_t id_end = std::max(model.vocabulary().id_end(), added.id_end());
   KVASIR_TRY(
       PostProcessor post_processor,
