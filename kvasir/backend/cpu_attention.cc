@@ -206,6 +206,29 @@ struct CpuAttention::Plan {
   }
 };
 
+namespace {
+
+// Of all heads' softmax states, from one range of tokens to the next, those of many ranges are more
+// than are kept at a time: 16 MiB, or what one range needs. Returns the first tile that has to
+// wait.
+size_t EndOfPlan(const AttendArgs& args, const std::vector<QueryTile>& tiles, size_t begin) {
+  constexpr size_t kMostFloats = size_t{4} << 20;
+  const auto heads = static_cast<size_t>(args.layout.kv_heads);
+  size_t floats = 0;
+  size_t end = begin;
+  while (end < tiles.size()) {
+    size_t partitions = 0;
+    ForEachPartition(args, tiles[end], [&](const Partition&) { ++partitions; });
+    floats +=
+        partitions * heads * SoftmaxState::Floats(tiles[end].rows(args), args.layout.value_dim);
+    if (end > begin && floats > kMostFloats) break;
+    end += heads;
+  }
+  return end;
+}
+
+}  // namespace
+
 CpuAttention::CpuAttention(const TileKernels& kernels, ThreadPool& pool)
     : kernels_(kernels), pool_(pool), scratch_(static_cast<size_t>(pool.threads())) {}
 
@@ -274,14 +297,19 @@ void CpuAttention::AttendByTiles(const AttendArgs& args, const std::vector<Query
 // goes through partitions with all heads, or as many as it has, and sums are merged afterwards.
 void CpuAttention::AttendByPartitions(const AttendArgs& args, const std::vector<QueryTile>& tiles,
                                       bool writes) {
-  if (tiles.empty()) return;
-  Plan plan(args, tiles, pool_.threads());
-  if (writes && !plan.WriteNewRows(args)) {
-    EncodeKvRows(kernels_.table, pool_, args.layout, args.runs, args.new_keys, args.new_values);
+  for (size_t begin = 0; begin < tiles.size();) {
+    const size_t end = EndOfPlan(args, tiles, begin);
+    const auto planned = std::span(tiles).subspan(begin, end - begin);
+    Plan plan(args, planned, pool_.threads());
+    if (writes && (planned.size() < tiles.size() || !plan.WriteNewRows(args))) {
+      EncodeKvRows(kernels_.table, pool_, args.layout, args.runs, args.new_keys, args.new_values);
+      writes = false;
+    }
+    partials_.resize(plan.floats);
+    AttendToPartitions(args, plan);
+    if (plan.steps.size() > plan.ranges()) MergePartitions(args, plan);
+    begin = end;
   }
-  partials_.resize(plan.floats);
-  AttendToPartitions(args, plan);
-  if (plan.steps.size() > plan.ranges()) MergePartitions(args, plan);
 }
 
 void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) {

@@ -31,7 +31,7 @@ void RouteRow(const KernelTable& kernels, const RouteArgs& args, int64_t row) {
     args.chosen[begin + rank] = static_cast<int32_t>(best);
     args.weights[begin + rank] = scores[best];
     sum += scores[best];
-    // argmax counts NaN as smallest, so that no expert is chosen twice.
+    // argmax counts NaN as smallest, so that no expert is chosen twice unless all are NaN.
     scores[best] = std::numeric_limits<float>::quiet_NaN();
   }
   for (size_t i = begin; i < begin + static_cast<size_t>(args.per_row); ++i) {

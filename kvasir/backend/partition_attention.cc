@@ -69,7 +69,7 @@ void PartitionScratch::Resize(int64_t rows, const KvLayout& layout) {
 
 size_t PartitionScratch::bytes() const {
   return BlockScratch::bytes() + derived.capacity() + turns.capacity() * sizeof(float) +
-         ranges.capacity() * sizeof(RowRange) + widened_keys.capacity() + widened_values.capacity();
+         ranges.capacity() * sizeof(RowRange);
 }
 
 void LoadQueries(const TileKernels& kernels, const AttendArgs& args, const QueryTile& tile,

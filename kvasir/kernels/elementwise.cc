@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "kvasir/base/check.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
 

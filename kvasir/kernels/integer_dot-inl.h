@@ -14,12 +14,10 @@
 //   kValuesStartAtZero         what StoreWeights says is always 0
 //   Key, Level                 operands of codes of keys, and of values
 //   AddKey, AddValue           sum + operands * multipliers
-//   kKeySpan, kValueSpan       0, or codes of a lane whose products are added to short sums, from
-//   which
-//                              Join makes what is added to a sum
+//   kKeySpan, kValueSpan       0, or codes of a lane whose products are added to short sums, of
+//                              which Join makes what is added to a sum
 //   KeyStart                   where the last sum of keys starts, given where that of codes would
-//   Total                      of the first and the last sum, which starts there or, that of
-//   values,
+//   Total                      of the first and the last sum, which starts there or, for values,
 //                              at what StoreWeights says
 // The values' codes are levels (integer_steps.h): those of tokens whose scale is negative count
 // from the other end. Signs, made once per block and group, know these tokens.

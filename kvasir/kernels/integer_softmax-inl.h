@@ -29,7 +29,7 @@ constexpr size_t kRowsTogether = 4 * kVirtualLanes;
 // Whether two rows' weights fit into registers.
 constexpr bool kWeighAhead = kTokenVectors <= 4;
 
-// 2^x of x <= 8 or NaN (integer_steps.h).
+// 2^x of x <= 16 or NaN (integer_steps.h).
 HWY_INLINE VF Exp2(VF x) {
   const DF d;
   x = AtLeast(hn::Set(d, kExp2Min), x);

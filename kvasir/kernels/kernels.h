@@ -41,7 +41,8 @@ struct MatmulArgs {
   const int8_t* x_codes = nullptr;  // [rows, inputs]
   const float* x_scales = nullptr;  // [rows, inputs/32]
   const int32_t* x_sums = nullptr;  // [rows, inputs/32]: sum of a group's codes
-  // q6_k, q2_k and nvfp4 only: the sum of the first 16 codes of each group, [rows, inputs/32].
+  // q6_k, q3_k, q2_k and nvfp4 only: the sum of the first 16 codes of each group, [rows,
+  // inputs/32].
   const int32_t* x_half_sums = nullptr;
   int64_t rows = 0;
   const PackedMatrix* weights = nullptr;

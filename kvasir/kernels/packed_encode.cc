@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "kvasir/base/check.h"
 #include "kvasir/kernels/highway_targets.h"
 #include "kvasir/kernels/table_parts.h"
 #include "kvasir/tensor/packed_codec.h"
