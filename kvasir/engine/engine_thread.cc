@@ -29,9 +29,17 @@ EngineThread::~EngineThread() {
 }
 
 Result<RequestId> EngineThread::Submit(EngineRequest request, EngineCallbacks callbacks) {
+  std::vector<Job> jobs(1);
+  jobs[0] = {std::move(request), std::move(callbacks)};
+  KVASIR_TRY(const std::vector<RequestId> ids, SubmitAll(std::move(jobs)));
+  return ids[0];
+}
+
+Result<std::vector<RequestId>> EngineThread::SubmitAll(std::vector<Job> jobs) {
   // On the caller's thread: what is wrong with a request costs the others nothing.
-  KVASIR_TRY_OK(engine_->Check(request));
-  const RequestId id = engine_->NewId();
+  for (const Job& job : jobs) KVASIR_TRY_OK(engine_->Check(job.request));
+  std::vector<RequestId> ids;
+  for (size_t i = 0; i < jobs.size(); ++i) ids.push_back(engine_->NewId());
   const std::lock_guard lock(mutex_);
   if (is_stopping_) return {ErrorCode::kCancelled, "the engine is shutting down"};
   const int64_t waiting = stats_.waiting_requests + static_cast<int64_t>(inbox_.size());
@@ -40,9 +48,9 @@ Result<RequestId> EngineThread::Submit(EngineRequest request, EngineCallbacks ca
     return {ErrorCode::kResourceExhausted,
             std::to_string(waiting) + " requests are waiting already; try again later"};
   }
-  inbox_.push_back({id, std::move(request), std::move(callbacks)});
+  for (size_t i = 0; i < jobs.size(); ++i) inbox_.push_back({ids[i], std::move(jobs[i])});
   work_.notify_one();
-  return id;
+  return ids;
 }
 
 void EngineThread::Cancel(RequestId id) {
@@ -133,8 +141,8 @@ void EngineThread::Serve(std::unique_lock<std::mutex>& lock) {
   stats_.waiting_requests += static_cast<int64_t>(submissions.size());
   lock.unlock();
   for (Submission& submission : submissions) {
-    const Status accepted = engine_->Submit(submission.id, std::move(submission.request),
-                                            std::move(submission.callbacks));
+    const Status accepted = engine_->Submit(submission.id, std::move(submission.job.request),
+                                            std::move(submission.job.callbacks));
     KVASIR_CHECK(accepted.ok());  // it was checked
   }
   for (const RequestId id : cancels) engine_->Cancel(id);

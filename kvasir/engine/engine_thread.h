@@ -32,6 +32,12 @@ class EngineThread {
   // ERRORS: as Engine::Check; kResourceExhausted when too many wait; kCancelled after Stop.
   // THREADS: any.
   Result<RequestId> Submit(EngineRequest request, EngineCallbacks callbacks);
+  // The same for all of them, or none.
+  struct Job {
+    EngineRequest request;
+    EngineCallbacks callbacks;
+  };
+  Result<std::vector<RequestId>> SubmitAll(std::vector<Job> jobs);
   // Ends the request within one step. Unknown and finished ids are ignored. THREADS: any.
   void Cancel(RequestId id);
 
@@ -57,8 +63,7 @@ class EngineThread {
  private:
   struct Submission {
     RequestId id;
-    EngineRequest request;
-    EngineCallbacks callbacks;
+    Job job;
   };
 
   void Run();

@@ -54,18 +54,26 @@ double Logprobs::Of(Token token) const {
 }
 
 std::vector<TokenLogprob> Logprobs::Top(int64_t count) const {
-  const auto wanted =
-      static_cast<size_t>(std::clamp<int64_t>(count, 0, static_cast<int64_t>(logits_.size())));
-  std::vector<TokenLogprob> all(logits_.size());
-  for (size_t i = 0; i < all.size(); ++i) {
-    all[i] = {static_cast<Token>(i), Below(logits_[i], max_logit_) - log_sum_};
+  const auto is_likelier = [](const TokenLogprob& a, const TokenLogprob& b) {
+    return a.logprob != b.logprob ? a.logprob > b.logprob : a.token < b.token;
+  };
+  std::vector<TokenLogprob> top;
+  if (count <= 0) return top;
+  const size_t wanted = std::min(static_cast<uint64_t>(count), uint64_t{logits_.size()});
+  top.reserve(wanted);
+  // A heap whose front is the least likely of the likeliest so far.
+  for (size_t i = 0; i < logits_.size(); ++i) {
+    const TokenLogprob next = {static_cast<Token>(i), Below(logits_[i], max_logit_) - log_sum_};
+    if (top.size() == wanted) {
+      if (!is_likelier(next, top.front())) continue;
+      std::pop_heap(top.begin(), top.end(), is_likelier);
+      top.pop_back();
+    }
+    top.push_back(next);
+    std::push_heap(top.begin(), top.end(), is_likelier);
   }
-  std::partial_sort(all.begin(), all.begin() + static_cast<ptrdiff_t>(wanted), all.end(),
-                    [](const TokenLogprob& a, const TokenLogprob& b) {
-                      return a.logprob != b.logprob ? a.logprob > b.logprob : a.token < b.token;
-                    });
-  all.resize(wanted);
-  return all;
+  std::sort_heap(top.begin(), top.end(), is_likelier);
+  return top;
 }
 
 }  // namespace kvasir

@@ -71,7 +71,7 @@ std::string RefusalOfPage(const AccessOptions& options, const HttpRequest& reque
   if (!options.api_keys.empty()) return "";
   const std::string_view host = request.Header("Host");
   const std::string name = HostName(host);
-  if (options.is_local && !host.empty() && name != "localhost" && !name.ends_with(".localhost") &&
+  if (request.is_local && !host.empty() && name != "localhost" && !name.ends_with(".localhost") &&
       !IsAddress(name) && !IsAllowedHost(options.allowed_hosts, name)) {
     return "this server does not answer to the name '" + name.substr(0, 200) +
            "': ask for localhost, or start it with --allowed-host or --api-key";

@@ -18,7 +18,6 @@ struct AccessOptions {
   // Names that requests may have in Host, beside localhost and addresses, or "*"; looked at only if
   // the server listens to this machine alone.
   std::vector<std::string> allowed_hosts;
-  bool is_local = false;  // listens on a loopback address
 };
 
 // Without keys a browser on this machine could be made to ask for a page of somebody else: by a

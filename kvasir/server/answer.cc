@@ -90,6 +90,10 @@ void Answer::OnChoiceEnd(size_t choice, GenerationResult result) {
   Send(format_->ChoiceEnd(choice, results_[choice], std::exchange(unsent_scores_[choice], {})));
 }
 
+void Answer::OnChoiceFailure(size_t choice, const GenerationStats& stats) {
+  results_[choice].stats = stats;
+}
+
 void Answer::OnEnd(const Status& end) {
   if (reply_.is_client_gone()) return Report(end, 0);
   if (options_.on_results) options_.on_results(results_);

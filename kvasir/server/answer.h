@@ -49,6 +49,7 @@ class Answer final : public CompletionSink {
   void OnToken(size_t choice, const TokenScores* scores) override;
   void OnText(size_t choice, std::string_view text) override;
   void OnChoiceEnd(size_t choice, GenerationResult result) override;
+  void OnChoiceFailure(size_t choice, const GenerationStats& stats) override;
   void OnEnd(const Status& status) override;
 
  private:

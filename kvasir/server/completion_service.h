@@ -46,6 +46,8 @@ class CompletionSink {
   virtual void OnToken(size_t choice, const TokenScores* scores) = 0;
   virtual void OnText(size_t choice, std::string_view text) = 0;
   virtual void OnChoiceEnd(size_t choice, GenerationResult result) = 0;
+  // Instead of OnChoiceEnd where a choice that was accepted ends with an error: what it has cost.
+  virtual void OnChoiceFailure(size_t choice, const GenerationStats& stats) = 0;
   // Nothing follows. An error means that some choice had no end: kResourceExhausted for a full
   // queue or cache, kCancelled when the service stops, else as Generator::Generate.
   virtual void OnEnd(const Status& status) = 0;

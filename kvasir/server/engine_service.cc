@@ -148,23 +148,19 @@ EngineService::~EngineService() { Stop(std::chrono::milliseconds(0)); }
 
 CompletionId EngineService::Submit(CompletionRequest request) {
   const auto listener = std::make_shared<Listener>(next_id_.fetch_add(1), request);
-  Status refused = Register(listener);
-  std::vector<RequestId> accepted;
-  for (size_t i = 0; i < request.choices.size(); ++i) {
-    if (refused.ok()) {
+  const size_t choices = request.choices.size();
+  Status status = Register(listener);
+  if (status.ok()) {
+    std::vector<EngineThread::Job> jobs;
+    for (size_t i = 0; i < choices; ++i) {
       SavedConversation conversation = {request.salt, request.choices[i].prompt};
-      const auto id = engine_->Submit(ToEngine(std::move(request.choices[i]), request),
-                                      Listen(listener, i, request, std::move(conversation)));
-      if (id.ok()) {
-        accepted.push_back(*id);
-        continue;
-      }
-      refused = id.status();
-      // Nobody can use some of the choices.
-      for (const RequestId other : accepted) engine_->Cancel(other);
+      jobs.push_back({ToEngine(std::move(request.choices[i]), request),
+                      Listen(listener, i, request, std::move(conversation))});
     }
-    listener->EndChoice(i, refused);
+    // Nobody can use some of the choices.
+    status = engine_->SubmitAll(std::move(jobs)).status();
   }
+  for (size_t i = 0; !status.ok() && i < choices; ++i) listener->EndChoice(i, status);
   return listener->id();
 }
 
@@ -236,7 +232,11 @@ EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener,
                                  answer.tokens.end());
       slot_memory_.Keep(tenant, slot, std::move(conversation));
     }
-    if (result.status.ok()) listener->sink().OnChoiceEnd(choice, std::move(answer));
+    if (result.status.ok()) {
+      listener->sink().OnChoiceEnd(choice, std::move(answer));
+    } else {
+      listener->sink().OnChoiceFailure(choice, answer.stats);
+    }
     listener->EndChoice(choice, result.status);
   };
   return callbacks;

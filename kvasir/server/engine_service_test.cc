@@ -36,6 +36,7 @@ class RecordingSink final : public CompletionSink {
   void OnChoiceEnd(size_t, GenerationResult result) override {
     seen_.results.push_back(std::move(result));
   }
+  void OnChoiceFailure(size_t, const GenerationStats&) override {}
   void OnEnd(const Status& status) override {
     if (!status.ok()) seen_.status = status.error();
     outcome_.set_value(std::move(seen_));

@@ -21,6 +21,7 @@ struct HttpRequest {
   std::string query;   // without the "?"
   std::vector<HttpHeader> headers;
   std::string body;
+  bool is_local = false;  // the server listens on a loopback address, to this machine alone
 
   // The value of the first header of this name, whatever its case; empty if there is none.
   std::string_view Header(std::string_view name) const;

@@ -49,6 +49,7 @@ class Connection;
 struct Hub {
   HttpServerOptions options;
   HttpHandler handler;
+  bool is_local = false;  // listens on a loopback address
   asio::io_context io{1};
   // Keeps the I/O thread while answers are being made and nothing else happens.
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
@@ -209,6 +210,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
     }
     request.body = std::move(message.body());
+    request.is_local = hub_->is_local;
     HttpReply reply = OpenReply(form);
     if (is_surplus_) {
       return SendError(std::move(reply), 503, "too many connections; try again later",
@@ -392,6 +394,7 @@ class HttpServer::Impl {
     if (!error) acceptor_.bind(endpoint, error);
     if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
     if (!error) port_ = acceptor_.local_endpoint(error).port();
+    hub_.is_local = endpoint.address().is_loopback();
     if (error) {
       return {ErrorCode::kIo,
               "cannot listen on " + place + ": " + error.message() + "; try another port"};

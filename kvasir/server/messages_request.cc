@@ -1,5 +1,6 @@
 #include "kvasir/server/messages_request.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -73,7 +74,8 @@ Status AppendBlocks(const Json& role, const Json& content, const std::string& fi
     if (!block.is_object()) return WrongType(name, "an object", block);
     if (HasType(block, "redacted_thinking")) continue;
     if (HasType(block, "thinking")) {
-      KVASIR_TRY(thoughts, block.GetStringOr("thinking", ""));
+      KVASIR_TRY(const std::string thought, block.GetStringOr("thinking", ""));
+      thoughts = JoinThoughts(std::move(thoughts), thought);
     } else if (is_assistant && HasType(block, "tool_use")) {
       KVASIR_TRY(Json call, CallOf(block, name));
       calls.push_back(std::move(call));
@@ -205,9 +207,9 @@ Result<Json> ChatBodyOfMessages(const Json& body, MaxTokensRule rule) {
   KVASIR_TRY(Json messages, MessagesOf(body));
   Json chat = Json::Object();
   for (const auto& [name, value] : body.as_object()) {
-    bool is_other = false;
-    for (const std::string_view other : kNotTaken) is_other = is_other || name == other;
-    if (!is_other) chat.Set(name, value);
+    if (std::find(kNotTaken.begin(), kNotTaken.end(), name) == kNotTaken.end()) {
+      chat.Set(name, value);
+    }
   }
   if (const Json* stops = FindSet(body, "stop_sequences")) {
     if (!stops->is_array()) return WrongType("stop_sequences", "an array of strings", *stops);

@@ -134,6 +134,11 @@ Result<std::optional<int64_t>> ParseMaxDrafts(const Json& body) {
 
 }  // namespace
 
+std::string JoinThoughts(std::string before, std::string_view thought) {
+  if (!before.empty() && !thought.empty()) before += '\n';
+  return before.append(thought);
+}
+
 Error FieldError(ErrorCode code, std::string_view field, std::string_view rest) {
   return {code, "field '" + std::string(field) + "' " + std::string(rest)};
 }

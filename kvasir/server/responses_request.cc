@@ -1,5 +1,6 @@
 #include "kvasir/server/responses_request.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -30,24 +31,12 @@ constexpr std::array kUnsupported = {
                      "is not supported: this server stores no responses"},
 };
 
-constexpr std::array<std::string_view, 18> kTaken = {"model",
-                                                     "parallel_tool_calls",
-                                                     "enable_thinking",
-                                                     "temperature",
-                                                     "top_p",
-                                                     "stream",
-                                                     "seed",
-                                                     "top_k",
-                                                     "chat_template_kwargs",
-                                                     "ignore_eos",
-                                                     "min_p",
-                                                     "logit_bias",
-                                                     "repeat_penalty",
-                                                     "stop",
-                                                     "cache_salt",
-                                                     "priority",
-                                                     "timeout_ms",
-                                                     "id_slot"};
+// Fields that mean something else in a chat request, or are set below.
+constexpr std::array<std::string_view, 20> kNotTaken = {
+    "input",      "instructions", "metadata",      "store",           "include",
+    "truncation", "reasoning",    "text",          "tools",           "tool_choice",
+    "n",          "logprobs",     "top_logprobs",  "response_format", "stream_options",
+    "messages",   "functions",    "function_call", "modalities",      "audio"};
 
 Result<std::string> TextOf(const Json& content, const std::string& field) {
   if (content.is_string()) return content.as_string();
@@ -90,12 +79,11 @@ Status AppendCall(const Json& item, const std::string& field, Json::Array* messa
   Json function =
       Json::Object{{"name", *name}, {"arguments", arguments == nullptr ? Json("{}") : *arguments}};
   Json& message = AssistantOf(messages);
-  const Json* known = message.Find("tool_calls");
-  Json calls = known == nullptr ? Json(Json::Array()) : *known;
-  calls.Append(Json::Object{{"id", id == nullptr ? Json("") : *id},
-                            {"type", "function"},
-                            {"function", std::move(function)}});
-  message.Set("tool_calls", std::move(calls));
+  Json* calls = message.Find("tool_calls");
+  if (calls == nullptr) calls = &message.Set("tool_calls", Json::Array());
+  calls->Append(Json::Object{{"id", id == nullptr ? Json("") : *id},
+                             {"type", "function"},
+                             {"function", std::move(function)}});
   return {};
 }
 
@@ -108,7 +96,11 @@ Status AppendThought(const Json& item, const std::string& field, Json::Array* me
     KVASIR_TRY(const std::string piece, part.GetStringOr("text", ""));
     text += piece;
   }
-  AssistantOf(messages).Set("reasoning_content", std::move(text));
+  Json& message = AssistantOf(messages);
+  if (const Json* before = message.Find("reasoning_content")) {
+    text = JoinThoughts(before->as_string(), text);
+  }
+  message.Set("reasoning_content", std::move(text));
   return {};
 }
 
@@ -207,8 +199,10 @@ Result<Json> ChatBodyOfResponses(const Json& body) {
   KVASIR_TRY_OK(RefuseUnsupported(body, kUnsupported));
   KVASIR_TRY(Json messages, MessagesOf(body));
   Json chat = Json::Object();
-  for (const std::string_view name : kTaken) {
-    if (const Json* value = FindSet(body, name)) chat.Set(name, *value);
+  for (const auto& [name, value] : body.as_object()) {
+    if (std::find(kNotTaken.begin(), kNotTaken.end(), name) == kNotTaken.end()) {
+      chat.Set(name, value);
+    }
   }
   if (const Json* tools = FindSet(body, "tools")) {
     KVASIR_TRY(Json chat_tools, ToolsOf(*tools));
@@ -229,6 +223,7 @@ Result<Json> ChatBodyOfResponses(const Json& body) {
     return FieldError(ErrorCode::kInvalidArgument, "max_output_tokens", "must be at least 1");
   }
   chat.Set("max_tokens", max_tokens);
+  chat.Set("max_completion_tokens", nullptr);
   chat.Set("messages", std::move(messages));
   return chat;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <ctime>
+#include <filesystem>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -32,10 +33,6 @@ constexpr size_t kMaxQuotedBytes = 200;
 std::string Quoted(std::string_view text) { return std::string(text.substr(0, kMaxQuotedBytes)); }
 
 constexpr std::string_view kAnyMethod = "GET, HEAD, POST, DELETE, OPTIONS";
-
-bool IsLoopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
 
 ApiError NoKey() {
   return {401, "this server wants an API key: send \"Authorization: Bearer KEY\"", "",
@@ -93,8 +90,7 @@ HttpServerOptions HttpOptions(const ServerOptions& options, Metrics* metrics) {
 class Server::Impl {
  public:
   Impl(ModelBundle* bundle, const ServerOptions& options) : bundle_(bundle), options_(options) {
-    access_ = {options.api_keys, options.cors_origins, options.allowed_hosts,
-               IsLoopback(options.host)};
+    access_ = {options.api_keys, options.cors_origins, options.allowed_hosts};
     context_.bundle = bundle;
     context_.metrics = &metrics_;
     context_.running = &running_;
@@ -127,6 +123,7 @@ class Server::Impl {
     for (const std::string& key : options_.api_keys) {
       if (key.empty()) return {ErrorCode::kInvalidArgument, "an API key must not be empty"};
     }
+    KVASIR_TRY_OK(CheckFolders());
     EngineServiceOptions service;
     service.engine.max_streams = options_.max_streams;
     service.engine.swap = {.dir = options_.swap_dir, .max_bytes = options_.swap_bytes};
@@ -174,6 +171,20 @@ class Server::Impl {
   }
 
  private:
+  // What could be written nowhere would be noticed when it is lost.
+  Status CheckFolders() const {
+    if (!options_.prompt_cache_file.empty()) {
+      const std::string folder =
+          std::filesystem::path(options_.prompt_cache_file).parent_path().string();
+      const Status status = CheckWritableFolder(folder.empty() ? "." : folder);
+      if (!status.ok()) return WithContext(status.error(), "the file of the prompt cache");
+    }
+    if (options_.slot_save_path.empty()) return {};
+    const Status status = CheckWritableFolder(options_.slot_save_path);
+    if (!status.ok()) return WithContext(status.error(), "the folder of slots");
+    return {};
+  }
+
   void LoadPromptCache() {
     const std::string& file = options_.prompt_cache_file;
     if (file.empty() || !FileExists(file)) return;

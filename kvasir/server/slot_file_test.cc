@@ -33,6 +33,7 @@ class PromiseSink final : public CompletionSink {
   void OnToken(size_t, const TokenScores*) override {}
   void OnText(size_t, std::string_view) override {}
   void OnChoiceEnd(size_t, GenerationResult result) override { last_ = std::move(result); }
+  void OnChoiceFailure(size_t, const GenerationStats&) override {}
   void OnEnd(const Status& status) override {
     EXPECT_TRUE(status.ok()) << status.error().message;
     result_.set_value(std::move(last_));
