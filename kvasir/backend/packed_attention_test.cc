@@ -570,5 +570,21 @@ TEST(PackedAttentionTest, KeyNormsAreKeptBesideTheRows) {
   }
 }
 
+// Softmax states of many ranges and partitions wait for each other where threads outnumber tiles.
+TEST(AttentionScratchTest, StatesOfManyRangesAreBounded) {
+  constexpr int kThreads = 64;
+  size_t bytes[2];
+  for (const int i : {0, 1}) {
+    const Case c = {"many threads", Layout(32, 512, kF16, kF16), 4, i == 0 ? 8000 : 24000, 600};
+    Sequence sequence(c);
+    const auto many = Make(kThreads);
+    sequence.Encode(*many);
+    const std::vector<float> out = sequence.Attend(*many, c.new_rows);
+    bytes[i] = many->scratch_bytes();
+    EXPECT_EQ(sequence.Attend(*Make(1), c.new_rows), out);
+  }
+  EXPECT_LE(bytes[1], bytes[0] + (size_t{4} << 20));
+}
+
 }  // namespace
 }  // namespace kvasir

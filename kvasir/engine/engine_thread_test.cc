@@ -163,6 +163,24 @@ TEST_F(EngineThreadTest, BadRequestsAreRefusedBeforeTheyWait) {
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST_F(EngineThreadTest, AllOfSeveralRequestsAreTakenOrNone) {
+  const auto thread = Start(10);
+  bool is_called = false;
+  std::vector<EngineThread::Job> jobs(2);
+  jobs[0].request = Request(5, 3, 1);
+  jobs[0].callbacks.on_finish = [&](EngineResult) { is_called = true; };
+  ASSERT_FALSE(thread->SubmitAll(std::move(jobs)).ok());  // the second has no prompt
+  Ending first, second;
+  jobs = std::vector<EngineThread::Job>(2);
+  jobs[0] = {Request(5, 3, 1), first.Callbacks()};
+  jobs[1] = {Request(5, 3, 2), second.Callbacks()};
+  const auto ids = ValueOrDie(thread->SubmitAll(std::move(jobs)));
+  EXPECT_NE(ids[0], ids[1]);
+  EXPECT_EQ(first.result.get().answers[0].tokens.size(), 3u);
+  EXPECT_EQ(second.result.get().answers[0].tokens.size(), 3u);
+  EXPECT_FALSE(is_called);
+}
+
 TEST_F(EngineThreadTest, ShowsItsCacheWhileItWorksAndWhenItDoesNot) {
   using Shown = std::promise<std::shared_ptr<const EnginePicture>>;
   const auto look = [](EngineThread& thread) {

@@ -56,6 +56,23 @@ TEST(Logprobs, TopIsBoundedByTheVocabulary) {
   EXPECT_TRUE(Logprobs(logits).Top(-1).empty());
 }
 
+// They are kept for every token of an answer.
+TEST(Logprobs, TopTakesNoMoreMemoryThanItHas) {
+  const std::vector<float> logits = RandomLogits(5000, 2);
+  const Logprobs logprobs(logits);
+  std::vector<TokenLogprob> all = logprobs.Top(5000);
+  for (const int64_t count : {0, 1, 7}) {
+    const std::vector<TokenLogprob> top = logprobs.Top(count);
+    EXPECT_EQ(top.capacity(), static_cast<size_t>(count));
+    for (size_t i = 0; i < top.size(); ++i) {
+      EXPECT_EQ(top[i].token, all[i].token);
+      EXPECT_EQ(top[i].logprob, all[i].logprob);
+    }
+  }
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end(),
+                             [](const auto& a, const auto& b) { return a.logprob > b.logprob; }));
+}
+
 TEST(Logprobs, WhatCannotBeIsMinusInfinity) {
   const std::vector<float> logits = {0.0f, -kInfinity, NAN, 0.0f};
   const Logprobs logprobs(logits);

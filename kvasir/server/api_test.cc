@@ -300,6 +300,17 @@ TEST_F(ApiTest, OpenServersRefusePagesOfOthers) {
   EXPECT_EQ(status("llm.example", "Origin: https://evil.example\r\nx-api-key: key\r\n"), 200);
 }
 
+// However the loopback address is spelled.
+TEST_F(ApiTest, NamesOfOthersAreRefusedWhereverItListensLocally) {
+  for (const char* host : {"LOCALHOST", "127.0.0.1", "127.1"}) {
+    ServerOptions options;
+    options.host = host;
+    Start(options);
+    EXPECT_EQ(Ask("GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n").status, 403) << host;
+    EXPECT_EQ(Ask("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200) << host;
+  }
+}
+
 TEST_F(ApiTest, LateAnswersEnd) {
   ServerOptions options;
   options.request_timeout = std::chrono::milliseconds(300);

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "kvasir/server/api_error.h"
+#include "kvasir/server/messages_request.h"
+#include "kvasir/server/responses_request.h"
 
 namespace kvasir {
 namespace {
@@ -141,6 +143,54 @@ TEST(ChatRequest, LongStringsAreRefusedByName) {
   EXPECT_TRUE(ParseChatRequest(body, kDefaults).ok());
   body.Set("model", std::string(257, 'x'));
   EXPECT_EQ(ToApiError(ParseChatRequest(body, kDefaults).error()).param, "model");
+}
+
+Json ResponsesChat(const std::string& body) {
+  const auto chat = ChatBodyOfResponses(Parsed(body));
+  EXPECT_TRUE(chat.ok()) << chat.error().message;
+  return chat.ok() ? *chat : Json();
+}
+
+// What chats understand is passed on, but for names that mean something else there.
+TEST(ResponsesRequest, FieldsOfChatsAreTaken) {
+  const Json chat = ResponsesChat(
+      R"({"input": "hi", "grammar": "root ::= \"yes\"", "frequency_penalty": 1.5, "n": 3,
+          "max_output_tokens": 7, "max_completion_tokens": 9, "stream_options": {"x": 1},
+          "top_logprobs": 5, "metadata": {"a": "b"}})");
+  EXPECT_EQ(*chat.Find("grammar"), Json("root ::= \"yes\""));
+  EXPECT_EQ(*chat.Find("frequency_penalty"), Json(1.5));
+  for (const char* other : {"n", "stream_options", "top_logprobs", "metadata", "input"}) {
+    EXPECT_EQ(chat.Find(other), nullptr) << other;
+  }
+  auto request = ParseChatRequest(chat, kDefaults);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->max_tokens, 7);
+  EXPECT_FALSE(request->rule.is_free());
+}
+
+TEST(ResponsesRequest, CallsAndThoughtsOfATurnStandTogether) {
+  const Json chat = ResponsesChat(
+      R"({"input": [
+          {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "one"}]},
+          {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+          {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "two"}]},
+          {"type": "function_call", "call_id": "b", "name": "g", "arguments": "{}"}]})");
+  const Json::Array& messages = chat.Find("messages")->as_array();
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(*messages[0].Find("reasoning_content"), Json("one\ntwo"));
+  ASSERT_EQ(messages[0].Find("tool_calls")->as_array().size(), 2u);
+  EXPECT_EQ(*messages[0].Find("tool_calls")->as_array()[1].Find("id"), Json("b"));
+}
+
+TEST(MessagesRequest, ThoughtsOfATurnStandTogether) {
+  const auto chat = ChatBodyOfMessages(Parsed(R"({"messages": [{"role": "assistant", "content": [
+                   {"type": "thinking", "thinking": "one"}, {"type": "text", "text": "Hm."},
+                   {"type": "thinking", "thinking": "two"}]}]})"),
+                                       MaxTokensRule::kOptional);
+  ASSERT_TRUE(chat.ok()) << chat.error().message;
+  const Json& message = chat->Find("messages")->as_array()[0];
+  EXPECT_EQ(*message.Find("reasoning_content"), Json("one\ntwo"));
+  EXPECT_EQ(*message.Find("content"), Json("Hm."));
 }
 
 TEST(ApiError, StatusesAndTypes) {

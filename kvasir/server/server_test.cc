@@ -355,6 +355,31 @@ TEST_F(ServerTest, AnErrorInTheMiddleOfAStreamIsAnEvent) {
   EXPECT_EQ(At(Parsed(events.back()), {"error", "type"}), Json("unavailable_error"));
 }
 
+// What an answer has cost before it failed counts as well.
+TEST_F(ServerTest, AnswersThatEndWithAnErrorAreCounted) {
+  std::vector<RequestRecord> records;  // read when the server has stopped
+  ServerOptions options;
+  options.request_log = [&](const RequestRecord& record) { records.push_back(record); };
+  Start(options, 256 << 10);
+  EXPECT_EQ(Chat(LetterRequest(Json::Array{Message("user", "Hello")}, 4000)).status, 503);
+  server_->Stop();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].status, 503);
+  EXPECT_GT(records[0].prompt_tokens, 5);
+  EXPECT_GT(records[0].generated_tokens, 300);
+}
+
+// Nothing begins where one of several prompts is refused.
+TEST_F(ServerTest, SeveralPromptsAreRefusedTogether) {
+  Start({}, 256 << 10);
+  for (const bool is_stream : {false, true}) {
+    const Json request = Json::Object{{"prompt", Json::Array{"Hi", std::string(3000, 'x')}},
+                                      {"max_tokens", 2},
+                                      {"stream", is_stream}};
+    ErrorOf(Exchange(server_->port(), "POST", "/v1/completions", request.Dump()), 503);
+  }
+}
+
 TEST_F(ServerTest, LongPromptsShowLife) {
   ServerOptions options;
   options.ping_interval = milliseconds(0);
@@ -586,6 +611,22 @@ TEST(ServerStart, NeedsATokenizer) {
   auto server = Server::Start(bundle->get(), {.port = 0});
   ASSERT_FALSE(server.ok());
   EXPECT_EQ(server.error().code, ErrorCode::kFailedPrecondition);
+}
+
+// Else it would be noticed when the cache is to be saved.
+TEST(ServerStart, FoldersMustBeThere) {
+  const auto bundle = LoadTestModel(64 << 20, "");
+  ASSERT_TRUE(bundle.ok()) << bundle.error().message;
+  ServerOptions cache;
+  cache.prompt_cache_file = "/nowhere/cache.kv";
+  ServerOptions slots;
+  slots.slot_save_path = "/nowhere/slots";
+  for (ServerOptions* const options : {&cache, &slots}) {
+    options->port = 0;
+    const auto server = Server::Start(bundle->get(), *options);
+    ASSERT_FALSE(server.ok());
+    EXPECT_NE(server.error().message.find("/nowhere"), std::string::npos);
+  }
 }
 
 TEST(ServerStart, AModelWithoutATemplateDoesAllButChat) {
