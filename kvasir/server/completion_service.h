@@ -93,7 +93,7 @@ struct SlotStatus {
 
 struct ServiceStatus {
   std::vector<SlotStatus> slots;
-  int64_t waiting = 0;
+  int64_t waiting = 0;  // requests, as the queue counts them, of which each may have many choices
   size_t cache_used_bytes = 0;
   size_t cache_budget_bytes = 0;
   EngineStats engine;

@@ -246,11 +246,13 @@ ServiceStatus EngineService::status() const {
   const EngineStats stats = engine_->Stats();
   ServiceStatus status;
   status.engine = stats;
-  status.waiting = stats.waiting_requests;
   status.cache_used_bytes = stats.used_bytes;
   status.cache_budget_bytes = budget_bytes_;
   const std::lock_guard lock(mutex_);
-  for (const auto& listener : listeners_) listener->AddSlots(&status.slots);
+  for (const auto& listener : listeners_) {
+    listener->AddSlots(&status.slots);
+    status.waiting += listener->is_waiting();
+  }
   status.slots.resize(static_cast<size_t>(slots_));
   return status;
 }

@@ -113,6 +113,23 @@ TEST_F(EngineServiceTest, CancelsWhatRunsAndWhatWaits) {
   EXPECT_FALSE(service_->Cancel(12345));
 }
 
+// As the queue, whose limit is one of requests.
+TEST_F(EngineServiceTest, WaitingRequestsCountOnce) {
+  std::promise<void> begun;
+  CompletionId running = 0, waiting = 0;
+  auto first = Submit(Request(10, 4000), &running, &begun);
+  begun.get_future().wait();
+  EXPECT_EQ(service_->status().waiting, 0);
+  CompletionRequest many = Request(10, 1);
+  many.choices.resize(5, many.choices[0]);
+  auto second = Submit(std::move(many), &waiting);
+  EXPECT_EQ(service_->status().waiting, 1);
+  EXPECT_TRUE(service_->Cancel(running));
+  EXPECT_EQ(first.get().results.size(), 1u);
+  EXPECT_EQ(second.get().results.size(), 5u);
+  EXPECT_EQ(service_->status().waiting, 0);
+}
+
 TEST_F(EngineServiceTest, DeadlinesEndRequests) {
   CompletionRequest request = Request(10, 4000);
   request.deadline = std::chrono::steady_clock::now();
