@@ -342,8 +342,9 @@ std::string TemplateOf(const ModelSource& source) {
   return {};
 }
 
-// What chat templates call "eos_token" and so on: tokenizer_config.json names it by its text.
-std::optional<Token> NamedToken(const ModelSource& source, const Tokenizer& tokenizer,
+// What chat templates call "eos_token" and so on: tokenizer_config.json names it by its text. None
+// without a row of the embedding.
+std::optional<Token> NamedToken(const ModelSource& source, const Tokenizer& tokenizer, int64_t rows,
                                 const char* name) {
   const SourceFile* const file = source.FindFile("tokenizer_config.json");
   const auto json = file == nullptr ? Result<Json>(Json()) : Json::Parse(file->contents);
@@ -351,19 +352,19 @@ std::optional<Token> NamedToken(const ModelSource& source, const Tokenizer& toke
   if (token == nullptr) return std::nullopt;
   const Json* const text = token->is_object() ? token->Find("content") : token;
   if (text == nullptr || !text->is_string()) return std::nullopt;
-  return tokenizer.TokenToId(text->as_string());
+  const std::optional<Token> id = tokenizer.TokenToId(text->as_string());
+  return id && *id < rows ? id : std::nullopt;
 }
 
 // What config.json leaves out, and which of several stops is the one that templates write.
 void AddNames(const ModelSource& source, const Tokenizer& tokenizer, ModelConfig* config) {
-  const auto within = [&](const char* name) {
-    const std::optional<Token> id = NamedToken(source, tokenizer, name);
-    return id && *id < config->vocab_size ? id : std::nullopt;
+  const auto named = [&](const char* name) {
+    return NamedToken(source, tokenizer, config->vocab_size, name);
   };
-  if (const auto bos = within("bos_token")) config->bos_token_id = bos;
-  if (const auto pad = within("pad_token"); !config->pad_token_id) config->pad_token_id = pad;
+  if (const auto bos = named("bos_token")) config->bos_token_id = bos;
+  if (!config->pad_token_id) config->pad_token_id = named("pad_token");
   std::vector<Token>& stops = config->eos_token_ids;
-  const auto eos = within("eos_token");
+  const auto eos = named("eos_token");
   const auto at = eos ? std::find(stops.begin(), stops.end(), *eos) : stops.end();
   if (at != stops.end()) std::rotate(stops.begin(), at, at + 1);
 }
@@ -389,8 +390,8 @@ Status AddGgufTokenizer(const ModelSource& source, const ModelConfig& declared, 
   KVASIR_TRY(const auto tokenizer, Tokenizer::FromJson(json));
   GgufPairs own;
   AddNames(source, *tokenizer, &config);
-  KVASIR_TRY_OK(
-      AddModel(json, *tokenizer, config, NamedToken(source, *tokenizer, "unk_token"), &own));
+  const auto unknown = NamedToken(source, *tokenizer, config.vocab_size, "unk_token");
+  KVASIR_TRY_OK(AddModel(json, *tokenizer, config, unknown, &own));
   // What config.json calls so or leaves out does not matter where a token is put in front.
   const Around around = AroundTexts(*tokenizer);
   if (around.first) config.bos_token_id = around.first;
