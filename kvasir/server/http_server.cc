@@ -394,11 +394,11 @@ class HttpServer::Impl {
     if (!error) acceptor_.bind(endpoint, error);
     if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
     if (!error) port_ = acceptor_.local_endpoint(error).port();
-    hub_.is_local = endpoint.address().is_loopback();
     if (error) {
       return {ErrorCode::kIo,
               "cannot listen on " + place + ": " + error.message() + "; try another port"};
     }
+    hub_.is_local = endpoint.address().is_loopback();
     Accept();
     thread_ = std::thread([this] { hub_.io.run(); });
     return {};

@@ -1,6 +1,5 @@
 #include "kvasir/server/messages_request.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -205,12 +204,7 @@ Result<Json> ChatBodyOfMessages(const Json& body, MaxTokensRule rule) {
     }
   }
   KVASIR_TRY(Json messages, MessagesOf(body));
-  Json chat = Json::Object();
-  for (const auto& [name, value] : body.as_object()) {
-    if (std::find(kNotTaken.begin(), kNotTaken.end(), name) == kNotTaken.end()) {
-      chat.Set(name, value);
-    }
-  }
+  Json chat = FieldsBut(kNotTaken, body);
   if (const Json* stops = FindSet(body, "stop_sequences")) {
     if (!stops->is_array()) return WrongType("stop_sequences", "an array of strings", *stops);
     for (const Json& stop : stops->as_array()) {

@@ -75,6 +75,8 @@ Error FieldError(ErrorCode code, std::string_view field, std::string_view rest);
 Error WrongType(std::string_view field, std::string_view wanted, const Json& found);
 // The member, or nullptr when it is absent or null.
 const Json* FindSet(const Json& body, std::string_view field);
+// The members of an object but for `names`, as a body of another API's.
+Json FieldsBut(std::span<const std::string_view> names, const Json& body);
 // Thoughts of one turn, which APIs of blocks may give in several.
 std::string JoinThoughts(std::string before, std::string_view thought);
 // ERRORS: kCorrupt if it is no object.

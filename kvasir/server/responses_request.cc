@@ -1,6 +1,5 @@
 #include "kvasir/server/responses_request.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -96,11 +95,11 @@ Status AppendThought(const Json& item, const std::string& field, Json::Array* me
     KVASIR_TRY(const std::string piece, part.GetStringOr("text", ""));
     text += piece;
   }
+  // Joined when all are there: a text that is copied for every item would take quadratic time.
   Json& message = AssistantOf(messages);
-  if (const Json* before = message.Find("reasoning_content")) {
-    text = JoinThoughts(before->as_string(), text);
-  }
-  message.Set("reasoning_content", std::move(text));
+  Json* thoughts = message.Find("reasoning_content");
+  if (thoughts == nullptr) thoughts = &message.Set("reasoning_content", Json::Array());
+  thoughts->Append(std::move(text));
   return {};
 }
 
@@ -189,6 +188,15 @@ Result<Json> MessagesOf(const Json& body) {
   if (messages.empty()) {
     return FieldError(ErrorCode::kInvalidArgument, "input", "must hold at least one message");
   }
+  for (Json& message : messages) {
+    Json* const thoughts = message.Find("reasoning_content");
+    if (thoughts == nullptr) continue;
+    std::string joined;
+    for (const Json& thought : thoughts->as_array()) {
+      joined = JoinThoughts(std::move(joined), thought.as_string());
+    }
+    *thoughts = std::move(joined);
+  }
   return Json(std::move(messages));
 }
 
@@ -198,12 +206,7 @@ Result<Json> ChatBodyOfResponses(const Json& body) {
   KVASIR_TRY_OK(RequireObject(body));
   KVASIR_TRY_OK(RefuseUnsupported(body, kUnsupported));
   KVASIR_TRY(Json messages, MessagesOf(body));
-  Json chat = Json::Object();
-  for (const auto& [name, value] : body.as_object()) {
-    if (std::find(kNotTaken.begin(), kNotTaken.end(), name) == kNotTaken.end()) {
-      chat.Set(name, value);
-    }
-  }
+  Json chat = FieldsBut(kNotTaken, body);
   if (const Json* tools = FindSet(body, "tools")) {
     KVASIR_TRY(Json chat_tools, ToolsOf(*tools));
     chat.Set("tools", std::move(chat_tools));
