@@ -146,7 +146,8 @@ Json FieldsBut(std::span<const std::string_view> names, const Json& body) {
 
 std::string JoinThoughts(std::string before, std::string_view thought) {
   if (!before.empty() && !thought.empty()) before += '\n';
-  return before.append(thought);
+  before += thought;
+  return before;  // moved, which what append() returns would not be
 }
 
 Error FieldError(ErrorCode code, std::string_view field, std::string_view rest) {
