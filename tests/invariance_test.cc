@@ -131,6 +131,64 @@ TEST_P(InvarianceTest, AnyBatchEqualsAlone) {
   for (size_t i = 0; i < kSequences; ++i) EXPECT_TRUE(SameBits(batched[i], alone[i])) << i;
 }
 
+// The last layers compute no rows that nobody asks for: neither those that are, nor what follows
+// them, may show it.
+TEST_P(InvarianceTest, RowsThatNobodyWantsLeaveNoTrace) {
+  TinyModel tiny(Options());
+  constexpr size_t kSequences = 3;
+  std::vector<std::vector<Token>> prompts;
+  std::vector<Logits> alone;
+  std::vector<KvSequence> sequences;
+  for (size_t i = 0; i < kSequences; ++i) {
+    prompts.push_back(Prompt(tiny, 200 + 30 * static_cast<int64_t>(i), i));
+    KvSequence sequence = tiny.NewSequence();
+    alone.push_back(tiny.Feed(sequence, prompts.back()));
+    sequences.push_back(tiny.NewSequence());
+  }
+  std::mt19937 random(11);
+  size_t compared = 0;
+  for (;;) {
+    std::vector<SequenceRun> runs;
+    std::vector<std::pair<size_t, int64_t>> rows;  // of the logits: sequence and position
+    for (size_t i = 0; i < kSequences; ++i) {
+      const Position begin = sequences[i].position();
+      const int64_t rest = static_cast<int64_t>(prompts[i].size()) - begin;
+      if (rest == 0) continue;
+      const int64_t count = std::min<int64_t>(rest, 1 + random() % 50);
+      const int64_t logits = std::min<int64_t>(count, random() % 3);
+      const int64_t hidden = std::min<int64_t>(count, random() % 2 * (random() % 5));
+      runs.push_back(
+          {&sequences[i],
+           std::span(prompts[i]).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)),
+           logits, hidden});
+      for (int64_t row = logits; row > 0; --row) rows.push_back({i, begin + count - row});
+    }
+    if (runs.empty()) break;
+    const ConstFloatRows logits = ValueOrDie(tiny.model().Forward(runs, tiny.workspace()));
+    ASSERT_EQ(logits.rows, static_cast<int64_t>(rows.size()));
+    for (size_t row = 0; row < rows.size(); ++row, ++compared) {
+      const auto [sequence, position] = rows[row];
+      const std::span got(logits.row(static_cast<int64_t>(row)), static_cast<size_t>(logits.cols));
+      EXPECT_TRUE(SameBits(got, Row(tiny, alone[sequence], position)))
+          << "sequence " << sequence << ", position " << position;
+    }
+  }
+  EXPECT_GT(compared, 10u);
+}
+
+TEST_P(InvarianceTest, RowsThatNobodyWantsCostLess) {
+  TinyModel tiny(Options());
+  const auto prompt = Prompt(tiny, 40);
+  const auto bytes_read = [&](int64_t hidden_rows) {
+    KvSequence sequence = tiny.NewSequence();
+    const SequenceRun run = {&sequence, prompt, 0, hidden_rows};
+    const uint64_t before = tiny.backend().weight_bytes_read();
+    ValueOrDie(tiny.model().Forward(std::span(&run, 1), tiny.workspace()));
+    return tiny.backend().weight_bytes_read() - before;
+  };
+  EXPECT_LT(bytes_read(0), bytes_read(1));
+}
+
 // Hidden states have the bits that a step of their token alone gives, and asking for them changes
 // no logits.
 TEST_P(InvarianceTest, HiddenStatesInChunksAndBatchesEqualTokenByToken) {

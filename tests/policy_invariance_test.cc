@@ -59,6 +59,10 @@ TEST_P(PolicyInvarianceTest, ChunksOfAnySize) {
     KvSequence sequence = New();
     EXPECT_TRUE(SameBits(tiny_.Feed(sequence, tokens, {chunk}), whole)) << chunk;
     EXPECT_EQ(sequence.evicted(), *GetParam().budget != '\0');
+    KvSequence prefilled = New();
+    tiny_.Prefill(prefilled, Slice(tokens, 0, kTokens - 20), chunk);
+    const Logits rest = tiny_.Feed(prefilled, Slice(tokens, kTokens - 20, kTokens));
+    EXPECT_TRUE(Continues(rest, whole, kTokens - 20)) << chunk << ", without logits";
   }
 }
 

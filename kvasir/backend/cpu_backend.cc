@@ -23,6 +23,9 @@ constexpr int64_t kPanelTile = 4;
 // Rows for which it is worth reading all weights once more: at two operations for each of them and
 // a byte of weights a core then reads less than 3 GB/s.
 constexpr int64_t kBandRows = 192;
+// Few rows wait for weights. Of steps with many the last layers leave out what nobody wants, so
+// their matmuls come in another order.
+constexpr int64_t kLookaheadRows = 64;
 constexpr int kMaxThreads = 1024;
 
 class CpuWeightMatrix final : public WeightMatrix {
@@ -244,7 +247,7 @@ class CpuBackend final : public Backend {
       forms.Add(part.job.weights->format());
     }
     inputs_.Make(x, forms);
-    if (bands == 1) lookahead_.Begin(matrices);  // which reads weights that few rows wait for
+    if (x.rows <= kLookaheadRows) lookahead_.Begin(matrices);
     pool_.ForPieces(static_cast<size_t>(tiles * bands), {}, [&](int thread, const auto& take) {
       size_t begin = 0;
       size_t end = 0;

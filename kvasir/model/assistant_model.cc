@@ -128,7 +128,7 @@ AssistantModel::Output AssistantModel::Forward(const Model& target,
     const AssistantQuery& query = queries[static_cast<size_t>(row)];
     std::copy_n(query.state.data(), target_hidden_, joined.row(row) + target_hidden_);
     tokens.push_back(query.token);
-    runs.push_back({query.cache, 1});
+    runs.push_back({query.cache, 1, 1});
     positions.push_back(query.position);
   }
   target.EmbedTokens(tokens, {joined.data, rows, target_hidden_, joined.stride});

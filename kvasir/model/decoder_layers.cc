@@ -6,11 +6,51 @@
 #include "kvasir/model/per_layer_inputs.h"
 
 namespace kvasir {
+namespace {
+
+// As few rows as this are not worth an operation for themselves.
+constexpr int64_t kLeastUnwanted = 8;
+
+// Moves the wanted rows of a step to the front.
+void MoveWanted(const LayerStep& step, FloatRows rows) {
+  int64_t begin = 0;
+  int64_t to = 0;
+  for (const LayerRun& run : step.runs) {
+    begin += run.rows;
+    for (int64_t from = begin - run.wanted; from < begin; ++from, ++to) {
+      if (from != to) std::copy_n(rows.row(from), rows.cols, rows.row(to));
+    }
+  }
+}
+
+}  // namespace
 
 using Buffer = Workspace::Buffer;
 
+int64_t LayerStep::wanted_rows() const {
+  int64_t wanted = 0;
+  for (const LayerRun& run : runs) wanted += run.wanted;
+  return wanted;
+}
+
+struct DecoderLayers::WantedStep {
+  std::vector<LayerRun> runs;  // that have wanted rows
+  std::vector<Position> positions;
+
+  explicit WantedStep(const LayerStep& step) {
+    auto end = step.positions.begin();
+    for (const LayerRun& run : step.runs) {
+      end += run.rows;
+      if (run.wanted == 0) continue;
+      runs.push_back({run.sequence, run.wanted, run.wanted, run.skipped + run.rows - run.wanted});
+      positions.insert(positions.end(), end - run.wanted, end);
+    }
+  }
+};
+
 struct DecoderLayers::TurnedStep : LayerStep {
   std::vector<ConstFloatRows> cos, sin;  // per rope
+  int written_layer = -1;                // whose keys and values are in the cache already
 
   TurnedStep(const LayerStep& step, const DecoderSpec& spec, Workspace& workspace)
       : LayerStep(step) {
@@ -48,7 +88,7 @@ struct DecoderLayers::KvReads {
       const KvSequence& sequence = *run.sequence;
       layout = sequence.spec().layers[index].layout;
       derivation = sequence.spec().layers[index].derivation();
-      const Position first = sequence.position();
+      const Position first = sequence.position() + run.skipped;
       runs.push_back({.kv = sequence.Blocks(layer),
                       .first_row = sequence.RowOf(layer, first),
                       .step_row = static_cast<int64_t>(visible.size()),
@@ -58,7 +98,7 @@ struct DecoderLayers::KvReads {
         visible.push_back(is_own ? sequence.Visible(layer, first + i)
                                  : VisibleBefore(sequence, layer));
       }
-      positions.push_back(MovedPositions(sequence, layer, is_own ? run.rows : 0));
+      positions.push_back(MovedPositions(sequence, layer, is_own ? run.skipped + run.rows : 0));
     }
     for (size_t i = 0; i < runs.size(); ++i) runs[i].positions = positions[i];
   }
@@ -75,9 +115,42 @@ struct DecoderLayers::KvReads {
   }
 };
 
-void DecoderLayers::Run(const LayerStep& step, Workspace& workspace) const {
-  const TurnedStep turned(step, spec_, workspace);
-  for (int i = 0; i < static_cast<int>(layers_.size()); ++i) RunLayer(i, turned, workspace);
+FloatRows DecoderLayers::Run(const LayerStep& step, Workspace& workspace) const {
+  const int layers = static_cast<int>(layers_.size());
+  const int narrow = FirstNarrowLayer(step);
+  const FloatRows hidden = workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size);
+  {
+    const TurnedStep turned(step, spec_, workspace);  // whose angles the wanted rows' replace
+    for (int i = 0; i < narrow; ++i) RunLayer(i, turned, workspace);
+    const bool has_kv = narrow < layers && spec_.layers[static_cast<size_t>(narrow)].shares_kv < 0;
+    if (has_kv) WriteKv(narrow, turned, workspace);
+  }
+  MoveWanted(step, hidden);
+  const FloatRows wanted_hidden =
+      workspace.Rows(Buffer::kHidden, step.wanted_rows(), spec_.hidden_size);
+  if (narrow == layers || wanted_hidden.rows == 0) return wanted_hidden;
+  if (spec_.per_layer_size > 0) {
+    MoveWanted(step, AllPerLayerInputs(spec_, workspace, step.rows()));
+  }
+  const WantedStep wanted(step);
+  TurnedStep turned({.runs = wanted.runs, .positions = wanted.positions}, spec_, workspace);
+  turned.written_layer = narrow;
+  for (int i = narrow; i < layers; ++i) RunLayer(i, turned, workspace);
+  return wanted_hidden;
+}
+
+int DecoderLayers::FirstNarrowLayer(const LayerStep& step) const {
+  const int layers = static_cast<int>(layers_.size());
+  const int64_t wanted = step.wanted_rows();
+  // None of a step is left out altogether whatever it costs: where layers share caches that saves
+  // many of them.
+  if (step.rows() - wanted < (wanted > 0 ? kLeastUnwanted : 1)) return layers;
+  int last = layers - 1;
+  while (last >= 0 && spec_.layers[static_cast<size_t>(last)].shares_kv >= 0) --last;
+  if (last < 0) return 0;
+  const KvLayout& layout = step.runs[0].sequence->spec().layers[static_cast<size_t>(last)].layout;
+  // The cache keeps queries of rows that nobody wants.
+  return layout.query_floats > 0 ? last + 1 : last;
 }
 
 void DecoderLayers::FinalNorm(FloatRows hidden) const {
@@ -108,6 +181,16 @@ void DecoderLayers::RunLayer(int index, const TurnedStep& step, Workspace& works
   if (spec_.has_layer_scalar) backend_.Scale(hidden, layer.scalar);
 }
 
+void DecoderLayers::WriteKv(int index, const TurnedStep& step, Workspace& workspace) const {
+  const FloatRows hidden = workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size);
+  const FloatRows normed = workspace.Rows(Buffer::kNormed, step.rows(), spec_.hidden_size);
+  const Layer& layer = layers_[static_cast<size_t>(index)];
+  backend_.RmsNorm(hidden, layer.attention_norm, spec_.norm_eps, normed);
+  const KvRows rows = ProjectKv(index, step, workspace, normed, {});
+  const KvReads cache(step, index, true);
+  backend_.EncodeKv(cache.layout, cache.runs, rows.keys, rows.values);
+}
+
 void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& workspace,
                               ConstFloatRows normed, FloatRows projected) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
@@ -118,7 +201,7 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
   const bool owns_kv = layer_spec.shares_kv < 0;
   const KvReads reads(step, owns_kv ? index : layer_spec.shares_kv, !spec_.reads_target);
   KvRows new_rows;
-  if (owns_kv) {
+  if (owns_kv && index != step.written_layer) {
     new_rows = ProjectKv(index, step, workspace, normed, queries);
   } else {
     const MatmulJob jobs[] = {layer.query.job(queries)};
@@ -154,7 +237,9 @@ DecoderLayers::KvRows DecoderLayers::ProjectKv(int index, const TurnedStep& step
   const int64_t kv_size = int64_t{layer_spec.kv_heads} * layer_spec.head_dim;
   const FloatRows keys = workspace.Rows(Buffer::kKeys, step.rows(), kv_size);
   const FloatRows values = workspace.Rows(Buffer::kValues, step.rows(), kv_size);
-  std::vector<MatmulJob> jobs = {layer.query.job(queries), layer.key.job(keys)};
+  std::vector<MatmulJob> jobs;
+  if (queries.data != nullptr) jobs.push_back(layer.query.job(queries));
+  jobs.push_back(layer.key.job(keys));
   if (!layer_spec.values_from_keys) jobs.push_back(layer.value.job(values));
   backend_.Matmul(normed, jobs);
   const FloatRows raw_values = layer_spec.values_from_keys ? keys : values;

@@ -18,10 +18,12 @@
 namespace kvasir {
 
 // Rows of a step that attend to one sequence's cache: those of the positions from
-// sequence->position() on, reserved already, unless the decoder reads another model's.
+// sequence->position() + skipped on, reserved already, unless the decoder reads another model's.
 struct LayerRun {
   const KvSequence* sequence = nullptr;
   int64_t rows = 0;
+  int64_t wanted = 0;   // so many of the last rows are asked for; of the others only the cache
+  int64_t skipped = 0;  // rows before these, which have been written
 };
 
 // Consecutive rows of all runs, and the positions their queries (and keys) are turned to.
@@ -30,6 +32,7 @@ struct LayerStep {
   std::span<const Position> positions;  // [rows]
 
   int64_t rows() const { return static_cast<int64_t>(positions.size()); }
+  int64_t wanted_rows() const;
 };
 
 class DecoderLayers {
@@ -41,8 +44,10 @@ class DecoderLayers {
   const DecoderSpec& spec() const { return spec_; }
   // Takes the residual stream, the workspace's kHidden [rows, hidden_size], through all layers and
   // writes keys and values of layers that have their own. With per_layer_size, kPerLayer holds
-  // what PerLayerInputs made.
-  void Run(const LayerStep& step, Workspace& workspace) const;
+  // what PerLayerInputs made. Returns the wanted rows of all runs, one after the other, which are
+  // what kHidden holds then: behind the last layer that writes keys and values no others are
+  // computed.
+  FloatRows Run(const LayerStep& step, Workspace& workspace) const;
   // In place.
   void FinalNorm(FloatRows hidden) const;
 
@@ -84,6 +89,8 @@ class DecoderLayers {
   };
   // A step and its angles.
   struct TurnedStep;
+  // The wanted rows of a step.
+  struct WantedStep;
   struct LayerLoader;
   struct KvReads;
 
@@ -91,7 +98,12 @@ class DecoderLayers {
   Status LoadLayer(int index, WeightSource& source, Layer* layer) const;
   Status LoadAttention(int index, LayerLoader& load, Layer* layer) const;
   Status LoadMlp(int index, LayerLoader& load, Layer* layer) const;
+  // The layer from which on only wanted rows are computed, whose keys and values are all rows'
+  // nevertheless; the number of layers: none.
+  int FirstNarrowLayer(const LayerStep& step) const;
   void RunLayer(int index, const TurnedStep& step, Workspace& workspace) const;
+  // What a layer leaves in the cache, and nothing else of it.
+  void WriteKv(int index, const TurnedStep& step, Workspace& workspace) const;
   void Attention(int index, const TurnedStep& step, Workspace& workspace, ConstFloatRows normed,
                  FloatRows projected) const;
   // Keys and values of a step, each [rows, kv_heads * head_dim].
@@ -99,6 +111,7 @@ class DecoderLayers {
     ConstFloatRows keys;
     ConstFloatRows values;
   };
+  // `queries` without data: those are not projected.
   KvRows ProjectKv(int index, const TurnedStep& step, Workspace& workspace, ConstFloatRows normed,
                    FloatRows queries) const;
   void Mlp(int index, Workspace& workspace, ConstFloatRows hidden, FloatRows normed,

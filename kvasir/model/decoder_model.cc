@@ -18,19 +18,21 @@ struct DecoderModel::Step {
   std::vector<LayerRun> layer_runs;    // [runs]
   std::vector<Token> tokens;           // [rows] of all runs, one after the other
   std::vector<Position> positions;     // [rows]
-  std::vector<int64_t> logits_rows;    // rows that need logits
-  std::vector<int64_t> hidden_rows;    // rows whose hidden state is asked for
+  std::vector<int64_t> logits_rows;    // of the wanted rows, those that need logits
+  std::vector<int64_t> hidden_rows;    // and those whose hidden state is asked for
 
   explicit Step(std::span<const SequenceRun> runs) : runs(runs) {
+    int64_t wanted = 0;  // so far
     for (const SequenceRun& run : runs) {
       const int64_t count = static_cast<int64_t>(run.tokens.size());
       const Position first = run.sequence->position();
       sequences.push_back(run.sequence);
       counts.push_back(count);
-      layer_runs.push_back({run.sequence, count});
+      layer_runs.push_back({run.sequence, count, std::max(run.logits_rows, run.hidden_rows)});
+      wanted += layer_runs.back().wanted;
+      for (int64_t i = run.logits_rows; i > 0; --i) logits_rows.push_back(wanted - i);
+      for (int64_t i = run.hidden_rows; i > 0; --i) hidden_rows.push_back(wanted - i);
       for (int64_t i = 0; i < count; ++i) {
-        if (i >= count - run.logits_rows) logits_rows.push_back(rows());
-        if (i >= count - run.hidden_rows) hidden_rows.push_back(rows());
         tokens.push_back(run.tokens[static_cast<size_t>(i)]);
         positions.push_back(first + i);
       }
@@ -148,21 +150,21 @@ Result<ConstFloatRows> DecoderModel::Forward(std::span<const SequenceRun> runs,
   const FloatRows embedded = workspace.Rows(Buffer::kHidden, step.rows(), spec().hidden_size);
   EmbedTokens(step.tokens, embedded);
   if (per_layer_) per_layer_->Compute(spec(), backend_, workspace, step.tokens, embedded);
-  layers_->Run({.runs = step.layer_runs, .positions = step.positions}, workspace);
+  const FloatRows wanted =
+      layers_->Run({.runs = step.layer_runs, .positions = step.positions}, workspace);
   for (const SequenceRun& run : runs) {
     run.sequence->Advance(static_cast<int64_t>(run.tokens.size()));
   }
-  workspace.SetHiddenStates(Normed(step.hidden_rows, step, Buffer::kStates, workspace));
-  return Logits(step, workspace);
+  workspace.SetHiddenStates(Normed(step.hidden_rows, wanted, Buffer::kStates, workspace));
+  return Logits(step, wanted, workspace);
 }
 
 // The given rows of the residual stream after the final norm.
-FloatRows DecoderModel::Normed(std::span<const int64_t> rows, const Step& step, Buffer buffer,
+FloatRows DecoderModel::Normed(std::span<const int64_t> rows, ConstFloatRows hidden, Buffer buffer,
                                Workspace& workspace) const {
   const int64_t count = static_cast<int64_t>(rows.size());
   const FloatRows normed = workspace.Rows(buffer, count, spec().hidden_size);
   if (count == 0) return normed;
-  const FloatRows hidden = workspace.Rows(Buffer::kHidden, step.rows(), spec().hidden_size);
   for (int64_t i = 0; i < count; ++i) {
     std::copy_n(hidden.row(rows[static_cast<size_t>(i)]), spec().hidden_size, normed.row(i));
   }
@@ -170,11 +172,12 @@ FloatRows DecoderModel::Normed(std::span<const int64_t> rows, const Step& step, 
   return normed;
 }
 
-ConstFloatRows DecoderModel::Logits(const Step& step, Workspace& workspace) const {
+ConstFloatRows DecoderModel::Logits(const Step& step, ConstFloatRows hidden,
+                                    Workspace& workspace) const {
   const int64_t count = static_cast<int64_t>(step.logits_rows.size());
   const FloatRows logits = workspace.Rows(Buffer::kLogits, count, spec().vocab_size);
   if (count == 0) return logits;
-  const FloatRows normed = Normed(step.logits_rows, step, Buffer::kSelected, workspace);
+  const FloatRows normed = Normed(step.logits_rows, hidden, Buffer::kSelected, workspace);
   const WeightMatrix& head = head_ == nullptr ? *embedding_ : *head_;
   const MatmulJob jobs[] = {{&head, nullptr, logits}};
   backend_.Matmul(normed, jobs);

@@ -40,9 +40,9 @@ class DecoderModel final : public Model {
   explicit DecoderModel(Backend& backend) : backend_(backend) {}
   const DecoderSpec& spec() const { return layers_->spec(); }
   Status CheckRuns(std::span<const SequenceRun> runs) const;
-  FloatRows Normed(std::span<const int64_t> rows, const Step& step, Workspace::Buffer buffer,
+  FloatRows Normed(std::span<const int64_t> rows, ConstFloatRows hidden, Workspace::Buffer buffer,
                    Workspace& workspace) const;
-  ConstFloatRows Logits(const Step& step, Workspace& workspace) const;
+  ConstFloatRows Logits(const Step& step, ConstFloatRows hidden, Workspace& workspace) const;
   template <typename Visit>
   void ForEachMatrix(const Visit& visit) const {
     visit(*embedding_);

@@ -32,15 +32,18 @@ void PerLayerInputs::Compute(const DecoderSpec& spec, Backend& backend, Workspac
   backend.Matmul(embedded, project);
   backend.Scale(context, 1 / RootOf(spec.hidden_size));
   backend.RmsNorm(context, norm_, spec.norm_eps, context);
-  const FloatRows out =
-      workspace.Rows(Workspace::Buffer::kPerLayer, embedded.rows, AllLayers(spec));
+  const FloatRows out = AllPerLayerInputs(spec, workspace, embedded.rows);
   backend.Embed(*table_, tokens, RootOf(spec.per_layer_size), out);
   backend.Add(out, context);
   backend.Scale(out, 1 / RootOf(2));
 }
 
+FloatRows AllPerLayerInputs(const DecoderSpec& spec, Workspace& workspace, int64_t rows) {
+  return workspace.Rows(Workspace::Buffer::kPerLayer, rows, AllLayers(spec));
+}
+
 FloatRows PerLayerInput(const DecoderSpec& spec, Workspace& workspace, int64_t rows, int layer) {
-  const FloatRows all = workspace.Rows(Workspace::Buffer::kPerLayer, rows, AllLayers(spec));
+  const FloatRows all = AllPerLayerInputs(spec, workspace, rows);
   return {all.data + layer * spec.per_layer_size, rows, spec.per_layer_size, all.stride};
 }
 

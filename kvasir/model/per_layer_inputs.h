@@ -36,7 +36,8 @@ class PerLayerInputs {
   std::vector<float> norm_;                         // [per_layer_size]
 };
 
-// What Compute made for one layer: [rows, per_layer_size].
+// What Compute made: [rows, layers * per_layer_size], and for one layer: [rows, per_layer_size].
+FloatRows AllPerLayerInputs(const DecoderSpec& spec, Workspace& workspace, int64_t rows);
 FloatRows PerLayerInput(const DecoderSpec& spec, Workspace& workspace, int64_t rows, int layer);
 
 }  // namespace kvasir

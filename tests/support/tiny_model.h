@@ -67,13 +67,23 @@ class TinyModel {
   // rows, and returns every position's logits, one after the other.
   std::vector<float> Feed(KvSequence& sequence, const std::vector<Token>& tokens,
                           const std::vector<int64_t>& chunks = {1 << 20}) {
+    return FeedChunks(sequence, tokens, chunks, true);
+  }
+  // The same where nobody wants logits.
+  void Prefill(KvSequence& sequence, const std::vector<Token>& tokens, int64_t chunk) {
+    FeedChunks(sequence, tokens, {chunk}, false);
+  }
+
+ private:
+  std::vector<float> FeedChunks(KvSequence& sequence, const std::vector<Token>& tokens,
+                                const std::vector<int64_t>& chunks, bool wants_logits) {
     std::vector<float> logits;
     size_t begin = 0;
     for (size_t i = 0; begin < tokens.size(); ++i) {
       const int64_t chunk = std::min(chunks[std::min(i, chunks.size() - 1)], sequence.RunLimit());
       const size_t count = std::min<size_t>(static_cast<size_t>(chunk), tokens.size() - begin);
       const SequenceRun run = {&sequence, std::span(tokens).subspan(begin, count),
-                               static_cast<int64_t>(count)};
+                               wants_logits ? static_cast<int64_t>(count) : 0};
       const ConstFloatRows rows =
           ValueOrDie(loaded_.model->Forward(std::span(&run, 1), workspace_));
       for (int64_t row = 0; row < rows.rows; ++row) {
@@ -84,7 +94,6 @@ class TinyModel {
     return logits;
   }
 
- private:
   std::unique_ptr<Backend> backend_;
   LoadedModel loaded_;
   std::shared_ptr<const KvCacheSpec> spec_;
