@@ -108,7 +108,7 @@ struct PlaneProducts<255> {
 #endif
 
 // The codes of a block, [panel][group] of all its panels, groups of a panel one after the other: as
-// many bytes as kBlockBytes, so that they stay in the first-level cache or near it.
+// many bytes as kBlockBytes, so that they stay in the second-level cache.
 struct CodePlane {
   static constexpr int64_t kStepBytes = 64;
   static constexpr int64_t kMostGroups = kBlockBytes / (8 * kStepBytes);

@@ -179,6 +179,24 @@ TEST_P(CodedMatmulTest, EveryTableHasTheOraclesBits) {
   }
 }
 
+// Sums go to memory and back between blocks, which one panel of codes of 2 bits fills with 32,768
+// inputs.
+TEST_P(CodedMatmulTest, SeveralBlocksOfInputs) {
+  constexpr int64_t kInputs = 32768 + 256;
+  uint32_t seed = 50;
+  for (int64_t outputs : {16, 50}) {
+    const PackedMatrix weights = RandomMatrix(GetParam(), outputs, kInputs, ++seed);
+    for (int64_t rows : {1, 8, 13}) {
+      const Activations x(Inputs(rows, kInputs, ++seed), rows, kInputs);
+      const auto expected = RunRows(Oracle(), x, weights, 0, rows, 0, weights.panels(), nullptr);
+      for (const KernelTable* table : AllTables()) {
+        ExpectSameBits(expected, RunRows(*table, x, weights, 0, rows, 0, weights.panels(), nullptr),
+                       std::string(IsaName(table->isa)) + " rows " + std::to_string(rows));
+      }
+    }
+  }
+}
+
 TEST_P(CodedMatmulTest, ARowAndAPanelDependOnNothingElse) {
   constexpr int64_t kRows = 35;  // of every kind of tile
   constexpr int64_t kInputs = 2304;

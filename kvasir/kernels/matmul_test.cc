@@ -146,6 +146,20 @@ TEST_P(MatmulTest, EveryTableHasTheOraclesBits) {
   }
 }
 
+// Sums go to memory and back between blocks, which one panel fills with 16,384 inputs at most.
+TEST_P(MatmulTest, SeveralBlocksOfInputs) {
+  const int64_t inputs = 16384 + 96;
+  uint32_t seed = 50;
+  for (int64_t outputs : {16, 70}) {
+    const PackedMatrix weights =
+        PackRows(RandomFloats(outputs * inputs, ++seed), outputs, inputs, GetParam());
+    const std::vector<float> bias = RandomFloats(outputs, ++seed);
+    for (int64_t rows : {1, 7, 13}) {
+      CompareWithOracle(RandomFloats(rows * inputs, ++seed), weights, rows, bias.data());
+    }
+  }
+}
+
 TEST_P(MatmulTest, AwkwardNumbers) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     const int64_t inputs = 96;
@@ -188,7 +202,7 @@ TEST_P(MatmulTest, NoInputsGiveTheBias) {
 
 // The bits of a row do not depend on how many rows go with it.
 TEST_P(MatmulTest, RowsAreIndependent) {
-  const int64_t inputs = 2048 + 96;  // several blocks of inputs in every format
+  const int64_t inputs = 2048 + 96;
   const int64_t outputs = 147;
   const int64_t all_rows = 512;
   const PackedMatrix weights =

@@ -98,8 +98,10 @@ class Mxfp8MatmulTest : public ::testing::TestWithParam<Numbers> {};
 
 TEST_P(Mxfp8MatmulTest, EveryTableHasTheBitsOfWidenedWeights) {
   uint32_t seed = 1;
-  for (int64_t inputs : {32, 64, 96, 256, 352, 1280}) {
+  // The last are several blocks, which one panel fills with 4,096.
+  for (int64_t inputs : {32, 64, 96, 256, 352, 1280, 4352}) {
     for (int64_t outputs : {1, 16, 17, 48, 65, 130}) {
+      if (inputs > 4096 && outputs > 65) continue;  // the oracle takes its time
       const Weights weights = RandomWeights(outputs, inputs, GetParam(), ++seed);
       const std::vector<float> bias = RandomFloats(static_cast<size_t>(outputs), ++seed);
       for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 13, 26}) {

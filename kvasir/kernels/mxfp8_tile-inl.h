@@ -1,5 +1,5 @@
 // Matmul with mxfp8 weights (tensor/mxfp8.h): a tile of rows makes codes weights of a Math of pairs
-// (bf16_pairs-inl.h) in registers. Where more tiles follow it leaves them in the first-level cache
+// (bf16_pairs-inl.h) in registers. Where more tiles follow it leaves them in the second-level cache
 // as bf16_dot stores them, for the tile of that. Deliberately without products of its own: sums are
 // those of bf16_dot, bit for bit.
 //
