@@ -441,7 +441,7 @@ TEST_F(EngineTest, OnlyARequestThatCannotFitAloneIsEndedForMemory) {
   const size_t budget = bench_.spec().BytesAt(192);
   bench_.Start(budget);
   EXPECT_EQ(bench_.engine().Check(Request(Prompt(300), 1)).error().code,
-            ErrorCode::kResourceExhausted);
+            ErrorCode::kInvalidArgument);
   const EngineRequest small = Request(Prompt(40, 2), 30);
   const RequestId large = bench_.Submit(Request(Prompt(100), 400));
   const RequestId other = bench_.Submit(small);

@@ -86,10 +86,10 @@ Status Engine::Check(const EngineRequest& request) const {
   const size_t bytes = parts_.spec->BytesAt(prompt);
   const size_t budget = parts_.pool->budget_bytes();
   if (bytes <= budget) return {};
-  return {ErrorCode::kResourceExhausted, "the prompt's cache needs " + std::to_string(bytes) +
-                                             " bytes and all caches together may have " +
-                                             std::to_string(budget) +
-                                             "; shorten the prompt or raise the cache budget"};
+  return {ErrorCode::kInvalidArgument, "the prompt's cache needs " + std::to_string(bytes) +
+                                           " bytes and all caches together may have " +
+                                           std::to_string(budget) +
+                                           "; shorten the prompt or raise the cache budget"};
 }
 
 Result<RequestId> Engine::Submit(EngineRequest request, EngineCallbacks callbacks) {

@@ -100,8 +100,8 @@ class Engine {
 
   // A name that no request of this engine has had. THREADS: any.
   RequestId NewId() { return next_id_.fetch_add(1); }
-  // OK if Submit would accept it. ERRORS: kInvalidArgument, naming the field; kResourceExhausted if
-  // the prompt does not fit into the cache. THREADS: any.
+  // OK if Submit would accept it. ERRORS: kInvalidArgument, naming the field, also if the prompt
+  // fits into no cache of this budget. THREADS: any.
   Status Check(const EngineRequest& request) const;
 
   // Accepts a request; it begins in the next step if there is room. ERRORS: as Check.

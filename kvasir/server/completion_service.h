@@ -49,7 +49,8 @@ class CompletionSink {
   // Instead of OnChoiceEnd where a choice that was accepted ends with an error: what it has cost.
   virtual void OnChoiceFailure(size_t choice, const GenerationStats& stats) = 0;
   // Nothing follows. An error means that some choice had no end: kResourceExhausted for a full
-  // queue or cache, kCancelled when the service stops, else as Generator::Generate.
+  // queue, or a cache too small for a prompt's evaluation, kCancelled when the service stops, else
+  // as Engine::Check.
   virtual void OnEnd(const Status& status) = 0;
 };
 

@@ -223,6 +223,8 @@ EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener,
     if (result.status.ok() && is_stopping_ && answer.finish == FinishReason::kCancelled) {
       result.status = ShuttingDown();
     }
+    // An answer that outgrows the cache is as one that outgrows the context: it ends there.
+    if (answer.finish == FinishReason::kLength && !answer.tokens.empty()) result.status = Status();
     // Half an answer is an answer, half an embedding is none.
     if (result.status.ok() && is_pooled && answer.finish == FinishReason::kCancelled) {
       result.status = {ErrorCode::kCancelled, "the request's time was over before its embeddings"};

@@ -12,8 +12,8 @@
 
 namespace kvasir {
 
-// Answers, now or later. POST handlers run on the work thread, others on the I/O thread, where they
-// must not wait.
+// Answers, now or later. POST handlers run on the work thread, of long bodies on another, others on
+// the I/O thread, where they must not wait.
 using RouteHandler = void (*)(const ServerContext& context, const HttpRequest& request,
                               HttpReply reply);
 

@@ -27,6 +27,9 @@ namespace {
 // For the last bytes to leave.
 constexpr std::chrono::milliseconds kDrain{1'000};
 
+// What takes less than a tenth of a second to tokenize is shorter.
+constexpr size_t kLongBody = size_t{64} << 10;
+
 // An unknown path or method is quoted up to here.
 constexpr size_t kMaxQuotedBytes = 200;
 
@@ -159,6 +162,7 @@ class Server::Impl {
     // From here on an answer that is still on its way finds its client gone.
     http_->Stop(kDrain);
     work_.Stop();
+    long_work_.Stop();
     service_.reset();
     const std::lock_guard lock(state_mutex_);
     is_stopped_ = true;
@@ -247,8 +251,10 @@ class Server::Impl {
       return reply.Send(ErrorResponse(NoKey(), route->error_style));
     }
     if (request.method != "POST") return route->handler(context_, request, std::move(reply));
-    // Parsing, templates and tokenization take their time: neither sockets nor the engine wait.
-    Post(work_, [this, route, request = std::move(request), reply = std::move(reply)]() mutable {
+    // Parsing, templates and tokenization take their time: neither sockets nor the engine wait, nor
+    // short requests for long ones, of which 16 MiB take many seconds.
+    WorkThread& thread = request.body.size() < kLongBody ? work_ : long_work_;
+    Post(thread, [this, route, request = std::move(request), reply = std::move(reply)]() mutable {
       route->handler(context_, request, std::move(reply));
     });
   }
@@ -277,6 +283,7 @@ class Server::Impl {
   std::unique_ptr<EngineService> service_;
   WorkThread files_;                  // calls into service_, so it goes first
   WorkThread work_;                   // calls into both, so it goes first
+  WorkThread long_work_;              // likewise
   std::unique_ptr<HttpServer> http_;  // calls into both
 
   std::mutex stop_mutex_;

@@ -330,43 +330,35 @@ TEST_F(ServerTest, TheContextEndsTheAnswer) {
   EXPECT_EQ(At(body, {"choices", "0", "finish_reason"}), Json("length"));
 }
 
-TEST_F(ServerTest, AFullCacheIs503AndPasses) {
+// Waiting would not help, so clients that try a 503 again must not hear one.
+TEST_F(ServerTest, APromptThatNoCacheHoldsIs400) {
   // 4 layers, 2 heads of 16, K and V in f16: 512 bytes per token, so 512 tokens.
   Start({}, 256 << 10);
   Json request = LetterRequest(Json::Array{Message("user", std::string(3000, 'x'))}, 1);
   for (const bool is_stream : {false, true}) {
     request.Set("stream", is_stream);
-    const WireResponse full = Chat(request);
-    EXPECT_EQ(At(ErrorOf(full, 503), {"type"}), Json("unavailable_error"));
-    EXPECT_EQ(full.Header("Retry-After"), "1");
+    EXPECT_EQ(At(ErrorOf(Chat(request), 400), {"type"}), Json("invalid_request_error"));
   }
   EXPECT_EQ(Chat(LetterRequest(Json::Array{Message("user", "Hello")}, 1)).status, 200);
 }
 
-TEST_F(ServerTest, AnErrorInTheMiddleOfAStreamIsAnEvent) {
+TEST_F(ServerTest, AnAnswerThatOutgrowsTheCacheEndsThere) {
   Start({}, 256 << 10);
   Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 4000);
+  const Json whole = Parsed(Chat(request).body);
+  EXPECT_EQ(At(whole, {"choices", "0", "finish_reason"}), Json("length"));
+  const int64_t tokens = At(whole, {"usage", "total_tokens"}).as_int();
+  EXPECT_GT(tokens, 400);
+  EXPECT_LE(tokens, 513);  // the last one's own row was not written
   request.Set("stream", true);
   const WireResponse response = Chat(request);
   EXPECT_EQ(response.status, 200);
   EXPECT_TRUE(response.is_complete);
   const std::vector<std::string> events = Events(response.body);
   ASSERT_GT(events.size(), 2u);
-  EXPECT_EQ(At(Parsed(events.back()), {"error", "type"}), Json("unavailable_error"));
-}
-
-// What an answer has cost before it failed counts as well.
-TEST_F(ServerTest, AnswersThatEndWithAnErrorAreCounted) {
-  std::vector<RequestRecord> records;  // read when the server has stopped
-  ServerOptions options;
-  options.request_log = [&](const RequestRecord& record) { records.push_back(record); };
-  Start(options, 256 << 10);
-  EXPECT_EQ(Chat(LetterRequest(Json::Array{Message("user", "Hello")}, 4000)).status, 503);
-  server_->Stop();
-  ASSERT_EQ(records.size(), 1u);
-  EXPECT_EQ(records[0].status, 503);
-  EXPECT_GT(records[0].prompt_tokens, 5);
-  EXPECT_GT(records[0].generated_tokens, 300);
+  EXPECT_EQ(events.back(), "[DONE]");
+  EXPECT_EQ(At(Parsed(events[events.size() - 2]), {"choices", "0", "finish_reason"}),
+            Json("length"));
 }
 
 // Nothing begins where one of several prompts is refused.
@@ -376,7 +368,7 @@ TEST_F(ServerTest, SeveralPromptsAreRefusedTogether) {
     const Json request = Json::Object{{"prompt", Json::Array{"Hi", std::string(3000, 'x')}},
                                       {"max_tokens", 2},
                                       {"stream", is_stream}};
-    ErrorOf(Exchange(server_->port(), "POST", "/v1/completions", request.Dump()), 503);
+    ErrorOf(Exchange(server_->port(), "POST", "/v1/completions", request.Dump()), 400);
   }
 }
 
@@ -540,6 +532,21 @@ TEST_F(ServerTest, TwoClientsAtOnceGetTheirOwnAnswers) {
   }
 }
 
+// Bodies of more than 64 KiB have a thread of their own.
+TEST_F(ServerTest, LongAndShortBodiesAtOnce) {
+  Start();
+  const auto count = [&](size_t letters) {
+    const Json request = Json::Object{{"content", std::string(letters, 'x')}};
+    const WireResponse response = Exchange(server_->port(), "POST", "/tokenize", request.Dump());
+    return Parsed(response.body).Find("tokens")->as_array().size();
+  };
+  std::vector<std::future<size_t>> counts;
+  for (size_t i = 0; i < 8; ++i) {
+    counts.push_back(std::async(std::launch::async, count, i % 2 == 0 ? 100'000 + i : i));
+  }
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(counts[i].get(), i % 2 == 0 ? 100'000 + i : i);
+}
+
 TEST_F(ServerTest, AFullInboxIs503) {
   ServerOptions options = StuckStream::Options();
   options.max_waiting_requests = 0;
@@ -573,9 +580,12 @@ TEST_F(ServerTest, StopLetsTheRunningAnswerEnd) {
   EXPECT_EQ(late.Read().status, 0);
 }
 
+// What an answer has cost before it failed counts as well.
 TEST_F(ServerTest, StopWithoutGraceCancelsWithAnErrorEvent) {
+  std::vector<RequestRecord> records;  // read when the server has stopped
   ServerOptions options;
   options.stop_grace = milliseconds(0);
+  options.request_log = [&](const RequestRecord& record) { records.push_back(record); };
   Start(options);
   TestClient client(server_->port());
   Json request = LetterRequest(Json::Array{Message("user", "Hello")}, 4000);
@@ -585,11 +595,15 @@ TEST_F(ServerTest, StopWithoutGraceCancelsWithAnErrorEvent) {
   auto stopped = std::async(std::launch::async, [&] { server_->Stop(); });
   const std::vector<std::string> events = Events(client.Read().body);
   ASSERT_FALSE(events.empty());
+  stopped.get();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_GT(records[0].prompt_tokens, 5);
+  EXPECT_GT(records[0].generated_tokens, 0);
   // The answer may have ended by itself in the moment before.
   if (events.back() != "[DONE]") {
     EXPECT_EQ(At(Parsed(events.back()), {"error", "type"}), Json("unavailable_error"));
+    EXPECT_EQ(records[0].status, 503);
   }
-  stopped.get();
 }
 
 TEST_F(ServerTest, StopDoesNotWaitForAClientThatDoesNotRead) {
