@@ -142,8 +142,8 @@ FloatRows DecoderLayers::Run(const LayerStep& step, Workspace& workspace) const 
 int DecoderLayers::FirstNarrowLayer(const LayerStep& step) const {
   const int layers = static_cast<int>(layers_.size());
   const int64_t wanted = step.wanted_rows();
-  // None of a step is left out altogether whatever it costs: where layers share caches that saves
-  // many of them.
+  // A step of which nobody wants anything ends there however few its rows are: where layers share
+  // caches many more would follow.
   if (step.rows() - wanted < (wanted > 0 ? kLeastUnwanted : 1)) return layers;
   int last = layers - 1;
   while (last >= 0 && spec_.layers[static_cast<size_t>(last)].shares_kv >= 0) --last;

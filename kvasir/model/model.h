@@ -20,7 +20,8 @@
 namespace kvasir {
 
 // The new tokens of one sequence. Decode is a run of 1, a prefill chunk a run of n with 0 or 1
-// logits rows, verifying k drafts a run of k + 1 with k + 1 logits rows.
+// logits rows, verifying k drafts a run of k + 1 with k + 1 logits rows. Of tokens that need
+// neither logits nor states the last layers compute no more than the cache keeps.
 struct SequenceRun {
   KvSequence* sequence = nullptr;
   std::span<const Token> tokens;  // at positions [sequence->position(), + tokens.size())
