@@ -583,7 +583,8 @@ TEST(AttentionScratchTest, StatesOfManyRangesAreBounded) {
     bytes[i] = many->scratch_bytes();
     EXPECT_EQ(sequence.Attend(*Make(1), c.new_rows), out);
   }
-  EXPECT_LE(bytes[1], bytes[0] + (size_t{4} << 20));
+  // Without a bound 21 MB more; which threads had work, and hold something for it, makes up to 8.
+  EXPECT_LE(bytes[1], bytes[0] + (size_t{12} << 20));
 }
 
 }  // namespace
