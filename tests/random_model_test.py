@@ -14,6 +14,10 @@ SHAPE = {
     "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 2, "vocab_size": 70000,
     "rms_norm_eps": 1e-6, "rope_theta": 10000, "max_position_embeddings": 512,
+    # Of qwen3_moe and gemma3_text alone.
+    "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    "norm_topk_prob": True,
+    "sliding_window": 32, "query_pre_attn_scalar": 32, "hidden_activation": "gelu_pytorch_tanh",
 }
 
 
@@ -38,7 +42,8 @@ def main():
     kvasir = sys.argv[1]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for family, tied in [("qwen3", True), ("llama", False)]:
+        for family, tied in [("qwen3", True), ("qwen3_moe", False), ("gemma3_text", True),
+                             ("llama", False)]:
             made = make(folder, family, model_type=family, tie_word_embeddings=tied)
             assert made.returncode == 0, made.stderr
             file = folder / (family + ".gguf")
@@ -62,6 +67,8 @@ def main():
         for wrong, named in [({"vocab_size": 256}, "vocab"), ({"hidden_size": 0.5}, "hidden")]:
             refused = make(folder, "wrong", model_type="llama", **wrong)
             assert refused.returncode == 1 and named in refused.stderr, refused.stderr
+        refused = make(folder, "wrong", model_type="qwen3_moe", num_experts=0)
+        assert refused.returncode == 1 and "num_experts" in refused.stderr, refused.stderr
         refused = make(folder, "qwen3", model_type="qwen3")
         assert refused.returncode == 1 and "exists" in refused.stderr, refused.stderr
         assert "Traceback" not in refused.stderr
