@@ -30,18 +30,20 @@ constexpr int kMaxThreads = 1024;
 
 class CpuWeightMatrix final : public WeightMatrix {
  public:
-  explicit CpuWeightMatrix(PackedMatrix matrix)
-      : matrix_(std::make_shared<const PackedMatrix>(std::move(matrix))) {}
+  explicit CpuWeightMatrix(PackedMatrix matrix, float scale = 1)
+      : matrix_(std::make_shared<const PackedMatrix>(std::move(matrix))), scale_(scale) {}
   int64_t outputs() const override { return matrix_->outputs(); }
   int64_t inputs() const override { return matrix_->inputs(); }
   WeightFormat format() const override { return matrix_->format(); }
   size_t bytes() const override { return matrix_->bytes(); }
   const PackedMatrix* panels() const override { return matrix_.get(); }
   const std::shared_ptr<const PackedMatrix>& matrix() const { return matrix_; }
+  float scale() const { return scale_; }
 
  private:
   // Shared with whoever reads ahead.
   std::shared_ptr<const PackedMatrix> matrix_;
+  const float scale_;  // of all that the panels hold
 };
 
 const std::shared_ptr<const PackedMatrix>& SharedPacked(const WeightMatrix& weights) {
@@ -49,6 +51,10 @@ const std::shared_ptr<const PackedMatrix>& SharedPacked(const WeightMatrix& weig
 }
 
 const PackedMatrix& Packed(const WeightMatrix& weights) { return *SharedPacked(weights); }
+
+float ScaleOf(const WeightMatrix& weights) {
+  return static_cast<const CpuWeightMatrix&>(weights).scale();
+}
 
 // splitmix64 (Steele, Lea, Flood 2014): one multiply chain per number keeps filling a billion
 // random weights in seconds.
@@ -98,13 +104,12 @@ class CpuBackend final : public Backend {
       PanelPacker packer(weights, &matrix);
       for (size_t panel = begin; panel < end; ++panel) packer.Pack(static_cast<int64_t>(panel));
     });
-    return std::unique_ptr<const WeightMatrix>(
-        std::make_unique<CpuWeightMatrix>(std::move(matrix)));
+    return Adopt(std::move(matrix), ScaleOfPacked(weights, format));
   }
 
-  Result<std::unique_ptr<const WeightMatrix>> Adopt(PackedMatrix matrix) override {
+  Result<std::unique_ptr<const WeightMatrix>> Adopt(PackedMatrix matrix, float scale) override {
     return std::unique_ptr<const WeightMatrix>(
-        std::make_unique<CpuWeightMatrix>(std::move(matrix)));
+        std::make_unique<CpuWeightMatrix>(std::move(matrix), scale));
   }
 
   Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,
@@ -126,6 +131,8 @@ class CpuBackend final : public Backend {
       const Token token = tokens[static_cast<size_t>(i)];
       KVASIR_CHECK(token >= 0 && token < matrix.outputs());
       matrix.GetRow(token, out.row(i));
+      const float own = ScaleOf(table);
+      if (own != 1) kernels_.scale(out.row(i), own, matrix.inputs());
       kernels_.scale(out.row(i), scale, matrix.inputs());
     });
   }
@@ -278,7 +285,17 @@ class CpuBackend final : public Backend {
                        .fetch_into = prefetching_.weights,
                        .may_stream = prefetching_.streams_weights};
     inputs_.Give(thread, part.row_begin, &args);
+    const float scale = ScaleOf(*part.job.weights);
+    if (scale != 1) args.bias = nullptr;
     kernels_.matmul[static_cast<size_t>(matrix.format())](args);
+    if (scale == 1) return;
+    const int64_t begin = args.panel_begin * kPanelOutputs;
+    const int64_t count = std::min(args.panel_end * kPanelOutputs, matrix.outputs()) - begin;
+    for (int64_t row = 0; row < part.rows; ++row) {
+      float* const out = part.job.out.row(row) + begin;
+      kernels_.scale(out, scale, count);
+      if (part.job.bias != nullptr) kernels_.add(out, part.job.bias + begin, count);
+    }
   }
 
   const KernelTable& kernels_;

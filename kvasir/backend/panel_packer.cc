@@ -20,7 +20,7 @@ WeightFormat ElementsOf(WeightFormat format) {
 PanelPacker::PanelPacker(const WeightTensor& weights, PackedMatrix* matrix)
     : weights_(weights),
       matrix_(matrix),
-      keeps_codes_(IsQuantized(matrix->format()) && matrix->format() == weights.stored_format),
+      keeps_codes_(KeepsCodes(weights, matrix->format())),
       is_raw_(weights.is_raw && ElementsOf(matrix->format()) == weights.stored_format),
       row_(keeps_codes_ || is_raw_ ? 0 : static_cast<size_t>(matrix->inputs())) {}
 

@@ -45,7 +45,7 @@ DType DecodedType(const WeightTensor& rows) {
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
     case WeightFormat::kMxfp8:
-      return DType::kBf16;
+      return rows.code_scales.empty() ? DType::kBf16 : DType::kF16;
     default:
       return IsAffine(rows.stored_format) ? rows.affine.dtype : DType::kF16;
   }

@@ -49,6 +49,12 @@ inline int ScaleOfIq4Xs(const std::byte* block, int b) {
   return (low | ((Load<uint16_t>(block, 2) >> (2 * b)) & 3) << 4) - 32;
 }
 
+// NVFP4: the E4M3 of 16 codes, whose sign counts for nothing; NaN is 0.
+inline uint8_t ScaleOfNvfp4(const std::byte* block, int k) {
+  const uint8_t scale = Byte(block, k);
+  return scale == 0x7F ? 0 : scale & 0x7F;
+}
+
 }  // namespace kvasir::gguf
 
 #endif  // KVASIR_FORMATS_GGUF_BLOCK_BYTES_H_

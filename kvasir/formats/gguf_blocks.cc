@@ -84,4 +84,15 @@ void DecodeMxfp4(const std::byte* block, float* out) {
   }
 }
 
+void DecodeNvfp4(const std::byte* block, float* out) {
+  for (int k = 0; k < 4; ++k) {
+    const float d = MicroscaleOf(ScaleOfNvfp4(block, k), WeightFormat::kNvfp4);
+    for (int j = 0; j < 8; ++j) {
+      const uint8_t codes = Byte(block, 4 + 8 * k + j);
+      out[16 * k + j] = static_cast<float>(kE2m1Values[Low(codes)]) * d;
+      out[16 * k + 8 + j] = static_cast<float>(kE2m1Values[High(codes)]) * d;
+    }
+  }
+}
+
 }  // namespace kvasir::gguf

@@ -19,6 +19,7 @@ void DecodeQ5_0(const std::byte* block, float* out);
 void DecodeQ5_1(const std::byte* block, float* out);
 void DecodeIq4Nl(const std::byte* block, float* out);
 void DecodeMxfp4(const std::byte* block, float* out);
+void DecodeNvfp4(const std::byte* block, float* out);
 // Superblocks of 256 elements (gguf_superblocks.cc).
 void DecodeQ2K(const std::byte* block, float* out);
 void DecodeQ3K(const std::byte* block, float* out);

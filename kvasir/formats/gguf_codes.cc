@@ -87,6 +87,17 @@ void CodesOfMxfp4(const std::byte* block, const BlockCodes& out) {
   Nibbles(block + 1, out.codes);
 }
 
+void CodesOfNvfp4(const std::byte* block, const BlockCodes& out) {
+  for (int k = 0; k < 4; ++k) {
+    out.sub_scales[k] = ScaleOfNvfp4(block, k);
+    for (int j = 0; j < 8; ++j) {
+      const uint8_t pair = Byte(block, 4 + 8 * k + j);
+      out.codes[16 * k + j] = pair & 15;
+      out.codes[16 * k + 8 + j] = pair >> 4;
+    }
+  }
+}
+
 void CodesOfQ2K(const std::byte* block, const BlockCodes& out) {
   *out.scales = Bits(block, 80);
   *out.biases = Bits(block, 82);

@@ -24,6 +24,7 @@ void CodesOfQ5_0(const std::byte* block, const BlockCodes& out);   // q5
 void CodesOfQ5_1(const std::byte* block, const BlockCodes& out);   // q5_affine, f16
 void CodesOfIq4Nl(const std::byte* block, const BlockCodes& out);  // iq4_nl
 void CodesOfMxfp4(const std::byte* block, const BlockCodes& out);  // mxfp4
+void CodesOfNvfp4(const std::byte* block, const BlockCodes& out);  // nvfp4
 void CodesOfQ3K(const std::byte* block, const BlockCodes& out);    // q3_k
 void CodesOfQ4K(const std::byte* block, const BlockCodes& out);    // q4_k
 void CodesOfQ5K(const std::byte* block, const BlockCodes& out);    // q5_k

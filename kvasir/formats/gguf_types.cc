@@ -40,7 +40,7 @@ constexpr GgufType kTypes[] = {
     {34, "TQ1_0", 256, 54},
     {35, "TQ2_0", 256, 66},
     {39, "MXFP4", 32, 17, gguf::DecodeMxfp4, kMxfp4, gguf::CodesOfMxfp4},
-    {40, "NVFP4", 64, 36},
+    {40, "NVFP4", 64, 36, gguf::DecodeNvfp4, kNvfp4, gguf::CodesOfNvfp4},
     {41, "Q1_0", 128, 18},
     {42, "Q2_0", 64, 18},
 };

@@ -49,7 +49,7 @@ TEST(GgufTypes, DecodeToTheReferencesBits) {
           << expected[i];
     }
   }
-  EXPECT_EQ(types, 13);
+  EXPECT_EQ(types, 14);
 }
 
 // What a packed format keeps of a block is worth what the block is.
@@ -88,7 +88,7 @@ TEST(GgufTypes, CodesHaveTheValuesOfTheirBlocks) {
       }
     }
   }
-  EXPECT_EQ(types, 13);
+  EXPECT_EQ(types, 14);
 }
 
 std::vector<float> Decode(std::string_view name, std::vector<std::pair<int, int>> bytes) {

@@ -102,7 +102,7 @@ bool IsKnownUnused(const DecoderSpec& spec, const std::string& name) {
   for (const std::string_view part :
        {"rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", "embed_vision.",
         "audio_tower.", "embed_audio.", "vision_embedder.", ".input_min", ".input_max",
-        ".output_min", ".output_max"}) {
+        ".output_min", ".output_max", ".input_scale"}) {
     if (name.find(part) != std::string::npos) return true;
   }
   if (spec.ties_embeddings && name.ends_with("lm_head.weight")) return true;

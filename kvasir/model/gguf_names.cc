@@ -94,6 +94,17 @@ std::string GgufTensorName(ModelFamily family, const std::string& name) {
   return "blk." + name.substr(kLayers.size(), number_end + 1 - kLayers.size()) + renamed;
 }
 
+std::string GgufScaleName(ModelFamily family, std::string_view tensor) {
+  constexpr std::string_view kWeight = ".weight";
+  if (!tensor.ends_with(kWeight)) return {};
+  const std::string scale =
+      std::string(tensor.substr(0, tensor.size() - kWeight.size())) + ".scale";
+  // Gemma 4 has router.scale and router.per_expert_scale there.
+  const bool is_taken = family == ModelFamily::kGemma4 && (scale.ends_with("ffn_gate_inp.scale") ||
+                                                           scale.ends_with("ffn_down_exps.scale"));
+  return is_taken ? std::string() : scale;
+}
+
 bool HasInterleavedRows(ModelFamily family, const std::string& name) {
   return family == ModelFamily::kLlama &&
          (name.find(".q_proj.") != std::string::npos || name.find(".k_proj.") != std::string::npos);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "kvasir/formats/model_config.h"
 
@@ -12,6 +13,11 @@ namespace kvasir {
 
 // "layers.3.mlp.up_proj.weight" is "blk.3.ffn_up.weight". Names that mean nothing stay as they are.
 std::string GgufTensorName(ModelFamily family, const std::string& name);
+
+// Of "blk.3.ffn_up.weight" "blk.3.ffn_up.scale", whose number, of experts one each, all weights of
+// the tensor are to be multiplied with (files that were NVFP4 before). Empty where a family has
+// another tensor of that name.
+std::string GgufScaleName(ModelFamily family, std::string_view tensor);
 
 // True for llama's queries and keys, whose rows lie in another order in GGUF files.
 bool HasInterleavedRows(ModelFamily family, const std::string& name);

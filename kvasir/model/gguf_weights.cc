@@ -2,6 +2,7 @@
 // Deliberately undoes what converters do to llama's queries and keys, so that there is one RoPE.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <unordered_set>
 
 #include "kvasir/model/gguf_names.h"
@@ -36,6 +37,10 @@ class GgufWeights final : public StoredWeights {
     const std::string file_name = FileName(name);
     KVASIR_TRY(WeightTensor tensor, file_.Get(file_name, shape));
     used_.insert(file_name);
+    const std::string scale_name = GgufScaleName(family_, file_name);
+    if (file_.Find(scale_name) != nullptr) {
+      KVASIR_TRY_OK(ScaleBy(scale_name, &tensor));
+    }
     if (!HasInterleavedRows(family_, name)) return tensor;
     return shape.size() == 2 ? InDecoderOrder(std::move(tensor)) : BiasInDecoderOrder(tensor);
   }
@@ -45,6 +50,20 @@ class GgufWeights final : public StoredWeights {
   }
 
  private:
+  // By a tensor of one number, of a stack one for each matrix.
+  Status ScaleBy(const std::string& name, WeightTensor* weights) {
+    const int64_t matrices = weights->shape.size() > 2 ? weights->shape[0] : 1;
+    KVASIR_TRY(const WeightTensor scale, file_.Get(name, {matrices}));
+    used_.insert(name);
+    std::vector<float> values(static_cast<size_t>(matrices));
+    scale.read_row(0, values.data());
+    if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); })) {
+      return {ErrorCode::kCorrupt, file_.path() + ": tensor '" + name + "' is not finite"};
+    }
+    ScaleMatrices(std::move(values), weights);
+    return {};
+  }
+
   WeightTensor InDecoderOrder(WeightTensor tensor) const {
     const int64_t head_dim = head_dim_;
     tensor.read_row = [head_dim, stored = std::move(tensor.read_row)](int64_t row, float* out) {

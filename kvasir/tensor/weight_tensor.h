@@ -27,6 +27,9 @@ struct WeightTensor {
   // The same as the codes of stored_format; set exactly if that is quantized.
   std::function<void(int64_t row, CodedRow* out)> read_codes;
   AffineScales affine;  // where stored_format is an affine one
+  // What read_codes' values are to be multiplied with to be read_row's: a number for each matrix of
+  // a stack, or none, which is 1. Set by ScaleMatrices.
+  std::vector<float> code_scales;
   // Where the tensor lies: each span holds rows of one size.
   std::vector<std::span<const std::byte>> source;
   // `source` is in a MappedFile: its pages may be given back (ReleasePages).
@@ -48,13 +51,33 @@ inline TensorView AsMatrix(TensorView view) {
   return view;
 }
 
-// The rows [first, first + rows) of a tensor, as a matrix. REQUIRES: they lie within it.
+// Whether a matrix of `format` holds the tensor's own codes.
+inline bool KeepsCodes(const WeightTensor& tensor, WeightFormat format) {
+  return IsQuantized(format) && format == tensor.stored_format;
+}
+
+// What is to be multiplied with a matrix that was packed in `format`.
+inline float ScaleOfPacked(const WeightTensor& matrix, WeightFormat format) {
+  const bool is_in_rows = !KeepsCodes(matrix, format) || matrix.code_scales.empty();
+  return is_in_rows ? 1 : matrix.code_scales.front();
+}
+
+// Multiplies each matrix of a stack, or the only one, with its scale. Rows of codes stay as they
+// are; float formats become f32. REQUIRES: scales.size() divides the rows.
+void ScaleMatrices(std::vector<float> scales, WeightTensor* stack);
+
+// The rows [first, first + rows) of a tensor, as a matrix. REQUIRES: they lie within it and, if it
+// has code_scales, within a matrix of it.
 inline WeightTensor RowsOf(WeightTensor tensor, int64_t first, int64_t rows) {
   const auto all = static_cast<size_t>(RowCount(tensor.shape));
   for (std::span<const std::byte>& part : tensor.source) {
     const size_t row_bytes = part.size() / all;
     part =
         part.subspan(static_cast<size_t>(first) * row_bytes, static_cast<size_t>(rows) * row_bytes);
+  }
+  if (!tensor.code_scales.empty()) {
+    const size_t matrix_rows = all / tensor.code_scales.size();
+    tensor.code_scales = {tensor.code_scales[static_cast<size_t>(first) / matrix_rows]};
   }
   tensor.shape = {rows, tensor.shape.back()};
   tensor.read_row = [whole = std::move(tensor.read_row), first](int64_t row, float* out) {

@@ -7,6 +7,8 @@
                            checkpoint folder, converted by the rules of convert_hf_to_gguf.py: rows
                            of llama's queries and keys interleaved, rope_freqs, Gemma 3's norms
                            plus one, experts stacked. Matrices keep their type, or become --q8.
+                           With --nvfp4 those of 64 columns are random blocks of it, with a scale
+                           of their own, as of converted ModelOpt checkpoints.
   vocabulary OUT.gguf      a tokenizer of single bytes and one block of every type: where fuzzing starts.
   config OUT.gguf          the metadata of a gemma4 with experts and hardly any tensors: likewise.
   split IN.gguf PARTS      cuts a file into PARTS, beside it.
@@ -26,7 +28,7 @@ SEED = 21
 BLOCKS = {
     Q.Q8_0: [0], Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q2_K: [80, 82],
     Q.Q3_K: [108], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208], Q.IQ4_NL: [0], Q.IQ4_XS: [0],
-    Q.MXFP4: [],
+    Q.MXFP4: [], Q.NVFP4: [],
 }
 
 
@@ -257,7 +259,19 @@ def stacked(tensors):
             np.stack([parts[i] for i in range(len(parts))])
 
 
-def write_model(folder, path, q8):
+def add_nvfp4(writer, name, shape, rng):
+    """A matrix, or a stack, with scales 2^-1 to 2^-3 of whole matrices, which could be multiplied
+    with those of its blocks exactly: these are 2^-3 to 2^-1."""
+    matrices = shape[0] if len(shape) > 2 else 1
+    raw = rng.integers(0, 256, size=(*shape[:-1], shape[-1] // 64, 36), dtype=np.uint8)
+    raw[..., :4] = 0x20 + raw[..., :4] % 16
+    writer.add_tensor(name + ".weight", raw.reshape(*shape[:-1], -1), raw_dtype=Q.NVFP4)
+    scales = np.float32(2) ** -(1 + np.arange(matrices, dtype=np.float32) % 3)
+    writer.add_tensor(name + ".scale", scales)
+    writer.add_tensor(name + ".input_scale", np.ones(matrices, dtype=np.float32))
+
+
+def write_model(folder, path, kind):
     config = json.loads((folder / "config.json").read_text())
     config = config.get("text_config", config)
     arch = config["model_type"].removesuffix("_text").replace("_moe", "moe")
@@ -269,6 +283,7 @@ def write_model(folder, path, q8):
         add_tokens(writer)
     if divisors is not None:
         writer.add_tensor("rope_freqs.weight", divisors)
+    rng = np.random.default_rng(SEED)
     for name, dtype, data in stacked(read_safetensors(folder)):
         if arch == "llama" and (".q_proj." in name or ".k_proj." in name):
             heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
@@ -277,7 +292,9 @@ def write_model(folder, path, q8):
         if data.ndim == 1 or ".ffn_gate_inp." in out:
             data = widened(dtype, data)
             writer.add_tensor(out, data + np.float32(1) if arch == "gemma3" else data)
-        elif q8:
+        elif kind == "--nvfp4" and data.shape[-1] % 64 == 0 and out != "token_embd.weight":
+            add_nvfp4(writer, out.removesuffix(".weight"), data.shape, rng)
+        elif kind == "--q8":
             packed = gguf.quants.quantize(widened(dtype, data), Q.Q8_0)
             writer.add_tensor(out, packed, raw_dtype=Q.Q8_0)
         elif dtype == "BF16":
@@ -354,6 +371,7 @@ if __name__ == "__main__":
     elif verb == "config":
         write_config(args[0])
     elif verb == "model":
-        write_model(args[0], args[1], "--q8" in sys.argv)
+        kinds = [kind for kind in ("--q8", "--nvfp4") if kind in sys.argv]
+        write_model(args[0], args[1], kinds[0] if kinds else None)
     else:
         split(args[0], int(sys.argv[3]))
