@@ -23,14 +23,14 @@
 void KeepCodes(const kvasir::GgufType& type, const std::byte* block) {
   kvasir::CodedRow row;
   row.codes.resize(static_cast<size_t>(type.block_elements));
-  row.scales.resize(1);
-  row.biases.resize(1);
+  row.scales.resize(2);
+  row.biases.resize(2);
   row.sub_scales.resize(16);
   row.sub_mins.resize(16);
   type.codes(block, {row.codes.data(), row.scales.data(), row.biases.data(), row.sub_scales.data(),
                      row.sub_mins.data()});
-  auto matrix = kvasir::PackedMatrix::Allocate(1, type.block_elements, type.stored_format,
-                                               {.dtype = type.scale_dtype});
+  auto matrix =
+      kvasir::PackedMatrix::Allocate(1, type.block_elements, type.stored_format, type.affine);
   KVASIR_CHECK(matrix.ok());
   matrix->SetCodedRow(0, row);
   std::vector<float> out(row.codes.size());

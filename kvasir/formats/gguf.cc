@@ -21,15 +21,18 @@ void ReadCodes(const std::byte* blocks, int64_t count, const GgufType& type, Cod
   const size_t elements = static_cast<size_t>(type.block_elements);
   const size_t total = static_cast<size_t>(count) * elements;
   out->codes.resize(total);
-  out->scales.resize(static_cast<size_t>(count));
-  out->biases.resize(static_cast<size_t>(count));
+  const size_t groups =
+      IsAffine(type.stored_format) ? elements / static_cast<size_t>(type.affine.group_inputs) : 1;
+  out->scales.resize(static_cast<size_t>(count) * groups);
+  out->biases.resize(static_cast<size_t>(count) * groups);
   out->sub_scales.resize(total / 16);
   out->sub_mins.resize(total / 16);
   const size_t subs = elements / static_cast<size_t>(SubScaleInputs(type.stored_format));
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     type.codes(blocks + i * static_cast<size_t>(type.block_bytes),
-               {out->codes.data() + i * elements, out->scales.data() + i, out->biases.data() + i,
-                out->sub_scales.data() + i * subs, out->sub_mins.data() + i * subs});
+               {out->codes.data() + i * elements, out->scales.data() + i * groups,
+                out->biases.data() + i * groups, out->sub_scales.data() + i * subs,
+                out->sub_mins.data() + i * subs});
   }
 }
 
@@ -53,7 +56,7 @@ WeightTensor Decoded(const GgufEntry& entry, const std::byte* data) {
     }
   };
   if (type.codes != nullptr) {
-    tensor.affine.dtype = type.scale_dtype;
+    tensor.affine = type.affine;
     tensor.read_codes = [data, blocks, &type](int64_t row, CodedRow* out) {
       ReadCodes(data + row * blocks * type.block_bytes, blocks, type, out);
     };

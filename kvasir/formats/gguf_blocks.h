@@ -20,6 +20,10 @@ void DecodeQ5_1(const std::byte* block, float* out);
 void DecodeIq4Nl(const std::byte* block, float* out);
 void DecodeMxfp4(const std::byte* block, float* out);
 void DecodeNvfp4(const std::byte* block, float* out);
+void DecodeQ1_0(const std::byte* block, float* out);
+void DecodeQ2_0(const std::byte* block, float* out);
+void DecodeTq1_0(const std::byte* block, float* out);
+void DecodeTq2_0(const std::byte* block, float* out);
 // Superblocks of 256 elements (gguf_superblocks.cc).
 void DecodeQ2K(const std::byte* block, float* out);
 void DecodeQ3K(const std::byte* block, float* out);

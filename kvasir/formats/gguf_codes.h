@@ -25,6 +25,15 @@ void CodesOfQ5_1(const std::byte* block, const BlockCodes& out);   // q5_affine,
 void CodesOfIq4Nl(const std::byte* block, const BlockCodes& out);  // iq4_nl
 void CodesOfMxfp4(const std::byte* block, const BlockCodes& out);  // mxfp4
 void CodesOfNvfp4(const std::byte* block, const BlockCodes& out);  // nvfp4
+
+// Inputs of a scale of q2_affine, f16, that hold types of one to two bits, or the block if it is
+// less.
+inline constexpr int kSmallCodeGroup = 128;
+void CodesOfQ1_0(const std::byte* block, const BlockCodes& out);
+void CodesOfQ2_0(const std::byte* block, const BlockCodes& out);
+void CodesOfTq1_0(const std::byte* block, const BlockCodes& out);
+void CodesOfTq2_0(const std::byte* block, const BlockCodes& out);
+
 void CodesOfQ3K(const std::byte* block, const BlockCodes& out);    // q3_k
 void CodesOfQ4K(const std::byte* block, const BlockCodes& out);    // q4_k
 void CodesOfQ5K(const std::byte* block, const BlockCodes& out);    // q5_k

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "kvasir/formats/gguf_test_bytes.h"
+#include "kvasir/formats/gguf_writer.h"
+#include "kvasir/formats/safetensors.h"
 #include "kvasir/formats/test_files.h"
+#include "kvasir/tensor/packed_matrix.h"
 
 namespace kvasir {
 namespace {
@@ -151,6 +154,48 @@ std::string Part(uint32_t number, uint32_t count, const std::string& tensor) {
   file.U32("split.no", number).U32("split.count", count).U32("split.tensors.count", 2);
   file.Tensor({tensor, {8}, 0, 0});
   return file.Bytes(32);
+}
+
+// Rows of many blocks, as floats and as what a packed format keeps of them.
+TEST(GgufFile, RowsOfEveryTypeAreTheReferences) {
+  const auto blocks = SafetensorsFile::Open(std::string(KVASIR_SOURCE_DIR) +
+                                            "/testdata/formats/gguf_blocks.safetensors");
+  ASSERT_TRUE(blocks.ok()) << blocks.error().message;
+  std::vector<GgufDeclaration> declarations;
+  for (const GgufType& type : AllGgufTypes()) {
+    if (blocks->Find(std::string(type.name) + ".raw") == nullptr) continue;
+    declarations.push_back({std::string(type.name), &type, {2, 1024}});
+  }
+  ASSERT_EQ(declarations.size(), 16u);
+  const ScratchFolder folder;
+  auto writer = GgufWriter::Create(folder.File("m.gguf"), GgufPairs(), declarations);
+  ASSERT_TRUE(writer.ok()) << writer.error().message;
+  for (size_t i = 0; i < declarations.size(); ++i) {
+    const TensorView& raw = *blocks->Find(declarations[i].name + ".raw");
+    ASSERT_TRUE(writer->Append(i, {raw.data, static_cast<size_t>(raw.elements())}).ok());
+  }
+  ASSERT_TRUE(writer->Finish().ok());
+  const auto file = GgufFile::Open(folder.File("m.gguf"));
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  for (const GgufDeclaration& declared : declarations) {
+    SCOPED_TRACE(declared.name);
+    const auto tensor = file->Get(declared.name, {2, 1024});
+    ASSERT_TRUE(tensor.ok()) << tensor.error().message;
+    auto packed = PackedMatrix::Allocate(2, 1024, tensor->stored_format, tensor->affine);
+    ASSERT_TRUE(packed.ok()) << packed.error().message;
+    for (int64_t row = 0; row < 2; ++row) {
+      std::vector<float> wanted(1024);
+      ReadFloats(*blocks->Find(declared.name + ".decoded"), row * 1024, 1024, wanted.data());
+      std::vector<float> read(1024);
+      tensor->read_row(row, read.data());
+      EXPECT_EQ(read, wanted);
+      CodedRow codes;
+      tensor->read_codes(row, &codes);
+      packed->SetCodedRow(row, codes);
+      packed->GetRow(row, read.data());
+      EXPECT_EQ(read, wanted);
+    }
+  }
 }
 
 TEST(GgufFile, PartsAreFoundFromTheFirst) {

@@ -37,12 +37,12 @@ constexpr GgufType kTypes[] = {
     {28, "F64", 1, 8},
     {29, "IQ1_M", 256, 56},
     {30, "BF16", 1, 2, gguf::DecodeBf16, kBf16},
-    {34, "TQ1_0", 256, 54},
-    {35, "TQ2_0", 256, 66},
+    {34, "TQ1_0", 256, 54, gguf::DecodeTq1_0, kQ2Affine, gguf::CodesOfTq1_0, {.group_inputs = 128}},
+    {35, "TQ2_0", 256, 66, gguf::DecodeTq2_0, kQ2Affine, gguf::CodesOfTq2_0, {.group_inputs = 128}},
     {39, "MXFP4", 32, 17, gguf::DecodeMxfp4, kMxfp4, gguf::CodesOfMxfp4},
     {40, "NVFP4", 64, 36, gguf::DecodeNvfp4, kNvfp4, gguf::CodesOfNvfp4},
-    {41, "Q1_0", 128, 18},
-    {42, "Q2_0", 64, 18},
+    {41, "Q1_0", 128, 18, gguf::DecodeQ1_0, kQ2Affine, gguf::CodesOfQ1_0, {.group_inputs = 128}},
+    {42, "Q2_0", 64, 18, gguf::DecodeQ2_0, kQ2Affine, gguf::CodesOfQ2_0, {.group_inputs = 64}},
 };
 
 }  // namespace

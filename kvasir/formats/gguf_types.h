@@ -26,7 +26,7 @@ struct GgufType {
   // Reads one block for a quantized stored_format. Null for the others.
   void (*codes)(const std::byte* block, const gguf::BlockCodes& out) = nullptr;
   // What scales and biases of an affine stored_format are.
-  DType scale_dtype = DType::kF16;
+  AffineScales affine;
 };
 
 // Every type that files may hold. Null for an id that has no meaning (any more).

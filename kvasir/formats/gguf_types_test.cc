@@ -49,7 +49,7 @@ TEST(GgufTypes, DecodeToTheReferencesBits) {
           << expected[i];
     }
   }
-  EXPECT_EQ(types, 14);
+  EXPECT_EQ(types, 16);
 }
 
 // What a packed format keeps of a block is worth what the block is.
@@ -62,8 +62,7 @@ TEST(GgufTypes, CodesHaveTheValuesOfTheirBlocks) {
     if (type.codes == nullptr) continue;
     ++types;
     const int64_t elements = type.block_elements;
-    auto packed =
-        *PackedMatrix::Allocate(1, elements, type.stored_format, {.dtype = type.scale_dtype});
+    auto packed = *PackedMatrix::Allocate(1, elements, type.stored_format, type.affine);
     for (int trial = 0; trial < 200; ++trial) {
       std::vector<std::byte> block(static_cast<size_t>(type.block_bytes));
       for (std::byte& byte : block) byte = static_cast<std::byte>(random() & 0xFF);
@@ -73,8 +72,8 @@ TEST(GgufTypes, CodesHaveTheValuesOfTheirBlocks) {
       type.decode(block.data(), wanted.data());
       CodedRow row;
       row.codes.resize(static_cast<size_t>(elements));
-      row.scales.resize(1);
-      row.biases.resize(1);
+      row.scales.resize(2);
+      row.biases.resize(2);
       row.sub_scales.resize(16);
       row.sub_mins.resize(16);
       type.codes(block.data(), {row.codes.data(), row.scales.data(), row.biases.data(),
@@ -88,7 +87,7 @@ TEST(GgufTypes, CodesHaveTheValuesOfTheirBlocks) {
       }
     }
   }
-  EXPECT_EQ(types, 14);
+  EXPECT_EQ(types, 18);
 }
 
 std::vector<float> Decode(std::string_view name, std::vector<std::pair<int, int>> bytes) {
@@ -111,6 +110,17 @@ TEST(GgufTypes, BlocksByHand) {
   const auto mxfp4 = Decode("MXFP4", {{0, 128}, {1, 0x72}});
   EXPECT_EQ(mxfp4[0], 2.0f);
   EXPECT_EQ(mxfp4[16], 12.0f);
+  const auto nvfp4 =
+      Decode("NVFP4", {{0, 0x38}, {1, 0xC0}, {2, 0x7F}, {4, 0x72}, {13, 0xF0}, {20, 0x77}});
+  EXPECT_EQ(nvfp4[0], 1.0f);
+  EXPECT_EQ(nvfp4[8], 6.0f);
+  EXPECT_EQ(nvfp4[25], -12.0f);
+  EXPECT_EQ(nvfp4[32], 0.0f);
+  const auto q1 = Decode("Q1_0", {{1, 0x3C}, {3, 0x04}});
+  EXPECT_EQ(q1[9], -1.0f);
+  EXPECT_EQ(q1[10], 1.0f);
+  const auto q2 = Decode("Q2_0", {{1, 0x3C}, {3, 0xE4}});
+  EXPECT_EQ(std::vector(q2.begin() + 4, q2.begin() + 8), (std::vector<float>{-1, 0, 1, 2}));
   const auto q4k = Decode("Q4_K", {{1, 0x3C}, {3, 0x3C}, {4, 0x41}, {8, 0x82}, {12, 0x53}});
   EXPECT_EQ(q4k[0], -2.0f);
   EXPECT_EQ(q4k[128], -37.0f);
