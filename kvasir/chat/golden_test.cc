@@ -9,6 +9,7 @@
 
 #include "kvasir/base/file.h"
 #include "kvasir/chat/chat_template.h"
+#include "kvasir/chat/unfinished_answer.h"
 
 namespace kvasir {
 namespace {
@@ -117,6 +118,33 @@ void Inject(Json* json) {
       if (key != "role" && key != "type" && key != "id" && key != "tool_call_id") Inject(&value);
     }
   }
+}
+
+// Every template can be cut where an answer is to go on, behind what it writes before one.
+TEST_F(GoldenTest, AnswersCanBeGoneOnWith) {
+  std::map<std::string, bool> seen;
+  for (const Json& golden : cases_) {
+    const std::string& name = golden.Find("template")->as_string();
+    if (seen[name]) continue;
+    SCOPED_TRACE(name);
+    Json variables = Variables(golden);
+    const Json question = Json::Object{{"role", "user"}, {"content", "Which colour?"}};
+    const Json answer = Json::Object{{"role", "assistant"}, {"content", "Blue, as "}};
+    const auto marked = MarkEnd(Json::Array{question, answer});
+    ASSERT_TRUE(marked.ok());
+    variables.Set("messages", *marked);
+    variables.Set("add_generation_prompt", false);
+    const auto whole = Render(golden, variables);
+    if (!whole.ok()) continue;  // some want tools, which other cases have
+    seen[name] = true;
+    const auto prompt = UpToMark(*whole);
+    ASSERT_TRUE(prompt.ok()) << prompt.error().message;
+    const std::string text = Concatenate(*prompt);
+    EXPECT_TRUE(text.ends_with("Blue, as ")) << text;
+    EXPECT_NE(text.find("Which colour?"), std::string::npos) << text;
+    EXPECT_EQ(text.find("unfinished"), std::string::npos) << text;
+  }
+  for (const auto& [name, is_seen] : seen) EXPECT_TRUE(is_seen) << name;
 }
 
 TEST_F(GoldenTest, NoMessageWritesTrustedText) {

@@ -46,6 +46,23 @@ class GeneratorTest : public testing::Test {
   Generator generator_;
 };
 
+TEST_F(GeneratorTest, AnswersGoOnWithWhatTheAssistantHasBegun) {
+  Json messages = UserMessage("Who are you?");
+  const GenerationResult whole = Run(Chat("Who are you?"));
+  ASSERT_GT(whole.tokens.size(), 4u);
+  const std::string begun = bundle_->tokenizer()->Decode({whole.tokens.data(), 4});
+  messages.as_array().push_back(Json::Object{{"role", "assistant"}, {"content", begun}});
+  const auto text = [&](LastAnswer last) {
+    return Concatenate(ValueOrDie(bundle_->ChatText(messages, {}, last)));
+  };
+  const std::string asked = Concatenate(ValueOrDie(bundle_->ChatText(UserMessage("Who are you?"))));
+  EXPECT_EQ(text(LastAnswer::kUnfinished), asked + begun);
+  EXPECT_EQ(text(LastAnswer::kFinished), asked + begun + "<end_of_turn>\n<start_of_turn>model\n");
+  GenerationRequest request = Chat("");
+  request.prompt = ValueOrDie(bundle_->ChatTokens(messages));
+  EXPECT_EQ(begun + Run(request).text, whole.text);
+}
+
 TEST_F(GeneratorTest, StreamedTextIsTheAnswer) {
   std::string streamed;
   std::vector<Token> tokens;

@@ -91,12 +91,14 @@ int64_t ModelBundle::sampleable_tokens() const {
   return tokenizer() == nullptr ? logits : std::min(logits, tokenizer()->vocab_size());
 }
 
-Result<std::vector<Token>> ModelBundle::ChatTokens(const Json& messages, const Json& extra) const {
-  KVASIR_TRY(const TextSegments segments, ChatText(messages, extra));
+Result<std::vector<Token>> ModelBundle::ChatTokens(const Json& messages, const Json& extra,
+                                                   LastAnswer last_answer) const {
+  KVASIR_TRY(const TextSegments segments, ChatText(messages, extra, last_answer));
   return tokenizer()->EncodeSegments(segments, {.add_special = false, .parse_special = true});
 }
 
-Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& extra) const {
+Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& extra,
+                                           LastAnswer last_answer) const {
   if (tokenizer() == nullptr || chat() == nullptr) {
     return {ErrorCode::kFailedPrecondition,
             folder_ + " has no " + (tokenizer() == nullptr ? "tokenizer.json" : "chat template") +
@@ -107,14 +109,20 @@ Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& ext
     Json::Array& all = conversation.as_array();
     all.insert(all.begin(), Json::Object{{"role", "system"}, {"content", package().system}});
   }
-  Json variables = Json::Object{
-      {"messages", std::move(conversation)}, {"tools", nullptr}, {"add_generation_prompt", true}};
+  const bool goes_on = last_answer == LastAnswer::kUnfinished && EndsUnfinished(conversation);
+  if (goes_on) {
+    KVASIR_TRY(conversation, MarkEnd(std::move(conversation)));
+  }
+  Json variables = Json::Object{{"messages", std::move(conversation)},
+                                {"tools", nullptr},
+                                {"add_generation_prompt", !goes_on}};
   if (extra.is_object()) {
     for (const auto& [key, value] : extra.as_object()) variables.Set(key, value);
   }
   RenderOptions options;
   options.local_seconds = LocalSeconds();
-  return chat()->Render(variables, options);
+  KVASIR_TRY(TextSegments prompt, chat()->Render(variables, options));
+  return goes_on ? UpToMark(std::move(prompt)) : std::move(prompt);
 }
 
 Result<CachedSequence> ModelBundle::NewSequence() {

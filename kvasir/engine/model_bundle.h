@@ -13,6 +13,7 @@
 #include "kvasir/backend/cpu_backend.h"
 #include "kvasir/base/log.h"
 #include "kvasir/chat/template_loader.h"
+#include "kvasir/chat/unfinished_answer.h"
 #include "kvasir/engine/cache_budget.h"
 #include "kvasir/engine/cached_sequence.h"
 #include "kvasir/engine/model_text.h"
@@ -74,11 +75,13 @@ class ModelBundle {
   // The messages (an array of {role, content}) as a prompt's tokens, ready for an answer. A
   // package's system message stands first where they bring none. `extra` holds further template
   // variables (an object or null). ERRORS: kFailedPrecondition without tokenizer or template;
-  // kInvalidArgument from the template.
-  Result<std::vector<Token>> ChatTokens(const Json& messages, const Json& extra = {}) const;
+  // kInvalidArgument from the template, or if the last message cannot be gone on with.
+  Result<std::vector<Token>> ChatTokens(const Json& messages, const Json& extra = {},
+                                        LastAnswer last_answer = LastAnswer::kUnfinished) const;
 
   // The same before it becomes tokens.
-  Result<TextSegments> ChatText(const Json& messages, const Json& extra = {}) const;
+  Result<TextSegments> ChatText(const Json& messages, const Json& extra = {},
+                                LastAnswer last_answer = LastAnswer::kUnfinished) const;
 
   Result<CachedSequence> NewSequence();
 

@@ -182,11 +182,11 @@ Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest&
   }
   if (!context.dialect.has_tools) {
     return context.bundle->ChatText(ToolsAsText(request.messages, request.tools),
-                                    request.template_variables);
+                                    request.template_variables, request.last_answer);
   }
   Json variables = request.template_variables;
   if (request.tools.is_on()) variables.Set("tools", request.tools.tools);
-  return context.bundle->ChatText(request.messages, variables);
+  return context.bundle->ChatText(request.messages, variables, request.last_answer);
 }
 
 std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequest& request,

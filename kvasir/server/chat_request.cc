@@ -106,6 +106,8 @@ Result<ChatRequest> ParseChatRequest(Json body, const ChatDefaults& defaults) {
   KVASIR_TRY(request.template_variables, ParseTemplateVariables(body));
   KVASIR_TRY_OK(ParseThinking(body, &request.template_variables));
   KVASIR_TRY(request.reads_thoughts, ParseReadsThoughts(body));
+  KVASIR_TRY(const bool goes_on, body.GetBoolOr("continue_final_message", true));
+  if (!goes_on) request.last_answer = LastAnswer::kFinished;
   KVASIR_TRY(request.tools, ParseToolRequest(body));
   for (auto& [name, value] : body.as_object()) {
     if (name != "messages") continue;

@@ -5,6 +5,7 @@
 
 #include "kvasir/base/json.h"
 #include "kvasir/base/result.h"
+#include "kvasir/chat/unfinished_answer.h"
 #include "kvasir/server/request_fields.h"
 #include "kvasir/server/tool_request.h"
 
@@ -17,6 +18,8 @@ struct ChatRequest : GenerationFields {
   Json template_variables;  // chat_template_kwargs and what else sets some: an object
   ToolRequest tools;
   bool reads_thoughts = true;  // reasoning_format; false: they stay in the text
+  // What an assistant's message that comes last is: the begin of the answer, or one of its own.
+  LastAnswer last_answer = LastAnswer::kUnfinished;
 };
 
 // `body` is consumed. Fields nobody knows are ignored, null means absent. ERRORS: kCorrupt for

@@ -13,7 +13,10 @@ namespace {
 
 Result<ChatRequest> ParseResponses(const ServerContext& context, const Json& body) {
   KVASIR_TRY(Json chat, ChatBodyOfResponses(body));
-  return ParseChatRequest(std::move(chat), context.defaults);
+  KVASIR_TRY(ChatRequest request, ParseChatRequest(std::move(chat), context.defaults));
+  // Items are finished, whoever said them.
+  request.last_answer = LastAnswer::kFinished;
+  return request;
 }
 
 }  // namespace

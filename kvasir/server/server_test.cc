@@ -672,6 +672,37 @@ TEST(ServerStart, AModelWithoutATemplateDoesAllButChat) {
   EXPECT_EQ(post("/v1/responses", R"({"input": "ab"})").status, 400);
 }
 
+TEST_F(ServerTest, AnswersGoOnWithAnAssistantsLastMessage) {
+  Start();
+  const uint16_t port = server_->port();
+  const auto post = [&](const std::string& path, const Json& body) {
+    const WireResponse response = Exchange(port, "POST", path, body.Dump());
+    return Parsed(response.body);
+  };
+  Json request = LetterRequest(Json::Array{Message("user", "Hi"), Message("assistant", "aa ")}, 3);
+  EXPECT_EQ(post("/apply-template", request),
+            Json(Json::Object{{"prompt", "<user>Hi\n<assistant>aa "}}));
+  const Json answer = post(kChat, request);
+  EXPECT_EQ(At(answer, {"choices", "0", "message", "content"}), Json("aaa")) << answer.Dump();
+  const int64_t begun = At(answer, {"usage", "prompt_tokens"}).as_int();
+  const Json message = post("/v1/messages", request);
+  EXPECT_EQ(At(message, {"content", "0", "text"}), Json("aaa")) << message.Dump();
+  EXPECT_EQ(post("/v1/messages/count_tokens", request),
+            Json(Json::Object{{"input_tokens", begun}}));
+
+  request.Set("continue_final_message", false);
+  EXPECT_EQ(post("/apply-template", request),
+            Json(Json::Object{{"prompt", "<user>Hi\n<assistant>aa \n<assistant>"}}));
+  request.Set("continue_final_message", true);
+  request.Set("messages", Json::Array{Message("assistant", "aa"), Message("assistant", "aa")});
+  EXPECT_EQ(At(post(kChat, request), {"error", "param"}), Json("messages"));
+  // Items of responses are finished.
+  const Json input = Json::Array{Message("user", "Hi"), Message("assistant", "aa ")};
+  const Json response =
+      post("/v1/responses", Json::Object{{"input", input}, {"max_output_tokens", 1}});
+  EXPECT_GT(At(response, {"usage", "input_tokens"}).as_int(), begun) << response.Dump();
+}
+
 // The cache's picture when it shows `sequences` of them: one is made anew only after a while.
 Json CacheWith(uint16_t port, size_t sequences) {
   for (;;) {
