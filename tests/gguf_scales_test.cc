@@ -79,11 +79,15 @@ struct Numbers {
   std::string log;
 };
 
-// Of a prompt in one step, then token by token.
+struct Steps {
+  int threads = 2;
+  std::vector<size_t> tokens = {40, 3, 1};  // of each step, 44 in all
+};
+
 Numbers Computed(const std::string& path, Isa isa, std::optional<WeightFormat> weights,
-                 const std::string& packed_weights = "") {
+                 const std::string& packed_weights = "", const Steps& steps = {}) {
   Numbers numbers;
-  const auto backend = ValueOrDie(MakeCpuBackend({.threads = 2, .isa = isa}));
+  const auto backend = ValueOrDie(MakeCpuBackend({.threads = steps.threads, .isa = isa}));
   LoadOptions options = {.weight_format = weights, .packed_weights = packed_weights, .log = {}};
   options.log = [&](LogLevel, std::string_view line) { numbers.log += std::string(line) + "\n"; };
   const LoadedModel loaded = ValueOrDie(LoadModel(path, *backend, options));
@@ -93,7 +97,7 @@ Numbers Computed(const std::string& path, Isa isa, std::optional<WeightFormat> w
   Workspace workspace;
   const std::vector<Token> tokens = RandomTokens(44, loaded.model->vocab_size(), 3);
   size_t begin = 0;
-  for (const size_t count : {40, 3, 1}) {
+  for (const size_t count : steps.tokens) {
     const SequenceRun run = {&sequence, std::span(tokens).subspan(begin, count),
                              static_cast<int64_t>(count)};
     const ConstFloatRows rows = ValueOrDie(loaded.model->Forward(std::span(&run, 1), workspace));
@@ -126,8 +130,11 @@ TEST_P(GgufScalesTest, AreWorthWhatBlocksScaledByThemAre) {
       EXPECT_EQ(Computed(apart, isa, weights).logits, wanted.logits);
     }
   }
-  // Panels that are written and mapped have codes alone.
   const Numbers wanted = Computed(folded, Isa::kScalar, {});
+  for (const Steps& steps : {Steps{1, {44}}, Steps{3, {7, 36, 1}}, Steps{5, {1, 1, 42}}}) {
+    EXPECT_EQ(Computed(apart, SupportedIsas().back(), {}, "", steps).logits, wanted.logits);
+  }
+  // Panels that are written and mapped have codes alone.
   EXPECT_EQ(Computed(apart, Isa::kScalar, {}, packed.path()).logits, wanted.logits);
   const Numbers mapped = Computed(apart, SupportedIsas().back(), {}, packed.path());
   EXPECT_NE(mapped.log.find("packed weights: mapped"), std::string::npos) << mapped.log;
