@@ -34,6 +34,39 @@ TEST(CpuBackendTest, OptionsAreChecked) {
   EXPECT_NE(Make(2)->Describe().find("2 threads"), std::string::npos);
 }
 
+// A factor that no power of two hides, with bands of rows, a bias and rows looked up.
+TEST(CpuBackendTest, ScalesOfAdoptedMatricesMultiplySumsBeforeTheBias) {
+  const auto backend = Make(3);
+  constexpr float kScale = 1.7f;
+  const auto w = Random(50 * 64, 2);
+  const auto bias = Random(50, 4);
+  const TensorView view = {DType::kF32, {50, 64}, reinterpret_cast<const std::byte*>(w.data())};
+  const auto adopted = [&](float scale) {
+    return *backend->Adopt(*PackedMatrix::Pack(view, WeightFormat::kQ8), scale);
+  };
+  const auto plain = adopted(1);
+  const auto scaled = adopted(kScale);
+  for (const int64_t rows : {1, 7, 401}) {
+    SCOPED_TRACE(rows);
+    auto x = Random(static_cast<size_t>(rows * 64), 1);
+    std::vector<float> sums(rows * 50), out(rows * 50), without(rows * 50);
+    const MatmulJob jobs[] = {{plain.get(), nullptr, View(sums, 50)},
+                              {scaled.get(), bias.data(), View(out, 50)},
+                              {scaled.get(), nullptr, View(without, 50)}};
+    backend->Matmul(View(x, 64), jobs);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const float product = sums[i] * kScale;
+      ASSERT_EQ(without[i], product);
+      ASSERT_EQ(out[i], product + bias[i % 50]);
+    }
+  }
+  const Token token = 33;
+  std::vector<float> row(64), scaled_row(64);
+  backend->Embed(*plain, std::span(&token, 1), 2, View(row, 64));
+  backend->Embed(*scaled, std::span(&token, 1), 2, View(scaled_row, 64));
+  for (size_t i = 0; i < row.size(); ++i) ASSERT_EQ(scaled_row[i], row[i] / 2 * kScale * 2);
+}
+
 TEST(CpuBackendTest, MatmulJobsShareTheirInput) {
   const auto backend = Make(3);
   const auto w1 = Random(50 * 64, 2);
