@@ -29,19 +29,20 @@ std::vector<float> Ramp(int64_t count) {
 
 // Codes of the format's range and scales around 0.01.
 CodedRow RampCodes(int64_t inputs, WeightFormat format) {
-  const bool is_mxfp8 = format == WeightFormat::kMxfp8;
+  const bool is_e4m3 = format == WeightFormat::kMxfp8 || format == WeightFormat::kFp8;
   CodedRow row;
   row.codes.resize(static_cast<size_t>(inputs));
   for (size_t i = 0; i < row.codes.size(); ++i) {
-    row.codes[i] = static_cast<uint8_t>(i * 7919 % (is_mxfp8 ? 127 : 1u << CodeBits(format)));
+    row.codes[i] = static_cast<uint8_t>(i * 7919 % (is_e4m3 ? 127 : 1u << CodeBits(format)));
   }
   const size_t groups = row.codes.size() / kQuantGroup;
   row.scales.assign(groups, FloatToF16(0.01f));
   row.biases.assign(groups, FloatToF16(0.08f));
   // Of E8M0 not a power of two that makes products denormal, which some CPUs are slow with.
-  const bool is_power = is_mxfp8 || format == WeightFormat::kMxfp4;
+  const bool is_power = is_e4m3 || format == WeightFormat::kMxfp4;
   row.sub_scales.assign(2 * groups, is_power ? 120 : 7);
   row.sub_mins.assign(2 * groups, 3);
+  row.wide_scales.assign(groups, 0.01f);
   return row;
 }
 

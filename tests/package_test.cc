@@ -65,7 +65,7 @@ TEST(Package, SpeaksAsItsModelfileSays) {
 
   auto draft = ModelBundle::Load(options.output + "/draft", bundle_options);
   ASSERT_TRUE(draft.ok()) << draft.error().message;
-  EXPECT_TRUE((*draft)->config().quantization.has_value());
+  EXPECT_TRUE((*draft)->config().quantization.mlx.has_value());
 }
 
 TEST(Package, AnAssistantIsItsModelsDraft) {

@@ -12,6 +12,7 @@
 #include "kvasir/backend/panel_packer.h"
 #include "kvasir/backend/weight_lookahead.h"
 #include "kvasir/base/check.h"
+#include "kvasir/base/file.h"
 #include "kvasir/base/system_info.h"
 #include "kvasir/base/thread_pool.h"
 
@@ -104,6 +105,9 @@ class CpuBackend final : public Backend {
       PanelPacker packer(weights, &matrix);
       for (size_t panel = begin; panel < end; ++panel) packer.Pack(static_cast<int64_t>(panel));
     });
+    if (weights.is_mapped && weights.is_scattered) {
+      for (const std::span<const std::byte> source : weights.source) ReleasePages(source);
+    }
     return Adopt(std::move(matrix), ScaleOfPacked(weights, format));
   }
 

@@ -54,7 +54,7 @@ void PanelPacker::Pack(int64_t panel) {
 }
 
 void PanelPacker::Release(int64_t end_panel) {
-  if (!weights_.is_mapped) return;
+  if (!weights_.is_mapped || weights_.is_scattered) return;
   const auto rows = static_cast<size_t>(matrix_->outputs());
   const size_t begin = static_cast<size_t>(first_held_) * kPanelOutputs;
   const size_t end = std::min(static_cast<size_t>(end_panel) * kPanelOutputs, rows);

@@ -21,7 +21,7 @@ class PanelPacker {
   PanelPacker& operator=(const PanelPacker&) = delete;
 
   // Panels come in ascending order. Pages of the file that are done with are given back now and
-  // then, so that a model never lies in memory twice.
+  // then, so that a model never lies in memory twice; not those of scattered rows.
   void Pack(int64_t panel);
 
  private:

@@ -104,9 +104,17 @@ class InspectCommand final : public Command {
   static std::string KindOf(const std::string& folder) {
     if (IsGgufPath(folder)) return "GGUF file";
     const auto config = Json::ParseFile(folder + "/config.json", kMostTextBytes);
-    const bool is_quantized = config.ok() && config->Find("quantization") != nullptr;
     const auto package = PackageFile::Load(folder);
-    std::string kind = is_quantized ? "MLX-quantized folder" : "safetensors folder";
+    std::string kind = "safetensors folder";
+    const auto quantization =
+        config.ok() && config->is_object()
+            ? CheckpointQuantization::Parse(config->Find("quantization"),
+                                            config->Find("quantization_config"))
+            : CheckpointQuantization();
+    if (quantization.ok() && quantization->mlx) kind = "MLX-quantized folder";
+    if (quantization.ok() && quantization->hf) {
+      kind = "folder quantized by " + quantization->hf->method;
+    }
     if (package.ok() && !package->weights.empty()) kind += ", packaged as " + package->weights;
     if (package.ok() && !package->draft.empty()) kind += " with a draft";
     return kind;

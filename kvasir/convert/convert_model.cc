@@ -129,8 +129,9 @@ Status CopyQuantized(const ModelSource& source, const std::string& folder,
     KVASIR_TRY_OK(WriteFileAtomic(folder + "/" + kIndexName, contents));
   }
   Json config = source.config();
-  config.Set("quantization", source.quantization());
-  config.Set("quantization_config", source.quantization());
+  for (const auto& [field, value] : source.quantization_fields().as_object()) {
+    config.Set(field, value);
+  }
   return WriteFileAtomic(folder + "/config.json", config.DumpPretty());
 }
 
@@ -178,7 +179,7 @@ Result<PlanOptions> PlanFor(const ModelSource& source, const std::string& type, 
 Status WriteModelFolder(const ModelSource& source, const std::string& folder,
                         const WriteOptions& options) {
   const bool stays_quantized =
-      !source.quantization().is_null() && !options.plan.dtype && !options.plan.quantize;
+      source.is_quantized() && !options.plan.dtype && !options.plan.quantize;
   KVASIR_TRY(const FolderPlan plan, PlanFolder(source, options.plan));
   std::set<std::string> files;
   uint64_t total = plan.total_bytes;
@@ -201,6 +202,8 @@ Status WriteModelFolder(const ModelSource& source, const std::string& folder,
   KVASIR_TRY_OK(stays_quantized ? CopyQuantized(source, folder, progress)
                                 : WriteShards(source, plan, folder, options, progress));
   for (const SourceFile& file : source.files()) {
+    // ModelOpt's, about tensors that are no longer quantized its way.
+    if (file.name == "hf_quant_config.json" && source.is_quantized() && !stays_quantized) continue;
     const std::string path = folder + "/" + file.name;
     KVASIR_TRY_OK(MakeFolder(fs::path(path).parent_path().string()));
     KVASIR_TRY_OK(WriteFileAtomic(path, file.contents));

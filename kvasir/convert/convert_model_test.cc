@@ -73,6 +73,12 @@ INSTANTIATE_TEST_SUITE_P(
         Lossless{"MlxCopied", "testdata/models/mlx_qwen3_q4g32_bf16", "stored"},
         // Rounded as MLX decodes them; f32 keeps what they are before that.
         Lossless{"MlxDecoded", "testdata/models/mlx_qwen3_q4g32_bf16", "bf16", WeightFormat::kBf16},
+        Lossless{"GptqCopied", "testdata/models/hf_qwen3_gptq", "stored"},
+        Lossless{"CompressedCopied", "testdata/models/hf_qwen3_compressed_tensors", "stored"},
+        Lossless{"AwqDecoded", "testdata/models/hf_qwen3_awq", "f32"},
+        Lossless{"CompressedDecoded", "testdata/models/hf_qwen3_compressed_tensors", "f32"},
+        Lossless{"Fp8Decoded", "testdata/models/hf_qwen3_fp8", "f32"},
+        Lossless{"ModelOptDecoded", "testdata/models/hf_qwen3_modelopt", "f32"},
         Lossless{"GgufF16", "testdata/gguf/qwen2_f16.gguf", "stored"},
         // Norms lose their 1 and get it back.
         Lossless{"GgufGemma", "testdata/gguf/gemma3_bf16-00001-of-00002.gguf", "stored"},
@@ -144,11 +150,11 @@ std::string LlamaWith(const ScratchFolder& scratch, const char* name, const char
 }
 
 // Nobody here can decode them, so nothing of them may be lost.
-TEST(ConvertModel, ForeignQuantizationIsCopiedOrRefused) {
+TEST(ConvertModel, UnknownQuantizationIsCopiedOrRefused) {
   const ScratchFolder scratch;
   const std::string module = "model.layers.0.self_attn.q_proj";
-  const std::string source = LlamaWith(scratch, "gptq", "quantization_config",
-                                       Json::Object{{"quant_method", "gptq"}, {"bits", int64_t{4}}},
+  const std::string source = LlamaWith(scratch, "hqq", "quantization_config",
+                                       Json::Object{{"quant_method", "hqq"}, {"bits", int64_t{4}}},
                                        {{module + ".qweight", DType::kI32, {8, 64}},
                                         {module + ".qzeros", DType::kI32, {2, 8}},
                                         {module + ".scales", DType::kF16, {2, 64}}});
@@ -156,7 +162,7 @@ TEST(ConvertModel, ForeignQuantizationIsCopiedOrRefused) {
     const Status done = Convert(source, type, scratch.File(type));
     ASSERT_FALSE(done.ok()) << type;
     EXPECT_EQ(done.error().code, ErrorCode::kUnsupported);
-    EXPECT_NE(done.error().message.find("gptq"), std::string::npos) << done.error().message;
+    EXPECT_NE(done.error().message.find("hqq"), std::string::npos) << done.error().message;
   }
   const auto model = ValueOrDie(ModelSource::Open(source));
   EXPECT_FALSE(
@@ -169,7 +175,26 @@ TEST(ConvertModel, ForeignQuantizationIsCopiedOrRefused) {
   const Json config = ValueOrDie(Json::ParseFile(out + "/config.json"));
   EXPECT_EQ(config.Find("quantization"), nullptr);
   ASSERT_NE(config.Find("quantization_config"), nullptr);
-  EXPECT_EQ(*config.Find("quantization_config")->Find("quant_method"), Json("gptq"));
+  EXPECT_EQ(*config.Find("quantization_config")->Find("quant_method"), Json("hqq"));
+}
+
+// What config.json says of codes goes where they go; ModelOpt says it in a second file.
+TEST(ConvertModel, TheConfigSaysWhatBecameOfCodes) {
+  const ScratchFolder scratch;
+  const std::string source = scratch.File("source");
+  fs::copy(Path("testdata/models/hf_qwen3_modelopt"), source);
+  ASSERT_TRUE(WriteFileAtomic(source + "/hf_quant_config.json", "{}").ok());
+  const std::string copy = scratch.File("copy");
+  ASSERT_TRUE(Convert(source, "stored", copy).ok());
+  const Json config = ValueOrDie(Json::ParseFile(copy + "/config.json"));
+  EXPECT_EQ(*config.Find("quantization_config")->Find("quant_method"), Json("modelopt"));
+  EXPECT_EQ(config.Find("quantization"), nullptr);
+  EXPECT_TRUE(FileExists(copy + "/hf_quant_config.json"));
+  const std::string decoded = scratch.File("decoded");
+  ASSERT_TRUE(Convert(source, "bf16", decoded).ok());
+  EXPECT_EQ(ValueOrDie(Json::ParseFile(decoded + "/config.json")).Find("quantization_config"),
+            nullptr);
+  EXPECT_FALSE(FileExists(decoded + "/hf_quant_config.json"));
 }
 
 TEST(ConvertModel, WhatIsQuantizedIsNotQuantizedAgain) {
@@ -177,7 +202,8 @@ TEST(ConvertModel, WhatIsQuantizedIsNotQuantizedAgain) {
   const std::string quantized = Path("testdata/gguf/qwen3_q8_0.gguf");
   EXPECT_FALSE(Convert(quantized, "int4", scratch.File("int4")).ok());
   EXPECT_TRUE(Convert(quantized, "bf16", scratch.File("bf16")).ok());
-  for (const std::string& source : {quantized, Path("testdata/models/mlx_qwen3_q4g32_bf16")}) {
+  for (const std::string& source : {quantized, Path("testdata/models/mlx_qwen3_q4g32_bf16"),
+                                    Path("testdata/models/hf_qwen3_gptq")}) {
     const auto model = ValueOrDie(ModelSource::Open(source));
     const Status done =
         WriteGguf(model, scratch.File("q.gguf"), {.type = "q4_0", .threads = 2, .progress = {}});

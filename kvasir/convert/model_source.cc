@@ -12,8 +12,8 @@
 #include "kvasir/formats/gguf_config.h"
 #include "kvasir/formats/gguf_special_tokens.h"
 #include "kvasir/formats/gguf_tokenizer.h"
-#include "kvasir/formats/mlx_weights.h"
 #include "kvasir/formats/package_file.h"
+#include "kvasir/formats/quantized_modules.h"
 #include "kvasir/model/tensor_list.h"
 
 namespace kvasir {
@@ -42,6 +42,7 @@ DType DecodedType(const WeightTensor& rows) {
     case WeightFormat::kF32:
       return DType::kF32;
     case WeightFormat::kBf16:
+    case WeightFormat::kFp8:
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
     case WeightFormat::kMxfp8:
@@ -72,10 +73,9 @@ Status CheckRuns(const ModelSource& source) {
 }
 
 Status CheckCanBeDecoded(const ModelSource& source) {
-  if (source.foreign_quantization().empty()) return {};
+  if (source.undecodable().empty()) return {};
   return {ErrorCode::kUnsupported,
-          source.path() + " is quantized by " + source.foreign_quantization() +
-              ", which cannot be decoded here; --type stored copies it as it is"};
+          source.undecodable() + "; it cannot be decoded here, --type stored copies it as it is"};
 }
 
 Result<ModelSource> ModelSource::Open(const std::string& path) {
@@ -99,18 +99,7 @@ Status ModelSource::OpenFolder() {
   if (!config_.is_object()) {
     return {ErrorCode::kCorrupt, path_ + "/config.json: must be an object"};
   }
-  for (const char* field : {"quantization", "quantization_config"}) {
-    const Json* found = config_.Find(field);
-    if (found == nullptr || found->is_null()) continue;
-    const Json* const method = found->Find("quant_method");
-    // Beside MLX's own field the other one is for other readers.
-    if (method != nullptr && !method->is_null() && quantization_.is_null()) {
-      foreign_quantization_ = method->is_string() ? method->as_string() : "an unknown method";
-      continue;
-    }
-    if (quantization_.is_null()) quantization_ = *found;
-    std::erase_if(config_.as_object(), [&](const Json::Member& m) { return m.first == field; });
-  }
+  KVASIR_TRY_OK(ReadQuantization());
   KVASIR_TRY(checkpoint_, Checkpoint::Open(path_));
   for (const std::string& name : checkpoint_->names()) KVASIR_TRY_OK(AddTensor(name));
   for (const SafetensorsFile& file : checkpoint_->files()) AddFingerprint(file.version());
@@ -119,55 +108,59 @@ Status ModelSource::OpenFolder() {
   return AddFiles();
 }
 
+// What is not known can still be copied.
+Status ModelSource::ReadQuantization() {
+  const Json* const own = config_.Find("quantization");
+  const Json* const other = config_.Find("quantization_config");
+  auto parsed = CheckpointQuantization::Parse(own, other);
+  if (!parsed.ok()) {
+    const Error error = WithContext(parsed.error(), path_ + "/config.json");
+    const bool has_method =
+        other != nullptr && other->is_object() && other->Find("quant_method") != nullptr;
+    if (error.code != ErrorCode::kUnsupported || !has_method) return error;
+    undecodable_ = error.message;
+    return {};
+  }
+  quantization_ = *std::move(parsed);
+  is_quantized_ = quantization_.mlx || quantization_.hf;
+  // MLX writes both, other readers look for the second.
+  if (quantization_.mlx) {
+    const Json fields = own == nullptr || own->is_null() ? *other : *own;
+    quantization_fields_.Set("quantization", fields);
+    quantization_fields_.Set("quantization_config", fields);
+  } else if (quantization_.hf) {
+    quantization_fields_.Set("quantization_config", *other);
+  }
+  std::erase_if(config_.as_object(), [](const Json::Member& member) {
+    return member.first == "quantization" || member.first == "quantization_config";
+  });
+  return {};
+}
+
 Status ModelSource::AddTensor(const std::string& name) {
   const std::string module = name.substr(0, name.rfind('.'));
-  const TensorView& view = *checkpoint_->Find(name);
-  const TensorView* const scales = checkpoint_->Find(module + ".scales");
-  const bool is_quantized = scales != nullptr && foreign_quantization_.empty() &&
-                            checkpoint_->Find(module + ".weight") != nullptr;
-  if (is_quantized && name == module + ".weight") return AddQuantized(module, view, *scales);
-  // They belong to their weight.
-  if (is_quantized && (name == module + ".scales" || name == module + ".biases")) return {};
+  const QuantizedModules modules(*checkpoint_, quantization_);
   SourceTensor tensor;
   tensor.name = name;
+  if (undecodable_.empty() && modules.Has(module)) {
+    const std::vector<std::string> parts = modules.PartsOf(module);
+    if (name == parts.front()) {
+      KVASIR_TRY(tensor.rows, modules.Read(module));
+      tensor.name = module + ".weight";
+      tensor.shape = tensor.rows.shape;
+      tensor.dtype = DecodedType(tensor.rows);
+      tensors_.push_back(std::move(tensor));
+      is_quantized_ = true;
+      return {};
+    }
+    // They belong to the first.
+    if (std::find(parts.begin(), parts.end(), name) != parts.end()) return {};
+  }
+  const TensorView& view = *checkpoint_->Find(name);
   tensor.shape = view.shape;
   tensor.dtype = view.dtype;
   tensor.raw = view.data;
   if (IsFloatType(view.dtype) && !view.shape.empty()) tensor.rows = DenseWeights(view);
-  tensor.rows.is_mapped = true;
-  tensors_.push_back(std::move(tensor));
-  return {};
-}
-
-Status ModelSource::AddQuantized(const std::string& module, const TensorView& weight,
-                                 const TensorView& scales) {
-  const std::string where = path_ + ": module '" + module + "'";
-  if (quantization_.is_null()) {
-    return {ErrorCode::kCorrupt,
-            where + " has scales, but config.json does not say how it is quantized"};
-  }
-  const auto quantization = MlxQuantization::Parse(quantization_);
-  if (!quantization.ok()) return WithContext(quantization.error(), path_ + "/config.json");
-  const std::optional<MlxFormat> format = quantization->For(module);
-  if (!format || weight.shape.size() < 2 || weight.shape.size() != scales.shape.size()) {
-    return {ErrorCode::kCorrupt, where + " does not have the shape of a quantized matrix"};
-  }
-  if (weight.elements() == 0) return {ErrorCode::kCorrupt, where + " has no weights"};
-  // Stacked experts are so many rows more.
-  const TensorView flat_weight = AsMatrix(weight);
-  const TensorView flat_scales = AsMatrix(scales);
-  const TensorView* const biases = checkpoint_->Find(module + ".biases");
-  const TensorView flat_biases = biases == nullptr ? TensorView{} : AsMatrix(*biases);
-  const int64_t inputs = weight.shape.back() * 32 / format->bits;
-  auto rows = MlxWeights({&flat_weight, &flat_scales, biases == nullptr ? nullptr : &flat_biases},
-                         *format, flat_weight.shape[0], inputs);
-  if (!rows.ok()) return WithContext(rows.error(), where);
-  SourceTensor tensor;
-  tensor.name = module + ".weight";
-  tensor.shape = weight.shape;
-  tensor.shape.back() = inputs;
-  tensor.dtype = DecodedType(*rows);
-  tensor.rows = *std::move(rows);
   tensor.rows.is_mapped = true;
   tensors_.push_back(std::move(tensor));
   return {};
@@ -261,7 +254,7 @@ Status ModelSource::CheckCanBeQuantized() const {
       std::any_of(tensors_.begin(), tensors_.end(), [](const SourceTensor& tensor) {
         return tensor.rows.read_row && IsQuantized(tensor.rows.stored_format);
       });
-  if (quantization_.is_null() && !has_codes) return {};
+  if (!is_quantized_ && !has_codes) return {};
   return {ErrorCode::kInvalidArgument,
           path_ +
               " is quantized already; quantize the model it was made of, or convert it to bf16 "

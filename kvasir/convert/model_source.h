@@ -13,6 +13,7 @@
 #include "kvasir/base/json.h"
 #include "kvasir/base/result.h"
 #include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/checkpoint_quantization.h"
 #include "kvasir/formats/gguf.h"
 #include "kvasir/tensor/weight_tensor.h"
 
@@ -54,13 +55,15 @@ class ModelSource {
   const std::string& path() const { return path_; }
   // In byte order of the names. Quantized modules of a folder are one tensor each, decoded.
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
-  // config.json, without any "quantization".
+  // config.json, without what it says of quantized modules.
   const Json& config() const { return config_; }
-  // How MLX quantized it, as in config.json; null for others.
-  const Json& quantization() const { return quantization_; }
-  // By whose method its tensors are quantized, if not by one that is known here ("gptq", "awq");
-  // config() says how, and tensors() are its parts.
-  const std::string& foreign_quantization() const { return foreign_quantization_; }
+  // Whether any of tensors() is a quantized module of a folder.
+  bool is_quantized() const { return is_quantized_; }
+  // What config() lacks to describe the checkpoint as it is stored: an object.
+  const Json& quantization_fields() const { return quantization_fields_; }
+  // Why quantized modules cannot be decoded; tensors() are then their parts, and config() says all.
+  // Empty where they can.
+  const std::string& undecodable() const { return undecodable_; }
   // ERRORS: kInvalidArgument for what is quantized already, which would lose twice.
   Status CheckCanBeQuantized() const;
   // Tokenizer, chat template, generation_config.json and so on.
@@ -81,9 +84,8 @@ class ModelSource {
   ModelSource() = default;
   Status OpenFolder();
   Status OpenGguf();
+  Status ReadQuantization();
   Status AddTensor(const std::string& name);
-  Status AddQuantized(const std::string& module, const TensorView& weight,
-                      const TensorView& scales);
   Status AddFiles();
   Status AddPackageFile();
   void AddFingerprint(const FileVersion& file);
@@ -94,8 +96,10 @@ class ModelSource {
   std::optional<GgufFile> gguf_;
   std::vector<SourceTensor> tensors_;
   Json config_;
-  Json quantization_;
-  std::string foreign_quantization_;
+  CheckpointQuantization quantization_;
+  Json quantization_fields_ = Json::Object();
+  bool is_quantized_ = false;
+  std::string undecodable_;
   std::vector<SourceFile> files_;
   std::vector<std::string> left_out_;
   std::string fingerprint_;

@@ -138,7 +138,7 @@ std::string Label(const ModelSource& source, const PlanOptions& options, const P
   if (options.quantize) return MlxFormatLabel(options.quantize->base);
   if (options.dtype) return std::string(DTypeName(*options.dtype));
   if (!own.weights.empty()) return own.weights;
-  return source.quantization().is_null() ? "stored" : "stored (quantized)";
+  return source.is_quantized() ? "stored (quantized)" : "stored";
 }
 
 // What FROM says when it is a package itself; nothing otherwise.

@@ -4,12 +4,12 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kvasir/formats/integer_weights.h"
 #include "kvasir/tensor/packed_codes.h"
 
 namespace kvasir {
@@ -66,16 +66,6 @@ float E2m1ToFloat(uint8_t code) {
   constexpr float kMagnitudes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
   const float magnitude = kMagnitudes[code & 7];
   return (code & 8) != 0 ? -magnitude : magnitude;
-}
-
-// E4M3: bias 7, no infinities, all ones is NaN.
-float E4m3ToFloat(uint8_t code) {
-  const int exponent = (code >> 3) & 15;
-  const int mantissa = code & 7;
-  float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                  : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-  if ((code & 0x7F) == 0x7F) magnitude = std::numeric_limits<float>::quiet_NaN();
-  return (code & 0x80) != 0 ? -magnitude : magnitude;
 }
 
 // E8M0: 2^(code - 127). MLX has no NaN here: 255 overflows to infinity.
@@ -178,15 +168,6 @@ void ReadAffineCodes(const Layout& layout, int64_t row, CodedRow* out) {
   std::memcpy(out->biases.data(), layout.biases.data + at, groups * 2);
 }
 
-// The smallest that holds codes of so many bits.
-WeightFormat AffineFormat(int bits) {
-  using enum WeightFormat;
-  for (const WeightFormat format : {kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine}) {
-    if (bits <= CodeBits(format)) return format;
-  }
-  return kQ8Affine;
-}
-
 WeightTensor Affine(const Layout& layout, std::vector<int64_t> shape) {
   WeightTensor tensor;
   tensor.shape = std::move(shape);
@@ -227,8 +208,8 @@ Result<WeightTensor> MlxWeights(const MlxTensors& tensors, const MlxFormat& form
     layout.biases = *tensors.biases;
     tensor = Affine(layout, std::move(shape));
   } else {
-    const auto elements = format.mode == MlxMode::kMxfp8 ? Table(E4m3ToFloat) : Table(E2m1ToFloat);
-    const auto scales = format.mode == MlxMode::kNvfp4 ? Table(E4m3ToFloat) : Table(E8m0ToFloat);
+    const auto elements = format.mode == MlxMode::kMxfp8 ? Table(E4m3Value) : Table(E2m1ToFloat);
+    const auto scales = format.mode == MlxMode::kNvfp4 ? Table(E4m3Value) : Table(E8m0ToFloat);
     tensor.shape = std::move(shape);
     tensor.stored_format = MicroscaledFormat(layout);
     if (IsQuantized(tensor.stored_format)) {

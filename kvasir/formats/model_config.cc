@@ -19,26 +19,10 @@ constexpr int64_t kMaxHeadDim = 1024;
 constexpr int64_t kMaxVocabulary = 1 << 22;
 constexpr int64_t kMaxPositions = int64_t{1} << 30;
 
-// "quantization" is MLX's; "quantization_config" is its copy for other readers, or another
-// library's, which names its method.
 Status ReadQuantization(const ConfigReader& reader, ModelConfig* model) {
-  const bool has_own = reader.Find("quantization") != nullptr;
-  const std::string_view field = has_own ? "quantization" : "quantization_config";
-  const Json* object = reader.Find(field);
-  if (object == nullptr) return {};
-  const Json* method = object->Find("quant_method");
-  if (method != nullptr && method->is_string()) {
-    return reader.Bad(field,
-                      "is of the method '" + method->as_string().substr(0, 40) +
-                          "', which is not read; take the original checkpoint, or one in MLX or "
-                          "GGUF form",
-                      ErrorCode::kUnsupported);
-  }
-  auto parsed = MlxQuantization::Parse(*object);
-  if (!parsed.ok()) {
-    return WithContext(parsed.error(), "field '" + std::string(field) + "'");
-  }
-  model->quantization = *std::move(parsed);
+  KVASIR_TRY(model->quantization,
+             CheckpointQuantization::Parse(reader.Find("quantization"),
+                                           reader.Find("quantization_config")));
   return {};
 }
 

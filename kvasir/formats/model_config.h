@@ -13,8 +13,8 @@
 #include "kvasir/base/json.h"
 #include "kvasir/base/result.h"
 #include "kvasir/base/token.h"
+#include "kvasir/formats/checkpoint_quantization.h"
 #include "kvasir/formats/generation_config.h"
-#include "kvasir/formats/mlx_quantization.h"
 #include "kvasir/formats/rope_config.h"
 #include "kvasir/tensor/dtype.h"
 
@@ -106,8 +106,7 @@ struct ModelConfig {
   std::optional<Token> pad_token_id;
   // Tokens whose logits are -infinity, whatever the model says (generation_config.json).
   std::vector<Token> suppressed_tokens;
-  // Set for checkpoints that MLX quantized.
-  std::optional<MlxQuantization> quantization;
+  CheckpointQuantization quantization;
   std::optional<DType> dtype;   // what the file says the weights are; the tensors decide
   GenerationConfig generation;  // all absent without generation_config.json
 

@@ -232,7 +232,7 @@ TEST(ModelConfig, UnsupportedFeaturesAreNamed) {
   ExpectError(R"({"partial_rotary_factor":0.5})", ErrorCode::kUnsupported, "partial_rotary");
   ExpectError(R"({"quantization":{"bits":7,"group_size":64}})", ErrorCode::kUnsupported,
               "'quantization'");
-  ExpectError(R"({"quantization_config":{"quant_method":"fp8"}})", ErrorCode::kUnsupported,
+  ExpectError(R"({"quantization_config":{"quant_method":"bitsandbytes"}})", ErrorCode::kUnsupported,
               "'quantization_config'");
   ExpectError(R"({"hidden_act":"relu"})", ErrorCode::kUnsupported, "'hidden_act' is 'relu'");
   ExpectError(R"({"use_bidirectional_attention":true})", ErrorCode::kUnsupported, "causal");

@@ -94,8 +94,10 @@ Result<PackedWeightsEntry> ReadEntry(BytesReader& reader, std::span<const std::b
   KVASIR_TRY(entry.affine.group_inputs, reader.Read<int32_t>("matrix"));
   KVASIR_TRY(const auto is_bf16, reader.Read<uint8_t>("matrix"));
   KVASIR_TRY(const auto rounds, reader.Read<uint8_t>("matrix"));
+  KVASIR_TRY(const auto has_zeros, reader.Read<uint8_t>("matrix"));
   entry.affine.dtype = is_bf16 != 0 ? DType::kBf16 : DType::kF16;
   entry.affine.rounds_values = rounds != 0;
+  entry.affine.has_zeros = has_zeros != 0;
   KVASIR_TRY(const auto offset, reader.Read<uint64_t>("matrix"));
   KVASIR_TRY(const auto size, reader.Read<uint64_t>("matrix"));
   if (offset < kHeaderBytes || offset % kPanelAlignment != 0 ||
@@ -203,6 +205,7 @@ std::string PackedWeightsWriter::IndexBytes() const {
     out.Write(static_cast<int32_t>(shape.affine.group_inputs));
     out.Write(static_cast<uint8_t>(shape.affine.dtype == DType::kBf16));
     out.Write(static_cast<uint8_t>(shape.affine.rounds_values));
+    out.Write(static_cast<uint8_t>(shape.affine.has_zeros));
     out.Write(entry.offset);
     out.Write(entry.size_bytes);
   }

@@ -17,11 +17,13 @@ namespace {
 
 constexpr int64_t kOutputs = 21;
 constexpr int64_t kInputs = 256;
-constexpr AffineScales kAffine = {.group_inputs = 64, .dtype = DType::kBf16, .rounds_values = true};
+constexpr AffineScales kAffine = {
+    .group_inputs = 64, .dtype = DType::kBf16, .rounds_values = true, .has_zeros = false};
 
-// Of mxfp8 the next one is NaN.
+// Of E4M3 the next one is NaN.
 int MostCode(WeightFormat format) {
-  return format == WeightFormat::kMxfp8 ? 126 : (1 << CodeBits(format)) - 1;
+  const bool is_e4m3 = format == WeightFormat::kMxfp8 || format == WeightFormat::kFp8;
+  return is_e4m3 ? 126 : (1 << CodeBits(format)) - 1;
 }
 
 // Numbers that are a function of the format alone.
@@ -47,6 +49,7 @@ PackedMatrix MatrixOf(WeightFormat format, int64_t outputs = kOutputs) {
       row.biases.push_back(static_cast<uint16_t>(next(0x3C00)));
       row.sub_scales.push_back(static_cast<uint8_t>(least_scale + next(scales)));
       row.sub_mins.push_back(static_cast<uint8_t>(next(scales)));
+      row.wide_scales.push_back(static_cast<float>(k % 7 + output + 1) / 4096);
     }
     matrix.SetCodedRow(output, row);
   }
@@ -140,18 +143,18 @@ TEST_F(PackedWeightsFileTest, EveryFormatComesBackToTheBit) {
 
 // Files outlive programs: who changes these bytes counts kPanelLayoutVersion up.
 TEST_F(PackedWeightsFileTest, PanelsAreThoseOfTheirVersion) {
-  static_assert(kPanelLayoutVersion == 6);
-  constexpr uint64_t kVersion6[kWeightFormats] = {
+  static_assert(kPanelLayoutVersion == 7);
+  constexpr uint64_t kVersion7[kWeightFormats] = {
       0xC37C1FDA9D4FBCF1ull, 0x88AB5D2345F9B8EBull, 0xF1A0F0C94CFBFD84ull, 0xF64D702B8EA3E896ull,
       0x989C510703C4BCCDull, 0x9970B0105D181F3Dull, 0xBF3D0742337D280Bull, 0x8C4F2E6C136B9110ull,
       0x0A399CA8CE240A05ull, 0x64C58F25AE43E255ull, 0x42F17035753266A5ull, 0xABB107F58801246Aull,
       0x0A5E3226E053E66Dull, 0x3FFC39EA88255A47ull, 0x22ACF000671A8C1Dull, 0x8403EA0C96D45479ull,
       0x70963E146EA513ACull, 0x74964000DA160704ull, 0xD2B1D2F16DACAE12ull, 0x1F9170E3995D6D3Full,
-      0x153C1B4241A81D6Full, 0x5CEDDC1BD826AA9Eull, 0x9A3BCF449AE1D3BAull};
+      0x153C1B4241A81D6Full, 0x5CEDDC1BD826AA9Eull, 0x9A3BCF449AE1D3BAull, 0xDA2976294577240Bull};
   for (const WeightFormat format : AllWeightFormats()) {
     const PackedMatrix matrix = MatrixOf(format);
     const uint64_t sum = Checksum64({matrix.panel(0), matrix.bytes()});
-    EXPECT_EQ(sum, kVersion6[static_cast<size_t>(format)]) << WeightFormatName(format);
+    EXPECT_EQ(sum, kVersion7[static_cast<size_t>(format)]) << WeightFormatName(format);
   }
 }
 
@@ -172,13 +175,14 @@ TEST_F(PackedWeightsFileTest, OnlyTheShapeThatWasPackedIsFound) {
   const auto file = *PackedWeightsFile::Open(path_, "made of this");
   EXPECT_EQ(file.Find("third", second_.shape()).error().code, ErrorCode::kNotFound);
   const PackedShape right = second_.shape();
-  std::vector<PackedShape> wrong(6, right);
+  std::vector<PackedShape> wrong(7, right);
   wrong[0].outputs = 34;
   wrong[1].inputs = 4;
   wrong[2].format = WeightFormat::kBf16;
   wrong[3].affine.group_inputs = 128;
   wrong[4].affine.dtype = DType::kBf16;
   wrong[5].affine.rounds_values = true;
+  wrong[6].affine.has_zeros = true;
   for (size_t i = 0; i < wrong.size(); ++i) {
     const auto found = file.Find("second", wrong[i]);
     ASSERT_FALSE(found.ok()) << i;
@@ -280,7 +284,7 @@ TEST_F(PackedWeightsFileTest, AbsurdMatricesAreRefused) {
   // Fingerprint, number of matrices, then key, extents, format, affine: as in the document.
   const size_t entry = index_offset + 4 + 12 + 4;
   const size_t extents = entry + 4 + 5;
-  const size_t place = extents + 16 + 4 + 3 + 4 + 2;
+  const size_t place = extents + 16 + 4 + 3 + 4 + 3;
   ASSERT_EQ(Field(place), 64u);
   ASSERT_EQ(Field(place + 8), first_.bytes());
   for (const uint64_t offset :

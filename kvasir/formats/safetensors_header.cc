@@ -21,7 +21,7 @@ constexpr size_t kMaxEntryBytes = 16 << 10;
 // Training tools keep whole logs in the metadata: some megabytes have been seen.
 constexpr size_t kMaxMetadataBytes = 16 << 20;
 
-constexpr std::array<std::pair<std::string_view, DType>, 13> kDTypeNames = {{
+constexpr std::array<std::pair<std::string_view, DType>, 16> kDTypeNames = {{
     {"F32", DType::kF32},
     {"F16", DType::kF16},
     {"BF16", DType::kBf16},
@@ -35,6 +35,9 @@ constexpr std::array<std::pair<std::string_view, DType>, 13> kDTypeNames = {{
     {"U64", DType::kU64},
     {"F64", DType::kF64},
     {"BOOL", DType::kBool},
+    {"F8_E4M3", DType::kF8E4m3},
+    {"F8_E5M2", DType::kF8E5m2},
+    {"F8_E8M0", DType::kF8E8m0},
 }};
 
 Error Corrupt(std::string message) { return {ErrorCode::kCorrupt, std::move(message)}; }

@@ -1,4 +1,4 @@
-// Matmul of bf16_dot and mxfp8 with VDPBF16PS, two products per lane and instruction.
+// Matmul of bf16_dot, mxfp8 and fp8 with VDPBF16PS, two products per lane and instruction.
 // Deliberately only where it computes bf16_pairs.h's two multiply-adds: that is asked of the CPU
 // itself, once; elsewhere float_matmul.cc has the same bits.
 #include "kvasir/kernels/highway_targets.h"
@@ -20,8 +20,8 @@
 #include "kvasir/kernels/bf16_dot_target.h"
 // The target first.
 #include "kvasir/kernels/bf16_pairs-inl.h"
+#include "kvasir/kernels/e4m3_tile-inl.h"
 #include "kvasir/kernels/float_tile-inl.h"
-#include "kvasir/kernels/mxfp8_tile-inl.h"
 
 #if KVASIR_HAS_BF16_DOT
 KVASIR_BEFORE_TILE();
@@ -118,7 +118,7 @@ bool DotIsQuick() {
 bool FillBf16Dot(KernelTable* table) {
   if (!__builtin_cpu_supports("avx512bf16") || !DotIsTwoMulAdds()) return false;
   table->matmul[static_cast<int>(WeightFormat::kBf16Dot)] = RunMatmul<FloatKernel<DotMath>>;
-  table->matmul[static_cast<int>(WeightFormat::kMxfp8)] = RunMatmul<Mxfp8Kernel<DotMath>>;
+  FillE4m3Matmul<DotMath>(table);
   table->round_rows = DotMath::RoundRows;
   return true;
 }

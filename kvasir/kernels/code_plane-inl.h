@@ -500,7 +500,7 @@ struct PlaneKernel : CodedUnits<kFormat> {
       block_.row_groups = args.weights->inputs() / kQuantGroup;
       block_.groups = std::min(count * coded.unit_groups, block_.row_groups - first_group_);
       coded.groups = block_.groups;
-      coded.is_half = args.weights->affine().dtype == DType::kF16;
+      coded.SetAffine(args.weights->affine());
       for (int p = 0; p < panels; ++p) {
         coded.weights = args.weights->panel(panel + p) + begin * UnitBytes(args);
         PlaneMaker<kFormat>::Make(coded, p * block_.groups, &plane_);

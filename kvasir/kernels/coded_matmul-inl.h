@@ -296,7 +296,7 @@ struct CodedKernel : CodedUnits<kFormat> {
       block_.panel_bytes = static_cast<int64_t>(args.weights->panel_bytes());
       block_.unit_groups = UnitGroups(args);
       block_.groups = std::min(count * block_.unit_groups, block_.row_groups - first_group_);
-      block_.is_half = args.weights->affine().dtype == DType::kF16;
+      block_.SetAffine(args.weights->affine());
     }
 
     void Run(int64_t row, int64_t rows, const WeightPrefetch& prefetch, const TileOutput& output) {

@@ -35,6 +35,9 @@ constexpr Format kFormats[] = {
     {"q6_affine_bf16_64", WeightFormat::kQ6Affine, {64, DType::kBf16, true}},
     {"q8_affine_f16_128", WeightFormat::kQ8Affine, {128, DType::kF16, true}},
     {"q8_affine_bf16", WeightFormat::kQ8Affine, {32, DType::kBf16, false}},
+    {"q4_affine_f16_zeros", WeightFormat::kQ4Affine, {128, DType::kF16, false, true}},
+    {"q3_affine_f16_zeros", WeightFormat::kQ3Affine, {64, DType::kF16, false, true}},
+    {"q8_affine_bf16_zeros", WeightFormat::kQ8Affine, {32, DType::kBf16, false, true}},
     {"q2_k", WeightFormat::kQ2K},
     {"q3_k", WeightFormat::kQ3K},
     {"q4_k", WeightFormat::kQ4K},
@@ -56,6 +59,15 @@ std::vector<uint8_t> Microscales(WeightFormat format, int64_t inputs, std::mt199
     if (!IsKeptMicroscale(scales[i], format)) scales[i] = 0;
   }
   return scales;
+}
+
+// From 0 to 256, the most that are kept (IntegerMatrix).
+void SetZeros(const Format& format, std::mt19937& random, std::vector<uint16_t>* biases) {
+  for (uint16_t& bits : *biases) {
+    const uint32_t below = static_cast<uint32_t>(format.most()) + 2;
+    const auto zero = static_cast<float>(random() % below);
+    bits = format.affine.dtype == DType::kBf16 ? FloatToBf16(zero) : FloatToF16(zero);
+  }
 }
 
 // Codes and small scales cover their range, and each row has one group of the largest everywhere.
@@ -82,6 +94,7 @@ PackedMatrix RandomMatrix(const Format& format, int64_t outputs, int64_t inputs,
     std::fill_n(row.codes.begin(), kQuantGroup, static_cast<uint8_t>(format.most()));
     row.scales = halves(inputs / 32);
     row.biases = halves(inputs / 32);
+    if (format.affine.has_zeros) SetZeros(format, random, &row.biases);
     const bool is_signed = format.format == WeightFormat::kQ3K ||
                            format.format == WeightFormat::kQ6K ||
                            format.format == WeightFormat::kIq4Xs;

@@ -108,7 +108,14 @@ struct CodedBlock {
   int64_t groups = 0;  // of the block
   int64_t unit_groups = 0;
   const WeightPrefetch* prefetch = &kNoFetch;
+  // AffineScales
   bool is_half = true;  // scales of an affine format are f16, else bf16
+  bool has_zeros = false;
+
+  HWY_INLINE void SetAffine(const AffineScales& affine) {
+    is_half = affine.dtype == DType::kF16;
+    has_zeros = affine.has_zeros;
+  }
 };
 
 // The scales and biases of one group; the second ones where its last 16 inputs have their own.
@@ -172,6 +179,9 @@ struct CodedScales {
       ((to.scale[0][I] = LoadHalf(at(I)), to.bias[0][I] = LoadHalf(at(I) + kPanelOutputs)), ...);
     } else {
       ((to.scale[0][I] = LoadBf16(at(I)), to.bias[0][I] = LoadBf16(at(I) + kPanelOutputs)), ...);
+    }
+    if (block.has_zeros) {
+      ((to.bias[0][I] = hn::Neg(hn::Mul(to.scale[0][I], to.bias[0][I]))), ...);
     }
   }
 

@@ -1,4 +1,4 @@
-// Matmul with f32, f16, bf16 and mxfp8 weights in fused multiply-adds.
+// Matmul with f32, f16, bf16, mxfp8 and fp8 weights in fused multiply-adds.
 // Deliberately without the bf16 dot product instruction: bf16_dot_matmul.cc.
 #include "kvasir/kernels/highway_targets.h"
 
@@ -11,8 +11,8 @@
 #if KVASIR_KERNEL_TARGET
 
 #include "kvasir/kernels/bf16_pairs-inl.h"
+#include "kvasir/kernels/e4m3_tile-inl.h"
 #include "kvasir/kernels/float_tile-inl.h"
-#include "kvasir/kernels/mxfp8_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvasir {
@@ -56,7 +56,7 @@ void FillFloatMatmul(KernelTable* table) {
   set(WeightFormat::kF16, RunMatmul<FloatKernel<WidenedMath<hwy::float16_t>>>);
   set(WeightFormat::kBf16, RunMatmul<FloatKernel<WidenedMath<hwy::bfloat16_t>>>);
   set(WeightFormat::kBf16Dot, RunMatmul<FloatKernel<PairMath>>);
-  set(WeightFormat::kMxfp8, RunMatmul<Mxfp8Kernel<PairMath>>);
+  FillE4m3Matmul<PairMath>(table);
   table->round_rows = PairMath::RoundRows;
 }
 

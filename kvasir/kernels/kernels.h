@@ -31,12 +31,13 @@ std::string_view IsaName(Isa isa);
 // ERRORS: kInvalidArgument, listing the names that exist.
 Result<Isa> IsaFromName(std::string_view name);
 
-// out[r][n] = bias[n] + sum over k of x[r][k] * W[n][k] (bf16_dot, mxfp8: as bf16_pairs.h has it),
-// for the outputs of panels [panel_begin, panel_end). The bias is added last. Rows [0, rows).
+// out[r][n] = bias[n] + sum over k of x[r][k] * W[n][k] (bf16_dot, mxfp8: as bf16_pairs.h has it;
+// fp8: so by 128 inputs), for the outputs of panels [panel_begin, panel_end). The bias is added
+// last. Rows [0, rows).
 struct MatmulArgs {
   const float* x = nullptr;  // [rows, inputs], f32, f16 and bf16 only
   int64_t x_stride = 0;
-  const std::byte* x_rounded = nullptr;  // bf16_dot and mxfp8 only: what round_rows made of x
+  const std::byte* x_rounded = nullptr;  // of RoundsInputs formats: what round_rows made of x
   // Other quantized weight formats only: what quantize_rows made of x.
   const int8_t* x_codes = nullptr;  // [rows, inputs]
   const float* x_scales = nullptr;  // [rows, inputs/32]

@@ -74,6 +74,7 @@ Group ReadAffine(const PackedMatrix& weights, const std::byte* panel, int64_t la
   const bool is_half = weights.affine().dtype == DType::kF16;
   group.scale[0] = is_half ? F16ToFloat(scales[0]) : Bf16ToFloat(scales[0]);
   group.bias[0] = is_half ? F16ToFloat(scales[kPanelOutputs]) : Bf16ToFloat(scales[kPanelOutputs]);
+  if (weights.affine().has_zeros) group.bias[0] = -(group.scale[0] * group.bias[0]);
   return group;
 }
 

@@ -46,6 +46,7 @@ float PairedWeight(const PackedMatrix& weights, int64_t output, int64_t k) {
     const auto* const codes = reinterpret_cast<const uint8_t*>(panel + kUnits.CodesOf(group));
     const int64_t i = k % kQuantGroup;
     const uint8_t code = codes[i / 4 * 64 + lane / 4 * 16 + i % 4 / 2 * 8 + lane % 4 * 2 + i % 2];
+    if constexpr (kFormat == WeightFormat::kFp8) return E4m3Value(code);
     return mxfp8::Value(code, static_cast<uint8_t>(panel[kUnits.ScalesOf(group) + lane]));
   }
 }
@@ -55,10 +56,22 @@ float PairDot(const MatmulArgs& args, int64_t row, int64_t output) {
   const int64_t inputs = args.weights->inputs();
   const auto* const x =
       reinterpret_cast<const float*>(args.x_rounded + row * KernelTable::RoundedBytes(inputs));
+  const auto sum_from = [&](int64_t begin, int64_t end, float acc) {
+    for (int64_t k = begin; k < end; k += 2) {
+      acc = std::fma(x[k + 1], PairedWeight<kFormat>(*args.weights, output, k + 1), acc);
+      acc = std::fma(x[k], PairedWeight<kFormat>(*args.weights, output, k), acc);
+    }
+    return acc;
+  };
+  if constexpr (kFormat != WeightFormat::kFp8) return sum_from(0, inputs, 0);
+  const std::byte* const panel = args.weights->panel(output / kPanelOutputs);
+  const GroupUnits units = args.weights->units();
   float acc = 0;
-  for (int64_t k = 0; k < inputs; k += 2) {
-    acc = std::fma(x[k + 1], PairedWeight<kFormat>(*args.weights, output, k + 1), acc);
-    acc = std::fma(x[k], PairedWeight<kFormat>(*args.weights, output, k), acc);
+  for (int64_t begin = 0; begin < inputs; begin += kFp8Inputs) {
+    const auto* const scales = reinterpret_cast<const float*>(
+        panel + units.ScalesOf(static_cast<size_t>(begin / kQuantGroup)));
+    const float sum = sum_from(begin, std::min<int64_t>(begin + kFp8Inputs, inputs), 0);
+    acc = std::fma(sum, scales[output % kPanelOutputs], acc);
   }
   return acc;
 }
@@ -113,7 +126,8 @@ void Matmul(const MatmulArgs& args) noexcept {
       float acc;
       if constexpr (kFormat == WeightFormat::kQ8 || kFormat == WeightFormat::kQ4) {
         acc = QuantDot<kFormat>(args, row, output);
-      } else if constexpr (kFormat == WeightFormat::kBf16Dot || kFormat == WeightFormat::kMxfp8) {
+      } else if constexpr (kFormat == WeightFormat::kBf16Dot || kFormat == WeightFormat::kMxfp8 ||
+                           kFormat == WeightFormat::kFp8) {
         acc = PairDot<kFormat>(args, row, output);
       } else {
         acc = FloatDot<kFormat>(args, row, output);
@@ -162,6 +176,7 @@ void FillScalarMatmul(KernelTable* table) {
   table->matmul[static_cast<int>(WeightFormat::kBf16)] = Matmul<WeightFormat::kBf16>;
   table->matmul[static_cast<int>(WeightFormat::kBf16Dot)] = Matmul<WeightFormat::kBf16Dot>;
   table->matmul[static_cast<int>(WeightFormat::kMxfp8)] = Matmul<WeightFormat::kMxfp8>;
+  table->matmul[static_cast<int>(WeightFormat::kFp8)] = Matmul<WeightFormat::kFp8>;
   table->round_rows = RoundRows;
   table->matmul[static_cast<int>(WeightFormat::kQ8)] = Matmul<WeightFormat::kQ8>;
   table->matmul[static_cast<int>(WeightFormat::kQ4)] = Matmul<WeightFormat::kQ4>;

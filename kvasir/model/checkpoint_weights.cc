@@ -1,10 +1,10 @@
-// Weights of a safetensors checkpoint: dense ones, and those MLX quantized.
-// Deliberately decides by the tensors, not by the config, whether a matrix is quantized.
+// Weights of a safetensors checkpoint: dense ones, and modules of quantized ones.
+// Deliberately knows no quantization: formats/quantized_modules.h reads them.
 #include <algorithm>
 #include <cstring>
 #include <unordered_set>
 
-#include "kvasir/formats/mlx_weights.h"
+#include "kvasir/formats/quantized_modules.h"
 #include "kvasir/model/stored_weights.h"
 
 namespace kvasir {
@@ -19,9 +19,11 @@ constexpr std::string_view kWeight = ".weight";
 
 class CheckpointWeights final : public StoredWeights {
  public:
-  CheckpointWeights(const Checkpoint& checkpoint, const MlxQuantization* quantization,
+  CheckpointWeights(const Checkpoint& checkpoint, const CheckpointQuantization& quantization,
                     Backend& backend, const StoredWeightsOptions& options)
-      : StoredWeights(backend, options), checkpoint_(checkpoint), quantization_(quantization) {
+      : StoredWeights(backend, options),
+        checkpoint_(checkpoint),
+        modules_(checkpoint, quantization) {
     for (std::string_view prefix : kPrefixes) {
       if (checkpoint.Find(std::string(prefix) + std::string(kEmbedding)) != nullptr) {
         prefix_ = prefix;
@@ -31,7 +33,8 @@ class CheckpointWeights final : public StoredWeights {
   }
 
   bool Has(const std::string& name) const override {
-    return checkpoint_.Find(FullName(name)) != nullptr;
+    const std::string full_name = FullName(name);
+    return checkpoint_.Find(full_name) != nullptr || !QuantizedModule(full_name).empty();
   }
 
   Result<std::vector<int64_t>> Integers(const std::string& name, int64_t size) override {
@@ -69,10 +72,8 @@ class CheckpointWeights final : public StoredWeights {
  protected:
   Result<WeightTensor> Take(const std::string& name, const std::vector<int64_t>& shape) override {
     const std::string full_name = FullName(name);
-    const std::string module = full_name.substr(0, full_name.rfind('.'));
-    if (full_name.ends_with(kWeight) && shape.size() >= 2) {
-      if (checkpoint_.Find(module + ".scales") != nullptr) return TakeQuantized(module, shape);
-    }
+    const std::string module = shape.size() < 2 ? "" : QuantizedModule(full_name);
+    if (!module.empty()) return TakeQuantized(module, shape);
     KVASIR_TRY(const TensorView tensor, checkpoint_.Get(full_name, shape));
     used_.insert(full_name);
     WeightTensor weights = DenseWeights(tensor);
@@ -85,29 +86,23 @@ class CheckpointWeights final : public StoredWeights {
   }
 
  private:
+  // Whose matrix the tensor would be, if that is quantized; else nothing.
+  std::string QuantizedModule(const std::string& full_name) const {
+    if (!full_name.ends_with(kWeight)) return {};
+    std::string module = full_name.substr(0, full_name.size() - kWeight.size());
+    return modules_.Has(module) ? module : std::string();
+  }
+
   Result<WeightTensor> TakeQuantized(const std::string& module, const std::vector<int64_t>& shape) {
-    const std::string where = checkpoint_.path() + ": module '" + module + "'";
-    const std::optional<MlxFormat> format =
-        quantization_ == nullptr ? std::nullopt : quantization_->For(module);
-    if (!format) {
-      return {ErrorCode::kCorrupt,
-              where + " has scales, but config.json does not say how it is quantized"};
+    KVASIR_TRY(WeightTensor read, modules_.Read(module));
+    if (RowCount(read.shape) != RowCount(shape) || read.shape.back() != shape.back()) {
+      return {ErrorCode::kCorrupt, checkpoint_.path() + ": module '" + module + "' is a matrix " +
+                                       ShapeString(read.shape) + ", the model needs " +
+                                       ShapeString(shape)};
     }
-    // Stacked matrices are quantized row by row like one high matrix.
-    std::vector<TensorView> flat;
-    for (const char* part : {".weight", ".scales", ".biases"}) {
-      const TensorView* stored = checkpoint_.Find(module + part);
-      flat.push_back(stored == nullptr ? TensorView() : AsMatrix(*stored));
-    }
-    const auto given = [&](size_t part) {
-      return flat[part].data == nullptr ? nullptr : &flat[part];
-    };
-    auto decoded =
-        MlxWeights({given(0), given(1), given(2)}, *format, RowCount(shape), shape.back());
-    if (!decoded.ok()) return WithContext(decoded.error(), where);
-    decoded->is_mapped = true;
-    for (const char* part : {".weight", ".scales", ".biases"}) used_.insert(module + part);
-    return decoded;
+    read.shape = shape;
+    for (const std::string& part : modules_.PartsOf(module)) used_.insert(part);
+    return read;
   }
 
   // The head lies outside the decoder's prefix: "lm_head.weight", "language_model.lm_head.weight";
@@ -123,7 +118,7 @@ class CheckpointWeights final : public StoredWeights {
   }
 
   const Checkpoint& checkpoint_;
-  const MlxQuantization* const quantization_;
+  const QuantizedModules modules_;
   std::string prefix_ = "model.";
   std::unordered_set<std::string> used_;
 };
@@ -131,14 +126,14 @@ class CheckpointWeights final : public StoredWeights {
 }  // namespace
 
 std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint,
-                                                    const MlxQuantization* quantization,
+                                                    const CheckpointQuantization& quantization,
                                                     Backend& backend,
                                                     const StoredWeightsOptions& options) {
   return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend, options);
 }
 
 std::unique_ptr<StoredWeights> MakeCheckpointTensors(const Checkpoint& checkpoint,
-                                                     const MlxQuantization* quantization,
+                                                     const CheckpointQuantization& quantization,
                                                      Backend& backend) {
   return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend,
                                              StoredWeightsOptions{});

@@ -96,10 +96,9 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
   KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
   const DecoderSpec spec = MakeDecoderSpec(config);
-  const MlxQuantization* const quantization = config.quantization ? &*config.quantization : nullptr;
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedModel> {
-    const auto source =
-        MakeCheckpointWeights(checkpoint, quantization, backend, {options.weight_format, cache});
+    const auto source = MakeCheckpointWeights(checkpoint, config.quantization, backend,
+                                              {options.weight_format, cache});
     KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
     WarnOfUnread(spec, *source, options.log);
     return LoadedModel{config, std::move(model)};
@@ -121,10 +120,9 @@ Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConf
   const auto config_file = ConfigVersion(folder);
   KVASIR_TRY(AssistantConfig config, AssistantConfig::Load(folder));
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
-  const auto& quantization = config.text.quantization;
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedAssistant> {
-    const auto source = MakeCheckpointWeights(checkpoint, quantization ? &*quantization : nullptr,
-                                              backend, {options.weight_format, cache});
+    const auto source = MakeCheckpointWeights(checkpoint, config.text.quantization, backend,
+                                              {options.weight_format, cache});
     auto model = AssistantModel::Load(config, target, *source, backend);
     if (!model.ok()) return WithContext(model.error(), folder);
     DecoderSpec spec = MakeDecoderSpec(config.text);

@@ -58,7 +58,7 @@ class StoredWeights : public WeightSource {
 std::unique_ptr<StoredWeights> MakeGgufTensors(const GgufFile& file, const ModelConfig& config,
                                                Backend& backend);
 std::unique_ptr<StoredWeights> MakeCheckpointTensors(const Checkpoint& checkpoint,
-                                                     const MlxQuantization* quantization,
+                                                     const CheckpointQuantization& quantization,
                                                      Backend& backend);
 
 }  // namespace kvasir

@@ -127,8 +127,7 @@ Result<TensorList> ListTensors(const GgufFile& file, const ModelConfig& config) 
 
 Result<TensorList> ListTensors(const Checkpoint& checkpoint, const ModelConfig& config) {
   KVASIR_TRY(const auto backend, MakeCpuBackend({.threads = 1}));
-  const MlxQuantization* const quantization = config.quantization ? &*config.quantization : nullptr;
-  const auto stored = MakeCheckpointTensors(checkpoint, quantization, *backend);
+  const auto stored = MakeCheckpointTensors(checkpoint, config.quantization, *backend);
   ListingWeights listing(*stored, 0);
   return ListedBy(listing, MakeDecoderSpec(config), *backend);
 }

@@ -12,8 +12,8 @@
 
 #include "kvasir/backend/backend.h"
 #include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/checkpoint_quantization.h"
 #include "kvasir/formats/gguf.h"
-#include "kvasir/formats/mlx_quantization.h"
 #include "kvasir/formats/model_config.h"
 #include "kvasir/model/packed_weights_cache.h"
 
@@ -65,10 +65,9 @@ struct StoredWeightsOptions {
   PackedWeightsCache* cache = nullptr;
 };
 
-// `quantization` says how MLX quantized matrices with scales, null that it did not; both it and the
-// checkpoint are borrowed.
+// Both the checkpoint and `quantization`, which says how its matrices are quantized, are borrowed.
 std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint,
-                                                    const MlxQuantization* quantization,
+                                                    const CheckpointQuantization& quantization,
                                                     Backend& backend,
                                                     const StoredWeightsOptions& options);
 

@@ -1,7 +1,9 @@
 #include "kvasir/tensor/coded_row.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "kvasir/base/check.h"
 #include "kvasir/tensor/mxfp8.h"
@@ -97,21 +99,25 @@ int Bit(const std::byte* line, int k, int lane) {
   return Lane(line, 0, lane)[k % 4] >> (k / 4) & 1;
 }
 
-// Where the pair of inputs (k, k + 1), k even, of a lane stands in a group of mxfp8.
+// Where the pair of inputs (k, k + 1), k even, of a lane stands in a group of mxfp8 and fp8.
 size_t PairOffset(int k, int lane) {
   return static_cast<size_t>(k / 4) * kLineBytes + static_cast<size_t>(lane / 4) * 16 +
          static_cast<size_t>(k % 4 / 2) * 8 + static_cast<size_t>(lane % 4) * 2;
 }
 
-void ReadMxfp8Codes(const std::byte* group, int lane, uint8_t* codes) {
+void ReadPairedCodes(const std::byte* group, int lane, uint8_t* codes) {
   for (int k = 0; k < kQuantGroup; k += 2) std::memcpy(codes + k, group + PairOffset(k, lane), 2);
 }
-void WriteMxfp8Codes(const uint8_t* codes, int lane, std::byte* group) {
+void WritePairedCodes(const uint8_t* codes, int lane, std::byte* group) {
   for (int k = 0; k < kQuantGroup; k += 2) std::memcpy(group + PairOffset(k, lane), codes + k, 2);
 }
 
+bool HasPairedCodes(WeightFormat format) {
+  return format == WeightFormat::kMxfp8 || format == WeightFormat::kFp8;
+}
+
 void ReadGroupCodes(const std::byte* group, WeightFormat format, int lane, uint8_t* codes) {
-  if (format == WeightFormat::kMxfp8) return ReadMxfp8Codes(group, lane, codes);
+  if (HasPairedCodes(format)) return ReadPairedCodes(group, lane, codes);
   const int bits = CodeBits(format);
   for (int k = 0; k < kQuantGroup; ++k) {
     int code = 0;
@@ -142,6 +148,12 @@ float Rounded(float value, const AffineScales& affine) {
                                      : Bf16ToFloat(FloatToBf16(value));
 }
 
+// -(scale * zero) is exact: scales have 11 bits, zeros 9.
+float BiasOf(uint16_t bits, float scale, const AffineScales& affine) {
+  const float bias = Widen(bits, affine.dtype);
+  return affine.has_zeros ? -(scale * bias) : bias;
+}
+
 void ReadAffineRow(const std::byte* panel, int64_t inputs, WeightFormat format,
                    const AffineScales& affine, int lane, float* out) {
   const GroupUnits units = UnitsOf(format, affine);
@@ -150,7 +162,7 @@ void ReadAffineRow(const std::byte* panel, int64_t inputs, WeightFormat format,
     ReadGroupCodes(panel + units.CodesOf(g), format, lane, codes);
     const auto* scales = reinterpret_cast<const uint16_t*>(panel + units.ScalesOf(g)) + lane;
     const float scale = Widen(scales[0], affine.dtype);
-    const float bias = Widen(scales[kPanelOutputs], affine.dtype);
+    const float bias = BiasOf(scales[kPanelOutputs], scale, affine);
     for (size_t k = 0; k < kQuantGroup; ++k) {
       const float product = Rounded(static_cast<float>(codes[k]) * scale, affine);
       out[g * kQuantGroup + k] = Rounded(product + bias, affine);
@@ -199,6 +211,36 @@ void WriteMxfp8Row(const CodedRow& row, int64_t inputs, int lane, std::byte* pan
     mxfp8::StoreGroup(codes, &scale);
     WriteGroupCodes(codes, WeightFormat::kMxfp8, lane, panel + kUnits.CodesOf(g));
     reinterpret_cast<uint8_t*>(panel + kUnits.ScalesOf(g))[lane] = scale;
+  }
+}
+
+bool IsE4m3Nan(uint8_t code) { return (code & 0x7F) == mxfp8::kNanCode; }
+
+void ReadFp8Row(const std::byte* panel, int64_t inputs, int lane, float* out) {
+  constexpr GroupUnits kUnits = UnitsOf(WeightFormat::kFp8);
+  uint8_t codes[kQuantGroup];
+  for (size_t g = 0; g < static_cast<size_t>(inputs / kQuantGroup); ++g) {
+    ReadPairedCodes(panel + kUnits.CodesOf(g), lane, codes);
+    const float scale = reinterpret_cast<const float*>(panel + kUnits.ScalesOf(g))[lane];
+    for (size_t k = 0; k < kQuantGroup; ++k) {
+      out[g * kQuantGroup + k] = E4m3Value(codes[k]) * scale;
+    }
+  }
+}
+
+// A NaN among codes makes those that share its scale NaN, as it makes every sum with one of them.
+void WriteFp8Row(const CodedRow& row, int64_t inputs, int lane, std::byte* panel) {
+  constexpr GroupUnits kUnits = UnitsOf(WeightFormat::kFp8);
+  uint8_t codes[kQuantGroup];
+  for (size_t g = 0; g < static_cast<size_t>(inputs / kQuantGroup); ++g) {
+    float* const scale = reinterpret_cast<float*>(panel + kUnits.ScalesOf(g)) + lane;
+    if (g % kUnits.groups == 0) *scale = row.wide_scales[g / kUnits.groups];
+    std::memcpy(codes, row.codes.data() + g * kQuantGroup, kQuantGroup);
+    if (std::any_of(codes, codes + kQuantGroup, IsE4m3Nan)) {
+      *scale = std::numeric_limits<float>::quiet_NaN();
+      std::replace_if(codes, codes + kQuantGroup, IsE4m3Nan, uint8_t{0});
+    }
+    WritePairedCodes(codes, lane, panel + kUnits.CodesOf(g));
   }
 }
 
@@ -283,6 +325,11 @@ float MicroscaleOf(uint8_t scale, WeightFormat format) {
   return F16ToFloat(half) * 128.0f;
 }
 
+float E4m3Value(uint8_t code) {
+  if (IsE4m3Nan(code)) return std::numeric_limits<float>::quiet_NaN();
+  return mxfp8::Value(code, 127);
+}
+
 bool IsKeptMicroscale(uint8_t scale, WeightFormat format) {
   if (format == WeightFormat::kMxfp8) return scale <= mxfp8::kMostScale;
   return format == WeightFormat::kMxfp4 ? scale != 0xFF : (scale & 0x7F) != 0x7F;
@@ -307,7 +354,8 @@ void DecodeAffineRow(const CodedRow& row, const AffineScales& affine, float* out
   for (size_t i = 0; i < row.codes.size(); ++i) {
     const float scale = Widen(row.scales[i / group], affine.dtype);
     // The product is exact: codes have 8 bits, scales 11.
-    out[i] = static_cast<float>(row.codes[i]) * scale + Widen(row.biases[i / group], affine.dtype);
+    out[i] =
+        static_cast<float>(row.codes[i]) * scale + BiasOf(row.biases[i / group], scale, affine);
   }
 }
 
@@ -320,7 +368,7 @@ size_t CodedPanelBytes(int64_t inputs, WeightFormat format, const AffineScales& 
 }
 
 void WriteGroupCodes(const uint8_t* codes, WeightFormat format, int lane, std::byte* group) {
-  if (format == WeightFormat::kMxfp8) return WriteMxfp8Codes(codes, lane, group);
+  if (HasPairedCodes(format)) return WritePairedCodes(codes, lane, group);
   const int bits = CodeBits(format);
   if (bits == 8) {
     for (int j = 0; j < 8; ++j) StoreWord(Word(codes + 4 * j), Lane(group, j, lane));
@@ -341,6 +389,7 @@ void WriteGroupCodes(const uint8_t* codes, WeightFormat format, int lane, std::b
 void WriteCodedRow(const CodedRow& row, int64_t inputs, WeightFormat format,
                    const AffineScales& affine, int lane, std::byte* panel) {
   if (format == WeightFormat::kMxfp8) return WriteMxfp8Row(row, inputs, lane, panel);
+  if (format == WeightFormat::kFp8) return WriteFp8Row(row, inputs, lane, panel);
   if (IsMicroscaled(format)) {
     const GroupUnits units = UnitsOf(format);
     WriteCodes(row.codes, format, units, lane, panel);
@@ -372,6 +421,7 @@ void ReadCodedRow(const std::byte* panel, int64_t inputs, WeightFormat format,
                   const AffineScales& affine, int lane, float* out) {
   if (IsAffine(format)) return ReadAffineRow(panel, inputs, format, affine, lane, out);
   if (IsMicroscaled(format)) return ReadMicroscaledRow(panel, inputs, format, lane, out);
+  if (format == WeightFormat::kFp8) return ReadFp8Row(panel, inputs, lane, out);
   if (!IsSuperblocked(format)) return ReadHalfScaledRow(panel, inputs, format, lane, out);
   for (int64_t i = 0; i < inputs / kSuperblockInputs; ++i) {
     ReadSuperblock(panel + i * SuperblockBytes(format), format, lane, out + i * kSuperblockInputs);

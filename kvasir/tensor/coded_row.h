@@ -27,16 +27,18 @@
 //   mxfp8      per 128 inputs: u8 scales [4][16]; groups [8][4][2][4][2]: byte [j][q][h][t][i]
 //              is of input 4j + 2h + i and lane 4q + t, so that the pairs of bf16_dot are
 //              neighbours. Of each group what mxfp8::StoreGroup makes of it
+//   fp8        per 128 inputs: f32 scales [16]; groups as those of mxfp8. NaN is in scales alone
 //
 // Where there are fewer inputs than the last line of scales is for, the panel ends with the last
 // group's codes (GroupUnits).
 //
-//   value      qN_affine: code * scale + bias
+//   value      qN_affine: code * scale + bias, or (code - bias) * scale (AffineScales)
 //              q8, q4, q5, iq4_nl: scale * CodeLevel(code)
 //              q2_k, q4_k, q5_k: d * scale * code - dmin * min
 //              q3_k, q6_k, iq4_xs: d * scale * CodeLevel(code)
 //              mxfp4, nvfp4: MicroscaleOf(scale) * CodeLevel(code)
 //              mxfp8: mxfp8::Value(code, scale)
+//              fp8: E4m3Value(code) * scale
 #ifndef KVASIR_TENSOR_CODED_ROW_H_
 #define KVASIR_TENSOR_CODED_ROW_H_
 
@@ -50,6 +52,7 @@
 namespace kvasir {
 
 inline constexpr int kSuperblockInputs = 256;  // of the K formats
+inline constexpr int kFp8Inputs = 128;         // that share a scale of fp8
 
 // What the scales and biases of an affine matrix are.
 struct AffineScales {
@@ -58,6 +61,9 @@ struct AffineScales {
   // Single values are rounded to dtype after the product and after the sum, as MLX's are. Matmuls
   // never round them (nor do MLX's).
   bool rounds_values = false;
+  // A bias is a natural number, the code of 0, and stands for -(scale * it), which 16 bits would
+  // not hold.
+  bool has_zeros = false;
 
   bool operator==(const AffineScales&) const = default;
 };
@@ -70,7 +76,8 @@ struct CodedRow {
   // Of SubScaleInputs; q3_k, q6_k and iq4_xs: signed; mxfp4, mxfp8: E8M0, nvfp4: E4M3 (OCP
   // Microscaling 1.0).
   std::vector<uint8_t> sub_scales;
-  std::vector<uint8_t> sub_mins;  // likewise; q2_k (both below 16), q4_k, q5_k
+  std::vector<uint8_t> sub_mins;   // likewise; q2_k (both below 16), q4_k, q5_k
+  std::vector<float> wide_scales;  // fp8: of kFp8Inputs
 };
 
 // What the codes of iq4_nl and iq4_xs mean, as in ggml.
@@ -86,6 +93,8 @@ float MicroscaleOf(uint8_t scale, WeightFormat format);
 bool IsKeptMicroscale(uint8_t scale, WeightFormat format);
 // mxfp4, nvfp4 and mxfp8.
 bool IsMicroscaled(WeightFormat format);
+// What a code of fp8 means (OCP 8-bit Floating Point 1.0, E4M3), without its scale.
+float E4m3Value(uint8_t code);
 
 // Inputs that share a small scale: 16 or 32.
 int SubScaleInputs(WeightFormat format);
@@ -123,13 +132,14 @@ constexpr int CodeBits(WeightFormat format) {
     case kQ8:
     case kQ8Affine:
     case kMxfp8:
+    case kFp8:
       return 8;
     default:
       return 4;
   }
 }
 
-// What a code is multiplied with its scales as. REQUIRES: a quantized format but mxfp8.
+// What a code is multiplied with its scales as. REQUIRES: a quantized format but mxfp8 and fp8.
 constexpr int CodeLevel(WeightFormat format, int code) {
   using enum WeightFormat;
   switch (format) {
@@ -182,6 +192,7 @@ constexpr GroupUnits UnitsOf(WeightFormat format, const AffineScales& affine = {
   if (IsAffine(format)) {
     return {static_cast<size_t>(affine.group_inputs / kQuantGroup), code_bytes, 0};
   }
+  if (format == kFp8) return {kFp8Inputs / kQuantGroup, code_bytes, 0};
   const size_t scale_bytes =
       format == kMxfp4 || format == kMxfp8 ? kPanelOutputs : 2 * kPanelOutputs;
   return {GroupUnits::kLineBytes / scale_bytes, code_bytes, scale_bytes};

@@ -9,6 +9,9 @@ size_t DTypeBytes(DType dtype) {
     case DType::kU8:
     case DType::kI8:
     case DType::kBool:
+    case DType::kF8E4m3:
+    case DType::kF8E5m2:
+    case DType::kF8E8m0:
       return 1;
     case DType::kF16:
     case DType::kBf16:
@@ -55,6 +58,12 @@ std::string_view DTypeName(DType dtype) {
       return "f64";
     case DType::kBool:
       return "bool";
+    case DType::kF8E4m3:
+      return "f8_e4m3";
+    case DType::kF8E5m2:
+      return "f8_e5m2";
+    case DType::kF8E8m0:
+      return "f8_e8m0";
   }
   KVASIR_CHECK(false);
 }

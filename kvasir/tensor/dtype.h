@@ -10,7 +10,24 @@
 
 namespace kvasir {
 
-enum class DType { kF32, kF16, kBf16, kU8, kI8, kI16, kU16, kI32, kU32, kI64, kU64, kF64, kBool };
+enum class DType {
+  kF32,
+  kF16,
+  kBf16,
+  kU8,
+  kI8,
+  kI16,
+  kU16,
+  kI32,
+  kU32,
+  kI64,
+  kU64,
+  kF64,
+  kBool,
+  kF8E4m3,
+  kF8E5m2,
+  kF8E8m0
+};
 
 // Bytes of one element.
 size_t DTypeBytes(DType dtype);

@@ -26,7 +26,7 @@ namespace kvasir {
 
 // Of panels at rest (formats/packed_weights_file.h): counts up whenever a layout of this file or of
 // coded_row.h changes, or what packing makes of the same weights.
-inline constexpr uint32_t kPanelLayoutVersion = 6;
+inline constexpr uint32_t kPanelLayoutVersion = 7;
 
 // Where panels begin, in memory and in files: a line of a cache, a register of AVX-512.
 inline constexpr size_t kPanelAlignment = 64;

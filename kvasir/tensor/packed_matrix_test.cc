@@ -146,9 +146,10 @@ TEST(PackedMatrixTest, GroupsOfAPanelFollowEachOther) {
     int group_inputs;
     size_t groups;  // of a unit
   };
-  constexpr Case kCases[] = {{kQ8, 32, 2},       {kQ4, 32, 2},        {kMxfp4, 32, 4},
-                             {kMxfp8, 32, 4},    {kNvfp4, 32, 2},     {kQ4Affine, 32, 1},
-                             {kQ4Affine, 64, 2}, {kQ8Affine, 128, 4}, {kQ8Affine, 64, 2}};
+  constexpr Case kCases[] = {{kQ8, 32, 2},       {kQ4, 32, 2},       {kMxfp4, 32, 4},
+                             {kMxfp8, 32, 4},    {kFp8, 32, 4},      {kNvfp4, 32, 2},
+                             {kQ4Affine, 32, 1}, {kQ4Affine, 64, 2}, {kQ8Affine, 128, 4},
+                             {kQ8Affine, 64, 2}};
   for (const Case& c : kCases) {
     const GroupUnits units = UnitsOf(c.format, {c.group_inputs, DType::kF16, false});
     EXPECT_EQ(units.groups, c.groups);

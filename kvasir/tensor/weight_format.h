@@ -38,9 +38,10 @@ enum class WeightFormat {
   kIq4Xs,
   kMxfp4,
   kNvfp4,
-  kMxfp8  // its matmul is that of bf16_dot: codes become bf16
+  kMxfp8,  // its matmul is that of bf16_dot: codes become bf16
+  kFp8     // likewise, with a float32 scale for 128 inputs
 };
-inline constexpr size_t kWeightFormats = 23;
+inline constexpr size_t kWeightFormats = 24;
 
 // In the order of their numbers.
 std::array<WeightFormat, kWeightFormats> AllWeightFormats();
@@ -49,9 +50,9 @@ std::string_view WeightFormatName(WeightFormat format);
 Result<WeightFormat> WeightFormatFromName(std::string_view name);
 // Codes and scales: all but the float formats.
 bool IsQuantized(WeightFormat format);
-// Those whose matmul wants activations quantized to 8 bits: they, but for mxfp8.
+// Those whose matmul wants activations quantized to 8 bits: they, but for mxfp8 and fp8.
 bool QuantizesInputs(WeightFormat format);
-// Those whose matmul wants activations rounded to bf16: bf16_dot and mxfp8.
+// Those whose matmul wants activations rounded to bf16: bf16_dot, mxfp8 and fp8.
 bool RoundsInputs(WeightFormat format);
 
 }  // namespace kvasir

@@ -30,8 +30,10 @@ struct WeightTensor {
   // What read_codes' values are to be multiplied with to be read_row's: a number for each matrix of
   // a stack, or none, which is 1. Set by ScaleMatrices.
   std::vector<float> code_scales;
-  // Where the tensor lies: each span holds rows of one size.
+  // Where the tensor lies: each span holds rows of one size, one after the other, unless they are
+  // scattered over it.
   std::vector<std::span<const std::byte>> source;
+  bool is_scattered = false;
   // `source` is in a MappedFile: its pages may be given back (ReleasePages).
   bool is_mapped = false;
   // source[0] holds stored_format's own floats, row by row.
@@ -71,6 +73,7 @@ void ScaleMatrices(std::vector<float> scales, WeightTensor* stack);
 inline WeightTensor RowsOf(WeightTensor tensor, int64_t first, int64_t rows) {
   const auto all = static_cast<size_t>(RowCount(tensor.shape));
   for (std::span<const std::byte>& part : tensor.source) {
+    if (tensor.is_scattered) break;
     const size_t row_bytes = part.size() / all;
     part =
         part.subspan(static_cast<size_t>(first) * row_bytes, static_cast<size_t>(rows) * row_bytes);

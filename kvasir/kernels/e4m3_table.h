@@ -1,8 +1,8 @@
 // The magnitudes of E4M3 codes times the scale mxfp8::kNanScale as bf16, byte by byte, for
 // instructions that look up bytes.
-// Deliberately -0 for 0: mxfp8_tile-inl.h says why.
-#ifndef KVASIR_KERNELS_MXFP8_TABLE_H_
-#define KVASIR_KERNELS_MXFP8_TABLE_H_
+// Deliberately -0 for 0: e4m3_tile-inl.h says why.
+#ifndef KVASIR_KERNELS_E4M3_TABLE_H_
+#define KVASIR_KERNELS_E4M3_TABLE_H_
 
 #include <cstdint>
 
@@ -38,4 +38,4 @@ inline constexpr E4m3Bf16 kE4m3Bf16 = MakeE4m3Bf16();
 
 }  // namespace kvasir
 
-#endif  // KVASIR_KERNELS_MXFP8_TABLE_H_
+#endif  // KVASIR_KERNELS_E4M3_TABLE_H_

@@ -1,12 +1,13 @@
-// Promise 1 on whole models whose weights are microscaled (mxfp4, nvfp4, mxfp8): every instruction
-// set, and weights packed, written and mapped, give the same bits.
-// Deliberately of random codes: nothing writes nvfp4, and codes of every value are wanted.
+// Promise 1 on whole models whose weights are kept as files code them: every instruction set, and
+// weights packed, written and mapped, give the same bits.
+// Deliberately of random codes: codes of every value are wanted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <random>
 
 #include "kvasir/formats/checkpoint.h"
@@ -107,15 +108,22 @@ constexpr const char* kExperts = "transformers_qwen3_moe_bf16";
 constexpr const char* kTied = "transformers_gemma3_sharded_bf16";
 
 struct Case {
+  const char* name;
   const char* source;
-  MlxMode mode;
+  // Its matrices are replaced by random codes of this mode; none: it has codes itself.
+  std::optional<MlxMode> mode;
   const char* kept_as;  // the format of a matrix of attention in memory
 };
 
-class MicroscaledModelTest : public testing::TestWithParam<Case> {
+class CodedModelTest : public testing::TestWithParam<Case> {
  protected:
-  MicroscaledModelTest() {
-    WriteModel(TinyModel::Folder(GetParam().source), GetParam().mode, folder_.path());
+  CodedModelTest() {
+    const std::string source = TinyModel::Folder(GetParam().source);
+    if (GetParam().mode) {
+      WriteModel(source, *GetParam().mode, folder_.path());
+    } else {
+      fs::copy(source, folder_.path());
+    }
   }
 
   // Of a prompt in one step, then token by token, with matmuls of many rows, few and one.
@@ -153,7 +161,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-TEST_P(MicroscaledModelTest, EveryInstructionSetPackedWrittenAndMapped) {
+TEST_P(CodedModelTest, EveryInstructionSetPackedWrittenAndMapped) {
   const std::vector<float> wanted = Logits(Isa::kScalar, 1, "");
   for (const float logit : wanted) ASSERT_TRUE(std::isfinite(logit));
   ASSERT_NE(wanted.front(), wanted.back());
@@ -179,17 +187,20 @@ TEST_P(MicroscaledModelTest, EveryInstructionSetPackedWrittenAndMapped) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, MicroscaledModelTest,
-                         testing::Values(Case{kExperts, MlxMode::kMxfp4, "mxfp4"},
-                                         Case{kTied, MlxMode::kMxfp4, "mxfp4"},
-                                         Case{kExperts, MlxMode::kNvfp4, "nvfp4"},
-                                         Case{kTied, MlxMode::kNvfp4, "nvfp4"},
-                                         Case{kExperts, MlxMode::kMxfp8, "mxfp8"},
-                                         Case{kTied, MlxMode::kMxfp8, "mxfp8"}),
-                         [](const auto& info) {
-                           return std::string(MlxModeName(info.param.mode)) +
-                                  (info.param.source == kTied ? "_tied" : "_experts");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, CodedModelTest,
+    testing::Values(Case{"mxfp4_experts", kExperts, MlxMode::kMxfp4, "mxfp4"},
+                    Case{"mxfp4_tied", kTied, MlxMode::kMxfp4, "mxfp4"},
+                    Case{"nvfp4_experts", kExperts, MlxMode::kNvfp4, "nvfp4"},
+                    Case{"nvfp4_tied", kTied, MlxMode::kNvfp4, "nvfp4"},
+                    Case{"mxfp8_experts", kExperts, MlxMode::kMxfp8, "mxfp8"},
+                    Case{"mxfp8_tied", kTied, MlxMode::kMxfp8, "mxfp8"},
+                    Case{"awq", "hf_qwen3_awq", {}, "q4_affine"},
+                    Case{"gptq", "hf_qwen3_gptq", {}, "q4_affine"},
+                    Case{"compressed_tensors", "hf_qwen3_compressed_tensors", {}, "fp8"},
+                    Case{"fp8", "hf_qwen3_fp8", {}, "fp8"},
+                    Case{"modelopt", "hf_qwen3_modelopt", {}, "fp8"}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace kvasir

@@ -1,0 +1,126 @@
+#include "kvasir/formats/checkpoint_quantization.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace kvasir {
+namespace {
+
+constexpr int64_t kMostBlock = 1 << 20;
+
+Error Unknown(std::string_view field, const std::string& value, const std::string& known) {
+  return {ErrorCode::kUnsupported, "field '" + std::string(field) + "' is '" + value.substr(0, 40) +
+                                       "', which is not read; supported: " + known};
+}
+
+Result<HfQuantization> ParseAwq(const Json& object, HfQuantization quantization) {
+  quantization.kind = HfQuantization::Kind::kAwq;
+  KVASIR_TRY(std::string version, object.GetStringOr("version", "gemm"));
+  std::transform(version.begin(), version.end(), version.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  if (version != "gemm") return Unknown("version", version, "gemm");
+  KVASIR_TRY(const int64_t bits, object.GetIntOr("bits", 4));
+  if (bits != 4) return Unknown("bits", std::to_string(bits), "4");
+  return quantization;
+}
+
+Result<HfQuantization> ParseGptq(const Json& object, HfQuantization quantization) {
+  quantization.kind = HfQuantization::Kind::kGptq;
+  KVASIR_TRY(std::string format, object.GetStringOr("format", "gptq"));
+  KVASIR_TRY(format, object.GetStringOr("checkpoint_format", format));
+  if (format != "gptq" && format != "gptq_v2") {
+    return Unknown("checkpoint_format", format, "gptq, gptq_v2");
+  }
+  quantization.zero_offset = format == "gptq" ? 1 : 0;
+  KVASIR_TRY(const int64_t bits, object.GetIntOr("bits", 4));
+  if (bits != 2 && bits != 3 && bits != 4 && bits != 8) {
+    return Unknown("bits", std::to_string(bits), "2, 3, 4, 8");
+  }
+  quantization.bits = static_cast<int>(bits);
+  return quantization;
+}
+
+bool IsEmpty(const Json* value) {
+  return value == nullptr || value->is_null() || (value->is_object() && value->as_object().empty());
+}
+
+Result<HfQuantization> ParseCompressedTensors(const Json& object, HfQuantization quantization) {
+  constexpr std::string_view kFormats[] = {
+      "pack-quantized",  "int-quantized",        "float-quantized",
+      "naive-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized",
+      "mxfp8-quantized", "mixed-precision",      "dense"};
+  KVASIR_TRY(const std::string format, object.GetStringOr("format", "dense"));
+  if (std::find(std::begin(kFormats), std::end(kFormats), format) == std::end(kFormats)) {
+    std::string known(kFormats[0]);
+    for (size_t i = 1; i < std::size(kFormats); ++i) known.append(", ").append(kFormats[i]);
+    return Unknown("format", format, known);
+  }
+  const Json* const sparsity = object.Find("sparsity_config");
+  if (!IsEmpty(sparsity)) {
+    KVASIR_TRY(const std::string sparse, sparsity->GetStringOr("format", "dense"));
+    if (sparse != "dense") return Unknown("sparsity_config.format", sparse, "dense");
+  }
+  if (!IsEmpty(object.Find("transform_config"))) {
+    return {ErrorCode::kUnsupported,
+            "field 'transform_config' is set: weights that want their inputs transformed are not "
+            "read"};
+  }
+  return quantization;
+}
+
+Result<HfQuantization> ParseFp8(const Json& object, HfQuantization quantization) {
+  KVASIR_TRY(const std::string format, object.GetStringOr("fmt", "e4m3"));
+  if (format != "e4m3") return Unknown("fmt", format, "e4m3");
+  const Json* const block = object.Find("weight_block_size");
+  if (block == nullptr || block->is_null()) return quantization;
+  const bool is_pair = block->is_array() && block->as_array().size() == 2;
+  for (size_t i = 0; is_pair && i < 2; ++i) {
+    const Json& size = block->as_array()[i];
+    if (!size.is_int() || size.as_int() < 1 || size.as_int() > kMostBlock) break;
+    (i == 0 ? quantization.block_outputs : quantization.block_inputs) = size.as_int();
+    if (i == 1) return quantization;
+  }
+  return {ErrorCode::kCorrupt, "field 'weight_block_size' must be two numbers of at least 1"};
+}
+
+}  // namespace
+
+Result<HfQuantization> HfQuantization::Parse(const Json& object) {
+  KVASIR_TRY(std::string method, object.GetString("quant_method"));
+  HfQuantization quantization;
+  quantization.method = method;
+  if (method == "awq") return ParseAwq(object, std::move(quantization));
+  if (method == "gptq") return ParseGptq(object, std::move(quantization));
+  if (method == "compressed-tensors") {
+    return ParseCompressedTensors(object, std::move(quantization));
+  }
+  if (method == "fp8") return ParseFp8(object, std::move(quantization));
+  if (method == "fbgemm_fp8" || method == "modelopt") return quantization;
+  return {ErrorCode::kUnsupported,
+          "is of the method '" + method.substr(0, 40) +
+              "', which is not read (awq, gptq, compressed-tensors, fp8, fbgemm_fp8 and modelopt "
+              "are); take the original checkpoint, or one in MLX or GGUF form"};
+}
+
+Result<CheckpointQuantization> CheckpointQuantization::Parse(const Json* quantization,
+                                                             const Json* quantization_config) {
+  const bool has_own = quantization != nullptr && !quantization->is_null();
+  const Json* const object = has_own ? quantization : quantization_config;
+  CheckpointQuantization parsed;
+  if (object == nullptr || object->is_null()) return parsed;
+  const std::string_view where = has_own ? "field 'quantization'" : "field 'quantization_config'";
+  if (object->is_object() && object->Find("quant_method") != nullptr) {
+    auto hf = HfQuantization::Parse(*object);
+    if (!hf.ok()) return WithContext(hf.error(), where);
+    parsed.hf = *std::move(hf);
+  } else {
+    auto mlx = MlxQuantization::Parse(*object);
+    if (!mlx.ok()) return WithContext(mlx.error(), where);
+    parsed.mlx = *std::move(mlx);
+  }
+  return parsed;
+}
+
+}  // namespace kvasir

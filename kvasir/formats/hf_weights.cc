@@ -1,0 +1,503 @@
+#include "kvasir/formats/hf_weights.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvasir/formats/integer_weights.h"
+#include "kvasir/formats/mlx_weights.h"
+#include "kvasir/tensor/packed_codes.h"
+
+namespace kvasir {
+namespace {
+
+constexpr int64_t kMostExtent = int64_t{1} << 31;  // far above any matrix; products fit 63 bits
+
+Error Misfit(std::string_view part, const TensorView& view, const std::string& wanted) {
+  return {ErrorCode::kCorrupt, std::string(part) + " is " + std::string(DTypeName(view.dtype)) +
+                                   " " + ShapeString(view.shape) + " where " + wanted +
+                                   " is needed"};
+}
+
+Status Check(std::string_view part, const TensorView* view, DType dtype,
+             const std::vector<int64_t>& shape) {
+  if (view == nullptr) return {ErrorCode::kCorrupt, std::string(part) + " is missing"};
+  if (view->dtype == dtype && view->shape == shape) return {};
+  return Misfit(part, *view, std::string(DTypeName(dtype)) + " " + ShapeString(shape));
+}
+
+// ERRORS: unless it is a matrix with numbers in it.
+Status CheckMatrix(std::string_view part, const TensorView* view) {
+  if (view == nullptr) return {ErrorCode::kCorrupt, std::string(part) + " is missing"};
+  const auto& shape = view->shape;
+  if (shape.size() == 2 && shape[0] > 0 && shape[1] > 0 && shape[0] < kMostExtent &&
+      shape[1] < kMostExtent) {
+    return {};
+  }
+  return Misfit(part, *view, "a matrix");
+}
+
+uint32_t Word(const TensorView& view, int64_t index) {
+  uint32_t word;
+  std::memcpy(&word, view.data + index * 4, sizeof(word));
+  return word;
+}
+
+// Code `index` of a stream of codes, lowest bits first, whose words lie `stride` apart from
+// `first` on.
+int StreamCode(const TensorView& words, int64_t first, int64_t stride, int bits, int64_t index) {
+  const int64_t bit = index * bits;
+  const int64_t at = first + bit / 32 * stride;
+  const auto shift = static_cast<int>(bit % 32);
+  uint64_t both = Word(words, at);
+  if (shift + bits > 32) both |= static_cast<uint64_t>(Word(words, at + stride)) << 32;
+  return static_cast<int>(both >> shift & ((1u << bits) - 1));
+}
+
+// Codes of a stream as StreamCode reads them, all of them from the first on.
+void ReadStream(const TensorView& words, int64_t first, int64_t stride, int bits, int64_t count,
+                uint8_t* codes) {
+  std::vector<uint32_t> row(static_cast<size_t>(RowWords(count, bits)));
+  for (size_t i = 0; i < row.size(); ++i) {
+    row[i] = Word(words, first + static_cast<int64_t>(i) * stride);
+  }
+  UnpackRow(row.data(), bits, {codes, static_cast<size_t>(count)});
+}
+
+float ReadScale(const TensorView& view, int64_t index) {
+  if (view.dtype == DType::kF8E8m0) {
+    // 2^(code - 127); the least is no normal number, the most is NaN.
+    const auto code = static_cast<uint32_t>(view.data[index]);
+    return std::bit_cast<float>(code == 0 ? 0x00400000u : code == 255 ? 0x7FC00000u : code << 23);
+  }
+  float scale;
+  ReadFloats(view, index, 1, &scale);
+  return scale;
+}
+
+bool IsScaleType(DType dtype) { return IsFloatType(dtype) || dtype == DType::kF8E8m0; }
+
+std::span<const std::byte> Bytes(const TensorView& view) {
+  return {view.data, static_cast<size_t>(view.elements()) * DTypeBytes(view.dtype)};
+}
+
+// Where inputs are in the order of activations (GPTQ's desc_act) their groups; empty where groups
+// follow each other. ERRORS: kCorrupt.
+Result<std::vector<int32_t>> GroupsOfInputs(std::string_view part, const TensorView* view,
+                                            int64_t inputs, int64_t group_inputs, int64_t groups) {
+  std::vector<int32_t> of_inputs;
+  if (view == nullptr) return of_inputs;
+  KVASIR_TRY_OK(Check(part, view, DType::kI32, {inputs}));
+  bool is_regular = true;
+  of_inputs.resize(static_cast<size_t>(inputs));
+  for (int64_t i = 0; i < inputs; ++i) {
+    const auto group = static_cast<int32_t>(Word(*view, i));
+    if (group < 0 || group >= groups) {
+      return {ErrorCode::kCorrupt, std::string(part) + " says group " + std::to_string(group) +
+                                       " of input " + std::to_string(i) + ", of " +
+                                       std::to_string(groups)};
+    }
+    of_inputs[static_cast<size_t>(i)] = group;
+    is_regular = is_regular && group == i / group_inputs;
+  }
+  if (is_regular) of_inputs.clear();
+  return of_inputs;
+}
+
+// Codes that lie in columns: those of a row are all over the tensor.
+WeightTensor InColumns(IntegerMatrix matrix, const TensorView& codes) {
+  WeightTensor tensor = IntegerWeights(std::move(matrix));
+  tensor.source = {Bytes(codes)};
+  tensor.is_scattered = true;
+  return tensor;
+}
+
+// Words of eight outputs, in an order of their own: which nibble has output `row`.
+int AwqShift(int64_t row) {
+  const auto output = static_cast<int>(row % 8);
+  return 4 * (output % 2 * 4 + output / 2);
+}
+
+Result<WeightTensor> AwqWeights(const FindPart& find) {
+  const TensorView* const qweight = find("qweight");
+  const TensorView* const qzeros = find("qzeros");
+  const TensorView* const scales = find("scales");
+  KVASIR_TRY_OK(CheckMatrix("qweight", qweight));
+  KVASIR_TRY_OK(CheckMatrix("scales", scales));
+  const int64_t inputs = qweight->shape[0];
+  const int64_t words = qweight->shape[1];
+  const int64_t groups = scales->shape[0];
+  KVASIR_TRY_OK(Check("qweight", qweight, DType::kI32, {inputs, words}));
+  KVASIR_TRY_OK(Check("qzeros", qzeros, DType::kI32, {groups, words}));
+  if (!IsFloatType(scales->dtype) || scales->shape[1] != 8 * words || inputs % groups != 0) {
+    return Misfit(
+        "scales", *scales,
+        "f16 of [a divisor of " + std::to_string(inputs) + ", " + std::to_string(8 * words) + "]");
+  }
+  IntegerMatrix matrix;
+  matrix.outputs = 8 * words;
+  matrix.inputs = inputs;
+  matrix.group_inputs = inputs / groups;
+  matrix.scale_type = scales->dtype;
+  matrix.read_codes = [codes = *qweight, inputs, words](int64_t row, uint8_t* out) {
+    const int shift = AwqShift(row);
+    for (int64_t i = 0; i < inputs; ++i) {
+      out[i] = static_cast<uint8_t>(Word(codes, i * words + row / 8) >> shift & 15);
+    }
+  };
+  matrix.zero = [zeros = *qzeros, words](int64_t row, int64_t group) {
+    return static_cast<int>(Word(zeros, group * words + row / 8) >> AwqShift(row) & 15);
+  };
+  matrix.scale = [view = *scales](int64_t row, int64_t group) {
+    return ReadScale(view, group * view.shape[1] + row);
+  };
+  return InColumns(std::move(matrix), *qweight);
+}
+
+// How many inputs have codes in so many rows of words, and how many bits.
+Status GptqSizes(const TensorView& qweight, const TensorView* g_idx,
+                 const HfQuantization& quantization, int64_t* inputs, int* bits) {
+  const int64_t rows = qweight.shape[0];
+  *bits = quantization.bits;
+  *inputs = rows * 32 / *bits;
+  if (g_idx != nullptr && g_idx->shape.size() == 1 && g_idx->shape[0] > 0) {
+    *inputs = g_idx->shape[0];
+    *bits = static_cast<int>(std::min<int64_t>(rows * 32 / *inputs, 32));
+  }
+  const bool exists = *bits == 2 || *bits == 3 || *bits == 4 || *bits == 8;
+  if (exists && RowWords(*inputs, *bits) == rows) return {};
+  return {ErrorCode::kCorrupt, "qweight has " + std::to_string(rows) +
+                                   " rows of words, which no 2, 3, 4 or 8 bits of " +
+                                   std::to_string(*inputs) + " inputs take"};
+}
+
+Result<WeightTensor> GptqWeights(const FindPart& find, const HfQuantization& quantization) {
+  const TensorView* const qweight = find("qweight");
+  const TensorView* const qzeros = find("qzeros");
+  const TensorView* const scales = find("scales");
+  const TensorView* const g_idx = find("g_idx");
+  KVASIR_TRY_OK(CheckMatrix("qweight", qweight));
+  KVASIR_TRY_OK(CheckMatrix("scales", scales));
+  IntegerMatrix matrix;
+  KVASIR_TRY_OK(GptqSizes(*qweight, g_idx, quantization, &matrix.inputs, &matrix.bits));
+  const int bits = matrix.bits;
+  const int64_t inputs = matrix.inputs;
+  const int64_t outputs = qweight->shape[1];
+  const int64_t groups = scales->shape[0];
+  const int64_t zero_words = RowWords(outputs, bits);
+  KVASIR_TRY_OK(Check("qweight", qweight, DType::kI32, qweight->shape));
+  KVASIR_TRY_OK(Check("qzeros", qzeros, DType::kI32, {groups, zero_words}));
+  if (!IsFloatType(scales->dtype) || scales->shape[1] != outputs || groups > inputs) {
+    return Misfit("scales", *scales, "f16 of [groups, " + std::to_string(outputs) + "]");
+  }
+  matrix.outputs = outputs;
+  matrix.group_inputs = (inputs + groups - 1) / groups;
+  if (matrix.groups() != groups) {
+    return Misfit("scales", *scales, "a divisor of " + std::to_string(inputs) + " groups");
+  }
+  matrix.scale_type = scales->dtype;
+  KVASIR_TRY(matrix.groups_of_inputs,
+             GroupsOfInputs("g_idx", g_idx, inputs, matrix.group_inputs, groups));
+  matrix.read_codes = [codes = *qweight, bits, inputs, outputs](int64_t row, uint8_t* out) {
+    ReadStream(codes, row, outputs, bits, inputs, out);
+  };
+  matrix.zero = [zeros = *qzeros, bits, zero_words, offset = quantization.zero_offset](
+                    int64_t row, int64_t group) {
+    // A 0 less 1 was stored as the largest.
+    return (StreamCode(zeros, group * zero_words, 1, bits, row) + offset) & ((1 << bits) - 1);
+  };
+  matrix.scale = [view = *scales](int64_t row, int64_t group) {
+    return ReadScale(view, group * view.shape[1] + row);
+  };
+  return InColumns(std::move(matrix), *qweight);
+}
+
+// Blocks of a matrix that share a scale.
+struct ScaleBlocks {
+  TensorView scales;
+  int64_t outputs = 0;  // of a block
+  int64_t inputs = 0;
+  int64_t columns = 1;  // blocks in a row of them
+
+  float At(int64_t row, int64_t column) const {
+    return ReadScale(scales, row / outputs * columns + column);
+  }
+};
+
+struct MatrixSize {
+  int64_t outputs = 0;
+  int64_t inputs = 0;
+};
+
+// One scale for all, for each output, for groups of inputs of each, or for blocks of both, which
+// ModelOpt writes as [rows, 1, columns, 1].
+Result<ScaleBlocks> BlocksOf(std::string_view part, const TensorView& scales,
+                             const MatrixSize& matrix, const HfQuantization* quantization) {
+  const HfQuantization usual;
+  const HfQuantization& given = quantization == nullptr ? usual : *quantization;
+  const std::vector<int64_t>& shape = scales.shape;
+  const bool is_spread = shape.size() == 4 && shape[1] == 1 && shape[3] == 1;
+  const int64_t rows = shape.empty() ? 1 : shape[0];
+  const int64_t columns = is_spread ? shape[2] : shape.size() == 2 ? shape[1] : 1;
+  ScaleBlocks blocks;
+  blocks.scales = scales;
+  blocks.columns = columns;
+  const auto is_divided = [](int64_t extent, int64_t block, int64_t count) {
+    return block > 0 && (extent + block - 1) / block == count;
+  };
+  blocks.outputs = rows == matrix.outputs ? 1 : rows == 1 ? matrix.outputs : given.block_outputs;
+  blocks.inputs = columns == 1 ? matrix.inputs : given.block_inputs;
+  const bool has_groups = rows == matrix.outputs && columns > 1 && matrix.inputs % columns == 0;
+  if (has_groups && !is_divided(matrix.inputs, blocks.inputs, columns)) {
+    blocks.inputs = matrix.inputs / columns;
+  }
+  // One row of blocks and one column of them.
+  if (rows == 1 && columns == 1) blocks.inputs = matrix.inputs;
+  if (!IsScaleType(scales.dtype) || (shape.size() > 2 && !is_spread) ||
+      !is_divided(matrix.outputs, blocks.outputs, rows) ||
+      !is_divided(matrix.inputs, blocks.inputs, columns)) {
+    return Misfit(part, scales,
+                  "one float for all, for each of " + std::to_string(matrix.outputs) +
+                      " outputs or for each block of " + std::to_string(given.block_outputs) +
+                      " outputs and " + std::to_string(given.block_inputs) + " inputs");
+  }
+  return blocks;
+}
+
+void AddSource(const TensorView& view, int64_t rows, WeightTensor* tensor) {
+  if (!view.shape.empty() && view.shape[0] == rows) tensor->source.push_back(Bytes(view));
+}
+
+// pack-quantized of compressed-tensors: codes with half of their range added.
+Result<WeightTensor> PackedIntegers(const FindPart& find, const TensorView& packed,
+                                    const TensorView& scales) {
+  const TensorView* const shape = find("weight_shape");
+  const TensorView* const zeros = find("weight_zero_point");
+  if (shape == nullptr || shape->shape != std::vector<int64_t>{2} ||
+      (shape->dtype != DType::kI64 && shape->dtype != DType::kI32)) {
+    return {ErrorCode::kCorrupt, "weight_shape must be two numbers"};
+  }
+  const auto extent = [&](int64_t i) {
+    int64_t wide;
+    if (shape->dtype == DType::kI32) return int64_t{static_cast<int32_t>(Word(*shape, i))};
+    std::memcpy(&wide, shape->data + i * 8, sizeof(wide));
+    return wide;
+  };
+  IntegerMatrix matrix;
+  matrix.outputs = extent(0);
+  matrix.inputs = extent(1);
+  if (matrix.outputs != packed.shape[0] || matrix.inputs < 1 || matrix.inputs >= kMostExtent) {
+    return {ErrorCode::kCorrupt, "weight_shape says " + ShapeString({extent(0), extent(1)}) +
+                                     ", weight_packed has " + ShapeString(packed.shape)};
+  }
+  int bits = 1;
+  while (bits < 8 && RowWords(matrix.inputs, bits) < packed.shape[1]) ++bits;
+  if (RowWords(matrix.inputs, bits) != packed.shape[1]) {
+    return Misfit("weight_packed", packed,
+                  "a stream of " + std::to_string(matrix.inputs) + " codes of at most 8 bits");
+  }
+  matrix.bits = bits;
+  KVASIR_TRY(const ScaleBlocks blocks,
+             BlocksOf("weight_scale", scales, {matrix.outputs, matrix.inputs}, nullptr));
+  if (!IsFloatType(scales.dtype)) return Misfit("weight_scale", scales, "f16, bf16 or f32");
+  matrix.group_inputs = blocks.inputs;
+  matrix.scale_type = scales.dtype;
+  const TensorView* const g_idx = find("weight_g_idx");
+  KVASIR_TRY(matrix.groups_of_inputs,
+             GroupsOfInputs("weight_g_idx", g_idx, matrix.inputs, blocks.inputs, blocks.columns));
+  matrix.scale = [blocks](int64_t row, int64_t group) { return blocks.At(row, group); };
+  matrix.read_codes = [packed, bits, inputs = matrix.inputs](int64_t row, uint8_t* out) {
+    ReadStream(packed, row * packed.shape[1], 1, bits, inputs, out);
+  };
+  matrix.zero = [bits](int64_t, int64_t) { return 1 << (bits - 1); };
+  if (zeros != nullptr) {
+    // A stream of each column.
+    KVASIR_TRY_OK(Check("weight_zero_point", zeros, DType::kI32,
+                        {RowWords(matrix.outputs, bits), blocks.columns}));
+    matrix.zero = [zeros = *zeros, bits](int64_t row, int64_t group) {
+      return StreamCode(zeros, group, zeros.shape[1], bits, row);
+    };
+  }
+  const int64_t outputs = matrix.outputs;
+  WeightTensor tensor = IntegerWeights(std::move(matrix));
+  AddSource(packed, outputs, &tensor);
+  AddSource(scales, outputs, &tensor);
+  return tensor;
+}
+
+// Bytes with a sign.
+Result<WeightTensor> SignedBytes(const FindPart& find, const TensorView& weight,
+                                 const TensorView& scales) {
+  IntegerMatrix matrix;
+  matrix.outputs = weight.shape[0];
+  matrix.inputs = weight.shape[1];
+  matrix.bits = 8;
+  KVASIR_TRY(const ScaleBlocks blocks,
+             BlocksOf("weight_scale", scales, {matrix.outputs, matrix.inputs}, nullptr));
+  if (!IsFloatType(scales.dtype)) return Misfit("weight_scale", scales, "f16, bf16 or f32");
+  matrix.group_inputs = blocks.inputs;
+  matrix.scale_type = scales.dtype;
+  matrix.scale = [blocks](int64_t row, int64_t group) { return blocks.At(row, group); };
+  matrix.read_codes = [weight](int64_t row, uint8_t* out) {
+    const int64_t inputs = weight.shape[1];
+    for (int64_t i = 0; i < inputs; ++i) {
+      out[i] = static_cast<uint8_t>(weight.data[row * inputs + i]) ^ 0x80;
+    }
+  };
+  matrix.zero = [](int64_t, int64_t) { return 128; };
+  if (const TensorView* const zeros = find("weight_zero_point"); zeros != nullptr) {
+    if (zeros->dtype != DType::kI8 || zeros->elements() != scales.elements()) {
+      return Misfit("weight_zero_point", *zeros, "i8 " + ShapeString(scales.shape));
+    }
+    matrix.zero = [zeros = *zeros, blocks](int64_t row, int64_t group) {
+      const int64_t at = row / blocks.outputs * blocks.columns + group;
+      return 128 + static_cast<int>(static_cast<int8_t>(zeros.data[at]));
+    };
+  }
+  const int64_t outputs = matrix.outputs;
+  WeightTensor tensor = IntegerWeights(std::move(matrix));
+  AddSource(weight, outputs, &tensor);
+  AddSource(scales, outputs, &tensor);
+  return tensor;
+}
+
+void ReadFp8Row(const TensorView& weight, const ScaleBlocks& blocks, int64_t row, float* out) {
+  const int64_t inputs = weight.shape[1];
+  const auto* const codes = reinterpret_cast<const uint8_t*>(weight.data) + row * inputs;
+  for (int64_t begin = 0; begin < inputs; begin += blocks.inputs) {
+    const float scale = blocks.At(row, begin / blocks.inputs);
+    const int64_t end = std::min(begin + blocks.inputs, inputs);
+    for (int64_t i = begin; i < end; ++i) out[i] = E4m3Value(codes[i]) * scale;
+  }
+}
+
+void ReadFp8Codes(const TensorView& weight, const ScaleBlocks& blocks, int64_t row, CodedRow* out) {
+  const int64_t inputs = weight.shape[1];
+  const auto* const codes = reinterpret_cast<const uint8_t*>(weight.data) + row * inputs;
+  out->codes.assign(codes, codes + inputs);
+  out->wide_scales.clear();
+  for (int64_t begin = 0; begin < inputs; begin += kFp8Inputs) {
+    out->wide_scales.push_back(blocks.At(row, begin / blocks.inputs));
+  }
+}
+
+Result<WeightTensor> Fp8Weights(const TensorView& weight, std::string_view part,
+                                const TensorView& scales, const HfQuantization* quantization) {
+  const MatrixSize size = {weight.shape[0], weight.shape[1]};
+  KVASIR_TRY(const ScaleBlocks blocks, BlocksOf(part, scales, size, quantization));
+  WeightTensor tensor;
+  tensor.shape = weight.shape;
+  tensor.read_row = [weight, blocks](int64_t row, float* out) {
+    ReadFp8Row(weight, blocks, row, out);
+  };
+  const bool has_groups = blocks.inputs % kFp8Inputs == 0 || blocks.columns == 1;
+  if (has_groups && size.inputs % kQuantGroup == 0) {
+    tensor.stored_format = WeightFormat::kFp8;
+    tensor.read_codes = [weight, blocks](int64_t row, CodedRow* out) {
+      ReadFp8Codes(weight, blocks, row, out);
+    };
+  } else {
+    tensor.stored_format = WeightFormat::kBf16;
+  }
+  AddSource(weight, size.outputs, &tensor);
+  AddSource(scales, size.outputs, &tensor);
+  return tensor;
+}
+
+// What MLX stores alike but for the types of the tensors: its words are the same bytes.
+Result<WeightTensor> MicroscaledWeights(const TensorView& weight, const TensorView& scales,
+                                        MlxFormat format) {
+  const int64_t outputs = weight.shape[0];
+  const int64_t inputs = weight.shape[1] * 8 / format.bits;
+  if (weight.shape[1] % 4 != 0) return Misfit("weight", weight, "a multiple of four bytes a row");
+  const TensorView words = {DType::kU32, {outputs, weight.shape[1] / 4}, weight.data};
+  const TensorView bytes = {DType::kU8, scales.shape, scales.data};
+  return MlxWeights({&words, &bytes, nullptr}, format, outputs, inputs);
+}
+
+// `part` is one number, or missing, which is 1.
+Result<float> ScaleOfAll(std::string_view part, const TensorView* view) {
+  if (view == nullptr) return 1.0f;
+  if (view->dtype != DType::kF32 || view->elements() != 1) {
+    return Misfit(part, *view, "one f32");
+  }
+  return ReadScale(*view, 0);
+}
+
+Result<WeightTensor> FourBitFloats(const FindPart& find, const TensorView& weight,
+                                   const TensorView& scales) {
+  if (scales.dtype != DType::kF8E4m3) {
+    return MicroscaledWeights(weight, scales, {MlxMode::kMxfp4, 4, 32});
+  }
+  KVASIR_TRY(WeightTensor tensor, MicroscaledWeights(weight, scales, {MlxMode::kNvfp4, 4, 16}));
+  // compressed-tensors divides by one, ModelOpt multiplies with the other.
+  KVASIR_TRY(const float divisor, ScaleOfAll("weight_global_scale", find("weight_global_scale")));
+  KVASIR_TRY(const float factor, ScaleOfAll("weight_scale_2", find("weight_scale_2")));
+  const float scale = factor / divisor;
+  if (scale != 1) ScaleMatrices({scale}, &tensor);
+  return tensor;
+}
+
+// Of tensors that are quantized in a way of their own and have scales beside them.
+Result<WeightTensor> ScaledWeights(const FindPart& find, const HfQuantization* quantization) {
+  const TensorView* const packed = find("weight_packed");
+  const TensorView* const weight = packed != nullptr ? packed : find("weight");
+  const std::string_view name = packed != nullptr ? "weight_packed" : "weight";
+  const TensorView* scales = find("weight_scale");
+  std::string_view part = "weight_scale";
+  if (scales == nullptr) {
+    scales = find("weight_scale_inv");
+    part = "weight_scale_inv";
+  }
+  KVASIR_TRY_OK(CheckMatrix(name, weight));
+  if (scales == nullptr) return {ErrorCode::kCorrupt, "weight_scale is missing"};
+  if (find("pre_quant_scale") != nullptr) {
+    return {ErrorCode::kUnsupported,
+            "pre_quant_scale: weights that want their inputs scaled are not read"};
+  }
+  switch (weight->dtype) {
+    case DType::kI32:
+      if (packed != nullptr) return PackedIntegers(find, *weight, *scales);
+      break;
+    case DType::kI8:
+      return SignedBytes(find, *weight, *scales);
+    case DType::kU8:
+      return FourBitFloats(find, *weight, *scales);
+    case DType::kF8E4m3:
+      if (scales->dtype == DType::kU8) {
+        return MicroscaledWeights(*weight, *scales, {MlxMode::kMxfp8, 8, 32});
+      }
+      return Fp8Weights(*weight, part, *scales, quantization);
+    default:
+      break;
+  }
+  return {ErrorCode::kUnsupported, std::string(name) + " is " +
+                                       std::string(DTypeName(weight->dtype)) +
+                                       " with scales; i32, i8, u8 and f8_e4m3 are read"};
+}
+
+}  // namespace
+
+bool IsHfQuantized(const FindPart& find) {
+  if (find("qweight") != nullptr || find("weight_packed") != nullptr) return true;
+  const TensorView* const weight = find("weight");
+  const bool has_scales = find("weight_scale") != nullptr || find("weight_scale_inv") != nullptr;
+  // Checkpoints that were to be quantized while they are run have scales beside floats.
+  return weight != nullptr && has_scales && !IsFloatType(weight->dtype);
+}
+
+Result<WeightTensor> HfWeights(const FindPart& find, const HfQuantization* quantization) {
+  if (find("qweight") == nullptr) return ScaledWeights(find, quantization);
+  using enum HfQuantization::Kind;
+  if (quantization != nullptr && quantization->kind == kAwq) return AwqWeights(find);
+  if (quantization != nullptr && quantization->kind == kGptq) {
+    return GptqWeights(find, *quantization);
+  }
+  return {ErrorCode::kCorrupt,
+          "qweight is there, but config.json does not say that AWQ or GPTQ quantized it"};
+}
+
+}  // namespace kvasir

@@ -1,0 +1,212 @@
+// Every layout against what it means (tools/goldens/make_hf_weights.py), bit for bit, and what is
+// refused.
+#include "kvasir/formats/hf_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kvasir/formats/safetensors.h"
+#include "kvasir/tensor/packed_matrix.h"
+
+namespace kvasir {
+namespace {
+
+const SafetensorsFile& Golden() {
+  static const SafetensorsFile file = *SafetensorsFile::Open(
+      std::string(KVASIR_SOURCE_DIR) + "/testdata/formats/hf_weights.safetensors");
+  return file;
+}
+
+HfQuantization QuantizationOf(const std::string& module) {
+  std::string method = module.substr(0, module.find('/'));
+  Json::Object config;
+  if (method == "gptq_v2") {
+    config.emplace_back("checkpoint_format", method);
+    method = "gptq";
+  }
+  if (method == "gptq") config.emplace_back("bits", int64_t{module[module.find('/') + 1] - '0'});
+  if (module.ends_with("one_group") || module.ends_with("shuffled")) config.clear();
+  config.emplace_back("quant_method", method);
+  return *HfQuantization::Parse(Json(config));
+}
+
+FindPart PartsOf(const std::string& module) {
+  return [module](std::string_view part) { return Golden().Find((module + ".").append(part)); };
+}
+
+// A module of the goldens whose parts can be replaced.
+class Module {
+ public:
+  explicit Module(const std::string& name) : quantization_(QuantizationOf(name)) {
+    for (const std::string_view part : kHfParts) {
+      const TensorView* const view = PartsOf(name)(part);
+      if (view != nullptr) parts_[std::string(part)] = *view;
+    }
+  }
+  TensorView& operator[](const std::string& part) { return parts_[part]; }
+  void Erase(const std::string& part) { parts_.erase(part); }
+  Result<WeightTensor> Read() const {
+    return HfWeights(
+        [this](std::string_view part) {
+          const auto found = parts_.find(std::string(part));
+          return found == parts_.end() ? nullptr : &found->second;
+        },
+        &quantization_);
+  }
+  void ExpectError(ErrorCode code, const std::string& text) const {
+    const auto read = Read();
+    ASSERT_FALSE(read.ok()) << text;
+    EXPECT_EQ(read.error().code, code) << read.error().message;
+    EXPECT_NE(read.error().message.find(text), std::string::npos) << read.error().message;
+  }
+
+ private:
+  std::map<std::string, TensorView> parts_;
+  HfQuantization quantization_;
+};
+
+bool Same(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+// What is kept of them in memory. NaN in fp8 takes the inputs along that share its scale.
+void ExpectKept(const std::string& name, const WeightTensor& weights, int64_t row,
+                const std::vector<float>& wanted) {
+  auto packed = *PackedMatrix::Allocate(weights.shape[0], weights.shape[1], weights.stored_format,
+                                        weights.affine);
+  CodedRow codes;
+  weights.read_codes(row, &codes);
+  packed.SetCodedRow(row, codes);
+  std::vector<float> kept(wanted.size());
+  packed.GetRow(row, kept.data());
+  const float scale = ScaleOfPacked(weights, weights.stored_format);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const size_t begin = i / kFp8Inputs * kFp8Inputs;
+    bool has_nan = false;
+    for (size_t k = begin; k < std::min(begin + kFp8Inputs, wanted.size()); ++k) {
+      has_nan = has_nan || std::isnan(wanted[k]);
+    }
+    const float expected = has_nan ? std::nanf("") : wanted[i];
+    ASSERT_TRUE(Same(kept[i] * scale, expected)) << name << " row " << row << " input " << i;
+  }
+}
+
+TEST(HfWeights, EveryLayoutIsWhatItMeans) {
+  std::map<WeightFormat, int> formats;
+  for (const auto& [tensor, decoded] : Golden().tensors()) {
+    if (!tensor.ends_with(".decoded")) continue;
+    const std::string name = tensor.substr(0, tensor.rfind('.'));
+    const HfQuantization quantization = QuantizationOf(name);
+    ASSERT_TRUE(IsHfQuantized(PartsOf(name))) << name;
+    const auto weights = HfWeights(PartsOf(name), &quantization);
+    ASSERT_TRUE(weights.ok()) << name << ": " << weights.error().message;
+    ASSERT_EQ(weights->shape, decoded.shape) << name;
+    ++formats[weights->stored_format];
+    const int64_t columns = decoded.shape[1];
+    std::vector<float> wanted(static_cast<size_t>(columns));
+    std::vector<float> actual(static_cast<size_t>(columns));
+    for (int64_t row = 0; row < decoded.shape[0]; ++row) {
+      ReadFloats(decoded, row * columns, columns, wanted.data());
+      weights->read_row(row, actual.data());
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        ASSERT_TRUE(Same(actual[i], wanted[i])) << name << " row " << row << " input " << i << ": "
+                                                << actual[i] << " for " << wanted[i];
+      }
+      if (IsQuantized(weights->stored_format)) ExpectKept(name, *weights, row, wanted);
+      if (HasFatalFailure()) return;
+    }
+  }
+  using enum WeightFormat;
+  const std::map<WeightFormat, int> expected = {
+      {kF16, 2},   // GPTQ in the order of activations, groups of 8
+      {kBf16, 4},  // compressed-tensors in that order, scales that need f32, fp8 in groups of 32
+      {kQ2Affine, 6}, {kQ3Affine, 4}, {kQ4Affine, 10}, {kQ5Affine, 2}, {kQ6Affine, 2},
+      {kQ8Affine, 9}, {kMxfp4, 1},    {kNvfp4, 2},     {kMxfp8, 1},    {kFp8, 10}};
+  EXPECT_EQ(formats, expected);
+}
+
+TEST(HfWeights, FloatsBesideScalesAreNoQuantizedMatrix) {
+  const float number = 1;
+  const TensorView view = {DType::kF32, {1, 1}, reinterpret_cast<const std::byte*>(&number)};
+  const auto find = [&](std::string_view part) {
+    return part == "weight" || part == "weight_scale" ? &view : nullptr;
+  };
+  EXPECT_FALSE(IsHfQuantized(find));
+  EXPECT_FALSE(IsHfQuantized([](std::string_view) { return nullptr; }));
+}
+
+TEST(HfWeights, GroupsOfInputsThatDoNotExistAreRefused) {
+  Module module("gptq/shuffled");
+  std::vector<int32_t> groups(128, 0);
+  module["g_idx"].data = reinterpret_cast<const std::byte*>(groups.data());
+  EXPECT_TRUE(module.Read().ok());
+  for (const int32_t wrong : {4, -1, 1 << 30}) {
+    groups[77] = wrong;
+    module.ExpectError(ErrorCode::kCorrupt, "of input 77");
+  }
+}
+
+// Each part missing, of another type, one longer, of another rank, without numbers.
+TEST(HfWeights, PartsThatDoNotFitAreRefused) {
+  for (const char* name :
+       {"awq/groups_of_32", "gptq/3_bits", "gptq/shuffled", "compressed-tensors/3_bits_zeros",
+        "compressed-tensors/channels", "compressed-tensors/bytes_zeros", "fp8/blocks",
+        "modelopt/fp8_blocks", "modelopt/nvfp4", "compressed-tensors/nvfp4",
+        "compressed-tensors/mxfp4", "compressed-tensors/mxfp8"}) {
+    const Module whole(name);
+    ASSERT_TRUE(whole.Read().ok()) << name;
+    int refused = 0;
+    for (const std::string_view view : kHfParts) {
+      const std::string part(view);
+      if (PartsOf(name)(part) == nullptr || part.starts_with("input_")) continue;
+      const auto refuses = [&](const std::function<void(TensorView*)>& change) {
+        Module module = whole;
+        change(&module[part]);
+        const auto read = module.Read();
+        if (read.ok()) return;
+        ++refused;
+        EXPECT_FALSE(read.error().message.empty());
+      };
+      // Only errors, never a crash: sanitizers watch. What is read anyway has another shape.
+      refuses([](TensorView* tensor) { tensor->dtype = DType::kU16; });
+      refuses([](TensorView* tensor) { tensor->dtype = DType::kF64; });
+      refuses([](TensorView* tensor) { tensor->shape.push_back(2); });
+      refuses([](TensorView* tensor) { tensor->shape = {0}; });
+      refuses([](TensorView* tensor) { tensor->shape = {0, 0}; });
+      for (size_t i = 0; i < PartsOf(name)(part)->shape.size(); ++i) {
+        refuses([i](TensorView* tensor) { --tensor->shape[i]; });
+      }
+      Module without = whole;
+      without.Erase(part);
+      if (!without.Read().ok()) ++refused;
+    }
+    EXPECT_GT(refused, 6) << name;
+  }
+}
+
+TEST(HfWeights, ErrorsNameThePart) {
+  Module awq("awq/groups_of_32");
+  awq["scales"].shape = {5, 16};
+  awq.ExpectError(ErrorCode::kCorrupt, "qzeros is i32");
+  Module gptq("gptq/4_bits");
+  gptq["qweight"].dtype = DType::kI64;
+  gptq.ExpectError(ErrorCode::kCorrupt, "qweight is i64");
+  Module packed("compressed-tensors/4_bits");
+  packed.Erase("weight_shape");
+  packed.ExpectError(ErrorCode::kCorrupt, "weight_shape");
+  Module fp8("fp8/blocks");
+  fp8["weight_scale_inv"].shape = {3, 2};
+  fp8.ExpectError(ErrorCode::kCorrupt, "weight_scale_inv is f32 [3, 2]");
+  fp8["weight"].dtype = DType::kF8E5m2;
+  fp8.ExpectError(ErrorCode::kUnsupported, "f8_e5m2");
+  Module smoothed("modelopt/nvfp4");
+  const TensorView scale = smoothed["weight_scale_2"];
+  smoothed["pre_quant_scale"] = scale;
+  smoothed.ExpectError(ErrorCode::kUnsupported, "pre_quant_scale");
+}
+
+}  // namespace
+}  // namespace kvasir

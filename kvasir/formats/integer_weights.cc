@@ -1,0 +1,113 @@
+#include "kvasir/formats/integer_weights.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace kvasir {
+namespace {
+
+int64_t GroupOf(const IntegerMatrix& matrix, int64_t input) {
+  if (matrix.groups_of_inputs.empty()) return input / matrix.group_inputs;
+  return matrix.groups_of_inputs[static_cast<size_t>(input)];
+}
+
+void ReadRow(const IntegerMatrix& matrix, int64_t row, float* out) {
+  std::vector<uint8_t> codes(static_cast<size_t>(matrix.inputs));
+  matrix.read_codes(row, codes.data());
+  int64_t known = -1;
+  float scale = 0;
+  int zero = 0;
+  for (int64_t i = 0; i < matrix.inputs; ++i) {
+    const int64_t group = GroupOf(matrix, i);
+    if (group != known) {
+      scale = matrix.scale(row, group);
+      zero = matrix.zero(row, group);
+      known = group;
+    }
+    out[i] = static_cast<float>(codes[static_cast<size_t>(i)] - zero) * scale;
+  }
+}
+
+// How many inputs share a scale in memory: a part of a group that matmuls take. 0: there is none.
+int KeptGroup(const IntegerMatrix& matrix) {
+  if (!matrix.groups_of_inputs.empty()) return 0;
+  for (const int group : {128, 64, 32}) {
+    const bool is_part = matrix.group_inputs % group == 0 || matrix.group_inputs >= matrix.inputs;
+    if (is_part && matrix.inputs % group == 0) return group;
+  }
+  return 0;
+}
+
+uint16_t Narrowed(float value, DType type) {
+  return type == DType::kF16 ? FloatToF16(value) : FloatToBf16(value);
+}
+
+bool Holds(DType type, float value) {
+  const uint16_t bits = Narrowed(value, type);
+  return (type == DType::kF16 ? F16ToFloat(bits) : Bf16ToFloat(bits)) == value;
+}
+
+// The type of 16 bits that holds every scale.
+std::optional<DType> KeptScales(const IntegerMatrix& matrix) {
+  if (matrix.scale_type != DType::kF32) return matrix.scale_type;
+  for (const DType type : {DType::kBf16, DType::kF16}) {
+    bool holds = true;
+    for (int64_t row = 0; holds && row < matrix.outputs; ++row) {
+      for (int64_t group = 0; holds && group < matrix.groups(); ++group) {
+        holds = Holds(type, matrix.scale(row, group));
+      }
+    }
+    if (holds) return type;
+  }
+  return std::nullopt;
+}
+
+void ReadKeptCodes(const IntegerMatrix& matrix, const AffineScales& affine, int64_t row,
+                   CodedRow* out) {
+  out->codes.resize(static_cast<size_t>(matrix.inputs));
+  matrix.read_codes(row, out->codes.data());
+  const int64_t groups = matrix.inputs / affine.group_inputs;
+  out->scales.resize(static_cast<size_t>(groups));
+  out->biases.resize(static_cast<size_t>(groups));
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t group = g * affine.group_inputs / matrix.group_inputs;
+    const auto at = static_cast<size_t>(g);
+    out->scales[at] = Narrowed(matrix.scale(row, group), affine.dtype);
+    out->biases[at] = Narrowed(static_cast<float>(matrix.zero(row, group)), affine.dtype);
+  }
+}
+
+}  // namespace
+
+WeightFormat AffineFormat(int bits) {
+  using enum WeightFormat;
+  for (const WeightFormat format : {kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine}) {
+    if (bits <= CodeBits(format)) return format;
+  }
+  return kQ8Affine;
+}
+
+WeightTensor IntegerWeights(IntegerMatrix matrix) {
+  const auto shared = std::make_shared<const IntegerMatrix>(std::move(matrix));
+  WeightTensor tensor;
+  tensor.shape = {shared->outputs, shared->inputs};
+  tensor.read_row = [shared](int64_t row, float* out) { ReadRow(*shared, row, out); };
+  const int group = KeptGroup(*shared);
+  const std::optional<DType> scales = group == 0 ? std::nullopt : KeptScales(*shared);
+  if (scales) {
+    tensor.stored_format = AffineFormat(shared->bits);
+    tensor.affine = {
+        .group_inputs = group, .dtype = *scales, .rounds_values = false, .has_zeros = true};
+    tensor.read_codes = [shared, affine = tensor.affine](int64_t row, CodedRow* out) {
+      ReadKeptCodes(*shared, affine, row, out);
+    };
+  } else {
+    tensor.stored_format =
+        shared->scale_type == DType::kF16 ? WeightFormat::kF16 : WeightFormat::kBf16;
+  }
+  return tensor;
+}
+
+}  // namespace kvasir
