@@ -105,7 +105,9 @@ class CpuBackend final : public Backend {
       PanelPacker packer(weights, &matrix);
       for (size_t panel = begin; panel < end; ++panel) packer.Pack(static_cast<int64_t>(panel));
     });
-    if (weights.is_mapped && weights.is_scattered) {
+    // Also what packers have given back already: faults of their neighbours bring pages around
+    // them along.
+    if (weights.is_mapped) {
       for (const std::span<const std::byte> source : weights.source) ReleasePages(source);
     }
     return Adopt(std::move(matrix), ScaleOfPacked(weights, format));
