@@ -307,22 +307,30 @@ struct ScaledTile : TileRun<ScaledTile<Math>> {
   static constexpr int kTileRows = Tile::kTileRows;
   static constexpr int MaxPanels(int64_t rows, bool = true) { return Tile::MaxPanels(rows); }
 
+  // A function of its own, in which the sums of a unit stay in registers that those of the block
+  // would take from them.
+  template <int P, Fetch kFetch, int R, int C>
+  static HWY_NOINLINE void AddUnit(const FloatBlock<Math>& part, const std::byte* unit,
+                                   int64_t panel_bytes, FloatVec (&acc)[R][C]) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    FloatVec sums[R][C];
+    ClearSums(sums, kRows);
+    Tile::template Accumulate<P, kFetch>(part, sums);
+    FloatVec scales[C];
+    LoadWideScales(unit, panel_bytes, scales, std::make_index_sequence<C>());
+    AddScaled(sums, scales, acc, kRows);
+  }
+
   template <int P, Fetch kFetch, int R, int C>
   static HWY_INLINE void Accumulate(const ScaledBlock<Math>& block, FloatVec (&acc)[R][C]) {
     constexpr int64_t kUnitSteps = kFp8Inputs / Math::kStepInputs;
-    constexpr auto kRows = std::make_index_sequence<R>();
     const std::byte* unit = block.units;
     WeightPrefetch prefetch = *block.prefetch;
     FloatBlock<Math> part = block.weights;
     part.prefetch = &prefetch;
     for (int64_t left = block.weights.steps; left > 0; left -= kUnitSteps) {
       part.steps = std::min(left, kUnitSteps);
-      FloatVec sums[R][C];
-      ClearSums(sums, kRows);
-      Tile::template Accumulate<P, kFetch>(part, sums);
-      FloatVec scales[C];
-      LoadWideScales(unit, block.panel_bytes, scales, std::make_index_sequence<C>());
-      AddScaled(sums, scales, acc, kRows);
+      AddUnit<P, kFetch>(part, unit, block.panel_bytes, acc);
       part.x += kFp8Inputs;
       part.weights += kFp8Inputs * kPanelOutputs;
       prefetch.from += kUnitSteps * prefetch.step;
