@@ -26,20 +26,43 @@ Result<HfQuantization> ParseAwq(const Json& object, HfQuantization quantization)
   return quantization;
 }
 
-Result<HfQuantization> ParseGptq(const Json& object, HfQuantization quantization) {
+// What GPTQ's files have, whoever wrote them.
+Result<HfQuantization> ParseGptqSizes(const Json& object, HfQuantization quantization) {
   quantization.kind = HfQuantization::Kind::kGptq;
+  KVASIR_TRY(const int64_t bits, object.GetIntOr("bits", 4));
+  if (bits != 2 && bits != 3 && bits != 4 && bits != 8) {
+    return Unknown("bits", std::to_string(bits), "2, 3, 4, 8");
+  }
+  quantization.bits = static_cast<int>(bits);
+  KVASIR_TRY(const int64_t group, object.GetIntOr("group_size", 0));
+  // -1: one for all inputs.
+  if (group > 0 && group <= kMostBlock) quantization.group_size = group;
+  return quantization;
+}
+
+Result<HfQuantization> ParseGptq(const Json& object, HfQuantization quantization) {
   KVASIR_TRY(std::string format, object.GetStringOr("format", "gptq"));
   KVASIR_TRY(format, object.GetStringOr("checkpoint_format", format));
   if (format != "gptq" && format != "gptq_v2") {
     return Unknown("checkpoint_format", format, "gptq, gptq_v2");
   }
   quantization.zero_offset = format == "gptq" ? 1 : 0;
-  KVASIR_TRY(const int64_t bits, object.GetIntOr("bits", 4));
-  if (bits != 2 && bits != 3 && bits != 4 && bits != 8) {
-    return Unknown("bits", std::to_string(bits), "2, 3, 4, 8");
+  return ParseGptqSizes(object, std::move(quantization));
+}
+
+// AutoRound writes the layouts of others.
+Result<HfQuantization> ParseAutoRound(const Json& object, HfQuantization quantization) {
+  KVASIR_TRY(const std::string format,
+             object.GetStringOr("packing_format", "auto_round:auto_gptq"));
+  if (format == "auto_round:auto_awq") return ParseAwq(object, std::move(quantization));
+  if (format == "auto_round:llm_compressor") return quantization;
+  quantization.zero_offset = format == "auto_round:auto_gptq" ? 1 : 0;
+  if (quantization.zero_offset == 1 || format == "auto_round" || format == "auto_round:gptqmodel") {
+    return ParseGptqSizes(object, std::move(quantization));
   }
-  quantization.bits = static_cast<int>(bits);
-  return quantization;
+  return Unknown("packing_format", format,
+                 "auto_round, auto_round:auto_gptq, auto_round:gptqmodel, auto_round:auto_awq, "
+                 "auto_round:llm_compressor");
 }
 
 bool IsEmpty(const Json* value) {
@@ -96,12 +119,13 @@ Result<HfQuantization> HfQuantization::Parse(const Json& object) {
   if (method == "compressed-tensors") {
     return ParseCompressedTensors(object, std::move(quantization));
   }
+  if (method == "auto-round") return ParseAutoRound(object, std::move(quantization));
   if (method == "fp8") return ParseFp8(object, std::move(quantization));
   if (method == "fbgemm_fp8" || method == "modelopt") return quantization;
   return {ErrorCode::kUnsupported,
           "is of the method '" + method.substr(0, 40) +
-              "', which is not read (awq, gptq, compressed-tensors, fp8, fbgemm_fp8 and modelopt "
-              "are); take the original checkpoint, or one in MLX or GGUF form"};
+              "', which is not read (awq, gptq, auto-round, compressed-tensors, fp8, fbgemm_fp8 "
+              "and modelopt are); take the original checkpoint, or one in MLX or GGUF form"};
 }
 
 Result<CheckpointQuantization> CheckpointQuantization::Parse(const Json* quantization,

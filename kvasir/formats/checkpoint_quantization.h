@@ -23,7 +23,8 @@ struct HfQuantization {
 
   Kind kind = Kind::kScaled;
   std::string method;           // as in the file: "awq", "compressed-tensors"
-  int bits = 4;                 // GPTQ: of codes, unless a module's g_idx tells otherwise
+  int bits = 4;                 // GPTQ: of codes, unless a module's g_idx or groups tell otherwise
+  int64_t group_size = 0;       // GPTQ: 0 where it is not known
   int zero_offset = 0;          // GPTQ: what stored codes of 0 lack; 1 in its first version
   int64_t block_outputs = 128;  // fp8: weights that share a scale, where they do by blocks
   int64_t block_inputs = 128;

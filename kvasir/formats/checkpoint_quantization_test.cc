@@ -27,6 +27,19 @@ TEST(HfQuantization, Methods) {
   EXPECT_EQ(gptq->zero_offset, 1);
   EXPECT_EQ(Parse(R"({"quant_method":"gptq","checkpoint_format":"gptq_v2"})")->zero_offset, 0);
   EXPECT_EQ(Parse(R"({"quant_method":"gptq","format":"gptq_v2"})")->zero_offset, 0);
+  const auto round = Parse(R"({"quant_method":"auto-round","bits":2,"group_size":64})");
+  ASSERT_TRUE(round.ok()) << round.error().message;
+  EXPECT_EQ(round->kind, kGptq);
+  EXPECT_EQ(round->zero_offset, 1);
+  EXPECT_EQ(round->bits, 2);
+  EXPECT_EQ(round->group_size, 64);
+  const auto packed_as = [](const std::string& format) {
+    return Parse(R"({"quant_method":"auto-round","packing_format":"auto_round)" + format + "\"}");
+  };
+  EXPECT_EQ(packed_as("")->zero_offset, 0);
+  EXPECT_EQ(packed_as(":gptqmodel")->kind, kGptq);
+  EXPECT_EQ(packed_as(":auto_awq")->kind, kAwq);
+  EXPECT_EQ(packed_as(":llm_compressor")->kind, kScaled);
   const auto fp8 = Parse(R"({"quant_method":"fp8","weight_block_size":[64,256]})");
   EXPECT_EQ(fp8->kind, kScaled);
   EXPECT_EQ(fp8->block_outputs, 64);
@@ -46,6 +59,8 @@ TEST(HfQuantization, WhatIsNotReadIsNamed) {
   ExpectError(R"({"quant_method":"awq","bits":8})", kUnsupported, "'bits' is '8'");
   ExpectError(R"({"quant_method":"gptq","bits":5})", kUnsupported, "'bits' is '5'");
   ExpectError(R"({"quant_method":"gptq","checkpoint_format":"marlin"})", kUnsupported, "'marlin'");
+  ExpectError(R"({"quant_method":"auto-round","packing_format":"auto_round:fake"})", kUnsupported,
+              "'packing_format' is 'auto_round:fake'");
   ExpectError(R"({"quant_method":"compressed-tensors","format":"marlin-24"})", kUnsupported,
               "'marlin-24'");
   ExpectError(R"({"quant_method":"compressed-tensors","format":"pack-quantized",

@@ -157,16 +157,20 @@ Result<WeightTensor> AwqWeights(const FindPart& find) {
   return InColumns(std::move(matrix), *qweight);
 }
 
-// How many inputs have codes in so many rows of words, and how many bits.
-Status GptqSizes(const TensorView& qweight, const TensorView* g_idx,
+// How many inputs have codes in so many rows of words, and how many bits. Modules may have others
+// than config.json says: g_idx tells, or their groups.
+Status GptqSizes(const TensorView& qweight, const TensorView* g_idx, int64_t groups,
                  const HfQuantization& quantization, int64_t* inputs, int* bits) {
   const int64_t rows = qweight.shape[0];
-  *bits = quantization.bits;
-  *inputs = rows * 32 / *bits;
+  *inputs = rows * 32 / quantization.bits;
   if (g_idx != nullptr && g_idx->shape.size() == 1 && g_idx->shape[0] > 0) {
     *inputs = g_idx->shape[0];
-    *bits = static_cast<int>(std::min<int64_t>(rows * 32 / *inputs, 32));
+  } else if (quantization.group_size > 0) {
+    // Unless the last group is smaller.
+    const int64_t whole = groups * quantization.group_size;
+    if (rows * 32 % whole == 0) *inputs = whole;
   }
+  *bits = static_cast<int>(std::min<int64_t>(rows * 32 / *inputs, 32));
   const bool exists = *bits == 2 || *bits == 3 || *bits == 4 || *bits == 8;
   if (exists && RowWords(*inputs, *bits) == rows) return {};
   return {ErrorCode::kCorrupt, "qweight has " + std::to_string(rows) +
@@ -182,7 +186,8 @@ Result<WeightTensor> GptqWeights(const FindPart& find, const HfQuantization& qua
   KVASIR_TRY_OK(CheckMatrix("qweight", qweight));
   KVASIR_TRY_OK(CheckMatrix("scales", scales));
   IntegerMatrix matrix;
-  KVASIR_TRY_OK(GptqSizes(*qweight, g_idx, quantization, &matrix.inputs, &matrix.bits));
+  KVASIR_TRY_OK(
+      GptqSizes(*qweight, g_idx, scales->shape[0], quantization, &matrix.inputs, &matrix.bits));
   const int bits = matrix.bits;
   const int64_t inputs = matrix.inputs;
   const int64_t outputs = qweight->shape[1];

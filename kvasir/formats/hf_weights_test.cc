@@ -187,6 +187,21 @@ TEST(HfWeights, PartsThatDoNotFitAreRefused) {
   }
 }
 
+// Files of mixed bits: config.json has those of most modules.
+TEST(HfWeights, GroupsTellBitsThatConfigDoesNot) {
+  const std::string name = "gptq_v2/8_bits";  // 128 inputs in groups of 32, no g_idx
+  HfQuantization quantization;
+  quantization.kind = HfQuantization::Kind::kGptq;
+  quantization.bits = 4;
+  const auto wrong = HfWeights(PartsOf(name), &quantization);
+  EXPECT_TRUE(!wrong.ok() || wrong->shape[1] != 128);
+  quantization.group_size = 32;
+  const auto read = HfWeights(PartsOf(name), &quantization);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->shape, (std::vector<int64_t>{32, 128}));
+  EXPECT_EQ(read->stored_format, WeightFormat::kQ8Affine);
+}
+
 TEST(HfWeights, ErrorsNameThePart) {
   Module awq("awq/groups_of_32");
   awq["scales"].shape = {5, 16};
