@@ -106,11 +106,9 @@ class InspectCommand final : public Command {
     const auto config = Json::ParseFile(folder + "/config.json", kMostTextBytes);
     const auto package = PackageFile::Load(folder);
     std::string kind = "safetensors folder";
-    const auto quantization =
-        config.ok() && config->is_object()
-            ? CheckpointQuantization::Parse(config->Find("quantization"),
-                                            config->Find("quantization_config"))
-            : CheckpointQuantization();
+    const auto quantization = config.ok() && config->is_object()
+                                  ? CheckpointQuantization::OfConfig(*config)
+                                  : CheckpointQuantization();
     if (quantization.ok() && quantization->mlx) kind = "MLX-quantized folder";
     if (quantization.ok() && quantization->hf) {
       kind = "folder quantized by " + quantization->hf->method;

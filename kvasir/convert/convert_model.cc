@@ -128,11 +128,7 @@ Status CopyQuantized(const ModelSource& source, const std::string& folder,
     KVASIR_TRY(const std::string contents, ReadFile(index));
     KVASIR_TRY_OK(WriteFileAtomic(folder + "/" + kIndexName, contents));
   }
-  Json config = source.config();
-  for (const auto& [field, value] : source.quantization_fields().as_object()) {
-    config.Set(field, value);
-  }
-  return WriteFileAtomic(folder + "/config.json", config.DumpPretty());
+  return WriteFileAtomic(folder + "/config.json", source.stored_config().DumpPretty());
 }
 
 Status WriteShards(const ModelSource& source, const FolderPlan& plan, const std::string& folder,

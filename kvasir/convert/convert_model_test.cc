@@ -178,6 +178,37 @@ TEST(ConvertModel, UnknownQuantizationIsCopiedOrRefused) {
   EXPECT_EQ(*config.Find("quantization_config")->Find("quant_method"), Json("hqq"));
 }
 
+// One module in a way that is not known, whatever config.json says.
+TEST(ConvertModel, OneUnknownModuleLeavesAllToBeCopied) {
+  const ScratchFolder scratch;
+  const std::string module = "model.layers.0.self_attn.q_proj";
+  const std::string source = LlamaWith(scratch, "module", "quantization_config",
+                                       Json::Object{{"quant_method", "compressed-tensors"}},
+                                       {{module + ".weight_packed", DType::kU8, {64, 32}},
+                                        {module + ".weight_scale", DType::kF8E4m3, {64, 4}}});
+  const Status done = Convert(source, "f16", scratch.File("f16"));
+  ASSERT_FALSE(done.ok());
+  EXPECT_NE(done.error().message.find("'" + module + "': weight_global_scale"), std::string::npos)
+      << done.error().message;
+  EXPECT_NE(done.error().message.find("--type stored"), std::string::npos);
+  const std::string out = scratch.File("out");
+  ASSERT_TRUE(Convert(source, "stored", out).ok());
+  EXPECT_EQ(ValueOrDie(Checkpoint::Open(out)).names(),
+            ValueOrDie(Checkpoint::Open(source)).names());
+  EXPECT_NE(ValueOrDie(Json::ParseFile(out + "/config.json")).Find("quantization_config"), nullptr);
+}
+
+// Of nothing: floats with scales beside them are what they are.
+TEST(ConvertModel, AConfigAloneQuantizesNothing) {
+  const ScratchFolder scratch;
+  for (const char* field : {"quantization", "quantization_config"}) {
+    const std::string source =
+        LlamaWith(scratch, field, field, Json::Object{{"quant_method", "compressed-tensors"}}, {});
+    const Status done = Convert(source, "int4", scratch.File(std::string(field) + "_int4"));
+    EXPECT_TRUE(done.ok()) << done.error().message;
+  }
+}
+
 // What config.json says of codes goes where they go; ModelOpt says it in a second file.
 TEST(ConvertModel, TheConfigSaysWhatBecameOfCodes) {
   const ScratchFolder scratch;

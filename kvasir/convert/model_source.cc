@@ -35,8 +35,9 @@ bool IsCarried(const fs::path& path) {
   return std::find(kSuffixes.begin(), kSuffixes.end(), suffix) != kSuffixes.end();
 }
 
-// The float type that decoded weights are written as: the smallest that holds them, but for GGUF's
-// quantized types, most of which only f32 would, f16, whose rounding is far below their own.
+// The float type that decoded weights are written as: the smallest that holds them, or that comes
+// close: f16 for GGUF's types, the type of the scales for whole numbers, bf16 for fp8, whose
+// rounding is far below that of their codes.
 DType DecodedType(const WeightTensor& rows) {
   switch (rows.stored_format) {
     case WeightFormat::kF32:
@@ -99,9 +100,10 @@ Status ModelSource::OpenFolder() {
   if (!config_.is_object()) {
     return {ErrorCode::kCorrupt, path_ + "/config.json: must be an object"};
   }
+  stored_config_ = config_;
   KVASIR_TRY_OK(ReadQuantization());
   KVASIR_TRY(checkpoint_, Checkpoint::Open(path_));
-  for (const std::string& name : checkpoint_->names()) KVASIR_TRY_OK(AddTensor(name));
+  KVASIR_TRY_OK(AddTensors());
   for (const SafetensorsFile& file : checkpoint_->files()) AddFingerprint(file.version());
   KVASIR_TRY(const FileVersion config, FileVersion::Of(path_ + "/config.json"));
   AddFingerprint(config);
@@ -110,30 +112,39 @@ Status ModelSource::OpenFolder() {
 
 // What is not known can still be copied.
 Status ModelSource::ReadQuantization() {
-  const Json* const own = config_.Find("quantization");
-  const Json* const other = config_.Find("quantization_config");
-  auto parsed = CheckpointQuantization::Parse(own, other);
+  auto parsed = CheckpointQuantization::OfConfig(config_);
   if (!parsed.ok()) {
     const Error error = WithContext(parsed.error(), path_ + "/config.json");
-    const bool has_method =
-        other != nullptr && other->is_object() && other->Find("quant_method") != nullptr;
-    if (error.code != ErrorCode::kUnsupported || !has_method) return error;
+    if (error.code != ErrorCode::kUnsupported) return error;
     undecodable_ = error.message;
     return {};
   }
   quantization_ = *std::move(parsed);
-  is_quantized_ = quantization_.mlx || quantization_.hf;
-  // MLX writes both, other readers look for the second.
-  if (quantization_.mlx) {
-    const Json fields = own == nullptr || own->is_null() ? *other : *own;
-    quantization_fields_.Set("quantization", fields);
-    quantization_fields_.Set("quantization_config", fields);
-  } else if (quantization_.hf) {
-    quantization_fields_.Set("quantization_config", *other);
+  return {};
+}
+
+// Where one module cannot be decoded, all stay in their parts.
+Status ModelSource::AddTensors() {
+  if (undecodable_.empty()) {
+    const Status added = [&]() -> Status {
+      for (const std::string& name : checkpoint_->names()) KVASIR_TRY_OK(AddTensor(name));
+      return {};
+    }();
+    if (added.ok()) {
+      if (!is_quantized_) return {};
+      for (Json* const level : {&config_, config_.Find("text_config")}) {
+        if (level == nullptr || !level->is_object()) continue;
+        std::erase_if(level->as_object(), [](const Json::Member& member) {
+          return member.first == "quantization" || member.first == "quantization_config";
+        });
+      }
+      return {};
+    }
+    undecodable_ = added.error().message;
+    tensors_.clear();
+    is_quantized_ = false;
   }
-  std::erase_if(config_.as_object(), [](const Json::Member& member) {
-    return member.first == "quantization" || member.first == "quantization_config";
-  });
+  for (const std::string& name : checkpoint_->names()) KVASIR_TRY_OK(AddTensor(name));
   return {};
 }
 

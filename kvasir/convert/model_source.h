@@ -59,8 +59,8 @@ class ModelSource {
   const Json& config() const { return config_; }
   // Whether any of tensors() is a quantized module of a folder.
   bool is_quantized() const { return is_quantized_; }
-  // What config() lacks to describe the checkpoint as it is stored: an object.
-  const Json& quantization_fields() const { return quantization_fields_; }
+  // config.json as it is, which describes the checkpoint as it is stored.
+  const Json& stored_config() const { return stored_config_; }
   // Why quantized modules cannot be decoded; tensors() are then their parts, and config() says all.
   // Empty where they can.
   const std::string& undecodable() const { return undecodable_; }
@@ -86,6 +86,7 @@ class ModelSource {
   Status OpenGguf();
   Status ReadQuantization();
   Status AddTensor(const std::string& name);
+  Status AddTensors();
   Status AddFiles();
   Status AddPackageFile();
   void AddFingerprint(const FileVersion& file);
@@ -96,8 +97,8 @@ class ModelSource {
   std::optional<GgufFile> gguf_;
   std::vector<SourceTensor> tensors_;
   Json config_;
+  Json stored_config_;
   CheckpointQuantization quantization_;
-  Json quantization_fields_ = Json::Object();
   bool is_quantized_ = false;
   std::string undecodable_;
   std::vector<SourceFile> files_;

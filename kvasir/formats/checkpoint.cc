@@ -102,6 +102,10 @@ const TensorView* Checkpoint::Find(std::string_view name) const {
   return found == tensors_.end() ? nullptr : found->second.second;
 }
 
+const std::string& Checkpoint::FileOf(std::string_view name) const {
+  return files_[tensors_.find(name)->second.first].path();
+}
+
 Result<TensorView> Checkpoint::Get(std::string_view name, const std::vector<int64_t>& shape) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {

@@ -27,6 +27,8 @@ class Checkpoint {
 
   // Null when there is no such tensor.
   const TensorView* Find(std::string_view name) const;
+  // The file that holds it. REQUIRES: Find(name) is not null.
+  const std::string& FileOf(std::string_view name) const;
   // A float tensor of exactly this shape. ERRORS: kNotFound; kCorrupt for another shape, naming
   // both; kUnsupported for a type that is not f32, f16 or bf16.
   Result<TensorView> Get(std::string_view name, const std::vector<int64_t>& shape) const;

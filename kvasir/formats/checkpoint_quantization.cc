@@ -14,6 +14,22 @@ Error Unknown(std::string_view field, const std::string& value, const std::strin
                                        "', which is not read; supported: " + known};
 }
 
+bool IsEmpty(const Json* value) {
+  return value == nullptr || value->is_null() || (value->is_object() && value->as_object().empty());
+}
+
+// Weights that want their inputs transformed, of whatever method.
+Status RefuseTransforms(const Json& object) {
+  for (const char* field :
+       {"transform_config", "rotation", "rotation_config", "spinquant_config"}) {
+    if (IsEmpty(object.Find(field))) continue;
+    return {ErrorCode::kUnsupported, "field '" + std::string(field) +
+                                         "' is set: weights that want their inputs transformed "
+                                         "are not read"};
+  }
+  return {};
+}
+
 Result<HfQuantization> ParseAwq(const Json& object, HfQuantization quantization) {
   quantization.kind = HfQuantization::Kind::kAwq;
   KVASIR_TRY(std::string version, object.GetStringOr("version", "gemm"));
@@ -52,6 +68,8 @@ Result<HfQuantization> ParseGptq(const Json& object, HfQuantization quantization
 
 // AutoRound writes the layouts of others.
 Result<HfQuantization> ParseAutoRound(const Json& object, HfQuantization quantization) {
+  KVASIR_TRY(const std::string type, object.GetStringOr("data_type", "int"));
+  if (type != "int" && type != "int_sym") return Unknown("data_type", type, "int");
   KVASIR_TRY(const std::string format,
              object.GetStringOr("packing_format", "auto_round:auto_gptq"));
   if (format == "auto_round:auto_awq") return ParseAwq(object, std::move(quantization));
@@ -63,10 +81,6 @@ Result<HfQuantization> ParseAutoRound(const Json& object, HfQuantization quantiz
   return Unknown("packing_format", format,
                  "auto_round, auto_round:auto_gptq, auto_round:gptqmodel, auto_round:auto_awq, "
                  "auto_round:llm_compressor");
-}
-
-bool IsEmpty(const Json* value) {
-  return value == nullptr || value->is_null() || (value->is_object() && value->as_object().empty());
 }
 
 Result<HfQuantization> ParseCompressedTensors(const Json& object, HfQuantization quantization) {
@@ -85,17 +99,19 @@ Result<HfQuantization> ParseCompressedTensors(const Json& object, HfQuantization
     KVASIR_TRY(const std::string sparse, sparsity->GetStringOr("format", "dense"));
     if (sparse != "dense") return Unknown("sparsity_config.format", sparse, "dense");
   }
-  if (!IsEmpty(object.Find("transform_config"))) {
-    return {ErrorCode::kUnsupported,
-            "field 'transform_config' is set: weights that want their inputs transformed are not "
-            "read"};
-  }
   return quantization;
 }
 
 Result<HfQuantization> ParseFp8(const Json& object, HfQuantization quantization) {
   KVASIR_TRY(const std::string format, object.GetStringOr("fmt", "e4m3"));
   if (format != "e4m3") return Unknown("fmt", format, "e4m3");
+  KVASIR_TRY(const std::string type, object.GetStringOr("format", "float8_e4m3fn"));
+  if (type != "float8_e4m3fn") return Unknown("format", type, "float8_e4m3fn");
+  if (const Json* const meaning = object.Find("weight_scale_semantics"); !IsEmpty(meaning)) {
+    return {ErrorCode::kUnsupported,
+            "field 'weight_scale_semantics' is set: scales that weights are divided by are not "
+            "read"};
+  }
   const Json* const block = object.Find("weight_block_size");
   if (block == nullptr || block->is_null()) return quantization;
   const bool is_pair = block->is_array() && block->as_array().size() == 2;
@@ -114,6 +130,7 @@ Result<HfQuantization> HfQuantization::Parse(const Json& object) {
   KVASIR_TRY(std::string method, object.GetString("quant_method"));
   HfQuantization quantization;
   quantization.method = method;
+  KVASIR_TRY_OK(RefuseTransforms(object));
   if (method == "awq") return ParseAwq(object, std::move(quantization));
   if (method == "gptq") return ParseGptq(object, std::move(quantization));
   if (method == "compressed-tensors") {
@@ -145,6 +162,15 @@ Result<CheckpointQuantization> CheckpointQuantization::Parse(const Json* quantiz
     parsed.mlx = *std::move(mlx);
   }
   return parsed;
+}
+
+Result<CheckpointQuantization> CheckpointQuantization::OfConfig(const Json& config) {
+  const Json* const text = config.Find("text_config");
+  const auto find = [&](std::string_view field) {
+    const Json* const inner = text != nullptr && text->is_object() ? text->Find(field) : nullptr;
+    return inner != nullptr && !inner->is_null() ? inner : config.Find(field);
+  };
+  return Parse(find("quantization"), find("quantization_config"));
 }
 
 }  // namespace kvasir

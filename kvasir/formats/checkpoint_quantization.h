@@ -23,7 +23,7 @@ struct HfQuantization {
 
   Kind kind = Kind::kScaled;
   std::string method;           // as in the file: "awq", "compressed-tensors"
-  int bits = 4;                 // GPTQ: of codes, unless a module's g_idx or groups tell otherwise
+  int bits = 4;                 // GPTQ: of codes, where a module's tensors leave it open
   int64_t group_size = 0;       // GPTQ: 0 where it is not known
   int zero_offset = 0;          // GPTQ: what stored codes of 0 lack; 1 in its first version
   int64_t block_outputs = 128;  // fp8: weights that share a scale, where they do by blocks
@@ -43,6 +43,8 @@ struct CheckpointQuantization {
   // ERRORS: as MlxQuantization::Parse and HfQuantization::Parse; the message begins with the field.
   static Result<CheckpointQuantization> Parse(const Json* quantization,
                                               const Json* quantization_config);
+  // Of a whole config.json, whose text_config wins. ERRORS: as Parse.
+  static Result<CheckpointQuantization> OfConfig(const Json& config);
 };
 
 }  // namespace kvasir

@@ -68,6 +68,15 @@ TEST(HfQuantization, WhatIsNotReadIsNamed) {
               kUnsupported, "'sparse-24-bitmask'");
   ExpectError(R"({"quant_method":"compressed-tensors","transform_config":{"config_groups":{}}})",
               kUnsupported, "'transform_config'");
+  // GPTQModel and AutoRound.
+  ExpectError(R"({"quant_method":"gptq","rotation":"hadamard"})", kUnsupported, "'rotation'");
+  ExpectError(R"({"quant_method":"auto-round","rotation_config":{"block_size":32}})", kUnsupported,
+              "'rotation_config'");
+  ExpectError(R"({"quant_method":"auto-round","data_type":"mx_int"})", kUnsupported, "'mx_int'");
+  ExpectError(R"({"quant_method":"fp8","weight_scale_semantics":"inverse"})", kUnsupported,
+              "'weight_scale_semantics'");
+  ExpectError(R"({"quant_method":"fp8","format":"float8_e5m2"})", kUnsupported, "'float8_e5m2'");
+  EXPECT_TRUE(Parse(R"({"quant_method":"gptq","rotation":null})").ok());
   ExpectError(R"({"quant_method":"fp8","fmt":"e5m2"})", kUnsupported, "'fmt' is 'e5m2'");
   constexpr auto kCorrupt = ErrorCode::kCorrupt;
   ExpectError(R"({"quant_method":7})", kCorrupt, "'quant_method'");
@@ -90,6 +99,10 @@ TEST(CheckpointQuantization, MlxWinsOverItsCopy) {
   EXPECT_TRUE(CheckpointQuantization::Parse(&null, &hf)->hf);
   const auto none = CheckpointQuantization::Parse(nullptr, &null);
   EXPECT_TRUE(none.ok() && !none->mlx && !none->hf);
+  const Json config = *Json::Parse(R"({"quantization_config": {"quant_method": "awq"},
+      "text_config": {"quantization_config": {"quant_method": "gptq"}}})");
+  EXPECT_EQ(CheckpointQuantization::OfConfig(config)->hf->method, "gptq");
+  EXPECT_TRUE(CheckpointQuantization::OfConfig(*Json::Parse("{}")).ok());
   const Json wrong = *Json::Parse(R"({"quant_method":"aqlm"})");
   const auto refused = CheckpointQuantization::Parse(nullptr, &wrong);
   ASSERT_FALSE(refused.ok());

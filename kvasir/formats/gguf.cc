@@ -37,6 +37,16 @@ void ReadCodes(const std::byte* blocks, int64_t count, const GgufType& type, Cod
 }
 
 // `data` is the first byte of a tensor of a type with a decoder.
+bool IsKept(const GgufEntry& entry, const std::byte* data) {
+  const GgufType& type = *entry.type;
+  if (type.is_kept == nullptr) return true;
+  const auto block_bytes = static_cast<size_t>(type.block_bytes);
+  for (size_t at = 0; at < entry.size_bytes; at += block_bytes) {
+    if (!type.is_kept(data + at)) return false;
+  }
+  return true;
+}
+
 WeightTensor Decoded(const GgufEntry& entry, const std::byte* data) {
   const GgufType& type = *entry.type;
   if (type.block_elements == 1) {
@@ -55,7 +65,9 @@ WeightTensor Decoded(const GgufEntry& entry, const std::byte* data) {
       type.decode(block + i * type.block_bytes, out + i * type.block_elements);
     }
   };
-  if (type.codes != nullptr) {
+  if (type.codes != nullptr && !IsKept(entry, data)) {
+    tensor.stored_format = WeightFormat::kF16;
+  } else if (type.codes != nullptr) {
     tensor.affine = type.affine;
     tensor.read_codes = [data, blocks, &type](int64_t row, CodedRow* out) {
       ReadCodes(data + row * blocks * type.block_bytes, blocks, type, out);

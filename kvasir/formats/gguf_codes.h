@@ -26,10 +26,12 @@ void CodesOfIq4Nl(const std::byte* block, const BlockCodes& out);  // iq4_nl
 void CodesOfMxfp4(const std::byte* block, const BlockCodes& out);  // mxfp4
 void CodesOfNvfp4(const std::byte* block, const BlockCodes& out);  // nvfp4
 
-// Inputs of a scale of q2_affine, f16, that hold types of one to two bits, or the block if it is
-// less.
+// Inputs of a scale, f16, of q1_affine and q2_affine, which hold types of one to two bits, or the
+// block if it is less.
 inline constexpr int kSmallCodeGroup = 128;
 void CodesOfQ1_0(const std::byte* block, const BlockCodes& out);
+// Unless twice the block's scale is no f16.
+bool IsQ1_0Kept(const std::byte* block);
 void CodesOfQ2_0(const std::byte* block, const BlockCodes& out);
 void CodesOfTq1_0(const std::byte* block, const BlockCodes& out);
 void CodesOfTq2_0(const std::byte* block, const BlockCodes& out);

@@ -1,6 +1,8 @@
-// GGUF's types of one to two bits: one scale a block, and codes that count from -1.
-// Deliberately kept as affine weights of two bits, code * d - d, which are the same numbers to the
-// bit: no kernel of their own, at twice the bytes where a file has one bit.
+// GGUF's types of one to two bits: one scale a block, and codes that count from -1, or -1 and 1.
+// Deliberately kept as affine weights, code * d - d of two bits and code * 2d - d of one, which are
+// the same numbers to the bit.
+#include <cmath>
+
 #include "kvasir/formats/gguf_block_bytes.h"
 #include "kvasir/formats/gguf_blocks.h"
 #include "kvasir/formats/gguf_codes.h"
@@ -10,11 +12,9 @@ namespace {
 
 constexpr uint16_t kF16Sign = 0x8000;
 
-// -d and d are codes 0 and 2.
+// -d and d are codes 0 and 1.
 void UnpackQ1_0(const std::byte* block, uint8_t* codes) {
-  for (int j = 0; j < 128; ++j) {
-    codes[j] = static_cast<uint8_t>((Byte(block, 2 + j / 8) >> (j % 8) & 1) * 2);
-  }
+  for (int j = 0; j < 128; ++j) codes[j] = Byte(block, 2 + j / 8) >> (j % 8) & 1;
 }
 
 void UnpackQ2_0(const std::byte* block, uint8_t* codes) {
@@ -68,7 +68,12 @@ void CodesOfSmall(const std::byte* block, const BlockCodes& out) {
 
 }  // namespace
 
-void DecodeQ1_0(const std::byte* block, float* out) { DecodeSmall<128, 0, UnpackQ1_0>(block, out); }
+void DecodeQ1_0(const std::byte* block, float* out) {
+  uint8_t codes[128];
+  UnpackQ1_0(block, codes);
+  const float d = Half(block, 0);
+  for (int j = 0; j < 128; ++j) out[j] = codes[j] != 0 ? d : -d;
+}
 void DecodeQ2_0(const std::byte* block, float* out) { DecodeSmall<64, 0, UnpackQ2_0>(block, out); }
 void DecodeTq1_0(const std::byte* block, float* out) {
   DecodeSmall<256, 52, UnpackTq1_0>(block, out);
@@ -78,8 +83,11 @@ void DecodeTq2_0(const std::byte* block, float* out) {
 }
 
 void CodesOfQ1_0(const std::byte* block, const BlockCodes& out) {
-  CodesOfSmall<128, 0, UnpackQ1_0>(block, out);
+  UnpackQ1_0(block, out.codes);
+  out.scales[0] = FloatToF16(2 * Half(block, 0));
+  out.biases[0] = Load<uint16_t>(block, 0) ^ kF16Sign;
 }
+bool IsQ1_0Kept(const std::byte* block) { return std::fabs(Half(block, 0)) < 32768; }
 void CodesOfQ2_0(const std::byte* block, const BlockCodes& out) {
   CodesOfSmall<64, 0, UnpackQ2_0>(block, out);
 }

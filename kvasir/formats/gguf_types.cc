@@ -41,7 +41,15 @@ constexpr GgufType kTypes[] = {
     {35, "TQ2_0", 256, 66, gguf::DecodeTq2_0, kQ2Affine, gguf::CodesOfTq2_0, {.group_inputs = 128}},
     {39, "MXFP4", 32, 17, gguf::DecodeMxfp4, kMxfp4, gguf::CodesOfMxfp4},
     {40, "NVFP4", 64, 36, gguf::DecodeNvfp4, kNvfp4, gguf::CodesOfNvfp4},
-    {41, "Q1_0", 128, 18, gguf::DecodeQ1_0, kQ2Affine, gguf::CodesOfQ1_0, {.group_inputs = 128}},
+    {41,
+     "Q1_0",
+     128,
+     18,
+     gguf::DecodeQ1_0,
+     kQ1Affine,
+     gguf::CodesOfQ1_0,
+     {.group_inputs = 128},
+     gguf::IsQ1_0Kept},
     {42, "Q2_0", 64, 18, gguf::DecodeQ2_0, kQ2Affine, gguf::CodesOfQ2_0, {.group_inputs = 64}},
 };
 

@@ -27,6 +27,8 @@ struct GgufType {
   void (*codes)(const std::byte* block, const gguf::BlockCodes& out) = nullptr;
   // What scales and biases of an affine stored_format are.
   AffineScales affine;
+  // Whether they hold a block; null: always. A tensor that has another one becomes f16.
+  bool (*is_kept)(const std::byte* block) = nullptr;
 };
 
 // Every type that files may hold. Null for an id that has no meaning (any more).

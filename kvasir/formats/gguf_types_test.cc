@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -68,6 +69,7 @@ TEST(GgufTypes, CodesHaveTheValuesOfTheirBlocks) {
       for (std::byte& byte : block) byte = static_cast<std::byte>(random() & 0xFF);
       // Exponents that leave every value finite: only MXFP4's scale is a single byte.
       if (type.name == "MXFP4") block[0] = static_cast<std::byte>(random() % 250);
+      if (type.is_kept != nullptr && !type.is_kept(block.data())) continue;
       std::vector<float> wanted(static_cast<size_t>(elements));
       type.decode(block.data(), wanted.data());
       CodedRow row;
@@ -127,6 +129,22 @@ TEST(GgufTypes, BlocksByHand) {
   const auto q6k = Decode("Q6_K", {{209, 0x3C}, {192, 2}, {0, 0x05}, {128, 0x03}});
   EXPECT_EQ(q6k[0], 42.0f);
   EXPECT_EQ(q6k[1], -64.0f);
+}
+
+// Code 1 is 2d - d, and 2d must be an f16.
+TEST(GgufTypes, Q1_0IsKeptUnlessItsScaleIsTooLarge) {
+  const GgufType& type = *FindGgufType(41);
+  std::vector<std::byte> block(static_cast<size_t>(type.block_bytes));
+  const auto is_kept = [&](uint16_t scale) {
+    std::memcpy(block.data(), &scale, sizeof(scale));
+    return type.is_kept(block.data());
+  };
+  for (const int kept : {0x0000, 0x0001, 0x3C00, 0x77FF, 0xF7FF}) {
+    EXPECT_TRUE(is_kept(static_cast<uint16_t>(kept))) << kept;
+  }
+  for (const int other : {0x7800, 0xF800, 0x7C00, 0x7E00}) {
+    EXPECT_FALSE(is_kept(static_cast<uint16_t>(other))) << other;
+  }
 }
 
 TEST(GgufTypes, IdsAreUniqueAndFound) {

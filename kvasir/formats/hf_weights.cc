@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -157,25 +158,45 @@ Result<WeightTensor> AwqWeights(const FindPart& find) {
   return InColumns(std::move(matrix), *qweight);
 }
 
-// How many inputs have codes in so many rows of words, and how many bits. Modules may have others
-// than config.json says: g_idx tells, or their groups.
-Status GptqSizes(const TensorView& qweight, const TensorView* g_idx, int64_t groups,
-                 const HfQuantization& quantization, int64_t* inputs, int* bits) {
-  const int64_t rows = qweight.shape[0];
-  *inputs = rows * 32 / quantization.bits;
-  if (g_idx != nullptr && g_idx->shape.size() == 1 && g_idx->shape[0] > 0) {
-    *inputs = g_idx->shape[0];
-  } else if (quantization.group_size > 0) {
-    // Unless the last group is smaller.
-    const int64_t whole = groups * quantization.group_size;
-    if (rows * 32 % whole == 0) *inputs = whole;
+// How many bits codes have, by the words of their zeros, one for each output; modules may have
+// others than config.json says.
+Result<int> GptqBits(const TensorView& qweight, const TensorView& qzeros,
+                     const HfQuantization& quantization) {
+  for (const int bits : {quantization.bits, 4, 8, 2, 3}) {
+    const bool fits = RowWords(qweight.shape[1], bits) == qzeros.shape[1];
+    if (fits && qweight.shape[0] * 32 % bits == 0) return bits;
   }
-  *bits = static_cast<int>(std::min<int64_t>(rows * 32 / *inputs, 32));
-  const bool exists = *bits == 2 || *bits == 3 || *bits == 4 || *bits == 8;
-  if (exists && RowWords(*inputs, *bits) == rows) return {};
-  return {ErrorCode::kCorrupt, "qweight has " + std::to_string(rows) +
-                                   " rows of words, which no 2, 3, 4 or 8 bits of " +
-                                   std::to_string(*inputs) + " inputs take"};
+  return {ErrorCode::kCorrupt, "qweight is " + ShapeString(qweight.shape) + " and qzeros " +
+                                   ShapeString(qzeros.shape) + ", which no 2, 3, 4 or 8 bits take"};
+}
+
+// Inputs of a group: the last one may have fewer, which g_idx or config.json tells. 0: no number
+// gives so many groups.
+int64_t GptqGroup(const TensorView* g_idx, int64_t inputs, int64_t groups,
+                  const HfQuantization& quantization) {
+  const auto fits = [&](int64_t group) {
+    return group > 0 && (inputs + group - 1) / group == groups;
+  };
+  if (fits(quantization.group_size)) return quantization.group_size;
+  int64_t first = 0;
+  if (g_idx != nullptr) {
+    while (first < inputs && Word(*g_idx, first) == 0) ++first;
+  }
+  if (fits(first)) return first;
+  const int64_t even = (inputs + groups - 1) / groups;
+  return fits(even) ? even : 0;
+}
+
+// A code of 0 as the first version stores it: one was taken from every field of a word at once, so
+// that a field of 0 borrowed from the next, and is added back in the same way. Codes of three bits,
+// which go over the ends of words, were taken one from each, modulo 8.
+int GptqZero(const TensorView& zeros, int64_t first_word, int bits, int offset, int64_t output) {
+  if (32 % bits != 0) return (StreamCode(zeros, first_word, 1, bits, output) + offset) & 7;
+  const int64_t bit = output * bits;
+  const uint32_t mask = (1u << bits) - 1;
+  const uint32_t ones = UINT32_MAX / mask;
+  const uint32_t word = Word(zeros, first_word + bit / 32) + ones * static_cast<uint32_t>(offset);
+  return static_cast<int>(word >> (bit % 32) & mask);
 }
 
 Result<WeightTensor> GptqWeights(const FindPart& find, const HfQuantization& quantization) {
@@ -184,24 +205,25 @@ Result<WeightTensor> GptqWeights(const FindPart& find, const HfQuantization& qua
   const TensorView* const scales = find("scales");
   const TensorView* const g_idx = find("g_idx");
   KVASIR_TRY_OK(CheckMatrix("qweight", qweight));
+  KVASIR_TRY_OK(CheckMatrix("qzeros", qzeros));
   KVASIR_TRY_OK(CheckMatrix("scales", scales));
   IntegerMatrix matrix;
-  KVASIR_TRY_OK(
-      GptqSizes(*qweight, g_idx, scales->shape[0], quantization, &matrix.inputs, &matrix.bits));
+  KVASIR_TRY(matrix.bits, GptqBits(*qweight, *qzeros, quantization));
   const int bits = matrix.bits;
-  const int64_t inputs = matrix.inputs;
+  const int64_t inputs = qweight->shape[0] * 32 / bits;
   const int64_t outputs = qweight->shape[1];
   const int64_t groups = scales->shape[0];
   const int64_t zero_words = RowWords(outputs, bits);
   KVASIR_TRY_OK(Check("qweight", qweight, DType::kI32, qweight->shape));
   KVASIR_TRY_OK(Check("qzeros", qzeros, DType::kI32, {groups, zero_words}));
-  if (!IsFloatType(scales->dtype) || scales->shape[1] != outputs || groups > inputs) {
-    return Misfit("scales", *scales, "f16 of [groups, " + std::to_string(outputs) + "]");
-  }
+  if (g_idx != nullptr) KVASIR_TRY_OK(Check("g_idx", g_idx, DType::kI32, {inputs}));
+  matrix.inputs = inputs;
   matrix.outputs = outputs;
-  matrix.group_inputs = (inputs + groups - 1) / groups;
-  if (matrix.groups() != groups) {
-    return Misfit("scales", *scales, "a divisor of " + std::to_string(inputs) + " groups");
+  matrix.group_inputs = GptqGroup(g_idx, inputs, groups, quantization);
+  if (!IsFloatType(scales->dtype) || scales->shape[1] != outputs || matrix.group_inputs == 0) {
+    return Misfit("scales", *scales,
+                  "f16 of [groups of " + std::to_string(inputs) + " inputs, " +
+                      std::to_string(outputs) + "]");
   }
   matrix.scale_type = scales->dtype;
   KVASIR_TRY(matrix.groups_of_inputs,
@@ -211,8 +233,7 @@ Result<WeightTensor> GptqWeights(const FindPart& find, const HfQuantization& qua
   };
   matrix.zero = [zeros = *qzeros, bits, zero_words, offset = quantization.zero_offset](
                     int64_t row, int64_t group) {
-    // A 0 less 1 was stored as the largest.
-    return (StreamCode(zeros, group * zero_words, 1, bits, row) + offset) & ((1 << bits) - 1);
+    return GptqZero(zeros, group * zero_words, bits, offset, row);
   };
   matrix.scale = [view = *scales](int64_t row, int64_t group) {
     return ReadScale(view, group * view.shape[1] + row);
@@ -253,15 +274,14 @@ Result<ScaleBlocks> BlocksOf(std::string_view part, const TensorView& scales,
   const auto is_divided = [](int64_t extent, int64_t block, int64_t count) {
     return block > 0 && (extent + block - 1) / block == count;
   };
-  blocks.outputs = rows == matrix.outputs ? 1 : rows == 1 ? matrix.outputs : given.block_outputs;
-  blocks.inputs = columns == 1 ? matrix.inputs : given.block_inputs;
-  const bool has_groups = rows == matrix.outputs && columns > 1 && matrix.inputs % columns == 0;
-  if (has_groups && !is_divided(matrix.inputs, blocks.inputs, columns)) {
-    blocks.inputs = matrix.inputs / columns;
-  }
-  // One row of blocks and one column of them.
-  if (rows == 1 && columns == 1) blocks.inputs = matrix.inputs;
-  if (!IsScaleType(scales.dtype) || (shape.size() > 2 && !is_spread) ||
+  const bool has_channels = rows == matrix.outputs && columns == 1;
+  const bool is_of_all = rows == 1 && columns == 1;
+  blocks.outputs = rows == matrix.outputs ? 1 : is_of_all ? matrix.outputs : given.block_outputs;
+  blocks.inputs = has_channels || is_of_all ? matrix.inputs : given.block_inputs;
+  // Groups of an output's inputs are alike, whatever blocks have.
+  const bool has_groups = rows == matrix.outputs && columns > 0 && matrix.inputs % columns == 0;
+  if (has_groups && given.block_outputs != 1) blocks.inputs = matrix.inputs / columns;
+  if (!IsScaleType(scales.dtype) || (shape.size() > 2 && !is_spread) || scales.elements() == 0 ||
       !is_divided(matrix.outputs, blocks.outputs, rows) ||
       !is_divided(matrix.inputs, blocks.inputs, columns)) {
     return Misfit(part, scales,
@@ -300,9 +320,11 @@ Result<WeightTensor> PackedIntegers(const FindPart& find, const TensorView& pack
   }
   int bits = 1;
   while (bits < 8 && RowWords(matrix.inputs, bits) < packed.shape[1]) ++bits;
-  if (RowWords(matrix.inputs, bits) != packed.shape[1]) {
-    return Misfit("weight_packed", packed,
-                  "a stream of " + std::to_string(matrix.inputs) + " codes of at most 8 bits");
+  // Fewer than 32 inputs may take as many words with one bit more.
+  if (RowWords(matrix.inputs, bits) != packed.shape[1] || matrix.inputs < 32) {
+    return Misfit(
+        "weight_packed", packed,
+        "a stream of at least 32 codes of at most 8 bits, here " + std::to_string(matrix.inputs));
   }
   matrix.bits = bits;
   KVASIR_TRY(const ScaleBlocks blocks,
@@ -345,6 +367,8 @@ Result<WeightTensor> SignedBytes(const FindPart& find, const TensorView& weight,
   if (!IsFloatType(scales.dtype)) return Misfit("weight_scale", scales, "f16, bf16 or f32");
   matrix.group_inputs = blocks.inputs;
   matrix.scale_type = scales.dtype;
+  KVASIR_TRY(matrix.groups_of_inputs, GroupsOfInputs("weight_g_idx", find("weight_g_idx"),
+                                                     matrix.inputs, blocks.inputs, blocks.columns));
   matrix.scale = [blocks](int64_t row, int64_t group) { return blocks.At(row, group); };
   matrix.read_codes = [weight](int64_t row, uint8_t* out) {
     const int64_t inputs = weight.shape[1];
@@ -389,10 +413,16 @@ void ReadFp8Codes(const TensorView& weight, const ScaleBlocks& blocks, int64_t r
   }
 }
 
-Result<WeightTensor> Fp8Weights(const TensorView& weight, std::string_view part,
-                                const TensorView& scales, const HfQuantization* quantization) {
+Result<WeightTensor> Fp8Weights(const FindPart& find, const TensorView& weight,
+                                std::string_view part, const TensorView& scales,
+                                const HfQuantization* quantization) {
   const MatrixSize size = {weight.shape[0], weight.shape[1]};
   KVASIR_TRY(const ScaleBlocks blocks, BlocksOf(part, scales, size, quantization));
+  KVASIR_TRY(const auto groups, GroupsOfInputs("weight_g_idx", find("weight_g_idx"), size.inputs,
+                                               blocks.inputs, blocks.columns));
+  if (!groups.empty()) {
+    return {ErrorCode::kUnsupported, "weight_g_idx: FP8 in the order of activations is not read"};
+  }
   WeightTensor tensor;
   tensor.shape = weight.shape;
   tensor.read_row = [weight, blocks](int64_t row, float* out) {
@@ -413,37 +443,60 @@ Result<WeightTensor> Fp8Weights(const TensorView& weight, std::string_view part,
 }
 
 // What MLX stores alike but for the types of the tensors: its words are the same bytes.
-Result<WeightTensor> MicroscaledWeights(const TensorView& weight, const TensorView& scales,
-                                        MlxFormat format) {
+Result<WeightTensor> MicroscaledWeights(std::string_view name, const TensorView& weight,
+                                        const TensorView& scales, MlxFormat format) {
   const int64_t outputs = weight.shape[0];
   const int64_t inputs = weight.shape[1] * 8 / format.bits;
-  if (weight.shape[1] % 4 != 0) return Misfit("weight", weight, "a multiple of four bytes a row");
+  if (weight.shape[1] % 4 != 0 || inputs % format.group_size != 0) {
+    return Misfit(name, weight,
+                  "rows of a multiple of " + std::to_string(format.group_size) + " codes of " +
+                      std::to_string(format.bits) + " bits");
+  }
+  KVASIR_TRY_OK(
+      Check("weight_scale", &scales, scales.dtype, {outputs, inputs / format.group_size}));
   const TensorView words = {DType::kU32, {outputs, weight.shape[1] / 4}, weight.data};
   const TensorView bytes = {DType::kU8, scales.shape, scales.data};
   return MlxWeights({&words, &bytes, nullptr}, format, outputs, inputs);
 }
 
-// `part` is one number, or missing, which is 1.
-Result<float> ScaleOfAll(std::string_view part, const TensorView* view) {
-  if (view == nullptr) return 1.0f;
-  if (view->dtype != DType::kF32 || view->elements() != 1) {
-    return Misfit(part, *view, "one f32");
+// What multiplies all of a matrix of NVFP4: compressed-tensors divides by one number, ModelOpt
+// multiplies with the other.
+Result<float> ScaleOfAll(const FindPart& find) {
+  const TensorView* const divisor = find("weight_global_scale");
+  const TensorView* const factor = find("weight_scale_2");
+  const TensorView* const view = divisor != nullptr ? divisor : factor;
+  const char* const part = divisor != nullptr ? "weight_global_scale" : "weight_scale_2";
+  if (view == nullptr) {
+    return {ErrorCode::kCorrupt, "weight_global_scale, or weight_scale_2, is missing"};
   }
-  return ReadScale(*view, 0);
+  if (view->dtype != DType::kF32 || view->elements() != 1) return Misfit(part, *view, "one f32");
+  const float scale = ReadScale(*view, 0);
+  if (!(scale > 0) || !std::isfinite(scale) || !std::isfinite(1 / scale)) {
+    return {ErrorCode::kCorrupt, std::string(part) + " is " + std::to_string(scale) +
+                                     ", which no matrix can be scaled with"};
+  }
+  return divisor != nullptr ? 1 / scale : scale;
 }
 
-Result<WeightTensor> FourBitFloats(const FindPart& find, const TensorView& weight,
-                                   const TensorView& scales) {
-  if (scales.dtype != DType::kF8E4m3) {
-    return MicroscaledWeights(weight, scales, {MlxMode::kMxfp4, 4, 32});
+Result<WeightTensor> FourBitFloats(const FindPart& find, std::string_view name,
+                                   const TensorView& weight, const TensorView& scales) {
+  if (scales.dtype == DType::kU8 || scales.dtype == DType::kF8E8m0) {
+    return MicroscaledWeights(name, weight, scales, {MlxMode::kMxfp4, 4, 32});
   }
-  KVASIR_TRY(WeightTensor tensor, MicroscaledWeights(weight, scales, {MlxMode::kNvfp4, 4, 16}));
-  // compressed-tensors divides by one, ModelOpt multiplies with the other.
-  KVASIR_TRY(const float divisor, ScaleOfAll("weight_global_scale", find("weight_global_scale")));
-  KVASIR_TRY(const float factor, ScaleOfAll("weight_scale_2", find("weight_scale_2")));
-  const float scale = factor / divisor;
+  if (scales.dtype != DType::kF8E4m3) {
+    return Misfit("weight_scale", scales, "u8, f8_e8m0 or f8_e4m3");
+  }
+  KVASIR_TRY(WeightTensor tensor,
+             MicroscaledWeights(name, weight, scales, {MlxMode::kNvfp4, 4, 16}));
+  KVASIR_TRY(const float scale, ScaleOfAll(find));
   if (scale != 1) ScaleMatrices({scale}, &tensor);
   return tensor;
+}
+
+// E4M3 with scales of 32 inputs that are powers of two.
+bool IsMxfp8(const TensorView& weight, const TensorView& scales) {
+  const bool has_powers = scales.dtype == DType::kU8 || scales.dtype == DType::kF8E8m0;
+  return has_powers && scales.shape == std::vector<int64_t>{weight.shape[0], weight.shape[1] / 32};
 }
 
 // Of tensors that are quantized in a way of their own and have scales beside them.
@@ -470,12 +523,12 @@ Result<WeightTensor> ScaledWeights(const FindPart& find, const HfQuantization* q
     case DType::kI8:
       return SignedBytes(find, *weight, *scales);
     case DType::kU8:
-      return FourBitFloats(find, *weight, *scales);
+      return FourBitFloats(find, name, *weight, *scales);
     case DType::kF8E4m3:
-      if (scales->dtype == DType::kU8) {
-        return MicroscaledWeights(*weight, *scales, {MlxMode::kMxfp8, 8, 32});
+      if (IsMxfp8(*weight, *scales)) {
+        return MicroscaledWeights(name, *weight, *scales, {MlxMode::kMxfp8, 8, 32});
       }
-      return Fp8Weights(*weight, part, *scales, quantization);
+      return Fp8Weights(find, *weight, part, *scales, quantization);
     default:
       break;
   }
@@ -495,8 +548,14 @@ bool IsHfQuantized(const FindPart& find) {
 }
 
 Result<WeightTensor> HfWeights(const FindPart& find, const HfQuantization* quantization) {
-  if (find("qweight") == nullptr) return ScaledWeights(find, quantization);
   using enum HfQuantization::Kind;
+  if (find("qweight") == nullptr) {
+    if (quantization == nullptr || quantization->kind == kScaled) {
+      return ScaledWeights(find, quantization);
+    }
+    return {ErrorCode::kUnsupported,
+            "has no qweight, which modules of " + quantization->method + " have"};
+  }
   if (quantization != nullptr && quantization->kind == kAwq) return AwqWeights(find);
   if (quantization != nullptr && quantization->kind == kGptq) {
     return GptqWeights(find, *quantization);

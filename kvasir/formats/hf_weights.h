@@ -21,7 +21,7 @@ using FindPart = std::function<const TensorView*(std::string_view part)>;
 // Whether a module is a quantized matrix of one of these libraries.
 bool IsHfQuantized(const FindPart& find);
 
-// Every part that such a module may have; those of activations are not read.
+// Every part that such a module may have; those of activations and caches are not read.
 inline constexpr std::string_view kHfParts[] = {"qweight",
                                                 "qzeros",
                                                 "scales",
@@ -40,7 +40,10 @@ inline constexpr std::string_view kHfParts[] = {"qweight",
                                                 "input_global_scale",
                                                 "output_scale",
                                                 "input_scale_ub",
-                                                "activation_scale"};
+                                                "activation_scale",
+                                                "pre_quant_scale",
+                                                "k_scale",
+                                                "v_scale"};
 
 // The matrix [outputs, inputs] that the parts make. `quantization` may be null where tensors tell
 // all. ERRORS: kCorrupt for types and shapes that do not fit together, kUnsupported; the message

@@ -83,7 +83,8 @@ void ReadKeptCodes(const IntegerMatrix& matrix, const AffineScales& affine, int6
 
 WeightFormat AffineFormat(int bits) {
   using enum WeightFormat;
-  for (const WeightFormat format : {kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine}) {
+  for (const WeightFormat format :
+       {kQ1Affine, kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine}) {
     if (bits <= CodeBits(format)) return format;
   }
   return kQ8Affine;

@@ -48,7 +48,8 @@ Result<WeightTensor> QuantizedModules::Read(const std::string& module) const {
   const HfQuantization* const hf = quantization_.hf ? &*quantization_.hf : nullptr;
   auto read = IsMlx(module) ? ReadMlx(module) : HfWeights(PartsIn(checkpoint_, module), hf);
   if (!read.ok()) {
-    return WithContext(read.error(), checkpoint_.path() + ": module '" + module + "'");
+    const std::string& file = checkpoint_.FileOf(PartsOf(module).front());
+    return WithContext(read.error(), file + ": module '" + module + "'");
   }
   read->is_mapped = true;
   return read;

@@ -24,8 +24,8 @@ class QuantizedModules {
   // Of "model.layers.0.mlp.up_proj".
   bool Has(const std::string& module) const { return IsMlx(module) || IsHf(module); }
 
-  // The matrix; stacked ones keep their extents. ERRORS: kCorrupt, kUnsupported, naming checkpoint
-  // and module. REQUIRES: Has(module).
+  // The matrix; stacked ones keep their extents. ERRORS: kCorrupt, kUnsupported, naming file and
+  // module. REQUIRES: Has(module).
   Result<WeightTensor> Read(const std::string& module) const;
 
   // The names of its tensors, also of those that only say how activations are quantized.

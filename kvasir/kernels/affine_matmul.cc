@@ -18,7 +18,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using enum WeightFormat;
-using Formats = CodedFormats<kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine, kQ8Affine>;
+using Formats =
+    CodedFormats<kQ1Affine, kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine, kQ8Affine>;
 
 // Nobody asks a second pass (KVASIR_BYTE_DOT) for it.
 [[maybe_unused]] void FillAffinePlanes(KernelTable* table) { Formats::FillPlanes(table); }

@@ -48,7 +48,8 @@ struct CodedLines {
 
   // The line of a group that Codes<kLine> takes as `raw`: of two bits none, `more` has them.
   static constexpr int RawLine(int line) {
-    return Code::kBits == 2 ? 0 : Code::kBits == 3 ? Code::kBitLine : line;
+    if (Code::kBits == 2) return 0;
+    return Code::kBits == 1 || Code::kBits == 3 ? Code::kBitLine : line;
   }
   // The one that it takes as `more` for codes of the first or the second half: line 0, which nobody
   // looks at, where there is none.
@@ -61,6 +62,7 @@ struct CodedLines {
   static HWY_INLINE ByteVec Codes(ByteVec raw, ByteVec more) {
     constexpr int kFour = kLine + (kHigh ? 4 : 0);
     if constexpr (Code::kIsByte) return raw;
+    if constexpr (Code::kBits == 1) return Bits<-kFour, 0x01>(raw);
     if constexpr (Code::kBits == 2) return Bits<-2 * kLine, 0x03>(more);
     if constexpr (Code::kBits == 3) {
       return hn::Or(Bits<-2 * kLine, 0x03>(more), Bits<2 - kFour, 0x04>(raw));

@@ -27,6 +27,8 @@ struct Format {
 constexpr Format kFormats[] = {
     {"q5", WeightFormat::kQ5},
     {"iq4_nl", WeightFormat::kIq4Nl},
+    {"q1_affine_f16_128", WeightFormat::kQ1Affine, {128, DType::kF16, false}},
+    {"q1_affine_bf16", WeightFormat::kQ1Affine, {32, DType::kBf16, true}},
     {"q2_affine_bf16", WeightFormat::kQ2Affine, {64, DType::kBf16, true}},
     {"q3_affine_f16", WeightFormat::kQ3Affine, {128, DType::kF16, true}},
     {"q4_affine_f16", WeightFormat::kQ4Affine, {32, DType::kF16, false}},

@@ -28,10 +28,10 @@ struct Coding {
   static constexpr bool kIsQ4 = kFormat == WeightFormat::kQ4;
   static constexpr bool kIsByte = kBits == 8;
   // Lines that codes are put together of (coded_row.h): low and high nibbles, then pairs of bits of
-  // each half of a group, then a bit of all of it.
+  // each half of a group, then a bit of all of it, which may be all that there is.
   static constexpr bool kHasPairs = kBits == 2 || kBits == 3 || kBits == 6;
   static constexpr int kPairLine = kBits == 6 ? 4 : 0;
-  static constexpr int kBitLine = kBits - 1;  // of 3 and 5 bits
+  static constexpr int kBitLine = kBits - 1;  // of 1, 3 and 5 bits
   static constexpr bool kIsAffine = IsAffine(kFormat);
   static constexpr bool kIsIq4 = kFormat == WeightFormat::kIq4Nl || kFormat == WeightFormat::kIq4Xs;
   static constexpr bool kIsMxfp4 = kFormat == WeightFormat::kMxfp4;

@@ -45,6 +45,7 @@ void ReadCodes(const std::byte* codes, int64_t lane, Group* group) {
     int code = 0;
     if constexpr (kBits == 8) code = Byte(codes, k / 4 * 64 + lane * 4 + k % 4);
     if constexpr (kBits >= 4 && kBits < 8) code = Nibble(codes, lane, k);
+    if constexpr (kBits == 1) code = Bit(codes, lane, k);
     if constexpr (kBits == 2 || kBits == 3) code = TwoBits(codes, lane, k);
     if constexpr (kBits == 3) code += Bit(codes + 128, lane, k) << 2;
     if constexpr (kBits == 5) code += Bit(codes + 256, lane, k) << 4;
@@ -190,8 +191,8 @@ void FillFormats(KernelTable* table) {
 
 void FillScalarCodedMatmul(KernelTable* table) {
   using enum WeightFormat;
-  FillFormats<kQ5, kIq4Nl, kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine, kQ8Affine, kQ2K,
-              kQ3K, kQ4K, kQ5K, kQ6K, kIq4Xs, kMxfp4, kNvfp4>(table);
+  FillFormats<kQ5, kIq4Nl, kQ1Affine, kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine,
+              kQ8Affine, kQ2K, kQ3K, kQ4K, kQ5K, kQ6K, kIq4Xs, kMxfp4, kNvfp4>(table);
 }
 
 }  // namespace kvasir

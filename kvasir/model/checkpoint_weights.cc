@@ -25,17 +25,14 @@ class CheckpointWeights final : public StoredWeights {
         checkpoint_(checkpoint),
         modules_(checkpoint, quantization) {
     for (std::string_view prefix : kPrefixes) {
-      if (checkpoint.Find(std::string(prefix) + std::string(kEmbedding)) != nullptr) {
+      if (Exists(std::string(prefix) + std::string(kEmbedding))) {
         prefix_ = prefix;
         break;
       }
     }
   }
 
-  bool Has(const std::string& name) const override {
-    const std::string full_name = FullName(name);
-    return checkpoint_.Find(full_name) != nullptr || !QuantizedModule(full_name).empty();
-  }
+  bool Has(const std::string& name) const override { return Exists(FullName(name)); }
 
   Result<std::vector<int64_t>> Integers(const std::string& name, int64_t size) override {
     const std::string where = Where(name);
@@ -86,6 +83,11 @@ class CheckpointWeights final : public StoredWeights {
   }
 
  private:
+  // As a tensor, or as the matrix that a module's tensors make.
+  bool Exists(const std::string& full_name) const {
+    return checkpoint_.Find(full_name) != nullptr || !QuantizedModule(full_name).empty();
+  }
+
   // Whose matrix the tensor would be, if that is quantized; else nothing.
   std::string QuantizedModule(const std::string& full_name) const {
     if (!full_name.ends_with(kWeight)) return {};
@@ -109,12 +111,11 @@ class CheckpointWeights final : public StoredWeights {
   // so does what an assistant has beside its decoder.
   std::string FullName(const std::string& name) const {
     if (name != kHead) {
-      const bool is_beside =
-          checkpoint_.Find(prefix_ + name) == nullptr && checkpoint_.Find(name) != nullptr;
+      const bool is_beside = !Exists(prefix_ + name) && Exists(name);
       return is_beside ? name : prefix_ + name;
     }
     const std::string nested = "language_model." + name;
-    return checkpoint_.Find(nested) != nullptr ? nested : name;
+    return Exists(nested) ? nested : name;
   }
 
   const Checkpoint& checkpoint_;

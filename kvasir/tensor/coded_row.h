@@ -10,8 +10,8 @@
 //              input 16 + 4j + i in its high one
 //   2          [2][16][4]: bits 2j and 2j + 1 of byte [h][lane][i] are that of input 16h + 4j + i
 //   6          bits 0 to 3 as those of 4, then bits 4 and 5 as those of 2
-//   5, 3       the lower bits as those of 4 and 2, then [16][4]: bit j of byte [lane][i] is the
-//              highest one of input 4j + i
+//   1          [16][4]: bit j of byte [lane][i] is that of input 4j + i
+//   5, 3       the lower bits as those of 4 and 2, then the highest ones as those of 1
 //
 // Scales stand before the codes they are for, where they are read first:
 //
@@ -104,7 +104,7 @@ bool IsCodedOnly(WeightFormat format);
 
 // Scales and biases of 16 bits for a number of inputs that a matrix says (AffineScales).
 constexpr bool IsAffine(WeightFormat format) {
-  return format >= WeightFormat::kQ2Affine && format <= WeightFormat::kQ8Affine;
+  return format >= WeightFormat::kQ1Affine && format <= WeightFormat::kQ8Affine;
 }
 
 // Superblocks of 256 inputs, whose small scales are multiplied with those of all of them.
@@ -116,6 +116,8 @@ constexpr bool IsSuperblocked(WeightFormat format) {
 constexpr int CodeBits(WeightFormat format) {
   using enum WeightFormat;
   switch (format) {
+    case kQ1Affine:
+      return 1;
     case kQ2Affine:
     case kQ2K:
       return 2;

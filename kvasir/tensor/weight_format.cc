@@ -7,9 +7,10 @@ namespace kvasir {
 namespace {
 
 constexpr std::array<std::string_view, kWeightFormats> kNames = {
-    "f32",       "f16",       "bf16",      "bf16_dot",  "q8",        "q4",        "q5",    "iq4_nl",
-    "q2_affine", "q3_affine", "q4_affine", "q5_affine", "q6_affine", "q8_affine", "q2_k",  "q3_k",
-    "q4_k",      "q5_k",      "q6_k",      "iq4_xs",    "mxfp4",     "nvfp4",     "mxfp8", "fp8"};
+    "f32",       "f16",       "bf16",      "bf16_dot",  "q8",        "q4",        "q5",
+    "iq4_nl",    "q1_affine", "q2_affine", "q3_affine", "q4_affine", "q5_affine", "q6_affine",
+    "q8_affine", "q2_k",      "q3_k",      "q4_k",      "q5_k",      "q6_k",      "iq4_xs",
+    "mxfp4",     "nvfp4",     "mxfp8",     "fp8"};
 constexpr size_t kMakeable = 6;
 
 }  // namespace

@@ -24,6 +24,7 @@ enum class WeightFormat {
   kQ4,
   kQ5,
   kIq4Nl,
+  kQ1Affine,
   kQ2Affine,
   kQ3Affine,
   kQ4Affine,
@@ -41,7 +42,7 @@ enum class WeightFormat {
   kMxfp8,  // its matmul is that of bf16_dot: codes become bf16
   kFp8     // likewise, with a float32 scale for 128 inputs
 };
-inline constexpr size_t kWeightFormats = 24;
+inline constexpr size_t kWeightFormats = 25;
 
 // In the order of their numbers.
 std::array<WeightFormat, kWeightFormats> AllWeightFormats();

@@ -61,7 +61,7 @@ class Recorder:
 
     # codes [outputs, inputs], zeros and scales [outputs, groups]
     def integers(self, outputs, inputs, group, bits, dtype=torch.float16):
-        groups = inputs // group
+        groups = -(-inputs // group)
         codes = self.codes((outputs, inputs), bits)
         zeros = self.codes((outputs, groups), bits)
         return codes, zeros, self.scales((outputs, groups), dtype)
@@ -86,9 +86,15 @@ class Recorder:
         groups_of_inputs = torch.arange(inputs) // group
         if g_idx == "shuffled":
             groups_of_inputs = groups_of_inputs[torch.randperm(inputs, generator=self.generator)]
-        stored = (zeros - (1 if version == 1 else 0)) & ((1 << bits) - 1)
-        parts = {"qweight": stream(codes, bits).T, "qzeros": stream(stored.T, bits),
-                 "scales": scales.T}
+        # GPTQModel takes the first version's 1 from all fields of a word at once, of three bits, which
+        # go over the ends of words, from each.
+        if version == 1 and bits == 3:
+            zeros_stored = stream((zeros.T - 1) & 7, bits)
+        else:
+            ones = 0xFFFFFFFF // ((1 << bits) - 1) if version == 1 else 0
+            words = stream(zeros.T, bits).view(torch.uint32).to(torch.int64) - ones
+            zeros_stored = (words & 0xFFFFFFFF).to(torch.uint32).view(torch.int32)
+        parts = {"qweight": stream(codes, bits).T, "qzeros": zeros_stored, "scales": scales.T}
         if g_idx != "none":
             parts["g_idx"] = groups_of_inputs.to(torch.int32)
         method = "gptq" if version == 1 else "gptq_v2"
@@ -157,7 +163,7 @@ class Recorder:
         spread = spread.repeat_interleave(block[1], 1)[:, :inputs]
         self.add(name, {"weight": weight, part: scales}, weight.float() * spread)
 
-    def nvfp4(self, name, outputs, inputs, method):
+    def nvfp4(self, name, outputs, inputs, method, divisor=None):
         codes = self.codes((outputs, inputs), 4)
         scales = self.e4m3(outputs, inputs // 16).float().abs().to(torch.float8_e4m3fn)
         weight = (codes[:, 0::2] | codes[:, 1::2] << 4).to(torch.uint8)
@@ -168,15 +174,16 @@ class Recorder:
                      "input_scale": torch.tensor(0.5)}
             decoded = values * scale
         else:
-            scale = torch.tensor([16.0 if self.trained else 4096.0])
+            scale = torch.tensor([divisor or (16.0 if self.trained else 4096.0)])
             arguments = QuantizationArgs(num_bits=4, type="float", symmetric=True,
                                          strategy="tensor_group", group_size=16)
             scheme = QuantizationScheme(targets=["Linear"], weights=arguments)
             parts = {"weight_packed": weight, "weight_scale": scales,
                      "weight_global_scale": scale, "input_global_scale": torch.tensor([7.0])}
-            decoded = values / scale
-            back = NVFP4PackedCompressor.decompress(dict(parts), scheme)["weight"]
-            assert torch.equal(back.float(), decoded.to(back.dtype).float()), name
+            decoded = values * (1 / scale)
+            if divisor is None:  # a power of two: exact, however it is divided
+                back = NVFP4PackedCompressor.decompress(dict(parts), scheme)["weight"]
+                assert torch.equal(back.float(), decoded.to(back.dtype).float()), name
         self.add(f"{method}/{name}", parts, decoded)
 
     def microscaled(self, name, outputs, inputs, bits):
@@ -203,6 +210,8 @@ def record_weights(path):
         r.gptq(f"{bits}_bits", 32, 256, 128, bits)
         r.gptq(f"{bits}_bits", 32, 128, 32, bits, version=2, g_idx="none")
     r.gptq("one_group", 32, 192, 192, 4)
+    r.gptq("short_last_of_128", 32, 160, 128, 4)
+    r.gptq("short_last_of_128", 32, 288, 128, 2, version=2, g_idx="none")
     r.gptq("shuffled", 32, 128, 32, 4, g_idx="shuffled")
     for bits in range(1, 9):
         r.packed_integers(f"{bits}_bits", 24, 128, bits, torch.bfloat16, True, group=32)
@@ -211,6 +220,7 @@ def record_weights(path):
     r.packed_integers("channels_zeros", 8, 96, 8, torch.float32, False)
     r.packed_integers("shuffled", 8, 128, 4, torch.bfloat16, False, group=32, shuffled=True)
     r.packed_integers("no_multiple", 8, 72, 4, torch.float16, True, group=8)
+    r.packed_integers("groups_of_96", 24, 192, 4, torch.bfloat16, False, group=96)
     r.bytes("bytes", 8, 160, torch.bfloat16)
     r.bytes("bytes_f32", 8, 64, torch.float32)
     r.bytes("bytes_of_all", 8, 64, torch.float16, per_channel=False)
@@ -229,8 +239,10 @@ def record_weights(path):
     r.fp8("modelopt/fp8_blocks", 136, 160, (2, 1, 2, 1), (128, 128))
     r.nvfp4("nvfp4", 8, 128, "modelopt")
     r.nvfp4("nvfp4", 8, 128, "compressed-tensors")
+    r.nvfp4("nvfp4_odd", 8, 128, "compressed-tensors", 2687.0)
     r.microscaled("mxfp4", 8, 128, 4)
     r.microscaled("mxfp8", 8, 128, 8)
+    r.fp8("fp8/mxfp8", 8, 64, (8, 2), (1, 32), torch.float8_e8m0fnu, part="weight_scale_inv")
     save_file(r.tensors, path, metadata={"source": versions(), "seed": str(SEED)})
 
 
