@@ -122,10 +122,12 @@ class Backend {
   // The same for weights in any encoding, one row at a time. REQUIRES: two extents.
   virtual Result<std::unique_ptr<const WeightMatrix>> PackRows(const WeightTensor& weights,
                                                                WeightFormat format) = 0;
-  // Weights that PackRows of such a backend packed at another time. What is multiplied with them is
-  // multiplied with `scale` (ScaleOfPacked) too, before a bias is added.
-  // ERRORS: kUnsupported where WeightMatrix::panels are null.
-  virtual Result<std::unique_ptr<const WeightMatrix>> Adopt(PackedMatrix matrix, float scale) = 0;
+  // Weights that PackRows of such a backend packed at another time, with TraitsOfPacked: what is
+  // multiplied with them is multiplied with the scale too, before a bias is added, and inputs are
+  // taken in their order. ERRORS: kUnsupported where WeightMatrix::panels are null.
+  // REQUIRES: an order is a permutation of the matrix's inputs.
+  virtual Result<std::unique_ptr<const WeightMatrix>> Adopt(PackedMatrix matrix,
+                                                            PackedTraits traits) = 0;
   // Pseudo-random weights, uniform in +-amplitude, a function of `seed` alone: for measuring real
   // shapes without their files. ERRORS: as Pack.
   virtual Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,

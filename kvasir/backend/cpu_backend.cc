@@ -9,6 +9,7 @@
 #include "kvasir/backend/cpu_kv_rows.h"
 #include "kvasir/backend/for_rows.h"
 #include "kvasir/backend/matmul_inputs.h"
+#include "kvasir/backend/ordered_inputs.h"
 #include "kvasir/backend/panel_packer.h"
 #include "kvasir/backend/weight_lookahead.h"
 #include "kvasir/base/check.h"
@@ -31,20 +32,21 @@ constexpr int kMaxThreads = 1024;
 
 class CpuWeightMatrix final : public WeightMatrix {
  public:
-  explicit CpuWeightMatrix(PackedMatrix matrix, float scale = 1)
-      : matrix_(std::make_shared<const PackedMatrix>(std::move(matrix))), scale_(scale) {}
+  explicit CpuWeightMatrix(PackedMatrix matrix, PackedTraits traits = {})
+      : matrix_(std::make_shared<const PackedMatrix>(std::move(matrix))),
+        traits_(std::move(traits)) {}
   int64_t outputs() const override { return matrix_->outputs(); }
   int64_t inputs() const override { return matrix_->inputs(); }
   WeightFormat format() const override { return matrix_->format(); }
   size_t bytes() const override { return matrix_->bytes(); }
   const PackedMatrix* panels() const override { return matrix_.get(); }
   const std::shared_ptr<const PackedMatrix>& matrix() const { return matrix_; }
-  float scale() const { return scale_; }
+  const PackedTraits& traits() const { return traits_; }
 
  private:
   // Shared with whoever reads ahead.
   std::shared_ptr<const PackedMatrix> matrix_;
-  const float scale_;  // of all that the panels hold
+  const PackedTraits traits_;
 };
 
 const std::shared_ptr<const PackedMatrix>& SharedPacked(const WeightMatrix& weights) {
@@ -53,8 +55,12 @@ const std::shared_ptr<const PackedMatrix>& SharedPacked(const WeightMatrix& weig
 
 const PackedMatrix& Packed(const WeightMatrix& weights) { return *SharedPacked(weights); }
 
-float ScaleOf(const WeightMatrix& weights) {
-  return static_cast<const CpuWeightMatrix&>(weights).scale();
+const PackedTraits& TraitsOf(const WeightMatrix& weights) {
+  return static_cast<const CpuWeightMatrix&>(weights).traits();
+}
+
+const std::vector<int32_t>* OrderOf(const RowsMatmul& part) {
+  return TraitsOf(*part.job.weights).input_order.get();
 }
 
 // splitmix64 (Steele, Lea, Flood 2014): one multiply chain per number keeps filling a billion
@@ -74,6 +80,7 @@ class CpuBackend final : public Backend {
         lookahead_(threads, kPanelTile),
         pool_(threads, &lookahead_),
         attention_({kernels, options.attention, options.prefetching.kv}, pool_),
+        ordered_(pool_),
         inputs_(kernels, pool_) {}
 
   std::string Describe() const override {
@@ -82,7 +89,8 @@ class CpuBackend final : public Backend {
   }
 
   size_t scratch_bytes() const override {
-    return inputs_.bytes() + attention_.scratch_bytes() + experts_.scratch_bytes();
+    return inputs_.bytes() + ordered_.bytes() + attention_.scratch_bytes() +
+           experts_.scratch_bytes();
   }
 
   uint64_t weight_bytes_read() const override { return weight_bytes_read_; }
@@ -110,12 +118,14 @@ class CpuBackend final : public Backend {
     if (weights.is_mapped) {
       for (const std::span<const std::byte> source : weights.source) ReleasePages(source);
     }
-    return Adopt(std::move(matrix), ScaleOfPacked(weights, format));
+    return Adopt(std::move(matrix), TraitsOfPacked(weights, format));
   }
 
-  Result<std::unique_ptr<const WeightMatrix>> Adopt(PackedMatrix matrix, float scale) override {
+  Result<std::unique_ptr<const WeightMatrix>> Adopt(PackedMatrix matrix,
+                                                    PackedTraits traits) override {
+    if (traits.input_order) traits.input_order = OneOf(std::move(traits.input_order));
     return std::unique_ptr<const WeightMatrix>(
-        std::make_unique<CpuWeightMatrix>(std::move(matrix), scale));
+        std::make_unique<CpuWeightMatrix>(std::move(matrix), std::move(traits)));
   }
 
   Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,
@@ -136,9 +146,9 @@ class CpuBackend final : public Backend {
     ForRows(static_cast<int64_t>(tokens.size()), matrix.inputs(), [&](int64_t i) {
       const Token token = tokens[static_cast<size_t>(i)];
       KVASIR_CHECK(token >= 0 && token < matrix.outputs());
-      matrix.GetRow(token, out.row(i));
-      const float own = ScaleOf(table);
-      if (own != 1) kernels_.scale(out.row(i), own, matrix.inputs());
+      const PackedTraits& traits = TraitsOf(table);
+      GetRow(matrix, token, traits.input_order, out.row(i));
+      if (traits.scale != 1) kernels_.scale(out.row(i), traits.scale, matrix.inputs());
       kernels_.scale(out.row(i), scale, matrix.inputs());
     });
   }
@@ -219,6 +229,23 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  // Matrices that read the same inputs are quantized with them, in one order: one vector for all.
+  InputOrder OneOf(InputOrder order) {
+    for (const std::weak_ptr<const std::vector<int32_t>>& known : orders_) {
+      if (InputOrder same = known.lock(); same && *same == *order) return same;
+    }
+    std::erase_if(orders_, [](const auto& known) { return known.expired(); });
+    orders_.push_back(order);
+    return order;
+  }
+
+  static void GetRow(const PackedMatrix& matrix, Token token, const InputOrder& order, float* out) {
+    if (!order) return matrix.GetRow(token, out);
+    std::vector<float> row(order->size());
+    matrix.GetRow(token, row.data());
+    for (size_t i = 0; i < row.size(); ++i) out[(*order)[i]] = row[i];
+  }
+
   // Runs body(row) for every row, on several threads when that pays.
   template <typename Body>
   void ForRows(int64_t rows, int64_t cols, const Body& body) {
@@ -249,6 +276,12 @@ class CpuBackend final : public Backend {
   // Every part reads its own rows of x; the tiles of all are spread over the threads together.
   // Parts of the same matrices follow each other once for each band.
   void MatmulRows(ConstFloatRows x, std::span<const RowsMatmul> parts, int64_t bands = 1) {
+    std::vector<RowsMatmul> placed;
+    if (std::any_of(parts.begin(), parts.end(),
+                    [](const auto& part) { return OrderOf(part) != nullptr; })) {
+      x = GatherOrdered(x, parts, &placed);
+      parts = placed;
+    }
     int64_t tiles = 0;
     InputForms forms;
     std::vector<std::shared_ptr<const PackedMatrix>> matrices;
@@ -276,6 +309,19 @@ class CpuBackend final : public Backend {
     });
   }
 
+  // The rows that parts want, in the orders that they want; `placed` are the parts that read those.
+  ConstFloatRows GatherOrdered(ConstFloatRows x, std::span<const RowsMatmul> parts,
+                               std::vector<RowsMatmul>* placed) {
+    std::vector<OrderedPart> ordered;
+    for (const RowsMatmul& part : parts) {
+      ordered.push_back({OrderOf(part), part.row_begin, part.rows});
+    }
+    const ConstFloatRows gathered = ordered_.Gather(x, ordered);
+    placed->assign(parts.begin(), parts.end());
+    for (size_t i = 0; i < ordered.size(); ++i) (*placed)[i].row_begin = ordered[i].row_begin;
+    return gathered;
+  }
+
   void MatmulTiles(ConstFloatRows x, const RowsMatmul& part, int64_t first, int64_t last,
                    int thread) {
     const PackedMatrix& matrix = Packed(*part.job.weights);
@@ -291,7 +337,7 @@ class CpuBackend final : public Backend {
                        .fetch_into = prefetching_.weights,
                        .may_stream = prefetching_.streams_weights};
     inputs_.Give(thread, part.row_begin, &args);
-    const float scale = ScaleOf(*part.job.weights);
+    const float scale = TraitsOf(*part.job.weights).scale;
     if (scale != 1) args.bias = nullptr;
     kernels_.matmul[static_cast<size_t>(matrix.format())](args);
     if (scale == 1) return;
@@ -311,6 +357,8 @@ class CpuBackend final : public Backend {
   AlignedArena arena_;  // of weights
   CpuAttention attention_;
   CpuExperts experts_;
+  std::vector<std::weak_ptr<const std::vector<int32_t>>> orders_;
+  OrderedInputs ordered_;
   MatmulInputs inputs_;  // of the current Matmul call
   uint64_t weight_bytes_read_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -42,7 +43,8 @@ TEST(CpuBackendTest, ScalesOfAdoptedMatricesMultiplySumsBeforeTheBias) {
   const auto bias = Random(50, 4);
   const TensorView view = {DType::kF32, {50, 64}, reinterpret_cast<const std::byte*>(w.data())};
   const auto adopted = [&](float scale) {
-    return *backend->Adopt(*PackedMatrix::Pack(view, WeightFormat::kQ8), scale);
+    return *backend->Adopt(*PackedMatrix::Pack(view, WeightFormat::kQ8),
+                           {.scale = scale, .input_order = nullptr});
   };
   const auto plain = adopted(1);
   const auto scaled = adopted(kScale);
@@ -65,6 +67,58 @@ TEST(CpuBackendTest, ScalesOfAdoptedMatricesMultiplySumsBeforeTheBias) {
   backend->Embed(*plain, std::span(&token, 1), 2, View(row, 64));
   backend->Embed(*scaled, std::span(&token, 1), 2, View(scaled_row, 64));
   for (size_t i = 0; i < row.size(); ++i) ASSERT_EQ(scaled_row[i], row[i] / 2 * kScale * 2);
+}
+
+// Three orders at once, one of them none, with bands of rows and rows looked up.
+TEST(CpuBackendTest, MatricesTakeTheirInputsInTheirOrders) {
+  const auto backend = Make(3);
+  std::mt19937 random(5);
+  const auto w = Random(50 * 64, 2);
+  const TensorView view = {DType::kF32, {50, 64}, reinterpret_cast<const std::byte*>(w.data())};
+  const auto adopted = [&](const InputOrder& order) {
+    return *backend->Adopt(*PackedMatrix::Pack(view, WeightFormat::kQ8), {1, order});
+  };
+  std::vector<int32_t> first(64);
+  std::iota(first.begin(), first.end(), 0);
+  std::vector<int32_t> second = first;
+  std::shuffle(first.begin(), first.end(), random);
+  std::shuffle(second.begin(), second.end(), random);
+  const auto shared = [](const std::vector<int32_t>& order) {
+    return std::make_shared<const std::vector<int32_t>>(order);
+  };
+  const auto plain = adopted(nullptr);
+  // Equal ones are one, whoever they belong to.
+  const std::unique_ptr<const WeightMatrix> ordered[] = {
+      adopted(shared(first)), adopted(shared(second)), adopted(shared(first))};
+  for (const int64_t rows : {1, 7, 401}) {
+    SCOPED_TRACE(rows);
+    auto x = Random(static_cast<size_t>(rows * 64), 1);
+    std::vector<float> out[4];
+    for (auto& of_job : out) of_job.resize(static_cast<size_t>(rows * 50));
+    const MatmulJob jobs[] = {{ordered[0].get(), nullptr, View(out[0], 50)},
+                              {plain.get(), nullptr, View(out[1], 50)},
+                              {ordered[1].get(), nullptr, View(out[2], 50)},
+                              {ordered[2].get(), nullptr, View(out[3], 50)}};
+    backend->Matmul(View(x, 64), jobs);
+    const std::vector<int32_t>* const orders[] = {&first, nullptr, &second, &first};
+    for (size_t job = 0; job < 4; ++job) {
+      std::vector<float> own = x;
+      for (size_t i = 0; orders[job] != nullptr && i < own.size(); ++i) {
+        own[i] = x[i / 64 * 64 + static_cast<size_t>((*orders[job])[i % 64])];
+      }
+      std::vector<float> wanted(out[job].size());
+      const MatmulJob alone[] = {{plain.get(), nullptr, View(wanted, 50)}};
+      backend->Matmul(View(own, 64), alone);
+      ASSERT_EQ(out[job], wanted) << job;
+    }
+  }
+  const Token token = 33;
+  std::vector<float> row(64), ordered_row(64);
+  backend->Embed(*plain, std::span(&token, 1), 1, View(row, 64));
+  backend->Embed(*ordered[0], std::span(&token, 1), 1, View(ordered_row, 64));
+  for (size_t i = 0; i < row.size(); ++i) {
+    ASSERT_EQ(ordered_row[static_cast<size_t>(first[i])], row[i]);
+  }
 }
 
 TEST(CpuBackendTest, MatmulJobsShareTheirInput) {

@@ -85,14 +85,16 @@ void ExpectKept(const std::string& name, const WeightTensor& weights, int64_t ro
   packed.SetCodedRow(row, codes);
   std::vector<float> kept(wanted.size());
   packed.GetRow(row, kept.data());
-  const float scale = ScaleOfPacked(weights, weights.stored_format);
+  const auto [scale, order] = TraitsOfPacked(weights, weights.stored_format);
+  ASSERT_TRUE(!order || order->size() == wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
-    const size_t begin = i / kFp8Inputs * kFp8Inputs;
+    const size_t at = order ? static_cast<size_t>((*order)[i]) : i;
+    const size_t begin = at / kFp8Inputs * kFp8Inputs;
     bool has_nan = false;
     for (size_t k = begin; k < std::min(begin + kFp8Inputs, wanted.size()); ++k) {
       has_nan = has_nan || std::isnan(wanted[k]);
     }
-    const float expected = has_nan ? std::nanf("") : wanted[i];
+    const float expected = has_nan ? std::nanf("") : wanted[at];
     ASSERT_TRUE(Same(kept[i] * scale, expected)) << name << " row " << row << " input " << i;
   }
 }
@@ -124,9 +126,9 @@ TEST(HfWeights, EveryLayoutIsWhatItMeans) {
   }
   using enum WeightFormat;
   const std::map<WeightFormat, int> expected = {
-      {kF16, 2},   // GPTQ in the order of activations, groups of 8
-      {kBf16, 4},  // compressed-tensors in that order, scales that need f32, fp8 in groups of 32
-      {kQ1Affine, 2}, {kQ2Affine, 5}, {kQ3Affine, 4}, {kQ4Affine, 12},
+      {kF16, 1},   // groups of 8
+      {kBf16, 3},  // scales that need f32, fp8 in groups of 32
+      {kQ1Affine, 2}, {kQ2Affine, 5}, {kQ3Affine, 4}, {kQ4Affine, 14},
       {kQ5Affine, 2}, {kQ6Affine, 2}, {kQ8Affine, 9}, {kMxfp4, 1},
       {kNvfp4, 3},    {kMxfp8, 2},    {kFp8, 10}};
   EXPECT_EQ(formats, expected);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -30,9 +31,23 @@ void ReadRow(const IntegerMatrix& matrix, int64_t row, float* out) {
   }
 }
 
+// Inputs by their groups, if they do not follow each other. Nothing unless all groups are alike.
+std::vector<int32_t> OrderByGroups(const IntegerMatrix& matrix) {
+  std::vector<int64_t> sizes(static_cast<size_t>(matrix.groups()), 0);
+  for (const int32_t group : matrix.groups_of_inputs) ++sizes[static_cast<size_t>(group)];
+  const auto is_whole = [&](int64_t size) { return size == matrix.group_inputs; };
+  if (!std::all_of(sizes.begin(), sizes.end(), is_whole)) return {};
+  std::vector<int32_t> order(matrix.groups_of_inputs.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return matrix.groups_of_inputs[static_cast<size_t>(a)] <
+           matrix.groups_of_inputs[static_cast<size_t>(b)];
+  });
+  return order;
+}
+
 // How many inputs share a scale in memory: a part of a group that matmuls take. 0: there is none.
 int KeptGroup(const IntegerMatrix& matrix) {
-  if (!matrix.groups_of_inputs.empty()) return 0;
   for (const int group : {128, 64, 32}) {
     const bool is_part = matrix.group_inputs % group == 0 || matrix.group_inputs >= matrix.inputs;
     if (is_part && matrix.inputs % group == 0) return group;
@@ -64,10 +79,16 @@ std::optional<DType> KeptScales(const IntegerMatrix& matrix) {
   return std::nullopt;
 }
 
-void ReadKeptCodes(const IntegerMatrix& matrix, const AffineScales& affine, int64_t row,
-                   CodedRow* out) {
+void ReadKeptCodes(const IntegerMatrix& matrix, const AffineScales& affine, const InputOrder& order,
+                   int64_t row, CodedRow* out) {
   out->codes.resize(static_cast<size_t>(matrix.inputs));
   matrix.read_codes(row, out->codes.data());
+  if (order) {
+    const std::vector<uint8_t> codes = out->codes;
+    for (size_t i = 0; i < codes.size(); ++i) {
+      out->codes[i] = codes[static_cast<size_t>((*order)[i])];
+    }
+  }
   const int64_t groups = matrix.inputs / affine.group_inputs;
   out->scales.resize(static_cast<size_t>(groups));
   out->biases.resize(static_cast<size_t>(groups));
@@ -97,12 +118,19 @@ WeightTensor IntegerWeights(IntegerMatrix matrix) {
   tensor.read_row = [shared](int64_t row, float* out) { ReadRow(*shared, row, out); };
   const int group = KeptGroup(*shared);
   const std::optional<DType> scales = group == 0 ? std::nullopt : KeptScales(*shared);
-  if (scales) {
+  const bool is_ordered = !shared->groups_of_inputs.empty();
+  std::vector<int32_t> order;
+  if (is_ordered) order = OrderByGroups(*shared);
+  if (scales && is_ordered == !order.empty()) {
+    if (is_ordered) {
+      tensor.input_order = std::make_shared<const std::vector<int32_t>>(std::move(order));
+    }
     tensor.stored_format = AffineFormat(shared->bits);
     tensor.affine = {
         .group_inputs = group, .dtype = *scales, .rounds_values = false, .has_zeros = true};
-    tensor.read_codes = [shared, affine = tensor.affine](int64_t row, CodedRow* out) {
-      ReadKeptCodes(*shared, affine, row, out);
+    tensor.read_codes = [shared, affine = tensor.affine, kept_order = tensor.input_order](
+                            int64_t row, CodedRow* out) {
+      ReadKeptCodes(*shared, affine, kept_order, row, out);
     };
   } else {
     tensor.stored_format =

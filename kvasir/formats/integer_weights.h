@@ -20,8 +20,8 @@ struct IntegerMatrix {
   int64_t outputs = 0;
   int64_t inputs = 0;
   int bits = 4;
-  // Inputs of a group follow each other, unless groups_of_inputs says otherwise; the last group may
-  // have fewer.
+  // Inputs of a group follow each other, and the last group may have fewer, unless groups_of_inputs
+  // says otherwise.
   int64_t group_inputs = 0;
   std::vector<int32_t> groups_of_inputs;  // [inputs], each below groups()
   DType scale_type = DType::kF16;         // f32, f16 or bf16
@@ -33,9 +33,10 @@ struct IntegerMatrix {
   int64_t groups() const { return (inputs + group_inputs - 1) / group_inputs; }
 };
 
-// (code - zero) * scale, which float32 holds exactly where scales have 16 bits. Codes are kept
-// where matmuls take their groups and scales: an affine format with zeros; otherwise values come
-// closest in two bytes, of the scales' type if that has them. Without `source`.
+// (code - zero) * scale, which float32 holds exactly where scales have 16 bits. Codes are kept, in
+// the order of their groups, where matmuls take those and the scales: an affine format with zeros;
+// otherwise values come closest in two bytes, of the scales' type if that has them. Without
+// `source`.
 WeightTensor IntegerWeights(IntegerMatrix matrix);
 
 }  // namespace kvasir

@@ -28,7 +28,7 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Pack(const Part& part
                                                        .inputs = tensor.shape[1],
                                                        .format = format,
                                                        .affine = tensor.affine}));
-    return backend_.Adopt(std::move(matrix), ScaleOfPacked(tensor, format));
+    return backend_.Adopt(std::move(matrix), TraitsOfPacked(tensor, format));
   }
   const bool is_widened = format == WeightFormat::kF32;
   auto packed = backend_.PackRows(is_widened ? Unrounded(tensor) : tensor, format);

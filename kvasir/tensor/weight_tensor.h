@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +15,9 @@
 #include "kvasir/tensor/tensor_view.h"
 
 namespace kvasir {
+
+// Which input each code of a row is multiplied with; null: those of its own place.
+using InputOrder = std::shared_ptr<const std::vector<int32_t>>;
 
 struct WeightTensor {
   // Outermost first; rows lie along the last extent, so a vector is one row.
@@ -30,6 +34,8 @@ struct WeightTensor {
   // What read_codes' values are to be multiplied with to be read_row's: a number for each matrix of
   // a stack, or none, which is 1. Set by ScaleMatrices.
   std::vector<float> code_scales;
+  // Of the codes that read_codes gives; a permutation of the inputs. read_row knows none.
+  InputOrder input_order;
   // Where the tensor lies: each span holds rows of one size, one after the other, unless they are
   // scattered over it.
   std::vector<std::span<const std::byte>> source;
@@ -58,10 +64,16 @@ inline bool KeepsCodes(const WeightTensor& tensor, WeightFormat format) {
   return IsQuantized(format) && format == tensor.stored_format;
 }
 
-// What is to be multiplied with a matrix that was packed in `format`.
-inline float ScaleOfPacked(const WeightTensor& matrix, WeightFormat format) {
-  const bool is_in_rows = !KeepsCodes(matrix, format) || matrix.code_scales.empty();
-  return is_in_rows ? 1 : matrix.code_scales.front();
+// What the panels of a matrix do not say of it.
+struct PackedTraits {
+  float scale = 1;  // what is to be multiplied with them
+  InputOrder input_order;
+};
+
+// Those of a matrix that was packed in `format`.
+inline PackedTraits TraitsOfPacked(const WeightTensor& matrix, WeightFormat format) {
+  if (!KeepsCodes(matrix, format)) return {};
+  return {matrix.code_scales.empty() ? 1 : matrix.code_scales.front(), matrix.input_order};
 }
 
 // Multiplies each matrix of a stack, or the only one, with its scale. Rows of codes stay as they
