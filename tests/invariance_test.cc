@@ -332,7 +332,10 @@ INSTANTIATE_TEST_SUITE_P(Models, InvarianceTest,
                                          Case{"transformers_qwen3_moe_bf16", "q8", "f16"},
                                          Case{"transformers_gemma4_shared_bf16", "", "f16"},
                                          Case{"transformers_gemma4_one_projection_bf16", "", "f16"},
-                                         Case{"transformers_gemma4_experts_bf16", "q4", "f32"}),
+                                         Case{"transformers_gemma4_experts_bf16", "q4", "f32"},
+                                         Case{"hf_qwen3_gptq", "", "f16"},
+                                         Case{"hf_qwen3_compressed_tensors", "", "f16"},
+                                         Case{"hf_qwen3_fp8", "", "f16"}),
                          CaseName);
 
 }  // namespace

@@ -121,6 +121,60 @@ TEST(CpuBackendTest, MatricesTakeTheirInputsInTheirOrders) {
   }
 }
 
+// Each expert in an order of its own, but for what goes down.
+TEST(CpuBackendTest, ExpertsTakeTheirInputsInTheirOrders) {
+  const auto backend = Make(3);
+  std::mt19937 random(6);
+  constexpr int64_t kRows = 9;
+  std::vector<std::unique_ptr<const WeightMatrix>> matrices;
+  const auto adopt = [&](int64_t outputs, const InputOrder& order) {
+    const auto w = Random(static_cast<size_t>(outputs * 64), 7);
+    const TensorView view = {
+        DType::kF32, {outputs, 64}, reinterpret_cast<const std::byte*>(w.data())};
+    matrices.push_back(*backend->Adopt(*PackedMatrix::Pack(view, WeightFormat::kQ8), {1, order}));
+    return matrices.back().get();
+  };
+  std::vector<InputOrder> orders;
+  std::vector<ExpertWeights> ordered;
+  std::vector<ExpertWeights> plain;
+  for (int expert = 0; expert < 3; ++expert) {
+    std::vector<int32_t> order(64);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    orders.push_back(std::make_shared<const std::vector<int32_t>>(order));
+    const WeightMatrix* const down = adopt(64, nullptr);
+    ordered.push_back({adopt(64, orders.back()), adopt(64, orders.back()), down});
+    plain.push_back({adopt(64, nullptr), adopt(64, nullptr), down});
+  }
+  auto x = Random(kRows * 64, 1);
+  auto own = x;
+  std::vector<int32_t> chosen;
+  for (int64_t row = 0; row < kRows; ++row) {
+    chosen.push_back(static_cast<int32_t>(random() % 3));
+    const std::vector<int32_t>& order = *orders[static_cast<size_t>(chosen.back())];
+    for (int64_t k = 0; k < 64; ++k) {
+      own[row * 64 + k] = x[row * 64 + order[static_cast<size_t>(k)]];
+    }
+  }
+  const std::vector<float> weights(kRows, 0.5f);
+  std::vector<float> out(x.size());
+  std::vector<float> wanted(x.size());
+  const auto run = [&](const std::vector<ExpertWeights>& experts, std::vector<float>& from,
+                       std::vector<float>& to) {
+    backend->Experts({.experts = experts,
+                      .activation = GateActivation::kSilu,
+                      .x = View(from, 64),
+                      .per_row = 1,
+                      .chosen = chosen,
+                      .weights = weights,
+                      .out = View(to, 64)});
+  };
+  run(ordered, x, out);
+  run(plain, own, wanted);
+  EXPECT_EQ(out, wanted);
+  EXPECT_NE(out[0], 0.0f);
+}
+
 TEST(CpuBackendTest, MatmulJobsShareTheirInput) {
   const auto backend = Make(3);
   const auto w1 = Random(50 * 64, 2);

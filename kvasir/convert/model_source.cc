@@ -74,9 +74,10 @@ Status CheckRuns(const ModelSource& source) {
 }
 
 Status CheckCanBeDecoded(const ModelSource& source) {
-  if (source.undecodable().empty()) return {};
-  return {ErrorCode::kUnsupported,
-          source.undecodable() + "; it cannot be decoded here, --type stored copies it as it is"};
+  if (!source.undecodable()) return {};
+  return {source.undecodable()->code, source.undecodable()->message +
+                                          "; it cannot be decoded here, --type stored copies it as "
+                                          "it is"};
 }
 
 Result<ModelSource> ModelSource::Open(const std::string& path) {
@@ -116,7 +117,7 @@ Status ModelSource::ReadQuantization() {
   if (!parsed.ok()) {
     const Error error = WithContext(parsed.error(), path_ + "/config.json");
     if (error.code != ErrorCode::kUnsupported) return error;
-    undecodable_ = error.message;
+    undecodable_ = error;
     return {};
   }
   quantization_ = *std::move(parsed);
@@ -125,7 +126,7 @@ Status ModelSource::ReadQuantization() {
 
 // Where one module cannot be decoded, all stay in their parts.
 Status ModelSource::AddTensors() {
-  if (undecodable_.empty()) {
+  if (!undecodable_) {
     const Status added = [&]() -> Status {
       for (const std::string& name : checkpoint_->names()) KVASIR_TRY_OK(AddTensor(name));
       return {};
@@ -140,7 +141,7 @@ Status ModelSource::AddTensors() {
       }
       return {};
     }
-    undecodable_ = added.error().message;
+    undecodable_ = added.error();
     tensors_.clear();
     is_quantized_ = false;
   }
@@ -153,7 +154,7 @@ Status ModelSource::AddTensor(const std::string& name) {
   const QuantizedModules modules(*checkpoint_, quantization_);
   SourceTensor tensor;
   tensor.name = name;
-  if (undecodable_.empty() && modules.Has(module)) {
+  if (!undecodable_ && modules.Has(module)) {
     const std::vector<std::string> parts = modules.PartsOf(module);
     if (name == parts.front()) {
       KVASIR_TRY(tensor.rows, modules.Read(module));

@@ -42,7 +42,7 @@ class ModelSource;
 // ERRORS: kUnsupported, kNotFound, kCorrupt, naming field or tensor.
 Status CheckRuns(const ModelSource& source);
 
-// ERRORS: kUnsupported where tensors are quantized in a way that is not known here.
+// ERRORS: where quantized tensors cannot be decoded, what undecodable() says.
 Status CheckCanBeDecoded(const ModelSource& source);
 
 // Movable; owns the maps that its tensors borrow.
@@ -62,8 +62,8 @@ class ModelSource {
   // config.json as it is, which describes the checkpoint as it is stored.
   const Json& stored_config() const { return stored_config_; }
   // Why quantized modules cannot be decoded; tensors() are then their parts, and config() says all.
-  // Empty where they can.
-  const std::string& undecodable() const { return undecodable_; }
+  // Nothing where they can.
+  const std::optional<Error>& undecodable() const { return undecodable_; }
   // ERRORS: kInvalidArgument for what is quantized already, which would lose twice.
   Status CheckCanBeQuantized() const;
   // Tokenizer, chat template, generation_config.json and so on.
@@ -100,7 +100,7 @@ class ModelSource {
   Json stored_config_;
   CheckpointQuantization quantization_;
   bool is_quantized_ = false;
-  std::string undecodable_;
+  std::optional<Error> undecodable_;
   std::vector<SourceFile> files_;
   std::vector<std::string> left_out_;
   std::string fingerprint_;

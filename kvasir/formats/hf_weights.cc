@@ -26,7 +26,7 @@ Result<WeightTensor> HfWeights(const FindPart& find, const HfQuantization* quant
   if (quantization != nullptr && quantization->kind == kGptq) {
     return GptqWeights(find, *quantization);
   }
-  return {ErrorCode::kCorrupt,
+  return {ErrorCode::kUnsupported,
           "qweight is there, but config.json does not say that AWQ or GPTQ quantized it"};
 }
 

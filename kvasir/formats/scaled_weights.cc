@@ -82,6 +82,22 @@ void AddSource(const TensorView& view, int64_t rows, WeightTensor* tensor) {
   if (!view.shape.empty() && view.shape[0] == rows) tensor->source.push_back(Bytes(view));
 }
 
+// The scales of whole numbers, and the groups that share them. REQUIRES: the matrix has its
+// extents.
+Result<ScaleBlocks> SetScales(const FindPart& find, const TensorView& scales,
+                              IntegerMatrix* matrix) {
+  if (!IsFloatType(scales.dtype)) return Misfit("weight_scale", scales, "f16, bf16 or f32");
+  KVASIR_TRY(const ScaleBlocks blocks,
+             BlocksOf("weight_scale", scales, {matrix->outputs, matrix->inputs}, nullptr));
+  matrix->group_inputs = blocks.inputs;
+  matrix->scale_type = scales.dtype;
+  matrix->scale = [blocks](int64_t row, int64_t group) { return blocks.At(row, group); };
+  KVASIR_TRY(matrix->groups_of_inputs,
+             GroupsOfInputs("weight_g_idx", find("weight_g_idx"), matrix->inputs, blocks.inputs,
+                            blocks.columns));
+  return blocks;
+}
+
 // pack-quantized of compressed-tensors: codes with half of their range added.
 Result<WeightTensor> PackedIntegers(const FindPart& find, const TensorView& packed,
                                     const TensorView& scales) {
@@ -113,15 +129,7 @@ Result<WeightTensor> PackedIntegers(const FindPart& find, const TensorView& pack
         "a stream of at least 32 codes of at most 8 bits, here " + std::to_string(matrix.inputs));
   }
   matrix.bits = bits;
-  KVASIR_TRY(const ScaleBlocks blocks,
-             BlocksOf("weight_scale", scales, {matrix.outputs, matrix.inputs}, nullptr));
-  if (!IsFloatType(scales.dtype)) return Misfit("weight_scale", scales, "f16, bf16 or f32");
-  matrix.group_inputs = blocks.inputs;
-  matrix.scale_type = scales.dtype;
-  const TensorView* const g_idx = find("weight_g_idx");
-  KVASIR_TRY(matrix.groups_of_inputs,
-             GroupsOfInputs("weight_g_idx", g_idx, matrix.inputs, blocks.inputs, blocks.columns));
-  matrix.scale = [blocks](int64_t row, int64_t group) { return blocks.At(row, group); };
+  KVASIR_TRY(const ScaleBlocks blocks, SetScales(find, scales, &matrix));
   matrix.read_codes = [packed, bits, inputs = matrix.inputs](int64_t row, uint8_t* out) {
     ReadStream(packed, row * packed.shape[1], 1, bits, inputs, out);
   };
@@ -148,14 +156,7 @@ Result<WeightTensor> SignedBytes(const FindPart& find, const TensorView& weight,
   matrix.outputs = weight.shape[0];
   matrix.inputs = weight.shape[1];
   matrix.bits = 8;
-  KVASIR_TRY(const ScaleBlocks blocks,
-             BlocksOf("weight_scale", scales, {matrix.outputs, matrix.inputs}, nullptr));
-  if (!IsFloatType(scales.dtype)) return Misfit("weight_scale", scales, "f16, bf16 or f32");
-  matrix.group_inputs = blocks.inputs;
-  matrix.scale_type = scales.dtype;
-  KVASIR_TRY(matrix.groups_of_inputs, GroupsOfInputs("weight_g_idx", find("weight_g_idx"),
-                                                     matrix.inputs, blocks.inputs, blocks.columns));
-  matrix.scale = [blocks](int64_t row, int64_t group) { return blocks.At(row, group); };
+  KVASIR_TRY(const ScaleBlocks blocks, SetScales(find, scales, &matrix));
   matrix.read_codes = [weight](int64_t row, uint8_t* out) {
     const int64_t inputs = weight.shape[1];
     for (int64_t i = 0; i < inputs; ++i) {

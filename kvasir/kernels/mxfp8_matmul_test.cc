@@ -5,7 +5,7 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "kvasir/kernels/kernel_test_util.h"
+#include "kvasir/kernels/rounded_matmul_test_util.h"
 #include "kvasir/tensor/dtype.h"
 #include "kvasir/tensor/mxfp8.h"
 
@@ -14,21 +14,17 @@ namespace {
 
 using testing::AllTables;
 using testing::AwkwardFloats;
+using testing::Cut;
+using testing::E4m3InFile;
 using testing::ExpectSameBits;
 using testing::kInfinity;
 using testing::Oracle;
 using testing::RandomFloats;
+using testing::RunRows;
 
-constexpr float kUntouched = 12345.0f;
-
-// What the codes of a file are: E4M3 times E8M0, computed apart from what is tested.
+// What the codes of a file are, computed apart from what is tested.
 float ValueInFile(uint8_t code, uint8_t scale) {
-  const int exponent = code >> 3 & 15;
-  const int mantissa = code & 7;
-  if ((code & 0x7F) == 0x7F) return std::nanf("");
-  const double magnitude =
-      exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
-  return static_cast<float>(std::ldexp(code < 128 ? magnitude : -magnitude, scale - 127));
+  return static_cast<float>(std::ldexp(double{E4m3InFile(code)}, scale - 127));
 }
 
 // A matrix in two forms: kept as coded, and widened to bf16 as files of other formats are.
@@ -65,33 +61,6 @@ Weights RandomWeights(int64_t outputs, int64_t inputs, Numbers numbers, uint32_t
     weights.widened.SetRow(n, values.data());
   }
   return weights;
-}
-
-struct Cut {
-  int64_t first_row = 0;
-  int64_t rows = 0;
-  int64_t panel_begin = 0;
-  int64_t panel_end = 0;
-};
-
-std::vector<float> RunRows(const KernelTable& table, const std::vector<float>& x,
-                           const PackedMatrix& weights, const Cut& cut, const float* bias) {
-  const int64_t inputs = weights.inputs();
-  std::vector<std::byte> rounded(static_cast<size_t>(cut.rows * KernelTable::RoundedBytes(inputs)));
-  table.round_rows(x.data() + cut.first_row * inputs, inputs, cut.rows, inputs, rounded.data());
-  MatmulArgs args;
-  args.x_rounded = rounded.data();
-  args.rows = cut.rows;
-  args.fetch_into = cut.rows % 2 == 0 ? CacheLevel::kFirst : CacheLevel::kSecond;
-  args.weights = &weights;
-  args.panel_begin = cut.panel_begin;
-  args.panel_end = cut.panel_end;
-  args.bias = bias;
-  args.out_stride = weights.outputs() + 3;
-  std::vector<float> out(static_cast<size_t>(cut.rows * args.out_stride), kUntouched);
-  args.out = out.data();
-  table.matmul[static_cast<size_t>(weights.format())](args);
-  return out;
 }
 
 class Mxfp8MatmulTest : public ::testing::TestWithParam<Numbers> {};
@@ -197,28 +166,7 @@ TEST(Mxfp8Matmul, NanTakesItsGroup) {
 }
 
 TEST(Mxfp8Matmul, ARowAndAPanelDependOnNothingElse) {
-  constexpr int64_t kRows = 9;
-  constexpr int64_t kInputs = 2048;
-  const Weights weights = RandomWeights(100, kInputs, Numbers::kUsual, 3);
-  std::vector<float> x = RandomFloats(kRows * kInputs, 4);
-  x[5] = kInfinity;  // of row 0
-  std::vector<const KernelTable*> tables = AllTables();
-  tables.push_back(&Oracle());
-  const int64_t stride = weights.coded.outputs() + 3;
-  for (const KernelTable* table : tables) {
-    const auto all = RunRows(*table, x, weights.coded, {0, kRows, 0, 7}, nullptr);
-    for (int64_t row = 0; row < kRows; ++row) {
-      const auto alone = RunRows(*table, x, weights.coded, {row, 1, 0, 7}, nullptr);
-      ExpectSameBits({all.begin() + row * stride, all.begin() + (row + 1) * stride}, alone,
-                     "row " + std::to_string(row));
-    }
-    const auto part = RunRows(*table, x, weights.coded, {0, kRows, 2, 5}, nullptr);
-    for (int64_t i = 0; i < kRows * stride; ++i) {
-      const bool is_in = i % stride >= 32 && i % stride < 80;
-      const float wanted = is_in ? all[static_cast<size_t>(i)] : kUntouched;
-      ASSERT_TRUE(testing::SameBits(part[static_cast<size_t>(i)], wanted)) << i;
-    }
-  }
+  testing::ExpectRowsAndPanelsApart(RandomWeights(100, 2048, Numbers::kUsual, 3).coded);
 }
 
 }  // namespace

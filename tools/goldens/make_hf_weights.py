@@ -207,7 +207,7 @@ def record_weights(path):
     r.awq("one_group", 8, 160, 160)
     r.awq("bf16", 8, 64, 64, torch.bfloat16)
     for bits in (2, 3, 4, 8):
-        r.gptq(f"{bits}_bits", 32, 256, 128, bits)
+        r.gptq(f"{bits}_bits", 32 if bits == 3 else 16, 256, 128, bits)
         r.gptq(f"{bits}_bits", 32, 128, 32, bits, version=2, g_idx="none")
     r.gptq("one_group", 32, 192, 192, 4)
     r.gptq("short_last_of_128", 32, 160, 128, 4)
@@ -215,7 +215,7 @@ def record_weights(path):
     r.gptq("shuffled", 32, 128, 32, 4, g_idx="shuffled")
     for bits in range(1, 9):
         r.packed_integers(f"{bits}_bits", 24, 128, bits, torch.bfloat16, True, group=32)
-        r.packed_integers(f"{bits}_bits_zeros", 24, 256, bits, torch.float16, False, group=128)
+        r.packed_integers(f"{bits}_bits_zeros", 24, 128, bits, torch.float16, False, group=64)
     r.packed_integers("channels", 8, 160, 4, torch.bfloat16, True)
     r.packed_integers("channels_zeros", 8, 96, 8, torch.float32, False)
     r.packed_integers("shuffled", 8, 128, 4, torch.bfloat16, False, group=32, shuffled=True)
