@@ -98,6 +98,34 @@ TEST_F(ModelLoaderTest, SuppressedTokensGetNoProbability) {
   }
 }
 
+// Names without ".weight", under a wrapper's prefix: the embedding and the head tell where a model
+// is.
+TEST_F(ModelLoaderTest, QuantizedEmbeddingsAndHeadsAreFoundUnderPrefixes) {
+  Json config = ValueOrDie(Json::ParseFile(folder_ + "/config.json"));
+  config.Set("quantization_config", Json::Object{{"quant_method", "awq"}});
+  config.Set("tie_word_embeddings", false);
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/config.json", config.Dump()).ok());
+  const TensorView embedding = tensors_.at("model.embed_tokens.weight");
+  const int64_t rows = embedding.shape[0];
+  const int64_t columns = embedding.shape[1];
+  const std::vector<std::byte> zeros(static_cast<size_t>(rows * columns));
+  std::map<std::string, TensorView> nested;
+  for (const auto& [name, tensor] : tensors_) {
+    if (name.starts_with("model.layers.") || name == "model.norm.weight") {
+      nested["language_model." + name] = tensor;
+    }
+  }
+  for (const std::string module : {"language_model.model.embed_tokens", "language_model.lm_head"}) {
+    nested[module + ".qweight"] = {DType::kI32, {columns, rows / 8}, zeros.data()};
+    nested[module + ".qzeros"] = {DType::kI32, {columns / 32, rows / 8}, zeros.data()};
+    nested[module + ".scales"] = {DType::kF16, {columns / 32, rows}, zeros.data()};
+  }
+  tensors_ = nested;
+  const auto loaded = Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(loaded->model->vocab_size(), rows);
+}
+
 TEST_F(ModelLoaderTest, MadeUpWeightsNeedOnlyTheConfig) {
   std::filesystem::remove(folder_ + "/model.safetensors");
   EXPECT_FALSE(LoadModel(folder_, *backend_).ok());
