@@ -1,10 +1,10 @@
 // What each cache format and each eviction score costs in quality, on the bundled model: error of
 // attention on its real keys, perplexity, and answers to look-up items. Markdown tables to stdout.
 // Deliberately no speed: kv_attention_bench and `kvasir bench` measure that.
-//   kv_quality MODEL_FOLDER ITEMS.jsonl [float] [codecs|evictions|attention|weights|FORMAT ...]
+//   kv_quality MODEL_FOLDER ITEMS.jsonl [MATH] [codecs|evictions|attention|weights|FORMAT ...]
 // `weights` compares weight formats instead, over an f32 cache; it is measured only when named.
 // Formats, such as affine8:64, are those to measure; without any all are.
-// With `float` all attention is in float; by default in integers where it can be.
+// MATH is how attention calculates: auto (unless given), int16, int8 or float.
 // An item is {"task", "prompt", "answer"}; tools/train_demo writes them.
 #include <algorithm>
 #include <cmath>
@@ -416,7 +416,7 @@ int Main(int argc, char** argv) {
   if (argc < 3) {
     std::fprintf(stderr,
                  "usage: kv_quality MODEL_FOLDER ITEMS.jsonl [auto|int16|int8|float] "
-                 "[attention|codecs|evictions|weights ...]\n");
+                 "[attention|codecs|evictions|weights|FORMAT ...]\n");
     return 2;
   }
   const auto named = AttentionMathFromName(argc > 3 ? argv[3] : "auto");
