@@ -294,6 +294,24 @@ TEST(InspectTest, SaysWhatIsMissing) {
   EXPECT_NE(json.GetString("reason")->find("MambaForCausalLM"), std::string::npos);
 }
 
+TEST(InspectTest, SaysWhichWeightsItCannotRead) {
+  ScratchFolder scratch;
+  scratch.Write("config.json", *ReadFile(Tiny() + "/config.json"));
+  ProgramResult result = RunProgram({"inspect", scratch.path(), "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(*ParseOrDie(result.out).GetString("weights"), "none");
+  scratch.Write("pytorch_model.bin", "PK");
+  result = RunProgram({"inspect", scratch.path(), "--json"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  const Json json = ParseOrDie(result.out);
+  EXPECT_FALSE(*json.GetBool("runs"));
+  EXPECT_NE(json.GetString("reason")->find("but pytorch_model.bin"), std::string::npos);
+  scratch.Write("model-00001-of-00001.safetensors", *ReadFile(Tiny() + "/model.safetensors"));
+  result = RunProgram({"inspect", scratch.path(), "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(*ParseOrDie(result.out).GetBool("runs"));
+}
+
 TEST(InspectTest, NamesATensorThatIsNotThere) {
   ScratchFolder scratch;
   Json config = *Json::ParseFile(Tiny() + "/config.json");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "kvasir/base/file.h"
 #include "kvasir/formats/gguf_header.h"
@@ -331,6 +332,30 @@ TEST(GgufTokenizer, WhatIsNotKnownIsNamed) {
   EXPECT_NE(error(broken).find("token 0 is no valid UTF-8"), std::string::npos);
   EXPECT_NE(error(GgufTestFile().Text("tokenizer.ggml.model", "rwkv")).find("'rwkv'"),
             std::string::npos);
+}
+
+// All substrings of a text can be cut everywhere: few tokens, and merges by the cube.
+TEST(GgufTokenizer, WaysToCutPiecesAreBounded) {
+  std::string text;
+  for (int i = 0; i < 180; ++i) text += static_cast<char>('!' + i * i % 89);
+  std::set<std::string> pieces;
+  for (size_t begin = 0; begin < text.size(); ++begin) {
+    for (size_t size = 1; begin + size <= text.size(); ++size) {
+      pieces.insert(text.substr(begin, size));
+    }
+  }
+  GgufTestFile file;
+  file.Text("tokenizer.ggml.model", "llama");
+  file.Texts("tokenizer.ggml.tokens", std::vector<std::string>(pieces.begin(), pieces.end()));
+  file.F32s("tokenizer.ggml.scores", std::vector<float>(pieces.size(), 0.0f));
+  const std::string bytes = file.Bytes(0);
+  const auto header = GgufHeader::Parse(std::as_bytes(std::span(bytes)));
+  ASSERT_TRUE(header.ok()) << header.error().message;
+  const auto json = GgufTokenizerJson(header->metadata);
+  ASSERT_FALSE(json.ok());
+  EXPECT_NE(json.error().message.find("'tokenizer.ggml.tokens': its pieces can be cut"),
+            std::string::npos)
+      << json.error().message;
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // kvasir inspect: what a model folder holds and what it needs, or what a cache file holds, without
 // loading either.
 // Deliberately only reads headers and checksums.
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -123,21 +122,19 @@ class InspectCommand final : public Command {
                     Status* verdict) const {
     if (IsGgufPath(folder)) return AddGgufTensors(folder, config, report, verdict);
     // Weights may be absent: a config alone can be measured with --random-weights.
-    if (!HasWeights(folder)) return {};
-    KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
-    AddTensors(checkpoint, report);
-    if (config != nullptr) AddMemory(ListTensors(checkpoint, *config), report, verdict);
-    return {};
-  }
-
-  // Whatever bears one of the names, be it a link that leads nowhere.
-  static bool HasWeights(const std::string& folder) {
-    namespace fs = std::filesystem;
-    std::error_code error;
-    for (const char* name : {"/model.safetensors", "/model.safetensors.index.json"}) {
-      if (fs::symlink_status(folder + name, error).type() != fs::file_type::not_found) return true;
+    if (Checkpoint::WeightFiles(folder).empty()) {
+      report->Set("weights", "none");
+      return {};
     }
-    return false;
+    Result<Checkpoint> checkpoint = Checkpoint::Open(folder);
+    if (!checkpoint.ok() && checkpoint.error().code == ErrorCode::kNotFound) {
+      if (verdict->ok()) *verdict = checkpoint.status();
+      return {};
+    }
+    if (!checkpoint.ok()) return checkpoint.status();
+    AddTensors(*checkpoint, report);
+    if (config != nullptr) AddMemory(ListTensors(*checkpoint, *config), report, verdict);
+    return {};
   }
 
   static void AddText(const std::string& folder, const ModelConfig& config, Json* report,
@@ -171,7 +168,9 @@ class InspectCommand final : public Command {
     }
     Status verdict;
     KVASIR_TRY_OK(AddWeights(folder, nullptr, &report, &verdict));
-    return is_json_ ? PrintJson(report) : PrintText(report);
+    if (!verdict.ok()) report.Set("reason", verdict.error().message);
+    KVASIR_TRY_OK(is_json_ ? PrintJson(report) : PrintText(report));
+    return verdict;
   }
 
   void Describe(const ModelConfig& config, Json* report) const {

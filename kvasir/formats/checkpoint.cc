@@ -1,6 +1,10 @@
 #include "kvasir/formats/checkpoint.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "kvasir/base/file.h"
 #include "kvasir/base/json.h"
@@ -34,6 +38,31 @@ Result<std::map<std::string, std::string, std::less<>>> ReadIndex(const std::str
   return index;
 }
 
+constexpr std::string_view kIndexName = "model.safetensors.index.json";
+constexpr std::string_view kSingleName = "model.safetensors";
+
+// "model-00002-of-00007.safetensors" is the second of seven.
+std::string ShardName(int number, int count) {
+  char name[48];
+  std::snprintf(name, sizeof(name), "model-%05d-of-%05d.safetensors", number, count);
+  return name;
+}
+
+// How many there are by such a name; 0 for another name.
+int ShardCount(const std::string& name) {
+  int number = 0;
+  int count = 0;
+  const bool is_read = std::sscanf(name.c_str(), "model-%5d-of-%5d", &number, &count) == 2;
+  return is_read && number > 0 && name == ShardName(number, count) ? count : 0;
+}
+
+bool IsNamedLikeWeights(std::string_view name) {
+  if (name == kIndexName || name.ends_with(".safetensors") || name.ends_with(".gguf")) return true;
+  return (name.starts_with("pytorch_model") && name.ends_with(".bin")) ||
+         (name.starts_with("consolidated") && name.ends_with(".pth")) ||
+         (name.starts_with("weights") && name.ends_with(".npz"));
+}
+
 }  // namespace
 
 Result<Checkpoint> Checkpoint::Open(const std::string& path) {
@@ -43,17 +72,28 @@ Result<Checkpoint> Checkpoint::Open(const std::string& path) {
     KVASIR_TRY_OK(checkpoint.AddFile(path));
     return checkpoint;
   }
-  const std::string index_path = path + "/model.safetensors.index.json";
-  const std::string single_path = path + "/model.safetensors";
+  const std::string index_path = path + "/" + std::string(kIndexName);
+  const std::string single_path = path + "/" + std::string(kSingleName);
   if (FileExists(index_path)) {
     KVASIR_TRY_OK(checkpoint.AddShards(path, index_path));
   } else if (FileExists(single_path)) {
     KVASIR_TRY_OK(checkpoint.AddFile(single_path));
   } else {
-    return {ErrorCode::kNotFound,
-            path + ": holds neither model.safetensors nor model.safetensors.index.json"};
+    KVASIR_TRY_OK(checkpoint.AddShardsWithoutIndex(path));
   }
   return checkpoint;
+}
+
+std::vector<std::string> Checkpoint::WeightFiles(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (IsNamedLikeWeights(name)) names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 Status Checkpoint::AddFile(const std::string& path) {
@@ -95,6 +135,23 @@ Status Checkpoint::AddShards(const std::string& folder, const std::string& index
     }
   }
   return {};
+}
+
+Status Checkpoint::AddShardsWithoutIndex(const std::string& folder) {
+  const std::vector<std::string> names = WeightFiles(folder);
+  int count = 0;
+  for (const std::string& name : names) count = std::max(count, ShardCount(name));
+  for (int i = 1; i <= count; ++i) {
+    const std::string path = folder + "/" + ShardName(i, count);
+    if (!FileExists(path)) return Corrupt(path + ": is missing: the download is incomplete");
+    KVASIR_TRY_OK(AddFile(path));
+  }
+  if (count > 0) return {};
+  std::string message =
+      folder + ": holds neither " + std::string(kSingleName) + " nor " + std::string(kIndexName);
+  if (!names.empty())
+    message.append(" nor ").append(ShardName(1, 1)).append(", but ").append(names[0]);
+  return {ErrorCode::kNotFound, std::move(message)};
 }
 
 const TensorView* Checkpoint::Find(std::string_view name) const {

@@ -19,11 +19,16 @@ namespace kvasir {
 // Owns the maps of its files. Movable; views stay valid when it moves and end with it.
 class Checkpoint {
  public:
-  // `path` is a .safetensors file, or a folder with model.safetensors.index.json (which wins) or
-  // model.safetensors. Every shard is opened, and index and shards must agree: each tensor in
-  // exactly the shard the index names, none in two, none unlisted.
-  // ERRORS: kNotFound, kIo, kCorrupt, kUnsupported; the message names the file and the tensor.
+  // `path` is a .safetensors file, or a folder with model.safetensors.index.json (which wins),
+  // model.safetensors or all of model-00001-of-N.safetensors. Every shard is opened, and index and
+  // shards must agree: each tensor in exactly the shard the index names, none in two, none
+  // unlisted. ERRORS: kNotFound, kIo, kCorrupt, kUnsupported; the message names the file and the
+  // tensor.
   static Result<Checkpoint> Open(const std::string& path);
+
+  // Names of the files in a folder that are named like weights of any kind, be they links that lead
+  // nowhere; sorted.
+  static std::vector<std::string> WeightFiles(const std::string& folder);
 
   // Null when there is no such tensor.
   const TensorView* Find(std::string_view name) const;
@@ -44,6 +49,7 @@ class Checkpoint {
   Checkpoint() = default;
   Status AddFile(const std::string& path);
   Status AddShards(const std::string& folder, const std::string& index_path);
+  Status AddShardsWithoutIndex(const std::string& folder);
 
   std::string path_;
   std::vector<SafetensorsFile> files_;

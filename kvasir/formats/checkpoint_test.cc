@@ -38,6 +38,29 @@ TEST(Checkpoint, OneFileByFolderOrByPath) {
   }
 }
 
+TEST(Checkpoint, ShardsMayLackAnIndex) {
+  const ScratchFolder folder;
+  folder.Write("model-00002-of-00002.safetensors", OneTensor("b"));
+  folder.Write("adapter_model.safetensors", OneTensor("c"));
+  ExpectError(folder.path(), ErrorCode::kCorrupt, "model-00001-of-00002.safetensors: is missing");
+  folder.Write("model-00001-of-00002.safetensors", OneTensor("a"));
+  const auto checkpoint = Checkpoint::Open(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  EXPECT_EQ(checkpoint->names(), (std::vector<std::string>{"a", "b"}));
+  folder.Write("model-00001-of-00002.safetensors", OneTensor("b"));
+  ExpectError(folder.path(), ErrorCode::kCorrupt, "tensor 'b' is in two shards");
+}
+
+TEST(Checkpoint, FilesOfOtherKindsAreNamed) {
+  const ScratchFolder folder;
+  folder.Write("training_args.bin", "");
+  EXPECT_TRUE(Checkpoint::WeightFiles(folder.path()).empty());
+  ExpectError(folder.path(), ErrorCode::kNotFound, "holds neither model.safetensors nor");
+  folder.Write("pytorch_model-00001-of-00002.bin", "");
+  EXPECT_EQ(Checkpoint::WeightFiles(folder.path()).size(), 1u);
+  ExpectError(folder.path(), ErrorCode::kNotFound, "but pytorch_model-00001-of-00002.bin");
+}
+
 TEST(Checkpoint, GetNamesTensorAndShapes) {
   const ScratchFolder folder;
   folder.Write("model.safetensors",

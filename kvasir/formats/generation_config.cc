@@ -46,6 +46,7 @@ Result<std::vector<Token>> ReadTokenIds(const Json& json, std::string_view field
   std::vector<Token> ids;
   if (Absent(value)) return ids;
   if (!value->is_array()) {
+    if (*value == Json(int64_t{-1})) return ids;  // what some write for "none"
     KVASIR_TRY(const Token id, ReadId(*value, field));
     ids.push_back(id);
     return ids;

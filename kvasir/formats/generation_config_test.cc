@@ -39,6 +39,7 @@ TEST(GenerationConfig, AbsentAndNullAreAbsent) {
     EXPECT_FALSE(config->temperature.has_value());
   }
   EXPECT_EQ(ParseText(R"({"eos_token_id":7})")->eos_token_ids, (std::vector<Token>{7}));
+  EXPECT_FALSE(ParseText(R"({"pad_token_id":-1})")->pad_token_id.has_value());
 }
 
 TEST(GenerationConfig, AllTokensHaveTwoNames) {
@@ -48,7 +49,8 @@ TEST(GenerationConfig, AllTokensHaveTwoNames) {
 
 TEST(GenerationConfig, ErrorsNameTheField) {
   const std::pair<const char*, const char*> kCases[] = {
-      {R"({"eos_token_id":-1})", "eos_token_id"},
+      {R"({"eos_token_id":-2})", "eos_token_id"},
+      {R"({"eos_token_id":[-1]})", "eos_token_id"},
       {R"({"eos_token_id":[1,"x"]})", "eos_token_id"},
       {R"({"eos_token_id":2147483648})", "eos_token_id"},
       {R"({"bos_token_id":1.5})", "bos_token_id"},

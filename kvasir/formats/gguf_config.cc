@@ -1,5 +1,6 @@
 #include "kvasir/formats/gguf_config.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <string>
@@ -19,6 +20,10 @@ constexpr std::string_view kEmbedding = "token_embd.weight";
 // llama.cpp, too, knows them by their layers: the metadata does not say.
 constexpr int64_t kGemma2With27B = 46;
 constexpr int64_t kGemma3With27B = 62;
+// Layers of the Gemma 3 models (4B, 12B, 27B) whose full layers scale positions.
+constexpr std::array<int64_t, 3> kGemma3Scaled = {34, 48, kGemma3With27B};
+// Models have a handful; the bound keeps a hostile list from becoming work in every step.
+constexpr size_t kMaxSuppressed = 1024;
 
 struct Architecture {
   std::string_view gguf;
@@ -144,11 +149,21 @@ class ConfigBuilder {
   Status SetRope() {
     KVASIR_TRY(const int64_t head_dim, config_.GetInt("head_dim"));
     KVASIR_TRY_OK(RequireSize("rope.dimension_count", head_dim));
-    KVASIR_TRY(const double theta, metadata_.NumberOr(Key("rope.freq_base"), 10000.0));
+    const bool is_gemma3 = architecture_ == "gemma3";
+    const std::string base = FirstKey("rope.freq_base", "rope.global.freq_base");
+    KVASIR_TRY(const double theta, metadata_.NumberOr(base, is_gemma3 ? 1e6 : 10000.0));
     config_.Set("rope_theta", theta);
     KVASIR_TRY(divisors_, ReadGgufRopeDivisors(file_, head_dim));
+    double unsaid = 1.0;
+    if (is_gemma3 && !metadata_.Has(base)) {
+      // Ollama writes nothing about rope for models that also see.
+      KVASIR_TRY(const int64_t layers, config_.GetInt("num_hidden_layers"));
+      if (std::find(kGemma3Scaled.begin(), kGemma3Scaled.end(), layers) != kGemma3Scaled.end()) {
+        unsaid = 8.0;
+      }
+    }
     // Older files have a linear factor and no type.
-    KVASIR_TRY(const double linear, metadata_.NumberOr(Key("rope.scale_linear"), 1.0));
+    KVASIR_TRY(const double linear, metadata_.NumberOr(Key("rope.scale_linear"), unsaid));
     KVASIR_TRY(const double factor, metadata_.NumberOr(Key("rope.scaling.factor"), linear));
     KVASIR_TRY(const std::string type,
                metadata_.TextOr(Key("rope.scaling.type"), factor == 1.0 ? "none" : "linear"));
@@ -167,14 +182,27 @@ class ConfigBuilder {
     return {};
   }
 
+  // The key of the file, of two that mean the same; the first if it has neither.
+  std::string FirstKey(std::string_view name, std::string_view other) const {
+    return !metadata_.Has(Key(name)) && metadata_.Has(Key(other)) ? Key(other) : Key(name);
+  }
+
   Status SetYarn(Json* scaling) const {
     KVASIR_TRY_OK(CopyYarn("original_context_length", "original_max_position_embeddings", scaling));
     KVASIR_TRY_OK(CopyYarn("yarn_beta_fast", "beta_fast", scaling));
     KVASIR_TRY_OK(CopyYarn("yarn_beta_slow", "beta_slow", scaling));
-    if (!metadata_.Has(Key("rope.scaling.attn_factor"))) return {};
-    return {ErrorCode::kUnsupported,
-            "metadata '" + Key("rope.scaling.attn_factor") +
-                "' is set: yarn with a factor of its own is not supported"};
+    // What they are where they change nothing; a negative one leaves it to the type.
+    for (const auto& [name, plain] :
+         {std::pair{"attn_factor", 1.0}, std::pair{"yarn_attn_factor", 1.0},
+          std::pair{"yarn_ext_factor", 1.0}, std::pair{"yarn_log_multiplier", 0.0}}) {
+      const std::string key = Key("rope.scaling." + std::string(name));
+      KVASIR_TRY(const double value, metadata_.NumberOr(key, plain));
+      if (value == plain || value < 0.0) continue;
+      return {ErrorCode::kUnsupported, "metadata '" + key +
+                                           "' is set: yarn with a factor of its "
+                                           "own is not supported"};
+    }
+    return {};
   }
 
   Status CopyYarn(const std::string& key, std::string_view field, Json* scaling) const {
@@ -221,7 +249,9 @@ class ConfigBuilder {
     if (architecture_ == "gemma4") return {};
     if (architecture_ == "gemma2") KVASIR_TRY_OK(CopySoftcap("attn_logit_softcapping"));
     if (architecture_ == "gemma3") {
-      KVASIR_TRY(const double local, metadata_.NumberOr(Key("rope.freq_base_swa"), 10000.0));
+      KVASIR_TRY(
+          const double local,
+          metadata_.NumberOr(FirstKey("rope.freq_base_swa", "rope.local.freq_base"), 10000.0));
       config_.Set("rope_local_base_freq", local);
     }
     KVASIR_TRY(const int64_t layers, config_.GetInt("num_hidden_layers"));
@@ -283,7 +313,12 @@ Status CheckSaysWhichBiases(const GgufFile& file, const Biases& biases, const Js
 }
 
 Result<std::vector<Token>> SuppressedTokens(const GgufFile& file) {
-  KVASIR_TRY(const auto ids, file.metadata().Ints("tokenizer.ggml.suppress_tokens"));
+  constexpr std::string_view kKey = "tokenizer.ggml.suppress_tokens";
+  KVASIR_TRY(const auto ids, file.metadata().Ints(kKey));
+  if (ids.size() > kMaxSuppressed) {
+    return {ErrorCode::kCorrupt, "metadata '" + std::string(kKey) + "' lists more than " +
+                                     std::to_string(kMaxSuppressed) + " tokens"};
+  }
   std::vector<Token> tokens;
   for (const int64_t id : ids) {
     if (id >= 0 && id <= std::numeric_limits<Token>::max())

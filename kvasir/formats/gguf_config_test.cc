@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
 #include "kvasir/formats/gguf_rope.h"
 #include "kvasir/formats/gguf_test_bytes.h"
 #include "kvasir/formats/test_files.h"
@@ -110,6 +114,117 @@ TEST(GgufConfig, LayersOfGemma4AreChecked) {
   EXPECT_NE(ErrorOf(file).find("has 3 elements for 2 layers"), std::string::npos);
 }
 
+// A model whose metadata can be changed, of an architecture that needs little.
+GgufTestFile Tiny(const std::string& architecture, uint32_t layers) {
+  GgufTestFile file;
+  file.Text("general.architecture", architecture);
+  file.U32(architecture + ".block_count", layers).U32(architecture + ".embedding_length", 32);
+  file.U32(architecture + ".context_length", 64).U32(architecture + ".attention.head_count", 2);
+  file.U32(architecture + ".feed_forward_length", 64);
+  file.Tensor({"token_embd.weight", {32, 8}, 0, 0});
+  return file;
+}
+
+ModelConfig ConfigOf(const GgufTestFile& content) {
+  const ScratchFolder folder;
+  const auto file = GgufFile::Open(folder.Write("m.gguf", content.Bytes(32 * 8 * 4)));
+  if (!file.ok()) {
+    ADD_FAILURE() << file.error().message;
+    return {};
+  }
+  auto config = GgufModelConfig(*file);
+  if (config.ok()) return *std::move(config);
+  ADD_FAILURE() << config.error().message;
+  return {};
+}
+
+TEST(GgufConfig, Gemma3WithoutWordsAboutRopeHasThoseOfItsRelease) {
+  const auto with_window = [](uint32_t layers) {
+    return Tiny("gemma3", layers).U32("gemma3.attention.sliding_window", 16);
+  };
+  ModelConfig model = ConfigOf(with_window(34));
+  EXPECT_EQ(model.rope_full.theta, 1e6);
+  EXPECT_EQ(model.rope_full.type, RopeType::kLinear);
+  EXPECT_EQ(model.rope_full.factor, 8.0);
+  EXPECT_EQ(model.rope_sliding.theta, 1e4);
+  EXPECT_EQ(model.rope_sliding.type, RopeType::kDefault);
+  model = ConfigOf(with_window(26));
+  EXPECT_EQ(model.rope_full.theta, 1e6);
+  EXPECT_EQ(model.rope_full.type, RopeType::kDefault);
+  model = ConfigOf(with_window(34).F32("gemma3.rope.freq_base", 500000.0f));
+  EXPECT_EQ(model.rope_full.theta, 500000.0);
+  EXPECT_EQ(model.rope_full.type, RopeType::kDefault);
+  model = ConfigOf(with_window(6)
+                       .F32("gemma3.rope.global.freq_base", 2e6f)
+                       .F32("gemma3.rope.local.freq_base", 3e4f));
+  EXPECT_EQ(model.rope_full.theta, 2e6);
+  EXPECT_EQ(model.rope_sliding.theta, 3e4);
+}
+
+TEST(GgufConfig, WindowsThatAreNotNamed) {
+  ModelConfig model = ConfigOf(Tiny("gemma2", 4));
+  EXPECT_EQ(model.sliding_window, 4096);
+  EXPECT_EQ(model.layer_kinds[0], LayerKind::kSliding);
+  model = ConfigOf(Tiny("gemma3", 4));
+  EXPECT_EQ(model.sliding_window, 0);
+  EXPECT_EQ(model.layer_kinds[0], LayerKind::kFull);
+}
+
+TEST(GgufConfig, FactorsOfYarnThatChangeSomethingAreRefused) {
+  const auto yarn = [] {
+    GgufTestFile file = Tiny("llama", 2);
+    file.Text("llama.rope.scaling.type", "yarn").F32("llama.rope.scaling.factor", 4.0f);
+    return file.U32("llama.rope.scaling.original_context_length", 64);
+  };
+  ModelConfig model = ConfigOf(yarn()
+                                   .F32("llama.rope.scaling.attn_factor", 1.0f)
+                                   .F32("llama.rope.scaling.yarn_ext_factor", -1.0f));
+  EXPECT_EQ(model.rope_full.type, RopeType::kYarn);
+  EXPECT_EQ(model.max_position_embeddings, 256);
+  for (const std::string name :
+       {"attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier"}) {
+    const std::string key = "llama.rope.scaling." + name;
+    EXPECT_NE(ErrorOf(yarn().F32(key, 0.5f)).find("'" + key + "' is set"), std::string::npos);
+  }
+}
+
+// Texts of the stops of a vocabulary, in its order.
+std::string StopsOf(const std::string& architecture, const std::vector<std::string>& tokens,
+                    const std::vector<int32_t>& kinds) {
+  GgufTestFile content = Tiny(architecture, 2);
+  content.Texts("tokenizer.ggml.tokens", tokens).I32s("tokenizer.ggml.token_type", kinds);
+  content.U32("tokenizer.ggml.padding_token_id", 1000);  // outside, and needed by nobody
+  std::string stops;
+  for (const Token stop : ConfigOf(content).eos_token_ids) {
+    stops += tokens[static_cast<size_t>(stop)];
+  }
+  return stops;
+}
+
+TEST(GgufConfig, StopsAreKnownByTheirTexts) {
+  const std::vector<std::string> tokens = {"</s>",          "<|im_end|>",       "<eos>",
+                                           "<end_of_turn>", "<|tool_response>", "a"};
+  const std::vector<int32_t> normal(6, 1), control(6, 3), user_defined(6, 4);
+  EXPECT_EQ(StopsOf("llama", tokens, normal), "");
+  EXPECT_EQ(StopsOf("gemma3", tokens, normal), "<eos><end_of_turn>");
+  EXPECT_EQ(StopsOf("gemma3", tokens, user_defined),
+            "<|im_end|><eos><end_of_turn><|tool_response>");
+  EXPECT_EQ(StopsOf("llama", tokens, control), "</s><|im_end|><eos><end_of_turn><|tool_response>");
+}
+
+TEST(GgufConfig, ListsOfTokensAreBounded) {
+  const std::vector<std::string> many(1025, "</s>");
+  GgufTestFile file = Tiny("llama", 2);
+  file.Texts("tokenizer.ggml.tokens", many)
+      .I32s("tokenizer.ggml.token_type", std::vector<int32_t>(1025, 3));
+  EXPECT_NE(ErrorOf(file).find("'tokenizer.ggml.tokens': more than 1024 tokens end an answer"),
+            std::string::npos);
+  file = Tiny("llama", 2);
+  file.I32s("tokenizer.ggml.suppress_tokens", std::vector<int32_t>(1025, 3));
+  EXPECT_NE(ErrorOf(file).find("'tokenizer.ggml.suppress_tokens' lists more than 1024"),
+            std::string::npos);
+}
+
 TEST(GgufRope, WhatIsWrittenIsKnownAgain) {
   const char* const kRopes[] = {
       R"({"rope_type": "llama3", "factor": 32, "low_freq_factor": 1, "high_freq_factor": 4,
@@ -138,6 +253,63 @@ TEST(GgufRope, WhatIsWrittenIsKnownAgain) {
   EXPECT_TRUE(RopeParametersOf({}, 1e4).is_null());
   EXPECT_TRUE(RopeParametersOf({1, 2, 1.5f, 3}, 1e4).is_null());
   EXPECT_TRUE(RopeParametersOf({1, 1, 1, 1}, 1e4).is_null());
+}
+
+// As llama.cpp's converter calculates them: all in float.
+std::vector<float> ConverterDivisors(const RopeConfig& rope, int head_dim) {
+  const auto original = static_cast<float>(rope.original_max_position_embeddings);
+  const auto factor = static_cast<float>(rope.factor);
+  std::vector<float> divisors;
+  for (int i = 0; i < head_dim; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(head_dim);
+    const float frequency = 1.0f / std::pow(static_cast<float>(rope.theta), exponent);
+    const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;
+    const float smooth = (original / wavelength - 1.0f) / 3.0f;
+    if (wavelength < original / 4) {
+      divisors.push_back(1.0f);
+    } else if (wavelength > original) {
+      divisors.push_back(factor);
+    } else {
+      divisors.push_back(1.0f / ((1.0f - smooth) / factor + smooth));
+    }
+  }
+  return divisors;
+}
+
+TEST(GgufRope, ParametersOfPublishedLlamasAreKnownThroughTheConvertersRounding) {
+  bool some_differ = false;
+  for (const double factor : {8.0, 32.0}) {       // Llama 3.1 and 3.3; 3.2
+    for (const int head_dim : {64, 128}) {        // 3.2 1B; all others
+      for (const int64_t length : {8192, 300}) {  // all; nobody's
+        const Json json = Json::Object{{"rope_type", "llama3"},
+                                       {"factor", factor},
+                                       {"low_freq_factor", 1.0},
+                                       {"high_freq_factor", 4.0},
+                                       {"original_max_position_embeddings", length}};
+        const RopeConfig rope = *RopeConfig::Parse(json, "rope", 500000.0, 4096);
+        const std::vector<float> divisors = ConverterDivisors(rope, head_dim);
+        some_differ = some_differ || divisors != GgufRopeDivisors(rope, head_dim);
+        const Json found = RopeParametersOf(divisors, 500000.0);
+        ASSERT_FALSE(found.is_null()) << factor << " " << head_dim;
+        const auto again = RopeConfig::Parse(found, "rope", 500000.0, 4096);
+        ASSERT_TRUE(again.ok());
+        EXPECT_EQ(*again, rope) << factor << " " << head_dim << " " << length;
+      }
+    }
+  }
+  EXPECT_TRUE(some_differ);
+}
+
+TEST(GgufRope, DivisorsOfNobodysParametersStayAsTheyAre) {
+  const Json json = *Json::Parse(R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+      "high_freq_factor": 4, "original_max_position_embeddings": 8192})");
+  std::vector<float> divisors =
+      GgufRopeDivisors(*RopeConfig::Parse(json, "rope", 500000.0, 4096), 128);
+  const auto between =
+      std::find_if(divisors.begin(), divisors.end(), [](float divisor) { return divisor > 1.0f; });
+  ASSERT_NE(between, divisors.end());
+  between[1] *= 1.001f;
+  EXPECT_TRUE(RopeParametersOf(divisors, 500000.0).is_null());
 }
 
 }  // namespace

@@ -106,6 +106,13 @@ Status GgufKeys::CopyInt(std::string_view name, std::string_view field, Json* co
 // The pattern: an integer n (every n-th layer is full), a bool for each layer (true slides), or
 // nothing (what the family has).
 Status AddGgufWindow(const GgufKeys& keys, Json* config) {
+  if (!keys.metadata.Has(keys.Key("attention.sliding_window"))) {
+    if (keys.architecture == "gemma2") return {};  // what the family has
+    if (keys.architecture == "gemma3") {
+      config->Set("sliding_window", nullptr);  // all layers are full
+      return {};
+    }
+  }
   KVASIR_TRY_OK(keys.CopyInt("attention.sliding_window", "sliding_window", config));
   const std::string key = keys.Key("attention.sliding_window_pattern");
   const GgufValue* value = keys.metadata.Find(key);

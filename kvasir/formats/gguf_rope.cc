@@ -11,6 +11,8 @@ namespace {
 constexpr float kStill = 1e30f;  // of a pair that does not turn
 // Angles stay in the range of SinCos: 2^20 positions times 2^10.
 constexpr float kLeastDivisor = 0x1p-10f;
+// llama.cpp's converter calculates in float, where theta to a power alone is off by 1e-6.
+constexpr float kConverterError = 1e-5f;
 
 double Frequency(double theta, size_t pair, size_t pairs) {
   return std::pow(theta, -static_cast<double>(pair) / static_cast<double>(pairs));
@@ -32,6 +34,19 @@ Json ProportionalOf(const std::vector<float>& divisors, double theta) {
 
 // A number that somebody wrote into a config, of which only its float is left.
 double Written(double value) { return std::round(value * 1000) / 1000; }
+
+// A length that somebody wrote into a config: those are multiples of 1,024 if they are close to
+// one.
+int64_t WrittenLength(double value) {
+  const double round = std::round(value / 1024) * 1024;
+  return std::llround(std::fabs(value - round) < round * kConverterError ? round : value);
+}
+
+bool AreClose(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::fabs(x - y) <= kConverterError * std::fabs(y);
+  });
+}
 
 // Between wavelengths L0 / high and L0 / low, 1 / divisor = (1 - s) / factor + s where
 // s = (L0 / wavelength - low) / (high - low): a line, whose slope and start say L0 and high.
@@ -59,12 +74,9 @@ Json Llama3Of(const std::vector<float>& divisors, double theta) {
   }
   if (!(original >= 1 && original < 1e9)) return {};
   return Json::Object{
-      {"rope_type", "llama3"},
-      {"rope_theta", theta},
-      {"factor", factor},
-      {"low_freq_factor", 1.0},
-      {"high_freq_factor", high},
-      {"original_max_position_embeddings", static_cast<int64_t>(std::llround(original))}};
+      {"rope_type", "llama3"},    {"rope_theta", theta},
+      {"factor", factor},         {"low_freq_factor", 1.0},
+      {"high_freq_factor", high}, {"original_max_position_embeddings", WrittenLength(original)}};
 }
 
 }  // namespace
@@ -107,7 +119,7 @@ Json RopeParametersOf(const std::vector<float>& divisors, double theta) {
     if (found.is_null()) continue;
     const auto rope = RopeConfig::Parse(found, "rope_parameters", theta, 1);
     const int head_dim = 2 * static_cast<int>(divisors.size());
-    if (rope.ok() && GgufRopeDivisors(*rope, head_dim) == divisors) return found;
+    if (rope.ok() && AreClose(GgufRopeDivisors(*rope, head_dim), divisors)) return found;
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // The tensor "rope_freqs.weight" of GGUF files: one divisor of the frequency for every pair.
-// Deliberately both ways: what is written for a RopeConfig is known again when it is read, so that
-// a file and the folder it was made of turn by the same angles, to the bit.
+// Deliberately both ways: what is written for a RopeConfig is known again when it is read, also
+// where another converter calculated it in float, so that a file and the folder it was made of turn
+// by the same angles, to the bit.
 #ifndef KVASIR_FORMATS_GGUF_ROPE_H_
 #define KVASIR_FORMATS_GGUF_ROPE_H_
 
@@ -23,8 +24,8 @@ Result<std::vector<float>> ReadGgufRopeDivisors(const GgufFile& file, int64_t he
 // do not turn have the divisor 1e30.
 std::vector<float> GgufRopeDivisors(const RopeConfig& rope, int head_dim);
 
-// The "rope_parameters" (llama3 or proportional) that have exactly these divisors; null if there
-// are none. Llama3's are known up to a common factor of L0, low and high: low is 1.
+// The "rope_parameters" (llama3 or proportional) that have these divisors, but for 1e-5 of each;
+// null if there are none. Llama3's are known up to a common factor of L0, low and high: low is 1.
 Json RopeParametersOf(const std::vector<float>& divisors, double theta);
 
 }  // namespace kvasir

@@ -14,9 +14,9 @@ constexpr std::string_view kStopTexts[] = {"<|eot_id|>",
                                            "<|endoftext|>",
                                            "<|end_of_text|>",
                                            "<|eom_id|>",
-                                           "</s>",
                                            "<eos>",
                                            "<turn|>",
+                                           "<|tool_response>",
                                            "<|return|>",
                                            "<|call|>",
                                            "<EOT>",
@@ -27,12 +27,29 @@ constexpr std::string_view kStopTexts[] = {"<|eot_id|>",
                                            "[EOS]",
                                            "<｜end▁of▁sentence｜>"};
 
-bool IsStopText(std::string_view text) {
-  return std::find(std::begin(kStopTexts), std::end(kStopTexts), text) != std::end(kStopTexts);
+// Gemma's converters have left these among the normal tokens.
+constexpr std::string_view kGemmaStopTexts[] = {"<eos>", "<end_of_turn>", "<turn|>"};
+// Models have a handful; the bound keeps a hostile list from becoming work in every step.
+constexpr size_t kMaxStops = 1024;
+
+template <size_t kCount>
+bool IsOneOf(const std::string_view (&texts)[kCount], std::string_view text) {
+  return std::find(std::begin(texts), std::end(texts), text) != std::end(texts);
 }
 
+bool IsStop(std::string_view text, int64_t kind, bool is_gemma) {
+  const bool is_control = kind == static_cast<int64_t>(GgufTokenKind::kControl);
+  // Of other kinds it is a tag of HTML.
+  if (text == "</s>") return is_control;
+  if (is_control || kind == static_cast<int64_t>(GgufTokenKind::kUserDefined)) {
+    return IsOneOf(kStopTexts, text);
+  }
+  return is_gemma && IsOneOf(kGemmaStopTexts, text);
+}
+
+// `is_needed`: an id outside the vocabulary is an error, not none.
 Result<std::optional<Token>> ReadId(const GgufMetadata& metadata, std::string_view name,
-                                    size_t tokens) {
+                                    size_t tokens, bool is_needed = true) {
   const std::string key = "tokenizer.ggml." + std::string(name) + "_token_id";
   if (!metadata.Has(key)) return std::optional<Token>();
   KVASIR_TRY(const int64_t id, metadata.Int(key));
@@ -41,6 +58,7 @@ Result<std::optional<Token>> ReadId(const GgufMetadata& metadata, std::string_vi
   // A file without a vocabulary may say which ids its model was trained with.
   const uint64_t end = tokens == 0 ? uint64_t{std::numeric_limits<Token>::max()} : tokens;
   if (id < 0 || static_cast<uint64_t>(id) >= end) {
+    if (!is_needed) return std::optional<Token>();
     return {ErrorCode::kCorrupt, "metadata '" + key + "' is " + std::to_string(id) +
                                      ", outside the vocabulary of " + std::to_string(end)};
   }
@@ -55,8 +73,8 @@ Result<GgufSpecialTokens> GgufSpecialTokens::Read(const GgufMetadata& metadata) 
   GgufSpecialTokens special;
   KVASIR_TRY(special.bos, ReadId(metadata, "bos", tokens.size()));
   KVASIR_TRY(special.eos, ReadId(metadata, "eos", tokens.size()));
-  KVASIR_TRY(special.unknown, ReadId(metadata, "unknown", tokens.size()));
-  KVASIR_TRY(special.pad, ReadId(metadata, "padding", tokens.size()));
+  KVASIR_TRY(special.unknown, ReadId(metadata, "unknown", tokens.size(), false));
+  KVASIR_TRY(special.pad, ReadId(metadata, "padding", tokens.size(), false));
   std::vector<Token>& stops = special.stops;
   const auto add = [&](Token id) {
     if (std::find(stops.begin(), stops.end(), id) == stops.end()) stops.push_back(id);
@@ -66,10 +84,15 @@ Result<GgufSpecialTokens> GgufSpecialTokens::Read(const GgufMetadata& metadata) 
     KVASIR_TRY(const std::optional<Token> id, ReadId(metadata, name, tokens.size()));
     if (id) add(*id);
   }
+  KVASIR_TRY(const std::string architecture, metadata.TextOr("general.architecture", ""));
+  const bool is_gemma = architecture.starts_with("gemma");
   for (size_t i = 0; i < std::min(tokens.size(), kinds.size()); ++i) {
-    const bool is_control = kinds[i] == static_cast<int64_t>(GgufTokenKind::kControl) ||
-                            kinds[i] == static_cast<int64_t>(GgufTokenKind::kUserDefined);
-    if (is_control && IsStopText(tokens[i])) add(static_cast<Token>(i));
+    if (!IsStop(tokens[i], kinds[i], is_gemma)) continue;
+    if (stops.size() == kMaxStops) {
+      return {ErrorCode::kCorrupt, "metadata 'tokenizer.ggml.tokens': more than " +
+                                       std::to_string(kMaxStops) + " tokens end an answer"};
+    }
+    add(static_cast<Token>(i));
   }
   return special;
 }

@@ -24,8 +24,8 @@ struct GgufSpecialTokens {
   // name only one, and models use several. None twice.
   std::vector<Token> stops;
 
-  // All absent in a file without a tokenizer. ERRORS: kCorrupt for ids outside the vocabulary,
-  // naming the key.
+  // All absent in a file without a tokenizer. Ids of unknown and pad outside the vocabulary count
+  // as absent. ERRORS: kCorrupt for others there, naming the key, and for more than 1,024 stops.
   static Result<GgufSpecialTokens> Read(const GgufMetadata& metadata);
 
   // {"bos_token": text, ...}, as chat templates want them. `tokens` is tokenizer.ggml.tokens.

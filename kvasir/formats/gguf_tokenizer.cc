@@ -21,6 +21,9 @@ constexpr std::string_view kBlank = "\u2581";  // SentencePiece's space
 // The longest in published vocabularies has 93 bytes. A merge is made for every place where a
 // piece can be cut, so this bounds the work.
 constexpr size_t kMaxPieceBytes = 512;
+// Gemma's 262,144 pieces make 580,000 merges. The bound is on what a small file can ask for.
+constexpr size_t kMaxMerges = size_t{1} << 21;
+constexpr size_t kMaxMergeBytes = size_t{64} << 20;
 
 struct Vocabulary {
   std::vector<std::string_view> tokens;
@@ -292,8 +295,15 @@ Result<Json> ScoredMerges(const Vocabulary& vocabulary, const std::vector<double
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return scores[a] > scores[b]; });
   Json::Array merges;
+  size_t merge_bytes = 0;
   for (const size_t id : order) {
     const std::string_view piece = vocabulary.tokens[id];
+    if (merges.size() > kMaxMerges || merge_bytes > kMaxMergeBytes) {
+      return {ErrorCode::kUnsupported,
+              "metadata 'tokenizer.ggml.tokens': its pieces can be cut into others in more than " +
+                  std::to_string(kMaxMerges) + " ways, or ways of more than " +
+                  std::to_string(kMaxMergeBytes >> 20) + " MiB"};
+    }
     uint64_t ends[kMaxPieceBytes + 1];  // hashes of what is from each byte on
     ends[piece.size()] = 0;
     for (size_t i = piece.size(); i > 0; --i) {
@@ -309,6 +319,7 @@ Result<Json> ScoredMerges(const Vocabulary& vocabulary, const std::vector<double
       const std::string_view right = piece.substr(cut);
       if (!pieces.Contains(left, beginning) || !pieces.Contains(right, ends[cut])) continue;
       merges.push_back(Merge(left, right));
+      merge_bytes += piece.size();
     }
   }
   return Json(std::move(merges));

@@ -184,6 +184,15 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
   return {};
 }
 
+// Many configs name yarn's factor and leave the positions as they were without it.
+void ExtendByYarn(ModelConfig* model) {
+  const RopeConfig& rope = model->rope_full;
+  if (rope.type != RopeType::kYarn) return;
+  const double reach = rope.factor * static_cast<double>(rope.original_max_position_embeddings);
+  const auto positions = static_cast<int64_t>(std::min(reach, static_cast<double>(kMaxPositions)));
+  model->max_position_embeddings = std::max(model->max_position_embeddings, positions);
+}
+
 // What only some families have; after sizes and layer kinds.
 Status ReadFamily(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
   model->global_head_dim = model->head_dim;
@@ -249,6 +258,7 @@ Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
   KVASIR_TRY_OK(ReadLayerKinds(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadFamily(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadRope(reader, *defaults, &model));
+  ExtendByYarn(&model);
   KVASIR_TRY(model.tie_word_embeddings,
              reader.Flag("tie_word_embeddings", defaults->tie_word_embeddings));
   // Of Gemma's, which are tied, converters write what they like.

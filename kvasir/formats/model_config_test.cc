@@ -141,6 +141,23 @@ TEST(ModelConfig, PublishedQwenSizes) {
   EXPECT_EQ(qwen2.ParameterCount(), 494'032'768);
 }
 
+TEST(ModelConfig, YarnReachesAsFarAsItsFactorSays) {
+  const auto positions = [](const std::string& rope) {
+    return Small(R"({"model_type":"qwen3","max_position_embeddings":40960,"rope_scaling":)" + rope +
+                 "}")
+        .max_position_embeddings;
+  };
+  EXPECT_EQ(positions(R"({"rope_type":"yarn","factor":4.0,
+                          "original_max_position_embeddings":32768})"),
+            131072);
+  EXPECT_EQ(positions(R"({"rope_type":"yarn","factor":1.1,
+                          "original_max_position_embeddings":32768})"),
+            40960);
+  EXPECT_EQ(positions(R"({"rope_type":"yarn","factor":2.0})"), 81920);
+  EXPECT_EQ(positions(R"({"rope_type":"linear","factor":4.0})"), 40960);
+  EXPECT_EQ(positions(R"({"rope_type":"yarn","factor":1e6})"), int64_t{1} << 30);
+}
+
 TEST(ModelConfig, Gemma3FromItsPattern) {
   const ModelConfig model = Small(
       R"({"model_type":"gemma3_text","num_hidden_layers":5,"sliding_window_pattern":3,

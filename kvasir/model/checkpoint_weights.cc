@@ -2,6 +2,7 @@
 // Deliberately knows no quantization: formats/quantized_modules.h reads them.
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "kvasir/formats/quantized_modules.h"
@@ -96,6 +97,10 @@ class CheckpointWeights final : public StoredWeights {
   }
 
   Result<WeightTensor> TakeQuantized(const std::string& module, const std::vector<int64_t>& shape) {
+    // A stack of experts is asked for once for each of them, and reading it looks at all its
+    // scales.
+    const auto known = stacks_.find(module);
+    if (known != stacks_.end() && known->second.shape == shape) return known->second;
     KVASIR_TRY(WeightTensor read, modules_.Read(module));
     if (RowCount(read.shape) != RowCount(shape) || read.shape.back() != shape.back()) {
       return {ErrorCode::kCorrupt, checkpoint_.path() + ": module '" + module + "' is a matrix " +
@@ -104,6 +109,7 @@ class CheckpointWeights final : public StoredWeights {
     }
     read.shape = shape;
     for (const std::string& part : modules_.PartsOf(module)) used_.insert(part);
+    if (shape.size() > 2) stacks_[module] = read;
     return read;
   }
 
@@ -122,6 +128,7 @@ class CheckpointWeights final : public StoredWeights {
   const QuantizedModules modules_;
   std::string prefix_ = "model.";
   std::unordered_set<std::string> used_;
+  std::unordered_map<std::string, WeightTensor> stacks_;
 };
 
 }  // namespace
