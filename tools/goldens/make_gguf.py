@@ -117,20 +117,22 @@ def llama3_divisors(config, head_dim, theta):
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if rope.get("rope_type") != "llama3":
         return None
-    low = rope["original_max_position_embeddings"] / rope["low_freq_factor"]
-    high = rope["original_max_position_embeddings"] / rope["high_freq_factor"]
+    f32 = np.float32  # as the converter's tensors are
+    length = f32(rope["original_max_position_embeddings"])
+    low = f32(rope["low_freq_factor"])
+    high = f32(rope["high_freq_factor"])
+    factor = f32(rope["factor"])
     out = []
     for i in range(head_dim // 2):
-        wavelength = 2 * np.pi * theta ** (2 * i / head_dim)
-        if wavelength < high:
-            out.append(1)
-        elif wavelength > low:
-            out.append(rope["factor"])
+        frequency = f32(1) / f32(theta) ** (f32(2 * i) / f32(head_dim))
+        wavelength = f32(2 * np.pi) / frequency
+        if wavelength < length / high:
+            out.append(f32(1))
+        elif wavelength > length / low:
+            out.append(factor)
         else:
-            smooth = (rope["original_max_position_embeddings"] / wavelength -
-                      rope["low_freq_factor"]) / (rope["high_freq_factor"] -
-                                                  rope["low_freq_factor"])
-            out.append(1 / ((1 - smooth) / rope["factor"] + smooth))
+            smooth = (length / wavelength - low) / (high - low)
+            out.append(f32(1) / ((f32(1) - smooth) / factor + smooth))
     return np.array(out, dtype=np.float32)
 
 
