@@ -103,6 +103,19 @@ struct ExpertsArgs {
   FloatRows out;                    // [rows, hidden]
 };
 
+// The largest operations of a step.
+struct StepShape {
+  int64_t rows = 0;    // of any matmul, logits included
+  int64_t inputs = 0;  // of any matmul but those of experts
+  int query_heads = 0;
+  int kv_heads = 0;      // the most of a layer
+  int64_t head_dim = 0;  // the largest
+  // Rows go through so many experts each; 0: there are none.
+  int64_t experts_of_row = 0;
+  int64_t expert_hidden = 0;
+  int64_t expert_intermediate = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -111,6 +124,10 @@ class Backend {
   virtual std::string Describe() const = 0;
   // Bytes the backend holds for itself between calls.
   virtual size_t scratch_bytes() const = 0;
+  // Upper bound of scratch_bytes() in steps of this shape, with the weights that there are, but for
+  // softmax states of ranges of tokens that wait for each other: those take 16 MiB at most, or what
+  // one range needs.
+  virtual size_t ScratchBound(const StepShape& shape) const = 0;
   // Bytes of weights that matmuls were given so far, each matrix once per call and of experts only
   // those chosen: what had to be read from memory, at least.
   virtual uint64_t weight_bytes_read() const = 0;

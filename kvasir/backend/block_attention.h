@@ -14,6 +14,7 @@
 #include "kvasir/backend/softmax_state.h"
 #include "kvasir/backend/tile_kernels.h"
 #include "kvasir/base/aligned_vector.h"
+#include "kvasir/base/scratch_vector.h"
 #include "kvasir/tensor/kv_layout.h"
 
 namespace kvasir {
@@ -106,9 +107,9 @@ struct IntegerQueryRows {
   void Resize(int64_t rows, const KvCodec& codec, int64_t key_dim) {
     dim = key_dim;
     groups = IntegerGroups(codec, dim);
-    codes.resize(static_cast<size_t>(rows * IntegerQueries::CodeBytes(dim)));
-    starts.resize(static_cast<size_t>(rows * groups));
-    steps.resize(2 * starts.size());
+    ResizeScratch(static_cast<size_t>(rows * IntegerQueries::CodeBytes(dim)), &codes);
+    ResizeScratch(static_cast<size_t>(rows * groups), &starts);
+    ResizeScratch(2 * starts.size(), &steps);
   }
   IntegerQueries view() {
     return {codes.data(), steps.data(), steps.data() + steps.size() / 2, starts.data()};
@@ -141,8 +142,8 @@ struct SomeRows {
 
   void Resize(int64_t rows) {
     const auto count = static_cast<size_t>(rows);
-    for (auto* each : {&begin, &end}) each->resize(count);
-    for (auto* each : {&max, &sum, &largest}) each->resize(count);
+    for (auto* each : {&begin, &end}) ResizeScratch(count, each);
+    for (auto* each : {&max, &sum, &largest}) ResizeScratch(count, each);
   }
   // The rows of `whole` with these indices; returns it with them in place of all.
   WeighTileArgs Gather(const WeighTileArgs& whole, std::span<const int32_t> rows) {
@@ -192,11 +193,12 @@ struct TileQueries {
   IntegerQueryRows dense_integers;
 
   void Resize(int64_t rows, const KvLayout& layout) {
-    plain.resize(static_cast<size_t>(rows * layout.key_dim));
-    if (layout.key_codec.rotates()) rotated.resize(plain.size());
+    ResizeScratch(static_cast<size_t>(rows * layout.key_dim), &plain);
+    if (layout.key_codec.rotates()) ResizeScratch(plain.size(), &rotated);
     if (layout.key_codec.kind == KvCodec::Kind::kBf16 ||
         layout.dense_codec.kind == KvCodec::Kind::kBf16) {
-      rounded.resize(static_cast<size_t>(rows * KernelTable::RoundedBytes(layout.key_dim)));
+      ResizeScratch(static_cast<size_t>(rows * KernelTable::RoundedBytes(layout.key_dim)),
+                    &rounded);
     }
   }
   size_t bytes() const {
@@ -213,8 +215,8 @@ struct AdaptiveRows {
   SomeRows some;
 
   void Resize(int64_t rows) {
-    decisive.resize(static_cast<size_t>(rows));
-    others.resize(static_cast<size_t>(rows));
+    ResizeScratch(static_cast<size_t>(rows), &decisive);
+    ResizeScratch(static_cast<size_t>(rows), &others);
     some.Resize(rows);
   }
   size_t bytes() const {
@@ -242,21 +244,21 @@ struct BlockScratch {
 
   void Resize(int64_t rows, const KvLayout& layout) {
     const size_t count = static_cast<size_t>(rows);
-    scores.resize(count * kBlockTokens);
-    rescale.resize(count);
-    weight_starts.resize(count *
-                         static_cast<size_t>(IntegerGroups(layout.value_codec, layout.value_dim)));
-    weight_steps.resize(2 * weight_starts.size() + count + kBlockTokens);
-    weight_codes.resize(weight_starts.size() * IntegerWeights::kCodeBytes);
-    begin.resize(count);
-    end.resize(count);
-    largest.resize(count);
+    ResizeScratch(count * kBlockTokens, &scores);
+    ResizeScratch(count, &rescale);
+    ResizeScratch(count * static_cast<size_t>(IntegerGroups(layout.value_codec, layout.value_dim)),
+                  &weight_starts);
+    ResizeScratch(2 * weight_starts.size() + count + kBlockTokens, &weight_steps);
+    ResizeScratch(weight_starts.size() * IntegerWeights::kCodeBytes, &weight_codes);
+    ResizeScratch(count, &begin);
+    ResizeScratch(count, &end);
+    ResizeScratch(count, &largest);
     adaptive.Resize(rows);
     ResizeWidened(layout.key_codec, layout.key_dim, widened_keys);
     ResizeWidened(layout.value_codec, layout.value_dim, widened_values);
   }
   static void ResizeWidened(const KvCodec& codec, int64_t dim, AlignedVector<std::byte>& widened) {
-    if (IsWidened(codec)) widened.resize(WidenedCodec(codec, dim).HeadBytes(dim));
+    if (IsWidened(codec)) ResizeScratch(WidenedCodec(codec, dim).HeadBytes(dim), &widened);
   }
   IntegerWeights weights() {
     float* const shifts = weight_steps.data() + weight_starts.size();

@@ -13,6 +13,7 @@
 #include "kvasir/backend/partition_attention.h"
 #include "kvasir/backend/softmax_state.h"
 #include "kvasir/base/check.h"
+#include "kvasir/base/scratch_vector.h"
 
 namespace kvasir {
 namespace {
@@ -51,13 +52,17 @@ int64_t RowsOf(const AttendArgs& args, bool few_rows) {
   return rows;
 }
 
+int64_t MostTileRows(int64_t value_dim) {
+  const auto row_bytes = value_dim * static_cast<int64_t>(sizeof(float));
+  return std::max(kLeastTileRows, std::min(kMostTileRows, kMostAccumulatorBytes / row_bytes));
+}
+
 // Rows of the next tile where a head has so many left.
 int64_t TileRows(const AttendArgs& args, int64_t rows_left, int threads) {
   const int64_t of_all_heads = rows_left * args.layout.kv_heads;
   const auto share = static_cast<uint64_t>(of_all_heads / (kTilesOfAThread * threads));
-  const auto row_bytes = static_cast<int64_t>(args.layout.value_dim * sizeof(float));
-  const int64_t most = std::min(kMostTileRows, kMostAccumulatorBytes / row_bytes);
-  return std::max(kLeastTileRows, std::min(static_cast<int64_t>(std::bit_floor(share)), most));
+  return std::clamp(static_cast<int64_t>(std::bit_floor(share)), kLeastTileRows,
+                    MostTileRows(args.layout.value_dim));
 }
 
 // The tiles of runs with few rows, or of the others.
@@ -114,8 +119,8 @@ struct CpuAttention::Scratch : PartitionScratch {
   // Of a tile, or of one for each of so many heads.
   void Resize(int64_t rows, const KvLayout& layout, size_t heads = 1) {
     PartitionScratch::Resize(rows, layout);
-    partial.resize(heads * SoftmaxState::Floats(rows, layout.value_dim));
-    totals.resize(SoftmaxTotals::Floats(rows, layout));
+    ResizeScratch(heads * SoftmaxState::Floats(rows, layout.value_dim), &partial);
+    ResizeScratch(SoftmaxTotals::Floats(rows, layout), &totals);
   }
   size_t bytes() const {
     size_t sum = PartitionScratch::bytes() + partitions.capacity() * sizeof(Partition) +
@@ -240,6 +245,33 @@ size_t CpuAttention::scratch_bytes() const {
   return bytes;
 }
 
+size_t CpuAttention::ScratchBound(const StepShape& shape) const {
+  if (shape.kv_heads == 0 || shape.head_dim == 0) return 0;  // no attention
+  const int64_t threads = pool_.threads();
+  const int64_t group = shape.query_heads / shape.kv_heads;
+  const int64_t tile = std::max(group, std::min(MostTileRows(shape.head_dim), shape.rows * group));
+  // A thread has the queries of a tile, or those of all heads: of few rows, or where there are
+  // fewer tiles than threads, whose share is then the least.
+  const int64_t most_of_all_heads = shape.kv_heads < threads ? kLeastTileRows : kFewQueryRows;
+  const int64_t of_all_heads = std::max(group, std::min(most_of_all_heads, shape.rows * group));
+  const int64_t queries = std::max(tile, shape.kv_heads * of_all_heads);
+  const int64_t states = std::max(tile, kRowsTogether);
+  const int64_t groups = shape.head_dim / kQuantGroup + 1;
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  // As floats, and rotated or rounded; as integers of two kinds with a scale and two sums a group.
+  const int64_t query_bytes = 2 * shape.head_dim * kFloat +
+                              2 * (IntegerQueries::CodeBytes(shape.head_dim) + 3 * groups * kFloat);
+  // Scores, weights, and what a row has one of.
+  const int64_t row_bytes =
+      kBlockTokens * kFloat + groups * (IntegerWeights::kCodeBytes + 3 * kFloat) + 16 * kFloat;
+  // A block's planes as bytes, keys made of values, and what turns them.
+  const int64_t block_bytes = 6 * kBlockTokens * shape.head_dim * kFloat;
+  constexpr int64_t kLists = int64_t{64} << 10;  // of partitions and tiles
+  const int64_t bytes = queries * query_bytes + tile * (row_bytes + query_bytes) +
+                        (states + 2 * tile) * (shape.head_dim + 18) * kFloat + block_bytes + kLists;
+  return static_cast<size_t>(threads * bytes);
+}
+
 void CpuAttention::Attend(const AttendArgs& args) {
   KVASIR_CHECK(args.layout.kv_heads > 0 && args.query_heads % args.layout.kv_heads == 0);
   const std::vector<QueryTile> few_rows = MakeTiles(args, true, pool_.threads());
@@ -305,7 +337,7 @@ void CpuAttention::AttendByPartitions(const AttendArgs& args, const std::vector<
       EncodeKvRows(kernels_.table, pool_, args.layout, args.runs, args.new_keys, args.new_values);
       writes = false;
     }
-    partials_.resize(plan.floats);
+    ResizeScratch(plan.floats, &partials_);
     AttendToPartitions(args, plan);
     if (plan.steps.size() > plan.ranges()) MergePartitions(args, plan);
     begin = end;

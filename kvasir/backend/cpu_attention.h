@@ -22,6 +22,8 @@ class CpuAttention {
 
   void Attend(const AttendArgs& args);
   size_t scratch_bytes() const;
+  // Backend::ScratchBound's part.
+  size_t ScratchBound(const StepShape& shape) const;
 
  private:
   struct Scratch;

@@ -602,5 +602,64 @@ TEST(CpuBackendTest, ExpertsEqualEveryRowAlone) {
   }
 }
 
+// One row more than before, which would double a vector.
+TEST(CpuBackendTest, ScratchStaysWithinItsBound) {
+  constexpr int64_t kHidden = 512;
+  constexpr int64_t kIntermediate = 256;
+  constexpr int64_t kWide = 3072;
+  constexpr int64_t kRows = 130;
+  constexpr int kPerRow = 4;
+  const auto w = Random(16 * kWide, 2);
+  const TensorView view = {DType::kF32, {16, kWide}, reinterpret_cast<const std::byte*>(w.data())};
+  for (const bool has_order : {false, true}) {
+    const auto backend = Make(2);
+    InputOrder order;
+    if (has_order) {
+      std::vector<int32_t> reversed(kWide);
+      std::iota(reversed.rbegin(), reversed.rend(), 0);
+      order = std::make_shared<const std::vector<int32_t>>(std::move(reversed));
+    }
+    const auto rounded = *backend->Pack(view, WeightFormat::kBf16Dot);
+    const auto quantized =
+        *backend->Adopt(*PackedMatrix::Pack(view, WeightFormat::kQ8), {1, order});
+    std::vector<std::unique_ptr<const WeightMatrix>> matrices;
+    std::vector<ExpertWeights> experts;
+    for (int i = 0; i < 8; ++i) {
+      const auto random = [&](int64_t outputs, int64_t inputs) {
+        matrices.push_back(
+            *backend->PackRandom(outputs, inputs, WeightFormat::kQ8, 1.0f, matrices.size()));
+        return matrices.back().get();
+      };
+      const WeightMatrix* const gate = random(kIntermediate, kHidden);
+      const WeightMatrix* const up = random(kIntermediate, kHidden);
+      experts.push_back({gate, up, random(kHidden, kIntermediate)});
+    }
+    for (const int64_t rows : {kRows - 1, kRows}) {
+      auto x = Random(static_cast<size_t>(rows * kWide), 1);
+      std::vector<float> first(static_cast<size_t>(rows * 16)), second(first.size());
+      const MatmulJob jobs[] = {{rounded.get(), nullptr, View(first, 16)},
+                                {quantized.get(), nullptr, View(second, 16)}};
+      backend->Matmul(View(x, kWide), jobs);
+      std::vector<int32_t> chosen(static_cast<size_t>(rows * kPerRow));
+      for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = static_cast<int32_t>(i % 8);
+      const std::vector<float> weights(chosen.size(), 0.25f);
+      std::vector<float> out(static_cast<size_t>(rows * kHidden));
+      backend->Experts({.experts = experts,
+                        .x = {x.data(), rows, kHidden, kWide},
+                        .per_row = kPerRow,
+                        .chosen = chosen,
+                        .weights = weights,
+                        .out = View(out, kHidden)});
+      const StepShape shape = {.rows = rows,
+                               .inputs = kWide,
+                               .experts_of_row = kPerRow,
+                               .expert_hidden = kHidden,
+                               .expert_intermediate = kIntermediate};
+      EXPECT_LE(backend->scratch_bytes(), backend->ScratchBound(shape)) << rows;
+      EXPECT_GE(backend->scratch_bytes(), backend->ScratchBound(shape) / 4) << rows;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvasir

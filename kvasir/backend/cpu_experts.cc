@@ -4,13 +4,14 @@
 #include <limits>
 
 #include "kvasir/base/check.h"
+#include "kvasir/base/scratch_vector.h"
 
 namespace kvasir {
 namespace {
 
 FloatRows Rows(std::vector<float>& buffer, int64_t rows, int64_t cols) {
   const auto needed = static_cast<size_t>(rows * cols);
-  if (buffer.size() < needed) buffer.resize(needed);
+  GrowScratch(needed, &buffer);
   return {buffer.data(), rows, cols, cols};
 }
 
@@ -46,7 +47,7 @@ void CpuExperts::SortPairs(const ExpertsArgs& args) {
   begins_.assign(args.experts.size() + 1, 0);
   for (const int32_t expert : args.chosen) ++begins_[static_cast<size_t>(expert) + 1];
   for (size_t i = 1; i < begins_.size(); ++i) begins_[i] += begins_[i - 1];
-  places_.resize(args.chosen.size());
+  ResizeScratch(args.chosen.size(), &places_);
   std::vector<int64_t> next = begins_;
   for (size_t i = 0; i < places_.size(); ++i) {
     places_[i] = next[static_cast<size_t>(args.chosen[i])]++;
@@ -89,6 +90,11 @@ void CpuExperts::SumRow(const ExpertsArgs& args, int64_t row) const {
     const float* const expert = down_.data() + places_[static_cast<size_t>(i)] * args.out.cols;
     for (int64_t k = 0; k < args.out.cols; ++k) out[k] += weight * expert[k];
   }
+}
+
+size_t CpuExperts::Bound(int64_t pairs, int64_t hidden, int64_t intermediate) {
+  return static_cast<size_t>(pairs * 2 * (hidden + intermediate)) * sizeof(float) +
+         static_cast<size_t>(pairs) * sizeof(int64_t);
 }
 
 size_t CpuExperts::scratch_bytes() const {

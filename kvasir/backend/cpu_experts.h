@@ -38,6 +38,8 @@ class CpuExperts {
   // Once the plan's matmuls have run. THREADS: different rows at the same time.
   void SumRow(const ExpertsArgs& args, int64_t row) const;
   size_t scratch_bytes() const;
+  // Upper bound of it for so many pairs of a row and an expert.
+  static size_t Bound(int64_t pairs, int64_t hidden, int64_t intermediate);
 
  private:
   void SortPairs(const ExpertsArgs& args);

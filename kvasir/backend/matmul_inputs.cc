@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kvasir/backend/for_rows.h"
+#include "kvasir/base/scratch_vector.h"
 #include "kvasir/base/stream_copy.h"
 #include "kvasir/tensor/coded_row.h"
 
@@ -13,10 +14,6 @@ namespace {
 constexpr size_t kMostCopiedBytes = size_t{64} << 10;
 // 64 rows of 3,072 codes. Rows so many that they come in bands are read by who made them.
 constexpr size_t kMostStreamedBytes = size_t{256} << 10;
-
-void Grow(size_t bytes, AlignedVector<std::byte>* to) {
-  if (to->size() < bytes) to->resize(bytes);
-}
 
 }  // namespace
 
@@ -62,18 +59,18 @@ void MatmulInputs::MakeRow(const float* x, const Places& places, int64_t row,
 }
 
 void MatmulInputs::MakeAlone(ConstFloatRows x) {
-  Grow(places_.end, &own_);
+  GrowScratch(places_.end, &own_);
   for (int64_t i = 0; i < x.rows; ++i) MakeRow(x.row(i), places_, i, own_.data());
   callers_ = helpers_ = own_.data();
   if (!kCanStreamCopy || pool_.threads() == 1 || places_.end > kMostCopiedBytes) return;
-  Grow(places_.end, &copy_);
+  GrowScratch(places_.end, &copy_);
   StreamLines(own_.data(), places_.end, copy_.data());
   StreamFence();
   helpers_ = copy_.data();
 }
 
 void MatmulInputs::MakeTogether(ConstFloatRows x) {
-  Grow(places_.end, &own_);
+  GrowScratch(places_.end, &own_);
   ForRows(pool_, x.rows, x.cols, [&](int64_t i) { MakeRow(x.row(i), places_, i, own_.data()); });
   callers_ = helpers_ = own_.data();
 }
@@ -81,8 +78,8 @@ void MatmulInputs::MakeTogether(ConstFloatRows x) {
 void MatmulInputs::StreamTogether(ConstFloatRows x) {
   const Places of_row = Lay(1);
   rows_of_.resize(static_cast<size_t>(pool_.threads()));
-  for (AlignedVector<std::byte>& row : rows_of_) Grow(of_row.end, &row);
-  Grow(places_.end, &copy_);
+  for (AlignedVector<std::byte>& row : rows_of_) GrowScratch(of_row.end, &row);
+  GrowScratch(places_.end, &copy_);
   const auto stream_row = [&](int64_t i, std::byte* row) {
     MakeRow(x.row(i), of_row, 0, row);
     for (int form = 0; form < kForms; ++form) {
@@ -116,6 +113,17 @@ void MatmulInputs::Make(ConstFloatRows x, const InputForms& forms) {
   const bool streams =
       kCanStreamCopy && are_lines && !forms_.rounded && places_.end <= kMostStreamedBytes;
   streams ? StreamTogether(x) : MakeTogether(x);
+}
+
+size_t MatmulInputs::Bound(int64_t rows, int64_t inputs, int threads) {
+  const int64_t sums = inputs / kQuantGroup * static_cast<int64_t>(sizeof(int32_t));
+  // Scales, sums and half sums.
+  const int64_t row_bytes = KernelTable::RoundedBytes(inputs) + inputs + 3 * sums;
+  const auto all = static_cast<size_t>(rows * row_bytes) + kForms * kCacheLineBytes;
+  // Copies for the helpers, and the rows that threads make before they stream them.
+  const size_t copy = std::min(all, std::max(kMostCopiedBytes, kMostStreamedBytes));
+  return all + copy +
+         static_cast<size_t>(threads) * (static_cast<size_t>(row_bytes) + kForms * kCacheLineBytes);
 }
 
 size_t MatmulInputs::bytes() const {

@@ -38,6 +38,8 @@ class MatmulInputs {
   // not made.
   void Give(int thread, int64_t row, MatmulArgs* args) const;
 
+  // Upper bound of bytes() for matmuls of so many rows at most, in every form.
+  static size_t Bound(int64_t rows, int64_t inputs, int threads);
   size_t bytes() const;
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kvasir/backend/for_rows.h"
+#include "kvasir/base/scratch_vector.h"
 
 namespace kvasir {
 
@@ -26,8 +27,7 @@ ConstFloatRows OrderedInputs::Gather(ConstFloatRows x, std::span<OrderedPart> pa
     part.row_begin = at;
   }
   const auto rows = static_cast<int64_t>(sources_.size());
-  const size_t numbers = sources_.size() * static_cast<size_t>(x.cols);
-  if (gathered_.size() < numbers) gathered_.resize(numbers);
+  GrowScratch(sources_.size() * static_cast<size_t>(x.cols), &gathered_);
   ForRows(pool_, rows, x.cols, [&](int64_t i) {
     const Source& source = sources_[static_cast<size_t>(i)];
     const float* const from = x.row(source.row);

@@ -570,21 +570,112 @@ TEST(PackedAttentionTest, KeyNormsAreKeptBesideTheRows) {
   }
 }
 
-// Softmax states of many ranges and partitions wait for each other where threads outnumber tiles.
+// Softmax states of many ranges and partitions wait for each other: of 400 sequences together these
+// would take 40 MB.
 TEST(AttentionScratchTest, StatesOfManyRangesAreBounded) {
-  constexpr int kThreads = 64;
-  size_t bytes[2];
-  for (const int i : {0, 1}) {
-    const Case c = {"many threads", Layout(32, 512, kF16, kF16), 4, i == 0 ? 8000 : 24000, 600};
-    Sequence sequence(c);
-    const auto many = Make(kThreads);
-    sequence.Encode(*many);
-    const std::vector<float> out = sequence.Attend(*many, c.new_rows);
-    bytes[i] = many->scratch_bytes();
-    EXPECT_EQ(sequence.Attend(*Make(1), c.new_rows), out);
+  constexpr int64_t kRuns = 400;
+  const Case c = {"many runs", Layout(32, 512, kF16, kF16), 4, 12000, kRuns};
+  Sequence sequence(c);
+  const auto alone = Make(1);
+  sequence.Encode(*alone);
+  const std::vector<float> out = sequence.Attend(*alone, 1);
+  for (const int threads : {1, 3}) {
+    const auto backend = Make(threads);
+    EXPECT_EQ(sequence.Attend(*backend, kRuns, kRuns), out);
+    const size_t bound = backend->ScratchBound(
+        {.rows = 1, .query_heads = c.query_heads, .kv_heads = 2, .head_dim = 512});
+    EXPECT_LE(backend->scratch_bytes(), bound + (size_t{16} << 20)) << threads;
+    EXPECT_GE(backend->scratch_bytes(), size_t{12} << 20) << threads;
   }
-  // Without a bound 21 MB more; which threads had work, and hold something for it, makes up to 8.
-  EXPECT_LE(bytes[1], bytes[0] + (size_t{12} << 20));
+}
+
+// So many that not all states fit: the new rows of those that wait are there in time as well.
+TEST(AttentionScratchTest, SequencesThatWaitForOthersFindTheirNewRows) {
+  constexpr size_t kRuns = 320;
+  constexpr int64_t kRowsBefore = 12000;
+  const KvLayout layout = Layout(32, 512, kF16, kF16);
+  const int64_t key_width = layout.kv_heads * layout.key_dim;
+  const int64_t width = layout.kv_heads * layout.value_dim;
+  // All but the last block is everybody's.
+  const int64_t blocks = kRowsBefore / kBlockTokens + 1;
+  std::vector<std::vector<std::byte>> shared(static_cast<size_t>(blocks),
+                                             std::vector<std::byte>(layout.BlockBytes(0)));
+  std::vector<std::byte*> prefix;
+  for (auto& block : shared) prefix.push_back(block.data());
+  auto keys = Random(kRowsBefore * key_width, 1);
+  auto values = Random(kRowsBefore * width, 2);
+  const KvRun fill = {{prefix, 0, {}}, 0, 0, kRowsBefore};
+  Make(2)->EncodeKv(layout, std::span(&fill, 1), View(keys, key_width), View(values, width));
+
+  auto new_keys = Random(kRuns * key_width, 3);
+  auto new_values = Random(kRuns * width, 4);
+  auto queries = Random(2 * kRuns * key_width, 5);
+  const std::vector<VisibleRows> visible(kRuns, {0, 0, kRowsBefore + 1});
+  const auto attend = [&](int threads, bool writes) {
+    std::vector<std::vector<std::byte>> last(kRuns, shared.back());
+    std::vector<std::vector<std::byte*>> own(kRuns, prefix);
+    std::vector<KvRun> runs;
+    for (size_t i = 0; i < kRuns; ++i) {
+      own[i].back() = last[i].data();
+      runs.push_back({{own[i], 0, {}}, kRowsBefore, static_cast<int64_t>(i), 1});
+    }
+    std::vector<float> out(2 * kRuns * static_cast<size_t>(width));
+    AttendArgs args;
+    args.layout = layout;
+    args.query_heads = 2 * layout.kv_heads;
+    args.scale = 0.1f;
+    args.queries = View(queries, 2 * key_width);
+    args.runs = runs;
+    args.visible = visible;
+    args.out = View(out, 2 * width);
+    const auto backend = Make(threads);
+    if (writes) {
+      args.new_keys = View(new_keys, key_width);
+      args.new_values = View(new_values, width);
+    } else {
+      backend->EncodeKv(layout, runs, View(new_keys, key_width), View(new_values, width));
+    }
+    backend->Attend(args);
+    EXPECT_GE(backend->scratch_bytes(), size_t{12} << 20);
+    return out;
+  };
+  const std::vector<float> out = attend(1, false);
+  EXPECT_EQ(attend(1, true), out);
+  EXPECT_EQ(attend(3, true), out);
+}
+
+// Many rows, a few of several runs, and fewer tiles than threads.
+TEST(AttentionScratchTest, StaysWithinItsBound) {
+  constexpr KvCodec kBf16 = {KvCodec::Kind::kBf16};
+  constexpr int64_t kRows = 300;
+  const KvCodec affine8 = KvCodec::Affine(8, 64);
+  const KvCodec turbo4 = KvCodec::Turbo(4);
+  KvLayout layouts[] = {Layout(128, 128, kF32, kF32),   Layout(128, 128, affine8, affine8),
+                        Layout(256, 256, kF16, kF16),   Layout(128, 128, kBf16, kBf16),
+                        Layout(64, 64, turbo4, turbo4), Layout(512, 512, affine8, kF16)};
+  layouts[1].kv_heads = 8;
+  layouts[5].kv_heads = 1;
+  for (const KvLayout& layout : layouts) {
+    const Case c = {"", layout, 2 * layout.kv_heads, 700, kRows};
+    Sequence sequence(c);
+    sequence.Encode(*Make(2));
+    const StepShape shape = {.rows = kRows,
+                             .query_heads = c.query_heads,
+                             .kv_heads = layout.kv_heads,
+                             .head_dim = layout.key_dim};
+    for (const int threads : {1, 2, 16}) {
+      const auto backend = Make(threads);
+      for (const int64_t chunk : {kRows - 1, kRows, int64_t{20}, int64_t{40}}) {
+        sequence.Attend(*backend, chunk);
+        // Softmax states that wait for others are not in it: few ranges, of three partitions each.
+        const size_t states = size_t{3} * 4 * static_cast<size_t>(kRows * c.query_heads) *
+                              static_cast<size_t>(layout.value_dim + 18);
+        EXPECT_LE(backend->scratch_bytes(),
+                  backend->ScratchBound(shape) + (threads > layout.kv_heads ? states : 0))
+            << layout.key_codec.name() << " " << threads << " threads, chunks of " << chunk;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "kvasir/backend/cpu_kv_rows.h"
 #include "kvasir/base/math_constants.h"
+#include "kvasir/base/scratch_vector.h"
 #include "kvasir/kernels/derived_keys.h"
 
 namespace kvasir {
@@ -63,7 +64,7 @@ void LoadVisible(RowRange common, int64_t group, int64_t block, PartitionScratch
 void PartitionScratch::Resize(int64_t rows, const KvLayout& layout) {
   BlockScratch::Resize(rows, layout);
   if (layout.key_codec.kind == KvCodec::Kind::kFromValue) {
-    derived.resize(KvCodec{KvCodec::Kind::kF32}.HeadBytes(layout.key_dim));
+    ResizeScratch(KvCodec{KvCodec::Kind::kF32}.HeadBytes(layout.key_dim), &derived);
   }
 }
 
@@ -159,7 +160,7 @@ void PartitionWalk::MakeTurns() {
     scratch_.positions[static_cast<size_t>(slot)] =
         row < given.size() ? given[row] : static_cast<Position>(first + slot);
   }
-  scratch_.turns.resize(KeyTurnFloats(args_.derivation));
+  ResizeScratch(KeyTurnFloats(args_.derivation), &scratch_.turns);
   MakeKeyTurns(kernels_.table.isa, args_.derivation, scratch_.positions, scratch_.turns.data());
 }
 

@@ -106,14 +106,17 @@ Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {
 }
 
 size_t DecoderModel::ScratchBytes(int64_t rows, int64_t logits_rows) const {
-  int64_t query_size = 0;
   int64_t kv_size = 0;
   int64_t intermediate = 0;
+  StepShape shape = {.rows = std::max(rows, logits_rows), .query_heads = spec().query_heads};
   for (const DecoderLayerSpec& layer : spec().layers) {
-    query_size = std::max(query_size, int64_t{spec().query_heads} * layer.head_dim);
+    shape.kv_heads = std::max(shape.kv_heads, layer.kv_heads);
+    shape.head_dim = std::max<int64_t>(shape.head_dim, layer.head_dim);
     kv_size = std::max(kv_size, int64_t{layer.kv_heads} * layer.head_dim);
     intermediate = std::max(intermediate, layer.intermediate_size);
   }
+  const int64_t query_size = spec().query_heads * shape.head_dim;
+  shape.inputs = std::max({spec().hidden_size, query_size, intermediate});
   int64_t angles = 0;
   for (const RopeSpec& rope : spec().ropes) {
     angles += 2 * static_cast<int64_t>(rope.inverse_frequencies.size());
@@ -126,16 +129,15 @@ size_t DecoderModel::ScratchBytes(int64_t rows, int64_t logits_rows) const {
   row_floats += (2 * layers + 1) * spec().per_layer_size;
   const ExpertsSpec& experts = spec().experts;
   if (experts.count > 0) {
-    // kExperts, kRouterInput, kRouterScores; then rows gathered per expert, and their codes.
-    row_floats += 2 * spec().hidden_size + experts.count +
-                  experts.per_token * (3 * spec().hidden_size + 3 * experts.intermediate_size + 2);
+    // kExperts, kRouterInput, kRouterScores; Chosen, ChosenWeights.
+    row_floats += 2 * spec().hidden_size + experts.count + 2 * experts.per_token;
+    shape.experts_of_row = experts.per_token;
+    shape.expert_hidden = spec().hidden_size;
+    shape.expert_intermediate = experts.intermediate_size;
   }
   const int64_t logits_floats = spec().hidden_size + spec().vocab_size;  // kSelected, kLogits
-  // Quantized rows, twice because their buffers double; attention's tiles and partial results.
-  const int64_t widest = std::max({spec().hidden_size, query_size, intermediate});
-  constexpr int64_t kAttentionBytes = int64_t{1} << 20;
-  return static_cast<size_t>(4 * (rows * row_floats + logits_rows * logits_floats) +
-                             4 * std::max(rows, logits_rows) * widest + kAttentionBytes);
+  return static_cast<size_t>(4 * (rows * row_floats + logits_rows * logits_floats)) +
+         backend_.ScratchBound(shape);
 }
 
 void DecoderModel::EmbedTokens(std::span<const Token> tokens, FloatRows out) const {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "kvasir/base/scratch_vector.h"
 #include "kvasir/tensor/float_rows.h"
 
 namespace kvasir {
@@ -63,17 +64,13 @@ class Workspace {
  private:
   static FloatRows View(std::vector<float>& buffer, int64_t rows, int64_t cols) {
     const size_t needed = static_cast<size_t>(rows * cols);
-    if (buffer.size() < needed) {
-      // Without its growth to twice the size, and never the old and the new at once.
-      std::vector<float>().swap(buffer);
-      buffer.resize(needed);
-    }
+    GrowScratch(needed, &buffer);
     return {buffer.data(), rows, cols, cols};
   }
   template <typename T>
   static std::span<T> Grown(std::vector<T>& buffer, int64_t count) {
     const auto needed = static_cast<size_t>(count);
-    if (buffer.size() < needed) buffer.resize(needed);
+    GrowScratch(needed, &buffer);
     return std::span(buffer).first(needed);
   }
   FloatRows Angles(int index, int64_t rows, int64_t pairs) {
