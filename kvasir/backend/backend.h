@@ -132,11 +132,9 @@ class Backend {
   // those chosen: what had to be read from memory, at least.
   virtual uint64_t weight_bytes_read() const = 0;
 
-  // Packs dense float weights of shape [outputs, inputs]; `format` says how they are stored.
-  // ERRORS: kInvalidArgument (inputs unsuitable for a quantized format), kResourceExhausted.
-  virtual Result<std::unique_ptr<const WeightMatrix>> Pack(const TensorView& weights,
-                                                           WeightFormat format) = 0;
-  // The same for weights in any encoding, one row at a time. REQUIRES: two extents.
+  // Packs weights of shape [outputs, inputs] in any encoding, one row at a time; `format` says how
+  // they are stored. ERRORS: kInvalidArgument (inputs unsuitable for a quantized format),
+  // kResourceExhausted. REQUIRES: two extents.
   virtual Result<std::unique_ptr<const WeightMatrix>> PackRows(const WeightTensor& weights,
                                                                WeightFormat format) = 0;
   // Weights that PackRows of such a backend packed at another time, with TraitsOfPacked: what is
@@ -146,7 +144,7 @@ class Backend {
   virtual Result<std::unique_ptr<const WeightMatrix>> Adopt(PackedMatrix matrix,
                                                             PackedTraits traits) = 0;
   // Pseudo-random weights, uniform in +-amplitude, a function of `seed` alone: for measuring real
-  // shapes without their files. ERRORS: as Pack.
+  // shapes without their files. ERRORS: as PackRows.
   virtual Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,
                                                                  WeightFormat format,
                                                                  float amplitude,

@@ -110,15 +110,6 @@ class CpuBackend final : public Backend {
 
   uint64_t weight_bytes_read() const override { return weight_bytes_read_; }
 
-  Result<std::unique_ptr<const WeightMatrix>> Pack(const TensorView& weights,
-                                                   WeightFormat format) override {
-    KVASIR_CHECK(weights.shape.size() == 2 && IsFloatType(weights.dtype));
-    const int64_t inputs = weights.shape[1];
-    return Fill(weights.shape[0], inputs, format, [&](int64_t output, float* row) {
-      ReadFloats(weights, output * inputs, inputs, row);
-    });
-  }
-
   Result<std::unique_ptr<const WeightMatrix>> PackRows(const WeightTensor& weights,
                                                        WeightFormat format) override {
     KVASIR_CHECK(weights.shape.size() == 2);
@@ -146,13 +137,16 @@ class CpuBackend final : public Backend {
   Result<std::unique_ptr<const WeightMatrix>> PackRandom(int64_t outputs, int64_t inputs,
                                                          WeightFormat format, float amplitude,
                                                          uint64_t seed) override {
-    return Fill(outputs, inputs, format, [&](int64_t output, float* row) {
+    WeightTensor random;
+    random.shape = {outputs, inputs};
+    random.read_row = [=](int64_t output, float* row) {
       const uint64_t base = Mix(seed) + static_cast<uint64_t>(output * inputs);
       for (int64_t k = 0; k < inputs; ++k) {
         const int32_t bits = static_cast<int32_t>(Mix(base + static_cast<uint64_t>(k)) >> 32);
         row[k] = static_cast<float>(bits) * 0x1.0p-31f * amplitude;
       }
-    });
+    };
+    return PackRows(random, format);
   }
 
   void Embed(const WeightMatrix& table, std::span<const Token> tokens, float scale,
@@ -265,23 +259,6 @@ class CpuBackend final : public Backend {
   template <typename Body>
   void ForRows(int64_t rows, int64_t cols, const Body& body) {
     kvasir::ForRows(pool_, rows, cols, body);
-  }
-
-  // Builds a matrix from read_row(output, floats), panels spread over the threads.
-  template <typename ReadRow>
-  Result<std::unique_ptr<const WeightMatrix>> Fill(int64_t outputs, int64_t inputs,
-                                                   WeightFormat format, const ReadRow& read_row) {
-    KVASIR_TRY(PackedMatrix matrix, PackedMatrix::Allocate(outputs, inputs, format, {}, &arena_));
-    pool_.For(static_cast<size_t>(matrix.panels()), [&](size_t begin, size_t end) {
-      std::vector<float> row(static_cast<size_t>(inputs));
-      const int64_t last = std::min<int64_t>(static_cast<int64_t>(end) * kPanelOutputs, outputs);
-      for (int64_t output = static_cast<int64_t>(begin) * kPanelOutputs; output < last; ++output) {
-        read_row(output, row.data());
-        matrix.SetRow(output, row.data());
-      }
-    });
-    return std::unique_ptr<const WeightMatrix>(
-        std::make_unique<CpuWeightMatrix>(std::move(matrix)));
   }
 
   static int64_t TilesOf(const RowsMatmul& part) {

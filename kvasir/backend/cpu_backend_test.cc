@@ -181,8 +181,8 @@ TEST(CpuBackendTest, MatmulJobsShareTheirInput) {
   const auto w2 = Random(9 * 64, 3);
   const auto bias = Random(9, 4);
   const auto pack = [&](const std::vector<float>& w, int64_t outputs) {
-    return *backend->Pack(
-        {DType::kF32, {outputs, 64}, reinterpret_cast<const std::byte*>(w.data())},
+    return *backend->PackRows(
+        DenseWeights({DType::kF32, {outputs, 64}, reinterpret_cast<const std::byte*>(w.data())}),
         WeightFormat::kF32);
   };
   const auto packed1 = pack(w1, 50);
@@ -221,8 +221,9 @@ TEST(CpuBackendTest, RowsOfABatchHaveTheBitsThatTheyHaveAlone) {
   auto x = Random(600 * kInputs, 1);
   const auto multiply = [&](int threads, WeightFormat format, int64_t first, int64_t rows) {
     const auto backend = Make(threads);
-    const auto packed = *backend->Pack(
-        {DType::kF32, {kOutputs, kInputs}, reinterpret_cast<const std::byte*>(w.data())}, format);
+    const TensorView view = {
+        DType::kF32, {kOutputs, kInputs}, reinterpret_cast<const std::byte*>(w.data())};
+    const auto packed = *backend->PackRows(DenseWeights(view), format);
     std::vector<float> out(static_cast<size_t>(rows * kOutputs));
     const MatmulJob jobs[] = {{packed.get(), nullptr, View(out, kOutputs)}};
     backend->Matmul({x.data() + first * kInputs, rows, kInputs, kInputs}, jobs);
@@ -619,7 +620,7 @@ TEST(CpuBackendTest, ScratchStaysWithinItsBound) {
       std::iota(reversed.rbegin(), reversed.rend(), 0);
       order = std::make_shared<const std::vector<int32_t>>(std::move(reversed));
     }
-    const auto rounded = *backend->Pack(view, WeightFormat::kBf16Dot);
+    const auto rounded = *backend->PackRows(DenseWeights(view), WeightFormat::kBf16Dot);
     const auto quantized =
         *backend->Adopt(*PackedMatrix::Pack(view, WeightFormat::kQ8), {1, order});
     std::vector<std::unique_ptr<const WeightMatrix>> matrices;

@@ -144,12 +144,9 @@ TEST_P(MovingSharesTest, Matmuls) {
       ExpectSameBits([&](Backend& backend) {
         std::vector<std::unique_ptr<const WeightMatrix>> weights;
         for (const int64_t outputs : {kMost, int64_t{16 * 4 * 5}}) {
-          weights.push_back(
-              std::move(backend.Pack({DType::kF32,
-                                      {outputs, kInputs},
-                                      reinterpret_cast<const std::byte*>(values.data())},
-                                     format))
-                  .value());
+          const TensorView view = {
+              DType::kF32, {outputs, kInputs}, reinterpret_cast<const std::byte*>(values.data())};
+          weights.push_back(std::move(backend.PackRows(DenseWeights(view), format)).value());
         }
         std::vector<float> first(static_cast<size_t>(rows * weights[0]->outputs()));
         std::vector<float> second(static_cast<size_t>(rows * weights[1]->outputs()));
@@ -212,11 +209,9 @@ TEST_P(MovingSharesTest, SharesDoMove) {
   const auto stalled = Stalled();
   std::vector<float> x = Random(256, 1);
   const auto values = Random(16 * 4 * 40 * 256, 2);
-  const auto weights = std::move(stalled->Pack({DType::kF32,
-                                                {16 * 4 * 40, 256},
-                                                reinterpret_cast<const std::byte*>(values.data())},
-                                               WeightFormat::kF32))
-                           .value();
+  const TensorView view = {
+      DType::kF32, {16 * 4 * 40, 256}, reinterpret_cast<const std::byte*>(values.data())};
+  const auto weights = std::move(stalled->PackRows(DenseWeights(view), WeightFormat::kF32)).value();
   std::vector<float> out(16 * 4 * 40);
   const MatmulJob job = {weights.get(), nullptr, View(out, 16 * 4 * 40)};
   std::set<std::map<int64_t, std::thread::id>> seen;
