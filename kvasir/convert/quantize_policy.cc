@@ -1,8 +1,10 @@
 #include "kvasir/convert/quantize_policy.h"
 
 #include <algorithm>
-#include <charconv>
+#include <optional>
 #include <string>
+
+#include "kvasir/convert/tensor_names.h"
 
 namespace kvasir {
 namespace {
@@ -18,25 +20,15 @@ bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// The number after "layers.", -1 without one.
-int64_t LayerOf(std::string_view name) {
-  constexpr std::string_view kLayers = "layers.";
-  const size_t at = name.find(kLayers);
-  if (at == std::string_view::npos) return -1;
-  int64_t layer = -1;
-  const char* const begin = name.data() + at + kLayers.size();
-  std::from_chars(begin, name.data() + name.size(), layer);
-  return layer;
-}
-
 bool IsTable(std::string_view name) {
   return name.ends_with("embed_tokens.weight") || name.ends_with("lm_head.weight");
 }
 
 bool IsSensitive(std::string_view name, int64_t layers) {
   if (!Contains(name, "v_proj") && !Contains(name, "down_proj")) return false;
-  const int64_t layer = LayerOf(name);
-  if (layer < 0 || layers == 0) return false;
+  const std::optional<int64_t> found = LayerOf(name);
+  if (!found || layers == 0) return false;
+  const int64_t layer = *found;
   const int64_t eighth = layers / 8;
   return layer < eighth || layer >= layers - eighth || (layer - eighth) % 3 == 2;
 }

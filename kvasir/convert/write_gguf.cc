@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -18,6 +17,7 @@
 #include "kvasir/base/thread_pool.h"
 #include "kvasir/convert/expert_stacks.h"
 #include "kvasir/convert/gguf_pairs_of.h"
+#include "kvasir/convert/tensor_names.h"
 #include "kvasir/convert/weight_encoder.h"
 #include "kvasir/formats/gguf_rope.h"
 #include "kvasir/formats/gguf_writer.h"
@@ -119,16 +119,6 @@ std::string DecoderName(const std::string& name) {
     if (name.starts_with(prefix)) return name.substr(prefix.size());
   }
   return name;
-}
-
-// The number after "layers."; nothing without one.
-std::optional<int64_t> LayerOf(std::string_view name) {
-  constexpr std::string_view kLayers = "layers.";
-  if (!name.starts_with(kLayers)) return std::nullopt;
-  int64_t layer = 0;
-  const char* const begin = name.data() + kLayers.size();
-  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), layer);
-  return error == std::errc() ? std::optional(layer) : std::nullopt;
 }
 
 class ExportPlan {

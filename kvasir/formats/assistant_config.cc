@@ -2,12 +2,12 @@
 
 #include <utility>
 
+#include "kvasir/formats/config_limits.h"
 #include "kvasir/formats/config_reader.h"
 
 namespace kvasir {
 namespace {
 
-constexpr int64_t kMaxHidden = 1 << 17;
 constexpr int64_t kMaxClusters = 1 << 22;
 
 // The architecture's name, or the model type of a file that names none.

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "kvasir/formats/config_limits.h"
+
 namespace kvasir {
 namespace {
 
@@ -23,11 +25,10 @@ Result<std::vector<int64_t>> PerLayer(const GgufKeys& keys, std::string_view nam
 
 // Bounded by the members that ModelConfig::Parse will check, so that nothing large is allocated.
 Result<size_t> LayerCount(const Json& config) {
-  constexpr int64_t kMostLayers = 1024;
   KVASIR_TRY(const int64_t layers, config.GetInt("num_hidden_layers"));
-  if (layers >= 1 && layers <= kMostLayers) return static_cast<size_t>(layers);
+  if (layers >= 1 && layers <= kMaxLayers) return static_cast<size_t>(layers);
   return {ErrorCode::kCorrupt, "metadata 'block_count' is " + std::to_string(layers) +
-                                   ", must be between 1 and " + std::to_string(kMostLayers)};
+                                   ", must be between 1 and " + std::to_string(kMaxLayers)};
 }
 
 std::string LayerTensor(size_t layer, std::string_view part) {

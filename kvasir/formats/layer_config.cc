@@ -3,17 +3,11 @@
 #include <algorithm>
 #include <string>
 
+#include "kvasir/formats/config_limits.h"
+
 namespace kvasir {
 namespace {
 
-// Far above any published model, and low enough that no product of them overflows 63 bits.
-constexpr int64_t kMaxExperts = 1 << 12;
-constexpr int64_t kMaxExpertSize = 1 << 20;
-constexpr int64_t kMaxPerLayerSize = 1 << 12;
-constexpr int64_t kMaxHeads = 1024;
-constexpr int64_t kMaxHeadDim = 1024;
-constexpr int64_t kMaxLayers = 1024;
-constexpr int64_t kMaxPositions = int64_t{1} << 30;
 constexpr int64_t kGemma4GlobalHeadDim = 512;
 
 // The window, had any layer one; 0 when the family or its switch says none does.
@@ -92,7 +86,7 @@ Result<ExpertsConfig> ReadExperts(const ConfigReader& reader, std::string_view c
     return reader.Bad(chosen_field, std::to_string(per_token) + " is more than the " +
                                         std::to_string(all) + " experts");
   }
-  KVASIR_TRY(experts.intermediate_size, reader.Integer(size_field, size, 1, kMaxExpertSize));
+  KVASIR_TRY(experts.intermediate_size, reader.Integer(size_field, size, 1, kMaxIntermediate));
   experts.count = static_cast<int>(all);
   experts.per_token = static_cast<int>(per_token);
   return experts;

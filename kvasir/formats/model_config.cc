@@ -4,20 +4,12 @@
 
 #include "kvasir/base/file.h"
 #include "kvasir/formats/config_defaults.h"
+#include "kvasir/formats/config_limits.h"
 #include "kvasir/formats/config_reader.h"
 #include "kvasir/formats/layer_config.h"
 
 namespace kvasir {
 namespace {
-
-// Far above any published model, and low enough that no product of them overflows 63 bits.
-constexpr int64_t kMaxHidden = 1 << 17;
-constexpr int64_t kMaxIntermediate = 1 << 20;
-constexpr int64_t kMaxLayers = 1024;
-constexpr int64_t kMaxHeads = 1024;
-constexpr int64_t kMaxHeadDim = 1024;
-constexpr int64_t kMaxVocabulary = 1 << 22;
-constexpr int64_t kMaxPositions = int64_t{1} << 30;
 
 Status ReadQuantization(const ConfigReader& reader, ModelConfig* model) {
   KVASIR_TRY(model->quantization,

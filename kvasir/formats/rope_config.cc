@@ -5,13 +5,13 @@
 #include <string>
 
 #include "kvasir/base/check.h"
+#include "kvasir/formats/config_limits.h"
 #include "kvasir/formats/config_reader.h"
 
 namespace kvasir {
 namespace {
 
 constexpr double kMaxFactor = 1e6;
-constexpr int64_t kMaxPositions = int64_t{1} << 30;
 
 // "rope_type", or "type" in files written before it had that name.
 Result<RopeType> ReadType(const ConfigReader& fields) {
