@@ -1,16 +1,14 @@
 #include "kvasir/convert/shard_writer.h"
 
 #include <algorithm>
-#include <atomic>
 #include <span>
 
 #include "kvasir/base/file.h"
+#include "kvasir/convert/row_batches.h"
 
 namespace kvasir {
 namespace {
 
-// Of floats decoded at a time: large enough to keep threads busy, small beside any model.
-constexpr int64_t kBatchNumbers = int64_t{4} << 20;
 constexpr size_t kCopyBytes = size_t{16} << 20;
 
 Error BeyondType(const SourceTensor& source, DType dtype, bool is_quantized) {
@@ -57,36 +55,32 @@ Status ShardWriter::WriteTensor(const PlannedTensor& tensor, SafetensorsWriter* 
   if (inputs == 0 || rows == 0) return {};
   const WeightEncoder encoder(tensor.encoding, inputs);
   const std::vector<TensorDeclaration> parts = tensor.Declarations();
-  const int64_t batch_rows = std::clamp<int64_t>(kBatchNumbers / inputs, 1, rows);
-  std::vector<std::byte> weight(static_cast<size_t>(batch_rows) * encoder.weight_bytes());
   // Scales and biases follow all of the weight in the file.
   std::vector<std::byte> scales(static_cast<size_t>(rows) * encoder.scale_bytes());
   std::vector<std::byte> biases(static_cast<size_t>(rows) * encoder.bias_bytes());
-  std::atomic<bool> fits = true;
-  std::atomic<bool> is_finite = true;
-  for (int64_t first = 0; first < rows; first += batch_rows) {
-    const int64_t count = std::min(batch_rows, rows - first);
-    pool_.For(static_cast<size_t>(count), [&](size_t begin, size_t end) {
-      std::vector<float> row(static_cast<size_t>(inputs));
-      for (size_t i = begin; i < end; ++i) {
-        const size_t at = static_cast<size_t>(first) + i;
-        source.rows.read_row(static_cast<int64_t>(at), row.data());
-        if (source.offset != 0) {
-          for (float& value : row) value += source.offset;
-        }
-        if (tensor.encoding.is_quantized && !AllFinite(row)) is_finite = false;
-        if (!encoder.Encode(row.data(), weight.data() + i * encoder.weight_bytes(),
-                            scales.data() + at * encoder.scale_bytes(),
-                            biases.data() + at * encoder.bias_bytes())) {
-          fits = false;
-        }
-      }
-    });
-    if (!is_finite) return NotFinite(source.name, MlxFormatLabel(tensor.encoding.format));
-    if (!fits) return BeyondType(source, tensor.encoding.dtype, tensor.encoding.is_quantized);
-    const size_t bytes = static_cast<size_t>(count) * encoder.weight_bytes();
-    KVASIR_TRY_OK(writer->Append(parts[0].name, std::span(weight).first(bytes)));
-    progress_(bytes);
+  KVASIR_TRY(const NumbersFit fit,
+             EncodeRowBatches(
+                 &pool_, {rows, inputs, encoder.weight_bytes(), tensor.encoding.is_quantized},
+                 [&](int64_t row, float* out) {
+                   source.rows.read_row(row, out);
+                   if (source.offset == 0) return;
+                   for (int64_t k = 0; k < inputs; ++k) out[k] += source.offset;
+                 },
+                 [&](int64_t row, const float* from, std::byte* weight) {
+                   const auto at = static_cast<size_t>(row);
+                   return encoder.Encode(from, weight, scales.data() + at * encoder.scale_bytes(),
+                                         biases.data() + at * encoder.bias_bytes());
+                 },
+                 [&](std::span<const std::byte> bytes) -> Status {
+                   KVASIR_TRY_OK(writer->Append(parts[0].name, bytes));
+                   progress_(bytes.size());
+                   return {};
+                 }));
+  if (fit == NumbersFit::kNotFinite) {
+    return NotFinite(source.name, MlxFormatLabel(tensor.encoding.format));
+  }
+  if (fit == NumbersFit::kBeyondType) {
+    return BeyondType(source, tensor.encoding.dtype, tensor.encoding.is_quantized);
   }
   if (!scales.empty()) KVASIR_TRY_OK(writer->Append(parts[1].name, scales));
   if (!biases.empty()) KVASIR_TRY_OK(writer->Append(parts[2].name, biases));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -17,6 +16,7 @@
 #include "kvasir/base/thread_pool.h"
 #include "kvasir/convert/expert_stacks.h"
 #include "kvasir/convert/gguf_pairs_of.h"
+#include "kvasir/convert/row_batches.h"
 #include "kvasir/convert/tensor_names.h"
 #include "kvasir/convert/weight_encoder.h"
 #include "kvasir/formats/gguf_rope.h"
@@ -29,7 +29,6 @@ namespace kvasir {
 namespace {
 
 constexpr size_t kBlock = kQuantGroup;
-constexpr int64_t kBatchNumbers = int64_t{4} << 20;
 
 const GgufType* TypeNamed(std::string_view name) {
   for (const GgufType& type : AllGgufTypes()) {
@@ -264,29 +263,23 @@ class TensorWriter {
     const int64_t columns = tensor.declaration.shape.back();
     const auto row_bytes = static_cast<size_t>(columns / type.block_elements * type.block_bytes);
     const auto rows = static_cast<int64_t>(tensor.declaration.bytes() / row_bytes);
-    const int64_t batch = std::clamp<int64_t>(kBatchNumbers / columns, 1, rows);
-    std::vector<std::byte> bytes(static_cast<size_t>(batch) * row_bytes);
-    const bool is_quantized = type.block_elements > 1;
-    std::atomic<bool> fits = true;
-    std::atomic<bool> is_finite = true;
-    for (int64_t first = 0; first < rows; first += batch) {
-      const auto count = static_cast<size_t>(std::min(batch, rows - first));
-      pool_.For(count, [&](size_t begin, size_t end) {
-        std::vector<float> row(static_cast<size_t>(columns));
-        for (size_t i = begin; i < end; ++i) {
-          reader.Read(first + static_cast<int64_t>(i), row.data());
-          if (is_quantized && !AllFinite(row)) is_finite = false;
-          if (!EncodeRow(row.data(), columns, type, bytes.data() + i * row_bytes)) fits = false;
-        }
-      });
-      if (!is_finite) return NotFinite(NameOf(tensor), type.name);
-      if (!fits) {
-        return {ErrorCode::kInvalidArgument,
-                "tensor '" + NameOf(tensor) + "' has numbers beyond those of " +
-                    std::string(type.name) + "; choose another type, bf16 or f32"};
-      }
-      KVASIR_TRY_OK(writer_.Append(index, std::span(bytes).first(count * row_bytes)));
-      progress_(count * row_bytes);
+    KVASIR_TRY(const NumbersFit fit,
+               EncodeRowBatches(
+                   &pool_, {rows, columns, row_bytes, type.block_elements > 1},
+                   [&](int64_t row, float* out) { reader.Read(row, out); },
+                   [&](int64_t, const float* row, std::byte* out) {
+                     return EncodeRow(row, columns, type, out);
+                   },
+                   [&](std::span<const std::byte> bytes) -> Status {
+                     KVASIR_TRY_OK(writer_.Append(index, bytes));
+                     progress_(bytes.size());
+                     return {};
+                   }));
+    if (fit == NumbersFit::kNotFinite) return NotFinite(NameOf(tensor), type.name);
+    if (fit == NumbersFit::kBeyondType) {
+      return {ErrorCode::kInvalidArgument,
+              "tensor '" + NameOf(tensor) + "' has numbers beyond those of " +
+                  std::string(type.name) + "; choose another type, bf16 or f32"};
     }
     if (tensor.source == nullptr || !tensor.source->rows.is_mapped) return {};
     for (const std::span<const std::byte> pages : tensor.source->rows.source) ReleasePages(pages);
