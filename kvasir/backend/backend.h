@@ -105,11 +105,15 @@ struct ExpertsArgs {
 
 // The largest operations of a step.
 struct StepShape {
-  int64_t rows = 0;    // of any matmul, logits included
+  struct Attention {  // of a layer
+    int kv_heads = 0;
+    int64_t head_dim = 0;
+  };
+  int64_t rows = 0;    // of all but the head's matmul
+  int64_t logits = 0;  // rows of that
   int64_t inputs = 0;  // of any matmul but those of experts
   int query_heads = 0;
-  int kv_heads = 0;      // the most of a layer
-  int64_t head_dim = 0;  // the largest
+  std::vector<Attention> layers;
   // Rows go through so many experts each; 0: there are none.
   int64_t experts_of_row = 0;
   int64_t expert_hidden = 0;

@@ -110,7 +110,7 @@ HeadPlanes FirstPlanes(const AttendArgs& args, const QueryTile& tile) {
 }  // namespace
 
 struct CpuAttention::Scratch : PartitionScratch {
-  std::vector<TileQueries> queries;      // of a tile, or of those of all heads
+  std::vector<TileQueries> queries;      // of a tile, or of those of heads that go together
   std::vector<const QueryTile*> loaded;  // what each of them is of
   std::vector<Partition> partitions;     // of a tile
   AlignedVector<float> partial;          // SoftmaxState of each head
@@ -246,30 +246,33 @@ size_t CpuAttention::scratch_bytes() const {
 }
 
 size_t CpuAttention::ScratchBound(const StepShape& shape) const {
-  if (shape.kv_heads == 0 || shape.head_dim == 0) return 0;  // no attention
-  const int64_t threads = pool_.threads();
-  const int64_t group = shape.query_heads / shape.kv_heads;
-  const int64_t tile = std::max(group, std::min(MostTileRows(shape.head_dim), shape.rows * group));
-  // A thread has the queries of a tile, or those of all heads: of few rows, or where there are
-  // fewer tiles than threads, whose share is then the least.
-  const int64_t most_of_all_heads = shape.kv_heads < threads ? kLeastTileRows : kFewQueryRows;
-  const int64_t of_all_heads = std::max(group, std::min(most_of_all_heads, shape.rows * group));
-  const int64_t queries = std::max(tile, shape.kv_heads * of_all_heads);
-  const int64_t states = std::max(tile, kRowsTogether);
-  const int64_t groups = shape.head_dim / kQuantGroup + 1;
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-  // As floats, and rotated or rounded; as integers of two kinds with a scale and two sums a group.
-  const int64_t query_bytes = 2 * shape.head_dim * kFloat +
-                              2 * (IntegerQueries::CodeBytes(shape.head_dim) + 3 * groups * kFloat);
-  // Scores, weights, and what a row has one of.
-  const int64_t row_bytes =
-      kBlockTokens * kFloat + groups * (IntegerWeights::kCodeBytes + 3 * kFloat) + 16 * kFloat;
-  // A block's planes as bytes, keys made of values, and what turns them.
-  const int64_t block_bytes = 6 * kBlockTokens * shape.head_dim * kFloat;
-  constexpr int64_t kLists = int64_t{64} << 10;  // of partitions and tiles
-  const int64_t bytes = queries * query_bytes + tile * (row_bytes + query_bytes) +
-                        (states + 2 * tile) * (shape.head_dim + 18) * kFloat + block_bytes + kLists;
-  return static_cast<size_t>(threads * bytes);
+  // Each buffer is as large as some layer wants it.
+  int64_t queries = 0;
+  int64_t rows = 0;
+  int64_t states = 0;
+  int64_t block = 0;
+  for (const auto& [kv_heads, dim] : shape.layers) {
+    const int64_t group = shape.query_heads / kv_heads;
+    const int64_t tile = std::max(group, std::min(MostTileRows(dim), shape.rows * group));
+    const int64_t groups = dim / kQuantGroup + 1;
+    // As floats, rotated and rounded; as integers of three kinds with a scale and two sums a group.
+    const int64_t query_bytes =
+        3 * dim * kFloat + 3 * (IntegerQueries::CodeBytes(dim) + 3 * groups * kFloat);
+    // Those of a tile, or of heads together, and of few rows those of all heads.
+    const int64_t of_all_heads = kv_heads * std::max(group, std::min(kRowsTogether / 2, tile));
+    queries = std::max(queries, (tile + of_all_heads) * query_bytes);
+    // Scores, weights, integers for those that take two bytes, and what a row has one of.
+    const int64_t integers = IntegerQueries::CodeBytes(dim) + 3 * groups * kFloat;
+    const int64_t weights = groups * (IntegerWeights::kCodeBytes + 3 * kFloat);
+    rows = std::max(rows, tile * (kBlockTokens * kFloat + weights + integers + 16 * kFloat));
+    // Of the heads that go together, and the sums of one, also rotated.
+    states = std::max(states, (std::max(tile, kRowsTogether) + 2 * tile) * (dim + 18) * kFloat);
+    // Planes as bytes with their scales, keys made of values, and what turns them.
+    block = std::max(block, kBlockTokens * dim * (3 + 2 * kFloat));
+  }
+  constexpr int64_t kLists = int64_t{16} << 10;  // of partitions and ranges
+  return static_cast<size_t>(pool_.threads() * (queries + rows + states + block + kLists));
 }
 
 void CpuAttention::Attend(const AttendArgs& args) {
@@ -348,7 +351,7 @@ void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) 
   const PieceSizes sizes = {.least = kLeastHeads, .row = plan.heads};
   pool_.ForPieces(plan.items(), sizes, [&](int thread, const auto& take) {
     Scratch& scratch = scratch_[static_cast<size_t>(thread)];
-    if (scratch.queries.size() < plan.heads) scratch.queries.resize(plan.heads);
+    scratch.queries.resize(std::max(scratch.queries.size(), plan.heads));
     scratch.loaded.assign(plan.heads, nullptr);
     size_t item = 0;
     size_t end = 0;
@@ -361,12 +364,14 @@ void CpuAttention::AttendToPartitions(const AttendArgs& args, const Plan& plan) 
       const auto together = static_cast<size_t>(std::max<int64_t>(1, kRowsTogether / rows));
       const size_t count = std::min({plan.heads - head, end - item, together});
       scratch.Resize(rows, args.layout, count);
+      // Queries of few rows stay for the next partition, many make room for the next head's.
+      const size_t slot = rows <= kFewQueryRows ? head : 0;
       const TileHeads heads = {step.tiles.subspan(head, count),
-                               std::span(scratch.queries).subspan(head, count),
+                               std::span(scratch.queries).subspan(slot, count),
                                scratch.partial.data(), step.state_floats};
       for (size_t i = 0; i < count; ++i) {
         const QueryTile* const tile = &heads.tiles[i];
-        if (std::exchange(scratch.loaded[head + i], tile) == tile) continue;
+        if (std::exchange(scratch.loaded[slot + i], tile) == tile) continue;
         LoadQueries(kernels_, args, *tile, heads.queries[i]);
       }
       PartitionWalk walk(kernels_, args, heads, step.partition, step.writes, scratch);

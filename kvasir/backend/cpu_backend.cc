@@ -94,14 +94,15 @@ class CpuBackend final : public Backend {
   }
 
   size_t ScratchBound(const StepShape& shape) const override {
+    const int64_t rows = std::max(shape.rows, shape.logits);
     const int64_t pairs = shape.rows * shape.experts_of_row;
     const int64_t expert_inputs = std::max(shape.expert_hidden, shape.expert_intermediate);
     // Rows in orders of their own: three matrices share what they multiply at most.
     const int64_t orders = orders_.empty() ? 1 : 3;
     const int64_t gathered =
-        orders_.empty() ? 0 : std::max(shape.rows * shape.inputs, pairs * expert_inputs);
+        orders_.empty() ? 0 : std::max(rows * shape.inputs, pairs * expert_inputs);
     const int threads = pool_.threads();
-    return std::max(MatmulInputs::Bound(orders * shape.rows, shape.inputs, threads),
+    return std::max(MatmulInputs::Bound(orders * rows, shape.inputs, threads),
                     MatmulInputs::Bound(orders * pairs, expert_inputs, threads)) +
            static_cast<size_t>(orders * gathered) * sizeof(float) +
            CpuExperts::Bound(pairs, shape.expert_hidden, shape.expert_intermediate) +

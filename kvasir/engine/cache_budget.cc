@@ -40,15 +40,19 @@ Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest
   CacheBudget budget = {.total_bytes = request.total_bytes,
                         .index_bytes = request.total_bytes / kIndexShare,
                         .step_tokens = std::max(request.step_tokens, int64_t{1})};
-  const size_t most = request.total_bytes / kScratchShare;
+  // Rows of a step may have a quarter; what threads need whatever a step has comes on top.
+  const size_t of_threads = model.ScratchBytes(1, 0);
+  const size_t most =
+      std::min(request.total_bytes / kScratchShare + of_threads, request.total_bytes / 2);
   while ((budget.scratch_bytes = ScratchOf(model, request, budget.step_tokens)) > most) {
     if (budget.step_tokens / 2 < kLeastStepTokens) {
       return {ErrorCode::kResourceExhausted,
               "cache budget: " + std::to_string(request.total_bytes) +
                   " bytes are too few: steps of " + std::to_string(budget.step_tokens) +
                   " tokens take " + std::to_string(budget.scratch_bytes) +
-                  " bytes for activations and logits, which may have a quarter; give at least " +
-                  std::to_string(budget.scratch_bytes * kScratchShare)};
+                  " bytes for activations, logits and threads; give at least " +
+                  std::to_string(std::max(2 * budget.scratch_bytes,
+                                          kScratchShare * (budget.scratch_bytes - of_threads)))};
     }
     budget.step_tokens /= 2;
   }

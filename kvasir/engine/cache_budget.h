@@ -15,7 +15,7 @@ namespace kvasir {
 struct CacheBudget {
   size_t total_bytes = 0;
   size_t block_bytes = 0;    // KvPool: what runs and what is cached
-  size_t scratch_bytes = 0;  // activations and logits of the largest step
+  size_t scratch_bytes = 0;  // activations and logits of the largest step, and the backend's part
   size_t index_bytes = 0;    // what the prefix tree knows beside blocks
   int64_t step_tokens = 0;   // of the largest step: fewer than asked for where scratch is short
 
@@ -29,9 +29,9 @@ struct CacheBudgetRequest {
   int64_t streams = 1;        // answers at once: rows of logits
 };
 
-// Scratch gets a quarter at most, and steps become shorter until it is enough: no result depends on
-// them. ERRORS: kResourceExhausted if a step of kLeastStepTokens takes more than that, naming the
-// bytes that would do.
+// Scratch gets a quarter at most and what threads need whatever a step has, together half; steps
+// become shorter until it is enough: no result depends on them. ERRORS: kResourceExhausted if a
+// step of kLeastStepTokens takes more than that, naming the bytes that would do.
 Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest& request);
 
 // Less than a block per step reads the weights too often to be of use.

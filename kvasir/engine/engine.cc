@@ -234,7 +234,7 @@ void Engine::Close() {
 EngineStats Engine::Stats() const {
   EngineStats stats = stats_;
   stats.used_bytes = parts_.pool->used_bytes();
-  stats.scratch_bytes = workspace_.bytes();
+  stats.scratch_bytes = workspace_.bytes() + parts_.model->backend_bytes();
   stats.index_bytes = tree_.index_bytes();
   stats.swap_bytes = swap_ == nullptr ? 0 : swap_->used_bytes();
   stats.waiting_requests = static_cast<int64_t>(submitted_.size());

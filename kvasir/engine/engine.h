@@ -60,7 +60,7 @@ struct EngineStats {
   int64_t active_streams = 0;   // answers that hold cache blocks
   int64_t swapped_streams = 0;  // preempted ones whose cache is on disk, or on its way there
   int64_t reading_streams = 0;  // and on its way back: active already
-  size_t scratch_bytes = 0;     // activations and logits of the largest step so far
+  size_t scratch_bytes = 0;     // of the workspace and of the backend, largest so far
   size_t index_bytes = 0;       // PrefixTree::index_bytes
   size_t used_bytes = 0;        // of the pool: running and cached
   // Since creation:

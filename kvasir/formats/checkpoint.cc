@@ -140,17 +140,22 @@ Status Checkpoint::AddShards(const std::string& folder, const std::string& index
 Status Checkpoint::AddShardsWithoutIndex(const std::string& folder) {
   const std::vector<std::string> names = WeightFiles(folder);
   int count = 0;
-  for (const std::string& name : names) count = std::max(count, ShardCount(name));
+  for (const std::string& name : names) {
+    // A link that leads nowhere, as FileExists says.
+    if (name == kIndexName || name == kSingleName) return AddFile(folder + "/" + name);
+    count = std::max(count, ShardCount(name));
+  }
   for (int i = 1; i <= count; ++i) {
-    const std::string path = folder + "/" + ShardName(i, count);
-    if (!FileExists(path)) return Corrupt(path + ": is missing: the download is incomplete");
-    KVASIR_TRY_OK(AddFile(path));
+    const std::string name = ShardName(i, count);
+    if (!std::binary_search(names.begin(), names.end(), name)) {
+      return Corrupt(folder + "/" + name + ": is missing: the download is incomplete");
+    }
+    KVASIR_TRY_OK(AddFile(folder + "/" + name));
   }
   if (count > 0) return {};
-  std::string message =
-      folder + ": holds neither " + std::string(kSingleName) + " nor " + std::string(kIndexName);
-  if (!names.empty())
-    message.append(" nor ").append(ShardName(1, 1)).append(", but ").append(names[0]);
+  std::string message = folder + ": holds neither " + std::string(kSingleName) + " nor " +
+                        std::string(kIndexName) + " nor " + ShardName(1, 1);
+  if (!names.empty()) message.append(", but ").append(names[0]);
   return {ErrorCode::kNotFound, std::move(message)};
 }
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "kvasir/formats/model_config.h"
 #include "kvasir/formats/test_files.h"
 
@@ -49,6 +51,15 @@ TEST(Checkpoint, ShardsMayLackAnIndex) {
   EXPECT_EQ(checkpoint->names(), (std::vector<std::string>{"a", "b"}));
   folder.Write("model-00001-of-00002.safetensors", OneTensor("b"));
   ExpectError(folder.path(), ErrorCode::kCorrupt, "tensor 'b' is in two shards");
+}
+
+TEST(Checkpoint, LinksThatLeadNowhereAreNamed) {
+  for (const char* name :
+       {"model.safetensors", "model.safetensors.index.json", "model-00001-of-00001.safetensors"}) {
+    const ScratchFolder folder;
+    std::filesystem::create_symlink(folder.path() + "/gone", folder.path() + "/" + name);
+    ExpectError(folder.path(), ErrorCode::kNotFound, std::string(name) + ": cannot open");
+  }
 }
 
 TEST(Checkpoint, FilesOfOtherKindsAreNamed) {

@@ -46,7 +46,6 @@ Result<std::vector<Token>> ReadTokenIds(const Json& json, std::string_view field
   std::vector<Token> ids;
   if (Absent(value)) return ids;
   if (!value->is_array()) {
-    if (*value == Json(int64_t{-1})) return ids;  // what some write for "none"
     KVASIR_TRY(const Token id, ReadId(*value, field));
     ids.push_back(id);
     return ids;
@@ -60,6 +59,9 @@ Result<std::vector<Token>> ReadTokenIds(const Json& json, std::string_view field
 }
 
 Result<std::optional<Token>> ReadTokenId(const Json& json, std::string_view field) {
+  const Json* value = json.Find(field);
+  // What some write for "none".
+  if (!Absent(value) && *value == Json(int64_t{-1})) return std::optional<Token>();
   KVASIR_TRY(const std::vector<Token> ids, ReadTokenIds(json, field));
   if (ids.empty()) return std::optional<Token>();
   return std::optional<Token>(ids.front());

@@ -49,7 +49,8 @@ TEST(GenerationConfig, AllTokensHaveTwoNames) {
 
 TEST(GenerationConfig, ErrorsNameTheField) {
   const std::pair<const char*, const char*> kCases[] = {
-      {R"({"eos_token_id":-2})", "eos_token_id"},
+      {R"({"eos_token_id":-1})", "eos_token_id"},
+      {R"({"pad_token_id":-2})", "pad_token_id"},
       {R"({"eos_token_id":[-1]})", "eos_token_id"},
       {R"({"eos_token_id":[1,"x"]})", "eos_token_id"},
       {R"({"eos_token_id":2147483648})", "eos_token_id"},

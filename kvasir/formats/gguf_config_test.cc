@@ -278,9 +278,9 @@ std::vector<float> ConverterDivisors(const RopeConfig& rope, int head_dim) {
 
 TEST(GgufRope, ParametersOfPublishedLlamasAreKnownThroughTheConvertersRounding) {
   bool some_differ = false;
-  for (const double factor : {8.0, 32.0}) {       // Llama 3.1 and 3.3; 3.2
-    for (const int head_dim : {64, 128}) {        // 3.2 1B; all others
-      for (const int64_t length : {8192, 300}) {  // all; nobody's
+  for (const double factor : {8.0, 32.0}) {      // Llama 3.1 and 3.3; 3.2
+    for (const int head_dim : {64, 128}) {       // 3.2 1B; all others
+      for (const int64_t length : {8192, 64}) {  // all; of tiny ones
         const Json json = Json::Object{{"rope_type", "llama3"},
                                        {"factor", factor},
                                        {"low_freq_factor", 1.0},
@@ -310,6 +310,28 @@ TEST(GgufRope, DivisorsOfNobodysParametersStayAsTheyAre) {
   ASSERT_NE(between, divisors.end());
   between[1] *= 1.001f;
   EXPECT_TRUE(RopeParametersOf(divisors, 500000.0).is_null());
+}
+
+// Where the numbers are not round or cannot be known, rounded divisors say nothing; exact ones may.
+TEST(GgufRope, RoundedDivisorsAreNotGuessedAt) {
+  const auto rope = [](double theta, int64_t length, double factor, double high) {
+    const Json json = Json::Object{{"rope_type", "llama3"},
+                                   {"factor", factor},
+                                   {"low_freq_factor", 1.0},
+                                   {"high_freq_factor", high},
+                                   {"original_max_position_embeddings", length}};
+    return *RopeConfig::Parse(json, "rope", theta, 4096);
+  };
+  // No pair is as slow as the factor's.
+  EXPECT_TRUE(RopeParametersOf(GgufRopeDivisors(rope(1e4, 65536, 4, 4), 128), 1e4).is_null());
+  // One pair between, which could be another high's.
+  EXPECT_TRUE(RopeParametersOf(GgufRopeDivisors(rope(1e6, 131072, 8, 3), 32), 1e6).is_null());
+  EXPECT_TRUE(RopeParametersOf(ConverterDivisors(rope(5e5, 300, 8, 4), 128), 5e5).is_null());
+  for (const int64_t length : {131073, 100353}) {
+    const Json found = RopeParametersOf(GgufRopeDivisors(rope(5e5, length, 8, 4), 128), 5e5);
+    ASSERT_FALSE(found.is_null()) << length;
+    EXPECT_EQ(*found.GetInt("original_max_position_embeddings"), length);
+  }
 }
 
 }  // namespace

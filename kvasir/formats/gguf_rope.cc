@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <optional>
 #include <string>
 
 namespace kvasir {
@@ -35,24 +37,34 @@ Json ProportionalOf(const std::vector<float>& divisors, double theta) {
 // A number that somebody wrote into a config, of which only its float is left.
 double Written(double value) { return std::round(value * 1000) / 1000; }
 
-// A length that somebody wrote into a config: those are multiples of 1,024 if they are close to
-// one.
-int64_t WrittenLength(double value) {
-  const double round = std::round(value / 1024) * 1024;
-  return std::llround(std::fabs(value - round) < round * kConverterError ? round : value);
-}
-
 bool AreClose(const std::vector<float>& a, const std::vector<float>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
     return std::fabs(x - y) <= kConverterError * std::fabs(y);
   });
 }
 
+// What divisors say of llama3's parameters.
+struct Llama3 {
+  double factor;
+  double high;      // low is 1
+  double original;  // L0
+
+  Json Parameters(double theta) const {
+    return Json::Object{
+        {"rope_type", "llama3"},
+        {"rope_theta", theta},
+        {"factor", factor},
+        {"low_freq_factor", 1.0},
+        {"high_freq_factor", high},
+        {"original_max_position_embeddings", static_cast<int64_t>(std::llround(original))}};
+  }
+};
+
 // Between wavelengths L0 / high and L0 / low, 1 / divisor = (1 - s) / factor + s where
 // s = (L0 / wavelength - low) / (high - low): a line, whose slope and start say L0 and high.
-Json Llama3Of(const std::vector<float>& divisors, double theta) {
+std::optional<Llama3> Llama3Of(const std::vector<float>& divisors, double theta) {
   const double factor = Written(divisors.back());
-  if (!(factor > 1)) return {};
+  if (!(factor > 1)) return std::nullopt;
   struct Point {
     double turns;  // 1 / wavelength
     double s;
@@ -63,7 +75,7 @@ Json Llama3Of(const std::vector<float>& divisors, double theta) {
     line.push_back({Frequency(theta, i, divisors.size()) / (2 * std::numbers::pi),
                     (1.0 / divisors[i] - 1 / factor) / (1 - 1 / factor)});
   }
-  if (line.empty()) return {};
+  if (line.empty()) return std::nullopt;
   double high = 4;  // everywhere it was published
   double original = (3 * line.front().s + 1) / line.front().turns;
   if (line.size() > 1) {
@@ -72,11 +84,25 @@ Json Llama3Of(const std::vector<float>& divisors, double theta) {
     high = Written(1 - 1 / (line.front().s - slope * line.front().turns));
     original = slope * (high - 1);
   }
-  if (!(original >= 1 && original < 1e9)) return {};
-  return Json::Object{
-      {"rope_type", "llama3"},    {"rope_theta", theta},
-      {"factor", factor},         {"low_freq_factor", 1.0},
-      {"high_freq_factor", high}, {"original_max_position_embeddings", WrittenLength(original)}};
+  if (!(original >= 1 && original < 1e9)) return std::nullopt;
+  return Llama3{factor, high, original};
+}
+
+// The round numbers that a config has for them, if they are close to such: any others would be a
+// guess where divisors are rounded.
+std::optional<Llama3> Rounded(const std::vector<float>& divisors, const Llama3& found) {
+  const size_t pairs = divisors.size();
+  const bool has_plateau = pairs > 1 && divisors[pairs - 1] == divisors[pairs - 2];
+  // A power of two, or a multiple of 1,024.
+  const double unit = std::min(1024.0, std::exp2(std::round(std::log2(found.original))));
+  const Llama3 round = {std::round(found.factor), std::round(2 * found.high) / 2,
+                        std::round(found.original / unit) * unit};
+  const auto is_close = [](double a, double b) { return std::fabs(a - b) <= 1e-3 * b; };
+  if (!has_plateau || round.factor != found.factor || !is_close(found.high, round.high) ||
+      std::fabs(found.original - round.original) > 1e-4 * round.original) {
+    return std::nullopt;
+  }
+  return round;
 }
 
 }  // namespace
@@ -113,14 +139,20 @@ std::vector<float> GgufRopeDivisors(const RopeConfig& rope, int head_dim) {
 }
 
 Json RopeParametersOf(const std::vector<float>& divisors, double theta) {
-  for (const auto& guess : {ProportionalOf, Llama3Of}) {
-    if (divisors.empty()) break;
-    Json found = guess(divisors, theta);
-    if (found.is_null()) continue;
-    const auto rope = RopeConfig::Parse(found, "rope_parameters", theta, 1);
-    const int head_dim = 2 * static_cast<int>(divisors.size());
-    if (rope.ok() && AreClose(GgufRopeDivisors(*rope, head_dim), divisors)) return found;
-  }
+  if (divisors.empty()) return {};
+  // Whether these are the parameters: what they give is then compared.
+  const auto are = [&](const Json& parameters, const auto& same) {
+    const auto rope = RopeConfig::Parse(parameters, "rope_parameters", theta, 1);
+    return rope.ok() &&
+           same(GgufRopeDivisors(*rope, 2 * static_cast<int>(divisors.size())), divisors);
+  };
+  const Json proportional = ProportionalOf(divisors, theta);
+  if (!proportional.is_null() && are(proportional, std::equal_to<>())) return proportional;
+  const std::optional<Llama3> found = Llama3Of(divisors, theta);
+  if (!found) return {};
+  if (are(found->Parameters(theta), std::equal_to<>())) return found->Parameters(theta);
+  const std::optional<Llama3> round = Rounded(divisors, *found);
+  if (round && are(round->Parameters(theta), AreClose)) return round->Parameters(theta);
   return {};
 }
 

@@ -24,8 +24,9 @@ Result<std::vector<float>> ReadGgufRopeDivisors(const GgufFile& file, int64_t he
 // do not turn have the divisor 1e30.
 std::vector<float> GgufRopeDivisors(const RopeConfig& rope, int head_dim);
 
-// The "rope_parameters" (llama3 or proportional) that have these divisors, but for 1e-5 of each;
-// null if there are none. Llama3's are known up to a common factor of L0, low and high: low is 1.
+// The "rope_parameters" (llama3 or proportional) that have exactly these divisors, or llama3's of
+// round numbers that have them but for 1e-5 of each; null if there are none. Llama3's are known up
+// to a common factor of L0, low and high: low is 1.
 Json RopeParametersOf(const std::vector<float>& divisors, double theta);
 
 }  // namespace kvasir

@@ -108,14 +108,14 @@ Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {
 size_t DecoderModel::ScratchBytes(int64_t rows, int64_t logits_rows) const {
   int64_t kv_size = 0;
   int64_t intermediate = 0;
-  StepShape shape = {.rows = std::max(rows, logits_rows), .query_heads = spec().query_heads};
+  int64_t query_size = 0;
+  StepShape shape = {.rows = rows, .logits = logits_rows, .query_heads = spec().query_heads};
   for (const DecoderLayerSpec& layer : spec().layers) {
-    shape.kv_heads = std::max(shape.kv_heads, layer.kv_heads);
-    shape.head_dim = std::max<int64_t>(shape.head_dim, layer.head_dim);
+    shape.layers.push_back({layer.kv_heads, layer.head_dim});
+    query_size = std::max(query_size, int64_t{spec().query_heads} * layer.head_dim);
     kv_size = std::max(kv_size, int64_t{layer.kv_heads} * layer.head_dim);
     intermediate = std::max(intermediate, layer.intermediate_size);
   }
-  const int64_t query_size = spec().query_heads * shape.head_dim;
   shape.inputs = std::max({spec().hidden_size, query_size, intermediate});
   int64_t angles = 0;
   for (const RopeSpec& rope : spec().ropes) {

@@ -30,6 +30,7 @@ class DecoderModel final : public Model {
   void EmbedTokens(std::span<const Token> tokens, FloatRows out) const override;
   int query_heads() const override { return spec().query_heads; }
   size_t ScratchBytes(int64_t rows, int64_t logits_rows) const override;
+  size_t backend_bytes() const override { return backend_.scratch_bytes(); }
   Result<ConstFloatRows> Forward(std::span<const SequenceRun> runs,
                                  Workspace& workspace) const override;
 

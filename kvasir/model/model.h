@@ -53,6 +53,9 @@ class Model {
   // of which need logits.
   virtual size_t ScratchBytes(int64_t rows, int64_t logits_rows) const = 0;
 
+  // What the backend takes of that now.
+  virtual size_t backend_bytes() const = 0;
+
   // Runs one step over all runs together, advances their sequences, and returns logits
   // [sum of logits_rows, vocab_size] in run order; they live in `workspace` until the next step,
   // as do the hidden states after the final norm, workspace.HiddenStates() [sum of hidden_rows,
