@@ -17,8 +17,8 @@
 namespace kvasir {
 
 struct RowBatches {
-  int64_t rows = 0;  // at least one
-  int64_t columns = 0;
+  int64_t rows = 0;      // at least one
+  int64_t columns = 0;   // at least one
   size_t row_bytes = 0;  // encoded
   bool must_be_finite = false;
 };

@@ -149,6 +149,7 @@ class ConfigBuilder {
   Status SetRope() {
     KVASIR_TRY(const int64_t head_dim, config_.GetInt("head_dim"));
     KVASIR_TRY_OK(RequireSize("rope.dimension_count", head_dim));
+    KVASIR_TRY_OK(CheckRopeFactors());
     const bool is_gemma3 = architecture_ == "gemma3";
     const std::string base = FirstKey("rope.freq_base", "rope.global.freq_base");
     KVASIR_TRY(const double theta, metadata_.NumberOr(base, is_gemma3 ? 1e6 : 10000.0));
@@ -191,16 +192,20 @@ class ConfigBuilder {
     KVASIR_TRY_OK(CopyYarn("original_context_length", "original_max_position_embeddings", scaling));
     KVASIR_TRY_OK(CopyYarn("yarn_beta_fast", "beta_fast", scaling));
     KVASIR_TRY_OK(CopyYarn("yarn_beta_slow", "beta_slow", scaling));
-    // What they are where they change nothing; a negative one leaves it to the type.
+    return {};
+  }
+
+  // Every type takes these, so they are refused unless they are what changes nothing. Of the first
+  // three a negative one leaves it to the type.
+  Status CheckRopeFactors() const {
     for (const auto& [name, plain] :
          {std::pair{"attn_factor", 1.0}, std::pair{"yarn_attn_factor", 1.0},
           std::pair{"yarn_ext_factor", 1.0}, std::pair{"yarn_log_multiplier", 0.0}}) {
       const std::string key = Key("rope.scaling." + std::string(name));
       KVASIR_TRY(const double value, metadata_.NumberOr(key, plain));
-      if (value == plain || value < 0.0) continue;
-      return {ErrorCode::kUnsupported, "metadata '" + key +
-                                           "' is set: yarn with a factor of its "
-                                           "own is not supported"};
+      if (value == plain || (plain == 1.0 && value < 0.0)) continue;
+      return {ErrorCode::kUnsupported,
+              "metadata '" + key + "' is set: rope with such a factor is not supported"};
     }
     return {};
   }

@@ -170,7 +170,7 @@ TEST(GgufConfig, WindowsThatAreNotNamed) {
   EXPECT_EQ(model.layer_kinds[0], LayerKind::kFull);
 }
 
-TEST(GgufConfig, FactorsOfYarnThatChangeSomethingAreRefused) {
+TEST(GgufConfig, FactorsOfRopeThatChangeSomethingAreRefused) {
   const auto yarn = [] {
     GgufTestFile file = Tiny("llama", 2);
     file.Text("llama.rope.scaling.type", "yarn").F32("llama.rope.scaling.factor", 4.0f);
@@ -184,7 +184,9 @@ TEST(GgufConfig, FactorsOfYarnThatChangeSomethingAreRefused) {
   for (const std::string name :
        {"attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier"}) {
     const std::string key = "llama.rope.scaling." + name;
-    EXPECT_NE(ErrorOf(yarn().F32(key, 0.5f)).find("'" + key + "' is set"), std::string::npos);
+    for (GgufTestFile file : {yarn(), Tiny("llama", 2)}) {
+      EXPECT_NE(ErrorOf(file.F32(key, 0.5f)).find("'" + key + "' is set"), std::string::npos);
+    }
   }
 }
 

@@ -88,8 +88,8 @@ std::optional<Llama3> Llama3Of(const std::vector<float>& divisors, double theta)
   return Llama3{factor, high, original};
 }
 
-// The round numbers that a config has for them, if they are close to such: any others would be a
-// guess where divisors are rounded.
+// The round numbers next to them, if divisors say all of them: where divisors are rounded, any
+// others would be a guess. Whether these are the ones, their divisors say.
 std::optional<Llama3> Rounded(const std::vector<float>& divisors, const Llama3& found) {
   const size_t pairs = divisors.size();
   const bool has_plateau = pairs > 1 && divisors[pairs - 1] == divisors[pairs - 2];
@@ -97,11 +97,7 @@ std::optional<Llama3> Rounded(const std::vector<float>& divisors, const Llama3& 
   const double unit = std::min(1024.0, std::exp2(std::round(std::log2(found.original))));
   const Llama3 round = {std::round(found.factor), std::round(2 * found.high) / 2,
                         std::round(found.original / unit) * unit};
-  const auto is_close = [](double a, double b) { return std::fabs(a - b) <= 1e-3 * b; };
-  if (!has_plateau || round.factor != found.factor || !is_close(found.high, round.high) ||
-      std::fabs(found.original - round.original) > 1e-4 * round.original) {
-    return std::nullopt;
-  }
+  if (!has_plateau || round.factor != found.factor) return std::nullopt;
   return round;
 }
 
