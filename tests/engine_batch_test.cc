@@ -264,6 +264,36 @@ TEST_F(EngineTest, CallbacksMayCancelAndSubmit) {
   EXPECT_EQ(bench_.Answer(next).tokens.size(), 2u);
 }
 
+TEST_F(EngineTest, WhatIsAskedOncePerStepMayCancelAndSubmit) {
+  // Requests that nobody has looked at yet are moved and ended meanwhile.
+  std::vector<RequestId> first, next;
+  bool is_asked = false;
+  EngineCallbacks callbacks;
+  callbacks.is_paused = [&] {
+    if (std::exchange(is_asked, true)) return false;
+    for (int i = 0; i < 9; ++i) next.push_back(bench_.Submit(Request(Prompt(9, 5), 2)));
+    for (const RequestId id : first) bench_.engine().Cancel(id);
+    return false;
+  };
+  for (int i = 0; i < 3; ++i) first.push_back(bench_.Submit(Request(Prompt(10), 50), callbacks));
+  bench_.Drain();
+  for (const RequestId id : first) EXPECT_EQ(bench_.Answer(id).finish, FinishReason::kCancelled);
+  for (const RequestId id : next) EXPECT_EQ(bench_.Answer(id).tokens.size(), 2u);
+}
+
+TEST_F(EngineTest, NothingIsAcceptedWhileTheEngineEnds) {
+  Engine& engine = bench_.engine();
+  Status refused;
+  EngineCallbacks callbacks;
+  callbacks.on_finish = [&](const EngineResult&) {
+    refused = engine.Submit(Request(Prompt(9), 2), {}).status();
+  };
+  ASSERT_TRUE(engine.Submit(Request(Prompt(10), 50), callbacks).ok());
+  bench_.Start();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kCancelled);
+}
+
 TEST_F(EngineTest, WhoeverIsGoneIsCancelledWithinAStep) {
   bool is_gone = false;
   EngineCallbacks callbacks;
@@ -456,6 +486,29 @@ TEST_F(EngineTest, OnlyARequestThatCannotFitAloneIsEndedForMemory) {
   EXPECT_EQ(bench_.LiveBytes(), 0u);
 }
 
+// Its own first blocks hold slabs that somebody else left, whose free blocks have the wrong size.
+TEST(EngineBlocksTest, WhatOthersLeftInTheWayEndsNobody) {
+  Bench bench({"dense_start", kTinyFull, "turbo4", "turbo4", "", 64});
+  const EngineRequest request = Request(RandomTokens(60, bench.model().vocab_size(), 1), 140);
+  const size_t layers = bench.spec().layers.size();
+  const size_t dense = bench.spec().BytesAt(64) / layers;
+  const size_t budget = bench.spec().BytesAt(200);
+  bench.Start(budget);
+  // Two slabs of four blocks, and the request's first ones in both.
+  ASSERT_EQ(budget / dense, 2 * layers);
+  const KvPool::Demand all = {dense, static_cast<int64_t>(2 * layers)};
+  OrDie(bench.pool().EnsureFree(std::span(&all, 1)));
+  std::vector<BlockRef> others;
+  for (size_t i = 0; i < layers / 2; ++i) others.push_back(bench.pool().Take(dense));
+  const RequestId id = bench.Submit(request);
+  bench.engine().Step();
+  others.clear();
+  bench.Drain();
+  EXPECT_EQ(bench.Answer(id).tokens, bench.Alone(request));
+  EXPECT_EQ(bench.ResultOf(id).preemptions, 1);
+  EXPECT_EQ(bench.pool().Stats().size_classes.size(), 2u);
+}
+
 TEST_F(EngineTest, SeveralAnswersThatDoNotFitTogetherComeOneAfterTheOther) {
   bench_.Start(bench_.spec().BytesAt(64 * 5));
   EngineRequest request = Request(Prompt(100), 130, 11);
@@ -545,6 +598,11 @@ TEST_F(EngineTest, BadRequestsAreRefused) {
   EXPECT_EQ(code(request), ErrorCode::kInvalidArgument);
   request.answers = 1;
   request.sampling.top_p = 7;
+  EXPECT_EQ(code(request), ErrorCode::kInvalidArgument);
+  request = Request(Prompt(5), 5);
+  request.pooling = Pooling::kLast;
+  request.top_logprobs = 1;
+  request.scores_prompt = true;
   EXPECT_EQ(code(request), ErrorCode::kInvalidArgument);
   EXPECT_FALSE(engine.has_work());
 }

@@ -8,11 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace kvasir {
 
 // XXH3-64 of `bytes`, seed 0. The same on every machine.
 uint64_t Checksum64(std::span<const std::byte> bytes);
+// Its 16 hexadecimal digits, as names and metadata have them.
+std::string ChecksumDigits(uint64_t checksum);
 
 }  // namespace kvasir
 

@@ -17,6 +17,11 @@ TEST(ChecksumTest, IsXxh3) {
   EXPECT_EQ(Of(std::string(1000, 'k')), 0x308ce2f421066779u);
 }
 
+TEST(ChecksumTest, DigitsAreSixteen) {
+  EXPECT_EQ(ChecksumDigits(0x2d06800538d394c2u), "2d06800538d394c2");
+  EXPECT_EQ(ChecksumDigits(0xABCu), "0000000000000abc");
+}
+
 TEST(ChecksumTest, EveryBitCounts) {
   std::vector<std::byte> bytes(300, std::byte{0x5A});
   const uint64_t before = Checksum64(bytes);

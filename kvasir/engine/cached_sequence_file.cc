@@ -18,19 +18,21 @@ std::string Value(const CacheMetadata& metadata, const std::string& key) {
   return found == metadata.end() ? "" : found->second;
 }
 
-Status CheckModel(const CacheMetadata& metadata, const ModelBundle& bundle) {
-  const std::string name = Value(metadata, "model");
-  const std::string size = Value(metadata, "model_size");
-  if (name.empty()) {
-    return {ErrorCode::kInvalidArgument,
-            "it does not say which model it belongs to; only what generate, chat and serve have "
-            "saved can be gone on with"};
-  }
-  const std::string own_size = ModelSize(bundle.model());
-  if (name == bundle.name() && size == own_size) return {};
+// Something else was saved; its name or its size say so.
+Status OtherModel(const std::string& name, const std::string& size, const ModelBundle& bundle) {
   return {ErrorCode::kInvalidArgument, "it was saved with the model '" + name + "' (" + size +
-                                           "), and this is '" + bundle.name() + "' (" + own_size +
+                                           "), and this is '" + bundle.name() + "' (" +
+                                           ModelSize(bundle.model()) +
                                            "); load that model, with the same --weights"};
+}
+
+// Nothing but the bits differs.
+Status OtherBits(const std::string& name) {
+  return {ErrorCode::kInvalidArgument,
+          "it was saved with the model '" + name +
+              "', and this one computes other bits: its weights or its config.json are not the "
+              "same, or --weights, --kv-attention or the version of Kvasir; load what it was "
+              "saved with"};
 }
 
 Status CheckSpec(const CacheMetadata& metadata, const KvCacheSpec& spec,
@@ -47,16 +49,36 @@ Status CheckSpec(const CacheMetadata& metadata, const KvCacheSpec& spec,
 
 }  // namespace
 
-CacheMetadata ModelMetadata(const ModelBundle& bundle) {
-  return {{"model", bundle.name()},
-          {"model_size", ModelSize(bundle.model())},
-          {"cache", bundle.DescribeCache()}};
+Result<CacheMetadata> ModelMetadata(const ModelBundle& bundle) {
+  KVASIR_TRY(std::string fingerprint, bundle.Fingerprint());
+  return CacheMetadata{{"model", bundle.name()},
+                       {"model_size", ModelSize(bundle.model())},
+                       {"cache", bundle.DescribeCache()},
+                       {"fingerprint", std::move(fingerprint)}};
 }
 
 Status CheckCacheFile(const CacheMetadata& metadata, const KvCacheSpec& spec,
                       const ModelBundle& bundle) {
-  KVASIR_TRY_OK(CheckModel(metadata, bundle));
-  return CheckSpec(metadata, spec, bundle);
+  const std::string name = Value(metadata, "model");
+  if (name.empty()) {
+    return {ErrorCode::kInvalidArgument,
+            "it does not say which model it belongs to; only what generate, chat and serve have "
+            "saved can be gone on with"};
+  }
+  const std::string fingerprint = Value(metadata, "fingerprint");
+  if (fingerprint.empty()) {
+    return {ErrorCode::kInvalidArgument,
+            "an older version of Kvasir wrote it, which did not say what the model computes; save "
+            "it again"};
+  }
+  KVASIR_TRY(const std::string own, bundle.Fingerprint());
+  const std::string size = Value(metadata, "model_size");
+  if (own != fingerprint && (name != bundle.name() || size != ModelSize(bundle.model()))) {
+    return OtherModel(name, size, bundle);
+  }
+  KVASIR_TRY_OK(CheckSpec(metadata, spec, bundle));
+  if (own != fingerprint) return OtherBits(name);
+  return {};
 }
 
 Status CheckCacheTokens(const std::string& name, std::span<const Token> tokens,
@@ -80,8 +102,9 @@ Status CheckCacheFile(const KvSnapshotFile& file, const ModelBundle& bundle) {
 
 Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bundle,
                           const std::string& path, CacheMetadata metadata) {
-  for (auto& [key, value] : ModelMetadata(bundle)) metadata[key] = value;
-  return SaveSnapshots({sequence.Snapshots(), std::move(metadata)}, path);
+  KVASIR_TRY(CacheMetadata own, ModelMetadata(bundle));
+  own.merge(metadata);
+  return SaveSnapshots({sequence.Snapshots(), std::move(own)}, path);
 }
 
 Result<LoadedCachedSequence> LoadCachedSequence(ModelBundle& bundle, const std::string& path) {

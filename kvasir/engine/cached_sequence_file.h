@@ -15,8 +15,11 @@ namespace kvasir {
 
 using CacheMetadata = std::map<std::string, std::string>;  // UTF-8
 
-// What every cache file says of the model it belongs to.
-CacheMetadata ModelMetadata(const ModelBundle& bundle);
+// What every cache file says of the model it belongs to: "model" (the bundle's name), "model_size"
+// (parameters and bytes of weights) and "cache" (how rows are stored), for people, and
+// "fingerprint" (ModelBundle::Fingerprint, whose errors and threads are this function's and those
+// of all below).
+Result<CacheMetadata> ModelMetadata(const ModelBundle& bundle);
 // OK if a file is of this model and stores rows as it does. ERRORS: as LoadCachedSequence.
 Status CheckCacheFile(const CacheMetadata& metadata, const KvCacheSpec& spec,
                       const ModelBundle& bundle);
@@ -32,16 +35,14 @@ struct LoadedCachedSequence {
   CacheMetadata metadata;
 };
 
-// Writes `sequence` with `metadata` and, over it, "model" (the bundle's name), "model_size"
-// (parameters and bytes of weights) and "cache" (how rows are stored, for people). A file of that
-// name is replaced once the new one is complete.
+// Writes `sequence` with `metadata` and, over it, ModelMetadata. A file of that name is replaced
+// once the new one is complete.
 // ERRORS: as SaveSnapshots.
 Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bundle,
                           const std::string& path, CacheMetadata metadata = {});
 
 // Reads such a file into the bundle's pool. Going on from it gives the bits of evaluating its
-// tokens again, if the model is the one it was saved with: its name, its size and how its cache is
-// stored are compared, its weights are not.
+// tokens again: the fingerprint says so, whatever the model is called here.
 // ERRORS: as LoadSnapshots and CachedSequence::Restore; kInvalidArgument for another model or
 // another way to store rows, saying what differs. The message names the path.
 Result<LoadedCachedSequence> LoadCachedSequence(ModelBundle& bundle, const std::string& path);

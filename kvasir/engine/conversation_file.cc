@@ -46,7 +46,7 @@ Result<std::unique_ptr<ConversationSave>> ConversationSave::Begin(
   snapshots.push_back(
       {std::to_string(conversation.salt), match.sequence.Snapshot(), std::move(tokens)});
   KVASIR_TRY(NumberedBlocks numbered, NumberBlocks(snapshots));
-  numbered.map.metadata = ModelMetadata(bundle);
+  KVASIR_TRY(numbered.map.metadata, ModelMetadata(bundle));
   auto save = std::unique_ptr<ConversationSave>(
       new ConversationSave(std::move(numbered), std::move(snapshots)));
   engine.Lend(save->lent_);

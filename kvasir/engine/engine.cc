@@ -53,7 +53,10 @@ Engine::Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapSto
                                })),
       swap_(std::move(swap)) {}
 
-Engine::~Engine() { CancelAll(); }
+Engine::~Engine() {
+  is_ending_ = true;
+  CancelAll();
+}
 
 Status Engine::Check(const EngineRequest& request) const {
   const auto prompt = static_cast<int64_t>(request.prompt.size());
@@ -78,6 +81,9 @@ Status Engine::Check(const EngineRequest& request) const {
     return Invalid("answers is " + std::to_string(request.answers) +
                    ", it must be 1 where the prompt is pooled");
   }
+  if (request.pooling && request.scores_prompt) {
+    return Invalid("the prompt is pooled and its tokens are scored; ask for one of them");
+  }
   if (request.top_logprobs.value_or(0) < 0) {
     return Invalid("top_logprobs is " + std::to_string(*request.top_logprobs) +
                    ", it must be 0 or more");
@@ -99,6 +105,7 @@ Result<RequestId> Engine::Submit(EngineRequest request, EngineCallbacks callback
 }
 
 Status Engine::Submit(RequestId id, EngineRequest request, EngineCallbacks callbacks) {
+  if (is_ending_) return {ErrorCode::kCancelled, "the engine is being destroyed"};
   KVASIR_TRY_OK(Check(request));
   auto job = std::make_unique<Job>();
   job->id = id;
@@ -153,12 +160,12 @@ void Engine::CancelAll() {
 
 bool Engine::Step() {
   KVASIR_CHECK(!is_stepping_);
-  for (const auto* list : {&submitted_, &jobs_}) {
-    for (const auto& job : *list) {
-      if (job->callbacks.is_cancelled && job->callbacks.is_cancelled()) job->is_cancelled = true;
-      job->is_paused = job->callbacks.is_paused && job->callbacks.is_paused();
-      if (job->is_paused) is_admission_blocked_ = false;  // its blocks count as free
-    }
+  TakeSubmitted();
+  is_stepping_ = true;  // callbacks below may call Submit and Cancel
+  for (const auto& job : jobs_) {
+    if (job->callbacks.is_cancelled && job->callbacks.is_cancelled()) job->is_cancelled = true;
+    job->is_paused = job->callbacks.is_paused && job->callbacks.is_paused();
+    if (job->is_paused) is_admission_blocked_ = false;  // its blocks count as free
   }
   EndCancelled();
   is_stepping_ = true;

@@ -187,6 +187,7 @@ class Engine {
   void Begin(Job& job, EngineStream& stream, int64_t cached_tokens, int64_t known_prefix_tokens);
   bool IsBeingRead(const Job& job, int64_t cached_tokens) const;
   bool MakeRoom(std::vector<Member>& members, const Error& error);
+  bool StartOver(Job& job, EngineStream& stream, size_t wanted);
   bool TakeBackLent();
   void Preempt(Job& job, EngineStream& stream);
   // Streams that hold blocks, or that wait for some, the most important first.
@@ -222,6 +223,7 @@ class Engine {
   std::vector<std::unique_ptr<Job>> submitted_;  // since the last step began
   std::vector<std::unique_ptr<Job>> jobs_;       // in order of arrival
   bool is_stepping_ = false;
+  bool is_ending_ = false;
   // Growing streams only take room away, so whoever did not fit need not be asked again before some
   // blocks have been given back.
   bool is_admission_blocked_ = false;

@@ -42,12 +42,20 @@ std::vector<Engine::Member> Engine::StreamsByRank(bool with_blocks) const {
 
 void Engine::Admit() {
   if (is_admission_blocked_) return;
-  for (const Member& member : StreamsByRank(false)) {
+  // Whoever starts over has all of the memory until it has come a token further.
+  const auto starts_over = [](const Member& member) {
+    return !member.job->is_paused && member.stream->is_starting_over();
+  };
+  const std::vector<Member> active = StreamsByRank(true);
+  if (std::any_of(active.begin(), active.end(), starts_over)) return;
+  std::vector<Member> waiting = StreamsByRank(false);
+  std::stable_partition(waiting.begin(), waiting.end(), starts_over);
+  for (const Member& member : waiting) {
     if (member.job->is_paused) continue;
     // Nobody overtakes: what is first in rank would wait for ever behind a stream of small ones.
-    if (TryAdmit(*member.job, *member.stream) != Admission::kNoRoom) continue;
-    is_admission_blocked_ = true;
-    return;
+    const Admission admission = TryAdmit(*member.job, *member.stream);
+    if (admission == Admission::kNoRoom) is_admission_blocked_ = true;
+    if (is_admission_blocked_ || starts_over(member)) return;
   }
 }
 
@@ -74,6 +82,7 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   const auto victims = FindVictims(job, stream, match->sequence);
   if (!victims) return Admission::kNoRoom;
   for (const Member& victim : *victims) Preempt(*victim.job, *victim.stream);
+  stream.tokens_at_admission = stream.generated_tokens();
   if (stream.swapped && BeginReading(stream, match->sequence)) return Admission::kAdmitted;
   stream.sequence = std::move(match->sequence);
   if (!job.is_begun) Begin(job, stream, match->tokens, match->diverges_at);
@@ -84,8 +93,7 @@ void Engine::Begin(Job& job, EngineStream& stream, int64_t cached_tokens,
                    int64_t known_prefix_tokens) {
   job.is_begun = true;
   stream.admitted_at = Now();
-  job.result.queued_ms =
-      std::chrono::duration<double, std::milli>(stream.admitted_at - job.submitted_at).count();
+  job.result.queued_ms = MsBetween(job.submitted_at, stream.admitted_at);
   stream.result().stats.cached_tokens = cached_tokens;
   stream.result().stats.known_prefix_tokens = known_prefix_tokens;
   stats_.prompt_tokens += stream.known_tokens();
@@ -95,6 +103,8 @@ void Engine::Begin(Job& job, EngineStream& stream, int64_t cached_tokens,
 // Which running streams have to give way so that this one fits: none if it fits beside all; for its
 // place whoever is paused, so that slow readers keep nobody out; else the last in rank of lower
 // priorities; and no more than it takes. Nothing if that is not enough.
+// A job that was preempted itself takes nothing from those who have not come a token further since:
+// two that take turns (one falls behind now and then) would both begin again for ever.
 std::optional<std::vector<Engine::Member>> Engine::FindVictims(const Job& job,
                                                                const EngineStream& stream,
                                                                const KvSequence& cached) const {
@@ -111,7 +121,8 @@ std::optional<std::vector<Engine::Member>> Engine::FindVictims(const Job& job,
     }
     if (last == active.rend()) {
       last = std::find_if(active.rbegin(), active.rend(), [&](const Member& member) {
-        return member.job->request.priority < job.request.priority;
+        return member.job->request.priority < job.request.priority &&
+               (job.result.preemptions == 0 || member.stream->has_advanced());
       });
     }
     if (last == active.rend()) return std::nullopt;
@@ -205,11 +216,33 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
     members.clear();  // the disk has them yet: the next step looks again
     return true;
   }
+  if (StartOver(*last.job, *last.stream, wanted)) {
+    members.clear();
+    return true;
+  }
   last.job->result.status = WithContext(
       error,
       "the request does not fit into the cache even alone; ask for less or raise its budget");
   EndJob(*last.job, FinishReason::kLength);
   members.clear();
+  return true;
+}
+
+// What was there before can be in the way although it is gone: blocks of one size are free where
+// another size is short, in memory that the stream's own blocks hold; and where rows are evicted,
+// the stream needs more to leave what it shared. Alone it would fit, so it gives up everything and
+// reads it again, once for each token that it chooses. False: it does not fit, or has done so.
+bool Engine::StartOver(Job& job, EngineStream& stream, size_t wanted) {
+  const bool is_full = parts_.pool->used_bytes() + wanted > parts_.pool->budget_bytes();
+  if (is_full && !evicts_rows_) return false;
+  if (stream.is_starting_over()) return false;
+  stream.tokens_at_start_over = stream.generated_tokens();
+  ++job.result.preemptions;
+  ++stats_.preemptions;
+  stream.sequence.reset();
+  (void)tree_.Evict(parts_.pool->budget_bytes());  // what it has published
+  parts_.pool->ReleaseFreeSlabs();                 // its first blocks would hold large ones again
+  is_admission_blocked_ = false;
   return true;
 }
 

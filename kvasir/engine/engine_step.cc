@@ -184,6 +184,8 @@ void Engine::Choose(Job& job, EngineStream& stream, std::span<const float> logit
     job.is_cancelled = true;  // its other answers end with this step
   }
   stats_.generated_tokens += stats.generated_tokens - before;
+  // Now others may take its place.
+  if (before == stream.tokens_at_admission) is_admission_blocked_ = false;
 }
 
 void Engine::Retire(const Job& job, EngineStream& stream) {

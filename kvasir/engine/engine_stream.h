@@ -81,6 +81,12 @@ class EngineStream {
     if (sequence) return sequence->BlockReferences();
     return is_reading() ? swapped->BlockReferences() : std::vector<const KvBlock*>();
   }
+  // Chose a token since it was given its place.
+  bool has_advanced() const { return generated_tokens() > tokens_at_admission; }
+  int64_t tokens_at_admission = 0;
+  // How many it had chosen when it last gave up its blocks to take others (Engine::StartOver).
+  int64_t tokens_at_start_over = -1;
+  bool is_starting_over() const { return tokens_at_start_over == generated_tokens(); }
   EngineClock::time_point admitted_at;
   EngineClock::time_point first_token_at;
   DraftedAnswer drafted;

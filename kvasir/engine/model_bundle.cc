@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kvasir/base/system_info.h"
+#include "kvasir/engine/model_fingerprint.h"
 #include "kvasir/model/families.h"
 
 namespace kvasir {
@@ -84,6 +85,14 @@ std::string ModelBundle::name() const {
   std::filesystem::path path = std::filesystem::path(folder_).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // a trailing slash
   return path.filename().string();
+}
+
+Result<std::string> ModelBundle::Fingerprint() const {
+  const std::lock_guard lock(fingerprint_mutex_);
+  if (fingerprint_.empty()) {
+    KVASIR_TRY(fingerprint_, FingerprintOf(model(), policy_));
+  }
+  return fingerprint_;
 }
 
 int64_t ModelBundle::sampleable_tokens() const {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,6 +64,10 @@ class ModelBundle {
   const std::shared_ptr<const KvCacheSpec>& cache_spec() const { return spec_; }
   // How it is stored, and its bytes per token, in one line.
   std::string DescribeCache() const { return policy_.Describe(*spec_); }
+  // FingerprintOf the model and how its cache is stored, the same in whatever runs compute the same
+  // bits. ERRORS: as FingerprintOf. THREADS: any; but the first call runs the model, so nobody else
+  // may meanwhile.
+  Result<std::string> Fingerprint() const;
   const Tokenizer* tokenizer() const { return text_.tokenizer.get(); }
   const ChatTemplateSet* chat() const { return text_.chat ? &*text_.chat : nullptr; }
   // What `kvasir create` says of a packaged folder; all empty for others.
@@ -96,6 +101,8 @@ class ModelBundle {
   CacheBudget budget_;
   std::unique_ptr<KvPool> pool_;
   ModelText text_;
+  mutable std::mutex fingerprint_mutex_;
+  mutable std::string fingerprint_;  // empty: nobody has asked yet
 };
 
 }  // namespace kvasir

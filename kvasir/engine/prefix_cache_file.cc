@@ -35,7 +35,7 @@ Result<PrefixCacheFileStats> SaveStates(PrefixTree& tree, const ModelBundle& bun
                                         std::vector<SavedConversation> states) {
   PrefixCacheFileStats stats;
   KvSnapshotFile file;
-  file.metadata = ModelMetadata(bundle);
+  KVASIR_TRY(file.metadata, ModelMetadata(bundle));
   std::unordered_set<const KvBlock*> written;
   for (SavedConversation& state : states) {
     KVASIR_TRY(PrefixTree::Match match,

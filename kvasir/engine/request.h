@@ -47,7 +47,7 @@ struct EngineRequest {
   bool scores_prompt = false;
   // Set: nothing is generated; the prompt's hidden states, after the final norm, are pooled into
   // GenerationResult::embedding. For the mean all tokens are evaluated, whatever is cached, and
-  // nobody else finds them. REQUIRES: one answer.
+  // others find them only if memory was short meanwhile. REQUIRES: one answer, !scores_prompt.
   std::optional<Pooling> pooling;
   // Drafts per step at most; 0: none. Unset: EngineOptions::max_drafts.
   std::optional<int64_t> max_drafts;

@@ -39,12 +39,10 @@ constexpr size_t kMostNameBytes = 128;
 std::string FileName(const PackedWeightsSource& source, const std::string& fingerprint) {
   fs::path model = fs::path(source.model).lexically_normal();
   if (!model.has_filename()) model = model.parent_path();  // a trailing slash
-  char digits[17];
-  std::snprintf(digits, sizeof(digits), "%016llx",
-                static_cast<unsigned long long>(Checksum64(std::as_bytes(std::span(fingerprint)))));
+  const uint64_t checksum = Checksum64(std::as_bytes(std::span(fingerprint)));
   if (model.extension() == ".gguf") model.replace_extension();  // a folder's name has other dots
   return model.filename().string().substr(0, kMostNameBytes) + "-" +
-         fingerprint.substr(0, fingerprint.find('\n')) + "-" + digits + ".panels";
+         fingerprint.substr(0, fingerprint.find('\n')) + "-" + ChecksumDigits(checksum) + ".panels";
 }
 
 std::string Megabytes(uint64_t bytes) {

@@ -384,6 +384,32 @@ TEST_F(PromptCacheTest, DamagedFilesAreNotUsed) {
   }
 }
 
+TEST_F(PromptCacheTest, WhatARunCannotUseIsStillThereAfterIt) {
+  Restart();
+  (void)Answer(long_prompt_);
+  server_->Stop();
+  const auto contents = ReadFile(file_);
+  ASSERT_TRUE(contents.ok());
+  const std::string damaged = contents->substr(0, contents->size() - 1);
+  const std::string unused = file_ + ".unused";
+  // Without a request there is nothing to replace it.
+  ASSERT_TRUE(WriteFileAtomic(file_, damaged).ok());
+  Restart();
+  server_->Stop();
+  EXPECT_EQ(*ReadFile(file_), damaged);
+  EXPECT_FALSE(FileExists(unused));
+  Restart();
+  (void)Answer(long_prompt_);
+  server_->Stop();
+  EXPECT_EQ(*ReadFile(unused), damaged);
+  EXPECT_EQ(ReadFile(file_)->size(), contents->size());
+  // What was used is replaced and nothing else.
+  Restart();
+  EXPECT_EQ(Answer(long_prompt_).second, 301);
+  server_->Stop();
+  EXPECT_EQ(*ReadFile(unused), damaged);
+}
+
 // Slots: a conversation's cache in a file, by llama-server's route.
 class SlotsTest : public PromptCacheTest {
  protected:

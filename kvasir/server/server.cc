@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <ctime>
 #include <filesystem>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "kvasir/server/engine_service.h"
 #include "kvasir/server/http_server.h"
 #include "kvasir/server/metrics.h"
+#include "kvasir/server/prompt_cache_file.h"
 #include "kvasir/server/routes.h"
 #include "kvasir/server/server_context.h"
 #include "kvasir/server/work_thread.h"
@@ -92,7 +92,10 @@ HttpServerOptions HttpOptions(const ServerOptions& options, Metrics* metrics) {
 
 class Server::Impl {
  public:
-  Impl(ModelBundle* bundle, const ServerOptions& options) : bundle_(bundle), options_(options) {
+  Impl(ModelBundle* bundle, const ServerOptions& options)
+      : bundle_(bundle),
+        options_(options),
+        prompt_cache_(options.prompt_cache_file, options.prompt_cache_bytes, options.log) {
     access_ = {options.api_keys, options.cors_origins, options.allowed_hosts};
     context_.bundle = bundle;
     context_.metrics = &metrics_;
@@ -127,6 +130,10 @@ class Server::Impl {
       if (key.empty()) return {ErrorCode::kInvalidArgument, "an API key must not be empty"};
     }
     KVASIR_TRY_OK(CheckFolders());
+    // Files of caches want it, and from here on the engine runs the model.
+    if (!options_.prompt_cache_file.empty() || !options_.slot_save_path.empty()) {
+      KVASIR_TRY_OK(bundle_->Fingerprint().status());
+    }
     EngineServiceOptions service;
     service.engine.max_streams = options_.max_streams;
     service.engine.swap = {.dir = options_.swap_dir, .max_bytes = options_.swap_bytes};
@@ -142,7 +149,7 @@ class Server::Impl {
       Log(options_.log, LogLevel::kWarning,
           "the model has no chat template: chats are refused, completions and embeddings work");
     }
-    LoadPromptCache();
+    prompt_cache_.Load(*service_);
     KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_, &metrics_),
                                         [this](HttpRequest request, HttpReply reply) {
                                           Serve(std::move(request), std::move(reply));
@@ -158,7 +165,7 @@ class Server::Impl {
     http_->StopAccepting();
     service_->Stop(options_.stop_grace);
     files_.Stop();
-    SavePromptCache();
+    prompt_cache_.Save(*service_);
     // From here on an answer that is still on its way finds its client gone.
     http_->Stop(kDrain);
     work_.Stop();
@@ -187,31 +194,6 @@ class Server::Impl {
     const Status status = CheckWritableFolder(options_.slot_save_path);
     if (!status.ok()) return WithContext(status.error(), "the folder of slots");
     return {};
-  }
-
-  void LoadPromptCache() {
-    const std::string& file = options_.prompt_cache_file;
-    if (file.empty() || !FileExists(file)) return;
-    const auto loaded = service_->LoadCache(file);
-    if (!loaded.ok()) {
-      return Log(options_.log, LogLevel::kWarning,
-                 "the prompt cache is not used: " + loaded.error().message);
-    }
-    Log(options_.log, LogLevel::kInfo,
-        file + ": " + std::to_string(loaded->tokens) + " cached tokens, " +
-            std::to_string(loaded->bytes) + " bytes");
-  }
-
-  void SavePromptCache() {
-    const std::string& file = options_.prompt_cache_file;
-    if (file.empty()) return;
-    const size_t most = options_.prompt_cache_bytes;
-    const auto saved =
-        service_->SaveCache(file, most > 0 ? most : std::numeric_limits<size_t>::max());
-    Log(options_.log, saved.ok() ? LogLevel::kInfo : LogLevel::kWarning,
-        saved.ok() ? file + ": saved " + std::to_string(saved->tokens) + " cached tokens, " +
-                         std::to_string(saved->bytes) + " bytes"
-                   : "the prompt cache is not saved: " + saved.error().message);
   }
 
   void ReadDialect() {
@@ -281,6 +263,7 @@ class Server::Impl {
   std::optional<GrammarCache> grammars_;
   ServerContext context_;
   std::unique_ptr<EngineService> service_;
+  PromptCacheFile prompt_cache_;
   WorkThread files_;                  // calls into service_, so it goes first
   WorkThread work_;                   // calls into both, so it goes first
   WorkThread long_work_;              // likewise

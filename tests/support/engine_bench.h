@@ -57,12 +57,14 @@ class Bench {
     return options;
   }
 
-  void Start(size_t budget_bytes = size_t{64} << 20, EngineOptions options = {}) {
+  // Slabs are as small as they come, if nothing else is asked for: what is free in them cannot
+  // serve blocks of another size.
+  void Start(size_t budget_bytes = size_t{64} << 20, EngineOptions options = {},
+             size_t max_slab_bytes = size_t{4} << 10) {
     engine_.reset();
     finished_.clear();
-    // Slabs as small as they come: what is free in them cannot serve blocks of another size.
     pool_ = std::make_unique<KvPool>(
-        KvPoolOptions{.budget_bytes = budget_bytes, .max_slab_bytes = size_t{4} << 10});
+        KvPoolOptions{.budget_bytes = budget_bytes, .max_slab_bytes = max_slab_bytes});
     engine_ =
         ValueOrDie(Engine::Create({.model = &tiny_.model(),
                                    .pool = pool_.get(),

@@ -1,0 +1,53 @@
+#include "kvasir/server/prompt_cache_file.h"
+
+#include <filesystem>
+#include <limits>
+#include <system_error>
+
+#include "kvasir/base/file.h"
+
+namespace kvasir {
+namespace {
+
+std::string Line(const char* verb, const PrefixCacheFileStats& stats) {
+  return std::string(": ") + verb + std::to_string(stats.tokens) + " cached tokens, " +
+         std::to_string(stats.bytes) + " bytes";
+}
+
+}  // namespace
+
+void PromptCacheFile::Load(EngineService& service) {
+  if (path_.empty() || !FileExists(path_)) return;
+  const auto loaded = service.LoadCache(path_);
+  is_unused_ = !loaded.ok();
+  if (is_unused_) {
+    return Log(log_, LogLevel::kWarning, "the prompt cache is not used: " + loaded.error().message);
+  }
+  Log(log_, LogLevel::kInfo, path_ + Line("", *loaded));
+}
+
+void PromptCacheFile::Save(EngineService& service) {
+  if (path_.empty()) return;
+  const std::string unused = path_ + ".unused";
+  std::error_code error;
+  if (is_unused_) std::filesystem::rename(path_, unused, error);
+  if (error) {
+    return Log(log_, LogLevel::kWarning,
+               "the prompt cache is not saved: " + path_ +
+                   " is not this run's and cannot be renamed: " + error.message());
+  }
+  const auto saved =
+      service.SaveCache(path_, most_bytes_ > 0 ? most_bytes_ : std::numeric_limits<size_t>::max());
+  if (is_unused_) {
+    if (!FileExists(path_)) std::filesystem::rename(unused, path_, error);
+    if (FileExists(unused)) {
+      Log(log_, LogLevel::kWarning, unused + " is what " + path_ + " was, which was not used");
+    }
+  }
+  if (!saved.ok()) {
+    return Log(log_, LogLevel::kWarning, "the prompt cache is not saved: " + saved.error().message);
+  }
+  Log(log_, LogLevel::kInfo, path_ + Line("saved ", *saved));
+}
+
+}  // namespace kvasir
