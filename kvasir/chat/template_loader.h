@@ -28,6 +28,11 @@ class ChatTemplateSet {
   static Result<ChatTemplateSet> FromSource(const std::string& source, const std::string& origin,
                                             Json special_tokens);
 
+  // The one for requests with tools, likewise.
+  Status AddToolUse(const std::string& source, const std::string& origin) {
+    return Add("tool_use", source, origin);
+  }
+
   // The template for these variables: "tool_use" when there is one and `tools` is given, else the
   // default one.
   const ChatTemplate& For(const Json& variables) const;

@@ -51,7 +51,7 @@ class ConvertCommand final : public Command {
     const bool is_quantized = std::any_of(
         tensors.begin(), tensors.end(),
         [](const SourceTensor& tensor) { return IsQuantized(tensor.rows.stored_format); });
-    if (IsGgufPath(model_) && !IsGgufPath(out_) && type_ == "stored" && is_quantized) {
+    if (IsGguf(model_) && !IsGgufPath(out_) && type_ == "stored" && is_quantized) {
       LogToStderr(LogLevel::kWarning,
                   "quantized tensors of GGUF files are written as f16, rounded; --type f32 keeps "
                   "what they are");

@@ -26,7 +26,7 @@ Result<DraftKind> DraftFlags::Kind() const {
 
 // A package brings its draft along.
 Result<std::string> DraftFlags::Model(const std::string& target) const {
-  if (!model.empty() || IsGgufPath(target)) return model;
+  if (!model.empty() || IsGguf(target)) return model;
   KVASIR_TRY(const PackageFile package, PackageFile::Load(target));
   return package.draft.empty() ? std::string() : target + "/" + package.draft;
 }

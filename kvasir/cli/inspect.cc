@@ -101,7 +101,7 @@ class InspectCommand final : public Command {
 
  private:
   static std::string KindOf(const std::string& folder) {
-    if (IsGgufPath(folder)) return "GGUF file";
+    if (IsGguf(folder)) return "GGUF file";
     const auto config = Json::ParseFile(folder + "/config.json", kMostTextBytes);
     const auto package = PackageFile::Load(folder);
     std::string kind = "safetensors folder";
@@ -120,7 +120,7 @@ class InspectCommand final : public Command {
   // `config` is null when it cannot be read.
   Status AddWeights(const std::string& folder, const ModelConfig* config, Json* report,
                     Status* verdict) const {
-    if (IsGgufPath(folder)) return AddGgufTensors(folder, config, report, verdict);
+    if (IsGguf(folder)) return AddGgufTensors(folder, config, report, verdict);
     // Weights may be absent: a config alone can be measured with --random-weights.
     if (Checkpoint::WeightFiles(folder).empty()) {
       report->Set("weights", "none");

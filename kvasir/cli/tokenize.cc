@@ -43,7 +43,7 @@ class TokenizeCommand final : public Command {
 
  private:
   static Result<std::unique_ptr<const Tokenizer>> Open(const std::string& model) {
-    if (!IsGgufPath(model)) {
+    if (!IsGguf(model)) {
       if (FileExists(model)) return Tokenizer::FromFile(model);
       const auto config = ModelConfig::Load(model);  // need not be one that runs
       return Tokenizer::FromFile(model + "/tokenizer.json",

@@ -83,7 +83,7 @@ Status CheckCanBeDecoded(const ModelSource& source) {
 Result<ModelSource> ModelSource::Open(const std::string& path) {
   ModelSource source;
   source.path_ = path;
-  if (IsGgufPath(path)) {
+  if (IsGguf(path)) {
     KVASIR_TRY_OK(source.OpenGguf());
   } else {
     KVASIR_TRY_OK(source.OpenFolder());

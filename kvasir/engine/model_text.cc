@@ -6,6 +6,7 @@
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/gguf_special_tokens.h"
 #include "kvasir/formats/gguf_tokenizer.h"
+#include "kvasir/formats/stop_texts.h"
 
 namespace kvasir {
 namespace {
@@ -22,11 +23,20 @@ Status LoadFolder(const std::string& folder, const ModelConfig& config, ModelTex
     return chat.error().code == ErrorCode::kNotFound ? Status() : chat.status();
   }
   text->chat.emplace(*std::move(chat));
+  const auto add = [&](std::string_view stop) {
+    std::vector<Token>& stops = text->stop_tokens;
+    const std::optional<Token> id = text->tokenizer->TokenToId(stop);
+    if (id && std::find(stops.begin(), stops.end(), *id) == stops.end()) stops.push_back(*id);
+  };
   const Json* const eos = text->chat->special_tokens().Find("eos_token");
-  if (eos == nullptr || !eos->is_string()) return {};
-  std::vector<Token>& stops = text->stop_tokens;
-  const std::optional<Token> id = text->tokenizer->TokenToId(eos->as_string());
-  if (id && std::find(stops.begin(), stops.end(), *id) == stops.end()) stops.push_back(*id);
+  if (eos != nullptr && eos->is_string()) add(eos->as_string());
+  if (!config.generation.eos_token_ids.empty()) return {};
+  // A config.json alone names the end of a text; its chat ends turns with another token.
+  for (const std::string_view stop : kStopTexts) {
+    const std::optional<Token> id = text->tokenizer->TokenToId(stop);
+    if (!id || !text->tokenizer->IsSpecial(*id)) continue;
+    if (text->chat->source().find(stop) != std::string::npos) add(stop);
+  }
   return {};
 }
 
@@ -45,9 +55,15 @@ Status LoadGguf(const std::string& path, ModelText* text) {
   const auto special = GgufSpecialTokens::Read(file.metadata());
   if (!special.ok()) return WithContext(special.error(), path);
   KVASIR_TRY(const auto tokens, file.metadata().Strings("tokenizer.ggml.tokens"));
+  constexpr std::string_view kToolUse = "tokenizer.chat_template.tool_use";
+  const auto tool_use = file.metadata().TextOr(kToolUse, "");
+  if (!tool_use.ok()) return WithContext(tool_use.error(), path);
   auto chat = ChatTemplateSet::FromSource(*source, path + ":tokenizer.chat_template",
                                           special->Texts(tokens));
   if (!chat.ok()) return chat.status();
+  if (!tool_use->empty()) {
+    KVASIR_TRY_OK(chat->AddToolUse(*tool_use, path + ":" + std::string(kToolUse)));
+  }
   text->chat.emplace(*std::move(chat));
   return {};
 }
@@ -61,7 +77,7 @@ TokenizerOptions TokenizerOptionsFor(const ModelConfig& config) {
 Result<ModelText> ModelText::Load(const std::string& path, const ModelConfig& config) {
   ModelText text;
   text.stop_tokens = config.eos_token_ids;
-  KVASIR_TRY_OK(IsGgufPath(path) ? LoadGguf(path, &text) : LoadFolder(path, config, &text));
+  KVASIR_TRY_OK(IsGguf(path) ? LoadGguf(path, &text) : LoadFolder(path, config, &text));
   return text;
 }
 

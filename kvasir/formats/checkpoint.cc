@@ -63,6 +63,13 @@ bool IsNamedLikeWeights(std::string_view name) {
          (name.starts_with("weights") && name.ends_with(".npz"));
 }
 
+bool HasNoShard(const std::string& folder, const std::string& index_path) {
+  const auto index = ReadIndex(index_path);
+  return index.ok() && std::none_of(index->begin(), index->end(), [&](const auto& entry) {
+           return FileExists(folder + "/" + entry.second);
+         });
+}
+
 }  // namespace
 
 Result<Checkpoint> Checkpoint::Open(const std::string& path) {
@@ -74,7 +81,8 @@ Result<Checkpoint> Checkpoint::Open(const std::string& path) {
   }
   const std::string index_path = path + "/" + std::string(kIndexName);
   const std::string single_path = path + "/" + std::string(kSingleName);
-  if (FileExists(index_path)) {
+  // An index whose shards went is left over from what the single file was made of.
+  if (FileExists(index_path) && !(FileExists(single_path) && HasNoShard(path, index_path))) {
     KVASIR_TRY_OK(checkpoint.AddShards(path, index_path));
   } else if (FileExists(single_path)) {
     KVASIR_TRY_OK(checkpoint.AddFile(single_path));

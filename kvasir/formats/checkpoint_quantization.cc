@@ -136,7 +136,9 @@ Result<HfQuantization> HfQuantization::Parse(const Json& object) {
   if (method == "compressed-tensors") {
     return ParseCompressedTensors(object, std::move(quantization));
   }
-  if (method == "auto-round") return ParseAutoRound(object, std::move(quantization));
+  if (method == "auto-round" || method == "intel/auto-round") {
+    return ParseAutoRound(object, std::move(quantization));
+  }
   if (method == "fp8") return ParseFp8(object, std::move(quantization));
   if (method == "fbgemm_fp8" || method == "modelopt") return quantization;
   return {ErrorCode::kUnsupported,

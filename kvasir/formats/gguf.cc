@@ -1,6 +1,8 @@
 #include "kvasir/formats/gguf.h"
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace kvasir {
@@ -80,6 +82,14 @@ WeightTensor Decoded(const GgufEntry& entry, const std::byte* data) {
 }  // namespace
 
 bool IsGgufPath(std::string_view path) { return path.ends_with(kSuffix); }
+
+bool IsGguf(const std::string& path) {
+  if (IsGgufPath(path)) return true;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  const auto file = MappedFile::Open(path);
+  return file.ok() && BeginsAsGguf(file->bytes());
+}
 
 Result<GgufFile> GgufFile::Open(const std::string& path) {
   GgufFile file;

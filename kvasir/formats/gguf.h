@@ -17,8 +17,11 @@
 
 namespace kvasir {
 
-// True for the path of a GGUF file, by its name.
+// True for the path of a GGUF file, by its name alone: for files that are yet to be written.
 bool IsGgufPath(std::string_view path);
+// True for a model that is a GGUF file: by its name, or a file that begins as one whatever it is
+// called (Ollama's blobs).
+bool IsGguf(const std::string& path);
 
 // Owns its maps. Movable; what it gave out stays valid when it moves and ends with it. The files
 // must not be shortened while they are open: the kernel would end the process (SIGBUS).

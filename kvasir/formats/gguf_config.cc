@@ -196,13 +196,16 @@ class ConfigBuilder {
   }
 
   // Every type takes these, so they are refused unless they are what changes nothing. Of the first
-  // three a negative one leaves it to the type.
+  // three a negative one leaves it to the type. Of yarn `yarn_attn_factor` changes nothing for
+  // these architectures in llama.cpp, as a config.json's `attn_factor` in transformers.
   Status CheckRopeFactors() const {
+    KVASIR_TRY(const std::string type, metadata_.TextOr(Key("rope.scaling.type"), ""));
     for (const auto& [name, plain] :
          {std::pair{"attn_factor", 1.0}, std::pair{"yarn_attn_factor", 1.0},
           std::pair{"yarn_ext_factor", 1.0}, std::pair{"yarn_log_multiplier", 0.0}}) {
       const std::string key = Key("rope.scaling." + std::string(name));
       KVASIR_TRY(const double value, metadata_.NumberOr(key, plain));
+      if (type == "yarn" && name == std::string_view("yarn_attn_factor")) continue;
       if (value == plain || (plain == 1.0 && value < 0.0)) continue;
       return {ErrorCode::kUnsupported,
               "metadata '" + key + "' is set: rope with such a factor is not supported"};
@@ -332,6 +335,27 @@ Result<std::vector<Token>> SuppressedTokens(const GgufFile& file) {
   return tokens;
 }
 
+// What the file recommends, in the words of a generation_config.json.
+Result<GenerationConfig> SamplingOf(const GgufMetadata& metadata) {
+  Json json = Json::Object();
+  for (const auto& [key, field] :
+       {std::pair{"temp", "temperature"}, std::pair{"top_p", "top_p"}, std::pair{"min_p", "min_p"},
+        std::pair{"penalty_repeat", "repetition_penalty"}}) {
+    const std::string name = "general.sampling." + std::string(key);
+    if (!metadata.Has(name)) continue;
+    KVASIR_TRY(const double value, metadata.NumberOr(name, 0.0));
+    json.Set(field, value);
+  }
+  constexpr std::string_view kTopK = "general.sampling.top_k";
+  if (metadata.Has(kTopK)) {
+    KVASIR_TRY(const int64_t top_k, metadata.Int(kTopK));
+    json.Set("top_k", top_k);
+  }
+  auto generation = GenerationConfig::Parse(json);
+  if (!generation.ok()) return WithContext(generation.error(), "metadata 'general.sampling'");
+  return generation;
+}
+
 }  // namespace
 
 Result<Json> GgufConfigJson(const GgufFile& file) {
@@ -381,6 +405,9 @@ Result<ModelConfig> GgufModelConfig(const GgufFile& file) {
   auto suppressed = SuppressedTokens(file);
   if (!suppressed.ok()) return WithContext(suppressed.error(), file.path());
   model.suppressed_tokens = *std::move(suppressed);
+  auto generation = SamplingOf(file.metadata());
+  if (!generation.ok()) return WithContext(generation.error(), file.path());
+  model.generation = *std::move(generation);
   return parsed;
 }
 

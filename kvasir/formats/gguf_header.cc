@@ -1,6 +1,7 @@
 #include "kvasir/formats/gguf_header.h"
 
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <utility>
@@ -143,12 +144,15 @@ Status Place(uint64_t file_bytes, uint64_t data_begin, uint64_t alignment,
 
 }  // namespace
 
+bool BeginsAsGguf(std::span<const std::byte> file) {
+  return file.size() >= kMagic.size() &&
+         std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0;
+}
+
 Result<GgufHeader> GgufHeader::Parse(std::span<const std::byte> file) {
   BytesReader reader(file);
-  KVASIR_TRY(const auto magic, reader.ReadSpan(kMagic.size(), "the magic"));
-  if (std::string_view(reinterpret_cast<const char*>(magic.data()), magic.size()) != kMagic) {
-    return Corrupt("does not begin with GGUF");
-  }
+  KVASIR_TRY_OK(reader.ReadSpan(kMagic.size(), "the magic").status());
+  if (!BeginsAsGguf(file)) return Corrupt("does not begin with GGUF");
   KVASIR_TRY(const uint32_t version, reader.Read<uint32_t>("the version"));
   KVASIR_TRY_OK(CheckVersion(version));
   KVASIR_TRY(const uint64_t tensors, reader.Read<uint64_t>("the number of tensors"));

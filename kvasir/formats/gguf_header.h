@@ -24,6 +24,9 @@ struct GgufEntry {
   uint64_t size_bytes = 0;
 };
 
+// Whether a file is one by its first bytes.
+bool BeginsAsGguf(std::span<const std::byte> file);
+
 struct GgufHeader {
   GgufMetadata metadata;  // borrows the file's bytes
   std::vector<GgufEntry> entries;

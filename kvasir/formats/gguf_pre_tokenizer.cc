@@ -30,7 +30,7 @@ const std::vector<Named>& All() {
   static const std::vector<Named> all = {
       {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "lfm2"},
        {{kLlama3}, true, true, false}},
-      {{"smaug-bpe"}, {{kLlama3}, false, false, false}},  // SmolLM3 as well
+      {{"smaug-bpe", "dbrx"}, {{kLlama3}, false, false, false}},  // SmolLM3 as well
       {{"qwen2", "megrez"}, {{kQwen2}, false, false, true}},
       {{"deepseek-r1-qwen"}, {{kQwen2}, false, false, false}},
       {{"qwen35"}, {{kQwen35}, false, false, true}},

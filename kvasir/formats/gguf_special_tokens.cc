@@ -1,50 +1,25 @@
 #include "kvasir/formats/gguf_special_tokens.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+
+#include "kvasir/formats/stop_texts.h"
 
 namespace kvasir {
 namespace {
 
-// What ends a turn or a text in published chat formats.
-constexpr std::string_view kStopTexts[] = {"<|eot_id|>",
-                                           "<|im_end|>",
-                                           "<|end|>",
-                                           "<end_of_turn>",
-                                           "<|endoftext|>",
-                                           "<|end_of_text|>",
-                                           "<|eom_id|>",
-                                           "<eos>",
-                                           "<turn|>",
-                                           "<|tool_response>",
-                                           "<|return|>",
-                                           "<|call|>",
-                                           "<EOT>",
-                                           "<end_of_utterance>",
-                                           "<|flush|>",
-                                           "<|calls|>",
-                                           "[EOT]",
-                                           "[EOS]",
-                                           "<｜end▁of▁sentence｜>"};
-
-// Gemma's converters have left these among the normal tokens.
-constexpr std::string_view kGemmaStopTexts[] = {"<eos>", "<end_of_turn>", "<turn|>"};
+constexpr std::string_view kGemmaMarks[] = {"<bos>",           "<eos>",         "<pad>",
+                                            "<start_of_turn>", "<end_of_turn>", "<start_of_image>",
+                                            "<end_of_image>",  "<|turn>",       "<turn|>"};
 // Models have a handful; the bound keeps a hostile list from becoming work in every step.
 constexpr size_t kMaxStops = 1024;
 
-template <size_t kCount>
-bool IsOneOf(const std::string_view (&texts)[kCount], std::string_view text) {
-  return std::find(std::begin(texts), std::end(texts), text) != std::end(texts);
-}
-
-bool IsStop(std::string_view text, int64_t kind, bool is_gemma) {
-  const bool is_control = kind == static_cast<int64_t>(GgufTokenKind::kControl);
+bool IsStop(std::string_view text, GgufTokenKind kind) {
+  const bool is_control = kind == GgufTokenKind::kControl;
   // Of other kinds it is a tag of HTML.
   if (text == "</s>") return is_control;
-  if (is_control || kind == static_cast<int64_t>(GgufTokenKind::kUserDefined)) {
-    return IsOneOf(kStopTexts, text);
-  }
-  return is_gemma && IsOneOf(kGemmaStopTexts, text);
+  return (is_control || kind == GgufTokenKind::kUserDefined) && IsStopText(text);
 }
 
 // `is_needed`: an id outside the vocabulary is an error, not none.
@@ -67,6 +42,14 @@ Result<std::optional<Token>> ReadId(const GgufMetadata& metadata, std::string_vi
 
 }  // namespace
 
+GgufTokenKind GgufKindOf(std::string_view text, int64_t kind, std::string_view architecture) {
+  const auto said = static_cast<GgufTokenKind>(kind);
+  const bool is_mark =
+      said == GgufTokenKind::kNormal && architecture.starts_with("gemma") &&
+      std::find(std::begin(kGemmaMarks), std::end(kGemmaMarks), text) != std::end(kGemmaMarks);
+  return is_mark ? GgufTokenKind::kControl : said;
+}
+
 Result<GgufSpecialTokens> GgufSpecialTokens::Read(const GgufMetadata& metadata) {
   KVASIR_TRY(const auto tokens, metadata.Strings("tokenizer.ggml.tokens"));
   KVASIR_TRY(const auto kinds, metadata.Ints("tokenizer.ggml.token_type"));
@@ -85,9 +68,8 @@ Result<GgufSpecialTokens> GgufSpecialTokens::Read(const GgufMetadata& metadata) 
     if (id) add(*id);
   }
   KVASIR_TRY(const std::string architecture, metadata.TextOr("general.architecture", ""));
-  const bool is_gemma = architecture.starts_with("gemma");
   for (size_t i = 0; i < std::min(tokens.size(), kinds.size()); ++i) {
-    if (!IsStop(tokens[i], kinds[i], is_gemma)) continue;
+    if (!IsStop(tokens[i], GgufKindOf(tokens[i], kinds[i], architecture))) continue;
     if (stops.size() == kMaxStops) {
       return {ErrorCode::kCorrupt, "metadata 'tokenizer.ggml.tokens': more than " +
                                        std::to_string(kMaxStops) + " tokens end an answer"};

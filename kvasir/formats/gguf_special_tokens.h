@@ -18,6 +18,10 @@ namespace kvasir {
 // tokenizer.ggml.token_type
 enum class GgufTokenKind { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
+// A token's kind. Converters have left Gemma's marks among the normal tokens; split into pieces,
+// they would mean nothing to the model.
+GgufTokenKind GgufKindOf(std::string_view text, int64_t kind, std::string_view architecture);
+
 struct GgufSpecialTokens {
   std::optional<Token> bos, eos, unknown, pad;
   // eos, end of turn and of message, then control tokens that are written like one of these: files

@@ -50,6 +50,11 @@ Result<Vocabulary> ReadVocabulary(const GgufMetadata& metadata) {
                      " is no valid UTF-8");
     }
   }
+  KVASIR_TRY(const std::string architecture, metadata.TextOr("general.architecture", ""));
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    vocabulary.kinds[id] =
+        static_cast<int64_t>(GgufKindOf(vocabulary.tokens[id], vocabulary.kinds[id], architecture));
+  }
   KVASIR_TRY(vocabulary.special, GgufSpecialTokens::Read(metadata));
   return vocabulary;
 }

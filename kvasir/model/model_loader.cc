@@ -84,14 +84,20 @@ Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
 }  // namespace
 
 Result<ModelConfig> LoadModelConfig(const std::string& path) {
-  if (!IsGgufPath(path)) return ModelConfig::Load(path);
+  if (!IsGguf(path)) {
+    if (FileExists(path) && !DirectoryExists(path)) {
+      return {ErrorCode::kInvalidArgument,
+              path + ": neither a model's folder nor a GGUF file; of a folder give the folder"};
+    }
+    return ModelConfig::Load(path);
+  }
   KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
   return GgufModelConfig(file);
 }
 
 Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
                               const LoadOptions& options) {
-  if (IsGgufPath(folder)) return LoadGguf(folder, backend, options);
+  if (IsGguf(folder)) return LoadGguf(folder, backend, options);
   const auto config_file = ConfigVersion(folder);
   KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));

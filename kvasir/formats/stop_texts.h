@@ -1,0 +1,38 @@
+// What ends a turn or a text in published chat formats.
+// Deliberately texts: which token one is, and whether it is one at all, a vocabulary says.
+#ifndef KVASIR_FORMATS_STOP_TEXTS_H_
+#define KVASIR_FORMATS_STOP_TEXTS_H_
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+namespace kvasir {
+
+inline constexpr std::string_view kStopTexts[] = {"<|eot_id|>",
+                                                  "<|im_end|>",
+                                                  "<|end|>",
+                                                  "<end_of_turn>",
+                                                  "<|endoftext|>",
+                                                  "<|end_of_text|>",
+                                                  "<|eom_id|>",
+                                                  "<eos>",
+                                                  "<turn|>",
+                                                  "<|tool_response>",
+                                                  "<|return|>",
+                                                  "<|call|>",
+                                                  "<EOT>",
+                                                  "<end_of_utterance>",
+                                                  "<|flush|>",
+                                                  "<|calls|>",
+                                                  "[EOT]",
+                                                  "[EOS]",
+                                                  "<｜end▁of▁sentence｜>"};
+
+inline bool IsStopText(std::string_view text) {
+  return std::find(std::begin(kStopTexts), std::end(kStopTexts), text) != std::end(kStopTexts);
+}
+
+}  // namespace kvasir
+
+#endif  // KVASIR_FORMATS_STOP_TEXTS_H_
