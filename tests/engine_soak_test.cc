@@ -1,8 +1,8 @@
-// A machine that is always out of memory, and whose slabs hold free blocks of the wrong size:
-// eviction, preemption and swapping never stop, clients come with priorities and tenants, fall
-// behind, and go away. Every answer is that of its request alone, drafted or not, no tenant ever
-// gets what another one's tokens left, and nothing is left at the end. A failure prints its seed.
-// KVASIR_SOAK_REQUESTS=20000 KVASIR_SOAK_SEED=7 make it long and other.
+// A machine that is always out of memory: eviction, preemption and swapping never stop, clients
+// come with priorities and tenants, fall behind, and go away. Every answer is that of its request
+// alone, drafted or not, no tenant ever gets what another one's tokens left, and nothing is left at
+// the end. A failure prints its seed. KVASIR_SOAK_REQUESTS=20000 KVASIR_SOAK_SEED=7 make it long
+// and other.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -232,6 +232,31 @@ TEST(GgufTokenizer, Gemma4BeginsWithBos) {
   EXPECT_FALSE(tokenizer->IsSpecial(11));  // visible, so that thoughts can be read
 }
 
+// As in Google's own quantized files.
+TEST(GgufTokenizer, MarksOfGemmaAmongNormalTokens) {
+  for (const bool is_gemma : {true, false}) {
+    GgufTestFile file;
+    file.Text("general.architecture", is_gemma ? "gemma3" : "llama")
+        .Text("tokenizer.ggml.model", "llama")
+        .Texts("tokenizer.ggml.tokens",
+               {"<unk>", "<start_of_turn>", "<end_of_turn>", "h", "i", "<", ">", "hi", "<0x3C>"})
+        .F32s("tokenizer.ggml.scores", {0, 0, 0, -2, -3, -4, -5, -1, 0})
+        .I32s("tokenizer.ggml.token_type", {2, 1, 1, 1, 1, 1, 1, 1, 6})
+        .Bool("tokenizer.ggml.add_space_prefix", false)
+        .U32("tokenizer.ggml.unknown_token_id", 0);
+    const auto tokenizer = FromGguf(file.Bytes(0));
+    const std::vector<Token> whole = {1, 7, 2};
+    const auto tokens = tokenizer->Encode("<start_of_turn>hi<end_of_turn>",
+                                          {.add_special = false, .parse_special = true});
+    EXPECT_EQ(tokens == whole, is_gemma);
+    EXPECT_EQ(tokenizer->IsSpecial(1), is_gemma);
+    EXPECT_FALSE(tokenizer->IsSpecial(7));
+    // Text of a user is text.
+    EXPECT_NE(tokenizer->Encode("<end_of_turn>", {.add_special = false, .parse_special = false}),
+              std::vector<Token>{2});
+  }
+}
+
 TEST(GgufTokenizer, TheFirstStopIsEos) {
   GgufTestFile file;
   file.Text("tokenizer.ggml.model", "gpt2")

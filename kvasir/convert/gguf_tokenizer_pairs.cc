@@ -322,21 +322,26 @@ Status CheckTokens(const GgufMetadata& metadata, const Json& original, const Tok
           "a GGUF file cannot say which special tokens it puts around a text"};
 }
 
-// Where ChatTemplateSet looks, the one named default if there are several. Empty without one.
-std::string TemplateOf(const ModelSource& source) {
-  if (const SourceFile* file = source.FindFile("chat_template.jinja")) return file->contents;
-  for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
-    const SourceFile* const file = source.FindFile(name);
+// The one of this name, default or tool_use, where ChatTemplateSet looks. Empty without one.
+std::string TemplateOf(const ModelSource& source, std::string_view name) {
+  const bool is_default = name == "default";
+  const SourceFile* const whole = source.FindFile("chat_template.jinja");
+  const SourceFile* const own =
+      is_default ? whole : source.FindFile("additional_chat_templates/tool_use.jinja");
+  if (own != nullptr) return own->contents;
+  if (whole != nullptr) return {};
+  for (const char* place : {"chat_template.json", "tokenizer_config.json"}) {
+    const SourceFile* const file = source.FindFile(place);
     if (file == nullptr) continue;
     const auto json = Json::Parse(file->contents);
     const Json* const found = json.ok() ? json->Find("chat_template") : nullptr;
     if (found == nullptr) continue;
-    if (found->is_string()) return found->as_string();
+    if (found->is_string()) return is_default ? found->as_string() : std::string();
     if (!found->is_array()) continue;
     for (const Json& entry : found->as_array()) {
       const auto called = entry.GetString("name");
       const auto text = entry.GetString("template");
-      if (called.ok() && *called == "default" && text.ok()) return *text;
+      if (called.ok() && *called == name && text.ok()) return *text;
     }
   }
   return {};
@@ -402,8 +407,13 @@ Status AddGgufTokenizer(const ModelSource& source, const ModelConfig& declared, 
   KVASIR_TRY_OK(CheckStops(metadata, config));
   KVASIR_TRY_OK(CheckTokens(metadata, json, *tokenizer, config.vocab_size));
   pairs->Append(own);
-  const std::string chat_template = TemplateOf(source);
-  if (!chat_template.empty()) pairs->Add("tokenizer.chat_template", chat_template);
+  const std::string chat_template = TemplateOf(source, "default");
+  if (chat_template.empty()) return {};
+  pairs->Add("tokenizer.chat_template", chat_template);
+  const std::string tool_use = TemplateOf(source, "tool_use");
+  if (tool_use.empty()) return {};
+  pairs->AddTexts("tokenizer.chat_templates", {"tool_use"});
+  pairs->Add(kGgufToolTemplate, tool_use);
   return {};
 }
 

@@ -60,7 +60,14 @@ Json TokenizerConfig(const GgufMetadata& metadata, const GgufSpecialTokens& spec
   if (tokens.ok()) config = special.Texts(*tokens);
   config.Set("tokenizer_class", "PreTrainedTokenizerFast");
   const auto chat = metadata.Text("tokenizer.chat_template");
-  if (chat.ok()) config.Set("chat_template", *chat);
+  if (!chat.ok()) return config;
+  config.Set("chat_template", *chat);
+  const auto tool_use = metadata.Text(kGgufToolTemplate);
+  if (!tool_use.ok()) return config;
+  const auto named = [](const char* name, const std::string& source) {
+    return Json(Json::Object{{"name", name}, {"template", source}});
+  };
+  config.Set("chat_template", Json::Array{named("default", *chat), named("tool_use", *tool_use)});
   return config;
 }
 
@@ -232,13 +239,8 @@ Status ModelSource::OpenGguf() {
     tensors_.push_back(std::move(added));
   }
   for (const FileVersion& part : gguf_->part_versions()) AddFingerprint(part);
-  if (!config.suppressed_tokens.empty()) {
-    Json generation = Json::Object();
-    Json suppressed = Json::Array();
-    for (const Token token : config.suppressed_tokens) {
-      suppressed.Append(static_cast<int64_t>(token));
-    }
-    generation.Set("suppress_tokens", std::move(suppressed));
+  KVASIR_TRY(const Json generation, GgufGenerationJson(*gguf_));
+  if (!generation.as_object().empty()) {
     files_.push_back({"generation_config.json", generation.DumpPretty()});
   }
   auto tokenizer = GgufTokenizerJson(gguf_->metadata());

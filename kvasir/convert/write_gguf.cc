@@ -248,6 +248,7 @@ Status AddGeneration(const ModelSource& source, ModelConfig* config) {
     if (!generation->eos_token_ids.empty()) config->eos_token_ids = generation->eos_token_ids;
     if (!config->bos_token_id) config->bos_token_id = generation->bos_token_id;
     config->suppressed_tokens = generation->suppress_tokens;
+    config->generation = *generation;
   }
   return {};
 }

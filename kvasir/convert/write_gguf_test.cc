@@ -7,7 +7,9 @@
 #include <map>
 
 #include "kvasir/base/file.h"
+#include "kvasir/chat/template_loader.h"
 #include "kvasir/formats/gguf.h"
+#include "kvasir/formats/gguf_config.h"
 #include "kvasir/formats/gguf_tokenizer.h"
 #include "kvasir/formats/safetensors.h"
 #include "kvasir/formats/safetensors_writer.h"
@@ -221,6 +223,42 @@ TEST(WriteGguf, FusedExpertsComeApart) {
   for (const char* part : {"gate", "up", "down"}) {
     EXPECT_NE(file.Find("blk.0.ffn_" + std::string(part) + "_exps.weight"), nullptr) << part;
   }
+}
+
+// And back again.
+TEST(WriteGguf, SamplingAndTheTemplateForToolsComeAlong) {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.File("source");
+  fs::create_directories(folder + "/additional_chat_templates");
+  for (const char* kept : {"config.json", "model.safetensors", "tokenizer.json"}) {
+    fs::copy_file(Path("models/kvasir-demo/") + kept, folder + "/" + kept);
+  }
+  const auto write = [&](const std::string& file, const std::string& contents) {
+    ASSERT_TRUE(WriteFileAtomic(folder + "/" + file, contents).ok());
+  };
+  write("chat_template.jinja", "plain");
+  write("additional_chat_templates/tool_use.jinja", "{{ tools }}");
+  write("generation_config.json",
+        R"({"temperature": 0.6, "top_p": 0.95, "repetition_penalty": 1.05, "top_k": 20})");
+  const std::string out = scratch.File("out.gguf");
+  OrDie(Write(folder, "stored", out));
+  const GgufFile written = ValueOrDie(GgufFile::Open(out));
+  EXPECT_EQ(*written.metadata().Text("tokenizer.chat_template"), "plain");
+  EXPECT_EQ(*written.metadata().Text(kGgufToolTemplate), "{{ tools }}");
+  const ModelSource back = ValueOrDie(ModelSource::Open(out));
+  const Json generation =
+      ValueOrDie(Json::Parse(back.FindFile("generation_config.json")->contents));
+  EXPECT_EQ(generation, ValueOrDie(Json::Parse(*ReadFile(folder + "/generation_config.json"))));
+  const std::string config = back.FindFile("tokenizer_config.json")->contents;
+  fs::create_directory(scratch.File("back"));
+  ASSERT_TRUE(WriteFileAtomic(scratch.File("back") + "/tokenizer_config.json", config).ok());
+  const auto chat = ValueOrDie(ChatTemplateSet::Load(scratch.File("back")));
+  EXPECT_EQ(chat.source(), "plain{{ tools }}");
+  // Greedy is a temperature of 0.
+  write("generation_config.json", R"({"temperature": 0.6, "do_sample": false})");
+  OrDie(Write(folder, "stored", scratch.File("greedy.gguf")));
+  const GgufFile greedy = ValueOrDie(GgufFile::Open(scratch.File("greedy.gguf")));
+  EXPECT_EQ(ValueOrDie(GgufModelConfig(greedy)).generation.temperature, 0.0);
 }
 
 // Wherever a folder keeps it; of several the one for requests without tools.

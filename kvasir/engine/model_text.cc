@@ -55,14 +55,13 @@ Status LoadGguf(const std::string& path, ModelText* text) {
   const auto special = GgufSpecialTokens::Read(file.metadata());
   if (!special.ok()) return WithContext(special.error(), path);
   KVASIR_TRY(const auto tokens, file.metadata().Strings("tokenizer.ggml.tokens"));
-  constexpr std::string_view kToolUse = "tokenizer.chat_template.tool_use";
-  const auto tool_use = file.metadata().TextOr(kToolUse, "");
+  const auto tool_use = file.metadata().TextOr(kGgufToolTemplate, "");
   if (!tool_use.ok()) return WithContext(tool_use.error(), path);
   auto chat = ChatTemplateSet::FromSource(*source, path + ":tokenizer.chat_template",
                                           special->Texts(tokens));
   if (!chat.ok()) return chat.status();
   if (!tool_use->empty()) {
-    KVASIR_TRY_OK(chat->AddToolUse(*tool_use, path + ":" + std::string(kToolUse)));
+    KVASIR_TRY_OK(chat->AddToolUse(*tool_use, path + ":" + std::string(kGgufToolTemplate)));
   }
   text->chat.emplace(*std::move(chat));
   return {};

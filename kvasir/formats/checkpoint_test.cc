@@ -114,6 +114,18 @@ TEST_F(Shards, AreOneCheckpoint) {
   EXPECT_EQ(checkpoint->total_bytes(), 16u);
 }
 
+// As after shards were made into one file.
+TEST_F(Shards, AnIndexOfNothingIsLeftOver) {
+  WriteIndex(kIndex);
+  folder_.Write("model.safetensors", OneTensor("c"));
+  const auto checkpoint = Checkpoint::Open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  EXPECT_EQ(checkpoint->names(), std::vector<std::string>{"c"});
+  // With one shard it is a download that has not ended.
+  folder_.Write("m-1.safetensors", OneTensor("a"));
+  ExpectError(folder_.path(), ErrorCode::kNotFound, "m-2.safetensors");
+}
+
 TEST_F(Shards, MissingShard) {
   WriteIndex(kIndex);
   folder_.Write("m-1.safetensors", OneTensor("a"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -335,28 +336,44 @@ Result<std::vector<Token>> SuppressedTokens(const GgufFile& file) {
   return tokens;
 }
 
-// What the file recommends, in the words of a generation_config.json.
-Result<GenerationConfig> SamplingOf(const GgufMetadata& metadata) {
-  Json json = Json::Object();
+// 0.6 of the float that a converter made of 0.6.
+double ShortestDecimal(double value) {
+  const auto narrow = static_cast<float>(value);
+  if (static_cast<double>(narrow) != value) return value;
+  char digits[32];
+  const auto end = std::to_chars(digits, digits + sizeof(digits), narrow).ptr;
+  std::from_chars(digits, end, value);
+  return value;
+}
+
+// The sampling that the file recommends.
+Status AddSampling(const GgufMetadata& metadata, Json* generation) {
   for (const auto& [key, field] :
-       {std::pair{"temp", "temperature"}, std::pair{"top_p", "top_p"}, std::pair{"min_p", "min_p"},
-        std::pair{"penalty_repeat", "repetition_penalty"}}) {
-    const std::string name = "general.sampling." + std::string(key);
-    if (!metadata.Has(name)) continue;
-    KVASIR_TRY(const double value, metadata.NumberOr(name, 0.0));
-    json.Set(field, value);
+       {std::pair{kGgufTemperature, "temperature"}, std::pair{kGgufTopP, "top_p"},
+        std::pair{kGgufMinP, "min_p"}, std::pair{kGgufRepetition, "repetition_penalty"}}) {
+    if (!metadata.Has(key)) continue;
+    KVASIR_TRY(const double value, metadata.NumberOr(key, 0.0));
+    generation->Set(field, ShortestDecimal(value));
   }
-  constexpr std::string_view kTopK = "general.sampling.top_k";
-  if (metadata.Has(kTopK)) {
-    KVASIR_TRY(const int64_t top_k, metadata.Int(kTopK));
-    json.Set("top_k", top_k);
-  }
-  auto generation = GenerationConfig::Parse(json);
-  if (!generation.ok()) return WithContext(generation.error(), "metadata 'general.sampling'");
-  return generation;
+  if (!metadata.Has(kGgufTopK)) return {};
+  KVASIR_TRY(const int64_t top_k, metadata.Int(kGgufTopK));
+  generation->Set("top_k", top_k);
+  return {};
 }
 
 }  // namespace
+
+Result<Json> GgufGenerationJson(const GgufFile& file) {
+  Json generation = Json::Object();
+  const auto suppressed = SuppressedTokens(file);
+  if (!suppressed.ok()) return WithContext(suppressed.error(), file.path());
+  Json tokens = Json::Array();
+  for (const Token token : *suppressed) tokens.Append(static_cast<int64_t>(token));
+  if (!suppressed->empty()) generation.Set("suppress_tokens", std::move(tokens));
+  const Status sampling = AddSampling(file.metadata(), &generation);
+  if (!sampling.ok()) return WithContext(sampling.error(), file.path());
+  return generation;
+}
 
 Result<Json> GgufConfigJson(const GgufFile& file) {
   auto built = ConfigBuilder(file).Build();
@@ -402,12 +419,11 @@ Result<ModelConfig> GgufModelConfig(const GgufFile& file) {
   model.bos_token_id = special->bos;
   model.pad_token_id = special->pad;
   model.eos_token_ids = std::move(special->stops);
-  auto suppressed = SuppressedTokens(file);
-  if (!suppressed.ok()) return WithContext(suppressed.error(), file.path());
-  model.suppressed_tokens = *std::move(suppressed);
-  auto generation = SamplingOf(file.metadata());
-  if (!generation.ok()) return WithContext(generation.error(), file.path());
-  model.generation = *std::move(generation);
+  KVASIR_TRY(const Json generation, GgufGenerationJson(file));
+  auto read = GenerationConfig::Parse(generation);
+  if (!read.ok()) return WithContext(read.error(), file.path() + ": as generation_config.json");
+  model.generation = *std::move(read);
+  model.suppressed_tokens = model.generation.suppress_tokens;
   return parsed;
 }
 

@@ -201,14 +201,14 @@ TEST(GgufConfig, FactorsOfRopeThatChangeSomethingAreRefused) {
 TEST(GgufConfig, SamplingIsRecommended) {
   EXPECT_FALSE(ConfigOf(Tiny("llama", 2)).generation.temperature.has_value());
   GgufTestFile file = Tiny("llama", 2);
-  file.F32("general.sampling.temp", 0.5f).F32("general.sampling.top_p", 0.75f);
+  file.F32("general.sampling.temp", 0.6f).F32("general.sampling.top_p", 0.75f);
   file.F32("general.sampling.penalty_repeat", 1.25f)
       .Raw("general.sampling.top_k", 5, "\xFF\xFF\xFF\xFF");
   const GenerationConfig generation = ConfigOf(file).generation;
-  EXPECT_EQ(generation.temperature, 0.5);
+  EXPECT_EQ(generation.temperature, 0.6);  // as in the generation_config.json it is from
   EXPECT_EQ(generation.top_p, 0.75);
   EXPECT_EQ(generation.repetition_penalty, 1.25);
-  EXPECT_EQ(generation.top_k.value_or(0), 0);
+  EXPECT_EQ(generation.top_k, 0);
   EXPECT_FALSE(generation.min_p.has_value());
   EXPECT_NE(ErrorOf(file.F32("general.sampling.min_p", 7.0f)).find("min_p"), std::string::npos);
 }

@@ -9,6 +9,9 @@
 
 namespace kvasir {
 
+// The template for requests with tools, if it is another one.
+inline constexpr std::string_view kGgufToolTemplate = "tokenizer.chat_template.tool_use";
+
 // Models "gpt2" (byte-level BPE, cut by a known pre-tokenizer), "gemma4" and "llama" (SentencePiece
 // scores, which become merges). ERRORS: kNotFound when the file has no tokenizer; kUnsupported for
 // other models and pre-tokenizers; kCorrupt. The message names the key.

@@ -67,6 +67,10 @@ void GgufPairs::AddU32(std::string_view key, uint32_t value) {
   Begin(key, kU32);
   Put(value, &bytes_);
 }
+void GgufPairs::AddI32(std::string_view key, int32_t value) {
+  Begin(key, kI32);
+  Put(value, &bytes_);
+}
 void GgufPairs::AddF32(std::string_view key, float value) {
   Begin(key, kF32);
   Put(value, &bytes_);

@@ -22,6 +22,7 @@ class GgufPairs {
  public:
   void Add(std::string_view key, std::string_view text);
   void AddU32(std::string_view key, uint32_t value);
+  void AddI32(std::string_view key, int32_t value);
   void AddF32(std::string_view key, float value);
   void AddBool(std::string_view key, bool value);
   void AddTexts(std::string_view key, const std::vector<std::string>& texts);

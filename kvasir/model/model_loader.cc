@@ -85,9 +85,9 @@ Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
 
 Result<ModelConfig> LoadModelConfig(const std::string& path) {
   if (!IsGguf(path)) {
-    if (FileExists(path) && !DirectoryExists(path)) {
+    if (FileExists(path)) {
       return {ErrorCode::kInvalidArgument,
-              path + ": neither a model's folder nor a GGUF file; of a folder give the folder"};
+              path + ": neither a model's folder nor a GGUF file; give the folder it is in"};
     }
     return ModelConfig::Load(path);
   }

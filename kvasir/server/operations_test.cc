@@ -394,15 +394,17 @@ TEST_F(PromptCacheTest, WhatARunCannotUseIsStillThereAfterIt) {
   const std::string unused = file_ + ".unused";
   // Without a request there is nothing to replace it.
   ASSERT_TRUE(WriteFileAtomic(file_, damaged).ok());
+  ASSERT_TRUE(WriteFileAtomic(unused, "of a start before").ok());
   Restart();
   server_->Stop();
   EXPECT_EQ(*ReadFile(file_), damaged);
-  EXPECT_FALSE(FileExists(unused));
+  EXPECT_EQ(*ReadFile(unused), "of a start before");
   Restart();
   (void)Answer(long_prompt_);
   server_->Stop();
   EXPECT_EQ(*ReadFile(unused), damaged);
   EXPECT_EQ(ReadFile(file_)->size(), contents->size());
+  EXPECT_FALSE(FileExists(file_ + ".new"));
   // What was used is replaced and nothing else.
   Restart();
   EXPECT_EQ(Answer(long_prompt_).second, 301);

@@ -28,24 +28,26 @@ void PromptCacheFile::Load(EngineService& service) {
 
 void PromptCacheFile::Save(EngineService& service) {
   if (path_.empty()) return;
-  const std::string unused = path_ + ".unused";
-  std::error_code error;
-  if (is_unused_) std::filesystem::rename(path_, unused, error);
-  if (error) {
-    return Log(log_, LogLevel::kWarning,
-               "the prompt cache is not saved: " + path_ +
-                   " is not this run's and cannot be renamed: " + error.message());
-  }
+  // Nothing goes before what takes its place is there.
+  const std::string target = is_unused_ ? path_ + ".new" : path_;
   const auto saved =
-      service.SaveCache(path_, most_bytes_ > 0 ? most_bytes_ : std::numeric_limits<size_t>::max());
-  if (is_unused_) {
-    if (!FileExists(path_)) std::filesystem::rename(unused, path_, error);
-    if (FileExists(unused)) {
-      Log(log_, LogLevel::kWarning, unused + " is what " + path_ + " was, which was not used");
-    }
-  }
+      service.SaveCache(target, most_bytes_ > 0 ? most_bytes_ : std::numeric_limits<size_t>::max());
   if (!saved.ok()) {
     return Log(log_, LogLevel::kWarning, "the prompt cache is not saved: " + saved.error().message);
+  }
+  if (is_unused_ && saved->tokens > 0) {
+    const std::string unused = path_ + ".unused";
+    std::error_code error;
+    std::filesystem::rename(path_, unused, error);
+    if (!error || error == std::errc::no_such_file_or_directory) {
+      std::filesystem::rename(target, path_, error);
+    }
+    if (error) {
+      return Log(log_, LogLevel::kWarning,
+                 "the prompt cache is in " + target + ", for " + path_ +
+                     " cannot be renamed: " + error.message());
+    }
+    Log(log_, LogLevel::kWarning, unused + " is what " + path_ + " was, which was not used");
   }
   Log(log_, LogLevel::kInfo, path_ + Line("saved ", *saved));
 }

@@ -20,8 +20,8 @@ class PromptCacheFile {
       : path_(std::move(path)), most_bytes_(most_bytes), log_(std::move(log)) {}
 
   void Load(EngineService& service);
-  // A file that could not be loaded is renamed to <path>.unused first, where the one before it
-  // goes.
+  // A file that could not be loaded becomes <path>.unused, replacing the one before, once there is
+  // a new one.
   void Save(EngineService& service);
 
  private:

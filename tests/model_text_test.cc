@@ -1,0 +1,69 @@
+// What a model's files say of its text, however they are kept.
+#include "kvasir/engine/model_text.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "kvasir/formats/gguf.h"
+#include "kvasir/formats/test_files.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelText TextOf(const std::string& path) {
+  return ValueOrDie(ModelText::Load(path, ValueOrDie(LoadModelConfig(path))));
+}
+
+// A chat model whose config.json names only the end of a text.
+TEST(ModelTextTest, TurnsEndWhereTheChatTemplateSays) {
+  const ScratchFolder scratch;
+  const std::string demo = TinyModel::Folder("models/kvasir-demo");
+  for (const char* kept : {"tokenizer.json", "tokenizer_config.json"}) {
+    fs::copy_file(demo + "/" + kept, scratch.File(kept));
+  }
+  Json config = ValueOrDie(Json::ParseFile(demo + "/config.json"));
+  config.Set("eos_token_id", 1);
+  scratch.Write("config.json", config.Dump());
+  const ModelText text = TextOf(scratch.path());
+  const Token end = *text.tokenizer->TokenToId("<end_of_turn>");
+  ASSERT_NE(end, 1);
+  const auto stops = [&](const ModelText& of) {
+    return std::count(of.stop_tokens.begin(), of.stop_tokens.end(), end);
+  };
+  EXPECT_EQ(stops(text), 1);
+  // Who says it himself is believed, and a token that the template never writes is none.
+  scratch.Write("generation_config.json", R"({"eos_token_id": 1})");
+  EXPECT_EQ(stops(TextOf(scratch.path())), 0);
+  scratch.Write("generation_config.json", "{}");
+  scratch.Write("chat_template.jinja", "{{ messages[0].content }}");
+  EXPECT_EQ(stops(TextOf(scratch.path())), 0);
+}
+
+// Ollama's blobs have no suffix.
+TEST(ModelTextTest, AGgufFileIsOneWhateverItIsCalled) {
+  const ScratchFolder scratch;
+  const std::string file = TinyModel::Folder("testdata/gguf/qwen2_f16.gguf");
+  const std::string blob = scratch.File("sha256-0123");
+  fs::copy_file(file, blob);
+  EXPECT_TRUE(IsGguf(blob));
+  EXPECT_EQ(ValueOrDie(LoadModelConfig(blob)).hidden_size,
+            ValueOrDie(LoadModelConfig(file)).hidden_size);
+  for (const auto& [name, contents] :
+       {std::pair{"short", "GG"}, std::pair{"other", "other bytes"}}) {
+    const std::string path = scratch.Write(name, contents);
+    EXPECT_FALSE(IsGguf(path));
+    const auto config = LoadModelConfig(path);
+    ASSERT_FALSE(config.ok());
+    EXPECT_EQ(config.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(config.error().message.find(path), std::string::npos);
+  }
+  EXPECT_FALSE(IsGguf(scratch.path()));
+  EXPECT_FALSE(IsGguf(scratch.File("missing")));
+}
+
+}  // namespace
+}  // namespace kvasir
