@@ -48,6 +48,8 @@ TEST(CliErrorsTest, WrongFlags) {
   ExpectError({"logits", "-m", Tiny(), "--out", "x.npy", "--tokens", "1 x"}, 2, "'x'");
   ExpectError({"bench", "-m", Tiny(), "--depth", "-1"}, 2, "token counts");
   ExpectError({"serve", "-m", Demo(), "--port", "70000"}, 2, "--port");
+  ExpectError({"serve", "-m", Demo(), "--port", "0", "--host", ""}, 2, "host is empty");
+  ExpectError({"chat", "-m", Demo(), "-n", "0"}, 2, "--max-tokens");
 }
 
 // A download that was cut short: inspect and convert say what loading would say.

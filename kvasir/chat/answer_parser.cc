@@ -201,7 +201,10 @@ bool AnswerParser::AtCallBegin(bool is_end) {
       Drop(closing.size());
       return true;
     }
-    if (!is_end && !closing.empty() && closing.starts_with(held_)) return false;
+    if (!closing.empty() && closing.starts_with(held_)) {
+      if (is_end) held_.clear();
+      return false;
+    }
     place_ = Place::kText;
     return true;
   }
@@ -220,7 +223,7 @@ bool AnswerParser::AtCallBegin(bool is_end) {
 bool AnswerParser::AtCallName(bool is_end) {
   const size_t at = held_.find(kArgs);
   if (at == held_.npos) {
-    if (is_end) held_.clear();
+    if (is_end) Emit(Kind::kText, opening_ + std::exchange(held_, {}));
     return false;
   }
   const std::string_view head = std::string_view(held_).substr(0, at);
@@ -274,19 +277,18 @@ bool AnswerParser::InCallText(bool is_end) {
   const size_t at = closing.empty() ? held_.npos : held_.find(closing);
   if (at == held_.npos) {
     if (!is_end) return false;
-    const std::string text = std::exchange(held_, {});
-    if (closing.empty()) TakeCallText(text);
+    TakeCallText(std::exchange(held_, {}), "");
     return false;
   }
   const std::string text = held_.substr(0, at);
   Drop(at + closing.size());
   is_after_call_ = true;
   place_ = Place::kCallBegin;
-  TakeCallText(text);
+  TakeCallText(text, closing);
   return true;
 }
 
-void AnswerParser::TakeCallText(const std::string& text) {
+void AnswerParser::TakeCallText(const std::string& text, std::string_view closing) {
   const ToolSyntax syntax = options_.dialect.tools;
   std::optional<CallText> call;
   if (syntax == ToolSyntax::kQwenXml) call = ParseQwenXmlCall(text, options_.tools);
@@ -298,7 +300,7 @@ void AnswerParser::TakeCallText(const std::string& text) {
       call = CallText{std::string(name), Json(Json::Object{{"code", text}}).Dump()};
     }
   }
-  if (!call) return Emit(Kind::kText, opening_ + text + std::string(CallClosing(syntax)));
+  if (!call) return Emit(Kind::kText, opening_ + text + std::string(closing));
   Emit(Kind::kCall, call->name);
   Emit(Kind::kArguments, call->arguments);
 }

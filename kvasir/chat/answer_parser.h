@@ -55,7 +55,8 @@ class AnswerParser {
   bool AtCallName(bool is_end);
   bool InJsonCall();
   bool InCallText(bool is_end);
-  void TakeCallText(const std::string& text);
+  // `closing`: what stood behind it.
+  void TakeCallText(const std::string& text, std::string_view closing);
 
   void Emit(AnswerPart::Kind kind, std::string_view text);
   // Gives out what is held but a tail that may become `marker`, and blanks at the end.

@@ -133,6 +133,21 @@ TEST(AnswerParser, CallsThatWereCutOff) {
   EXPECT_EQ(Parse(options, "Hi <tool_call>{\"na"), "T:Hi");
   EXPECT_EQ(Parse(options, "<tool_call>{\"name\": \"a\", \"arguments\": {\"x\": \"lo"),
             "C:a={\"x\": \"lo");
+  // Of the tag behind a call nothing is shown.
+  EXPECT_EQ(Parse(options, "<tool_call>{\"name\": \"a\", \"arguments\": {}}\n</tool"), "C:a={}");
+}
+
+// What a model forgets to close is a call if it reads as one, and else the text it is.
+TEST(AnswerParser, CallsThatNobodyClosed) {
+  const AnswerParserOptions xml = Options(ToolSyntax::kQwenXml);
+  const std::string call =
+      "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n";
+  EXPECT_EQ(Parse(xml, call), "C:get_weather={\"city\":\"Oslo\"}");
+  EXPECT_EQ(Parse(xml, "Hi <tool_call> tags"), "T:Hi<tool_call>tags");
+  const AnswerParserOptions gemma = Options(ToolSyntax::kGemma);
+  EXPECT_EQ(Parse(gemma, "<|tool_call>call:f{k:1}"), "C:f={\"k\":1}");
+  const AnswerParserOptions mistral = Options(ToolSyntax::kMistralArgs);
+  EXPECT_EQ(Parse(mistral, "[TOOL_CALLS]f{\"k\": 1}"), "T:[TOOL_CALLS]f{\"k\": 1}");
 }
 
 TEST(AnswerParser, Llama) {

@@ -102,6 +102,9 @@ class ChatCommand final : public Command {
   }
 
   Status Run() override {
+    if (max_tokens_ < 1) {
+      return {ErrorCode::kInvalidArgument, "--max-tokens must be 1 or more"};
+    }
     KVASIR_TRY_OK(draft_.Check(model_));
     KVASIR_TRY(bundle_, model_.Load());
     KVASIR_TRY(drafts_, draft_.Load(model_, *bundle_));

@@ -106,6 +106,15 @@ Result<std::vector<Token>> ModelBundle::ChatTokens(const Json& messages, const J
   return tokenizer()->EncodeSegments(segments, {.add_special = false, .parse_special = true});
 }
 
+Json ModelBundle::WithSystem(const Json& messages) const {
+  Json conversation = messages;
+  if (!package().system.empty() && messages.is_array() && !BringsSystem(messages)) {
+    Json::Array& all = conversation.as_array();
+    all.insert(all.begin(), Json::Object{{"role", "system"}, {"content", package().system}});
+  }
+  return conversation;
+}
+
 Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& extra,
                                            LastAnswer last_answer) const {
   if (tokenizer() == nullptr || chat() == nullptr) {
@@ -113,11 +122,7 @@ Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& ext
             folder_ + " has no " + (tokenizer() == nullptr ? "tokenizer.json" : "chat template") +
                 "; chatting needs both"};
   }
-  Json conversation = messages;
-  if (!package().system.empty() && messages.is_array() && !BringsSystem(messages)) {
-    Json::Array& all = conversation.as_array();
-    all.insert(all.begin(), Json::Object{{"role", "system"}, {"content", package().system}});
-  }
+  Json conversation = WithSystem(messages);
   const bool goes_on = last_answer == LastAnswer::kUnfinished && EndsUnfinished(conversation);
   if (goes_on) {
     KVASIR_TRY(conversation, MarkEnd(std::move(conversation)));

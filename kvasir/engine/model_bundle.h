@@ -88,6 +88,9 @@ class ModelBundle {
   Result<TextSegments> ChatText(const Json& messages, const Json& extra = {},
                                 LastAnswer last_answer = LastAnswer::kUnfinished) const;
 
+  // The messages with a package's system message first, where they bring none.
+  Json WithSystem(const Json& messages) const;
+
   Result<CachedSequence> NewSequence();
 
  private:

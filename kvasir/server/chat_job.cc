@@ -148,13 +148,16 @@ Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
   if (tools.is_on()) {
     texts.push_back(Json::Object{{"role", "system"}, {"content", OfferText(tools.tools)}});
   }
+  bool is_result = false;  // the last of `texts` holds one
   for (const Json& message : messages.as_array()) {
     const std::string& role = message.Find("role")->as_string();
     Json text = message;
     if (const Json* calls = message.Find("tool_calls"); calls != nullptr && calls->is_array()) {
       AppendText(CallTexts(*calls), &text);
     }
-    if (role == "tool") {
+    // "function": as a tool's results were called once.
+    const bool is_tool = role == "tool" || role == "function";
+    if (is_tool) {
       const std::string result = message.Find("content")->as_string();
       text = Json::Object{
           {"role", "user"},
@@ -164,7 +167,8 @@ Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
     // Many templates want roles to alternate, and one system message at most.
     const std::string last = texts.empty() ? "" : texts.back().Find("role")->as_string();
     const std::string next = text.Find("role")->as_string();
-    const bool joins = last == next && (role == "tool" || next == "system");
+    const bool joins = last == next && (is_tool || is_result || next == "system");
+    is_result = is_tool || (is_result && joins);
     if (joins) {
       AppendText(text.Find("content")->as_string(), &texts.back());
     } else {
@@ -181,8 +185,9 @@ Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest&
             "chat"};
   }
   if (!context.dialect.has_tools) {
-    return context.bundle->ChatText(ToolsAsText(request.messages, request.tools),
-                                    request.template_variables, request.last_answer);
+    return context.bundle->ChatText(
+        ToolsAsText(context.bundle->WithSystem(request.messages), request.tools),
+        request.template_variables, request.last_answer);
   }
   Json variables = request.template_variables;
   if (request.tools.is_on()) variables.Set("tools", request.tools.tools);

@@ -126,6 +126,11 @@ class Server::Impl {
     if (options_.chunk_tokens < 1) {
       return {ErrorCode::kInvalidArgument, "server option 'chunk_tokens' must be 1 or more"};
     }
+    if (options_.host.empty()) {
+      return {
+          ErrorCode::kInvalidArgument,
+          "the host is empty; 127.0.0.1 is this machine only, 0.0.0.0 everybody who reaches it"};
+    }
     for (const std::string& key : options_.api_keys) {
       if (key.empty()) return {ErrorCode::kInvalidArgument, "an API key must not be empty"};
     }
