@@ -31,7 +31,7 @@ void ExpectError(const std::vector<std::string>& args, int exit_code, const std:
 
 TEST(CliErrorsTest, WrongFlags) {
   ExpectError({}, 2, "subcommand");
-  ExpectError({"fly"}, 2, "subcommand");
+  ExpectError({"fly"}, 2, "there is no verb 'fly'; there are generate, chat");
   ExpectError({"generate", "--fly"}, 2, "--fly");
   ExpectError({"generate", "-m", Demo()}, 2, "-p TEXT");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "-n", "many"}, 2, "many");
@@ -48,7 +48,11 @@ TEST(CliErrorsTest, WrongFlags) {
   ExpectError({"logits", "-m", Tiny(), "--out", "x.npy", "--tokens", "1 x"}, 2, "'x'");
   ExpectError({"bench", "-m", Tiny(), "--depth", "-1"}, 2, "token counts");
   ExpectError({"serve", "-m", Demo(), "--port", "70000"}, 2, "--port");
-  ExpectError({"serve", "-m", Demo(), "--port", "0", "--host", ""}, 2, "host is empty");
+  ExpectError({"serve", "-m", Demo(), "--port", "0", "--host", ""}, 2, "--host: is empty");
+  ExpectError({"generate", "-m", "", "-p", "x"}, 2, "--model: is empty");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--temp", "nan"}, 2, "temperature");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-k", "-3"}, 2, "top_k");
+  ExpectError({"serve", "-m", Demo(), "--max-body-bytes", "4x"}, 2, "--max-body-bytes");
   ExpectError({"chat", "-m", Demo(), "-n", "0"}, 2, "--max-tokens");
 }
 

@@ -52,7 +52,7 @@ def main():
             for model in (folder / family, file):
                 text = ["--json", "-p", "!!!ab c"]
                 answer = json.loads(succeed(kvasir, "tokenize", "-m", model, *text))
-                assert answer["pieces"] == ["!!!", "ab", "Ġc"], answer
+                assert answer["pieces"] == ["!!!", "ab", " c"], answer
             succeed(kvasir, "generate", "-m", file, "--prompt", "Hi", "--max-tokens", "2")
 
         weights = [folder / name / "model.safetensors" for name in ("qwen3", "again", "other")]

@@ -119,6 +119,16 @@ void AnswerParser::EmitAllBut(std::string_view marker, Kind kind) {
   Drop(size);
 }
 
+void AnswerParser::EmitNoCall(std::string_view text) {
+  Emit(Kind::kText, std::exchange(before_call_, {}).append(text));
+}
+
+void AnswerParser::GoBehindCall() {
+  place_ = Place::kCallBegin;
+  is_after_call_ = true;
+  before_call_.clear();
+}
+
 bool AnswerParser::AtBegin(bool is_end) {
   const std::string& open = options_.dialect.think_open;
   const std::string_view rest = std::string_view(held_).substr(FirstNonBlank(held_));
@@ -135,7 +145,6 @@ bool AnswerParser::AtBegin(bool is_end) {
   if (knows_tools() && options_.dialect.tools == ToolSyntax::kLlama) {
     if (rest.empty() && !is_end) return false;
     if (rest.starts_with("{")) {
-      Drop(held_.size() - rest.size());
       place_ = Place::kCallBegin;
       return true;
     }
@@ -159,10 +168,7 @@ bool AnswerParser::InThought(bool is_end) {
   // There is one thought per answer, at its beginning.
   place_ = Place::kText;
   if (!knows_tools()) place_ = Place::kPlain;
-  if (knows_tools() && options_.dialect.tools == ToolSyntax::kLlama) {
-    place_ = Place::kCallBegin;
-    is_after_call_ = true;
-  }
+  if (knows_tools() && options_.dialect.tools == ToolSyntax::kLlama) GoBehindCall();
   return true;
 }
 
@@ -180,10 +186,12 @@ bool AnswerParser::InText(bool is_end) {
   }
   const size_t size = std::string_view(held_).substr(0, at).find_last_not_of(kBlanks) + 1;
   Emit(Kind::kText, std::string_view(held_).substr(0, size));
+  // Llama's tag is never shown.
+  is_python_ = opening_.empty();
+  before_call_ = held_.substr(size, at - size) + opening_;
   Drop(at + opening.size());
   place_ = Place::kCallBegin;
   is_after_call_ = false;
-  is_python_ = opening_.empty();
   return true;
 }
 
@@ -192,13 +200,16 @@ bool AnswerParser::AtCallBegin(bool is_end) {
   const ToolSyntax syntax = options_.dialect.tools;
   const bool is_list = syntax == ToolSyntax::kMistral;
   const std::string_view between = is_list ? " \t\r\n[,]" : is_after_call_ ? " \t\r\n;" : kBlanks;
-  Drop(std::min(held_.find_first_not_of(between), held_.size()));
+  const size_t size = std::min(held_.find_first_not_of(between), held_.size());
+  before_call_.append(held_, 0, size);
+  Drop(size);
   if (held_.empty()) return false;
   const bool is_json = held_.starts_with("{") && syntax != ToolSyntax::kGemma;
   if (is_after_call_ && !(is_json && (is_list || syntax == ToolSyntax::kLlama))) {
     const std::string_view closing = CallClosing(syntax);
     if (!closing.empty() && held_.starts_with(closing)) {
       Drop(closing.size());
+      before_call_.clear();
       return true;
     }
     if (!closing.empty() && closing.starts_with(held_)) {
@@ -223,14 +234,14 @@ bool AnswerParser::AtCallBegin(bool is_end) {
 bool AnswerParser::AtCallName(bool is_end) {
   const size_t at = held_.find(kArgs);
   if (at == held_.npos) {
-    if (is_end) Emit(Kind::kText, opening_ + std::exchange(held_, {}));
+    if (is_end) EmitNoCall(std::exchange(held_, {}));
     return false;
   }
   const std::string_view head = std::string_view(held_).substr(0, at);
   std::string_view name = head.substr(0, head.find(kCallId));
   name = name.substr(0, name.find_last_not_of(kBlanks) + 1);
   if (name.empty()) {
-    Emit(Kind::kText, opening_ + held_.substr(0, at + kArgs.size()));
+    EmitNoCall(std::string_view(held_).substr(0, at + kArgs.size()));
     Drop(at + kArgs.size());
     place_ = Place::kText;
     return true;
@@ -260,15 +271,14 @@ bool AnswerParser::InJsonCall() {
     Drop(call_->Push(held_, &parts_));
     if (call_->state() == JsonCallScanner::State::kReading) return false;
     if (call_->state() == JsonCallScanner::State::kNoCall) {
-      Emit(Kind::kText, opening_ + call_->raw());
+      EmitNoCall(call_->raw());
       call_.reset();
       place_ = Place::kText;
       return true;
     }
     call_.reset();
   }
-  is_after_call_ = true;
-  place_ = Place::kCallBegin;
+  GoBehindCall();
   return true;
 }
 
@@ -277,18 +287,22 @@ bool AnswerParser::InCallText(bool is_end) {
   const size_t at = closing.empty() ? held_.npos : held_.find(closing);
   if (at == held_.npos) {
     if (!is_end) return false;
-    TakeCallText(std::exchange(held_, {}), "");
+    const std::string text = std::exchange(held_, {});
+    if (!TakeCallText(text)) EmitNoCall(text);
     return false;
   }
   const std::string text = held_.substr(0, at);
+  if (TakeCallText(text)) {
+    GoBehindCall();
+  } else {
+    EmitNoCall(std::string_view(held_).substr(0, at + closing.size()));
+    place_ = Place::kText;
+  }
   Drop(at + closing.size());
-  is_after_call_ = true;
-  place_ = Place::kCallBegin;
-  TakeCallText(text, closing);
   return true;
 }
 
-void AnswerParser::TakeCallText(const std::string& text, std::string_view closing) {
+bool AnswerParser::TakeCallText(const std::string& text) {
   const ToolSyntax syntax = options_.dialect.tools;
   std::optional<CallText> call;
   if (syntax == ToolSyntax::kQwenXml) call = ParseQwenXmlCall(text, options_.tools);
@@ -300,9 +314,10 @@ void AnswerParser::TakeCallText(const std::string& text, std::string_view closin
       call = CallText{std::string(name), Json(Json::Object{{"code", text}}).Dump()};
     }
   }
-  if (!call) return Emit(Kind::kText, opening_ + text + std::string(closing));
+  if (!call) return false;
   Emit(Kind::kCall, call->name);
   Emit(Kind::kArguments, call->arguments);
+  return true;
 }
 
 }  // namespace kvasir

@@ -55,8 +55,10 @@ class AnswerParser {
   bool AtCallName(bool is_end);
   bool InJsonCall();
   bool InCallText(bool is_end);
-  // `closing`: what stood behind it.
-  void TakeCallText(const std::string& text, std::string_view closing);
+  bool TakeCallText(const std::string& text);  // false: it is no call
+  // What looked like a call until `text`, with what had been held for it.
+  void EmitNoCall(std::string_view text);
+  void GoBehindCall();
 
   void Emit(AnswerPart::Kind kind, std::string_view text);
   // Gives out what is held but a tail that may become `marker`, and blanks at the end.
@@ -70,6 +72,7 @@ class AnswerParser {
   std::vector<std::string> names_;  // of the tools
   Place place_ = Place::kBegin;
   std::string held_;           // not given out yet
+  std::string before_call_;    // blanks and the opening, which are shown if there is no call
   bool skips_blanks_ = false;  // until something else comes
   bool is_after_call_ = false;
   bool is_python_ = false;  // kCallText: Llama's

@@ -128,6 +128,22 @@ TEST(AnswerParser, WhatIsNoCallStaysText) {
             "T:<tool_call>{\"name\": \"a\"}");
 }
 
+// Nothing of it is lost, blanks included.
+TEST(AnswerParser, BlanksAroundWhatIsNoCall) {
+  const AnswerParserOptions options = Options(ToolSyntax::kHermes);
+  EXPECT_EQ(Parse(options, "As in:\n\n<tool_call>\n none </tool_call> so"),
+            "T:As in:\n\n<tool_call>\n none </tool_call> so");
+  EXPECT_EQ(Parse(options, "a\n<tool_call> {\"name\": \"f\"} </tool_call>\n<tool_call>\n what"),
+            "T:aC:f={}T:<tool_call>\n what");
+  EXPECT_EQ(Parse(Options(ToolSyntax::kLlama), " {\"answer\": 1}"), "T: {\"answer\": 1}");
+  EXPECT_EQ(Parse(Options(ToolSyntax::kMistral), "Well, [TOOL_CALLS] [none]"),
+            "T:Well, [TOOL_CALLS] [none]");
+  EXPECT_EQ(Parse(Options(ToolSyntax::kMistral), "[TOOL_CALLS] [{\"name\": \"f\"}, {\"a\": 1}]"),
+            "C:f={}T:, {\"a\": 1}]");
+  EXPECT_EQ(Parse(Options(ToolSyntax::kGemma), "x <|tool_call> y <tool_call|> z"),
+            "T:x <|tool_call> y <tool_call|> z");
+}
+
 TEST(AnswerParser, CallsThatWereCutOff) {
   const AnswerParserOptions options = Options(ToolSyntax::kHermes);
   EXPECT_EQ(Parse(options, "Hi <tool_call>{\"na"), "T:Hi");
@@ -143,7 +159,7 @@ TEST(AnswerParser, CallsThatNobodyClosed) {
   const std::string call =
       "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n";
   EXPECT_EQ(Parse(xml, call), "C:get_weather={\"city\":\"Oslo\"}");
-  EXPECT_EQ(Parse(xml, "Hi <tool_call> tags"), "T:Hi<tool_call>tags");
+  EXPECT_EQ(Parse(xml, "Hi <tool_call> tags"), "T:Hi <tool_call> tags");
   const AnswerParserOptions gemma = Options(ToolSyntax::kGemma);
   EXPECT_EQ(Parse(gemma, "<|tool_call>call:f{k:1}"), "C:f={\"k\":1}");
   const AnswerParserOptions mistral = Options(ToolSyntax::kMistralArgs);
@@ -183,7 +199,7 @@ TEST(AnswerParser, ArgumentsWithoutANameAreText) {
   const AnswerParserOptions options = Options(ToolSyntax::kMistralArgs);
   EXPECT_EQ(Parse(options, "[TOOL_CALLS][ARGS]{\"a\": 1}"), "T:[TOOL_CALLS][ARGS]{\"a\": 1}");
   EXPECT_EQ(Parse(options, "[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS] [CALL_ID]x[ARGS]{}"),
-            "C:f={}T:[TOOL_CALLS][CALL_ID]x[ARGS]{}");
+            "C:f={}T:[TOOL_CALLS] [CALL_ID]x[ARGS]{}");
 }
 
 TEST(AnswerParser, TheFirstArgumentsCount) {
@@ -212,6 +228,30 @@ TEST(AnswerParser, QwenXml) {
             "C:get_weather={\"city\":\"12\",\"days\":2}C:f={\"x\":\"a\\n b\"}");
   EXPECT_EQ(Parse(Options(ToolSyntax::kQwenXml), "<tool_call>what</tool_call>!"),
             "T:<tool_call>what</tool_call>!");
+}
+
+// Values have no quotation marks: the schema says which are text.
+TEST(AnswerParser, QwenXmlValues) {
+  AnswerParserOptions options = Options(ToolSyntax::kQwenXml);
+  options.tools = *Json::Parse(R"([{"type": "function", "function": {"name": "f", "parameters": {
+    "type": "object", "properties": {"zip": {"type": ["string", "null"]},
+      "id": {"anyOf": [{"type": "string"}, {"type": "integer"}]}, "size": {"enum": ["1", "2"]},
+      "on": {"type": "boolean"}, "n": {"oneOf": [{"type": "number"}, {"type": "string"}]}}}}}])");
+  const auto argument = [&](const std::string& key, const std::string& value) {
+    return Parse(options, "<tool_call><function=f><parameter=" + key + ">" + value +
+                              "</parameter></function></tool_call>");
+  };
+  EXPECT_EQ(argument("zip", "10115"), "C:f={\"zip\":\"10115\"}");
+  EXPECT_EQ(argument("zip", "null"), "C:f={\"zip\":null}");
+  EXPECT_EQ(argument("zip", "None"), "C:f={\"zip\":null}");
+  EXPECT_EQ(argument("zip", "true"), "C:f={\"zip\":\"true\"}");
+  EXPECT_EQ(argument("id", "7"), "C:f={\"id\":7}");
+  EXPECT_EQ(argument("id", "7.5"), "C:f={\"id\":\"7.5\"}");
+  EXPECT_EQ(argument("size", "2"), "C:f={\"size\":\"2\"}");
+  EXPECT_EQ(argument("on", "True"), "C:f={\"on\":true}");
+  EXPECT_EQ(argument("n", "3"), "C:f={\"n\":3}");
+  EXPECT_EQ(argument("other", "[1]"), "C:f={\"other\":[1]}");
+  EXPECT_EQ(argument("other", "True"), "C:f={\"other\":\"True\"}");
 }
 
 TEST(AnswerParser, Gemma) {

@@ -43,20 +43,50 @@ bool IsName(std::string_view name) {
   });
 }
 
-// Whether the schema of a parameter allows text, and nothing that would be read as JSON.
-bool IsText(const Json& tools, std::string_view function, std::string_view parameter) {
-  if (!tools.is_array()) return false;
+const Json* SchemaOf(const Json& tools, std::string_view function, std::string_view parameter) {
+  if (!tools.is_array()) return nullptr;
   for (const Json& tool : tools.as_array()) {
     const Json* inner = tool.Find("function");
     const Json* name = inner == nullptr ? nullptr : inner->Find("name");
     if (name == nullptr || !name->is_string() || name->as_string() != function) continue;
     const Json* parameters = inner->Find("parameters");
     const Json* properties = parameters == nullptr ? nullptr : parameters->Find("properties");
-    const Json* schema = properties == nullptr ? nullptr : properties->Find(parameter);
-    const Json* type = schema == nullptr ? nullptr : schema->Find("type");
-    return type != nullptr && type->is_string() && type->as_string() == "string";
+    return properties == nullptr ? nullptr : properties->Find(parameter);
   }
-  return false;
+  return nullptr;
+}
+
+// Whether a schema says that values may be of this type: by its type, its choices or its values.
+bool Allows(const Json* schema, std::string_view type) {
+  if (schema == nullptr) return false;
+  const auto any = [&](std::string_view key, auto&& matches) {
+    const Json* value = schema->Find(key);
+    if (value == nullptr) return false;
+    if (!value->is_array()) return matches(*value);
+    return std::any_of(value->as_array().begin(), value->as_array().end(), matches);
+  };
+  const auto is_name = [&](const Json& name) {
+    return name.is_string() && name.as_string() == type;
+  };
+  const auto is_value = [&](const Json& value) { return value.type_name() == type; };
+  const auto is_choice = [&](const Json& choice) { return Allows(&choice, type); };
+  return any("type", is_name) || any("enum", is_value) || any("const", is_value) ||
+         any("anyOf", is_choice) || any("oneOf", is_choice);
+}
+
+// A value as Qwen writes it, without quotation marks: where the schema allows text, text is what
+// the schema allows as nothing else.
+Json QwenValue(std::string_view text, const Json* schema) {
+  // Its template writes Python's names.
+  const bool is_bool = text == "True" || text == "False";
+  if (is_bool && Allows(schema, "boolean")) return Json(text == "True");
+  if (text == "None" && Allows(schema, "null")) return {};
+  auto parsed = Json::Parse(text);
+  if (!parsed.ok()) return Json(text);
+  if (!Allows(schema, "string")) return *std::move(parsed);
+  const std::string_view type = parsed->type_name();
+  const bool is_allowed = Allows(schema, type) || (type == "integer" && Allows(schema, "number"));
+  return is_allowed ? *std::move(parsed) : Json(text);
 }
 
 // Gemma's value: as JSON's, but keys are bare and strings stand between <|"|>.
@@ -112,9 +142,8 @@ std::optional<CallText> ParseQwenXmlCall(std::string_view text, const Json& tool
     // One line end on each side belongs to the form, not to the value.
     if (value->starts_with("\n")) value->remove_prefix(1);
     if (value->ends_with("\n")) value->remove_suffix(1);
-    auto parsed = Json::Parse(*value);
-    const bool is_text = IsText(tools, call.name, Trimmed(*key)) || !parsed.ok();
-    arguments.Set(Trimmed(*key), is_text ? Json(*value) : *std::move(parsed));
+    const std::string_view name_of_value = Trimmed(*key);
+    arguments.Set(name_of_value, QwenValue(*value, SchemaOf(tools, call.name, name_of_value)));
   }
   if (!Take("</function>", &text) || !Trimmed(text).empty()) return std::nullopt;
   call.arguments = arguments.Dump();

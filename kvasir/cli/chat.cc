@@ -112,7 +112,7 @@ class ChatCommand final : public Command {
     generator_->UseDrafter(drafts_->NewDrafter(nullptr), draft_.max_drafts);
     KVASIR_TRY(CachedSequence sequence, bundle_->NewSequence());
     branches_.push_back({{}, std::move(sequence), {}});
-    if (!system_.empty()) AddMessage("system", system_);
+    if (!system_.value_or("").empty()) AddMessage("system", *system_);
     InstallInterruptHandler();
     std::fprintf(stderr, "/help lists commands\n");
     for (;;) {
@@ -261,7 +261,7 @@ class ChatCommand final : public Command {
   ModelFlags model_;
   SamplingFlags sampling_;
   DraftFlags draft_;
-  std::string system_;
+  std::optional<std::string> system_;
   int64_t max_tokens_ = 512;
 
   std::unique_ptr<ModelBundle> bundle_;

@@ -65,7 +65,9 @@ Result<std::unique_ptr<DraftSource>> DraftFlags::Load(const ModelFlags& target_f
     options.bundle.kv_budget_bytes = target.cache_budget_bytes() / 8;
   }
   KVASIR_TRY(auto source, DraftSource::Load(options, target));
-  if (options.kind != DraftKind::kNone) std::fprintf(stderr, "%s\n", source->Describe().c_str());
+  if (options.kind != DraftKind::kNone) {
+    Log(target_flags.log, LogLevel::kInfo, source->Describe());
+  }
   return source;
 }
 

@@ -13,7 +13,11 @@ class Cli11Flags final : public Flags {
   explicit Cli11Flags(CLI::App* app) : app_(app) {}
 
   void Add(const std::string& name, std::string* target, const std::string& help) override {
-    app_->add_option(name, *target, help)->capture_default_str();
+    app_->add_option(name, *target, help)->capture_default_str()->check(NotEmpty());
+  }
+  void Add(const std::string& name, std::optional<std::string>* target,
+           const std::string& help) override {
+    app_->add_option(name, *target, help);
   }
   void Add(const std::string& name, int64_t* target, const std::string& help) override {
     app_->add_option(name, *target, help)->capture_default_str();
@@ -40,14 +44,19 @@ class Cli11Flags final : public Flags {
     app_->add_option(name, *target, help)->delimiter(',')->capture_default_str();
   }
   void AddRequired(const std::string& name, std::string* target, const std::string& help) override {
-    app_->add_option(name, *target, help)->required();
+    app_->add_option(name, *target, help)->required()->check(NotEmpty());
   }
   void AddRequired(const std::string& name, std::vector<std::string>* target,
                    const std::string& help) override {
-    app_->add_option(name, *target, help)->required();
+    app_->add_option(name, *target, help)->required()->check(NotEmpty());
   }
 
  private:
+  static CLI::Validator NotEmpty() {
+    return {[](const std::string& text) { return std::string(text.empty() ? "is empty" : ""); },
+            ""};
+  }
+
   CLI::App* app_;
 };
 
@@ -76,6 +85,21 @@ int ExitCodeOf(const Status& status) {
   return kExitFailed;
 }
 
+namespace {
+
+// Empty if `word` may begin a command line: a verb's name or a flag.
+std::string UnknownVerb(const std::vector<std::unique_ptr<Command>>& commands,
+                        const std::string& word) {
+  std::string names;
+  for (const auto& command : commands) {
+    if (command->name() == word) return "";
+    names.append(names.empty() ? "" : ", ").append(command->name());
+  }
+  return word.starts_with("-") ? "" : "there is no verb '" + word + "'; there are " + names;
+}
+
+}  // namespace
+
 int RunCommandLine(const std::vector<std::unique_ptr<Command>>& commands, int argc,
                    const char* const* argv) {
   CLI::App app("Kvasir: an inference engine in which the KV cache is the product", "kvasir");
@@ -88,6 +112,11 @@ int RunCommandLine(const std::vector<std::unique_ptr<Command>>& commands, int ar
     CLI::App* const verb = app.add_subcommand(command->name(), command->help());
     Cli11Flags flags(verb);
     command->Declare(flags);
+  }
+  const std::string unknown = argc > 1 ? UnknownVerb(commands, argv[1]) : "";
+  if (!unknown.empty()) {
+    std::fprintf(stderr, "kvasir: %s\n", Printable(unknown).c_str());
+    return kExitUsage;
   }
   try {
     app.parse(argc, argv);

@@ -16,10 +16,13 @@ namespace kvasir {
 
 // Options of one verb. `name` is "-m,--model" or "--seed" or, for a positional, "trace".
 // The current value of the target is the default that --help shows; units belong into the help.
+// A text that is given must not be empty, as what an unset variable gave, but where it is optional.
 class Flags {
  public:
   virtual ~Flags() = default;
   virtual void Add(const std::string& name, std::string* target, const std::string& help) = 0;
+  virtual void Add(const std::string& name, std::optional<std::string>* target,
+                   const std::string& help) = 0;
   virtual void Add(const std::string& name, int64_t* target, const std::string& help) = 0;
   virtual void Add(const std::string& name, uint64_t* target, const std::string& help) = 0;
   // Without a default.

@@ -1,9 +1,9 @@
 // kvasir generate: one prompt, one answer.
 #include <cstdio>
 
-#include "kvasir/base/file.h"
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/draft_flags.h"
+#include "kvasir/cli/input.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/engine/cached_sequence_file.h"
@@ -22,7 +22,8 @@ class GenerateCommand final : public Command {
     sampling_.Declare(flags);
     draft_.Declare(flags);
     flags.Add("-p,--prompt", &prompt_, "prompt text");
-    flags.Add("-f,--prompt-file", &prompt_file_, "file that holds the prompt text");
+    flags.Add("-f,--prompt-file", &prompt_file_,
+              "file that holds the prompt text; -: standard input");
     flags.Add("-n,--max-tokens", &max_tokens_, "new tokens at most");
     flags.Add("--chat", &is_chat_, "the prompt is a user's message: apply the chat template");
     flags.Add("--system", &system_, "system message; implies --chat");
@@ -86,14 +87,16 @@ class GenerateCommand final : public Command {
 
  private:
   Result<std::string> Prompt() const {
-    if (prompt_.empty() == prompt_file_.empty()) {
+    if (prompt_.has_value() != prompt_file_.empty()) {
       return {ErrorCode::kInvalidArgument, "give the prompt with -p TEXT or with -f FILE"};
     }
     if (max_tokens_ < 0 || chunk_tokens_ < 1) {
       return {ErrorCode::kInvalidArgument, "--max-tokens must be 0 or more, --chunk 1 or more"};
     }
-    return prompt_file_.empty() ? Result<std::string>(prompt_) : ReadFile(prompt_file_);
+    return prompt_file_.empty() ? Result<std::string>(*prompt_) : ReadText(prompt_file_);
   }
+
+  std::string SystemText() const { return system_.value_or(""); }
 
   // Null where none was asked for.
   Result<std::shared_ptr<const Grammar>> ReadGrammar() const {
@@ -102,7 +105,7 @@ class GenerateCommand final : public Command {
       return {ErrorCode::kInvalidArgument, "give --grammar-file or --json-schema-file, not both"};
     }
     if (schema_file_.empty()) {
-      KVASIR_TRY(const std::string text, ReadFile(grammar_file_, kMostTextBytes));
+      KVASIR_TRY(const std::string text, ReadText(grammar_file_, kMostTextBytes));
       auto grammar = Grammar::FromGbnf(text);
       if (!grammar.ok()) return WithContext(grammar.error(), grammar_file_);
       return grammar;
@@ -128,7 +131,7 @@ class GenerateCommand final : public Command {
   }
 
   Result<std::vector<Token>> Tokens(const ModelBundle& bundle, const std::string& prompt) const {
-    if (!is_chat_ && system_.empty()) {
+    if (!is_chat_ && SystemText().empty()) {
       // What the user types is text; "<eos>" in it is not an end token.
       return bundle.tokenizer()->Encode(prompt, {.add_special = true, .parse_special = false});
     }
@@ -136,7 +139,7 @@ class GenerateCommand final : public Command {
     const auto add = [&](const char* role, const std::string& content) {
       messages.Append(Json::Object{{"role", role}, {"content", content}});
     };
-    if (!system_.empty()) add("system", system_);
+    if (!SystemText().empty()) add("system", SystemText());
     add("user", prompt);
     return bundle.ChatTokens(messages);
   }
@@ -154,9 +157,9 @@ class GenerateCommand final : public Command {
   ModelFlags model_;
   SamplingFlags sampling_;
   DraftFlags draft_;
-  std::string prompt_;
+  std::optional<std::string> prompt_;
   std::string prompt_file_;
-  std::string system_;
+  std::optional<std::string> system_;
   std::string grammar_file_;
   std::string schema_file_;
   std::string load_cache_;

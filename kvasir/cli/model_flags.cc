@@ -124,7 +124,7 @@ Result<BundleOptions> ModelFlags::Options() const {
   options.random_weights = random_weights;
   options.engine_step_tokens = engine_step_tokens;
   options.engine_streams = engine_streams;
-  options.log = LogToStderr;
+  options.log = log;
   return options;
 }
 
@@ -137,16 +137,16 @@ Result<std::unique_ptr<ModelBundle>> ModelFlags::Load() const {
   KVASIR_TRY(const std::string folder, Folder());
   KVASIR_TRY(auto bundle, ModelBundle::Load(folder, options));
   const Model& loaded = bundle->model();
-  std::fprintf(stderr, "%s: %.1f M parameters, %.1f MB, context %lld, %s\n", bundle->name().c_str(),
-               static_cast<double>(loaded.parameters()) / 1e6,
-               static_cast<double>(loaded.weight_bytes()) / 1e6,
-               static_cast<long long>(loaded.context_tokens()),
-               bundle->backend().Describe().c_str());
-  for (const std::string& line : DescribeRounding(kv)) std::fprintf(stderr, "%s\n", line.c_str());
-  std::fprintf(stderr, "cache: %s\n", bundle->DescribeCache().c_str());
-  if (engine_step_tokens > 0) {
-    std::fprintf(stderr, "cache memory: %s\n", bundle->budget().Describe().c_str());
-  }
+  char size[96];
+  std::snprintf(size, sizeof(size), "%.1f M parameters, %.1f MB, context %lld",
+                static_cast<double>(loaded.parameters()) / 1e6,
+                static_cast<double>(loaded.weight_bytes()) / 1e6,
+                static_cast<long long>(loaded.context_tokens()));
+  const auto say = [this](const std::string& line) { Log(log, LogLevel::kInfo, line); };
+  say(bundle->name() + ": " + size + ", " + bundle->backend().Describe());
+  for (const std::string& line : DescribeRounding(kv)) say(line);
+  say("cache: " + bundle->DescribeCache());
+  if (engine_step_tokens > 0) say("cache memory: " + bundle->budget().Describe());
   return bundle;
 }
 
@@ -161,10 +161,11 @@ void SamplingFlags::Declare(Flags& flags) {
 
 SamplingOptions SamplingFlags::Resolve(const GenerationConfig& recommended) const {
   SamplingOptions options = RecommendedSampling(recommended, 0.0);
-  if (temperature >= 0) options.temperature = temperature;
-  if (top_k >= 0) options.top_k = top_k;
-  if (top_p >= 0) options.top_p = top_p;
-  if (min_p >= 0) options.min_p = min_p;
+  // Whatever else cannot be is an error where it is used.
+  if (temperature != -1) options.temperature = temperature;
+  if (top_k != -1) options.top_k = top_k;
+  if (top_p != -1) options.top_p = top_p;
+  if (min_p != -1) options.min_p = min_p;
   options.seed = seed;
   return options;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kvasir/cli/flags.h"
+#include "kvasir/cli/output.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/kv/kv_policy_flags.h"
 #include "kvasir/sampling/sampling_options.h"
@@ -30,6 +31,7 @@ struct ModelFlags {
   // BundleOptions; not flags of their own.
   int64_t engine_step_tokens = 0;
   int64_t engine_streams = 1;
+  LogSink log = LogToStderr;  // what was loaded, and how
 
   // `default_kv_dtype`: how the cache is stored when no flag says so.
   void Declare(Flags& flags, const std::string& default_kv_dtype = "f16");

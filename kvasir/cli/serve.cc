@@ -11,6 +11,7 @@
 #include "kvasir/cli/draft_flags.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/server/http_message.h"
 #include "kvasir/server/server.h"
 
 namespace kvasir {
@@ -46,13 +47,14 @@ std::string_view LevelName(LogLevel level) {
   return level == LogLevel::kError ? "error" : "warning";
 }
 
-void LogAsJson(LogLevel least, ServerOptions* options) {
-  options->log = [](LogLevel level, std::string_view message) {
-    PrintLogLine(Json::Object{{"time", static_cast<int64_t>(std::time(nullptr))},
-                              {"level", LevelName(level)},
-                              {"message", message}});
-  };
-  options->request_log = [least](const RequestRecord& record) {
+void LogAsJson(LogLevel level, std::string_view message) {
+  PrintLogLine(Json::Object{{"time", static_cast<int64_t>(std::time(nullptr))},
+                            {"level", LevelName(level)},
+                            {"message", message}});
+}
+
+RequestObserver LogRequestsAsJson(LogLevel least) {
+  return [least](const RequestRecord& record) {
     if ((record.status >= 500 ? LogLevel::kWarning : LogLevel::kInfo) < least) return;
     Json line = Json::Object{{"time", static_cast<int64_t>(std::time(nullptr))},
                              {"level", record.status >= 500 ? "warning" : "info"},
@@ -95,14 +97,15 @@ class ServeCommand final : public Command {
               "seconds after which an answer ends as if it had its length; 0: none");
     flags.Add("--max-queue", &max_queue_, "requests that may wait; more get 503");
     flags.Add("--max-connections", &max_connections_, "connections; more get 503");
-    flags.Add("--max-body-bytes", &max_body_bytes_, "bytes of a request's body; more is 413");
-    flags.Add("--max-header-bytes", &max_header_bytes_, "bytes of a request's header");
+    flags.Add("--max-body-bytes", &max_body_bytes_, "a request's body at most; more is 413");
+    flags.Add("--max-header-bytes", &max_header_bytes_, "a request's header at most; more is 431");
     flags.Add("--no-webui", &no_web_page_, "serve no web page at /");
     flags.Add("--prompt-cache", &prompt_cache_,
               "a file: what is cached is read from it when starting and saved when stopping");
     flags.Add("--slot-save-path", &slot_save_path_,
               "folder for conversations that POST /slots/{id} saves and restores");
-    flags.Add("--prompt-cache-bytes", &prompt_cache_bytes_, "save at most so much; 0: all");
+    flags.Add("--prompt-cache-bytes", &prompt_cache_bytes_,
+              "save at most so much, e.g. 2G; 0: all");
     flags.Add("--log-level", &log_level_,
               "error, warning, info, debug (what requests ask for) or trace (their tokens)");
     flags.Add("--reasoning-format", &reasoning_format_,
@@ -121,27 +124,26 @@ class ServeCommand final : public Command {
     sigaddset(&signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-    KVASIR_TRY(const BundleOptions bundle_options, model_.Options());
     KVASIR_TRY(ServerOptions options, Options());
     KVASIR_TRY(const LogChoice logged, LogChoiceFromName(log_level_));
     KVASIR_TRY_OK(draft_.Check(model_));
+    const LogSink log = log_json_ ? LogSink(LogAsJson) : LogSink(LogToStderr);
     ModelFlags served = model_;
+    served.log = log;
     served.engine_step_tokens = chunk_tokens_;
     served.engine_streams = max_streams_;
     KVASIR_TRY(const auto bundle, served.Load());
-    KVASIR_TRY(const auto drafts, draft_.Load(model_, *bundle));
+    KVASIR_TRY(const auto drafts, draft_.Load(served, *bundle));
     options.drafts = drafts.get();
     options.max_drafts = draft_.max_drafts;
-    options.log = bundle_options.log;
+    options.log = AtLeast(logged.least, log);
     options.log_detail = logged.detail;
-    if (log_json_) LogAsJson(logged.least, &options);
-    options.log = AtLeast(logged.least, std::move(options.log));
+    if (log_json_) options.request_log = LogRequestsAsJson(logged.least);
     KVASIR_TRY(const auto server, Server::Start(bundle.get(), options));
-    std::fprintf(stderr, "listening on http://%s:%d\n", host_.c_str(),
-                 static_cast<int>(server->port()));
+    log(LogLevel::kInfo, "listening on http://" + HostAndPort(host_, server->port()));
     int signal = 0;
     sigwait(&signals, &signal);
-    std::fprintf(stderr, "stopping\n");
+    log(LogLevel::kInfo, "stopping");
     server->Stop();
     server->Wait();
     return {};
@@ -164,19 +166,28 @@ class ServeCommand final : public Command {
     KVASIR_TRY_OK(check(request_timeout_s_, 0, kMostSeconds, "--request-timeout"));
     KVASIR_TRY_OK(check(max_queue_, 0, kMostWaiting, "--max-queue"));
     KVASIR_TRY_OK(check(max_connections_, 1, kMostWaiting, "--max-connections"));
-    KVASIR_TRY_OK(check(max_body_bytes_, 0, kMostBodyBytes, "--max-body-bytes"));
-    KVASIR_TRY_OK(check(max_header_bytes_, 256, 16 << 20, "--max-header-bytes"));
+    const auto bytes = [&](const std::string& text, int64_t least, int64_t most,
+                           const char* flag) -> Result<int64_t> {
+      KVASIR_TRY(const size_t parsed, ParseBytes(flag, text));
+      KVASIR_TRY_OK(check(static_cast<int64_t>(parsed), least, most, flag));
+      return static_cast<int64_t>(parsed);
+    };
     const std::optional<Pooling> pooling = PoolingFromName(pooling_);
     if (!pooling) {
       return {ErrorCode::kInvalidArgument,
               "--pooling must be mean or last, not '" + pooling_ + "'"};
     }
     constexpr int64_t kMostCacheBytes = int64_t{1} << 50;
-    KVASIR_TRY_OK(check(prompt_cache_bytes_, 0, kMostCacheBytes, "--prompt-cache-bytes"));
     ServerOptions options;
+    KVASIR_TRY(options.max_body_bytes,
+               bytes(max_body_bytes_, 0, kMostBodyBytes, "--max-body-bytes"));
+    KVASIR_TRY(options.max_header_bytes,
+               bytes(max_header_bytes_, 256, 16 << 20, "--max-header-bytes"));
+    KVASIR_TRY(const int64_t prompt_cache_bytes,
+               bytes(prompt_cache_bytes_, 0, kMostCacheBytes, "--prompt-cache-bytes"));
     options.prompt_cache_file = prompt_cache_;
     options.slot_save_path = slot_save_path_;
-    options.prompt_cache_bytes = static_cast<size_t>(prompt_cache_bytes_);
+    options.prompt_cache_bytes = static_cast<size_t>(prompt_cache_bytes);
     options.pooling = *pooling;
     options.host = host_;
     options.port = static_cast<uint16_t>(port_);
@@ -194,8 +205,6 @@ class ServeCommand final : public Command {
     options.request_timeout = std::chrono::seconds(request_timeout_s_);
     options.max_waiting_requests = max_queue_;
     options.max_connections = max_connections_;
-    options.max_header_bytes = max_header_bytes_;
-    options.max_body_bytes = max_body_bytes_;
     if (reasoning_format_ != "auto" && reasoning_format_ != "deepseek" &&
         reasoning_format_ != "none") {
       return {ErrorCode::kInvalidArgument, "--reasoning-format must be auto, deepseek or none"};
@@ -207,7 +216,7 @@ class ServeCommand final : public Command {
         return {ErrorCode::kInvalidArgument, "--tool-format '" + tool_format_ + "' is unknown"};
       }
     }
-    options.max_total_body_bytes = std::max(options.max_total_body_bytes, max_body_bytes_);
+    options.max_total_body_bytes = std::max(options.max_total_body_bytes, options.max_body_bytes);
     return options;
   }
 
@@ -230,12 +239,12 @@ class ServeCommand final : public Command {
   int64_t request_timeout_s_ = 0;
   int64_t max_queue_ = 64;
   int64_t max_connections_ = 256;
-  int64_t max_body_bytes_ = 16 << 20;
-  int64_t max_header_bytes_ = 64 << 10;
+  std::string max_body_bytes_ = "16M";
+  std::string max_header_bytes_ = "64K";
   std::string log_level_ = "info";
   std::string prompt_cache_;
   std::string slot_save_path_;
-  int64_t prompt_cache_bytes_ = 0;
+  std::string prompt_cache_bytes_ = "0";
   bool log_json_ = false;
   bool no_web_page_ = false;
 };

@@ -1,12 +1,13 @@
 // kvasir tokenize: text to token ids and back.
 #include <cstdio>
 
-#include "kvasir/base/file.h"
 #include "kvasir/cli/commands.h"
+#include "kvasir/cli/input.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/gguf_tokenizer.h"
+#include "kvasir/tokenizer/token_name.h"
 
 namespace kvasir {
 namespace {
@@ -20,20 +21,17 @@ class TokenizeCommand final : public Command {
     flags.Add("-m,--model", &model_.model,
               "model folder, .gguf file or tokenizer.json; default: bundled model");
     flags.Add("-p,--prompt", &text_, "text");
-    flags.Add("-f,--prompt-file", &file_, "file that holds the text");
+    flags.Add("-f,--prompt-file", &file_, "file that holds the text; -: standard input");
     flags.Add("--no-special", &without_special_, "do not add BOS or EOS");
     flags.Add("--parse-special", &parses_special_, "read special tokens written in the text");
     flags.Add("--json", &is_json_, "print {tokens, pieces, text}");
   }
 
   Status Run() override {
-    if (!text_.empty() && !file_.empty()) {
-      return {ErrorCode::kInvalidArgument, "give the text with -p TEXT or with -f FILE, not both"};
+    if (text_.has_value() != file_.empty()) {
+      return {ErrorCode::kInvalidArgument, "give the text with -p TEXT or with -f FILE"};
     }
-    std::string text = text_;
-    if (!file_.empty()) {
-      KVASIR_TRY(text, ReadFile(file_));
-    }
+    KVASIR_TRY(const std::string text, text_ ? Result<std::string>(*text_) : ReadText(file_));
     KVASIR_TRY(const std::string folder, model_.Folder());
     KVASIR_TRY(const auto tokenizer, Open(folder));
     const std::vector<Token> tokens = tokenizer->Encode(
@@ -61,7 +59,7 @@ class TokenizeCommand final : public Command {
     Json::Array ids, pieces;
     for (const Token token : tokens) {
       ids.push_back(token);
-      pieces.push_back(tokenizer.TokenText(token));
+      pieces.push_back(TokenName(tokenizer, token));
     }
     return PrintJson(Json::Object{{"tokens", std::move(ids)},
                                   {"pieces", std::move(pieces)},
@@ -71,13 +69,13 @@ class TokenizeCommand final : public Command {
   static Status PrintAsLines(const Tokenizer& tokenizer, const std::vector<Token>& tokens) {
     std::string out;
     for (const Token token : tokens) {
-      out += std::to_string(token) + "\t" + Json(tokenizer.TokenText(token)).Dump() + "\n";
+      out += std::to_string(token) + "\t" + Json(TokenName(tokenizer, token)).Dump() + "\n";
     }
     return Print(out);
   }
 
   ModelFlags model_;
-  std::string text_;
+  std::optional<std::string> text_;
   std::string file_;
   bool without_special_ = false;
   bool parses_special_ = false;

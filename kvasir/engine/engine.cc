@@ -62,7 +62,9 @@ Status Engine::Check(const EngineRequest& request) const {
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t context = parts_.model->context_tokens();
   if (prompt == 0) return Invalid("the prompt has no token");
-  if (prompt >= context) {
+  // Where nothing is to follow it, a prompt may fill the context.
+  const bool is_answered = !request.pooling && request.max_tokens > 0;
+  if (prompt > context || (prompt == context && is_answered)) {
     return Invalid("the prompt has " + std::to_string(prompt) +
                    " tokens and the model's context is " + std::to_string(context) +
                    "; shorten the prompt");

@@ -23,10 +23,16 @@ bool EqualsInConstantTime(std::string_view a, std::string_view b) {
 
 namespace {
 
+char LowerAscii(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
 std::string_view GivenKey(const HttpRequest& request) {
   constexpr std::string_view kBearer = "Bearer ";
   const std::string_view given = request.Header("Authorization");
-  return given.starts_with(kBearer) ? given.substr(kBearer.size()) : request.Header("x-api-key");
+  // The name of the scheme has no case (RFC 9110, 11.1).
+  const std::string_view scheme = given.substr(0, kBearer.size());
+  const bool is_bearer = std::equal(scheme.begin(), scheme.end(), kBearer.begin(), kBearer.end(),
+                                    [](char a, char b) { return LowerAscii(a) == LowerAscii(b); });
+  return is_bearer ? given.substr(kBearer.size()) : request.Header("x-api-key");
 }
 
 bool Contains(const std::vector<std::string>& list, std::string_view wanted) {
@@ -42,7 +48,7 @@ std::string HostName(std::string_view authority) {
   } else {
     name = name.substr(0, name.find(':'));
   }
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char& c : name) c = LowerAscii(c);
   return name;
 }
 

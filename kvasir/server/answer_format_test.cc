@@ -103,6 +103,35 @@ TEST(AnswerJson, EventFraming) {
   EXPECT_EQ(kSseDone, "data: [DONE]\n\n");
 }
 
+// OpenAI's legacy form: the chosen token is among the likeliest ones, and offsets are into the text
+// that comes back, where a special token has a place if it was written there.
+TEST(TextFormat, LegacyLogprobs) {
+  const auto json = Json::Parse(R"({"added_tokens": [
+    {"id": 0, "content": "<s>", "special": true}, {"id": 4, "content": "<|x|>", "special": true}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+    "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"<s>": 0, "a": 1, "b": 2, "c": 3, "<|x|>": 4},
+              "merges": []}})");
+  ASSERT_TRUE(json.ok()) << json.error().message;
+  const auto tokenizer = Tokenizer::FromJson(*json);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  TextFormat format({.head = kHead,
+                     .prompts = {{0, 1, 4, 2}},
+                     .echoes = {"a<|x|>b"},
+                     .has_logprobs = true,
+                     .tokenizer = tokenizer->get()});
+  AnsweredChoice result = OneResult();
+  for (const Token token : {1, 4, 2}) result.prompt_scores.push_back({{token, -1.0}, {}});
+  result.scores = {{{3, -2.0}, {{1, -0.5}}}, {{0, -3.0}, {{0, -3.0}}}, {{1, -1.0}, {}}};
+  const Json whole = format.Whole(std::vector{result});
+  const Json* logprobs = whole.Find("choices")->as_array()[0].Find("logprobs");
+  EXPECT_EQ(logprobs->Find("tokens")->Dump(), R"(["<s>","a","<|x|>","b","c","<s>","a"])");
+  EXPECT_EQ(logprobs->Find("text_offset")->Dump(), "[0,0,1,6,7,8,8]");
+  EXPECT_EQ(logprobs->Find("top_logprobs")->Dump(),
+            R"([null,{"a":-1.0},{"<|x|>":-1.0},{"b":-1.0},{"a":-0.5,"c":-2.0},{"<s>":-3.0},)"
+            R"({"a":-1.0}])");
+}
+
 TEST(MessagesFormat, InputTokensAreWithoutTheCachedOnes) {
   MessagesFormat format({"msg_1", 0, "m"});
   AnsweredChoice result = OneResult();

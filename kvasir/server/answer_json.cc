@@ -4,6 +4,8 @@
 #include <random>
 #include <utility>
 
+#include "kvasir/tokenizer/token_name.h"
+
 namespace kvasir {
 namespace {
 
@@ -93,11 +95,6 @@ Json TimingsJson(const GenerationStats& stats) {
     timings.Set("draft_n_accepted", stats.accepted_drafts);
   }
   return timings;
-}
-
-std::string TokenPiece(const Tokenizer& tokenizer, Token token) {
-  std::string piece = tokenizer.TokenBytes(token);
-  return piece.empty() ? tokenizer.TokenText(token) : piece;
 }
 
 double FiniteLogprob(double logprob) { return std::max(logprob, kLeastLogprob); }

@@ -41,8 +41,6 @@ int64_t ReasoningTokens(std::span<const AnsweredChoice> results);
 // the evaluated tokens only, so cache_n + prompt_n is the prompt.
 Json TimingsJson(const GenerationStats& stats);
 
-// What a token adds to a text, as bytes; of a special token the text that stands for it.
-std::string TokenPiece(const Tokenizer& tokenizer, Token token);
 // A logprob as JSON can hold it: -infinity is -9999.
 double FiniteLogprob(double logprob);
 // {"content": [{token, logprob, bytes, top_logprobs}], "refusal": null}

@@ -209,6 +209,24 @@ TEST_F(ApiTest, GeneratedAndGivenTokensHaveTheSameScores) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(generated.as_array()[i], given.as_array()[i + 2]);
 }
 
+// Where nothing is to follow it.
+TEST_F(ApiTest, APromptMayFillTheContext) {
+  Start();
+  const auto tokens = static_cast<size_t>(bundle_->model().context_tokens());
+  const auto status = [&](size_t size, const std::string& path, Json body) {
+    body.Set(path == "/v1/embeddings" ? "input" : "prompt", Json(Json::Array(size, Json(72))));
+    return Ask("POST", path, "", body.Dump()).status;
+  };
+  const Json scored = Json::Object{{"max_tokens", 0}, {"echo", true}};
+  const Json answered = Json::Object{{"max_tokens", 1}};
+  EXPECT_EQ(status(tokens, "/v1/embeddings", Json::Object()), 200);
+  EXPECT_EQ(status(tokens + 1, "/v1/embeddings", Json::Object()), 400);
+  EXPECT_EQ(status(tokens, "/v1/completions", scored), 200);
+  EXPECT_EQ(status(tokens + 1, "/v1/completions", scored), 400);
+  EXPECT_EQ(status(tokens - 1, "/v1/completions", answered), 200);
+  EXPECT_EQ(status(tokens, "/v1/completions", answered), 400);
+}
+
 constexpr const char* kText = R"({"prompt":"Hi","max_tokens":2,"logit_bias":{"97":100}})";
 
 TEST_F(ApiTest, KeysOpenEverythingButHealth) {
@@ -230,7 +248,7 @@ TEST_F(ApiTest, KeysOpenEverythingButHealth) {
   EXPECT_EQ(message.status, 401);
   EXPECT_EQ(At(Parsed(message.body), {"error", "type"}), Json("authentication_error"));
   for (const char* headers : {"Authorization: Bearer first\r\n", "AUTHORIZATION: Bearer second\r\n",
-                              "x-api-key: second\r\n"}) {
+                              "Authorization: bearer second\r\n", "x-api-key: second\r\n"}) {
     SCOPED_TRACE(headers);
     EXPECT_EQ(Ask("POST", "/v1/completions", headers, kText).status, 200);
   }
@@ -259,6 +277,11 @@ TEST_F(ApiTest, OnlyNamedPagesMayRead) {
           R"({"prompt":"Hi","max_tokens":1,"stream":true})");
   EXPECT_EQ(stream.status, 200);
   EXPECT_EQ(stream.Header("Access-Control-Allow-Origin"), "https://app.example");
+  // And what is refused before anybody looks at it.
+  const WireResponse large = Ask("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n" +
+                                 std::string(kPage) + "Content-Length: 99999999\r\n\r\n");
+  EXPECT_EQ(large.status, 413);
+  EXPECT_EQ(large.Header("Access-Control-Allow-Origin"), "https://app.example");
   const WireResponse other = Ask("GET", "/health", "Origin: https://evil.example\r\n");
   EXPECT_EQ(other.Header("Access-Control-Allow-Origin"), "");
   EXPECT_EQ(other.Header("Vary"), "Origin");

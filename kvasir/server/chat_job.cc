@@ -108,7 +108,10 @@ std::string KeyOf(const ServerContext& context, const ChatRequest& request, cons
     key.append(ToolSyntaxName(context.dialect.tools))
         .append(plan.begin == CallBegin::kWithOpening ? " with " : " behind ")
         .append(tools.is_parallel ? "many " : "one ")
-        .append(tools.only + " " + tools.tools.Dump() + "\n");
+        .append(Json(Json::Array(tools.only.begin(), tools.only.end())).Dump())
+        .append(" ")
+        .append(tools.tools.Dump())
+        .append("\n");
   }
   return key + (plan.has_text ? request.rule.Key() : "");
 }
@@ -199,7 +202,7 @@ std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequ
   const auto prompt = ChatPrompt(context, request);
   if (!prompt.ok()) return TemplateError(context, prompt.error());
   job->prompts = {context.bundle->tokenizer()->EncodeSegments(*prompt, {.add_special = false})};
-  if (auto error = CheckPrompt(context, job->prompts.front(), "messages")) return error;
+  if (auto error = CheckPrompt(context, job->prompts.front(), "messages", true)) return error;
 
   const ThoughtState thought = ThoughtAt(context.dialect, Concatenate(*prompt));
   const Plan plan = PlanOf(context, request, thought);

@@ -38,7 +38,7 @@ Result<EmbeddingRequest> ParseEmbeddingRequest(const Json& body, const ChatDefau
   KVASIR_TRY(request.model, ParseModelName(body));
   KVASIR_TRY(request.is_base64, ParseIsBase64(body));
   KVASIR_TRY(request.dimensions, ParseDimensions(body, hidden_size));
-  KVASIR_TRY_OK(ParsePlace(body, &request.fields));
+  KVASIR_TRY_OK(ParsePlace(body, defaults.slots, &request.fields));
   const bool has_content = FindSet(body, "input") == nullptr && FindSet(body, "content") != nullptr;
   request.field = has_content ? "content" : "input";
   KVASIR_TRY(request.inputs, ParseTextPrompts(body, request.field, defaults.vocab_size));

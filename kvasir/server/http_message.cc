@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <ctime>
 
@@ -66,6 +67,38 @@ std::string_view HttpReason(int status) {
       return "Not Implemented";
     case 503:
       return "Service Unavailable";
+  }
+  return "";
+}
+
+std::string HostAndPort(const std::string& host, int port) {
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  std::string place = is_ipv6 ? "[" : "";
+  place.append(host).append(is_ipv6 ? "]:" : ":");
+  return place.append(std::to_string(port));
+}
+
+std::string PercentDecoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const std::string_view digits = text.substr(std::min(i + 1, text.size()), 2);
+    const char* const end = digits.data() + digits.size();
+    unsigned value = 0;
+    const bool is_escape = text[i] == '%' && digits.size() == 2 &&
+                           std::from_chars(digits.data(), end, value, 16).ptr == end;
+    decoded += is_escape ? static_cast<char>(value) : text[i];
+    i += is_escape ? 2 : 0;
+  }
+  return decoded;
+}
+
+std::string QueryValue(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    if (pair.starts_with(name) && pair.substr(name.size()).starts_with('=')) {
+      return PercentDecoded(pair.substr(name.size() + 1));
+    }
+    query.remove_prefix(std::min(query.size(), pair.size() + 1));
   }
   return "";
 }

@@ -27,6 +27,13 @@ struct HttpRequest {
   std::string_view Header(std::string_view name) const;
 };
 
+// As they stand in a URL: "localhost:80", "[::1]:80".
+std::string HostAndPort(const std::string& host, int port);
+// "a%2Fb" -> "a/b"; what is no escape stays as it is.
+std::string PercentDecoded(std::string_view text);
+// The value of `name` in "a=1&b=2", decoded; empty if it is not there.
+std::string QueryValue(std::string_view query, std::string_view name);
+
 struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";  // empty: no body, no header

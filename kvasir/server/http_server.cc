@@ -31,16 +31,26 @@ constexpr std::chrono::seconds kLinger{5};
 constexpr std::chrono::milliseconds kAcceptRetry{100};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// Splits "/path?query" or, as proxies write it, "http://host/path?query".
+// Takes "/path?query" apart or, as proxies write it, "http://host/path?query".
 void ReadTarget(std::string_view target, HttpRequest* request) {
   constexpr std::string_view kScheme = "http://";
   if (target.starts_with(kScheme)) {
     target.remove_prefix(kScheme.size());
-    target.remove_prefix(std::min(target.find('/'), target.size()));
+    target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
   }
-  const size_t mark = target.find('?');
-  request->path = target.substr(0, mark);
-  if (mark != std::string_view::npos) request->query = target.substr(mark + 1);
+  const size_t mark = std::min(target.find('?'), target.size());
+  request->path = mark == 0 ? "/" : target.substr(0, mark);
+  if (mark < target.size()) request->query = target.substr(mark + 1);
+}
+
+HttpRequest HeadOf(const http::request<http::string_body>& message) {
+  HttpRequest head;
+  head.method = std::string(message.method_string());
+  ReadTarget({message.target().data(), message.target().size()}, &head);
+  for (const auto& field : message) {
+    head.headers.push_back({std::string(field.name_string()), std::string(field.value())});
+  }
+  return head;
 }
 
 class Connection;
@@ -69,7 +79,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ReadRequest() {
     const HttpServerOptions& options = hub_->options;
     parser_.emplace();
-    path_.clear();
     parser_->header_limit(static_cast<uint32_t>(options.max_header_bytes));
     parser_->body_limit(static_cast<uint64_t>(options.max_body_bytes));
     buffer_.max_size(static_cast<size_t>(options.max_header_bytes) + (64 << 10));
@@ -104,9 +113,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (is_closed_) return;
     if (error) return OnReadError(error);
     is_idle_ = false;
-    HttpRequest request;
-    ReadTarget({parser_->get().target().data(), parser_->get().target().size()}, &request);
-    path_ = std::move(request.path);
     if (!HasRoomFor(parser_->content_length().value_or(0))) return RefuseFull();
     // The whole body must have come in this time.
     stream_.expires_after(hub_->options.body_timeout);
@@ -172,13 +178,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Answers without asking the handler; what the client still sends is not a request.
   void Refuse(int status, const std::string& message, std::vector<HttpHeader> headers = {}) {
     HttpReply reply = OpenReply({.is_http_1_1 = true, .keeps_alive = false});
-    SendError(std::move(reply), status, message, std::move(headers));
+    SendError(std::move(reply), HeadOf(parser_->get()), status, message, std::move(headers));
   }
 
-  void SendError(HttpReply reply, int status, const std::string& message,
-                 std::vector<HttpHeader> headers) {
-    HttpResponse response{.status = status, .headers = std::move(headers)};
-    if (hub_->options.error_body) response.body = hub_->options.error_body(status, path_, message);
+  void SendError(HttpReply reply, const HttpRequest& head, int status, const std::string& message,
+                 std::vector<HttpHeader> headers = {}) {
+    HttpResponse response{.status = status};
+    if (hub_->options.refusal) response = hub_->options.refusal(head, status, message);
+    std::move(headers.begin(), headers.end(), std::back_inserter(response.headers));
     reply.Send(response);
   }
 
@@ -203,18 +210,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
     form.is_http_1_1 = message.version() >= 11;
     form.keeps_alive = message.keep_alive() && !hub_->is_stopping && !is_surplus_;
     form.is_head_only = message.method() == http::verb::head;
-    HttpRequest request;
-    request.method = std::string(message.method_string());
-    ReadTarget({message.target().data(), message.target().size()}, &request);
-    for (const auto& field : message) {
-      request.headers.push_back({std::string(field.name_string()), std::string(field.value())});
-    }
+    HttpRequest request = HeadOf(message);
+    // Who it is for decides who may ask (RFC 9112, 3.2).
+    const bool has_one_host = message.count(http::field::host) <= 1;
     request.body = std::move(message.body());
     request.is_local = hub_->is_local;
     HttpReply reply = OpenReply(form);
     if (is_surplus_) {
-      return SendError(std::move(reply), 503, "too many connections; try again later",
+      return SendError(std::move(reply), request, 503, "too many connections; try again later",
                        {{"Retry-After", "1"}});
+    }
+    if (!has_one_host) {
+      return SendError(std::move(reply), request, 400, "the request has more than one Host header");
     }
     WatchErrors();
     WatchInput();
@@ -339,7 +346,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<http::request_parser<http::string_body>> parser_;
   std::shared_ptr<HttpExchange> exchange_;  // while a request is being answered
   HttpForm form_;
-  std::string path_;  // of the last request whose header was read
   std::string writing_;
   size_t written_ = 0;
   uint64_t claimed_bytes_ = 0;
@@ -379,7 +385,7 @@ class HttpServer::Impl {
   }
 
   Status Listen() {
-    const std::string place = hub_.options.host + ":" + std::to_string(hub_.options.port);
+    const std::string place = HostAndPort(hub_.options.host, hub_.options.port);
     error_code error;
     tcp::resolver resolver(hub_.io);
     const auto found = resolver.resolve(hub_.options.host, std::to_string(hub_.options.port),

@@ -35,10 +35,9 @@ struct HttpServerOptions {
   std::chrono::milliseconds idle_timeout{75'000};
   std::chrono::milliseconds body_timeout{120'000};  // until the whole body has come
   std::chrono::milliseconds write_timeout{30'000};  // without the client taking a single byte
-  // The body of a refusal that the server makes itself; unset: empty. `path` is empty where the
-  // request's header could not be read.
-  std::function<std::string(int status, std::string_view path, std::string_view message)>
-      error_body;
+  // What the server answers where it refuses a request itself; unset: no body. `head` has no
+  // body, and is empty as far as the request's header could not be read.
+  std::function<HttpResponse(const HttpRequest& head, int status, std::string message)> refusal;
   LogSink log;
 };
 

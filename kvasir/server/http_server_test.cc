@@ -50,8 +50,9 @@ class HttpServerTest : public ::testing::Test {
  protected:
   void Start(HttpServerOptions options = {}) {
     options.port = 0;
-    options.error_body = [](int status, std::string_view path, std::string_view message) {
-      return std::to_string(status) + " " + std::string(path) + " " + std::string(message);
+    options.refusal = [](const HttpRequest& head, int status, const std::string& message) {
+      return HttpResponse{.status = status,
+                          .body = std::to_string(status) + " " + head.path + " " + message};
     };
     auto server =
         HttpServer::Start(std::move(options), [this](HttpRequest request, HttpReply reply) {
@@ -133,6 +134,24 @@ TEST_F(HttpServerTest, ProxyFormOfTheTarget) {
   TestClient client(port());
   ASSERT_TRUE(client.Send("GET http://host:1/echo?x HTTP/1.1\r\nHost: host\r\n\r\n"));
   EXPECT_EQ(client.Read().body, "GET ");
+  // Without a path it is the first one, whatever the query says.
+  for (const char* target : {"http://host", "http://host?a=/b", "/?a"}) {
+    ASSERT_TRUE(client.Send("GET " + std::string(target) + " HTTP/1.1\r\nHost: host\r\n\r\n"));
+    const auto arrival = inbox_.Take();
+    ASSERT_NE(arrival, nullptr);
+    EXPECT_EQ(arrival->request.path, "/") << target;
+    arrival->reply.Send({.body = "root"});
+    EXPECT_EQ(client.Read().body, "root");
+  }
+}
+
+TEST(HttpMessage, Urls) {
+  EXPECT_EQ(PercentDecoded("a%2Fb%c3%A4+%"), "a/b\xc3\xa4+%");
+  EXPECT_EQ(PercentDecoded("%4%zz%-1"), "%4%zz%-1");
+  EXPECT_EQ(QueryValue("ab=1&a=%32&a=3", "a"), "2");
+  EXPECT_EQ(QueryValue("ab&=&a", "a"), "");
+  EXPECT_EQ(HostAndPort("localhost", 80), "localhost:80");
+  EXPECT_EQ(HostAndPort("::1", 80), "[::1]:80");
 }
 
 TEST_F(HttpServerTest, HeadHasTheLengthAndNoBody) {
@@ -204,7 +223,9 @@ TEST_F(HttpServerTest, MalformedRequestsAre400) {
         "POST /echo HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
         "POST /echo HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
         "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        "GET /echo HTTP/1.1\r\nno colon\r\n\r\n", "\x16\x03\x01\x02\x01\x01\xfc\x03\r\n\r\n"}) {
+        "GET /echo HTTP/1.1\r\nno colon\r\n\r\n",
+        "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nhost: b\r\n\r\n",
+        "\x16\x03\x01\x02\x01\x01\xfc\x03\r\n\r\n"}) {
     TestClient client(port());
     ASSERT_TRUE(client.Send(bytes));
     client.HalfClose();

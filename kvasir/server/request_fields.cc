@@ -194,13 +194,17 @@ Result<std::optional<int64_t>> ParseTimeout(const Json& body) {
   return FieldError(ErrorCode::kInvalidArgument, "timeout_ms", "must be 1 to 1000000000");
 }
 
-Status ParsePlace(const Json& body, GenerationFields* fields) {
+Status ParsePlace(const Json& body, int64_t slots, GenerationFields* fields) {
   KVASIR_TRY(fields->cache_salt, body.GetStringOr("cache_salt", ""));
   KVASIR_TRY(fields->priority, body.GetIntOr("priority", 0));
   if (fields->priority < -kMaxPriority || fields->priority > kMaxPriority) {
     return FieldError(ErrorCode::kInvalidArgument, "priority", "must be -1000 to 1000");
   }
   KVASIR_TRY(const int64_t slot, body.GetIntOr("id_slot", -1));
+  if (slot < -1 || slot >= slots) {
+    return FieldError(ErrorCode::kInvalidArgument, "id_slot",
+                      "must be -1 to " + std::to_string(slots - 1));
+  }
   if (slot >= 0) fields->slot = slot;
   KVASIR_TRY(fields->timeout_ms, ParseTimeout(body));
   return {};
@@ -217,7 +221,7 @@ Result<GenerationFields> ParseGenerationFields(const Json& body, const ChatDefau
   KVASIR_TRY(fields.choices, ParseChoices(body));
   KVASIR_TRY(fields.ignore_stop_tokens, body.GetBoolOr("ignore_eos", false));
   KVASIR_TRY(fields.max_drafts, ParseMaxDrafts(body));
-  KVASIR_TRY_OK(ParsePlace(body, &fields));
+  KVASIR_TRY_OK(ParsePlace(body, defaults.slots, &fields));
   KVASIR_TRY(fields.rule, ParseOutputRule(body));
   KVASIR_TRY(fields.is_stream, body.GetBoolOr("stream", false));
   KVASIR_TRY(fields.includes_usage, ParseIncludeUsage(body));

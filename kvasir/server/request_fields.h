@@ -22,6 +22,7 @@ struct ChatDefaults {
   // OpenAI's own: sampling from the whole distribution.
   SamplingOptions sampling = {.temperature = 1.0};
   int64_t vocab_size = 0;  // tokens that logit_bias may name
+  int64_t slots = 1;       // that id_slot may name
 };
 
 struct GenerationFields {
@@ -56,7 +57,7 @@ Result<GenerationFields> ParseGenerationFields(const Json& body, const ChatDefau
 
 // cache_salt, priority, id_slot and timeout_ms, as every API of this server has them.
 // ERRORS: as ParseChatRequest.
-Status ParsePlace(const Json& body, GenerationFields* fields);
+Status ParsePlace(const Json& body, int64_t slots, GenerationFields* fields);
 
 // The name that answers echo; empty: not given. ERRORS: as ParseChatRequest.
 Result<std::string> ParseModelName(const Json& body);

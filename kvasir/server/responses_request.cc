@@ -160,10 +160,23 @@ Result<Json> ToolsOf(const Json& tools) {
 }
 
 // A named function stands flat here, too.
-Json ToolChoiceOf(const Json& choice) {
-  const Json* name = choice.Find("name");
-  if (name == nullptr) return choice;
+Json NamedFunction(const Json& named) {
+  const Json* name = named.Find("name");
+  if (name == nullptr) return named;
   return Json::Object{{"type", "function"}, {"function", Json::Object{{"name", *name}}}};
+}
+
+// In the chat's form "allowed_tools" is an object of its own.
+Json ToolChoiceOf(const Json& choice) {
+  const Json* type = choice.Find("type");
+  const Json* tools = choice.Find("tools");
+  const bool is_list = type != nullptr && type->is_string() &&
+                       type->as_string() == "allowed_tools" && tools != nullptr &&
+                       tools->is_array();
+  if (!is_list) return NamedFunction(choice);
+  Json allowed = choice;
+  for (Json& tool : allowed.Find("tools")->as_array()) tool = NamedFunction(tool);
+  return Json::Object{{"type", "allowed_tools"}, {"allowed_tools", std::move(allowed)}};
 }
 
 Result<Json> MessagesOf(const Json& body) {

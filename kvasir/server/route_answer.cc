@@ -78,13 +78,14 @@ std::vector<Token> TokensOf(const ServerContext& context, const TextPrompt& prom
 }
 
 std::optional<ApiError> CheckPrompt(const ServerContext& context, const std::vector<Token>& prompt,
-                                    std::string_view field) {
+                                    std::string_view field, bool is_answered) {
   if (prompt.empty()) {
     return ApiError{400, "field '" + std::string(field) + "' gives no token", std::string(field),
                     ""};
   }
   const int64_t context_tokens = context.bundle->model().context_tokens();
-  if (static_cast<int64_t>(prompt.size()) < context_tokens) return std::nullopt;
+  const auto tokens = static_cast<int64_t>(prompt.size());
+  if (tokens + (is_answered ? 1 : 0) <= context_tokens) return std::nullopt;
   const std::string name(field);
   return ApiError{400,
                   "This model's maximum context length is " + std::to_string(context_tokens) +

@@ -28,9 +28,10 @@ AnswerHead NewHead(const ServerContext& context, std::string_view id_prefix,
 // A text's tokens with the model's special ones, or the tokens as they came.
 std::vector<Token> TokensOf(const ServerContext& context, const TextPrompt& prompt);
 
-// Null when the prompt fits the context and leaves room for an answer. `field`: where it came from.
+// Null when the prompt fits the context and, if it is to be answered, leaves room for that.
+// `field`: where it came from.
 std::optional<ApiError> CheckPrompt(const ServerContext& context, const std::vector<Token>& prompt,
-                                    std::string_view field);
+                                    std::string_view field, bool is_answered);
 // What the template could not do with the messages.
 ApiError TemplateError(const ServerContext& context, const Error& error);
 

@@ -20,7 +20,7 @@ void ServeEmbeddingsAs(bool is_llama_server, const ServerContext& context,
   AnswerJob job;
   for (const TextPrompt& input : wanted->inputs) {
     job.prompts.push_back(TokensOf(context, input));
-    if (const auto error = CheckPrompt(context, job.prompts.back(), wanted->field)) {
+    if (const auto error = CheckPrompt(context, job.prompts.back(), wanted->field, false)) {
       return reply.Send(ErrorResponse(*error));
     }
   }

@@ -32,11 +32,11 @@ void ServeModels(const ServerContext& context, const HttpRequest&, HttpReply rep
 void ServeModel(const ServerContext& context, const HttpRequest& request, HttpReply reply) {
   constexpr std::string_view kBefore = "/models/";
   const std::string_view path = request.path;
-  const std::string_view id = path.substr(path.find(kBefore) + kBefore.size());
+  const std::string id = PercentDecoded(path.substr(path.find(kBefore) + kBefore.size()));
   if (id == context.model_name) return reply.Send({.body = ModelJson(context).Dump()});
   reply.Send(ErrorResponse({404,
-                            "there is no model '" + std::string(id.substr(0, 200)) +
-                                "'; this server has '" + context.model_name + "'",
+                            "there is no model '" + id.substr(0, 200) + "'; this server has '" +
+                                context.model_name + "'",
                             "model", "model_not_found"}));
 }
 

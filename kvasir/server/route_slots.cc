@@ -27,18 +27,6 @@ struct SlotAction {
   std::string filename;  // for save and restore
 };
 
-// The value of `name` in "a=1&b=2"; empty if it is not there.
-std::string_view QueryValue(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const std::string_view pair = query.substr(0, query.find('&'));
-    if (pair.starts_with(name) && pair.substr(name.size()).starts_with('=')) {
-      return pair.substr(name.size() + 1);
-    }
-    query.remove_prefix(std::min(query.size(), pair.size() + 1));
-  }
-  return {};
-}
-
 // A name of one file in one folder, on every system.
 bool IsPlainName(std::string_view name) {
   const auto is_plain = [](char c) {

@@ -63,7 +63,7 @@ void ServeSlots(const ServerContext& context, const HttpRequest& request, HttpRe
     slots.push_back(SlotJson(context, slot, slots.size()));
     is_any_free = is_any_free || !slot.is_processing;
   }
-  if (request.query == "fail_on_no_slot=1" && !is_any_free) {
+  if (QueryValue(request.query, "fail_on_no_slot") == "1" && !is_any_free) {
     return reply.Send(ErrorResponse({503, "no slot is free", "", ""}));
   }
   reply.Send({.body = Json(std::move(slots)).Dump()});

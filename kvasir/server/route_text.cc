@@ -29,7 +29,8 @@ void ServeText(const ServerContext& context, const HttpRequest& request, HttpRep
   options.head = NewHead(context, "cmpl-", text->model);
   for (const TextPrompt& prompt : text->prompts) {
     options.prompts.push_back(TokensOf(context, prompt));
-    if (const auto error = CheckPrompt(context, options.prompts.back(), "prompt")) {
+    const bool is_answered = text->max_tokens != 0;
+    if (const auto error = CheckPrompt(context, options.prompts.back(), "prompt", is_answered)) {
       return reply.Send(ErrorResponse(*error));
     }
     if (text->echoes_prompt) options.echoes.push_back(EchoOf(context, prompt));

@@ -6,6 +6,7 @@
 #include "kvasir/server/chat_job.h"
 #include "kvasir/server/route_answer.h"
 #include "kvasir/server/routes.h"
+#include "kvasir/tokenizer/token_name.h"
 #include "kvasir/tokenizer/utf8.h"
 
 namespace kvasir {

@@ -65,7 +65,8 @@ ChatDefaults DefaultsOf(const ModelBundle& bundle) {
   return defaults;
 }
 
-HttpServerOptions HttpOptions(const ServerOptions& options, Metrics* metrics) {
+HttpServerOptions HttpOptions(const ServerOptions& options, const AccessOptions* access,
+                              Metrics* metrics) {
   HttpServerOptions http;
   http.host = options.host;
   http.port = options.port;
@@ -79,11 +80,15 @@ HttpServerOptions HttpOptions(const ServerOptions& options, Metrics* metrics) {
   http.body_timeout = options.body_timeout;
   http.write_timeout = options.write_timeout;
   http.log = options.log;
-  http.error_body = [metrics](int status, std::string_view path, std::string_view message) {
+  http.refusal = [metrics, access](const HttpRequest& head, int status, std::string message) {
     metrics->AddResponse("none", status);
-    const Route* const route = FindRoute(path);
+    const Route* const route = FindRoute(head.path);
     const auto style = route == nullptr ? ErrorStyle::kOpenAi : route->error_style;
-    return ErrorJson({status, std::string(message), "", ""}, style).Dump();
+    HttpResponse response = ErrorResponse({status, std::move(message), "", ""}, style);
+    // Without them a page could not read why.
+    const std::string_view methods = route == nullptr ? kAnyMethod : route->methods;
+    response.headers = CorsHeaders(*access, head, methods);
+    return response;
   };
   return http;
 }
@@ -107,6 +112,7 @@ class Server::Impl {
     context_.grammars = &*grammars_;
     context_.model_name = options.model_name.empty() ? bundle->name() : options.model_name;
     context_.defaults = DefaultsOf(*bundle);
+    context_.defaults.slots = options.max_streams;
     context_.created = std::time(nullptr);
     context_.chunk_tokens = options.chunk_tokens;
     context_.pooling = options.pooling;
@@ -155,7 +161,7 @@ class Server::Impl {
           "the model has no chat template: chats are refused, completions and embeddings work");
     }
     prompt_cache_.Load(*service_);
-    KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_, &metrics_),
+    KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_, &access_, &metrics_),
                                         [this](HttpRequest request, HttpReply reply) {
                                           Serve(std::move(request), std::move(reply));
                                         }));

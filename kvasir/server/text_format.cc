@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kvasir/tokenizer/utf8.h"
+#include "kvasir/tokenizer/token_name.h"
 
 namespace kvasir {
 namespace {
@@ -13,25 +13,14 @@ int64_t Characters(std::string_view text) {
                        [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; });
 }
 
-// Half a character is written "bytes:\xe2\x82", as OpenAI does: a name must be a text.
-std::string TokenName(const Tokenizer& tokenizer, Token token) {
-  const std::string piece = TokenPiece(tokenizer, token);
-  if (IsValidUtf8(piece)) return piece;
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string name = "bytes:";
-  for (const char byte : piece) {
-    const auto value = static_cast<uint8_t>(byte);
-    name += {'\\', 'x', kDigits[value >> 4], kDigits[value & 15]};
-  }
-  return name;
-}
-
 }  // namespace
 
 // {tokens, token_logprobs, top_logprobs, text_offset}: four lists, one entry per token.
 class TextFormat::Legacy {
  public:
-  Legacy(const Tokenizer& tokenizer, int64_t offset) : tokenizer_(tokenizer), offset_(offset) {}
+  // `echo`: the text of the prompt, if its tokens come first.
+  Legacy(const Tokenizer& tokenizer, int64_t offset, std::string_view echo = {})
+      : tokenizer_(tokenizer), offset_(offset), echo_(echo) {}
 
   // The first token of a prompt, which nothing predicts.
   void AddFirst(Token token) { Add(token, nullptr, nullptr); }
@@ -40,6 +29,8 @@ class TextFormat::Legacy {
     for (const TokenLogprob& other : scores.top) {
       top.Set(TokenName(tokenizer_, other.token), FiniteLogprob(other.logprob));
     }
+    // OpenAI's has the chosen token beside the likeliest ones.
+    top.Set(TokenName(tokenizer_, scores.token.token), FiniteLogprob(scores.token.logprob));
     Add(scores.token.token, FiniteLogprob(scores.token.logprob), std::move(top));
   }
   int64_t offset() const { return offset_; }
@@ -56,12 +47,23 @@ class TextFormat::Legacy {
     logprobs_.push_back(std::move(logprob));
     top_.push_back(std::move(top));
     offsets_.push_back(offset_);
-    // Special tokens, the <bos> before a prompt say, are not in the text.
-    offset_ += Characters(tokenizer_.TokenBytes(token));
+    offset_ += Characters(TextOf(token));
+  }
+
+  // What of the text a token is. Special tokens are in a prompt's text if they are written there,
+  // which a <bos> that was put before it is not.
+  std::string TextOf(Token token) {
+    std::string text = tokenizer_.TokenBytes(token);
+    if (text.empty() && echo_.starts_with(tokenizer_.TokenText(token))) {
+      text = tokenizer_.TokenText(token);
+    }
+    echo_.remove_prefix(std::min(text.size(), echo_.size()));
+    return text;
   }
 
   const Tokenizer& tokenizer_;
   int64_t offset_;
+  std::string_view echo_;  // what of it has no token yet
   Json::Array tokens_;
   Json::Array logprobs_;
   Json::Array top_;
@@ -81,8 +83,11 @@ Json TextFormat::Choice(size_t choice, Json text, Json logprobs, Json finish_rea
 
 Json TextFormat::WholeLogprobs(size_t choice, const AnsweredChoice& result) const {
   if (!options_.has_logprobs) return {};
-  Legacy logprobs(*options_.tokenizer, 0);
-  if (!options_.echoes.empty()) logprobs.AddFirst(options_.prompts[PromptOf(choice)].front());
+  const bool has_echo = !options_.echoes.empty();
+  Legacy logprobs(
+      *options_.tokenizer, 0,
+      has_echo ? std::string_view(options_.echoes[PromptOf(choice)]) : std::string_view());
+  if (has_echo) logprobs.AddFirst(options_.prompts[PromptOf(choice)].front());
   for (const TokenScores& scores : result.prompt_scores) logprobs.Add(scores);
   for (const TokenScores& scores : result.scores) logprobs.Add(scores);
   return std::move(logprobs).ToJson();
@@ -112,10 +117,11 @@ Json TextFormat::Whole(std::span<const AnsweredChoice> results) {
   return completion;
 }
 
-std::string TextFormat::Chunk(Json choice) const {
+std::string TextFormat::Chunk(Json choice, Json timings) const {
   Json chunk = Envelope(options_.head, "text_completion");
   chunk.Set("choices", Json::Array{std::move(choice)});
   if (options_.includes_usage) chunk.Set("usage", nullptr);
+  if (!timings.is_null()) chunk.Set("timings", std::move(timings));
   return SseEvent(chunk);
 }
 
@@ -136,7 +142,10 @@ std::string TextFormat::Part(size_t choice, const AnswerPart& part, const Answer
 std::string TextFormat::ChoiceEnd(size_t choice, const AnsweredChoice& result,
                                   std::span<const TokenScores> scores) {
   Json logprobs = StreamedLogprobs(choice, scores);
-  return Chunk(Choice(choice, "", std::move(logprobs), FinishReasonName(result.finish)));
+  Json timings;
+  if (!options_.includes_usage) timings = TimingsJson(result.stats);
+  return Chunk(Choice(choice, "", std::move(logprobs), FinishReasonName(result.finish)),
+               std::move(timings));
 }
 
 std::string TextFormat::End(std::span<const AnsweredChoice> results) {

@@ -40,7 +40,7 @@ class TextFormat final : public AnswerFormat {
     return choice / static_cast<size_t>(options_.choices_per_prompt);
   }
   Json Choice(size_t choice, Json text, Json logprobs, Json finish_reason) const;
-  std::string Chunk(Json choice) const;
+  std::string Chunk(Json choice, Json timings = {}) const;
   Json WholeLogprobs(size_t choice, const AnsweredChoice& result) const;
   Json StreamedLogprobs(size_t choice, std::span<const TokenScores> scores);
 

@@ -54,9 +54,49 @@ const std::string& NameOf(const Json& tool) {
   return tool.Find("function")->Find("name")->as_string();
 }
 
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 bool HasTool(const Json& tools, std::string_view name) {
   return std::ranges::any_of(tools.as_array(),
                              [&](const Json& tool) { return NameOf(tool) == name; });
+}
+
+// {"type": "function", "function": {"name": ...}}
+Status AllowTool(const Json& named, const std::string& field, ToolRequest* request) {
+  const Json* function = FindSet(named, "function");
+  const Json* name = function == nullptr ? nullptr : FindSet(*function, "name");
+  if (name == nullptr || !name->is_string()) {
+    return FieldError(ErrorCode::kCorrupt, field + ".function.name", "must be a string");
+  }
+  if (!HasTool(request->tools, name->as_string())) {
+    return FieldError(ErrorCode::kInvalidArgument, field, "names none of the tools");
+  }
+  request->only.push_back(name->as_string());
+  return {};
+}
+
+// {"mode": "auto" or "required", "tools": [...]}: the prompt shows all tools, so that it stays the
+// same, and these may be used.
+Status ParseAllowedTools(const Json& allowed, ToolRequest* request) {
+  const std::string field = "tool_choice.allowed_tools";
+  const Json* mode = FindSet(allowed, "mode");
+  const bool is_required = mode != nullptr && mode->is_string() && mode->as_string() == "required";
+  if (!is_required && !(mode != nullptr && mode->is_string() && mode->as_string() == "auto")) {
+    return FieldError(ErrorCode::kInvalidArgument, field + ".mode",
+                      "must be \"auto\" or \"required\"");
+  }
+  const Json* tools = FindSet(allowed, "tools");
+  if (tools == nullptr || !tools->is_array() || tools->as_array().empty()) {
+    return FieldError(ErrorCode::kCorrupt, field + ".tools", "must be an array of functions");
+  }
+  if (is_required) request->choice = ToolRequest::Choice::kRequired;
+  for (size_t i = 0; i < tools->as_array().size(); ++i) {
+    const std::string name = field + ".tools[" + std::to_string(i) + "]";
+    KVASIR_TRY_OK(AllowTool(tools->as_array()[i], name, request));
+  }
+  return {};
 }
 
 Status ParseChoice(const Json* choice, ToolRequest* request) {
@@ -73,17 +113,11 @@ Status ParseChoice(const Json* choice, ToolRequest* request) {
                       "must be \"none\", \"auto\", \"required\" or name a function");
   }
   if (!choice->is_object()) return WrongType(field, "a string or an object", *choice);
-  const Json* function = FindSet(*choice, "function");
-  const Json* name = function == nullptr ? nullptr : FindSet(*function, "name");
-  if (name == nullptr || !name->is_string()) {
-    return FieldError(ErrorCode::kCorrupt, field + ".function.name", "must be a string");
-  }
-  if (!HasTool(request->tools, name->as_string())) {
-    return FieldError(ErrorCode::kInvalidArgument, field, "names none of the tools");
+  if (FindSet(*choice, "allowed_tools") != nullptr) {
+    return ParseAllowedTools(*choice->Find("allowed_tools"), request);
   }
   request->choice = ToolRequest::Choice::kRequired;
-  request->only = name->as_string();
-  return {};
+  return AllowTool(*choice, field, request);
 }
 
 // The object of a tool's arguments.
@@ -135,7 +169,8 @@ Result<Expr> OneCall(const ToolRequest& request, ToolSyntax syntax, GrammarSynta
   std::vector<Expr> calls;
   for (size_t i = 0; i < request.tools.as_array().size(); ++i) {
     const Json& tool = request.tools.as_array()[i];
-    if (!request.only.empty() && NameOf(tool) != request.only) continue;
+    const bool is_allowed = request.only.empty() || Contains(request.only, NameOf(tool));
+    if (!is_allowed) continue;
     Expr rest = rules->Repeat(rules->Chars(CharSet::All()), 0, GrammarSyntax::kUnbounded);
     if (HasCallGrammar(syntax)) {
       KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), rules));

@@ -18,7 +18,7 @@ struct ToolRequest {
   // [{"type": "function", "function": {"name", "description"?, "parameters"?, ...}}]; null: none.
   Json tools;
   Choice choice = Choice::kNone;  // kNone as well when there are no tools
-  std::string only;               // the tool that must be used, if one is named
+  std::vector<std::string> only;  // the tools that may be used; empty: all
   bool is_parallel = true;        // several calls in one answer
 
   bool is_on() const { return choice != Choice::kNone; }
