@@ -1,5 +1,6 @@
 // What a model's files say of its text, however they are kept.
 #include "kvasir/engine/model_text.h"
+#include "kvasir/engine/system_message.h"
 
 #include <gtest/gtest.h>
 
@@ -41,6 +42,40 @@ TEST(ModelTextTest, TurnsEndWhereTheChatTemplateSays) {
   scratch.Write("generation_config.json", "{}");
   scratch.Write("chat_template.jinja", "{{ messages[0].content }}");
   EXPECT_EQ(stops(TextOf(scratch.path())), 0);
+}
+
+// Gemma 2's refuses a system message, others leave it out.
+TEST(ModelTextTest, SystemMessagesThatATemplateDoesNotHave) {
+  const ScratchFolder scratch;
+  const std::string demo = TinyModel::Folder("models/kvasir-demo");
+  for (const char* kept : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    fs::copy_file(demo + "/" + kept, scratch.File(kept));
+  }
+  const auto takes_system = [&](const std::string& text) {
+    scratch.Write("chat_template.jinja", text);
+    return TakesSystem(*TextOf(scratch.path()).chat);
+  };
+  const std::string all = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+  EXPECT_TRUE(takes_system(all));
+  EXPECT_FALSE(takes_system(
+      "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + all));
+  EXPECT_FALSE(
+      takes_system("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"));
+  // What refuses everything refuses no system message.
+  EXPECT_TRUE(takes_system("{{ raise_exception('nothing') }}"));
+
+  const auto first_turn = [](const char* messages) {
+    return SystemInFirstTurn(ValueOrDie(Json::Parse(messages))).Dump();
+  };
+  EXPECT_EQ(first_turn(R"([{"role": "system", "content": "s"}, {"role": "user", "content": "u"},
+                           {"role": "assistant", "content": "a"}])"),
+            R"([{"role":"user","content":"s\n\nu"},{"role":"assistant","content":"a"}])");
+  EXPECT_EQ(first_turn(R"([{"role": "system", "content": "s"},
+                           {"role": "user", "content": [{"type": "text", "text": "u"}]}])"),
+            R"([{"role":"user","content":[{"type":"text","text":"s\n\n"},)"
+            R"({"type":"text","text":"u"}]}])");
+  EXPECT_EQ(first_turn(R"([{"role": "system", "content": "s"}])"),
+            R"([{"role":"user","content":"s"}])");
 }
 
 // Ollama's blobs have no suffix.

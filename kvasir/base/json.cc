@@ -104,6 +104,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 nlohmann::ordered_json ToNlohmann(const Json& value) {
   if (value.is_bool()) return value.as_bool();
   if (value.is_int()) return value.as_int();
+  if (value.is_above_int()) return value.as_above_int();
   if (value.is_double()) return value.as_double();
   if (value.is_string()) return value.as_string();
   if (value.is_array()) {
@@ -156,7 +157,7 @@ Json::Json(uint64_t value) {
   if (value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     value_ = static_cast<int64_t>(value);
   } else {
-    value_ = static_cast<double>(value);
+    value_ = value;
   }
 }
 
@@ -180,7 +181,7 @@ std::string Json::DumpPretty(int spaces) const { return DumpWith(*this, spaces);
 
 std::string_view Json::type_name() const {
   static constexpr std::string_view kNames[] = {"null",   "boolean", "integer", "number",
-                                                "string", "array",   "object"};
+                                                "string", "array",   "object",  "integer"};
   return kNames[value_.index()];
 }
 
@@ -192,8 +193,13 @@ int64_t Json::as_int() const {
   KVASIR_CHECK(is_int());
   return std::get<int64_t>(value_);
 }
+uint64_t Json::as_above_int() const {
+  KVASIR_CHECK(is_above_int());
+  return std::get<uint64_t>(value_);
+}
 double Json::as_double() const {
   if (is_int()) return static_cast<double>(as_int());
+  if (is_above_int()) return static_cast<double>(as_above_int());
   KVASIR_CHECK(is_double());
   return std::get<double>(value_);
 }

@@ -36,7 +36,7 @@ class Json {
   Json(bool value) : value_(value) {}
   Json(int value) : value_(static_cast<int64_t>(value)) {}
   Json(int64_t value) : value_(value) {}
-  Json(uint64_t value);  // becomes a double above 2^63 - 1
+  Json(uint64_t value);
   Json(double value) : value_(value) {}
   Json(const char* value) : value_(std::string(value)) {}
   Json(std::string value) : value_(std::move(value)) {}
@@ -60,7 +60,9 @@ class Json {
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
   bool is_int() const { return std::holds_alternative<int64_t>(value_); }
-  bool is_double() const { return std::holds_alternative<double>(value_); }
+  // Also of an integer above 2^63 - 1, which is printed as it is and which as_double rounds.
+  bool is_double() const { return std::holds_alternative<double>(value_) || is_above_int(); }
+  bool is_above_int() const { return std::holds_alternative<uint64_t>(value_); }
   bool is_number() const { return is_int() || is_double(); }
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<Array>(value_); }
@@ -71,6 +73,7 @@ class Json {
   // REQUIRES: the matching is_...().
   bool as_bool() const;
   int64_t as_int() const;
+  uint64_t as_above_int() const;
   double as_double() const;  // also of an integer
   const std::string& as_string() const;
   const Array& as_array() const;
@@ -100,7 +103,7 @@ class Json {
   friend bool operator==(const Json& a, const Json& b) { return a.value_ == b.value_; }
 
  private:
-  std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> value_;
+  std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object, uint64_t> value_;
 };
 
 }  // namespace kvasir

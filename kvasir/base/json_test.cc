@@ -15,6 +15,19 @@ TEST(JsonTest, RoundTripsInOrder) {
   EXPECT_EQ(*Json::Parse(parsed->DumpPretty()), *parsed);
 }
 
+TEST(JsonTest, IntegersAboveTheLargest) {
+  const std::string text = "[9223372036854775807,9223372036854775808,18446744073709551615]";
+  const auto parsed = Json::Parse(text);
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->Dump(), text);
+  const Json& large = parsed->as_array()[2];
+  EXPECT_TRUE(large.is_number() && large.is_above_int() && !large.is_int());
+  EXPECT_EQ(large.type_name(), "integer");
+  EXPECT_EQ(large.as_double(), 18446744073709551616.0);
+  EXPECT_FALSE(Json(Json::Object{{"n", large}}).GetInt("n").ok());
+  EXPECT_EQ(*Json(Json::Object{{"n", large}}).GetDouble("n"), 18446744073709551616.0);
+}
+
 TEST(JsonTest, RepeatedKeysKeepTheLastValue) {
   const auto parsed = Json::Parse(R"({"a":1,"b":2,"a":3})");
   ASSERT_TRUE(parsed.ok());

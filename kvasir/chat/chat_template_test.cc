@@ -33,6 +33,19 @@ std::string Marked(std::string_view source) {
   return marked;
 }
 
+// Identifiers and limits of unsigned types are printed as they came, and not computed with.
+TEST(ChatTemplate, IntegersAboveTheLargest) {
+  const auto parsed = ChatTemplate::Parse("{{ id }} {{ [id] | tojson }}", "model.jinja");
+  ASSERT_TRUE(parsed.ok());
+  const Json variables = *Json::Parse(R"({"id": 18446744073709551615})");
+  const auto text = (*parsed)->Render(variables, {});
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  EXPECT_EQ(Concatenate(*text), "18446744073709551615 [18446744073709551615]");
+  const auto sum = ChatTemplate::Parse("{{ id + 1 }}", "model.jinja");
+  ASSERT_TRUE(sum.ok());
+  EXPECT_FALSE((*sum)->Render(variables, {}).ok());
+}
+
 ErrorCode CodeOf(std::string_view source, const RenderOptions& options = {}) {
   const auto result = Render(source, options);
   EXPECT_FALSE(result.ok());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kvasir/chat/filters.h"
+#include "kvasir/chat/large_integer.h"
 #include "kvasir/chat/python_ops.h"
 #include "kvasir/chat/unicode.h"
 
@@ -41,6 +42,8 @@ class JsonWriter {
       out_ += std::to_string(value.as_integral());
     } else if (value.is_float()) {
       WriteDouble(value.as_double());
+    } else if (const auto* large = LargeIntegerOf(value)) {
+      out_ += large->Repr();
     } else {
       return TemplateError("tojson: an object of type " + std::string(TypeName(value)) +
                            " is not JSON serializable");

@@ -13,8 +13,9 @@ struct ChatTemplateLimits {
   // All values alive at one time, the variables included.
   int64_t max_live_bytes = int64_t{256} << 20;
   // Expressions and statements evaluated, plus one per 64 bytes or 8 items that a built-in handles.
-  // A chat of 1000 messages takes about 10^5; 2 * 10^7 take about two seconds.
-  int64_t max_steps = 20'000'000;
+  // A chat of 1000 messages takes about 10^5; 10^8 take about five seconds. Some
+  // look through the whole chat for each message: Gemma 4's takes 2 * 10^7 for 2400 of them.
+  int64_t max_steps = 100'000'000;
   // Nested evaluations (expressions in statements in macros ...). Each takes about 1 KiB of stack.
   int max_depth = 1000;
   // Items of a range(), as in the sandbox of the reference.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kvasir/chat/large_integer.h"
+
 namespace kvasir::chat {
 namespace {
 
@@ -122,6 +124,7 @@ Result<Value> Runtime::FromJsonAt(const Json& json, Origin origin, int depth) {
   if (json.is_null()) return Value::None();
   if (json.is_bool()) return Value::Bool(json.as_bool(), origin);
   if (json.is_int()) return Value::Int(json.as_int(), origin);
+  if (json.is_above_int()) return Value::Of(std::make_shared<LargeInteger>(json.as_above_int()));
   if (json.is_double()) return Value::Float(json.as_double(), origin);
   if (json.is_string()) return String(json.as_string(), origin);
   if (depth >= kMaxValueDepth) over_depth_ = true;

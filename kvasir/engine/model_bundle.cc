@@ -7,6 +7,7 @@
 
 #include "kvasir/base/system_info.h"
 #include "kvasir/engine/model_fingerprint.h"
+#include "kvasir/engine/system_message.h"
 #include "kvasir/model/families.h"
 
 namespace kvasir {
@@ -33,13 +34,6 @@ Status CheckCache(const ModelConfig& config, const KvPolicy& policy) {
   return spec.Validate();
 }
 
-// A system message (some templates call it developer's) wins over the package's.
-bool BringsSystem(const Json& messages) {
-  if (!messages.is_array() || messages.as_array().empty()) return false;
-  const Json* const role = messages.as_array().front().Find("role");
-  return role != nullptr && (*role == Json("system") || *role == Json("developer"));
-}
-
 int64_t LocalSeconds() {
   const std::time_t now = std::time(nullptr);
   std::tm local = {};
@@ -59,6 +53,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   KVASIR_TRY_OK(CheckCache(config, options.kv));
   // Before the weights: what it takes to make a tokenizer is free again when they come.
   KVASIR_TRY(bundle->text_, ModelText::Load(folder, config));
+  bundle->takes_system_ = bundle->chat() == nullptr || TakesSystem(*bundle->chat());
   ReturnFreedMemory();
   if (options.random_weights) {
     KVASIR_TRY(bundle->loaded_,
@@ -108,7 +103,7 @@ Result<std::vector<Token>> ModelBundle::ChatTokens(const Json& messages, const J
 
 Json ModelBundle::WithSystem(const Json& messages) const {
   Json conversation = messages;
-  if (!package().system.empty() && messages.is_array() && !BringsSystem(messages)) {
+  if (!package().system.empty() && messages.is_array() && !BeginsWithSystem(messages)) {
     Json::Array& all = conversation.as_array();
     all.insert(all.begin(), Json::Object{{"role", "system"}, {"content", package().system}});
   }
@@ -123,6 +118,9 @@ Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& ext
                 "; chatting needs both"};
   }
   Json conversation = WithSystem(messages);
+  if (!takes_system_ && BeginsWithSystem(conversation)) {
+    conversation = SystemInFirstTurn(conversation);
+  }
   const bool goes_on = last_answer == LastAnswer::kUnfinished && EndsUnfinished(conversation);
   if (goes_on) {
     KVASIR_TRY(conversation, MarkEnd(std::move(conversation)));

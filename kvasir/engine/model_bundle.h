@@ -78,7 +78,8 @@ class ModelBundle {
   int64_t sampleable_tokens() const;
 
   // The messages (an array of {role, content}) as a prompt's tokens, ready for an answer. A
-  // package's system message stands first where they bring none. `extra` holds further template
+  // package's system message stands first where they bring none; where the template has no system
+  // message, it is the beginning of the user's first turn. `extra` holds further template
   // variables (an object or null). ERRORS: kFailedPrecondition without tokenizer or template;
   // kInvalidArgument from the template, or if the last message cannot be gone on with.
   Result<std::vector<Token>> ChatTokens(const Json& messages, const Json& extra = {},
@@ -104,6 +105,7 @@ class ModelBundle {
   CacheBudget budget_;
   std::unique_ptr<KvPool> pool_;
   ModelText text_;
+  bool takes_system_ = true;  // the chat template
   mutable std::mutex fingerprint_mutex_;
   mutable std::string fingerprint_;  // empty: nobody has asked yet
 };

@@ -113,6 +113,7 @@ GrammarAutomaton::State GrammarAutomaton::Close(std::vector<GrammarFrame>* place
   Drain(places, true);
   EnterCalls(places);
   std::sort(found_.begin(), found_.end());
+  DropCopies(&found_);
   return InternState(found_);
 }
 
@@ -131,9 +132,29 @@ void GrammarAutomaton::EnterCalls(std::vector<GrammarFrame>* places) {
     }
     std::sort(ways_back_.begin(), ways_back_.end());
     ways_back_.erase(std::unique(ways_back_.begin(), ways_back_.end()), ways_back_.end());
+    DropCopies(&ways_back_);
     places->push_back({program().rules[static_cast<size_t>(rule)].start, InternNode(ways_back_)});
     Drain(places, false);
   }
+}
+
+// Of the copies of one instruction those that leave most to come: they are compiled last.
+void GrammarAutomaton::DropCopies(std::vector<GrammarFrame>* frames) {
+  if (frames->size() <= kMaxCopies) return;
+  copies_.resize(static_cast<size_t>(program().origin_count));
+  const auto count_of = [this](const GrammarFrame& frame) -> uint32_t& {
+    return copies_[static_cast<size_t>(program().origin[static_cast<size_t>(frame.pc)])];
+  };
+  size_t kept = frames->size();
+  for (size_t i = frames->size(); i-- > 0;) {
+    const GrammarFrame frame = (*frames)[i];
+    if (program().is_copied[static_cast<size_t>(frame.pc)] && ++count_of(frame) > kMaxCopies) {
+      continue;
+    }
+    (*frames)[--kept] = frame;
+  }
+  for (const GrammarFrame& frame : *frames) count_of(frame) = 0;
+  frames->erase(frames->begin(), frames->begin() + static_cast<std::ptrdiff_t>(kept));
 }
 
 void GrammarAutomaton::Drain(std::vector<GrammarFrame>* places, bool follow_ways_back) {

@@ -26,6 +26,11 @@ class GrammarAutomaton {
   // every state that is not dead can still be finished. Below the limit of Json::Parse.
   static constexpr int kMaxDepth = 96;
 
+  // Of an instruction in a counted repetition a state has places in at most so many copies. There
+  // are more where such repetitions are nested and a text can be read in as many ways; then some
+  // texts are not allowed that the grammar has, and a step stays cheap.
+  static constexpr size_t kMaxCopies = 256;
+
   explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
 
   State start() const { return start_; }
@@ -34,6 +39,7 @@ class GrammarAutomaton {
     const State known = transitions_[TransitionOf(state, byte)];
     return known != kUnknown ? known : Step(state, byte);
   }
+  size_t place_count(State state) const { return states_.Get(state).size(); }
   // The text may end here.
   bool CanEnd(State state) const { return can_end_[state]; }
 
@@ -65,6 +71,8 @@ class GrammarAutomaton {
   // The state of everything reachable from `places` before the next byte. Clears `places`.
   State Close(std::vector<GrammarFrame>* places);
   void Drain(std::vector<GrammarFrame>* places, bool follow_ways_back);
+  // Of sorted frames, as kMaxCopies says.
+  void DropCopies(std::vector<GrammarFrame>* frames);
   void EnterCalls(std::vector<GrammarFrame>* places);
   void AddCall(const GrammarInstruction& call, uint32_t ways_back);
   uint32_t InternNode(std::span<const GrammarFrame> frames);
@@ -104,6 +112,7 @@ class GrammarAutomaton {
   std::vector<GrammarFrame> found_;
   std::vector<GrammarFrame> ways_back_;
   std::vector<PendingCall> calls_;  // a heap, least rank on top
+  std::vector<uint32_t> copies_;    // per origin, 0 between calls
 };
 
 }  // namespace kvasir

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -190,6 +191,23 @@ TEST(GrammarAutomaton, EveryLiveStateCanBeFinished) {
       EXPECT_TRUE(finished) << text;
     });
   }
+}
+
+// Where counted repetitions are nested, ways to read a text multiply; a step stays cheap, and what
+// is allowed can still be finished.
+TEST(GrammarAutomaton, NestedCountsAreBounded) {
+  GrammarAutomaton automaton(FromGbnf("root ::= ([a-c ]{0,250}){0,250} \".\""));
+  GrammarAutomaton::State state = automaton.start();
+  // Two ranges of bytes, and the end.
+  constexpr size_t kMost = 2 * GrammarAutomaton::kMaxCopies + 1;
+  size_t most = 0;
+  for (int i = 0; i < 600; ++i) {
+    state = automaton.Next(state, static_cast<uint8_t>("ab c"[i % 4]));
+    ASSERT_NE(state, GrammarAutomaton::kDead) << i;
+    most = std::max(most, automaton.place_count(state));
+  }
+  EXPECT_EQ(most, kMost);
+  EXPECT_TRUE(automaton.CanEnd(automaton.Next(state, '.')));
 }
 
 TEST(GrammarAutomaton, HugeAlternations) {

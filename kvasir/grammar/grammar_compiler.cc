@@ -26,8 +26,8 @@ constexpr int kMaxCopies = 256;
 class Compiler {
  public:
   explicit Compiler(const GrammarSyntax& syntax) : syntax_(syntax) {
-    program_.code.push_back({.op = Op::kAccept});
-    program_.code.push_back({.op = Op::kFinal});
+    Add({.op = Op::kAccept});
+    Add({.op = Op::kFinal});
     program_.rules.resize(syntax.rule_count());
   }
 
@@ -53,6 +53,7 @@ class Compiler {
     }
     program_.root = root;
     FindByteClasses();
+    FindCopies();
     KVASIR_TRY_OK(AnalyseGrammar(&program_));
     return std::move(program_);
   }
@@ -71,6 +72,7 @@ class Compiler {
       return GrammarProgram::kAcceptPc;
     }
     program_.code.push_back(instruction);
+    program_.origin.push_back(next_origin_++);
     return static_cast<int32_t>(program_.code.size()) - 1;
   }
   int32_t AddSplit(int32_t a, int32_t b) { return Add({.op = Op::kSplit, .next = a, .other = b}); }
@@ -146,7 +148,11 @@ class Compiler {
   }
 
   int32_t EmitCopies(Expr part, int copies, int32_t next) {
-    for (int i = 0; i < copies && !too_large_; ++i) next = Emit(part, next);
+    const int32_t origin = next_origin_;
+    for (int i = 0; i < copies && !too_large_; ++i) {
+      next_origin_ = origin;
+      next = Emit(part, next);
+    }
     return next;
   }
 
@@ -155,14 +161,22 @@ class Compiler {
     const int run = RunLength(count);
     const int32_t rule = RunRule(part, run);
     next = EmitCopies(part, count % run, next);
-    for (int i = 0; i < count / run && !too_large_; ++i) next = AddCall(rule, next);
+    const int32_t origin = next_origin_;
+    for (int i = 0; i < count / run && !too_large_; ++i) {
+      next_origin_ = origin;
+      next = AddCall(rule, next);
+    }
     return next;
   }
 
   int32_t EmitUpTo(Expr part, int count, int32_t next) {
     int32_t start = next;
     if (count <= kMaxCopies) {
-      for (int i = 0; i < count && !too_large_; ++i) start = AddSplit(Emit(part, start), next);
+      const int32_t origin = next_origin_;
+      for (int i = 0; i < count && !too_large_; ++i) {
+        next_origin_ = origin;
+        start = AddSplit(Emit(part, start), next);
+      }
       return start;
     }
     // count = q run + r: up to q whole runs, then fewer than a run; only after all q at most r.
@@ -170,8 +184,11 @@ class Compiler {
     const int32_t rule = RunRule(part, run);
     const int32_t rest = EmitUpTo(part, run - 1, next);
     start = EmitUpTo(part, count % run, next);
-    for (int i = 0; i < count / run && !too_large_; ++i)
+    const int32_t origin = next_origin_;
+    for (int i = 0; i < count / run && !too_large_; ++i) {
+      next_origin_ = origin;
       start = AddSplit(AddCall(rule, start), rest);
+    }
     return start;
   }
 
@@ -204,8 +221,18 @@ class Compiler {
     program_.class_count = last + 1;
   }
 
+  void FindCopies() {
+    program_.origin_count = next_origin_;
+    std::vector<int32_t> instructions(static_cast<size_t>(next_origin_), 0);
+    for (const int32_t origin : program_.origin) ++instructions[static_cast<size_t>(origin)];
+    for (const int32_t origin : program_.origin) {
+      program_.is_copied.push_back(instructions[static_cast<size_t>(origin)] > 1);
+    }
+  }
+
   const GrammarSyntax& syntax_;
   GrammarProgram program_;
+  int32_t next_origin_ = 0;  // set back for each copy of a repetition's part
   std::vector<Run> runs_;
   int64_t visits_ = 0;
   bool too_large_ = false;

@@ -46,6 +46,11 @@ struct GrammarProgram {
   int32_t root = 0;
   // Per instruction: how many nested calls the shortest way to the rule's end needs, or kNever.
   std::vector<int32_t> need;
+  // Per instruction: what it is a copy of, below origin_count. Copies of a counted repetition's
+  // part have the same origins; an instruction that there is once has one of its own.
+  std::vector<int32_t> origin;
+  std::vector<bool> is_copied;  // per instruction: others have its origin
+  int32_t origin_count = 0;
   // Bytes that every instruction treats alike share a class.
   std::array<uint8_t, 256> class_of{};
   int32_t class_count = 0;

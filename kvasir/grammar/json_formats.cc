@@ -1,5 +1,6 @@
 #include "kvasir/grammar/json_formats.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,16 @@ std::string Time() {
          "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
 }
 
+// At most 63 characters a label and 253 in all (RFC 1035, 2.3.4): few long labels or many short
+// ones.
 std::string Hostname() {
-  const std::string label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,28}[A-Za-z0-9])?";
-  return label + "(?:\\." + label + "){0,4}";
+  const auto label = [](int most) {
+    return "[A-Za-z0-9](?:[A-Za-z0-9-]{0," + std::to_string(most - 2) + "}[A-Za-z0-9])?";
+  };
+  const auto names = [&](int first, int others, int count) {
+    return label(first) + "(?:\\." + label(others) + "){0," + std::to_string(count) + "}";
+  };
+  return "(?:" + names(63, 30, 6) + "|" + names(63, 63, 2) + "|" + names(30, 30, 7) + ")";
 }
 
 std::string Ipv4() {
@@ -42,28 +50,47 @@ std::string Ipv6() {
         after == 0 ? ""
                    : "(?:" + group + "(?::" + group + "){0," + std::to_string(after - 1) + "})?";
     pattern += "|" + head + "::" + tail;
+    // The last two groups may be an IPv4 address.
+    if (after > 0) {
+      const std::string groups = "(?:" + group + ":){0," + std::to_string(after - 1) + "}";
+      pattern += "|" + head + "::" + groups + Ipv4();
+    }
   }
-  return pattern + ")";
+  return pattern + "|(?:" + group + ":){6}" + Ipv4() + ")";
 }
 
 std::string Email() {
-  const std::string word = "[A-Za-z0-9_+-]{1,20}";
-  return word + "(?:\\." + word + "){0,2}@" + Hostname();
+  // Atoms of RFC 5321 (4.1.2), at most 64 characters in all (4.5.3.1.1).
+  const std::string atom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]";
+  return "(?:" + atom + "{1,64}|" + atom + "{1,31}\\." + atom + "{1,31}|" + atom + "{1,15}(?:\\." +
+         atom + "{1,15}){0,3})@" + Hostname();
 }
 
 std::string Uri() {
   const std::string chars = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
-  return "[A-Za-z][A-Za-z0-9+.-]{0,15}://" + Hostname() + "(?::[0-9]{1,5})?(?:/" + chars + "*)*" +
-         "(?:\\?(?:" + chars + "|[/?])*)?(?:#(?:" + chars + "|[/?])*)?";
+  const std::string user = "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?";
+  const std::string host = "(?:" + Hostname() + "|\\[" + Ipv6() + "\\])";
+  const std::string path = "(?:/" + chars + "*)*";
+  // Without a host: "mailto:a@b.c", "urn:isbn:1", "file:///tmp".
+  return "[A-Za-z][A-Za-z0-9+.-]{0,15}:(?://(?:" + user + host + "(?::[0-9]{1,5})?)?" + path + "|" +
+         chars + "+" + path + ")(?:\\?(?:" + chars + "|[/?])*)?(?:#(?:" + chars + "|[/?])*)?";
+}
+
+// RFC 3339, appendix A: days, weeks or clock times, largest unit first, none left out between two.
+std::string Duration() {
+  const std::string n = "[0-9]{1,4}";
+  const std::string time =
+      "T(?:" + n + "H(?:" + n + "M(?:" + n + "S)?)?|" + n + "M(?:" + n + "S)?|" + n + "S)";
+  const std::string date =
+      n + "D|" + n + "M(?:" + n + "D)?|" + n + "Y(?:" + n + "M(?:" + n + "D)?)?";
+  return "P(?:" + n + "W|(?:" + date + ")(?:" + time + ")?|" + time + ")";
 }
 
 std::vector<std::pair<std::string_view, std::string>> Formats() {
   return {
       {"date", Date()},
       {"date-time", Date() + "T" + Time()},
-      {"duration",
-       "P(?:[0-9]{1,4}W|(?:[0-9]{1,4}D|[0-9]{1,4}M(?:[0-9]{1,4}D)?|[0-9]{1,4}Y"
-       "(?:[0-9]{1,4}M(?:[0-9]{1,4}D)?)?)(?:T[0-9]{1,4}H)?|T[0-9]{1,4}(?:H|M|S))"},
+      {"duration", Duration()},
       {"email", Email()},
       {"hostname", Hostname()},
       {"ipv4", Ipv4()},

@@ -58,7 +58,7 @@ class PatternParser {
     if (!IsValidUtf8(text_)) return Malformed("invalid UTF-8");
     std::vector<Expr> alternatives;
     do {
-      KVASIR_TRY(const Expr alternative, ParseOutermost());
+      KVASIR_TRY(const Expr alternative, ParseOutermost({}, 0));
       alternatives.push_back(alternative);
     } while (Take('|'));
     if (position_ < text_.size()) return Malformed("unmatched ')'");
@@ -84,33 +84,74 @@ class PatternParser {
     return true;
   }
 
-  // Without an anchor a match may begin or end anywhere.
-  Result<Expr> ParseOutermost() {
+  struct Anchors {
+    bool begin = false;
+    bool end = false;
+  };
+
+  // Without an anchor a match may begin or end anywhere. `outside`: anchors around the group whose
+  // alternative this is.
+  Result<Expr> ParseOutermost(Anchors outside, int depth) {
     const Expr anything = syntax_.Repeat(json_.AnyChar(), 0, kUnbounded);
+    const bool begins = Take('^') || outside.begin;
+    if (const size_t end = EndOfOnlyGroup(); end != std::string_view::npos) {
+      const bool ends = outside.end || (end < text_.size() && text_[end] == '$');
+      KVASIR_TRY(const Expr group, ParseOutermostGroup({begins, ends}, depth));
+      Take('$');
+      return group;
+    }
     std::vector<Expr> parts;
-    if (!Take('^')) parts.push_back(anything);
-    KVASIR_TRY(const Expr inner, ParseSequence(0));
+    if (!begins) parts.push_back(anything);
+    KVASIR_TRY(const Expr inner, ParseSequence(depth));
     parts.push_back(inner);
-    if (!Take('$')) parts.push_back(anything);
+    if (!Take('$') && !outside.end) parts.push_back(anything);
     if (!AtEnd() && Peek() != '|' && Peek() != ')') {
       return Unsupported("'$' before the end of the pattern is");
     }
     return syntax_.Sequence(std::move(parts));
   }
 
-  Result<Expr> ParseGroup(int depth) {
+  // A group that is all of an alternative: what is anchored in it is anchored to the text.
+  Result<Expr> ParseOutermostGroup(Anchors outside, int depth) {
     if (depth >= kMaxGroupDepth) return Unsupported("groups nested this deep are");
-    ++position_;
-    if (Peek() == '?') {
-      if (Peek(1) == ':') {
-        position_ += 2;
-      } else if (Peek(1) == '<' && Peek(2) != '=' && Peek(2) != '!') {
-        while (!AtEnd() && Peek() != '>') ++position_;
-        if (!Take('>')) return Malformed("the group's name does not end");
-      } else {
-        return Unsupported("look-around and group options are");
+    KVASIR_TRY_OK(OpenGroup());
+    std::vector<Expr> alternatives;
+    do {
+      KVASIR_TRY(const Expr alternative, ParseOutermost(outside, depth + 1));
+      alternatives.push_back(alternative);
+    } while (Take('|'));
+    if (!Take(')')) return Malformed("expected ')'");
+    return syntax_.Alternatives(std::move(alternatives));
+  }
+
+  // Behind the group that begins here, if nothing but '$' follows it in its alternative.
+  size_t EndOfOnlyGroup() const {
+    if (Peek() != '(') return std::string_view::npos;
+    int open = 0;
+    bool in_class = false;
+    for (size_t at = position_; at < text_.size(); ++at) {
+      const char c = text_[at];
+      if (c == '\\') {
+        ++at;
+      } else if (in_class) {
+        in_class = c != ']';
+      } else if (c == '[') {
+        in_class = true;
+      } else if (c == '(') {
+        ++open;
+      } else if (c == ')' && --open == 0) {
+        size_t next = at + 1;
+        if (next < text_.size() && text_[next] == '$') ++next;
+        const bool is_all = next == text_.size() || text_[next] == '|' || text_[next] == ')';
+        return is_all ? at + 1 : std::string_view::npos;
       }
     }
+    return std::string_view::npos;
+  }
+
+  Result<Expr> ParseGroup(int depth) {
+    if (depth >= kMaxGroupDepth) return Unsupported("groups nested this deep are");
+    KVASIR_TRY_OK(OpenGroup());
     std::vector<Expr> alternatives;
     do {
       KVASIR_TRY(const Expr alternative, ParseSequence(depth + 1));
@@ -119,6 +160,21 @@ class PatternParser {
     if (Peek() == '$') return Unsupported("'$' inside a group is");
     if (!Take(')')) return Malformed("expected ')'");
     return syntax_.Alternatives(std::move(alternatives));
+  }
+
+  // "(", "(?:" or "(?<name>"
+  Status OpenGroup() {
+    ++position_;
+    if (Peek() != '?') return {};
+    if (Peek(1) == ':') {
+      position_ += 2;
+    } else if (Peek(1) == '<' && Peek(2) != '=' && Peek(2) != '!') {
+      while (!AtEnd() && Peek() != '>') ++position_;
+      if (!Take('>')) return Malformed("the group's name does not end");
+    } else {
+      return Unsupported("look-around and group options are");
+    }
+    return {};
   }
 
   Result<Expr> ParseSequence(int depth) {
@@ -178,6 +234,10 @@ class PatternParser {
     }
     if (c == 'x') return ParseHex(2);
     if (c == 'u') return Peek(1) == '{' ? Result<CharSet>(Unsupported("\\u{...} is")) : ParseHex(4);
+    if (c == '0' && std::isdigit(static_cast<unsigned char>(Peek(1))) == 0) {
+      ++position_;
+      return CharSet::Of(0);
+    }
     if (c == 'b' || c == 'B') return Unsupported("the word boundary \\b is");
     if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
       return Unsupported(std::string("the escape \\") + c + " is");
@@ -211,7 +271,13 @@ class PatternParser {
       if (Peek() != '-' || Peek(1) == ']' || position_ + 1 >= text_.size()) continue;
       ++position_;
       KVASIR_TRY(const CharSet high, ParseChar());
-      if (!IsOne(low) || !IsOne(high) || high.ranges()[0].low < low.ranges()[0].low) {
+      if (!IsOne(low) || !IsOne(high)) {
+        // Beside a class, as in [\w-.], a hyphen is one (ECMA-262, B.1.2.8.1).
+        ranges.push_back({'-', '-'});
+        ranges.insert(ranges.end(), high.ranges().begin(), high.ranges().end());
+        continue;
+      }
+      if (high.ranges()[0].low < low.ranges()[0].low) {
         return Malformed("a range in a class goes from one character to a later one");
       }
       ranges.push_back({low.ranges()[0].low, high.ranges()[0].low});
@@ -232,7 +298,7 @@ class PatternParser {
       min = 1;
     } else if (Take('?')) {
       max = 1;
-    } else if (Peek() == '{') {
+    } else if (IsCounted()) {
       ++position_;
       KVASIR_TRY(min, ParseCount());
       max = min;
@@ -249,6 +315,23 @@ class PatternParser {
     }
     Take('?');  // lazy: the same texts match
     return syntax_.Repeat(item, min, max);
+  }
+
+  // "{2}", "{2,}" or "{2,3}"; other braces are characters (ECMA-262, B.1.2).
+  bool IsCounted() const {
+    if (Peek() != '{') return false;
+    size_t ahead = 1;
+    const auto skip_digits = [&] {
+      const size_t begin = ahead;
+      while (Peek(ahead) >= '0' && Peek(ahead) <= '9') ++ahead;
+      return ahead > begin;
+    };
+    if (!skip_digits()) return false;
+    if (Peek(ahead) == ',') {
+      ++ahead;
+      skip_digits();
+    }
+    return Peek(ahead) == '}';
   }
 
   Result<int> ParseCount() {

@@ -12,6 +12,10 @@ namespace {
 using Expr = GrammarSyntax::Expr;
 
 constexpr int kDecimals = 6;
+constexpr int kDecimalsOfZero = 15;
+// The largest magnitude with decimals beside bounds.
+constexpr int64_t kMostWithDecimals = 1'000'000'000;
+constexpr uint64_t kMostDigits = 9'999'999'999'999'999;
 
 class Ranges {
  public:
@@ -34,8 +38,10 @@ class Ranges {
     return syntax_.Alternatives(std::move(ways));
   }
 
+  // Numbers of magnitudes up to kMostWithDecimals.
   Expr Decimals(DecimalBound min, DecimalBound max) {
     std::vector<Expr> ways;
+    if (min.value > max.value) return syntax_.Alternatives({});
     if (max.value >= 0) {
       const DecimalBound low = min.value >= 0 ? min : DecimalBound{0, false};
       ways.push_back(Magnitudes(low, max));
@@ -47,6 +53,30 @@ class Ranges {
           syntax_.Sequence({syntax_.Literal("-"), Magnitudes(low, {-min.value, min.exclusive})}));
     }
     return syntax_.Alternatives(std::move(ways));
+  }
+
+  // Magnitudes above kMostWithDecimals, from `min` to `max`; nullopt: as large as can be.
+  Expr Beyond(std::optional<DecimalBound> min, std::optional<DecimalBound> max) {
+    auto low = static_cast<uint64_t>(kMostWithDecimals);
+    if (min && min->value >= kMostWithDecimals) {
+      low = static_cast<uint64_t>(min->value) + (min->exclusive ? 1 : 0);
+    }
+    if (max) {
+      const int64_t high = max->value - (max->exclusive ? 1 : 0);
+      const bool is_any = high > 0 && static_cast<uint64_t>(high) >= low;
+      return is_any ? Naturals(low, static_cast<uint64_t>(high)) : syntax_.Alternatives({});
+    }
+    const Expr digit = Digits('0', '9');
+    const Expr decimals = syntax_.Optional(
+        syntax_.Sequence({syntax_.Literal("."), syntax_.Repeat(digit, 1, kDecimals)}));
+    const Expr fraction = syntax_.Optional(
+        syntax_.Sequence({syntax_.Literal("."), syntax_.Repeat(digit, 1, kDecimalsOfZero)}));
+    // 10^16 to 10^307, which is above every bound.
+    const Expr exponent =
+        syntax_.Sequence({syntax_.Chars(CharSet({{'E', 'E'}, {'e', 'e'}})),
+                          syntax_.Optional(syntax_.Literal("+")), Naturals(16, 307)});
+    return syntax_.Alternatives({syntax_.Sequence({Naturals(low, kMostDigits), decimals}),
+                                 syntax_.Sequence({Digits('1', '9'), fraction, exponent})});
   }
 
  private:
@@ -98,8 +128,10 @@ class Ranges {
       if (min.exclusive || max.exclusive) return syntax_.Alternatives({});
       return syntax_.Sequence({syntax_.Literal(std::to_string(low)), zeros});
     }
+    const int most = low == 0 ? kDecimalsOfZero : kDecimals;
+    const Expr first = syntax_.Optional(syntax_.Sequence({dot, syntax_.Repeat(digit, 1, most)}));
     ways.push_back(syntax_.Sequence(
-        {syntax_.Literal(std::to_string(low)), min.exclusive ? NonzeroDecimals() : decimals}));
+        {syntax_.Literal(std::to_string(low)), min.exclusive ? NonzeroDecimals(most) : first}));
     if (low + 1 < high) {
       ways.push_back(syntax_.Sequence({Naturals(low + 1, high - 1), decimals}));
     }
@@ -109,12 +141,12 @@ class Ranges {
     return syntax_.Alternatives(std::move(ways));
   }
 
-  Expr NonzeroDecimals() {
+  Expr NonzeroDecimals(int most) {
     std::vector<Expr> ways;
-    for (int zeros = 0; zeros < kDecimals; ++zeros) {
+    for (int zeros = 0; zeros < most; ++zeros) {
       ways.push_back(syntax_.Sequence(
-          {syntax_.Literal(std::string(".00000").substr(0, static_cast<size_t>(zeros) + 1)),
-           Digits('1', '9'), syntax_.Repeat(Digits('0', '9'), 0, kDecimals - zeros - 1)}));
+          {syntax_.Literal(std::string(".").append(static_cast<size_t>(zeros), '0')),
+           Digits('1', '9'), syntax_.Repeat(Digits('0', '9'), 0, most - zeros - 1)}));
     }
     return syntax_.Alternatives(std::move(ways));
   }
@@ -141,8 +173,24 @@ Expr IntegersBetween(int64_t min, int64_t max, GrammarSyntax* syntax) {
   return syntax->Alternatives(std::move(ways));
 }
 
-Expr DecimalsBetween(DecimalBound min, DecimalBound max, GrammarSyntax* syntax) {
-  return Ranges(syntax).Decimals(min, max);
+Expr DecimalsBetween(std::optional<DecimalBound> min, std::optional<DecimalBound> max,
+                     GrammarSyntax* syntax) {
+  Ranges ranges(syntax);
+  const auto mirrored = [](const std::optional<DecimalBound>& bound) {
+    if (!bound) return bound;
+    return std::optional<DecimalBound>(DecimalBound{-bound->value, bound->exclusive});
+  };
+  DecimalBound low = {-kMostWithDecimals, false};
+  DecimalBound high = {kMostWithDecimals, false};
+  if (min && min->value >= low.value) low = *min;
+  if (max && max->value <= high.value) high = *max;
+  std::vector<Expr> ways;
+  const bool has_decimals = low.value <= kMostWithDecimals && high.value >= -kMostWithDecimals;
+  if (has_decimals) ways.push_back(ranges.Decimals(low, high));
+  ways.push_back(ranges.Beyond(min, max));
+  ways.push_back(
+      syntax->Sequence({syntax->Literal("-"), ranges.Beyond(mirrored(max), mirrored(min))}));
+  return syntax->Alternatives(std::move(ways));
 }
 
 }  // namespace kvasir

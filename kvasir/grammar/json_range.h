@@ -1,5 +1,5 @@
 // Decimal numbers between two bounds, as expressions.
-// Deliberately no exponents: where a bound is asked for, numbers are written out.
+// Deliberately no exponents beside a bound: there numbers are written out.
 #ifndef KVASIR_GRAMMAR_JSON_RANGE_H_
 #define KVASIR_GRAMMAR_JSON_RANGE_H_
 
@@ -18,10 +18,14 @@ struct DecimalBound {
   bool exclusive = false;
 };
 
-// Numbers with up to 6 decimals between the bounds, which lie within +-kMaxDecimalBound: at most 15
+// Numbers between the bounds, which lie within +-kMaxDecimalBound, the integers that doubles tell
+// apart; nullopt: none. Up to 10^9 they have up to 6 decimals, next to 0 up to 15: at most 15
 // digits in all, so that reading them as doubles keeps their order and never rounds onto a bound.
-inline constexpr int64_t kMaxDecimalBound = 1'000'000'000;
-GrammarSyntax::Expr DecimalsBetween(DecimalBound min, DecimalBound max, GrammarSyntax* syntax);
+// Beyond 10^9 they are whole, and where there is no bound they may have decimals and exponents as
+// well.
+inline constexpr int64_t kMaxDecimalBound = int64_t{1} << 53;
+GrammarSyntax::Expr DecimalsBetween(std::optional<DecimalBound> min,
+                                    std::optional<DecimalBound> max, GrammarSyntax* syntax);
 
 }  // namespace kvasir
 

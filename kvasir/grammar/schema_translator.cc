@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -84,6 +85,10 @@ int64_t NodeCount(const Json& json) {
 
 bool HasType(const Json& value, std::string_view type) {
   if (type == "number") return value.is_number();
+  // 5.0 is an integer in a schema.
+  if (type == "integer" && value.is_double()) {
+    return value.is_above_int() || value.as_double() == std::floor(value.as_double());
+  }
   return value.type_name() == type;
 }
 

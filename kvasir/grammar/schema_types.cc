@@ -177,23 +177,23 @@ Result<Expr> SchemaTranslator::Number(const Json& schema, const std::string& pat
   KVASIR_TRY(const std::vector<Bound> minima, ReadBounds(schema, 1, path));
   KVASIR_TRY(const std::vector<Bound> maxima, ReadBounds(schema, -1, path));
   if (minima.empty() && maxima.empty()) return json_.Number();
-  DecimalBound low = {-kMaxDecimalBound, false};
-  DecimalBound high = {kMaxDecimalBound, false};
+  std::optional<DecimalBound> low;
+  std::optional<DecimalBound> high;
   constexpr auto kLimit = static_cast<double>(kMaxDecimalBound);
   for (const std::vector<Bound>* bounds : {&minima, &maxima}) {
     const int sign = bounds == &minima ? 1 : -1;
-    DecimalBound& outermost = sign > 0 ? low : high;
+    std::optional<DecimalBound>& outermost = sign > 0 ? low : high;
     for (const Bound& bound : *bounds) {
       const double value = bound.value.as_double();
       if (value != std::floor(value) || sign * value > kLimit) {
         return Unsupported(path, "bounds of numbers must be whole numbers within " +
                                      std::to_string(kMaxDecimalBound));
       }
-      if (sign * value < -kLimit) continue;
-      const auto whole = static_cast<int64_t>(value);
-      const bool tighter = sign * whole > sign * outermost.value;
-      if (tighter || whole == outermost.value) {
-        outermost = {whole, bound.exclusive || (!tighter && outermost.exclusive)};
+      // What is further out than doubles tell integers apart counts as that.
+      const auto whole = static_cast<int64_t>(std::clamp(value, -kLimit, kLimit));
+      const bool tighter = !outermost || sign * whole > sign * outermost->value;
+      if (tighter || whole == outermost->value) {
+        outermost = {whole, bound.exclusive || (!tighter && outermost->exclusive)};
       }
     }
   }

@@ -123,6 +123,12 @@ void AppendText(std::string_view text, Json* message) {
   message->Set("content", all.append(text));
 }
 
+Json Without(std::string_view key, const Json& message) {
+  Json::Object rest = message.as_object();
+  std::erase_if(rest, [&](const Json::Member& member) { return member.first == key; });
+  return rest;
+}
+
 std::string OfferText(const Json& tools) {
   std::string text = "You can call these functions, each described by one line of JSON:\n<tools>\n";
   for (const Json& tool : tools.as_array()) text += tool.Find("function")->Dump() + "\n";
@@ -157,6 +163,8 @@ Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
     Json text = message;
     if (const Json* calls = message.Find("tool_calls"); calls != nullptr && calls->is_array()) {
       AppendText(CallTexts(*calls), &text);
+      // A template that writes calls of its own would write it once more.
+      text = Without("tool_calls", text);
     }
     // "function": as a tool's results were called once.
     const bool is_tool = role == "tool" || role == "function";

@@ -29,5 +29,15 @@ TEST(ToolsAsTextTest, ResultsAndWhatIsSaidToThemAreOneTurn) {
             "user:a|user:b|");
 }
 
+// Templates that write calls without knowing tools would write them once more.
+TEST(ToolsAsTextTest, CallsAreTextAndNothingElse) {
+  const Json text =
+      ToolsAsText(*Json::Parse(R"([{"role": "assistant", "content": null, "tool_calls": [{"id": "1",
+        "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}]}])"),
+                  {});
+  EXPECT_EQ(text.Dump(), R"([{"role":"assistant","content":"<tool_call>\n{\"name\":\"f\",)"
+                         R"(\"arguments\":{\"a\":1}}\n</tool_call>"}])");
+}
+
 }  // namespace
 }  // namespace kvasir
