@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -109,11 +110,22 @@ TEST(CacheFileErrorsTest, WhatDoesNotFitIsRefusedWithAReason) {
   refused({"-p", "Hello", "--load-cache", path, "--cache-bytes", "1K"}, 6, {path});
 }
 
-TEST(CacheFileErrorsTest, WhatCannotBeSavedIsSaidAfterTheAnswer) {
+TEST(CacheFileErrorsTest, WhatCannotBeSavedIsSaidAtOnce) {
   ScratchFolder scratch;
   const std::string path = scratch.File("no/such/folder/cache.kv");
   const ProgramResult result = RunProgram(GenerateArgs({"-p", "Hello", "--save-cache", path}));
-  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_TRUE(Contains(result.err, scratch.File("no/such/folder"))) << result.err;
+  EXPECT_EQ(result.out, "");
+}
+
+// What turns out only when it is written: the answer is there.
+TEST(CacheFileErrorsTest, WhatFailsToBeSavedIsSaidAfterTheAnswer) {
+  ScratchFolder scratch;
+  const std::string path = scratch.File("taken");
+  std::filesystem::create_directory(path);
+  const ProgramResult result = RunProgram(GenerateArgs({"-p", "Hello", "--save-cache", path}));
+  EXPECT_EQ(result.exit_code, 7);
   EXPECT_TRUE(Contains(result.err, path)) << result.err;
   EXPECT_TRUE(Json::Parse(result.out).ok()) << result.out;
 }

@@ -184,6 +184,41 @@ TEST(GenerateTest, StreamsTheTextThatJsonHolds) {
   EXPECT_TRUE(Contains(streamed.err, "tokens/s")) << streamed.err;
 }
 
+TEST(GenerateTest, PromptsComeFromPipesAndStandardInput) {
+  const std::vector<std::string> args = {"-m", Demo(), "-n", "8", "--temp", "0"};
+  const auto with = [&](std::vector<std::string> first) {
+    first.insert(first.begin(), "generate");
+    first.insert(first.end(), args.begin(), args.end());
+    return first;
+  };
+  const ProgramResult given = RunProgram(with({"-p", "Once upon a time"}));
+  ASSERT_EQ(given.exit_code, 0) << given.err;
+  for (const char* file : {"-", "/dev/stdin"}) {
+    Program program(with({"-f", file}));
+    program.Write("Once upon a time");
+    const ProgramResult read = program.Finish();
+    EXPECT_EQ(read.exit_code, 0) << read.err;
+    EXPECT_EQ(read.out, given.out) << file;
+  }
+  // An empty prompt is one if it is given.
+  EXPECT_EQ(RunProgram(with({"-p", ""})).exit_code, 0);
+}
+
+// The library behind the flags would read lists in brackets.
+TEST(GenerateTest, StopsAreWhatIsWritten) {
+  const auto answer = [](const std::string& stop) {
+    return RunProgram({"generate", "-m", Demo(), "-p", "Once upon a time", "-n", "24", "--temp",
+                       "1.2", "--ignore-eos", "--stop", stop})
+        .out;
+  };
+  const std::string whole = answer("never said");
+  const auto letter = std::find_if(whole.begin(), whole.end(), [](char c) { return c >= 'a'; });
+  ASSERT_NE(letter, whole.end()) << whole;
+  const std::string stop(1, *letter);
+  EXPECT_EQ(answer("[" + stop + ",z]"), whole);
+  EXPECT_LT(answer(stop).size(), whole.size());
+}
+
 TEST(GenerateTest, CtrlCStopsItWithTheShellsCode) {
   Program program({"generate", "-m", Demo(), "-p", "Tell me a story.", "--temp", "2", "-n", "4000",
                    "--ignore-eos"});

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <utility>
@@ -104,6 +105,12 @@ Status CheckWritableFolder(const std::string& path) {
   if (!DirectoryExists(path)) return {ErrorCode::kNotFound, "there is no folder " + path};
   if (::access(path.c_str(), W_OK | X_OK) == 0) return {};
   return SystemError(path, "make files there");
+}
+
+Status CheckWritableFolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == path.npos) return CheckWritableFolder(".");
+  return CheckWritableFolder(path.substr(0, std::max<size_t>(slash, 1)));
 }
 
 void ReleasePages(std::span<const std::byte> bytes) {

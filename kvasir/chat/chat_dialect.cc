@@ -95,6 +95,12 @@ std::string_view ToolSyntaxName(ToolSyntax syntax) {
   return "";
 }
 
+std::string ToolSyntaxNames() {
+  std::string names;
+  for (const auto& [known, name] : kNames) names.append(names.empty() ? "" : ", ").append(name);
+  return names;
+}
+
 std::string_view CallOpening(ToolSyntax syntax) {
   switch (syntax) {
     case ToolSyntax::kHermes:

@@ -38,6 +38,8 @@ ChatDialect DialectOf(std::string_view templates);
 // "hermes", "qwen-xml", "llama", "mistral", "mistral-args", "gemma"
 std::optional<ToolSyntax> ToolSyntaxNamed(std::string_view name);
 std::string_view ToolSyntaxName(ToolSyntax syntax);
+// All of them, with commas.
+std::string ToolSyntaxNames();
 // What a call begins with; empty: with its JSON (kLlama).
 std::string_view CallOpening(ToolSyntax syntax);
 

@@ -126,6 +126,7 @@ class BenchCommand final : public Command {
   Status Run() override {
     KVASIR_TRY_OK(CheckFlags());
     KVASIR_TRY(bundle_, model_.Load());
+    KVASIR_TRY_OK(CheckContext());
     meter_ = std::make_unique<BandwidthMeter>(
         model_.threads == 0 ? AvailableCores() : static_cast<int>(model_.threads));
     if (!is_json_) {
@@ -159,6 +160,23 @@ class BenchCommand final : public Command {
     }
     if (repetitions_ < 1 || chunk_tokens_ < 1) {
       return {ErrorCode::kInvalidArgument, "--repeat and --chunk must be 1 or more"};
+    }
+    return {};
+  }
+
+  Status CheckContext() const {
+    const int64_t context = bundle_->model().context_tokens();
+    for (const int64_t depth : depths_) {
+      for (const auto& [flag, list] :
+           {std::pair{"--pp", &prefill_tokens_}, std::pair{"--tg", &decode_tokens_}}) {
+        for (const int64_t tokens : *list) {
+          if (tokens == 0 || depth + tokens <= context) continue;
+          return {ErrorCode::kInvalidArgument, std::string(flag) + " " + std::to_string(tokens) +
+                                                   " behind --depth " + std::to_string(depth) +
+                                                   " goes beyond the model's context of " +
+                                                   std::to_string(context)};
+        }
+      }
     }
     return {};
   }

@@ -107,6 +107,7 @@ class ChatCommand final : public Command {
     }
     KVASIR_TRY_OK(draft_.Check(model_));
     KVASIR_TRY(bundle_, model_.Load());
+    KVASIR_TRY_OK(bundle_->CheckChats());
     KVASIR_TRY(drafts_, draft_.Load(model_, *bundle_));
     generator_.emplace(bundle_.get());
     generator_->UseDrafter(drafts_->NewDrafter(nullptr), draft_.max_drafts);

@@ -20,7 +20,7 @@ class CreateCommand final : public Command {
   void Declare(Flags& flags) override {
     flags.AddRequired("-o,--out", &options_.output, "folder to create");
     flags.Add("-f,--file", &file_, "Modelfile with FROM, DRAFT, PARAMETER, TEMPLATE, SYSTEM lines");
-    flags.Add("--from", &from_, "the model: a folder or .gguf file; instead of FROM");
+    flags.Add("-m,--from", &from_, "the model: a folder or .gguf file; instead of FROM");
     flags.Add("--draft", &draft_, "a smaller model that drafts for it; instead of DRAFT");
     flags.Add(
         "--quantize", &options_.quantize,

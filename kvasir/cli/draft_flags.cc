@@ -44,6 +44,13 @@ Status DraftFlags::Check(const ModelFlags& target) const {
     return {ErrorCode::kInvalidArgument,
             "--draft-model is of no use with --draft-kind " + kind + "; leave one of them out"};
   }
+  if (cache_bytes != "0" && draft.empty()) {
+    return {ErrorCode::kInvalidArgument,
+            "--draft-cache-bytes means nothing without a draft model; leave it out"};
+  }
+  if (!draft.empty() && !FileExists(draft) && !DirectoryExists(draft)) {
+    return {ErrorCode::kNotFound, draft + ": there is no such draft model"};
+  }
   if (max_drafts < 0 || max_drafts > 256) {
     return {ErrorCode::kInvalidArgument, "--draft-max must be 0 to 256"};
   }

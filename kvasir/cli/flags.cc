@@ -1,7 +1,12 @@
 #include "kvasir/cli/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <limits>
+#include <numeric>
+#include <string_view>
 
 #include "kvasir/cli/printable.h"
 
@@ -20,14 +25,14 @@ class Cli11Flags final : public Flags {
     app_->add_option(name, *target, help);
   }
   void Add(const std::string& name, int64_t* target, const std::string& help) override {
-    app_->add_option(name, *target, help)->capture_default_str();
+    app_->add_option(name, *target, help)->capture_default_str()->check(Whole<int64_t>());
   }
   void Add(const std::string& name, uint64_t* target, const std::string& help) override {
-    app_->add_option(name, *target, help)->capture_default_str();
+    app_->add_option(name, *target, help)->capture_default_str()->check(Whole<uint64_t>());
   }
   void Add(const std::string& name, std::optional<int64_t>* target,
            const std::string& help) override {
-    app_->add_option(name, *target, help);
+    app_->add_option(name, *target, help)->check(Whole<int64_t>());
   }
   void Add(const std::string& name, double* target, const std::string& help) override {
     app_->add_option(name, *target, help)->capture_default_str();
@@ -37,7 +42,8 @@ class Cli11Flags final : public Flags {
   }
   void Add(const std::string& name, std::vector<std::string>* target,
            const std::string& help) override {
-    app_->add_option(name, *target, help);
+    // One value each time: the library would read "[a,b]" as a list of two.
+    app_->add_option(name, *target, help)->allow_extra_args(false);
   }
   void Add(const std::string& name, std::vector<int64_t>* target,
            const std::string& help) override {
@@ -54,6 +60,21 @@ class Cli11Flags final : public Flags {
  private:
   static CLI::Validator NotEmpty() {
     return {[](const std::string& text) { return std::string(text.empty() ? "is empty" : ""); },
+            ""};
+  }
+
+  // The library takes what is out of range for the nearest number, and -1 for the largest.
+  template <typename Number>
+  static CLI::Validator Whole() {
+    return {[](const std::string& text) {
+              Number number = 0;
+              const char* const end = text.data() + text.size();
+              const auto [rest, error] = std::from_chars(text.data(), end, number);
+              if (rest == end && error == std::errc()) return std::string();
+              return "'" + text + "' is no whole number from " +
+                     std::to_string(std::numeric_limits<Number>::min()) + " to " +
+                     std::to_string(std::numeric_limits<Number>::max());
+            },
             ""};
   }
 
@@ -98,6 +119,62 @@ std::string UnknownVerb(const std::vector<std::unique_ptr<Command>>& commands,
   return word.starts_with("-") ? "" : "there is no verb '" + word + "'; there are " + names;
 }
 
+// How many letters differ, are too many or are missing (Levenshtein).
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+// The option that was most likely meant; empty if none is near.
+std::string NearestOption(const CLI::App& verb, std::string_view given) {
+  given.remove_prefix(std::min(given.find_first_not_of('-'), given.size()));
+  given = given.substr(0, given.find('='));
+  std::string nearest;
+  size_t least = std::max<size_t>(2, given.size() / 3) + 1;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      const bool begins = std::min(name.size(), given.size()) >= 3 &&
+                          (given.starts_with(name) || name.starts_with(given));
+      const size_t distance = begins ? 0 : Distance(given, name);
+      if (distance >= least) continue;
+      least = distance;
+      nearest = name;
+    }
+  }
+  return nearest;
+}
+
+// What is wrong with the command line, in our words where the library's do not help.
+std::string ErrorText(const CLI::App& verb, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> extras = verb.remaining(true);
+    const auto option = std::ranges::find_if(
+        extras, [](const std::string& extra) { return extra.starts_with("-"); });
+    if (option == extras.end()) {
+      return "'" + (extras.empty() ? std::string() : extras.front()) + "' is not expected here";
+    }
+    const std::string nearest = NearestOption(verb, *option);
+    return "there is no option " + *option +
+           (nearest.empty() ? std::string() : "; did you mean --" + nearest + "?");
+  }
+  const std::string text = error.what();
+  constexpr std::string_view kTwice = ": At Most 1 required";
+  if (const size_t at = text.find(kTwice); at != text.npos) {
+    return text.substr(0, at) + " is given more than once";
+  }
+  return text;
+}
+
 }  // namespace
 
 int RunCommandLine(const std::vector<std::unique_ptr<Command>>& commands, int argc,
@@ -121,8 +198,13 @@ int RunCommandLine(const std::vector<std::unique_ptr<Command>>& commands, int ar
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? kExitOk : kExitUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    const std::vector<CLI::App*> verbs = app.get_subcommands();
+    const std::string verb = verbs.empty() ? "" : " " + verbs.front()->get_name();
+    const std::string text = ErrorText(verbs.empty() ? app : *verbs.front(), error);
+    std::fprintf(stderr, "kvasir%s: %s\n'kvasir%s --help' says what there is\n", verb.c_str(),
+                 Printable(text).c_str(), verb.c_str());
+    return kExitUsage;
   }
   for (const auto& command : commands) {
     if (!app.got_subcommand(command->name())) continue;

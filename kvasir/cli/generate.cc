@@ -42,6 +42,8 @@ class GenerateCommand final : public Command {
     KVASIR_TRY(const std::string prompt, Prompt());
     KVASIR_TRY(auto grammar, ReadGrammar());
     KVASIR_TRY_OK(draft_.Check(model_));
+    // Not after a long answer.
+    if (!save_cache_.empty()) KVASIR_TRY_OK(CheckWritableFolderOf(save_cache_));
     KVASIR_TRY(const auto bundle, model_.Load());
     if (bundle->tokenizer() == nullptr) {
       return {ErrorCode::kFailedPrecondition,

@@ -18,6 +18,7 @@
 #include "kvasir/kv/kv_policy.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/model_loader.h"
+#include "kvasir/model/stored_weights.h"
 #include "kvasir/model/tensor_list.h"
 
 namespace kvasir {
@@ -62,7 +63,7 @@ class InspectCommand final : public Command {
 
   void Declare(Flags& flags) override {
     flags.Add(
-        "model", &model_.model,
+        "model,-m,--model", &model_.model,
         "model folder, .gguf file, KV snapshot or mlx-lm prompt cache; default: the bundled model");
     flags.Add("--context", &context_, "tokens to compute memory for; 0: the model's context");
     flags.Add("--tensors", &lists_tensors_, "list every tensor");
@@ -83,7 +84,7 @@ class InspectCommand final : public Command {
     Status verdict = config.status();
     if (config.ok()) {
       if (context_ < 0 || context_ > config->max_position_embeddings) {
-        return {ErrorCode::kInvalidArgument, "--context must be at most the model's " +
+        return {ErrorCode::kInvalidArgument, "--context must be 0 to the model's " +
                                                  std::to_string(config->max_position_embeddings)};
       }
       Describe(*config, &report);
@@ -233,7 +234,7 @@ class InspectCommand final : public Command {
       std::map<std::string, int64_t> formats;
       for (const ListedTensor& tensor : list->tensors) {
         const bool is_matrix = tensor.rows.shape.size() > 1;
-        if (is_matrix) ++formats[std::string(WeightFormatName(tensor.rows.stored_format))];
+        if (is_matrix) ++formats[std::string(WeightFormatName(FormatInMemory(tensor.rows)))];
       }
       Json counts = Json::Object();
       for (const auto& [format, count] : formats) counts.Set(format, count);

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 
 #include "kvasir/base/file.h"
 #include "kvasir/cli/output.h"
@@ -49,7 +50,7 @@ Result<std::string> BundledModel(const std::string& name) {
 }
 
 void ModelFlags::Declare(Flags& flags, const std::string& default_kv_dtype) {
-  flags.Add("-m,--model", &model, "model folder; default: the bundled model");
+  flags.Add("-m,--model", &model, "model folder or .gguf file; default: the bundled model");
   flags.Add("--weights", &weights,
             "how weights are kept: stored (as in the file), f32, f16, bf16, bf16_dot, q8, q4");
   flags.Add("--packed-weights", &packed_weights,
@@ -84,8 +85,9 @@ void ModelFlags::DeclareCache(Flags& flags) {
   flags.Add(
       "--kv-attention", &kv_attention,
       "attention over keys and values of 16 bits and less: auto (default), int16, int8, float");
-  flags.Add("--quantized-kv-start", &kv.quantized_kv_start, "positions below stay 16 bit");
-  flags.Add("--kv-recent", &kv.kv_recent, "the last so many tokens stay 16 bit");
+  flags.Add("--quantized-kv-start", &kv.quantized_kv_start,
+            "positions below stay 16 bit; default: 0");
+  flags.Add("--kv-recent", &kv.kv_recent, "the last so many tokens stay 16 bit; default: 0");
   flags.Add(
       "--kv-dense-layers", &kv.kv_dense_layers,
       "full-attention layers that stay 16 bit: auto (default), none, or numbers as in 0,1,27");
@@ -96,9 +98,12 @@ void ModelFlags::DeclareCache(Flags& flags) {
   flags.Add("--kv-score", &kv.kv_score,
             "which tokens a budget keeps: keydiff (default), knorm, knorm-high, lagkv, streaming, "
             "tova, expected-attention, random");
-  flags.Add("--kv-keep-first", &kv.kv_keep_first, "first tokens that a budget never evicts");
-  flags.Add("--kv-keep-recent", &kv.kv_keep_recent, "last tokens that a budget never evicts");
-  flags.Add("--kv-compact-interval", &kv.kv_compact_interval, "tokens from eviction to eviction");
+  flags.Add("--kv-keep-first", &kv.kv_keep_first,
+            "first tokens that a budget never evicts; default: 4");
+  flags.Add("--kv-keep-recent", &kv.kv_keep_recent,
+            "last tokens that a budget never evicts; default: 128, or what the budget leaves");
+  flags.Add("--kv-compact-interval", &kv.kv_compact_interval,
+            "tokens from eviction to eviction; default: 256");
   flags.Add("--kv-budget-per-layer", &kv.kv_budget_per_layer, "each layer keeps its own tokens");
   flags.Add("--kv-budget-skip-layers", &kv.kv_budget_skip_layers,
             "layers that keep every token, as in 0,1");
@@ -111,12 +116,16 @@ Result<BundleOptions> ModelFlags::Options() const {
   }
   options.backend.threads = static_cast<int>(threads);
   if (isa != "best") {
-    KVASIR_TRY(options.backend.isa, IsaFromName(isa));
+    const auto named = IsaFromName(isa);
+    if (!named.ok()) return WithContext(named.error(), "--isa, beside best");
+    options.backend.isa = *named;
   }
   KVASIR_TRY(options.backend.prefetching, PrefetchingFromName(prefetch));
   KVASIR_TRY(options.backend.attention, AttentionMathFromName(kv_attention));
   if (weights != "stored") {
-    KVASIR_TRY(options.weight_format, WeightFormatFromName(weights));
+    auto format = WeightFormatFromName(weights);
+    if (!format.ok()) return WithContext(format.error(), "--weights, beside stored");
+    options.weight_format = *format;
   }
   KVASIR_TRY(options.kv, KvPolicy::FromFlags(kv));
   KVASIR_TRY(options.kv_budget_bytes, ParseBytes("--cache-bytes", cache_bytes));
@@ -156,7 +165,8 @@ void SamplingFlags::Declare(Flags& flags) {
   flags.Add("--top-p", &top_p, "keep the likeliest tokens of this mass; 1: off; -1: recommended");
   flags.Add("--min-p", &min_p,
             "keep tokens at least this times as likely as the best; 0: off; -1: recommended");
-  flags.Add("--seed", &seed, "seed; the same seed gives the same answer");
+  flags.Add("--seed", &seed,
+            "seed; the same seed gives the same answer, so two runs without one do");
 }
 
 SamplingOptions SamplingFlags::Resolve(const GenerationConfig& recommended) const {
@@ -165,6 +175,8 @@ SamplingOptions SamplingFlags::Resolve(const GenerationConfig& recommended) cons
   if (temperature != -1) options.temperature = temperature;
   if (top_k != -1) options.top_k = top_k;
   if (top_p != -1) options.top_p = top_p;
+  // As in requests: nothing but the likeliest token.
+  if (options.top_p == 0) options.top_p = std::numeric_limits<double>::min();
   if (min_p != -1) options.min_p = min_p;
   options.seed = seed;
   return options;

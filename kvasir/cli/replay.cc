@@ -28,8 +28,9 @@ class ReplayCommand final : public Command {
     std::error_code error;
     const std::string scratch = std::filesystem::temp_directory_path(error).string();
     int64_t held = 0, failed = 0, not_yet = 0;
+    Status unread;  // of the first file that is no trace
     for (const std::string& file : files_) {
-      const TraceResult result = Replay(file, *backend, scratch);
+      const TraceResult result = Replay(file, *backend, scratch, &unread);
       held += result.outcome == TraceResult::Outcome::kHolds;
       failed += result.outcome == TraceResult::Outcome::kFails;
       not_yet += result.outcome == TraceResult::Outcome::kNotYet;
@@ -37,6 +38,7 @@ class ReplayCommand final : public Command {
     }
     std::fprintf(stderr, "%lld hold, %lld fail, %lld not yet\n", static_cast<long long>(held),
                  static_cast<long long>(failed), static_cast<long long>(not_yet));
+    KVASIR_TRY_OK(unread);
     if (failed > 0) {
       return {ErrorCode::kFailedPrecondition, std::to_string(failed) + " traces do not hold"};
     }
@@ -49,9 +51,13 @@ class ReplayCommand final : public Command {
 
  private:
   // A file that cannot be read counts as one that does not hold: the others still run.
-  static TraceResult Replay(const std::string& file, Backend& backend, const std::string& scratch) {
+  static TraceResult Replay(const std::string& file, Backend& backend, const std::string& scratch,
+                            Status* unread) {
     const auto trace = Json::ParseFile(file);
-    if (!trace.ok()) return {TraceResult::Outcome::kFails, trace.error().message, 0};
+    if (!trace.ok()) {
+      if (unread->ok()) *unread = trace.error();
+      return {TraceResult::Outcome::kFails, trace.error().message, 0};
+    }
     auto result = ReplayTrace(*trace, backend, scratch);
     if (!result.ok()) return {TraceResult::Outcome::kFails, result.error().message, 0};
     return *std::move(result);

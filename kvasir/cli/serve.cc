@@ -109,7 +109,7 @@ class ServeCommand final : public Command {
     flags.Add("--log-level", &log_level_,
               "error, warning, info, debug (what requests ask for) or trace (their tokens)");
     flags.Add("--reasoning-format", &reasoning_format_,
-              "auto: thoughts are told apart from answers; none: they stay in the text");
+              "auto, deepseek: thoughts are told apart from answers; none: they stay in the text");
     flags.Add("--tool-format", &tool_format_,
               "how the model writes calls: hermes, qwen-xml, llama, mistral, mistral-args, gemma; "
               "default: as its chat template");
@@ -127,6 +127,7 @@ class ServeCommand final : public Command {
     KVASIR_TRY(ServerOptions options, Options());
     KVASIR_TRY(const LogChoice logged, LogChoiceFromName(log_level_));
     KVASIR_TRY_OK(draft_.Check(model_));
+    KVASIR_TRY_OK(options.Check());
     const LogSink log = log_json_ ? LogSink(LogAsJson) : LogSink(LogToStderr);
     ModelFlags served = model_;
     served.log = log;
@@ -199,6 +200,13 @@ class ServeCommand final : public Command {
     options.has_web_page = !no_web_page_;
     options.swap_dir = swap_dir_;
     KVASIR_TRY(options.swap_bytes, ParseBytes("--swap-bytes", swap_bytes_));
+    if (options.swap_bytes > 0 && swap_dir_.empty()) {
+      return {ErrorCode::kInvalidArgument, "--swap-bytes means nothing without --swap-dir"};
+    }
+    if (prompt_cache_bytes > 0 && prompt_cache_.empty()) {
+      return {ErrorCode::kInvalidArgument,
+              "--prompt-cache-bytes means nothing without --prompt-cache"};
+    }
     options.chunk_tokens = chunk_tokens_;
     options.body_timeout = std::chrono::seconds(timeout_s_);
     options.write_timeout = std::chrono::seconds(timeout_s_);
@@ -213,7 +221,8 @@ class ServeCommand final : public Command {
     if (!tool_format_.empty()) {
       options.tool_syntax = ToolSyntaxNamed(tool_format_);
       if (!options.tool_syntax) {
-        return {ErrorCode::kInvalidArgument, "--tool-format '" + tool_format_ + "' is unknown"};
+        return {ErrorCode::kInvalidArgument,
+                "--tool-format '" + tool_format_ + "' is unknown; there are " + ToolSyntaxNames()};
       }
     }
     options.max_total_body_bytes = std::max(options.max_total_body_bytes, options.max_body_bytes);

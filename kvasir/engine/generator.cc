@@ -267,6 +267,13 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
                                              std::to_string(context) + "; shorten the prompt"};
   }
   KVASIR_TRY_OK(request.sampling.Validate(bundle_->sampleable_tokens()));
+  const size_t cache_bytes = bundle_->cache_spec()->BytesAt(prompt_tokens);
+  if (cache_bytes > bundle_->cache_budget_bytes()) {
+    return {ErrorCode::kResourceExhausted,
+            "the prompt's cache needs " + std::to_string(cache_bytes) + " bytes and has " +
+                std::to_string(bundle_->cache_budget_bytes()) +
+                "; shorten the prompt or raise the cache budget (--cache-bytes)"};
+  }
   Answer answer(request, callbacks, *this, std::min(request.max_tokens, context - prompt_tokens));
   const auto prefilled = Prefill(answer, sequence);
   if (!prefilled.ok()) {

@@ -13,6 +13,15 @@
 namespace kvasir {
 namespace {
 
+// A budget is an upper bound, but one that this machine cannot keep ends in the system's hands.
+void WarnOfBudget(size_t budget_bytes, size_t available_bytes, const LogSink& log) {
+  if (available_bytes == 0 || budget_bytes <= available_bytes) return;
+  Log(log, LogLevel::kWarning,
+      "the cache may have " + std::to_string(budget_bytes >> 20) + " MiB and " +
+          std::to_string(available_bytes >> 20) +
+          " MiB of memory are available: a full cache would end this program");
+}
+
 Result<CacheBudget> DivideCache(const Model& model, const BundleOptions& options,
                                 size_t available_bytes) {
   const size_t total = options.kv_budget_bytes > 0
@@ -71,6 +80,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   KVASIR_TRY_OK(spec.Validate());
   bundle->spec_ = std::make_shared<const KvCacheSpec>(std::move(spec));
   KVASIR_TRY(bundle->budget_, DivideCache(model, options, available_bytes));
+  WarnOfBudget(bundle->budget_.total_bytes, available_bytes, options.log);
   bundle->pool_ =
       std::make_unique<KvPool>(KvPoolOptions{.budget_bytes = bundle->budget_.block_bytes});
   return bundle;
@@ -110,13 +120,16 @@ Json ModelBundle::WithSystem(const Json& messages) const {
   return conversation;
 }
 
+Status ModelBundle::CheckChats() const {
+  if (tokenizer() != nullptr && chat() != nullptr) return {};
+  const char* missing = tokenizer() == nullptr ? "tokenizer.json" : "chat template";
+  return {ErrorCode::kFailedPrecondition,
+          folder_ + " has no " + missing + "; a chat needs a tokenizer and a chat template"};
+}
+
 Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& extra,
                                            LastAnswer last_answer) const {
-  if (tokenizer() == nullptr || chat() == nullptr) {
-    return {ErrorCode::kFailedPrecondition,
-            folder_ + " has no " + (tokenizer() == nullptr ? "tokenizer.json" : "chat template") +
-                "; chatting needs both"};
-  }
+  KVASIR_TRY_OK(CheckChats());
   Json conversation = WithSystem(messages);
   if (!takes_system_ && BeginsWithSystem(conversation)) {
     conversation = SystemInFirstTurn(conversation);

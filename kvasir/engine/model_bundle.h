@@ -77,10 +77,13 @@ class ModelBundle {
   // Logits that may be sampled: those of ids the tokenizer knows. Models pad their vocabulary.
   int64_t sampleable_tokens() const;
 
+  // ERRORS: kFailedPrecondition without tokenizer or chat template.
+  Status CheckChats() const;
+
   // The messages (an array of {role, content}) as a prompt's tokens, ready for an answer. A
   // package's system message stands first where they bring none; where the template has no system
   // message, it is the beginning of the user's first turn. `extra` holds further template
-  // variables (an object or null). ERRORS: kFailedPrecondition without tokenizer or template;
+  // variables (an object or null). ERRORS: as CheckChats;
   // kInvalidArgument from the template, or if the last message cannot be gone on with.
   Result<std::vector<Token>> ChatTokens(const Json& messages, const Json& extra = {},
                                         LastAnswer last_answer = LastAnswer::kUnfinished) const;

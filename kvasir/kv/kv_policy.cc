@@ -237,8 +237,9 @@ Status KvPolicy::Validate() const {
 Result<KvCacheSpec> KvPolicy::Apply(const KvCacheSpec& dense, int query_heads) const {
   KVASIR_TRY_OK(Validate());
   KVASIR_TRY_OK(dense.Validate());
-  KVASIR_TRY_OK(ValidateList("dense_layer_list", dense_layer_list, dense));
-  KVASIR_TRY_OK(ValidateList("budget_skip_layers", budget_skip_layers, dense));
+  KVASIR_TRY_OK(ValidateList("dense_layer_list (--kv-dense-layers)", dense_layer_list, dense));
+  KVASIR_TRY_OK(
+      ValidateList("budget_skip_layers (--kv-budget-skip-layers)", budget_skip_layers, dense));
   const std::vector<int> full = FullAttentionLayers(dense);
   if (budget && full.size() <= budget_skip_layers.size()) {
     return Invalid(

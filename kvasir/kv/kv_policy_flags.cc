@@ -224,10 +224,10 @@ Status SetBudget(const KvPolicyFlags& flags, KvPolicy& policy) {
     if (flag == nullptr) return {};
     return Invalid(std::string(flag) +
                    " means nothing while nothing is evicted; add "
-                   "--compact-kv-budget, or leave it out");
+                   "--kv-budget, or leave it out");
   }
   RetentionSpec budget = {.kind = RetentionSpec::Kind::kBudget};
-  KVASIR_TRY(budget.size, BlockTokens("--compact-kv-budget", flags.compact_kv_budget, 0, 1));
+  KVASIR_TRY(budget.size, BlockTokens("--kv-budget", flags.compact_kv_budget, 0, 1));
   KVASIR_TRY(budget.keep, Tokens("--kv-keep-first", flags.kv_keep_first, kDefaultKeepFirst, 0));
   KVASIR_TRY(budget.interval,
              BlockTokens("--kv-compact-interval", flags.kv_compact_interval, kDefaultInterval, 1));
@@ -251,7 +251,7 @@ Status SetBudget(const KvPolicyFlags& flags, KvPolicy& policy) {
                    " rows that cannot be evicted; give --kv-keep-recent at least as many");
   }
   if (budget.keep + budget.recent > budget.size) {
-    return Invalid("--compact-kv-budget is " + std::to_string(budget.size) + " tokens, but " +
+    return Invalid("--kv-budget is " + std::to_string(budget.size) + " tokens, but " +
                    std::to_string(budget.keep) + " first and " + std::to_string(budget.recent) +
                    " recent ones are never evicted; raise it, or lower --kv-keep-first or "
                    "--kv-keep-recent");
@@ -275,7 +275,7 @@ std::vector<std::string> DescribeRounding(const KvPolicyFlags& flags) {
   const std::pair<const char*, const std::optional<int64_t>&> rounded[] = {
       {"--quantized-kv-start", flags.quantized_kv_start},
       {"--kv-recent", flags.kv_recent},
-      {"--compact-kv-budget", flags.compact_kv_budget},
+      {"--kv-budget", flags.compact_kv_budget},
       {"--kv-keep-recent", flags.kv_keep_recent},
       {"--kv-compact-interval", flags.kv_compact_interval},
   };

@@ -135,24 +135,22 @@ TEST(KvPolicyTest, FlagsThatMakeNoSenseSayWhatWould) {
       {{.kv_bits = "4", .kv_dense_layers = "1,"}, "--kv-dense-layers 1,", "0,1,27"},
       {{.kv_bits = "4", .kv_dense_layers = "-1"}, "--kv-dense-layers -1", "from 0"},
       {{.kv_bits = "4", .kv_window_layers = "some"}, "--kv-window-layers some", "dense or packed"},
-      {{.compact_kv_budget = 0}, "--compact-kv-budget is 0", "from 1"},
+      {{.compact_kv_budget = 0}, "--kv-budget is 0", "from 1"},
       {{.compact_kv_budget = 256, .kv_keep_first = -4}, "--kv-keep-first is -4", "from 0"},
       {{.compact_kv_budget = 256, .kv_compact_interval = 0},
        "--kv-compact-interval is 0",
        "from 1"},
-      {{.compact_kv_budget = 256, .kv_keep_recent = 256},
-       "--compact-kv-budget is 256",
-       "--kv-keep-recent"},
+      {{.compact_kv_budget = 256, .kv_keep_recent = 256}, "--kv-budget is 256", "--kv-keep-recent"},
       {{.compact_kv_budget = 256, .kv_score = "h2o"}, "--kv-score", "keydiff"},
       {{.compact_kv_budget = 256, .kv_budget_skip_layers = "x"},
        "--kv-budget-skip-layers x",
        "0,1,27"},
-      {{.kv_score = "knorm"}, "--kv-score", "--compact-kv-budget"},
-      {{.kv_keep_first = 4}, "--kv-keep-first", "--compact-kv-budget"},
-      {{.kv_keep_recent = 64}, "--kv-keep-recent", "--compact-kv-budget"},
-      {{.kv_compact_interval = 64}, "--kv-compact-interval", "--compact-kv-budget"},
-      {{.kv_budget_per_layer = true}, "--kv-budget-per-layer", "--compact-kv-budget"},
-      {{.kv_budget_skip_layers = "0"}, "--kv-budget-skip-layers", "--compact-kv-budget"},
+      {{.kv_score = "knorm"}, "--kv-score", "--kv-budget"},
+      {{.kv_keep_first = 4}, "--kv-keep-first", "--kv-budget"},
+      {{.kv_keep_recent = 64}, "--kv-keep-recent", "--kv-budget"},
+      {{.kv_compact_interval = 64}, "--kv-compact-interval", "--kv-budget"},
+      {{.kv_budget_per_layer = true}, "--kv-budget-per-layer", "--kv-budget"},
+      {{.kv_budget_skip_layers = "0"}, "--kv-budget-skip-layers", "--kv-budget"},
       {{.kv_bits = "4", .kv_recent = 128, .compact_kv_budget = 512, .kv_keep_recent = 64},
        "--kv-keep-recent is 64",
        "at least as many"},
@@ -241,7 +239,7 @@ TEST(KvPolicyTest, BudgetDefaultsAndRounding) {
   EXPECT_EQ(budget.name(), "budget:1024,keep=4,recent=128,interval=128,score=keydiff");
   EXPECT_EQ(DescribeRounding(flags).size(), 3u);
   EXPECT_EQ(DescribeRounding(flags)[0],
-            "--compact-kv-budget 1000 is rounded up to 1024: the cache works in blocks of 64 "
+            "--kv-budget 1000 is rounded up to 1024: the cache works in blocks of 64 "
             "tokens");
   EXPECT_TRUE(DescribeRounding({.compact_kv_budget = 1024}).empty());
 

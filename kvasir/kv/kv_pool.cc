@@ -130,7 +130,7 @@ Error KvPool::OverBudget(std::span<const Demand> demands) const {
               std::to_string(budget_bytes_) + " bytes, of which " +
               std::to_string(reserved_bytes_) + " are in slabs and " +
               std::to_string(used_bytes()) +
-              " in use; end sequences, drop snapshots or raise the budget"};
+              " in use; end sequences, drop snapshots or raise the cache budget (--cache-bytes)"};
 }
 
 BlockRef KvPool::Take(size_t block_bytes) {

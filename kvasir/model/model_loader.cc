@@ -1,6 +1,7 @@
 #include "kvasir/model/model_loader.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "kvasir/base/system_info.h"
@@ -81,14 +82,32 @@ Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
   return LoadPacked(options, packed, load);
 }
 
+// What people give who mean a model.
+Status CheckModelFolder(const std::string& path) {
+  if (FileExists(path)) {
+    return {ErrorCode::kInvalidArgument,
+            path + ": neither a model's folder nor a GGUF file; give the folder it is in"};
+  }
+  if (!DirectoryExists(path)) {
+    return {ErrorCode::kNotFound,
+            path + ": there is no such folder or file; models are not downloaded"};
+  }
+  const std::string config = path + "/config.json";
+  if (FileExists(config)) return {};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (!IsGgufPath(entry.path().string())) continue;
+    return {ErrorCode::kNotFound,
+            config + ": there is none, but " + entry.path().string() + " is; give that file"};
+  }
+  return {ErrorCode::kNotFound, config + ": there is none, so this is no model's folder"};
+}
+
 }  // namespace
 
 Result<ModelConfig> LoadModelConfig(const std::string& path) {
   if (!IsGguf(path)) {
-    if (FileExists(path)) {
-      return {ErrorCode::kInvalidArgument,
-              path + ": neither a model's folder nor a GGUF file; give the folder it is in"};
-    }
+    KVASIR_TRY_OK(CheckModelFolder(path));
     return ModelConfig::Load(path);
   }
   KVASIR_TRY(const GgufFile file, GgufFile::Open(path));

@@ -5,15 +5,11 @@
 #include "kvasir/base/checksum.h"
 
 namespace kvasir {
-namespace {
 
-// What a file has in bf16 is multiplied in bf16, unless somebody asks for more.
-WeightFormat DefaultFormat(const WeightTensor& tensor) {
+WeightFormat FormatInMemory(const WeightTensor& tensor) {
   const bool is_bf16 = tensor.stored_format == WeightFormat::kBf16;
-  return is_bf16 ? WeightFormat::kBf16Dot : tensor.stored_format;
+  return is_bf16 && tensor.shape.back() % 2 == 0 ? WeightFormat::kBf16Dot : tensor.stored_format;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Pack(const Part& part,
                                                                 const WeightTensor& tensor,
@@ -40,7 +36,7 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Pack(const Part& part
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Matrix(const std::string& name,
                                                                   int64_t outputs, int64_t inputs) {
   KVASIR_TRY(const WeightTensor tensor, Take(name, {outputs, inputs}));
-  return Pack({name, ""}, tensor, format_.value_or(DefaultFormat(tensor)));
+  return Pack({name, ""}, tensor, format_.value_or(FormatInMemory(tensor)));
 }
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::ExactMatrix(const std::string& name,
@@ -52,7 +48,7 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::ExactMatrix(const std
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Rows(const MatrixSlice& slice) {
   KVASIR_TRY(WeightTensor tensor, Take(slice.name, slice.shape));
-  const WeightFormat format = format_.value_or(DefaultFormat(tensor));
+  const WeightFormat format = format_.value_or(FormatInMemory(tensor));
   const std::string part = " from row " + std::to_string(slice.first_row);
   return Pack({slice.name, part}, RowsOf(std::move(tensor), slice.first_row, slice.rows), format);
 }
@@ -86,7 +82,7 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Gathered(const std::s
   tensor.source.clear();
   tensor.is_mapped = tensor.is_raw = false;
   return Pack({name, " in order " + std::to_string(order_sum)}, tensor,
-              format_.value_or(DefaultFormat(tensor)));
+              format_.value_or(FormatInMemory(tensor)));
 }
 
 Result<std::vector<float>> StoredWeights::Vector(const std::string& name, int64_t size,

@@ -13,6 +13,10 @@
 
 namespace kvasir {
 
+// How a matrix lies in memory where nobody asks for a format: as it is stored, but bf16 is
+// multiplied in bf16.
+WeightFormat FormatInMemory(const WeightTensor& tensor);
+
 class StoredWeights : public WeightSource {
  public:
   Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name, int64_t outputs,

@@ -401,8 +401,10 @@ class HttpServer::Impl {
     if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
     if (!error) port_ = acceptor_.local_endpoint(error).port();
     if (error) {
-      return {ErrorCode::kIo,
-              "cannot listen on " + place + ": " + error.message() + "; try another port"};
+      return {ErrorCode::kIo, "cannot listen on " + place + ": " + error.message() +
+                                  (error == boost::system::errc::address_not_available
+                                       ? "; give an address of this machine, or 0.0.0.0 for all"
+                                       : "; try another port")};
     }
     hub_.is_local = endpoint.address().is_loopback();
     Accept();

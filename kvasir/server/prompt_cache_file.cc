@@ -35,7 +35,12 @@ void PromptCacheFile::Save(EngineService& service) {
   if (!saved.ok()) {
     return Log(log_, LogLevel::kWarning, "the prompt cache is not saved: " + saved.error().message);
   }
-  if (is_unused_ && saved->tokens > 0) {
+  if (is_unused_ && saved->tokens == 0) {
+    std::error_code ignored;
+    std::filesystem::remove(target, ignored);
+    return Log(log_, LogLevel::kInfo, path_ + ": nothing is cached to be saved; it stays as it is");
+  }
+  if (is_unused_) {
     const std::string unused = path_ + ".unused";
     std::error_code error;
     std::filesystem::rename(path_, unused, error);

@@ -42,6 +42,8 @@ constexpr std::array kRoutes = {
 const Route* FindRoute(std::string_view path) {
   constexpr std::string_view kVersion = "/v1";
   if (path.starts_with("/v1/")) path.remove_prefix(kVersion.size());
+  // "/completions/" is no answer without an id, but the route before it.
+  if (path.size() > 1 && path.ends_with('/') && path != "/web/") path.remove_suffix(1);
   for (const Route& route : kRoutes) {
     if (path == route.path) return &route;
     if (route.path.size() > 1 && route.path.ends_with('/') && path.starts_with(route.path))

@@ -93,7 +93,50 @@ HttpServerOptions HttpOptions(const ServerOptions& options, const AccessOptions*
   return http;
 }
 
+// "https://app.example", "http://localhost:8080"
+bool IsOrigin(const std::string& text) {
+  const size_t scheme_end = text.find("://");
+  return scheme_end != text.npos && scheme_end > 0 && scheme_end + 3 < text.size() &&
+         text.find('/', scheme_end + 3) == text.npos;
+}
+
+Status Invalid(const std::string& message) { return {ErrorCode::kInvalidArgument, message}; }
+
 }  // namespace
+
+Status ServerOptions::Check() const {
+  if (chunk_tokens < 1) return Invalid("server option 'chunk_tokens' must be 1 or more");
+  if (host.empty()) {
+    return Invalid(
+        "the host is empty; 127.0.0.1 is this machine only, 0.0.0.0 everybody who reaches it");
+  }
+  for (const std::string& key : api_keys) {
+    if (key.empty()) return Invalid("an API key must not be empty");
+  }
+  for (const std::string& origin : cors_origins) {
+    if (origin != "*" && !IsOrigin(origin)) {
+      return Invalid("'" + origin + "' is no origin of a web page; give one as in " +
+                     "https://app.example, or *");
+    }
+  }
+  for (const std::string& name : allowed_hosts) {
+    if (name.empty() || name.find('/') != name.npos) {
+      return Invalid("'" + name + "' is no name of a host; give one as in box.local, or *");
+    }
+  }
+  // What could be written nowhere would be noticed when it is lost.
+  if (!prompt_cache_file.empty()) {
+    const Status status = CheckWritableFolderOf(prompt_cache_file);
+    if (!status.ok()) return WithContext(status.error(), "the file of the prompt cache");
+  }
+  for (const auto& [folder, what] : {std::pair{&slot_save_path, "the folder of slots"},
+                                     std::pair{&swap_dir, "the folder of swapped caches"}}) {
+    if (folder->empty()) continue;
+    const Status status = CheckWritableFolder(*folder);
+    if (!status.ok()) return WithContext(status.error(), what);
+  }
+  return {};
+}
 
 class Server::Impl {
  public:
@@ -129,18 +172,7 @@ class Server::Impl {
   }
 
   Status Start() {
-    if (options_.chunk_tokens < 1) {
-      return {ErrorCode::kInvalidArgument, "server option 'chunk_tokens' must be 1 or more"};
-    }
-    if (options_.host.empty()) {
-      return {
-          ErrorCode::kInvalidArgument,
-          "the host is empty; 127.0.0.1 is this machine only, 0.0.0.0 everybody who reaches it"};
-    }
-    for (const std::string& key : options_.api_keys) {
-      if (key.empty()) return {ErrorCode::kInvalidArgument, "an API key must not be empty"};
-    }
-    KVASIR_TRY_OK(CheckFolders());
+    KVASIR_TRY_OK(options_.Check());
     // Files of caches want it, and from here on the engine runs the model.
     if (!options_.prompt_cache_file.empty() || !options_.slot_save_path.empty()) {
       KVASIR_TRY_OK(bundle_->Fingerprint().status());
@@ -193,20 +225,6 @@ class Server::Impl {
   }
 
  private:
-  // What could be written nowhere would be noticed when it is lost.
-  Status CheckFolders() const {
-    if (!options_.prompt_cache_file.empty()) {
-      const std::string folder =
-          std::filesystem::path(options_.prompt_cache_file).parent_path().string();
-      const Status status = CheckWritableFolder(folder.empty() ? "." : folder);
-      if (!status.ok()) return WithContext(status.error(), "the file of the prompt cache");
-    }
-    if (options_.slot_save_path.empty()) return {};
-    const Status status = CheckWritableFolder(options_.slot_save_path);
-    if (!status.ok()) return WithContext(status.error(), "the folder of slots");
-    return {};
-  }
-
   void ReadDialect() {
     context_.dialect = DialectOf(bundle_->chat()->source());
     if (options_.tool_syntax) context_.dialect.tools = *options_.tool_syntax;

@@ -61,6 +61,9 @@ struct ServerOptions {
   RequestLogDetail log_detail = RequestLogDetail::kNone;  // in lines of LogLevel::kDebug
   // Gets what is known of every answered request; unset: a line goes to `log`. THREADS: any.
   RequestObserver request_log;
+
+  // What can be said without a model. ERRORS: kInvalidArgument, kNotFound and kIo of folders.
+  Status Check() const;
 };
 
 class Server {
