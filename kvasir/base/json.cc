@@ -248,6 +248,11 @@ void Json::Append(Json value) {
 Result<int64_t> Json::GetInt(std::string_view key) const {
   const Json* value = Find(key);
   if (value == nullptr) return Missing(key);
+  if (value->is_above_int()) {
+    return Error{ErrorCode::kCorrupt, "field '" + std::string(key) + "' must be at most " +
+                                          std::to_string(std::numeric_limits<int64_t>::max()) +
+                                          ", not " + value->Dump()};
+  }
   if (!IsIntegral(*value)) return WrongType(key, "an integer", *value);
   return value->is_int() ? value->as_int() : static_cast<int64_t>(value->as_double());
 }

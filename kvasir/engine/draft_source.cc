@@ -70,7 +70,16 @@ Result<std::unique_ptr<DraftSource>> DraftSource::Load(const DraftSourceOptions&
 }
 
 Status DraftSource::LoadDraftModel(const DraftSourceOptions& options) {
-  KVASIR_TRY(bundle_, ModelBundle::Load(options.model, options.bundle));
+  auto loaded = ModelBundle::Load(options.model, options.bundle);
+  if (!loaded.ok()) return WithContext(loaded.error(), "the draft model (--draft-cache-bytes)");
+  bundle_ = *std::move(loaded);
+  const size_t least_bytes = bundle_->cache_spec()->BytesAt(1);
+  if (bundle_->cache_budget_bytes() < least_bytes) {
+    return {ErrorCode::kResourceExhausted,
+            "the draft model's cache may have " + std::to_string(bundle_->cache_budget_bytes()) +
+                " bytes, and its first tokens take " + std::to_string(least_bytes) +
+                "; raise --draft-cache-bytes"};
+  }
   for (const ModelBundle* one : {&target_, static_cast<const ModelBundle*>(bundle_.get())}) {
     if (one->tokenizer() != nullptr) continue;
     return {ErrorCode::kFailedPrecondition,

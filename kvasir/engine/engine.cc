@@ -101,17 +101,20 @@ Status Engine::Check(const EngineRequest& request) const {
 }
 
 Result<RequestId> Engine::Submit(EngineRequest request, EngineCallbacks callbacks) {
+  KVASIR_TRY_OK(Check(request));
   const RequestId id = NewId();
-  KVASIR_TRY_OK(Submit(id, std::move(request), std::move(callbacks)));
+  auto breakers = Breakers(request.sampling);
+  KVASIR_TRY_OK(Submit(id, std::move(request), std::move(callbacks), std::move(breakers)));
   return id;
 }
 
-Status Engine::Submit(RequestId id, EngineRequest request, EngineCallbacks callbacks) {
+Status Engine::Submit(RequestId id, EngineRequest request, EngineCallbacks callbacks,
+                      std::shared_ptr<const DryBreakers> breakers) {
   if (is_ending_) return {ErrorCode::kCancelled, "the engine is being destroyed"};
   KVASIR_TRY_OK(Check(request));
   auto job = std::make_unique<Job>();
   job->id = id;
-  job->breakers = Breakers(request.sampling);
+  job->breakers = std::move(breakers);
   job->request = std::move(request);
   job->callbacks = std::move(callbacks);
   job->submitted_at = Now();
@@ -122,6 +125,7 @@ Status Engine::Submit(RequestId id, EngineRequest request, EngineCallbacks callb
 
 std::shared_ptr<const DryBreakers> Engine::Breakers(const SamplingOptions& options) {
   if (!options.has_dry() || parts_.vocabulary.tokenizer == nullptr) return nullptr;
+  const std::lock_guard lock(breakers_mutex_);
   if (breakers_ == nullptr || breaker_texts_ != options.dry.breakers) {
     breaker_texts_ = options.dry.breakers;
     breakers_ =

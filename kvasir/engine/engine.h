@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -85,7 +86,7 @@ struct EngineStats {
 
 // What a request is answered depends on the request alone: not on others, on memory pressure, on
 // what is cached or on the scheduler's options.
-// THREADS: one at a time, but for NewId and Check.
+// THREADS: one at a time, but for NewId, Check and Breakers.
 class Engine {
  public:
   // ERRORS: kInvalidArgument (options, spec); as SwapStore::Open.
@@ -104,10 +105,16 @@ class Engine {
   // fits into no cache of this budget. THREADS: any.
   Status Check(const EngineRequest& request) const;
 
+  // What a request's DRY sees no repetition across; null without DRY. Finding it looks at the whole
+  // vocabulary, which should not keep others waiting. THREADS: any.
+  std::shared_ptr<const DryBreakers> Breakers(const SamplingOptions& options);
+
   // Accepts a request; it begins in the next step if there is room. ERRORS: as Check.
   Result<RequestId> Submit(EngineRequest request, EngineCallbacks callbacks);
-  // The same for an id of NewId. ERRORS: as Check; then on_finish is not called.
-  Status Submit(RequestId id, EngineRequest request, EngineCallbacks callbacks);
+  // The same for an id of NewId and what Breakers says of its sampling. ERRORS: as Check; then
+  // on_finish is not called.
+  Status Submit(RequestId id, EngineRequest request, EngineCallbacks callbacks,
+                std::shared_ptr<const DryBreakers> breakers);
 
   // Ends a request with FinishReason::kCancelled and gives back its memory: at once, or at the end
   // of the step when called from a callback. Unknown and finished ids are ignored.
@@ -145,7 +152,6 @@ class Engine {
   Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapStore> swap);
 
   EngineClock::time_point Now() const { return options_.now ? options_.now() : EngineClock::now(); }
-  std::shared_ptr<const DryBreakers> Breakers(const SamplingOptions& options);
   void AddStreams(Job& job, int count);
 
   void TakeSubmitted();
@@ -228,7 +234,8 @@ class Engine {
   // blocks have been given back.
   bool is_admission_blocked_ = false;
   EngineStats stats_;
-  // Of the last request with DRY: finding them looks at the whole vocabulary.
+  // Of the last request with DRY.
+  std::mutex breakers_mutex_;
   std::vector<std::string> breaker_texts_;
   std::shared_ptr<const DryBreakers> breakers_;
 };

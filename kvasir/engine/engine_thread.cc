@@ -38,8 +38,13 @@ Result<RequestId> EngineThread::Submit(EngineRequest request, EngineCallbacks ca
 Result<std::vector<RequestId>> EngineThread::SubmitAll(std::vector<Job> jobs) {
   // On the caller's thread: what is wrong with a request costs the others nothing.
   for (const Job& job : jobs) KVASIR_TRY_OK(engine_->Check(job.request));
+  std::vector<Submission> submissions;
   std::vector<RequestId> ids;
-  for (size_t i = 0; i < jobs.size(); ++i) ids.push_back(engine_->NewId());
+  for (Job& job : jobs) {
+    auto breakers = engine_->Breakers(job.request.sampling);
+    ids.push_back(engine_->NewId());
+    submissions.push_back({ids.back(), std::move(job), std::move(breakers)});
+  }
   const std::lock_guard lock(mutex_);
   if (is_stopping_) return {ErrorCode::kCancelled, "the engine is shutting down"};
   const int64_t waiting = stats_.waiting_requests + static_cast<int64_t>(inbox_.size());
@@ -48,7 +53,7 @@ Result<std::vector<RequestId>> EngineThread::SubmitAll(std::vector<Job> jobs) {
     return {ErrorCode::kResourceExhausted,
             std::to_string(waiting) + " requests are waiting already; try again later"};
   }
-  for (size_t i = 0; i < jobs.size(); ++i) inbox_.push_back({ids[i], std::move(jobs[i])});
+  std::move(submissions.begin(), submissions.end(), std::back_inserter(inbox_));
   work_.notify_one();
   return ids;
 }
@@ -141,8 +146,9 @@ void EngineThread::Serve(std::unique_lock<std::mutex>& lock) {
   stats_.waiting_requests += static_cast<int64_t>(submissions.size());
   lock.unlock();
   for (Submission& submission : submissions) {
-    const Status accepted = engine_->Submit(submission.id, std::move(submission.job.request),
-                                            std::move(submission.job.callbacks));
+    const Status accepted =
+        engine_->Submit(submission.id, std::move(submission.job.request),
+                        std::move(submission.job.callbacks), std::move(submission.breakers));
     KVASIR_CHECK(accepted.ok());  // it was checked
   }
   for (const RequestId id : cancels) engine_->Cancel(id);

@@ -64,6 +64,7 @@ class EngineThread {
   struct Submission {
     RequestId id;
     Job job;
+    std::shared_ptr<const DryBreakers> breakers;
   };
 
   void Run();
@@ -71,7 +72,7 @@ class EngineThread {
   void Serve(std::unique_lock<std::mutex>& lock);
   void ShowTo(const std::vector<ShowPicture>& viewers);
 
-  const std::unique_ptr<Engine> engine_;  // the thread's, but for NewId and Check
+  const std::unique_ptr<Engine> engine_;  // the thread's, but for what any may call
   const int64_t max_waiting_;
 
   mutable std::mutex mutex_;

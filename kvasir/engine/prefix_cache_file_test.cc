@@ -59,7 +59,7 @@ class Process {
     EngineResult result;
     EngineCallbacks callbacks;
     callbacks.on_finish = [&](EngineResult finished) { result = std::move(finished); };
-    OrDie(engine_->Submit(engine_->NewId(), request, std::move(callbacks)));
+    OrDie(engine_->Submit(request, std::move(callbacks)).status());
     while (engine_->Step()) {
     }
     OrDie(result.status);

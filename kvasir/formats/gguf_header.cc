@@ -88,6 +88,11 @@ Status ReadEntry(BytesReader* reader, GgufEntry* entry) {
   if (entry->type == nullptr) {
     // GGUF's own are below.
     constexpr uint32_t kFirstOfForks = 97;
+    if (FormerGgufType(type) != nullptr) {
+      return {ErrorCode::kUnsupported,
+              "has the element type " + std::string(FormerGgufType(type)) +
+                  ", which llama.cpp has given up: make the file anew from the model"};
+    }
     return Corrupt("has the unknown element type " + std::to_string(type) +
                    (type < kFirstOfForks ? ""
                                          : ", one of a fork of llama.cpp: quantize the model to a "

@@ -79,7 +79,8 @@ TEST(GgufHeader, TensorsThatLieAreNamed) {
   ExpectError(one({"x", {1u << 31, 1u << 31, 1u << 31}, 24, 0}), ErrorCode::kCorrupt, "larger");
   ExpectError(one({"x", {1, 1, 1, 1, 1}, 0, 0}), ErrorCode::kCorrupt, "5 dimensions");
   ExpectError(one({"x", {}, 0, 0}), ErrorCode::kCorrupt, "0 dimensions");
-  ExpectError(one({"x", {32}, 4, 0}), ErrorCode::kCorrupt, "unknown element type 4");
+  ExpectError(one({"x", {32}, 4, 0}), ErrorCode::kUnsupported, "element type Q4_2, which");
+  ExpectError(one({"x", {32}, 77, 0}), ErrorCode::kCorrupt, "unknown element type 77");
   ExpectError(one({"x", {256}, 140, 0}), ErrorCode::kCorrupt,
               "unknown element type 140, one of a fork of llama.cpp: quantize");
   ExpectError(one({"", {32}, 0, 0}), ErrorCode::kCorrupt, "tensor 0 has a name of 0 bytes");

@@ -62,6 +62,29 @@ const GgufType* FindGgufType(uint32_t id) {
   return nullptr;
 }
 
+const char* FormerGgufType(uint32_t id) {
+  switch (id) {
+    case 4:
+      return "Q4_2";
+    case 5:
+      return "Q4_3";
+    case 31:
+      return "Q4_0_4_4";
+    case 32:
+      return "Q4_0_4_8";
+    case 33:
+      return "Q4_0_8_8";
+    case 36:
+      return "IQ4_NL_4_4";
+    case 37:
+      return "IQ4_NL_4_8";
+    case 38:
+      return "IQ4_NL_8_8";
+    default:
+      return nullptr;
+  }
+}
+
 std::span<const GgufType> AllGgufTypes() { return kTypes; }
 
 }  // namespace kvasir

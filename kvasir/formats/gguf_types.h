@@ -33,6 +33,8 @@ struct GgufType {
 
 // Every type that files may hold. Null for an id that has no meaning (any more).
 const GgufType* FindGgufType(uint32_t id);
+// The name of a type that llama.cpp once wrote; null for other ids.
+const char* FormerGgufType(uint32_t id);
 std::span<const GgufType> AllGgufTypes();
 
 }  // namespace kvasir

@@ -38,6 +38,20 @@ std::vector<int> FullAttentionLayers(const KvCacheSpec& spec) {
   return layers;
 }
 
+// What an earlier policy chose is chosen anew.
+KvCacheSpec WithoutPolicy(KvCacheSpec spec) {
+  for (KvLayerSpec& layer : spec.layers) {
+    layer.layout.dense_start = 0;
+    layer.layout.dense_recent = 0;
+    if (layer.retention.kind != RetentionSpec::Kind::kBudget) continue;
+    layer.retention = RetentionSpec::All();
+    layer.layout.key_norms = false;
+    layer.layout.query_floats = 0;
+    layer.layout.observed_block = -1;
+  }
+  return spec;
+}
+
 Status ValidateBlocks(const char* field, int64_t tokens) {
   if (tokens >= 0 && tokens <= kMaxRetentionTokens && tokens % kBlockTokens == 0) return {};
   return Invalid(std::string(field) + " is " + std::to_string(tokens) +
@@ -234,9 +248,10 @@ Status KvPolicy::Validate() const {
   return {};
 }
 
-Result<KvCacheSpec> KvPolicy::Apply(const KvCacheSpec& dense, int query_heads) const {
+Result<KvCacheSpec> KvPolicy::Apply(const KvCacheSpec& given, int query_heads) const {
   KVASIR_TRY_OK(Validate());
-  KVASIR_TRY_OK(dense.Validate());
+  KVASIR_TRY_OK(given.Validate());
+  const KvCacheSpec dense = WithoutPolicy(given);
   KVASIR_TRY_OK(ValidateList("dense_layer_list (--kv-dense-layers)", dense_layer_list, dense));
   KVASIR_TRY_OK(
       ValidateList("budget_skip_layers (--kv-budget-skip-layers)", budget_skip_layers, dense));

@@ -292,6 +292,19 @@ void ExpectRefused(const Result<KvCacheSpec>& spec, const char* blames, const ch
   EXPECT_NE(message.find(advises), std::string::npos) << message;
 }
 
+// A policy replaces the one before, whatever that was.
+TEST(KvPolicyTest, AppliedAgainNothingOfTheFirstIsLeft) {
+  const KvCacheSpec plain = Full(4);
+  const KvPolicyFlags packed = {.kv_bits = "4", .kv_recent = 128, .kv_dense_layers = "none"};
+  const KvPolicyFlags budget = {.compact_kv_budget = 1024, .kv_score = "lagkv"};
+  const KvPolicyFlags larger = {.compact_kv_budget = 2048};
+  for (const KvPolicyFlags& first : {packed, budget}) {
+    for (const KvPolicyFlags& second : {KvPolicyFlags{}, packed, budget, larger}) {
+      EXPECT_EQ(Applied(second, Applied(first, plain)), Applied(second, plain));
+    }
+  }
+}
+
 TEST(KvPolicyTest, ModelsThatDoNotFitAreRefusedWithAdvice) {
   const KvPolicy bits4 = Policy({.kv_bits = "4"});
   const KvPolicy budget = Policy({.compact_kv_budget = 256});

@@ -136,8 +136,8 @@ Result<int64_t> KvSequence::Trim(int64_t tokens) {
   const Position target = position_ - trimmed;
   const auto refused = [&](const std::string& why) {
     return Error{ErrorCode::kFailedPrecondition,
-                 "KV cache: " + why + "; at most " + std::to_string(MaxTrim()) + " of " +
-                     std::to_string(trimmed) + " tokens can be trimmed at position " +
+                 "KV cache: " + why + "; up to " + std::to_string(MaxTrim()) + " tokens, not " +
+                     std::to_string(trimmed) + ", can be trimmed at position " +
                      std::to_string(position_)};
   };
   if (target < speculation_start_) {

@@ -90,8 +90,9 @@ Status KvSequence::CheckReserve(int64_t tokens) const {
                             std::to_string(position_) + " cannot be reserved; ";
   const int64_t limit = RunLimit();
   if (tokens >= 0 && tokens <= limit) return {};
-  if (tokens >= 0 && limit == 0) return MustCommitFirst();
-  if (tokens < 0 || limit == kMaxPosition - position_) {
+  const bool is_last = limit == kMaxPosition - position_;
+  if (tokens >= 0 && limit == 0 && !is_last) return MustCommitFirst();
+  if (tokens < 0 || is_last) {
     return {ErrorCode::kInvalidArgument, asked + "give 0 to " + std::to_string(limit)};
   }
   return {ErrorCode::kInvalidArgument, asked + "a budget evicts rows at position " +

@@ -246,7 +246,7 @@ TEST_F(KvSequenceTest, AWindowRefusesToTrimPastWhatItHoldsAndSaysHowFar) {
   EXPECT_EQ(refused.error().code, ErrorCode::kFailedPrecondition);
   EXPECT_NE(refused.error().message.find("layer 1 (window:100)"), std::string::npos)
       << refused.error().message;
-  EXPECT_NE(refused.error().message.find("at most 5 of 6"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("up to 5 tokens, not 6, can"), std::string::npos);
   ExpectHolds(sequence, Tokens(0, 1000));
   EXPECT_EQ(Must(sequence.Trim(5)), 5);
   ExpectHolds(sequence, Tokens(0, 995));

@@ -1,5 +1,6 @@
 #include "kvasir/kv/kv_spec.h"
 
+#include <limits>
 #include <string>
 
 #include "kvasir/base/check.h"
@@ -84,6 +85,9 @@ Status ValidateRows(const KvLayerSpec& layer) {
       layer.layout.dense_recent > kMaxRetentionTokens) {
     return Invalid("dense_start and dense_recent must be at most " +
                    std::to_string(kMaxRetentionTokens));
+  }
+  if (!(layer.attention_scale >= 0 && layer.attention_scale <= std::numeric_limits<float>::max())) {
+    return Invalid("attention_scale must be finite and 0 or more");
   }
   KVASIR_TRY_OK(layer.retention.Validate());
   KVASIR_TRY_OK(ValidateBudget(layer.layout, layer.retention));

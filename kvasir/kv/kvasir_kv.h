@@ -197,7 +197,8 @@ void kvasir_kv_sequence_unreserve(kvasir_kv_sequence* sequence);
 kvasir_kv_code kvasir_kv_sequence_advance(kvasir_kv_sequence* sequence, int64_t tokens,
                                           kvasir_kv_error* error);
 // Removes the last min(tokens, position) tokens; `trimmed` (may be NULL) says how many.
-// FAILED_PRECONDITION beyond max_trim.
+// FAILED_PRECONDITION where what is needed is gone: never up to max_trim, beyond it unless the rows
+// that a window keeps at its beginning are all that is left.
 kvasir_kv_code kvasir_kv_sequence_trim(kvasir_kv_sequence* sequence, int64_t tokens,
                                        int64_t* trimmed, kvasir_kv_error* error);
 int64_t kvasir_kv_sequence_max_trim(const kvasir_kv_sequence* sequence);

@@ -38,9 +38,10 @@ class Checker {
       return Corrupt("range [" + std::to_string(sequence.begin) + ", " +
                      std::to_string(sequence.end) + ") is not one of positions");
     }
-    if (sequence.floor < 0 || sequence.floor > sequence.end) {
+    // Of the left part of imported rows it lies beyond the end.
+    if (sequence.floor < 0 || sequence.floor > kMaxPosition) {
       return Corrupt("floor is " + std::to_string(sequence.floor) + ", it must be from 0 to " +
-                     std::to_string(sequence.end));
+                     std::to_string(kMaxPosition));
     }
     if (!sequence.tokens.empty() &&
         static_cast<int64_t>(sequence.tokens.size()) != sequence.end - sequence.begin) {

@@ -466,7 +466,7 @@ TEST(SnapshotFileTest, MapsThatCannotBeAreRefused) {
       {[](KvBlockMap& m) { m.sequences[0].end = int64_t{1} << 50; }, "not one of positions"},
       {[](KvBlockMap& m) { m.sequences[0].end += 64; }, "tokens"},
       {[](KvBlockMap& m) { m.sequences[1].end += 64; }, "ever stores"},
-      {[](KvBlockMap& m) { m.sequences[0].floor = 1000; }, "floor"},
+      {[](KvBlockMap& m) { m.sequences[0].floor = kMaxPosition + 1; }, "floor"},
       {[](KvBlockMap& m) { m.sequences[0].lists[0].blocks[0] = 1000; }, "names block 1000"},
       {[](KvBlockMap& m) { m.sequences[0].lists[0].first_block = -1; }, "do not end at block"},
       {[](KvBlockMap& m) { m.sequences[0].lists[0].blocks.push_back(0); }, "do not end at block"},

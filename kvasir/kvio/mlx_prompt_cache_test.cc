@@ -16,6 +16,7 @@
 #include "kvasir/formats/safetensors_writer.h"
 #include "kvasir/kv/kv_batch.h"
 #include "kvasir/kv/kv_sequence.h"
+#include "kvasir/kv/snapshot_file.h"
 
 namespace kvasir {
 namespace {
@@ -238,6 +239,22 @@ TEST_P(MlxGoldenTest, ExportAndImportAgainIsTheSame) {
     std::filesystem::remove(once);
     std::filesystem::remove(twice);
   }
+}
+
+// The first half of what was imported has no whole state but the empty one; a file keeps that.
+TEST_P(MlxGoldenTest, HalvesOutliveAFile) {
+  Imported in;
+  in.Load(Golden(Name("mixed_f32")));
+  const auto halves = in.sequence->Snapshot().Split(10);
+  ASSERT_TRUE(halves.ok()) << halves.error().message;
+  const std::string file = Scratch("left.kv");
+  ASSERT_TRUE(SaveSnapshot(halves->first, file).ok());
+  const auto loaded = LoadSnapshot(&in.pool, file);
+  std::filesystem::remove(file);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  const auto whole = KvSnapshot::Merge(loaded->snapshot, halves->second);
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  EXPECT_EQ(whole->end(), in.sequence->position());
 }
 
 // Arrays cut to their rows are what mlx-lm 0.31 writes: ours is the same file, number by number.

@@ -1,6 +1,8 @@
 #include "kvasir/sampling/sampling_options.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -23,12 +25,19 @@ struct Range {
   std::string_view words;
 };
 
+// With as many digits as tell it from its neighbours.
+std::string ShortestText(double value) {
+  std::array<char, 32> text;
+  const auto [end, error] = std::to_chars(text.begin(), text.end(), value);
+  return {text.begin(), end};
+}
+
 Status Check(const Range& range) {
   // Negated so that NaN fails.
   if (range.value >= range.least && range.value <= range.most) return {};
   return {ErrorCode::kInvalidArgument, "field '" + std::string(range.field) + "' must be " +
                                            std::string(range.words) + ", not " +
-                                           std::to_string(range.value)};
+                                           ShortestText(range.value)};
 }
 
 // -1 is "all".

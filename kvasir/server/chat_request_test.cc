@@ -107,6 +107,25 @@ TEST(ChatRequest, DefaultsHoldWhereTheRequestIsSilent) {
   EXPECT_EQ(request->sampling.top_k, 0);
 }
 
+TEST(ChatRequest, NumbersOutOfRangeAreNamedAsTheyCame) {
+  const auto with = [](const char* key, const char* value) {
+    Json body = Parsed(R"({"messages": [{"role": "user", "content": "a"}]})");
+    body.Set(key, Parsed(value));
+    ChatDefaults defaults;
+    defaults.vocab_size = kVocabulary;
+    return ParseChatRequest(body, defaults);
+  };
+  EXPECT_EQ(*with("seed", "18446744073709551615")->seed, 18446744073709551615u);
+  EXPECT_EQ(with("top_k", "9223372036854775808").error().message,
+            "field 'top_k' must be at most 9223372036854775807, not 9223372036854775808");
+  EXPECT_EQ(with("repeat_penalty", "0").error().message,
+            "field 'repeat_penalty' must be above 0 and at most 100, not 0");
+  EXPECT_EQ(with("repetition_penalty", "-1").error().message,
+            "field 'repetition_penalty' must be above 0 and at most 100, not -1");
+  EXPECT_EQ(with("min_p", "1.0000001").error().message,
+            "field 'min_p' must be between 0 and 1, not 1.0000001");
+}
+
 TEST(ChatRequest, TemplateVariablesArePassedOn) {
   const auto request = ParseChatRequest(Parsed(R"({"messages": [{"role": "user", "content": "a"}],
                  "chat_template_kwargs": {"enable_thinking": false}})"),

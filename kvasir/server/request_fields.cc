@@ -56,8 +56,15 @@ Result<SamplingOptions> ParseSampling(const Json& body, const ChatDefaults& defa
     KVASIR_TRY(options.logit_bias, ParseLogitBias(*bias));
   }
   KVASIR_TRY_OK(ReadSamplingFields(body, &options));
-  KVASIR_TRY_OK(options.Validate(defaults.vocab_size));
-  return options;
+  const Status valid = options.Validate(defaults.vocab_size);
+  if (valid.ok()) return options;
+  // By the name that the client gave it.
+  constexpr std::string_view kName = "'repetition_penalty'";
+  Error error = valid.error();
+  if (const size_t at = error.message.find(kName); at != std::string::npos) {
+    error.message.replace(at + 1, kName.size() - 2, repetition);
+  }
+  return error;
 }
 
 Result<std::vector<std::string>> ParseStop(const Json& body) {
@@ -96,6 +103,9 @@ Result<std::optional<int64_t>> ParseMaxTokens(const Json& body, int64_t least) {
 }
 
 Result<std::optional<uint64_t>> ParseSeed(const Json& body) {
+  if (const Json* seed = body.Find("seed"); seed != nullptr && seed->is_above_int()) {
+    return std::optional<uint64_t>(seed->as_above_int());
+  }
   // As with max_tokens: -1 asks for a random one.
   KVASIR_TRY(const int64_t seed, body.GetIntOr("seed", -1));
   if (seed == -1) return std::optional<uint64_t>();

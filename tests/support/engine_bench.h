@@ -77,7 +77,7 @@ class Bench {
     callbacks.on_finish = [this, id](EngineResult result) {
       EXPECT_TRUE(finished_.emplace(id, std::move(result)).second) << "finished twice";
     };
-    OrDie(engine_->Submit(id, request, std::move(callbacks)));
+    OrDie(engine_->Submit(id, request, std::move(callbacks), engine_->Breakers(request.sampling)));
     return id;
   }
   void Drain() {
