@@ -16,7 +16,9 @@ std::optional<std::string> Rendered(const ChatTemplateSet& chat, const char* sys
   messages.push_back(Json::Object{{"role", "user"}, {"content", "a question"}});
   const Json variables = Json::Object{
       {"messages", std::move(messages)}, {"tools", nullptr}, {"add_generation_prompt", true}};
-  const auto text = chat.Render(variables, {});
+  RenderOptions options;
+  options.local_seconds = 0;  // some write the date
+  const auto text = chat.Render(variables, options);
   return text.ok() ? std::optional<std::string>(Concatenate(*text)) : std::nullopt;
 }
 

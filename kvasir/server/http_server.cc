@@ -46,7 +46,8 @@ void ReadTarget(std::string_view target, HttpRequest* request) {
 HttpRequest HeadOf(const http::request<http::string_body>& message) {
   HttpRequest head;
   head.method = std::string(message.method_string());
-  ReadTarget({message.target().data(), message.target().size()}, &head);
+  const std::string_view target(message.target().data(), message.target().size());
+  if (!target.empty()) ReadTarget(target, &head);
   for (const auto& field : message) {
     head.headers.push_back({std::string(field.name_string()), std::string(field.value())});
   }

@@ -93,8 +93,9 @@ HttpServerOptions HttpOptions(const ServerOptions& options, const AccessOptions*
   return http;
 }
 
-// "https://app.example", "http://localhost:8080"
+// "https://app.example", "http://localhost:8080"; "null": a file's
 bool IsOrigin(const std::string& text) {
+  if (text == "null") return true;
   const size_t scheme_end = text.find("://");
   return scheme_end != text.npos && scheme_end > 0 && scheme_end + 3 < text.size() &&
          text.find('/', scheme_end + 3) == text.npos;
