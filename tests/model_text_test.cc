@@ -44,6 +44,27 @@ TEST(ModelTextTest, TurnsEndWhereTheChatTemplateSays) {
   EXPECT_EQ(stops(TextOf(scratch.path())), 0);
 }
 
+// What files of before May 2024 do not say.
+TEST(ModelTextTest, AMissingPreTokenizerIsAWarning) {
+  const ScratchFolder scratch;
+  const std::string path = TinyModel::Folder("testdata/gguf/qwen2_f16.gguf");
+  const auto warnings = [](const std::string& file) {
+    std::string all;
+    const auto text =
+        ModelText::Load(file, ValueOrDie(LoadModelConfig(file)),
+                        [&](LogLevel, std::string_view line) { all.append(line).append("\n"); });
+    EXPECT_TRUE(text.ok() && text->tokenizer != nullptr);
+    return all;
+  };
+  EXPECT_EQ(warnings(path), "");
+  std::string bytes = ValueOrDie(ReadFile(path));
+  const size_t at = bytes.find("tokenizer.ggml.pre");
+  ASSERT_NE(at, bytes.npos);
+  bytes.replace(at, 18, "tokenizer.ggml.prX");
+  EXPECT_NE(warnings(scratch.Write("old.gguf", bytes)).find("names no pre-tokenizer"),
+            std::string::npos);
+}
+
 // Gemma 2's refuses a system message, others leave it out.
 TEST(ModelTextTest, SystemMessagesThatATemplateDoesNotHave) {
   const ScratchFolder scratch;

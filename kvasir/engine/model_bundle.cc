@@ -61,7 +61,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   KVASIR_TRY(const ModelConfig config, LoadModelConfig(folder));
   KVASIR_TRY_OK(CheckCache(config, options.kv));
   // Before the weights: what it takes to make a tokenizer is free again when they come.
-  KVASIR_TRY(bundle->text_, ModelText::Load(folder, config));
+  KVASIR_TRY(bundle->text_, ModelText::Load(folder, config, options.log));
   bundle->takes_system_ = bundle->chat() == nullptr || TakesSystem(*bundle->chat());
   ReturnFreedMemory();
   if (options.random_weights) {

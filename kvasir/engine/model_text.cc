@@ -40,7 +40,7 @@ Status LoadFolder(const std::string& folder, const ModelConfig& config, ModelTex
   return {};
 }
 
-Status LoadGguf(const std::string& path, ModelText* text) {
+Status LoadGguf(const std::string& path, const LogSink& log, ModelText* text) {
   KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
   const auto json = GgufTokenizerJson(file.metadata());
   if (!json.ok()) {
@@ -49,6 +49,14 @@ Status LoadGguf(const std::string& path, ModelText* text) {
   auto tokenizer = Tokenizer::FromJson(*json);
   if (!tokenizer.ok()) return WithContext(tokenizer.error(), path + ": as tokenizer.json");
   text->tokenizer = *std::move(tokenizer);
+  // Files of before May 2024.
+  const auto kind = file.metadata().TextOr("tokenizer.ggml.model", "");
+  if (kind.ok() && *kind == "gpt2" && !file.metadata().Has("tokenizer.ggml.pre")) {
+    Log(log, LogLevel::kWarning,
+        path +
+            ": names no pre-tokenizer (tokenizer.ggml.pre), so texts may be split otherwise "
+            "than its model has learnt; a newer file of the model would answer better");
+  }
   if (!file.metadata().Has("tokenizer.chat_template")) return {};
   const auto source = file.metadata().Text("tokenizer.chat_template");
   if (!source.ok()) return WithContext(source.error(), path);
@@ -73,10 +81,11 @@ TokenizerOptions TokenizerOptionsFor(const ModelConfig& config) {
   return {.begin_token = config.family == ModelFamily::kGemma4 ? "<bos>" : ""};
 }
 
-Result<ModelText> ModelText::Load(const std::string& path, const ModelConfig& config) {
+Result<ModelText> ModelText::Load(const std::string& path, const ModelConfig& config,
+                                  const LogSink& log) {
   ModelText text;
   text.stop_tokens = config.eos_token_ids;
-  KVASIR_TRY_OK(IsGguf(path) ? LoadGguf(path, &text) : LoadFolder(path, config, &text));
+  KVASIR_TRY_OK(IsGguf(path) ? LoadGguf(path, log, &text) : LoadFolder(path, config, &text));
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kvasir/base/log.h"
 #include "kvasir/base/token.h"
 #include "kvasir/chat/template_loader.h"
 #include "kvasir/formats/model_config.h"
@@ -28,8 +29,10 @@ struct ModelText {
   PackageFile package;  // empty but for what `kvasir create` made
 
   // `path` as LoadModel takes it. What is there must be right.
+  // `log` gets a warning where a text may be read otherwise than the model was trained with.
   // ERRORS: kIo, kCorrupt, kUnsupported, kResourceExhausted, naming file and field.
-  static Result<ModelText> Load(const std::string& path, const ModelConfig& config);
+  static Result<ModelText> Load(const std::string& path, const ModelConfig& config,
+                                const LogSink& log = {});
 };
 
 }  // namespace kvasir
