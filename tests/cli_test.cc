@@ -200,8 +200,24 @@ TEST(GenerateTest, PromptsComeFromPipesAndStandardInput) {
     EXPECT_EQ(read.exit_code, 0) << read.err;
     EXPECT_EQ(read.out, given.out) << file;
   }
+  Program schema(with({"-p", "x", "--json-schema-file", "-"}));
+  schema.Write(R"({"const": true})");
+  const ProgramResult held = schema.Finish();
+  EXPECT_EQ(held.exit_code, 0) << held.err;
+  EXPECT_EQ(held.out, "true\n");
   // An empty prompt is one if it is given.
   EXPECT_EQ(RunProgram(with({"-p", ""})).exit_code, 0);
+}
+
+TEST(GenerateTest, ABudgetThatTheMachineHasNotIsAWarning) {
+  const auto warns = [](const char* bytes) {
+    const ProgramResult result =
+        RunProgram({"generate", "-m", Demo(), "-p", "x", "-n", "1", "--cache-bytes", bytes});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Contains(result.err, "a full cache would end this program");
+  };
+  EXPECT_TRUE(warns("900T"));
+  EXPECT_FALSE(warns("8M"));
 }
 
 // The library behind the flags would read lists in brackets.

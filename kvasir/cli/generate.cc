@@ -112,8 +112,10 @@ class GenerateCommand final : public Command {
       if (!grammar.ok()) return WithContext(grammar.error(), grammar_file_);
       return grammar;
     }
-    KVASIR_TRY(const Json schema, Json::ParseFile(schema_file_, kMostTextBytes));
-    auto grammar = Grammar::FromJsonSchema(schema);
+    KVASIR_TRY(const std::string text, ReadText(schema_file_, kMostTextBytes));
+    const auto schema = Json::Parse(text);
+    if (!schema.ok()) return WithContext(schema.error(), schema_file_);
+    auto grammar = Grammar::FromJsonSchema(*schema);
     if (!grammar.ok()) return WithContext(grammar.error(), schema_file_);
     return grammar;
   }

@@ -71,7 +71,11 @@ Result<std::unique_ptr<DraftSource>> DraftSource::Load(const DraftSourceOptions&
 
 Status DraftSource::LoadDraftModel(const DraftSourceOptions& options) {
   auto loaded = ModelBundle::Load(options.model, options.bundle);
-  if (!loaded.ok()) return WithContext(loaded.error(), "the draft model (--draft-cache-bytes)");
+  if (!loaded.ok()) {
+    const bool is_memory = loaded.error().code == ErrorCode::kResourceExhausted;
+    return WithContext(loaded.error(),
+                       is_memory ? "the draft model (--draft-cache-bytes)" : "the draft model");
+  }
   bundle_ = *std::move(loaded);
   const size_t least_bytes = bundle_->cache_spec()->BytesAt(1);
   if (bundle_->cache_budget_bytes() < least_bytes) {

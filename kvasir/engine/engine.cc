@@ -101,7 +101,6 @@ Status Engine::Check(const EngineRequest& request) const {
 }
 
 Result<RequestId> Engine::Submit(EngineRequest request, EngineCallbacks callbacks) {
-  KVASIR_TRY_OK(Check(request));
   const RequestId id = NewId();
   auto breakers = Breakers(request.sampling);
   KVASIR_TRY_OK(Submit(id, std::move(request), std::move(callbacks), std::move(breakers)));

@@ -261,7 +261,8 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
   const int64_t context = bundle_->model().context_tokens();
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
   if (prompt_tokens == 0) return {ErrorCode::kInvalidArgument, "the prompt has no token"};
-  if (prompt_tokens >= context) {
+  // Where nothing is to follow it, a prompt may fill the context.
+  if (prompt_tokens > context || (prompt_tokens == context && request.max_tokens > 0)) {
     return {ErrorCode::kInvalidArgument, "the prompt has " + std::to_string(prompt_tokens) +
                                              " tokens and the model's context is " +
                                              std::to_string(context) + "; shorten the prompt"};

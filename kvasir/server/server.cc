@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <ctime>
-#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <string_view>
