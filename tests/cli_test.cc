@@ -335,6 +335,18 @@ TEST(InspectTest, CountsCacheBytes) {
   EXPECT_TRUE(*json.GetBool("runs"));
 }
 
+// Routers are multiplied as they are, whatever the other matrices are rounded to.
+TEST(InspectTest, SaysHowMatricesLieInMemory) {
+  const ProgramResult result = RunProgram(
+      {"inspect", "--json", KVASIR_SOURCE_DIR "/testdata/models/transformers_qwen3_moe_bf16"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = *Json::Parse(result.out);
+  const Json* const counts = json.Find("matrices_in_memory");
+  ASSERT_NE(counts, nullptr);
+  EXPECT_EQ(*counts->GetInt("bf16"), 2) << result.out;
+  EXPECT_EQ(*counts->GetInt("bf16_dot"), 53) << result.out;
+}
+
 TEST(InspectTest, SaysWhatIsMissing) {
   ScratchFolder scratch;
   scratch.Write("config.json", R"({"architectures": ["MambaForCausalLM"], "vocab_size": 10})");

@@ -18,7 +18,6 @@
 #include "kvasir/kv/kv_policy.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/model_loader.h"
-#include "kvasir/model/stored_weights.h"
 #include "kvasir/model/tensor_list.h"
 
 namespace kvasir {
@@ -234,7 +233,7 @@ class InspectCommand final : public Command {
       std::map<std::string, int64_t> formats;
       for (const ListedTensor& tensor : list->tensors) {
         const bool is_matrix = tensor.rows.shape.size() > 1;
-        if (is_matrix) ++formats[std::string(WeightFormatName(FormatInMemory(tensor.rows)))];
+        if (is_matrix) ++formats[std::string(WeightFormatName(FormatInMemory(tensor)))];
       }
       Json counts = Json::Object();
       for (const auto& [format, count] : formats) counts.Set(format, count);

@@ -42,7 +42,9 @@ class ListingWeights final : public WeightSource {
 
   Result<std::unique_ptr<const WeightMatrix>> ExactMatrix(const std::string& name, int64_t outputs,
                                                           int64_t inputs) override {
-    return Matrix(name, outputs, inputs);
+    auto matrix = Matrix(name, outputs, inputs);
+    if (matrix.ok()) tensors_.back().is_exact = true;
+    return matrix;
   }
 
   // Checkpoints have either one tensor for each expert, or fused ones that are listed whole, when
@@ -132,6 +134,10 @@ Result<TensorList> ListTensors(const Checkpoint& checkpoint, const ModelConfig& 
   return ListedBy(listing, MakeDecoderSpec(config), *backend);
 }
 
+WeightFormat FormatInMemory(const ListedTensor& tensor) {
+  return tensor.is_exact ? DecodedFormat(tensor.rows) : FormatInMemory(tensor.rows);
+}
+
 uint64_t PackedBytes(const std::vector<ListedTensor>& tensors) {
   uint64_t bytes = 0;
   for (const ListedTensor& tensor : tensors) {
@@ -140,7 +146,8 @@ uint64_t PackedBytes(const std::vector<ListedTensor>& tensors) {
     const auto outputs = static_cast<uint64_t>(RowCount(rows.shape));
     const auto inputs = static_cast<uint64_t>(rows.shape.back());
     const uint64_t group_scales = inputs / kQuantGroup * 2;
-    switch (rows.stored_format) {
+    const WeightFormat format = FormatInMemory(tensor);
+    switch (format) {
       case WeightFormat::kF32:
         bytes += outputs * inputs * 4;
         break;
@@ -156,8 +163,7 @@ uint64_t PackedBytes(const std::vector<ListedTensor>& tensors) {
         bytes += outputs * (inputs / 2 + group_scales);
         break;
       default:
-        bytes += outputs * CodedPanelBytes(rows.shape.back(), rows.stored_format, rows.affine) /
-                 kPanelOutputs;
+        bytes += outputs * CodedPanelBytes(rows.shape.back(), format, rows.affine) / kPanelOutputs;
     }
   }
   return bytes;
