@@ -10,6 +10,7 @@
 #include "kvasir/formats/gguf_header.h"
 #include "kvasir/formats/gguf_special_tokens.h"
 #include "kvasir/formats/gguf_test_bytes.h"
+#include "kvasir/tokenizer/pre_tokenizer.h"
 #include "kvasir/tokenizer/tokenizer.h"
 
 namespace kvasir {
@@ -133,6 +134,66 @@ TEST(GgufTokenizer, PublishedOnesThroughGguf) {
       ExpectSameIds(*actual, *wanted, text);
     }
   }
+}
+
+// As HuggingFace's library cuts it with the steps of deepseek-coder's tokenizer.json.
+TEST(GgufTokenizer, CutsAsDeepSeekCoder) {
+  const std::string path = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-demo/tokenizer.json";
+  const std::string bytes = ToGguf(*Json::ParseFile(path), "deepseek-coder");
+  const auto header = GgufHeader::Parse(std::as_bytes(std::span(bytes)));
+  ASSERT_TRUE(header.ok()) << header.error().message;
+  const Json tokenizer = *GgufTokenizerJson(header->metadata);
+  Json::Array steps = tokenizer.Find("pre_tokenizer")->Find("pretokenizers")->as_array();
+  steps.pop_back();  // spells bytes
+  const auto cuts =
+      *PreTokenizer::FromJson(Json::Object{{"type", "Sequence"}, {"pretokenizers", steps}});
+  PieceList list(
+      "def  f(x):\r\n    return x**2 + 1234  # caf\u00e9 \u4f60\u597d2\u4eba, "
+      "\ud55c\uad6d\u3002\n\n"
+      "$a_b = \u0664!",
+      PieceOrigin::kTextBegin);
+  cuts->Apply(&list);
+  std::vector<std::string> pieces;
+  for (const Piece& piece : list.pieces) pieces.emplace_back(list.View(piece));
+  const std::vector<std::string> wanted = {"def",
+                                           " ",
+                                           " f",
+                                           "(",
+                                           "x",
+                                           "):",
+                                           "\r",
+                                           "\n",
+                                           "   ",
+                                           " return",
+                                           " x",
+                                           "**",
+                                           "2",
+                                           " + ",
+                                           "1",
+                                           "2",
+                                           "3",
+                                           "4",
+                                           " ",
+                                           " #",
+                                           " caf\u00e9",
+                                           " ",
+                                           "\u4f60\u597d",
+                                           "2",
+                                           "\u4eba",
+                                           ",",
+                                           " ",
+                                           "\ud55c\uad6d",
+                                           "\u3002",
+                                           "\n",
+                                           "\n",
+                                           "$",
+                                           "a",
+                                           "_",
+                                           "b",
+                                           " = ",
+                                           "\u0664",
+                                           "!"};
+  EXPECT_EQ(pieces, wanted);
 }
 
 TEST(GgufTokenizer, ScoresDecideAndBytesSpellTheRest) {

@@ -18,8 +18,9 @@ namespace kvasir {
 namespace {
 
 // Of those that cut alike, one name.
-constexpr std::array<std::string_view, 7> kPreTokenizers = {
-    "llama-bpe", "qwen2", "deepseek-r1-qwen", "qwen35", "tekken", "gpt-2", "smollm"};
+constexpr std::array<std::string_view, 8> kPreTokenizers = {
+    "llama-bpe", "qwen2", "deepseek-r1-qwen", "qwen35",
+    "tekken",    "gpt-2", "smollm",           "deepseek-coder"};
 
 uint32_t U32(int64_t value) { return static_cast<uint32_t>(value); }
 

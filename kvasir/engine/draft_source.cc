@@ -64,6 +64,7 @@ Result<std::unique_ptr<DraftSource>> DraftSource::Load(const DraftSourceOptions&
   }
   if (wants_model && AssistantConfig::IsIn(options.model)) kind = DraftKind::kMtp;
   auto source = std::unique_ptr<DraftSource>(new DraftSource(kind, target));
+  source->log_ = options.bundle.log;
   if (kind == DraftKind::kModel) KVASIR_TRY_OK(source->LoadDraftModel(options));
   if (kind == DraftKind::kMtp) KVASIR_TRY_OK(source->LoadMtp(options));
   return source;
@@ -138,7 +139,7 @@ std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
       break;
   }
   auto drafter = ModelDrafter::Create(
-      {&bundle_->model(), &bundle_->pool(), bundle_->cache_spec(), sampleable});
+      {&bundle_->model(), &bundle_->pool(), bundle_->cache_spec(), sampleable}, {.log = log_});
   KVASIR_CHECK(drafter.ok());
   return std::move(drafter).value();
 }

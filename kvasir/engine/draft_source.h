@@ -59,6 +59,7 @@ class DraftSource {
 
   const DraftKind kind_;
   const ModelBundle& target_;
+  LogSink log_;
   std::string name_;                     // for people
   std::unique_ptr<ModelBundle> bundle_;  // kModel
   LoadedAssistant assistant_;            // kMtp

@@ -19,6 +19,7 @@ constexpr std::string_view kTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kEastAsian = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+";
 
 // Names as llama.cpp's converter writes them.
 struct Named {
@@ -38,6 +39,8 @@ const std::vector<Named>& All() {
       {{"gpt-2", "phi-2", "exaone4", "mellum"}, {{kGpt2}, false, false, false}},
       {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone"},
        {{R"(\p{N})", kGpt2}, false, false, false}},
+      {{"deepseek-coder"},
+       {{"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kEastAsian, R"(\p{N})"}, false, false, false}},
       {{"", "default"},
        {{R"([\p{P}\$\+<=>\^~\|]+)", kGpt2, R"(\p{N}+)", "[0-9][0-9][0-9]"}, false, false, false}},
   };

@@ -376,6 +376,30 @@ Status ValidateOptions(const HttpServerOptions& options) {
   return require(options.send_buffer_bytes >= 0, "send_buffer_bytes", "0 or more");
 }
 
+Error CannotListen(const HttpServerOptions& options, const error_code& error) {
+  const bool is_elsewhere = error != boost::system::errc::address_in_use &&
+                            error != boost::system::errc::permission_denied;
+  return {ErrorCode::kIo,
+          "cannot listen on " + HostAndPort(options.host, options.port) + ": " + error.message() +
+              (is_elsewhere ? "; give an address of this machine, or 0.0.0.0 for all"
+                            : "; try another port")};
+}
+
+// Binds `acceptor`, which does not listen yet.
+Status OpenPort(const HttpServerOptions& options, tcp::acceptor& acceptor) {
+  error_code error;
+  tcp::resolver resolver(acceptor.get_executor());
+  const auto found =
+      resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, error);
+  if (error || found.empty()) return CannotListen(options, error);
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (error) return CannotListen(options, error);
+  return {};
+}
+
 }  // namespace
 
 class HttpServer::Impl {
@@ -386,27 +410,12 @@ class HttpServer::Impl {
   }
 
   Status Listen() {
-    const std::string place = HostAndPort(hub_.options.host, hub_.options.port);
+    KVASIR_TRY_OK(OpenPort(hub_.options, acceptor_));
     error_code error;
-    tcp::resolver resolver(hub_.io);
-    const auto found = resolver.resolve(hub_.options.host, std::to_string(hub_.options.port),
-                                        tcp::resolver::passive, error);
-    if (error || found.empty()) {
-      return {ErrorCode::kIo, "cannot listen on " + place + ": " + error.message() +
-                                  "; give an address of this machine, or 0.0.0.0 for all"};
-    }
-    const tcp::endpoint endpoint = found.begin()->endpoint();
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
-    if (!error) port_ = acceptor_.local_endpoint(error).port();
-    if (error) {
-      return {ErrorCode::kIo, "cannot listen on " + place + ": " + error.message() +
-                                  (error == boost::system::errc::address_not_available
-                                       ? "; give an address of this machine, or 0.0.0.0 for all"
-                                       : "; try another port")};
-    }
+    acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+    if (error) return CannotListen(hub_.options, error);
+    const tcp::endpoint endpoint = acceptor_.local_endpoint(error);
+    port_ = endpoint.port();
     hub_.is_local = endpoint.address().is_loopback();
     Accept();
     thread_ = std::thread([this] { hub_.io.run(); });
@@ -494,6 +503,13 @@ class HttpServer::Impl {
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 HttpServer::~HttpServer() { Stop(std::chrono::milliseconds(0)); }
+
+Status HttpServer::Check(const HttpServerOptions& options) {
+  KVASIR_TRY_OK(ValidateOptions(options));
+  asio::io_context io;
+  tcp::acceptor acceptor(io);
+  return OpenPort(options, acceptor);
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options,
                                                       HttpHandler handler) {

@@ -48,6 +48,9 @@ using HttpHandler = std::function<void(HttpRequest request, HttpReply reply)>;
 
 class HttpServer {
  public:
+  // Whether Start would do now: what is wrong, or where somebody listens already, is said before
+  // anything else is begun. ERRORS: as Start.
+  static Status Check(const HttpServerOptions& options);
   // Listens and serves until Stop. ERRORS: kInvalidArgument for limits that cannot be, kIo naming
   // host and port.
   static Result<std::unique_ptr<HttpServer>> Start(HttpServerOptions options, HttpHandler handler);

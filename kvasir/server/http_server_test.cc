@@ -270,6 +270,20 @@ TEST_F(HttpServerTest, DamagedRequestsEndTheirConnectionOnly) {
   EXPECT_EQ(Exchange(port(), "GET", "/echo").status, 200);
 }
 
+TEST_F(HttpServerTest, SaysBeforeItStartsThatAPortIsTaken) {
+  EXPECT_TRUE(HttpServer::Check({.port = 0}).ok());
+  Start();
+  const Status taken = HttpServer::Check({.port = port()});
+  ASSERT_FALSE(taken.ok());
+  EXPECT_EQ(taken.error().code, ErrorCode::kIo);
+  EXPECT_NE(taken.error().message.find("127.0.0.1:" + std::to_string(port())), std::string::npos);
+  EXPECT_NE(taken.error().message.find("try another port"), std::string::npos);
+  EXPECT_FALSE(HttpServer::Start({.port = port()}, {}).ok());
+  const Status elsewhere = HttpServer::Check({.host = "192.0.2.1", .port = 0});
+  ASSERT_FALSE(elsewhere.ok());
+  EXPECT_NE(elsewhere.error().message.find("an address of this machine"), std::string::npos);
+}
+
 TEST_F(HttpServerTest, LimitsOfHeaderAndBody) {
   HttpServerOptions options;
   options.max_header_bytes = 1024;

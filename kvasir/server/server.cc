@@ -135,7 +135,7 @@ Status ServerOptions::Check() const {
     const Status status = CheckWritableFolder(*folder);
     if (!status.ok()) return WithContext(status.error(), what);
   }
-  return {};
+  return HttpServer::Check(HttpOptions(*this, nullptr, nullptr));
 }
 
 class Server::Impl {

@@ -62,7 +62,8 @@ struct ServerOptions {
   // Gets what is known of every answered request; unset: a line goes to `log`. THREADS: any.
   RequestObserver request_log;
 
-  // What can be said without a model. ERRORS: kInvalidArgument, kNotFound and kIo of folders.
+  // What can be said without a model: also whether somebody else listens there. ERRORS:
+  // kInvalidArgument, kNotFound and kIo of folders, kIo of host and port.
   Status Check() const;
 };
 

@@ -212,9 +212,18 @@ std::optional<ConstFloatRows> ModelDrafter::Forward(std::vector<Member>& members
       member.tokens.clear();
     }
     if (is_found) continue;
+    if (logits.error().code == ErrorCode::kResourceExhausted) WarnOfMemory();
     last->state->GiveUp();
     last->tokens.clear();
   }
+}
+
+void ModelDrafter::WarnOfMemory() {
+  if (std::exchange(has_warned_, true)) return;
+  Log(options_.log, LogLevel::kWarning,
+      "the draft model's cache of " + std::to_string(parts_.pool->budget_bytes()) +
+          " bytes is full: answers that do not fit in are made without drafts; raise "
+          "--draft-cache-bytes");
 }
 
 void ModelDrafter::Finish(DraftState& base, KnownTokens known, uint64_t salt) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kvasir/base/log.h"
 #include "kvasir/kv/prefix_tree.h"
 #include "kvasir/model/model.h"
 #include "kvasir/sampling/sampler.h"
@@ -30,6 +31,7 @@ struct ModelDrafterOptions {
   // Missing tokens that a guess reads on the way, beside the last known one: those that were
   // drafted last and kept, and a few plain steps' tokens. Longer runs wait for Follow.
   int64_t inline_tokens = 8;
+  LogSink log;  // says once that its pool was too small for an answer
 };
 
 // Where its pool is full it first forgets what ended sequences left, then gives up drafting for
@@ -65,12 +67,14 @@ class ModelDrafter final : public Drafter {
   // Runs the members that fit; the others' states are given up and their members cleared. The
   // logits of those that want them, in order.
   std::optional<ConstFloatRows> Forward(std::vector<Member>& members);
+  void WarnOfMemory();
 
   const DraftModelParts parts_;
   const ModelDrafterOptions options_;
   PrefixTree tree_;
   Workspace workspace_;
   Sampler sampler_;
+  bool has_warned_ = false;
 };
 
 }  // namespace kvasir

@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,9 @@ class ModelDrafterTest : public testing::Test {
 
   std::unique_ptr<ModelDrafter> NewDrafter(int64_t follow_tokens = 256) {
     return ValueOrDie(ModelDrafter::Create(
-        {&tiny_.model(), &tiny_.pool(), spec_, tiny_.model().vocab_size()}, {follow_tokens}));
+        {&tiny_.model(), &tiny_.pool(), spec_, tiny_.model().vocab_size()},
+        {.follow_tokens = follow_tokens,
+         .log = [this](LogLevel, std::string_view line) { logged_.emplace_back(line); }}));
   }
   DraftRequest Request(DraftState* state, const Tokens& prompt, const Tokens& answer,
                        int64_t most) const {
@@ -55,6 +58,7 @@ class ModelDrafterTest : public testing::Test {
   TinyModel tiny_;
   std::shared_ptr<const KvCacheSpec> spec_;
   SamplingOptions sampling_ = {};
+  std::vector<std::string> logged_;
 };
 
 Tokens Concat(Tokens a, const Tokens& b) {
@@ -149,6 +153,7 @@ TEST_F(ModelDrafterTest, ANeighbourThatIsTooLongCostsNobodyElse) {
     const int64_t most = length > context ? 0 : std::clamp<int64_t>(context - length, 1, 3);
     EXPECT_EQ(static_cast<int64_t>(drafts[1].size()), most) << length;
   }
+  EXPECT_TRUE(logged_.empty());
 }
 
 TEST_F(ModelDrafterTest, WhatHasEndedIsNotReadAgain) {
@@ -181,6 +186,8 @@ TEST_F(SmallModelDrafterTest, AFullPoolCostsDraftsOnly) {
   }
   EXPECT_GT(with_drafts, 0u);
   EXPECT_LT(with_drafts, 40u);
+  ASSERT_EQ(logged_.size(), 1u);  // however many go without
+  EXPECT_NE(logged_[0].find("cache of 196608 bytes is full"), std::string::npos);
   states.clear();
   EXPECT_EQ(tiny_.pool().used_bytes(), 0u);
   const auto state = drafter->NewState();
