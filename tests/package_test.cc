@@ -178,6 +178,18 @@ TEST(Package, APackageIsAModelLikeOthers) {
   EXPECT_EQ(package->draft, "draft");
   EXPECT_EQ(package->draft_weights, "int4");
 
+  // Its draft, too, is what it was.
+  options.file = {
+      .from = options.output, .draft = {}, .parameters = {}, .chat_template = {}, .system = ""};
+  options.quantize_draft = "";
+  options.output = scratch.File("again");
+  created = CreatePackage(options);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  package = PackageFile::Load(options.output);
+  ASSERT_TRUE(package.ok()) << package.error().message;
+  EXPECT_EQ(package->system, "");  // taken away
+  EXPECT_EQ(package->draft_weights, "int4");
+
   // As a draft it comes without its own.
   options.file = {
       .from = kDraft, .draft = first, .parameters = {}, .chat_template = {}, .system = {}};
@@ -233,6 +245,46 @@ TEST(Package, AStopIsOneMoreEndNotTheOnlyOne) {
   const std::vector<Token> ends = ModelConfig::Load(options.output)->eos_token_ids;
   ASSERT_EQ(ends.size(), before->eos_token_ids.size() + 2);
   EXPECT_TRUE(std::equal(before->eos_token_ids.begin(), before->eos_token_ids.end(), ends.begin()));
+}
+
+// A config.json alone names the end of texts; what ends turns, the chat template says.
+TEST(Package, AStopLeavesTheEndsOfTurns) {
+  const ScratchFolder scratch;
+  PackageOptions options = Options(scratch);
+  options.file.from = scratch.File("bare");
+  fs::copy(kModel, options.file.from);
+  fs::remove(options.file.from + "/generation_config.json");
+  Json config = *Json::ParseFile(kModel + "/config.json");
+  config.Set("eos_token_id", int64_t{1});
+  ASSERT_TRUE(WriteFileAtomic(options.file.from + "/config.json", config.Dump()).ok());
+  options.file.parameters = {{"stop", "a"}};
+  const Status created = CreatePackage(options);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  BundleOptions bundle_options;
+  bundle_options.kv_budget_bytes = size_t{64} << 20;
+  const auto stops = [&](const std::string& folder) {
+    return (*ModelBundle::Load(folder, bundle_options))->stop_tokens();
+  };
+  std::vector<Token> wanted = stops(options.file.from);
+  ASSERT_EQ(wanted.size(), 2u);
+  auto actual = stops(options.output);
+  ASSERT_EQ(actual.size(), 3u);
+  for (const Token stop : wanted) {
+    EXPECT_EQ(std::count(actual.begin(), actual.end(), stop), 1) << stop;
+  }
+}
+
+// What a folder cannot hold as it is, is said.
+TEST(Package, SaysWhatBecomesOfGgufFiles) {
+  const ScratchFolder scratch;
+  PackageOptions options = Options(scratch);
+  options.file.from = std::string(KVASIR_SOURCE_DIR) + "/testdata/gguf/qwen3_q8_0.gguf";
+  std::string logged;
+  options.log = [&](LogLevel, std::string_view line) { logged.append(line); };
+  const Status created = CreatePackage(options);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  EXPECT_NE(logged.find("written as f16, rounded"), std::string::npos) << logged;
+  EXPECT_EQ(PackageFile::Load(options.output)->weights, "f16");
 }
 
 // As Gemma 2's template does.

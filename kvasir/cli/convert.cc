@@ -1,13 +1,11 @@
 // kvasir convert: a model folder or GGUF file becomes a model folder or GGUF file of another type.
 // Deliberately never writes over anything: what it makes appears when it is complete.
-#include <algorithm>
-
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/convert/conversion_notes.h"
 #include "kvasir/convert/convert_model.h"
 #include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/write_gguf.h"
-#include "kvasir/model/tensor_list.h"
 
 namespace kvasir {
 namespace {
@@ -44,24 +42,17 @@ class ConvertCommand final : public Command {
     const Status runs = CheckRuns(source);
     if (!runs.ok() && runs.error().code != ErrorCode::kUnsupported) return runs.error();
     if (!runs.ok()) LogToStderr(LogLevel::kWarning, runs.error().message + "; converted as it is");
-    if (!source.left_out().empty()) {
-      LogToStderr(LogLevel::kWarning, UnreadLine(source.left_out()) + "; they stay behind");
-    }
-    const auto& tensors = source.tensors();
-    const bool is_quantized = std::any_of(
-        tensors.begin(), tensors.end(),
-        [](const SourceTensor& tensor) { return IsQuantized(tensor.rows.stored_format); });
-    if (IsGguf(model_) && !IsGgufPath(out_) && type_ == "stored" && is_quantized) {
-      LogToStderr(LogLevel::kWarning,
-                  "quantized tensors of GGUF files are written as f16, rounded; --type f32 keeps "
-                  "what they are");
+    const bool to_gguf = IsGgufPath(out_);
+    for (const std::string& note :
+         ConversionNotes(source, {.is_gguf = to_gguf, .is_stored = type_ == "stored"})) {
+      LogToStderr(LogLevel::kWarning, note);
     }
     uint64_t written = 0;
     const auto progress = [&](uint64_t done, uint64_t total) {
       written = done;
       ShowWriteProgress("model", done, total);
     };
-    if (IsGgufPath(out_)) {
+    if (to_gguf) {
       KVASIR_TRY_OK(WriteGguf(source, out_, {type_, static_cast<int>(threads_), progress}));
     } else {
       WriteOptions options;
@@ -70,8 +61,7 @@ class ConvertCommand final : public Command {
       options.progress = progress;
       KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out_));
       KVASIR_TRY_OK(builder.CheckIsOutside(source.path()));
-      KVASIR_TRY_OK(WriteModelFolder(source, builder.partial(), options));
-      KVASIR_TRY_OK(builder.Commit());
+      KVASIR_TRY_OK(builder.Finish(WriteModelFolder(source, builder.partial(), options)));
     }
     if (!is_json_) {
       return Print(out_ + ": " + std::to_string(source.tensors().size()) + " tensors, " +

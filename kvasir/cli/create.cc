@@ -36,6 +36,7 @@ class CreateCommand final : public Command {
     options_.threads = static_cast<int>(threads_);
     KVASIR_TRY_OK(ReadModelfile());
     options_.progress = ShowWriteProgress;
+    options_.log = LogToStderr;
     KVASIR_TRY_OK(CreatePackage(options_));
     return Print(options_.output + " is ready: kvasir chat -m " + options_.output + "\n");
   }

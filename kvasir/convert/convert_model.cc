@@ -94,6 +94,12 @@ Status WriteConfig(const ModelSource& source, const FolderPlan& plan, const Plan
   return WriteFileAtomic(folder + "/config.json", config.DumpPretty());
 }
 
+// What ModelOpt, AutoGPTQ and AutoAWQ write about how tensors are quantized, beside config.json.
+bool IsAboutQuantization(std::string_view name) {
+  return name == "hf_quant_config.json" || name == "quantize_config.json" ||
+         name == "quant_config.json";
+}
+
 std::string FileName(const SafetensorsFile& file) {
   return fs::path(file.path()).filename().string();
 }
@@ -198,8 +204,7 @@ Status WriteModelFolder(const ModelSource& source, const std::string& folder,
   KVASIR_TRY_OK(stays_quantized ? CopyQuantized(source, folder, progress)
                                 : WriteShards(source, plan, folder, options, progress));
   for (const SourceFile& file : source.files()) {
-    // ModelOpt's, about tensors that are no longer quantized its way.
-    if (file.name == "hf_quant_config.json" && source.is_quantized() && !stays_quantized) continue;
+    if (source.is_quantized() && !stays_quantized && IsAboutQuantization(file.name)) continue;
     const std::string path = folder + "/" + file.name;
     KVASIR_TRY_OK(MakeFolder(fs::path(path).parent_path().string()));
     KVASIR_TRY_OK(WriteFileAtomic(path, file.contents));

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "kvasir/convert/conversion_notes.h"
 #include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/write_gguf.h"
 #include "kvasir/formats/safetensors.h"
@@ -32,8 +33,7 @@ Status Convert(const std::string& source, const std::string& type, const std::st
   options.plan.shard_bytes = shard_bytes;
   options.threads = 2;
   KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out));
-  KVASIR_TRY_OK(WriteModelFolder(model, builder.partial(), options));
-  return builder.Commit();
+  return builder.Finish(WriteModelFolder(model, builder.partial(), options));
 }
 
 // Of any path; TinyModel's are relative to the repository.
@@ -243,20 +243,27 @@ TEST(ConvertModel, WhatIsQuantizedIsNotQuantizedAgain) {
   }
 }
 
-TEST(ConvertModel, TensorsThatNoGgufFileHasAreNamed) {
+// Nobody asks for them in the folder, and in a file some would be believed: AutoGPTQ writes biases
+// of zeros that no config.json knows.
+TEST(ConvertModel, WhatNoDecoderReadsStaysBehindInGgufFiles) {
   const ScratchFolder scratch;
-  for (const auto& [name, shape] :
-       {std::pair{"model.layers.99.mlp.up_proj.weight", std::vector<int64_t>{4, 0}},
-        std::pair{"model.layers.99.mlp.up_proj.weight", std::vector<int64_t>{4, 32}}}) {
-    const std::string source =
-        LlamaWith(scratch, shape[1] == 0 ? "empty" : "beyond", "eos_token_id", Json(int64_t{2}),
-                  {{name, DType::kF32, shape}});
-    const auto model = ValueOrDie(ModelSource::Open(source));
-    const Status done =
-        WriteGguf(model, scratch.File("x.gguf"), {.type = "f32", .threads = 2, .progress = {}});
-    ASSERT_FALSE(done.ok());
-    EXPECT_NE(done.error().message.find(name), std::string::npos) << done.error().message;
+  const std::vector<TensorDeclaration> unread = {
+      {"model.layers.99.mlp.up_proj.weight", DType::kF32, {4, 32}},
+      {"model.layers.98.mlp.up_proj.weight", DType::kF32, {4, 0}},
+      {"model.layers.0.self_attn.q_proj.bias", DType::kF32, {64}}};
+  const std::string source = LlamaWith(scratch, "more", "eos_token_id", Json(int64_t{2}), unread);
+  const auto model = ValueOrDie(ModelSource::Open(source));
+  const auto notes = ConversionNotes(model, {.is_gguf = true, .is_stored = true});
+  ASSERT_EQ(notes.size(), 1u);
+  for (const TensorDeclaration& tensor : unread) {
+    EXPECT_NE(notes[0].find(tensor.name), std::string::npos) << notes[0];
   }
+  EXPECT_TRUE(ConversionNotes(model, {.is_gguf = false, .is_stored = true}).empty());
+  const std::string file = scratch.File("x.gguf");
+  const Status done = WriteGguf(model, file, {.type = "f32", .threads = 2, .progress = {}});
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(Logits(file, WeightFormat::kF32), Logits(source, WeightFormat::kF32));
+  EXPECT_TRUE(UnreadTensorsOf(ValueOrDie(ModelSource::Open(file)))->empty());
 }
 
 TEST(ConvertModel, EveryTokenThatEndsAnAnswerComesAlong) {
@@ -305,10 +312,13 @@ std::string LlamaWithNumber(const ScratchFolder& scratch, float number) {
 TEST(ConvertModel, NumbersBeyondTheTypeAreNamed) {
   const ScratchFolder scratch;
   const std::string source = LlamaWithNumber(scratch, 1e9f);
-  for (const char* type : {"f16", "int4"}) {
+  for (const char* type : {"f16", "int4", "nvfp4"}) {
     const Status done = Convert(source, type, scratch.File(type));
     ASSERT_FALSE(done.ok()) << type;
     EXPECT_NE(done.error().message.find(kOdd), std::string::npos) << done.error().message;
+    EXPECT_NE(done.error().message.find("beyond those of"), std::string::npos);
+    // Nobody could go on with what was made.
+    EXPECT_FALSE(DirectoryExists(scratch.File(type) + ".partial")) << type;
   }
   for (const char* type : {"bf16", "mxfp8"}) {
     const Status done = Convert(source, type, scratch.File(type));

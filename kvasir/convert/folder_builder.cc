@@ -120,6 +120,16 @@ Status FolderBuilder::CheckIsOutside(const std::string& source) const {
           source + " lies in " + partial_ + ", which is made anew; choose another name"};
 }
 
+Status FolderBuilder::Finish(Status written) {
+  if (written.ok()) return Commit();
+  const ErrorCode code = written.error().code;
+  if (code != ErrorCode::kIo && code != ErrorCode::kResourceExhausted) {
+    std::error_code ignored;
+    fs::remove_all(partial_, ignored);
+  }
+  return written;
+}
+
 Status FolderBuilder::Commit() {
   std::error_code error;
   std::vector<fs::path> states;

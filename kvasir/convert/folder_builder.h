@@ -34,6 +34,10 @@ class FolderBuilder {
   const std::string& partial() const { return partial_; }
   // Renames it and takes the files named kConversionStateName out. ERRORS: kIo.
   Status Commit();
+  // Ends a run that was `written`: with Commit, or if it failed with its error. Then the folder
+  // stays only where another run could go on with it: after kIo and kResourceExhausted, not where
+  // the source is at fault.
+  Status Finish(Status written);
 
  private:
   FolderBuilder(std::string path, std::string partial)

@@ -79,14 +79,27 @@ class ShapeWriter {
 
   Status AddRope() {
     const RopeConfig& rope = config_.rope_full;
+    // Only the full layers' have a place.
+    if (config_.family >= ModelFamily::kGemma3 && config_.rope_sliding.type != RopeType::kDefault &&
+        config_.sliding_window > 0) {
+      return {ErrorCode::kUnsupported, "rope scaling '" +
+                                           std::string(RopeTypeName(config_.rope_sliding.type)) +
+                                           "' of sliding layers (rope_parameters."
+                                           "sliding_attention) has no place in a GGUF file"};
+    }
+    if (is_gemma4() && rope.type == RopeType::kYarn) {
+      return {ErrorCode::kUnsupported,
+              "rope scaling 'yarn' has no place in a GGUF file of " + architecture_};
+    }
     Float("rope.freq_base", rope.theta);
     Int("rope.dimension_count", config_.global_head_dim);
     switch (rope.type) {
       case RopeType::kDefault:
-      case RopeType::kLlama3:        // a tensor of divisors says them
+      case RopeType::kLlama3:        // a tensor of divisors says them; of Gemma 4 always
       case RopeType::kProportional:  // likewise
         return {};
       case RopeType::kLinear:
+        if (is_gemma4()) return {};
         pairs_.Add(Key("rope.scaling.type"), "linear");
         Float("rope.scaling.factor", rope.factor);
         return {};
@@ -109,10 +122,7 @@ class ShapeWriter {
       return {ErrorCode::kUnsupported,
               "field 'sliding_window' has no place in a GGUF file of " + architecture_};
     }
-    Int("attention.sliding_window", config_.sliding_window);
-    std::vector<bool> slides;
-    for (const LayerKind kind : config_.layer_kinds) slides.push_back(kind == LayerKind::kSliding);
-    pairs_.AddBools(Key("attention.sliding_window_pattern"), slides);
+    KVASIR_TRY_OK(AddSlidingLayers());
     if (config_.family != ModelFamily::kGemma2) {
       Float("rope.freq_base_swa", config_.rope_sliding.theta);
     }
@@ -132,6 +142,20 @@ class ShapeWriter {
     if (config_.query_pre_attn_scalar != config_.head_dim) {
       Float("attention.scale", 1.0 / std::sqrt(config_.query_pre_attn_scalar));
     }
+    return {};
+  }
+
+  // Without a window all layers of Gemma 3 are full; the others always have one.
+  Status AddSlidingLayers() {
+    if (config_.sliding_window == 0) {
+      if (config_.family == ModelFamily::kGemma3) return {};
+      return {ErrorCode::kUnsupported,
+              "no layer slides, which a GGUF file of " + architecture_ + " cannot say"};
+    }
+    Int("attention.sliding_window", config_.sliding_window);
+    std::vector<bool> slides;
+    for (const LayerKind kind : config_.layer_kinds) slides.push_back(kind == LayerKind::kSliding);
+    pairs_.AddBools(Key("attention.sliding_window_pattern"), slides);
     return {};
   }
 

@@ -73,11 +73,15 @@ Json TokenizerConfig(const GgufMetadata& metadata, const GgufSpecialTokens& spec
 
 }  // namespace
 
+Status CheckRuns(const ModelSource& source) { return UnreadTensorsOf(source).status(); }
+
 // Of GGUF files ModelSource has found out already.
-Status CheckRuns(const ModelSource& source) {
-  if (source.checkpoint() == nullptr || AssistantConfig::Describes(source.config())) return {};
+Result<std::vector<std::string>> UnreadTensorsOf(const ModelSource& source) {
+  if (source.checkpoint() == nullptr) return source.left_out();
+  if (AssistantConfig::Describes(source.config())) return std::vector<std::string>();
   KVASIR_TRY(const ModelConfig config, ModelConfig::Load(source.path()));
-  return ListTensors(*source.checkpoint(), config).status();
+  KVASIR_TRY(TensorList listed, ListTensors(*source.checkpoint(), config));
+  return std::move(listed.unread);
 }
 
 Status CheckCanBeDecoded(const ModelSource& source) {

@@ -42,6 +42,10 @@ class ModelSource;
 // ERRORS: kUnsupported, kNotFound, kCorrupt, naming field or tensor.
 Status CheckRuns(const ModelSource& source);
 
+// Tensors that the model's decoder never asks for, by the names of their files. ERRORS: as
+// CheckRuns.
+Result<std::vector<std::string>> UnreadTensorsOf(const ModelSource& source);
+
 // ERRORS: where quantized tensors cannot be decoded, what undecodable() says.
 Status CheckCanBeDecoded(const ModelSource& source);
 
@@ -72,7 +76,7 @@ class ModelSource {
   // Every tensor of a folder as stored, quantized modules in their parts.
   const Checkpoint* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
   // Tensors of a GGUF file that no decoder reads, and that are not among tensors(); of a folder all
-  // are.
+  // are. See UnreadTensorsOf.
   const std::vector<std::string>& left_out() const { return left_out_; }
   // Changes whenever a file of the model may have.
   const std::string& fingerprint() const { return fingerprint_; }

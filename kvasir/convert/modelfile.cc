@@ -102,10 +102,14 @@ class Reader {
     std::string* const target = command == "FROM"       ? &file->from
                                 : command == "DRAFT"    ? &file->draft
                                 : command == "TEMPLATE" ? &file->chat_template
-                                : command == "SYSTEM"   ? &file->system
                                                         : nullptr;
     if (target != nullptr) {
       KVASIR_TRY(*target, Value(command, first));
+      if (!target->empty()) return {};
+      return Wrong(command + " is empty; leave the line out");
+    }
+    if (command == "SYSTEM") {
+      KVASIR_TRY(file->system, Value(command, first));
       return {};
     }
     if (std::find(kElsewhere.begin(), kElsewhere.end(), command) != kElsewhere.end()) {

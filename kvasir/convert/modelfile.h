@@ -13,6 +13,7 @@
 #ifndef KVASIR_CONVERT_MODELFILE_H_
 #define KVASIR_CONVERT_MODELFILE_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,7 +28,8 @@ struct Modelfile {
   std::string draft;                                            // empty: none
   std::vector<std::pair<std::string, std::string>> parameters;  // as written, in order
   std::string chat_template;                                    // empty: the model's own
-  std::string system;                                           // empty: none
+  // Unset: what FROM brings; empty: none.
+  std::optional<std::string> system;
 
   // ERRORS: kCorrupt for unknown commands, open quotes and missing values, naming the line;
   // kUnsupported for commands that mean something elsewhere and nothing here.

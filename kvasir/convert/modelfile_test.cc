@@ -53,6 +53,7 @@ TEST(Modelfile, ErrorsNameTheLine) {
            Bad{"FROM", "line 1: FROM needs a value"},
            Bad{"FROM x\nPARAMETER top_k", "line 2: PARAMETER needs a name and a value"},
            Bad{"FROM x\nSYSTEM \"open", "line 2: a quote is not closed"},
+           Bad{"FROM x\nTEMPLATE \"\"", "line 2: TEMPLATE is empty; leave the line out"},
            Bad{"FROM x\nSYSTEM \"\"\"open\n\n", "line 2: \"\"\" is not closed"},
            Bad{"FROM x\nSYSTEM \"\"\"a\nb\"\"\" c", "line 3: something follows"},
            Bad{"FROM x\nADAPTER y", "line 2: ADAPTER has no meaning here"},

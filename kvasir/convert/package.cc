@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "kvasir/base/file.h"
+#include "kvasir/convert/conversion_notes.h"
 #include "kvasir/convert/convert_model.h"
 #include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/package_chat.h"
@@ -16,6 +17,7 @@
 #include "kvasir/formats/generation_config.h"
 #include "kvasir/formats/model_config.h"
 #include "kvasir/formats/package_file.h"
+#include "kvasir/formats/stop_texts.h"
 #include "kvasir/tokenizer/tokenizer.h"
 
 namespace kvasir {
@@ -88,6 +90,19 @@ Result<std::vector<Token>> StopTokens(const ModelSource& source, const Json& gen
   return std::vector<Token>();
 }
 
+// Naming ends in generation_config.json says that these are all, so that those are named as well
+// which loading finds where it names none: what the chat template writes.
+Status AddTurnEnds(const ModelSource& source, const Tokenizer& tokenizer,
+                   const std::string& chat_template, std::vector<Token>* ids) {
+  KVASIR_TRY(const std::string text, PackageTemplate(source, chat_template));
+  for (const std::string_view stop : StopTextsIn(text)) {
+    const auto id = tokenizer.TokenToId(stop);
+    if (!id || !tokenizer.IsSpecial(*id)) continue;
+    if (std::find(ids->begin(), ids->end(), *id) == ids->end()) ids->push_back(*id);
+  }
+  return {};
+}
+
 // generation_config.json of the package: the model's own with the PARAMETER lines on top.
 Result<Json> Generation(const ModelSource& source, const Modelfile& file) {
   Json generation = Json::Object();
@@ -112,6 +127,9 @@ Result<Json> Generation(const ModelSource& source, const Modelfile& file) {
                   "' is no single token of the model; longer stops are given with each request"};
     }
     KVASIR_TRY(std::vector<Token> ids, StopTokens(source, generation));
+    if (generation.Find("eos_token_id") == nullptr) {
+      KVASIR_TRY_OK(AddTurnEnds(source, *tokenizer, file.chat_template, &ids));
+    }
     if (std::find(ids.begin(), ids.end(), *token) == ids.end()) ids.push_back(*token);
     Json stops = Json::Array();
     for (const Token id : ids) stops.Append(static_cast<int64_t>(id));
@@ -138,7 +156,8 @@ std::string Label(const ModelSource& source, const PlanOptions& options, const P
   if (options.quantize) return MlxFormatLabel(options.quantize->base);
   if (options.dtype) return std::string(DTypeName(*options.dtype));
   if (!own.weights.empty()) return own.weights;
-  return source.is_quantized() ? "stored (quantized)" : "stored";
+  if (source.is_quantized()) return "stored (quantized)";
+  return HasQuantizedTensors(source) ? "f16" : "stored";
 }
 
 // What FROM says when it is a package itself; nothing otherwise.
@@ -150,15 +169,14 @@ Result<Plan> MakePlan(const PackageOptions& options) {
   Modelfile file = options.file;
   const std::string from = Resolved(options, file.from);
   KVASIR_TRY(const PackageFile inherited, PackageOf(from));
-  if (file.draft.empty() && !inherited.draft.empty()) {
-    file.draft = (fs::path(file.from) / inherited.draft).string();
-  }
+  const bool inherits_draft = file.draft.empty() && !inherited.draft.empty();
+  if (inherits_draft) file.draft = (fs::path(file.from) / inherited.draft).string();
   if (file.draft.empty() && !options.quantize_draft.empty()) {
     return {ErrorCode::kInvalidArgument,
             "--quantize-draft says how to quantize a draft, and there is none; add --draft"};
   }
   Plan plan;
-  plan.package.system = file.system.empty() ? inherited.system : file.system;
+  plan.package.system = file.system.value_or(inherited.system);
   if (!file.draft.empty()) {
     KVASIR_TRY_OK(CheckDraftIsAnother(from, Resolved(options, file.draft)));
   }
@@ -175,7 +193,8 @@ Result<Plan> MakePlan(const PackageOptions& options) {
   KVASIR_TRY_OK(CheckRuns(*plan.draft));
   KVASIR_TRY(plan.draft_options, PlanFor(*plan.draft, type(options.quantize_draft), 0));
   if (plan.draft_options.quantize) plan.draft_options.quantize->is_draft = true;
-  KVASIR_TRY(const PackageFile own, PackageOf(plan.draft->path()));
+  KVASIR_TRY(PackageFile own, PackageOf(plan.draft->path()));
+  if (inherits_draft) own.weights = inherited.draft_weights;
   plan.package.draft = kDraftFolder;
   plan.package.draft_weights = Label(*plan.draft, plan.draft_options, own);
   return plan;
@@ -196,14 +215,15 @@ Status WritePart(const PackageOptions& options, std::string_view part, const Mod
   return WriteModelFolder(source, folder, write);
 }
 
-}  // namespace
+void LogNotes(const PackageOptions& options, const ModelSource& source, const PlanOptions& plan) {
+  const bool is_stored = !plan.dtype && !plan.quantize;
+  for (const std::string& note :
+       ConversionNotes(source, {.is_gguf = false, .is_stored = is_stored})) {
+    Log(options.log, LogLevel::kWarning, note);
+  }
+}
 
-Status CreatePackage(const PackageOptions& options) {
-  KVASIR_TRY(const Plan plan, MakePlan(options));
-  KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(options.output));
-  const std::string& folder = builder.partial();
-  KVASIR_TRY_OK(builder.CheckIsOutside(plan.model->path()));
-  if (plan.draft) KVASIR_TRY_OK(builder.CheckIsOutside(plan.draft->path()));
+Status WriteParts(const PackageOptions& options, const Plan& plan, const std::string& folder) {
   KVASIR_TRY_OK(WritePart(options, "model", *plan.model, plan.model_options, folder,
                           plan.draft ? kDraftFolder : ""));
   if (plan.draft) {
@@ -223,9 +243,20 @@ Status CreatePackage(const PackageOptions& options) {
     fs::remove_all(folder + "/additional_chat_templates", error);
     KVASIR_TRY_OK(WriteFileAtomic(folder + "/chat_template.jinja", options.file.chat_template));
   }
-  KVASIR_TRY_OK(WriteFileAtomic(folder + "/" + std::string(kPackageFileName),
-                                plan.package.ToJson().DumpPretty()));
-  return builder.Commit();
+  return WriteFileAtomic(folder + "/" + std::string(kPackageFileName),
+                         plan.package.ToJson().DumpPretty());
+}
+
+}  // namespace
+
+Status CreatePackage(const PackageOptions& options) {
+  KVASIR_TRY(const Plan plan, MakePlan(options));
+  KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(options.output));
+  KVASIR_TRY_OK(builder.CheckIsOutside(plan.model->path()));
+  if (plan.draft) KVASIR_TRY_OK(builder.CheckIsOutside(plan.draft->path()));
+  LogNotes(options, *plan.model, plan.model_options);
+  if (plan.draft) LogNotes(options, *plan.draft, plan.draft_options);
+  return builder.Finish(WriteParts(options, plan, builder.partial()));
 }
 
 }  // namespace kvasir

@@ -12,6 +12,7 @@
 #include <functional>
 #include <string>
 
+#include "kvasir/base/log.h"
 #include "kvasir/base/result.h"
 #include "kvasir/convert/modelfile.h"
 
@@ -26,6 +27,7 @@ struct PackageOptions {
   int threads = 0;             // 0: AvailableCores()
   // Called with what is written ("model", "draft") and bytes of it so far and in all. May be empty.
   std::function<void(std::string_view part, uint64_t done, uint64_t total)> progress;
+  LogSink log;  // gets the ConversionNotes of both
 };
 
 // ERRORS: kInvalidArgument (unknown types and parameters, a draft that is the model or has another

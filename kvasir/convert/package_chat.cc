@@ -9,10 +9,9 @@ namespace {
 
 constexpr std::string_view kAsJinja = " (templates are Jinja, as in chat_template.jinja)";
 
-// Nothing when there is none, or none that could be at odds with what is given.
+// Nothing when there is none.
 Result<std::optional<ChatTemplateSet>> TemplateOf(const ModelSource& source,
-                                                  const std::string& chat_template,
-                                                  const std::string& system) {
+                                                  const std::string& chat_template) {
   std::optional<ChatTemplateSet> none;
   if (!chat_template.empty()) {
     Json special = Json::Object();
@@ -22,7 +21,6 @@ Result<std::optional<ChatTemplateSet>> TemplateOf(const ModelSource& source,
       return Error{given.error().code, given.error().message + std::string(kAsJinja)};
     return std::optional(*std::move(given));
   }
-  if (system.empty()) return none;
   if (source.checkpoint() == nullptr) {  // a GGUF file: its metadata as the files of a folder
     const SourceFile* const file = source.FindFile("tokenizer_config.json");
     if (file == nullptr) return none;
@@ -43,9 +41,15 @@ Result<std::optional<ChatTemplateSet>> TemplateOf(const ModelSource& source,
 
 }  // namespace
 
+Result<std::string> PackageTemplate(const ModelSource& source, const std::string& chat_template) {
+  KVASIR_TRY(const auto chat, TemplateOf(source, chat_template));
+  return chat ? chat->source() : std::string();
+}
+
 Status CheckPackageChat(const ModelSource& source, const std::string& chat_template,
                         const std::string& system) {
-  KVASIR_TRY(const auto chat, TemplateOf(source, chat_template, system));
+  if (chat_template.empty() && system.empty()) return {};  // nothing that could be at odds
+  KVASIR_TRY(const auto chat, TemplateOf(source, chat_template));
   if (!chat) return {};
   constexpr const char* kSaid = "Hello";
   Json messages = Json::Array();

@@ -10,6 +10,10 @@
 
 namespace kvasir {
 
+// The source of a package's chat template: `chat_template`, or if that is empty the model's own;
+// empty: there is none. ERRORS: kCorrupt, kUnsupported for templates that cannot be read.
+Result<std::string> PackageTemplate(const ModelSource& source, const std::string& chat_template);
+
 // `chat_template` empty: the model's own, if it has one. `system` empty: none.
 // ERRORS: kCorrupt, kUnsupported for templates that cannot be read; kInvalidArgument for one that
 // fails or does not show what a user says, as those of other languages.

@@ -11,12 +11,16 @@ namespace {
 
 constexpr size_t kCopyBytes = size_t{16} << 20;
 
-Error BeyondType(const SourceTensor& source, DType dtype, bool is_quantized) {
+Error BeyondType(const SourceTensor& source, const WeightEncoding& encoding) {
+  const std::string type(DTypeName(encoding.dtype));
+  std::string wanted = type + "; choose another type, bf16 or f32";
+  if (encoding.is_quantized) {
+    wanted = encoding.format.mode == MlxMode::kAffine
+                 ? type + ", which its scales would be; convert it to bf16 first"
+                 : MlxFormatLabel(encoding.format) + "; choose mxfp4 or int4";
+  }
   return {ErrorCode::kInvalidArgument,
-          "tensor '" + source.name + "' has numbers beyond those of " +
-              std::string(DTypeName(dtype)) +
-              (is_quantized ? ", which its scales would be; convert it to bf16 first"
-                            : "; choose another type, bf16 or f32")};
+          "tensor '" + source.name + "' has numbers beyond those of " + wanted};
 }
 
 }  // namespace
@@ -80,7 +84,7 @@ Status ShardWriter::WriteTensor(const PlannedTensor& tensor, SafetensorsWriter* 
     return NotFinite(source.name, MlxFormatLabel(tensor.encoding.format));
   }
   if (fit == NumbersFit::kBeyondType) {
-    return BeyondType(source, tensor.encoding.dtype, tensor.encoding.is_quantized);
+    return BeyondType(source, tensor.encoding);
   }
   if (!scales.empty()) KVASIR_TRY_OK(writer->Append(parts[1].name, scales));
   if (!biases.empty()) KVASIR_TRY_OK(writer->Append(parts[2].name, biases));

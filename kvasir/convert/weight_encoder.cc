@@ -97,6 +97,9 @@ Microscale PowerOfTwo(int exponent) {
 }
 
 // Of nothing but zeros, or so small that their scale is one, nothing is left.
+// E2M1's largest times E4M3's. Scales of the other types reach as far as floats do.
+constexpr float kMostOfNvfp4 = 6.0f * 448.0f;
+
 float Scaled(float value, float scale) {
   const float scaled = scale > 0 ? std::fabs(value) / scale : 0.0f;
   return std::isnan(scaled) ? INFINITY : scaled;
@@ -237,8 +240,7 @@ bool WeightEncoder::Encode(const float* row, std::byte* weight, std::byte* scale
                            std::byte* biases) const {
   if (encoding_.is_quantized) {
     if (encoding_.format.mode == MlxMode::kAffine) return EncodeAffine(row, weight, scales, biases);
-    EncodeMicroscaled(row, weight, scales);
-    return true;
+    return EncodeMicroscaled(row, weight, scales);
   }
   const size_t element = DTypeBytes(encoding_.dtype);
   bool fits = true;
@@ -267,15 +269,17 @@ bool WeightEncoder::EncodeAffine(const float* row, std::byte* weight, std::byte*
   return fits;
 }
 
-void WeightEncoder::EncodeMicroscaled(const float* row, std::byte* weight,
+bool WeightEncoder::EncodeMicroscaled(const float* row, std::byte* weight,
                                       std::byte* scales) const {
   const MlxFormat& format = encoding_.format;
   const Magnitudes elements = format.mode == MlxMode::kMxfp8 ? E4m3() : E2m1();
   const auto size = static_cast<size_t>(format.group_size);
   std::vector<uint8_t> codes(static_cast<size_t>(inputs_));
+  bool fits = true;
   for (size_t begin = 0; begin < codes.size(); begin += size) {
     const std::span<const float> values(row + begin, size);
     const float largest = LargestFinite(values);
+    fits &= format.mode != MlxMode::kNvfp4 || largest <= kMostOfNvfp4;
     const Microscale by = format.mode == MlxMode::kNvfp4 ? NearestE4m3(values, largest)
                                                          : NearestE8m0(values, largest, elements);
     scales[begin / size] = static_cast<std::byte>(by.code);
@@ -287,6 +291,7 @@ void WeightEncoder::EncodeMicroscaled(const float* row, std::byte* weight,
   std::vector<uint32_t> words(weight_bytes_ / sizeof(uint32_t));
   PackRow(codes, format.bits, words.data());
   std::memcpy(weight, words.data(), weight_bytes_);
+  return fits;
 }
 
 }  // namespace kvasir

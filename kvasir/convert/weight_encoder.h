@@ -66,7 +66,7 @@ class WeightEncoder {
  private:
   bool EncodeAffine(const float* row, std::byte* weight, std::byte* scales,
                     std::byte* biases) const;
-  void EncodeMicroscaled(const float* row, std::byte* weight, std::byte* scales) const;
+  bool EncodeMicroscaled(const float* row, std::byte* weight, std::byte* scales) const;
 
   const WeightEncoding encoding_;
   const int64_t inputs_;

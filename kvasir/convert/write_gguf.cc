@@ -146,6 +146,11 @@ class ExportPlan {
  private:
   void AddDivisors() {
     std::vector<float> divisors = GgufRopeDivisors(config_.rope_full, config_.global_head_dim);
+    if (divisors.empty() && config_.family == ModelFamily::kGemma4) {
+      // Its files have the tensor always, and no key of a scaling.
+      divisors.assign(static_cast<size_t>(config_.global_head_dim / 2),
+                      static_cast<float>(config_.rope_full.factor));
+    }
     if (divisors.empty()) return;
     const auto count = static_cast<int64_t>(divisors.size());
     Export tensor;
@@ -309,7 +314,14 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   if (!config.ok()) return WithContext(config.error(), source.path() + "/config.json");
   KVASIR_TRY_OK(AddGeneration(source, &*config));
   KVASIR_TRY(const GgufPairs pairs, GgufPairsOf(source, *config));
-  auto stacked = StackExperts(source.tensors());
+  KVASIR_TRY(const std::vector<std::string> unread, UnreadTensorsOf(source));
+  std::vector<SourceTensor> read;
+  for (const SourceTensor& tensor : source.tensors()) {
+    // Others might read them, and a bias that its folder ignores would be none there.
+    if (std::find(unread.begin(), unread.end(), tensor.name) == unread.end())
+      read.push_back(tensor);
+  }
+  auto stacked = StackExperts(read);
   if (!stacked.ok()) return WithContext(stacked.error(), source.path());
   // Gates and ups in one tensor have a name for Gemma's experts only.
   const std::vector<SourceTensor> tensors = SplitGatesAndUps(*std::move(stacked), ".mlp");

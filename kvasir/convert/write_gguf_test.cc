@@ -239,7 +239,8 @@ TEST(WriteGguf, SamplingAndTheTemplateForToolsComeAlong) {
   write("chat_template.jinja", "plain");
   write("additional_chat_templates/tool_use.jinja", "{{ tools }}");
   write("generation_config.json",
-        R"({"temperature": 0.6, "top_p": 0.95, "repetition_penalty": 1.05, "top_k": 20})");
+        R"({"temperature": 0.6, "do_sample": true, "top_p": 0.95, "repetition_penalty": 1.05,
+            "top_k": 20})");
   const std::string out = scratch.File("out.gguf");
   OrDie(Write(folder, "stored", out));
   const GgufFile written = ValueOrDie(GgufFile::Open(out));
@@ -377,6 +378,85 @@ TEST(WriteGguf, TokensThatWouldDifferAreRefused) {
   EXPECT_NE(done.error().message.find("tokenizer.json: a GGUF file cannot say how it makes tokens"),
             std::string::npos)
       << done.error().message;
+}
+
+// A tiny model with another config.json: `changes` member by member, of text_config if there is
+// one.
+std::string WithConfig(const ScratchFolder& scratch, const std::string& name,
+                       const std::string& model, const char* changes) {
+  const std::string source = Path("testdata/models/" + model);
+  const std::string folder = scratch.File(name);
+  fs::copy(source, folder);
+  Json config = ValueOrDie(Json::ParseFile(source + "/config.json"));
+  Json* const text = config.Find("text_config");
+  const Json changed = ValueOrDie(Json::Parse(changes));
+  for (const auto& [field, value] : changed.as_object()) {
+    (text == nullptr ? config : *text).Set(field, value);
+  }
+  EXPECT_TRUE(WriteFileAtomic(folder + "/config.json", config.Dump()).ok());
+  return folder;
+}
+
+// What a config says of rope, windows and scales, through a file: the same bits, and back again.
+TEST(WriteGguf, SameBitsWhateverTheConfigSays) {
+  struct Variant {
+    const char* model;
+    const char* changes;
+  };
+  const char* const gemma4 = "transformers_gemma4_shared_bf16";
+  const Variant variants[] = {
+      {"public_gemma3_f32", R"({"sliding_window": null})"},
+      {"public_gemma3_f32", R"({"query_pre_attn_scalar": 168})"},
+      {"public_gemma3_f32", R"({"rope_scaling": {"rope_type": "linear", "factor": 2.7}})"},
+      {"public_llama_f32", R"({"rope_scaling": {"rope_type": "linear", "factor": 2.7}})"},
+      {"public_llama_f32", R"({"rope_theta": 12345.7, "rms_norm_eps": 3e-6})"},
+      {gemma4, R"({"rope_parameters": {"full_attention": {"rope_type": "default"}}})"},
+      {gemma4,
+       R"({"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.7}}})"},
+      {gemma4, R"({"rope_parameters": {"full_attention": {"rope_type": "proportional",
+                                                          "partial_rotary_factor": 1.0}}})"},
+      {gemma4, R"({"rope_parameters": {"full_attention": {"rope_type": "proportional", "factor": 2,
+                                                          "partial_rotary_factor": 0.5}}})"},
+  };
+  for (const Variant& variant : variants) {
+    SCOPED_TRACE(variant.changes);
+    const ScratchFolder scratch;
+    const std::string folder = WithConfig(scratch, "source", variant.model, variant.changes);
+    const std::string out = scratch.File("out.gguf");
+    OrDie(Write(folder, "f32", out));
+    const auto wanted = Logits(folder, WeightFormat::kF32);
+    EXPECT_EQ(Logits(out, WeightFormat::kF32), wanted);
+    const std::string again = scratch.File("again.gguf");
+    OrDie(Write(out, "f32", again));
+    EXPECT_EQ(Logits(again, WeightFormat::kF32), wanted);
+  }
+}
+
+TEST(WriteGguf, WhatNoFileCanSayIsRefused) {
+  struct Variant {
+    const char* model;
+    const char* changes;
+    const char* named;
+  };
+  for (const Variant& variant :
+       {Variant{
+            "public_gemma3_f32",
+            R"({"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 4}}})",
+            "'linear' of sliding layers"},
+        Variant{"transformers_gemma4_shared_bf16",
+                R"({"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4}}})",
+                "'yarn' has no place"},
+        Variant{"transformers_gemma2_bf16", R"({"layer_types": ["full_attention", "full_attention",
+                "full_attention", "full_attention"]})",
+                "no layer slides"}}) {
+    const ScratchFolder scratch;
+    const std::string folder = WithConfig(scratch, "source", variant.model, variant.changes);
+    const Status done = Write(folder, "f32", scratch.File("out.gguf"));
+    ASSERT_FALSE(done.ok()) << variant.changes;
+    EXPECT_EQ(done.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(done.error().message.find(variant.named), std::string::npos) << done.error().message;
+    EXPECT_FALSE(FileExists(scratch.File("out.gguf")));
+  }
 }
 
 TEST(WriteGguf, ErrorsSayWhatToDo) {

@@ -32,10 +32,9 @@ Status LoadFolder(const std::string& folder, const ModelConfig& config, ModelTex
   if (eos != nullptr && eos->is_string()) add(eos->as_string());
   if (!config.generation.eos_token_ids.empty()) return {};
   // A config.json alone names the end of a text; its chat ends turns with another token.
-  for (const std::string_view stop : kStopTexts) {
+  for (const std::string_view stop : StopTextsIn(text->chat->source())) {
     const std::optional<Token> id = text->tokenizer->TokenToId(stop);
-    if (!id || !text->tokenizer->IsSpecial(*id)) continue;
-    if (text->chat->source().find(stop) != std::string::npos) add(stop);
+    if (id && text->tokenizer->IsSpecial(*id)) add(stop);
   }
   return {};
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -47,6 +47,15 @@ struct FileConfig {
   // Divisors of frequencies that no member of `config` says; usually none.
   std::vector<float> divisors;
 };
+
+// The query_pre_attn_scalar whose root scales scores: a whole number where the file's float can be
+// of one.
+double ScalarOf(double scale) {
+  const double scalar = 1.0 / (scale * scale);
+  const double whole = std::round(scalar);
+  const bool is_whole = static_cast<float>(1.0 / std::sqrt(whole)) == static_cast<float>(scale);
+  return is_whole ? whole : scalar;
+}
 
 class ConfigBuilder {
  public:
@@ -271,7 +280,7 @@ class ConfigBuilder {
     const int64_t largest = architecture_ == "gemma2" ? kGemma2With27B : kGemma3With27B;
     if (layers == largest && heads > 0) scalar = static_cast<double>(hidden / heads);
     KVASIR_TRY(const double scale, metadata_.NumberOr(Key("attention.scale"), 0.0));
-    if (scale > 0.0) scalar = 1.0 / (scale * scale);
+    if (scale > 0.0) scalar = ScalarOf(scale);
     config_.Set("query_pre_attn_scalar", scalar);
     return {};
   }
@@ -336,16 +345,6 @@ Result<std::vector<Token>> SuppressedTokens(const GgufFile& file) {
   return tokens;
 }
 
-// 0.6 of the float that a converter made of 0.6.
-double ShortestDecimal(double value) {
-  const auto narrow = static_cast<float>(value);
-  if (static_cast<double>(narrow) != value) return value;
-  char digits[32];
-  const auto end = std::to_chars(digits, digits + sizeof(digits), narrow).ptr;
-  std::from_chars(digits, end, value);
-  return value;
-}
-
 // The sampling that the file recommends.
 Status AddSampling(const GgufMetadata& metadata, Json* generation) {
   for (const auto& [key, field] :
@@ -353,7 +352,9 @@ Status AddSampling(const GgufMetadata& metadata, Json* generation) {
         std::pair{kGgufMinP, "min_p"}, std::pair{kGgufRepetition, "repetition_penalty"}}) {
     if (!metadata.Has(key)) continue;
     KVASIR_TRY(const double value, metadata.NumberOr(key, 0.0));
-    generation->Set(field, ShortestDecimal(value));
+    generation->Set(field, value);
+    // Without it readers of such files take the likeliest token.
+    if (key == kGgufTemperature) generation->Set("do_sample", value > 0);
   }
   if (!metadata.Has(kGgufTopK)) return {};
   KVASIR_TRY(const int64_t top_k, metadata.Int(kGgufTopK));

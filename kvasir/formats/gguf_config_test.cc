@@ -260,6 +260,7 @@ TEST(GgufRope, WhatIsWrittenIsKnownAgain) {
       R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 2, "high_freq_factor": 6,
           "original_max_position_embeddings": 4096})",
       R"({"rope_type": "proportional", "partial_rotary_factor": 0.25})",
+      R"({"rope_type": "proportional", "partial_rotary_factor": 0.25, "factor": 2.7})",
       R"({"rope_type": "proportional", "partial_rotary_factor": 0.3})"};
   for (const char* const text : kRopes) {
     for (const int head_dim : {64, 128, 512}) {
@@ -277,7 +278,11 @@ TEST(GgufRope, WhatIsWrittenIsKnownAgain) {
   }
   EXPECT_TRUE(RopeParametersOf({}, 1e4).is_null());
   EXPECT_TRUE(RopeParametersOf({1, 2, 1.5f, 3}, 1e4).is_null());
-  EXPECT_TRUE(RopeParametersOf({1, 1, 1, 1}, 1e4).is_null());
+  EXPECT_EQ(*RopeParametersOf({1, 1, 1, 1}, 1e4).Find("rope_type"), Json("default"));
+  const Json linear = RopeParametersOf({2.7f, 2.7f, 2.7f}, 1e4);
+  EXPECT_EQ(*linear.Find("rope_type"), Json("linear"));
+  EXPECT_EQ(*linear.Find("factor"), Json(2.7));
+  EXPECT_TRUE(RopeParametersOf({0.5f, 0.5f}, 1e4).is_null());  // no factor is below 1
 }
 
 // As llama.cpp's converter calculates them: all in float.

@@ -1,5 +1,6 @@
 #include "kvasir/formats/gguf_metadata.h"
 
+#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -143,6 +144,15 @@ Error Missing(std::string_view key) { return {ErrorCode::kCorrupt, KeyText(key) 
 
 }  // namespace
 
+double ShortestDecimal(double value) {
+  const auto narrow = static_cast<float>(value);
+  if (static_cast<double>(narrow) != value) return value;
+  char digits[32];
+  const auto end = std::to_chars(digits, digits + sizeof(digits), narrow).ptr;
+  std::from_chars(digits, end, value);
+  return value;
+}
+
 Result<GgufMetadata> GgufMetadata::Read(uint64_t count, BytesReader* reader) {
   GgufMetadata metadata;
   uint64_t elements_left = kMaxElements;
@@ -181,7 +191,7 @@ Result<int64_t> GgufMetadata::Int(std::string_view key) const {
 Result<double> GgufMetadata::NumberOr(std::string_view key, double otherwise) const {
   const GgufValue* value = Find(key);
   if (value == nullptr) return otherwise;
-  if (const auto* number = std::get_if<double>(value)) return *number;
+  if (const auto* number = std::get_if<double>(value)) return ShortestDecimal(*number);
   if (const auto* integer = std::get_if<int64_t>(value)) return static_cast<double>(*integer);
   return WrongType(key, "a number");
 }

@@ -21,6 +21,9 @@ namespace kvasir {
 using GgufValue = std::variant<int64_t, double, bool, std::string_view, std::vector<int64_t>,
                                std::vector<double>, std::vector<std::string_view>>;
 
+// 0.6 of the float that a converter made of 0.6; what is no float's as it is.
+double ShortestDecimal(double value);
+
 class GgufMetadata {
  public:
   // Reads `count` pairs. ERRORS: kCorrupt; kUnsupported for nested arrays, integers above
@@ -34,7 +37,8 @@ class GgufMetadata {
   // A value of the type, or `otherwise` when there is no such key. ERRORS: kCorrupt for another
   // type, naming the key.
   Result<int64_t> IntOr(std::string_view key, int64_t otherwise) const;
-  Result<double> NumberOr(std::string_view key, double otherwise) const;  // also of an integer
+  // Also of an integer; a float as its ShortestDecimal.
+  Result<double> NumberOr(std::string_view key, double otherwise) const;
   Result<bool> FlagOr(std::string_view key, bool otherwise) const;
   Result<std::string> TextOr(std::string_view key, std::string_view otherwise) const;
   // Required. ERRORS: kCorrupt, also when it is missing.

@@ -20,7 +20,19 @@ double Frequency(double theta, size_t pair, size_t pairs) {
   return std::pow(theta, -static_cast<double>(pair) / static_cast<double>(pairs));
 }
 
-// Whether the first pairs have divisor 1 and all others stand still.
+// Where all pairs have one divisor.
+Json UniformOf(const std::vector<float>& divisors, double theta) {
+  const float factor = divisors[0];
+  if (factor < 1.0f || std::any_of(divisors.begin(), divisors.end(),
+                                   [&](float divisor) { return divisor != factor; })) {
+    return {};
+  }
+  if (factor == 1.0f) return Json::Object{{"rope_type", "default"}, {"rope_theta", theta}};
+  return Json::Object{
+      {"rope_type", "linear"}, {"rope_theta", theta}, {"factor", ShortestDecimal(factor)}};
+}
+
+// Whether the first pairs have one divisor and all others stand still.
 Json ProportionalOf(const std::vector<float>& divisors, double theta) {
   const auto turning = std::find(divisors.begin(), divisors.end(), kStill) - divisors.begin();
   const auto pairs = static_cast<int64_t>(divisors.size());
@@ -30,8 +42,10 @@ Json ProportionalOf(const std::vector<float>& divisors, double theta) {
   if (static_cast<int64_t>(fraction * static_cast<double>(2 * pairs) / 2) < turning) {
     fraction = std::nextafter(fraction, 2.0);
   }
-  return Json::Object{
+  Json found = Json::Object{
       {"rope_type", "proportional"}, {"rope_theta", theta}, {"partial_rotary_factor", fraction}};
+  if (turning > 0 && divisors[0] != 1.0f) found.Set("factor", ShortestDecimal(divisors[0]));
+  return found;
 }
 
 // A number that somebody wrote into a config, of which only its float is left.
@@ -136,6 +150,7 @@ std::vector<float> GgufRopeDivisors(const RopeConfig& rope, int head_dim) {
 
 Json RopeParametersOf(const std::vector<float>& divisors, double theta) {
   if (divisors.empty()) return {};
+  if (Json uniform = UniformOf(divisors, theta); !uniform.is_null()) return uniform;
   // Whether these are the parameters: what they give is then compared.
   const auto are = [&](const Json& parameters, const auto& same) {
     const auto rope = RopeConfig::Parse(parameters, "rope_parameters", theta, 1);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <vector>
 
 namespace kvasir {
 
@@ -31,6 +32,15 @@ inline constexpr std::string_view kStopTexts[] = {"<|eot_id|>",
 
 inline bool IsStopText(std::string_view text) {
   return std::find(std::begin(kStopTexts), std::end(kStopTexts), text) != std::end(kStopTexts);
+}
+
+// Those that a chat template writes.
+inline std::vector<std::string_view> StopTextsIn(std::string_view chat_template) {
+  std::vector<std::string_view> found;
+  for (const std::string_view text : kStopTexts) {
+    if (chat_template.find(text) != chat_template.npos) found.push_back(text);
+  }
+  return found;
 }
 
 }  // namespace kvasir
