@@ -198,6 +198,100 @@ class ChatTest(WebTest):
                                    "return 'taken'; } catch (error) { return error.name; }")
         self.assertEqual(refused, "TypeError")
 
+    def test_markdown_as_models_write_it(self):
+        shown = self.browser.run("""
+            const {renderMarkdown} = await import('/web/markdown.js');
+            const box = document.createElement('div');
+            const draw = (text) => box.replaceChildren(...renderMarkdown(text));
+            draw('1. Create it:\\n\\n    ```python\\n    import os\\n\\n\\n    def f(): return 1\\n' +
+                 '    ```\\n\\n\\n2. Run it.\\n\\nDone.');
+            const result = {items: [...box.querySelectorAll('ol > li')].length,
+                            code: box.querySelector('pre').textContent,
+                            after: box.lastChild.textContent};
+            draw('  ```\\n  a\\n    b\\n  ```');
+            result.margin = box.querySelector('pre').textContent;
+            draw('The table:\\n|a|b|\\n|-|-|\\n|1|2|');
+            result.table = [box.firstChild.textContent, box.querySelectorAll('td').length];
+            draw('[Foo](https://example.org/Foo_(bar)) https://example.org/x_(y), (https://example.org/z).');
+            result.links = [...box.querySelectorAll('a')].map((a) => a.href);
+            draw('***both*** **bold *it***');
+            result.text = box.textContent;
+            return result;""")
+        self.assertEqual(shown["items"], 2)
+        self.assertEqual(shown["code"], "import os\n\n\ndef f(): return 1")
+        self.assertEqual(shown["after"], "Done.")
+        self.assertEqual(shown["margin"], "a\n  b")
+        self.assertEqual(shown["table"], ["The table:", 2])
+        self.assertEqual(shown["links"], ["https://example.org/" + name
+                                          for name in ("Foo_(bar)", "x_(y)", "z")])
+        self.assertEqual(shown["text"], "both bold it")
+
+    def test_what_is_done_stays_while_the_rest_is_made(self):
+        kept = self.browser.run("""
+            const {ChatView} = await import('/web/chat_view.js');
+            const {Conversation} = await import('/web/conversation.js');
+            const conversation = new Conversation();
+            const question = conversation.add(conversation.root, 'user', 'q');
+            const answer = conversation.add(question, 'assistant', '');
+            Object.assign(answer, {isStreaming: true, reasoning: 'why',
+                                   content: 'First.\\n\\n```\\ncode\\n```\\n\\nSec'});
+            const view = new ChatView(conversation, {mayAnswer: () => false});
+            view.showAll();
+            const find = (selector) => document.querySelector('.turn.assistant ' + selector);
+            const parts = [find('details'), find('.text > p'), find('.code'), find('.copy')];
+            find('summary').click();
+            find('.copy').focus();
+            find('.copy').click();
+            view.edit(question);
+            document.querySelector('.edit-field').value = 'half a question';
+            await new Promise((done) => setTimeout(done, 100));
+            answer.content += 'ond.';
+            view.update(answer);
+            await new Promise((done) => setTimeout(done, 200));
+            const said = find('.copy').textContent;
+            view.showAll();
+            return {connected: parts.map((part) => part.isConnected), open: parts[0].open, said,
+                    focus: document.activeElement.className, text: find('.text').innerText,
+                    field: document.querySelector('.edit-field')?.value};""")
+        self.assertEqual(kept["connected"], [True] * 4)
+        self.assertTrue(kept["open"])
+        self.assertIn("Second.", kept["text"])
+        self.assertNotEqual(kept["said"], "Copy")
+        self.assertEqual(kept["focus"], "edit-field")
+        self.assertEqual(kept["field"], "half a question")
+
+    def test_what_a_browser_does_not_keep_is_said(self):
+        kept = self.browser.run("""
+            const {Conversation} = await import('/web/conversation.js');
+            const first = new Conversation();
+            first.add(first.root, 'user', 'branch left');
+            first.add(first.root, 'user', 'shown');
+            const names = () => [...JSON.parse(sessionStorage.getItem('kvasir.conversation'))
+                                 .root.children].map((message) => message.content);
+            const result = {all: [first.save(), names()]};
+            const {setItem} = Storage.prototype;
+            Storage.prototype.setItem = function(key, text) {
+              if (text.includes('branch left')) throw new DOMException('', 'QuotaExceededError');
+              setItem.call(this, key, text);
+            };
+            result.shown = [first.save(), names(), Conversation.restored().last().content];
+            Storage.prototype.setItem = () => { throw new DOMException('', 'QuotaExceededError'); };
+            first.add(first.last(), 'assistant', 'more');
+            result.none = [first.save(), names()];
+            Storage.prototype.setItem = setItem;
+            // Another version's.
+            sessionStorage.setItem('kvasir.conversation', JSON.stringify(
+              {nextId: 2, root: {role: 'root', chosen: 7, children: [{role: 'user', children: []}]}}));
+            first.save();
+            sessionStorage.setItem('kvasir.conversation', JSON.stringify(
+              {nextId: 2, root: {role: 'root', chosen: 7, children: [{role: 'user', children: []}]}}));
+            result.other = Conversation.restored().path().length;
+            return result;""")
+        self.assertEqual(kept["all"], [True, ["branch left", "shown"]])
+        self.assertEqual(kept["shown"], [True, ["shown"], "shown"])
+        self.assertEqual(kept["none"], [False, ["shown"]])
+        self.assertEqual(kept["other"], 0)
+
     def test_a_looping_answer_is_drawn(self):
         # With a pattern that takes the square or cube of this, the browser ends the script.
         drawn = self.browser.run("""
@@ -207,9 +301,11 @@ class ChatTest(WebTest):
               '![i](data:' + 'x'.repeat(n), '['.repeat(n), '**a '.repeat(n / 4),
               '```' + 'a'.repeat(n) + '`', '~'.repeat(n) + '`', 'a|b\\n-' + ' '.repeat(n) + 'x',
               '|'.repeat(n / 2) + '\\n' + '|-'.repeat(n / 4) + '\\n' + '|\\n'.repeat(n / 4),
-              '`a` *b* '.repeat(n / 8), 'https://'.repeat(n / 8), '# ' + '#'.repeat(n) + 'a'];
+              '`a` *b* '.repeat(n / 8), 'https://'.repeat(n / 8), '# ' + '#'.repeat(n) + 'a',
+              'https://a(' + 'https://('.repeat(n / 9), '[a](' + '(b'.repeat(n / 2), '***a '.repeat(n / 5),
+              '|a\\n'.repeat(n / 3), '- a\\n' + '\\n'.repeat(n)];
             return lines.map((line) => renderMarkdown(line).length > 0);""")
-        self.assertEqual(drawn, [True] * 13)
+        self.assertEqual(drawn, [True] * 18)
 
     def test_a_question_without_an_answer_keeps_the_turns_apart(self):
         roles = self.browser.run("""

@@ -1,11 +1,12 @@
 // What the page asks of the server: the same routes that every client has.
 // Deliberately without an account: a key, if there is one, lives as long as the tab.
+import {tabStore} from './storage.js';
 
 const KEY = 'kvasir.key';
 
 export const apiKey = {
-  get: () => sessionStorage.getItem(KEY) ?? '',
-  set: (key) => key ? sessionStorage.setItem(KEY, key) : sessionStorage.removeItem(KEY),
+  get: () => tabStore.get(KEY) ?? '',
+  set: (key) => key ? tabStore.set(KEY, key) : tabStore.remove(KEY),
 };
 
 // What the server answered instead of what was asked for. status 0: nothing came.
@@ -36,9 +37,11 @@ async function ask(path, options) {
   if (response.ok) return response;
   let message = `The server answered ${response.status}.`;
   try {
-    message = (await response.json()).error.message;
+    // A proxy's may be a text.
+    const {error} = await response.json();
+    message = error?.message ?? (typeof error === 'string' ? error : message);
   } catch {
-    // A proxy's error page; the status has to do.
+    // Or a page; the status has to do.
   }
   throw new ApiError(message, response.status);
 }
@@ -48,9 +51,11 @@ export async function getJson(path) {
   try {
     return await response.json();
   } catch {
-    throw new ApiError('The server broke off in the middle of its answer.', 0);
+    throw brokenOff();
   }
 }
+
+const brokenOff = () => new ApiError('The server broke off in the middle of its answer.', 0);
 
 // Streams a chat. `signal` ends it: the connection closes, which is what cancels it in the server.
 // onChunk gets every chunk, onProgress the text of comments (how far a long prompt is).
@@ -74,7 +79,7 @@ export async function streamChat(body, {signal, onChunk, onProgress}) {
     if (chunk.error) throw new ApiError(chunk.error.message, 200);
     onChunk(chunk);
   }
-  if (!isDone) throw new ApiError('The server broke off in the middle of the answer.', 0);
+  if (!isDone) throw brokenOff();
 }
 
 // The events of a stream, without the blank lines between them.
@@ -82,7 +87,9 @@ async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let pending = '';
   for (;;) {
-    const {done, value} = await reader.read();
+    const {done, value} = await reader.read().catch((error) => {
+      throw error.name === 'AbortError' ? error : brokenOff();
+    });
     if (done) return;
     const parts = (pending + value).split('\n\n');
     pending = parts.pop();

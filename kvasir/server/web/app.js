@@ -4,7 +4,7 @@ import {ApiError, getJson, streamChat} from './api.js';
 import {CacheView} from './cache_view.js';
 import {ChatView} from './chat_view.js';
 import {Conversation, splitReasoning} from './conversation.js';
-import {byId, h} from './dom.js';
+import {byId, h, isComposing, textOf} from './dom.js';
 import {askForKey, Settings} from './settings.js';
 
 const EXAMPLES = [
@@ -19,15 +19,19 @@ let running = null;  // the AbortController of the answer being made
 const settings = new Settings();
 const cache = new CacheView();
 const view = new ChatView(conversation, {
+  mayAnswer: () => mayAnswer(),
   edit: (message, text) => {
-    if (mayAnswer()) answer(conversation.add(message.parent, 'user', text));
+    answer(conversation.add(message.parent, 'user', text));
+    byId('stop').focus();
   },
   retry: (message) => {
-    if (mayAnswer()) answer(message.parent);
+    if (!mayAnswer()) return;
+    answer(message.parent);
+    byId('stop').focus();
   },
   choose: (message, step) => {
     const shown = conversation.choose(message, step);
-    conversation.save();
+    keep();
     view.showAll();
     focusIn(shown, step < 0 ? '.previous' : '.next');
   },
@@ -42,7 +46,7 @@ async function answer(question) {
   message.isStreaming = true;
   message.raw = '';
   running = new AbortController();
-  conversation.save();
+  keep();
   showBusy(true);
   view.showAll();
   view.scrollToEnd();
@@ -66,7 +70,7 @@ async function answer(question) {
   message.isStreaming = false;
   delete message.raw;
   running = null;
-  conversation.save();
+  keep();
   showBusy(false);
   view.showAll();
   byId('announcer').textContent = message.error || message.content || message.note;
@@ -74,7 +78,7 @@ async function answer(question) {
   // The server was down when the page came.
   if (!message.error && !byId('error').hidden) start();
   if (message.status === 401 && await askForKey(message.error)) {
-    cache.refreshSoon();
+    start();
     question.children.splice(question.children.indexOf(message), 1);
     if (mayAnswer()) answer(question);
   }
@@ -92,7 +96,7 @@ function take(message, chunk) {
   }
   if (delta.content || delta.reasoning_content) message.note = '';
   if (choice?.finish_reason) {
-    message.note = choice.finish_reason === 'length' ? 'stopped at its longest' : '';
+    message.note = choice.finish_reason === 'length' ? 'cut off: as long as it may be' : '';
   }
   if (chunk.usage) {
     message.stats = {
@@ -111,8 +115,13 @@ function fail(message, error) {
     return;
   }
   if (!(error instanceof ApiError)) console.error(error);
+  message.note = '';
   message.error = error.message;
   message.status = error.status;
+}
+
+function keep() {
+  byId('unkept').hidden = conversation.save();
 }
 
 function showBusy(isBusy) {
@@ -125,7 +134,7 @@ function showBusy(isBusy) {
 }
 
 function send() {
-  const text = byId('prompt').value.trim();
+  const text = textOf(byId('prompt'));
   if (!text || !mayAnswer()) return;
   byId('prompt').value = '';
   fitPrompt();
@@ -157,7 +166,7 @@ function listen() {
   });
   prompt.addEventListener('input', fitPrompt);
   prompt.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+    if (event.key === 'Enter' && !event.shiftKey && !isComposing(event)) {
       event.preventDefault();
       send();
     } else if (event.key === 'ArrowUp' && prompt.value === '') {
@@ -168,19 +177,28 @@ function listen() {
   });
   byId('stop').addEventListener('click', () => running?.abort());
   document.addEventListener('keydown', (event) => {
-    if (event.key === 'Escape' && !document.querySelector('dialog[open]')) running?.abort();
+    if (event.key === 'Escape' && !isComposing(event) && !document.querySelector('dialog[open]')) {
+      running?.abort();
+    }
   });
+  // So that what there is of the answer is kept.
+  addEventListener('pagehide', () => running?.abort());
   byId('new-chat').addEventListener('click', () => {
     running?.abort();
     conversation = view.conversation = new Conversation();
-    conversation.save();
+    keep();
     view.showAll();
     prompt.focus();
   });
   toggles('show-settings', 'settings', false);
-  toggles('show-cache', 'cache', !matchMedia('(max-width: 900px)').matches, (isShown) => {
+  const narrow = matchMedia('(max-width: 900px)');
+  const showCache = toggles('show-cache', 'cache', !narrow.matches, (isShown) => {
     document.body.classList.toggle('with-cache', isShown);
     cache.watch(isShown);
+  });
+  // There it would hide the chat.
+  narrow.addEventListener('change', () => {
+    if (narrow.matches) showCache(false);
   });
   byId('key').addEventListener('change', start);
 }
@@ -193,6 +211,7 @@ function toggles(button, panel, isShown, then = () => {}) {
   };
   byId(button).addEventListener('click', () => show(byId(panel).hidden));
   show(isShown);
+  return show;
 }
 
 async function start() {

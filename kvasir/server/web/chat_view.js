@@ -1,9 +1,9 @@
 // How messages look. Deliberately knows no server: what a button means is the caller's business.
-import {byId, h} from './dom.js';
+import {become, byId, h, isComposing, textOf} from './dom.js';
 import {renderMarkdown} from './markdown.js';
 
 export class ChatView {
-  // actions: edit(message, text), retry(message), choose(message, step).
+  // actions: mayAnswer(), edit(message, text), retry(message), choose(message, step).
   constructor(conversation, actions) {
     this.conversation = conversation;
     this.actions = actions;
@@ -11,68 +11,86 @@ export class ChatView {
     this.scroller = byId('messages');
     this.items = new Map();  // by message
     this.stale = new Set();
+    this.edited = new Set();  // messages that are fields
+    this.drawMs = 0;          // what the last drawing took
     this.isBusy = false;
   }
 
-  // Everything anew: another path is shown, or buttons have changed.
+  // Another path is shown, or buttons have changed. What is as it was stays, fields too.
   showAll() {
     const isAtEnd = this.isAtEnd();
     const path = this.conversation.path();
     byId('welcome').hidden = path.length > 0;
-    // With the items before still there: what was open in them is open again.
-    this.items = new Map(path.map((message) => [message, this.item(message)]));
-    this.list.replaceChildren(...this.items.values());
+    const before = this.items;
+    this.items = new Map(path.map((message) => [message, before.get(message) ?? itemOf(message)]));
+    path.forEach((message, place) => {
+      this.fill(message);
+      const item = this.items.get(message);
+      const at = this.list.children[place] ?? null;
+      if (at !== item) this.list.insertBefore(item, at);
+    });
+    while (this.list.children.length > path.length) this.list.lastChild.remove();
+    this.edited = new Set([...this.edited].filter((message) => this.items.has(message)));
     if (isAtEnd) this.scrollToEnd();
   }
 
-  // One message has grown. Drawn at most once per frame, however fast tokens come.
+  // One message has grown. Drawn at most once per frame, however fast tokens come, and a long one so
+  // that most of the time is left to whoever makes the tokens.
   update(message) {
-    if (this.stale.size === 0) requestAnimationFrame(() => this.draw());
+    if (this.stale.size === 0) {
+      setTimeout(() => requestAnimationFrame(() => this.draw()), 4 * this.drawMs);
+    }
     this.stale.add(message);
   }
 
   draw() {
+    const begin = performance.now();
     const isAtEnd = this.isAtEnd();
     for (const message of this.stale) {
-      const item = this.items.get(message);
-      if (item) item.replaceChildren(...this.content(message));
+      if (this.items.has(message)) this.fill(message);
     }
     this.stale.clear();
     if (isAtEnd) this.scrollToEnd();
+    this.drawMs = performance.now() - begin;
+  }
+
+  fill(message) {
+    if (this.edited.has(message)) return;
+    become(this.items.get(message), this.content(message),
+      (element) => element.matches('.text, .reasoning, .reasoning > div'));
   }
 
   // Turns the message into a field with its text.
   edit(message) {
     const item = this.items.get(message);
-    if (!item || this.isBusy) return;
+    if (!item || this.isBusy || this.edited.has(message)) return;
     const field = h('textarea', {'aria-label': 'Edit the message', class: 'edit-field'});
     field.value = message.content;
     field.rows = Math.min(12, message.content.split('\n').length + 1);
     const leave = () => {
-      this.showAll();
+      this.edited.delete(message);
+      this.fill(message);
       byId('prompt').focus();
     };
     const send = () => {
-      const text = field.value.trim();
-      if (text) this.actions.edit(message, text);
+      const text = textOf(field);
+      if (!text || !this.actions.mayAnswer()) return;
+      this.edited.delete(message);
+      this.actions.edit(message, text);
     };
     field.addEventListener('keydown', (event) => {
-      if (event.key === 'Escape') leave();
-      if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+      if (event.key === 'Escape' && !isComposing(event)) leave();
+      if (event.key === 'Enter' && !event.shiftKey && !isComposing(event)) {
         event.preventDefault();
         send();
       }
       event.stopPropagation();
     });
+    this.edited.add(message);
     item.replaceChildren(field, h('div', {class: 'tools'},
       h('button', {type: 'button', class: 'primary send-edit', onclick: send}, 'Send as a branch'),
       h('button', {type: 'button', onclick: leave}, 'Cancel')));
     field.focus();
-  }
-
-  item(message) {
-    return h('li', {class: `turn ${message.role}`, 'data-id': message.id},
-      ...this.content(message));
   }
 
   content(message) {
@@ -129,6 +147,10 @@ export class ChatView {
   scrollToEnd() {
     this.scroller.scrollTop = this.scroller.scrollHeight;
   }
+}
+
+function itemOf(message) {
+  return h('li', {class: `turn ${message.role}`, 'data-id': message.id});
 }
 
 // Folded, and as open or closed as it was.

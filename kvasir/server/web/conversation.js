@@ -1,5 +1,6 @@
 // A conversation as a tree: every edit and every other answer is a branch, and one path is shown.
 // Deliberately without a page and without a server.
+import {tabStore} from './storage.js';
 
 const STORE = 'kvasir.conversation';
 
@@ -52,38 +53,52 @@ export class Conversation {
     return messages;
   }
 
-  // Kept for this tab, so that a reload loses nothing.
+  // Kept for this tab, so that a reload loses nothing: where the browser has no room for all branches,
+  // the one that is shown. False: not even that, and what was kept before stays.
   save() {
-    const plain = (message) => ({
-      ...message, parent: undefined, isStreaming: undefined, raw: undefined,
-      children: message.children.map(plain),
-    });
-    try {
-      sessionStorage.setItem(STORE, JSON.stringify({root: plain(this.root), nextId: this.nextId}));
-    } catch {
-      // The browser's room is full: the conversation goes on without being kept.
-      sessionStorage.removeItem(STORE);
-    }
+    const text = (isKept) => {
+      const plain = (message) => {
+        const children = message.children.filter(isKept);
+        const chosen = Math.max(0, children.indexOf(message.children[message.chosen]));
+        return {
+          ...message, chosen, children: children.map(plain),
+          parent: undefined, isStreaming: undefined, raw: undefined,
+        };
+      };
+      return JSON.stringify({root: plain(this.root), nextId: this.nextId});
+    };
+    if (tabStore.set(STORE, text(() => true))) return true;
+    const shown = new Set(this.path());
+    return tabStore.set(STORE, text((message) => shown.has(message)));
   }
 
   static restored() {
     const conversation = new Conversation();
     try {
-      const kept = JSON.parse(sessionStorage.getItem(STORE));
+      const kept = JSON.parse(tabStore.get(STORE));
       if (!kept) return conversation;
-      const link = (message, parent) => {
-        message.parent = parent;
-        message.isStreaming = false;
-        message.children.forEach((child) => link(child, message));
-      };
       link(kept.root, null);
       conversation.root = kept.root;
       conversation.nextId = kept.nextId;
     } catch {
-      sessionStorage.removeItem(STORE);
+      tabStore.remove(STORE);
     }
     return conversation;
   }
+}
+
+// Throws where another version of the page kept something else.
+function link(message, parent) {
+  const isText = ['content', 'reasoning', 'error', 'note'].every(
+    (field) => message.role === 'root' || typeof message[field] === 'string');
+  if (!isText || !['root', 'user', 'assistant'].includes(message.role) ||
+      (message.role === 'root') !== (parent === null) ||
+      (message.children.length > 0 && !(message.chosen in message.children))) {
+    throw new TypeError('no conversation');
+  }
+  message.parent = parent;
+  message.isStreaming = false;
+  message.children.forEach((child) => link(child, message));
 }
 
 // Splits what a model wrote into its reasoning and its answer, where it marks one with <think>.

@@ -1,6 +1,6 @@
 // Markdown as models write it, turned into elements. Deliberately never HTML: every piece of text
 // becomes a text node, and a link goes nowhere but to http, https or mailto.
-import {h} from './dom.js';
+import {h, say} from './dom.js';
 
 // A list of elements for a whole text.
 export function renderMarkdown(text) {
@@ -47,8 +47,7 @@ function blocks(lines, depth = 0) {
       take(quote(lines, at, depth));
     } else if (ITEM.test(line)) {
       take(list(lines, at, depth));
-    } else if (line.includes('|') && TABLE_LINE.test(lines[at + 1] ?? '') &&
-               cells(line).length <= MAX_COLUMNS) {
+    } else if (beginsTable(lines, at)) {
       take(table(lines, at));
     } else {
       take(paragraph(lines, at));
@@ -82,11 +81,12 @@ function codeBlock(lines, at) {
   let next = at + 1;
   const isEnd = (line) =>
     line.trim().startsWith(fence) && line.trim().replaceAll(fence[0], '') === '';
-  while (next < lines.length && !isEnd(lines[next])) body.push(lines[next++]);
+  // As far in as the fence is, so is the code.
+  const margin = new RegExp(`^ {0,${lines[at].search(/\S/)}}`);
+  while (next < lines.length && !isEnd(lines[next])) body.push(lines[next++].replace(margin, ''));
   const code = h('code', {}, body.join('\n'));
   const copy = h('button', {type: 'button', class: 'copy', onclick: async (event) => {
-    const button = event.target;
-    button.textContent = await copied(code);
+    say(event.target, await copied(code));
   }}, 'Copy');
   const head = h('div', {class: 'code-head'}, h('span', {}, language || 'text'), copy);
   return [h('div', {class: 'code'}, head, h('pre', {tabindex: 0}, code)), next + 1];
@@ -112,21 +112,24 @@ function list(lines, at, depth) {
     const inner = item[1].length + item[2].length + Math.min(item[3].length, 4);
     const body = [item[4]];
     // What is indented as far as the item's text belongs to it, across blank lines too.
-    for (++next; next < lines.length; ++next) {
-      const isBlank = lines[next].trim() === '';
-      const space = lines[next].length - lines[next].trimStart().length;
-      if (isBlank ? !isIndented(lines[next + 1], inner) : space < Math.min(inner, 2)) break;
-      body.push(lines[next].slice(Math.min(space, inner)));
+    for (++next; next < lines.length;) {
+      let filled = next;
+      while (filled < lines.length && isBlank(lines[filled])) ++filled;
+      const space = indentOf(lines[filled] ?? '');
+      if (space < Math.min(inner, 2)) break;
+      for (; next < filled; ++next) body.push('');
+      body.push(lines[next++].slice(Math.min(space, inner)));
     }
-    const isBlank = (line) => line?.trim() === '';
-    while (isBlank(lines[next]) && ITEM.test(lines[next + 1] ?? '')) ++next;
+    let filled = next;
+    while (filled < lines.length && isBlank(lines[filled])) ++filled;
+    if (ITEM.test(lines[filled] ?? '')) next = filled;
     element.append(h('li', {}, ...itemContent(blocks(body, depth + 1))));
   }
   return [element, next];
 }
 
-const isIndented = (line, least) => line !== undefined && line.trim() !== '' &&
-  line.length - line.trimStart().length >= Math.min(least, 2);
+const isBlank = (line) => line.trim() === '';
+const indentOf = (line) => line.length - line.trimStart().length;
 
 // A single paragraph in an item needs no element of its own.
 function itemContent(elements) {
@@ -137,6 +140,11 @@ function itemContent(elements) {
 function cells(line) {
   return line.trim().replace(/^\||\|$/g, '').split(/(?<!\\)\|/).map((cell) =>
     cell.trim().replaceAll('\\|', '|'));
+}
+
+function beginsTable(lines, at) {
+  return lines[at].includes('|') && TABLE_LINE.test(lines[at + 1] ?? '') &&
+    cells(lines[at]).length <= MAX_COLUMNS;
 }
 
 function table(lines, at) {
@@ -159,7 +167,7 @@ function paragraph(lines, at) {
   let next = at + 1;
   const ends = [FENCE, HEADING, RULE, QUOTE, ITEM];
   while (next < lines.length && lines[next].trim() !== '' &&
-         !ends.some((pattern) => pattern.test(lines[next]))) {
+         !ends.some((pattern) => pattern.test(lines[next])) && !beginsTable(lines, next)) {
     body.push(lines[next++].trim());
   }
   const element = h('p');
@@ -169,6 +177,10 @@ function paragraph(lines, at) {
 
 const MAX_SPAN = 2000;
 const WITHIN = `([^]{0,${MAX_SPAN}}?\\S)`;
+// Of addresses, which may have pairs of parentheses: in parentheses themselves, and without any.
+const ADDRESS = '(?:[^\\s()>]|\\([^\\s()>]{0,500}\\))';
+const BARE = '[^\\s<>"\'()\\]';
+const PAIR = `\\(${BARE}]{0,500}\\)`;
 
 // Each finds its first match from a place on; the earliest wins, and of those at one place the
 // first.
@@ -176,7 +188,9 @@ const SPANS = [
   {pattern: /\\([\\`*_{}[\]()#+\-.!|~<>])/g, make: (m) => document.createTextNode(m[1])},
   {pattern: new RegExp(`(?<!\`)(\`+)(?!\`)([^]{0,${MAX_SPAN}}?[^\`])\\1(?!\`)`, 'g'),
    make: (m) => h('code', {}, m[2])},
-  {pattern: new RegExp(`\\*\\*(?=\\S)${WITHIN}\\*\\*`, 'g'),
+  {pattern: new RegExp(`\\*\\*\\*(?=[^\\s*])${WITHIN}\\*\\*\\*`, 'g'),
+   make: (m, depth) => h('strong', {}, h('em', {}, ...inline(m[1], depth)))},
+  {pattern: new RegExp(`\\*\\*(?=\\S)${WITHIN}\\*\\*(?!\\*)`, 'g'),
    make: (m, depth) => h('strong', {}, ...inline(m[1], depth))},
   {pattern: new RegExp(`(?<!\\w)__(?=\\S)${WITHIN}__(?!\\w)`, 'g'),
    make: (m, depth) => h('strong', {}, ...inline(m[1], depth))},
@@ -186,10 +200,10 @@ const SPANS = [
    make: (m, depth) => h('em', {}, ...inline(m[1], depth))},
   {pattern: /(?<!\w)_(?![\s_])([^_]*[^\s_])_(?!\w)/g,
    make: (m, depth) => h('em', {}, ...inline(m[1], depth))},
-  {pattern: new RegExp(`!?\\[([^\\]]{0,${MAX_SPAN}})\\]\\(\\s{0,9}<?([^\\s)>]*)` +
+  {pattern: new RegExp(`!?\\[([^\\]]{0,${MAX_SPAN}})\\]\\(\\s{0,9}<?(${ADDRESS}*)` +
                        `(?:[\\s>][^)]{0,${MAX_SPAN}})?\\)`, 'g'),
    make: (m, depth) => link(m[2], m[1], depth)},
-  {pattern: /<?\b(https?:\/\/[^\s<>"')\]]*[^\s<>"')\].,;:!?])>?/g,
+  {pattern: new RegExp(`<?\\b(https?://(?:${BARE}]|${PAIR})*(?:${BARE}.,;:!?]|${PAIR}))>?`, 'g'),
    make: (m) => link(m[1], m[1], MAX_DEPTH)},
 ];
 

@@ -1,7 +1,8 @@
 // The settings of a chat: system prompt and sampling. Deliberately only what is set is sent:
 // whatever is empty stays as the model recommends.
 import {apiKey} from './api.js';
-import {byId, h} from './dom.js';
+import {byId, h, textOf} from './dom.js';
+import {browserStore} from './storage.js';
 
 const STORE = 'kvasir.settings';
 
@@ -32,11 +33,13 @@ export class Settings {
     this.system.value = kept.system ?? '';
     byId('key').value = apiKey.get();
     byId('settings').addEventListener('submit', (event) => event.preventDefault());
-    byId('settings').addEventListener('input', () => this.save());
+    byId('settings').addEventListener('input', (event) => this.save(event.target));
     byId('key').addEventListener('change', () => apiKey.set(byId('key').value.trim()));
     byId('reset-settings').addEventListener('click', () => {
-      for (const input of [...this.inputs.values(), this.system]) input.value = '';
-      this.save();
+      for (const input of [...this.inputs.values(), this.system]) {
+        input.value = '';
+        this.save(input);
+      }
     });
   }
 
@@ -67,19 +70,20 @@ export class Settings {
   }
 
   systemMessages() {
-    const content = this.system.value.trim();
+    const content = textOf(this.system);
     return content ? [{role: 'system', content}] : [];
   }
 
-  save() {
-    const kept = {system: this.system.value};
-    for (const [name, input] of this.inputs) kept[name] = input.value;
-    localStorage.setItem(STORE, JSON.stringify(kept));
+  // One field: others may have been set in another tab since.
+  save(field) {
+    const name = field === this.system
+      ? 'system' : [...this.inputs].find(([, input]) => input === field)?.[0];
+    if (name) browserStore.set(STORE, JSON.stringify({...this.load(), [name]: field.value}));
   }
 
   load() {
     try {
-      return JSON.parse(localStorage.getItem(STORE)) ?? {};
+      return {...JSON.parse(browserStore.get(STORE))};
     } catch {
       return {};
     }
