@@ -13,6 +13,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/kvasir DESTINATION ${CMAKE_INSTALL_INCLU
         FILES_MATCHING PATTERN "*.h"
         PATTERN "*-inl.h" EXCLUDE
         PATTERN "*_test_util.h" EXCLUDE
+        PATTERN "kv_naive_model.h" EXCLUDE
         PATTERN "test_*.h" EXCLUDE
         PATTERN "fixtures" EXCLUDE
         PATTERN "cli" EXCLUDE

@@ -1,6 +1,7 @@
 #include "kvasir/engine/cache_budget.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kvasir/engine/scheduler.h"
 
@@ -13,6 +14,8 @@ constexpr size_t kIndexShare = 64;
 constexpr size_t kScratchShare = 4;
 // When the system does not say how much memory is available.
 constexpr size_t kFallbackBytes = size_t{1} << 30;
+// Of tokens and of answers. More than any machine takes in a step; below what overflows.
+constexpr int64_t kMostOfStep = int64_t{1} << 20;
 // Below this a cache is good for nothing: a few blocks of a small model.
 constexpr size_t kLeastBytes = size_t{16} << 20;
 
@@ -37,9 +40,16 @@ std::string CacheBudget::Describe() const {
 }
 
 Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest& request) {
+  for (const auto& [name, value] : {std::pair{"tokens of a step", request.step_tokens},
+                                    std::pair{"answers at once", request.streams}}) {
+    if (value >= 1 && value <= kMostOfStep) continue;
+    return {ErrorCode::kInvalidArgument, std::string("cache budget: ") + name + " are " +
+                                             std::to_string(value) + ", must be 1 to " +
+                                             std::to_string(kMostOfStep)};
+  }
   CacheBudget budget = {.total_bytes = request.total_bytes,
                         .index_bytes = request.total_bytes / kIndexShare,
-                        .step_tokens = std::max(request.step_tokens, int64_t{1})};
+                        .step_tokens = request.step_tokens};
   // Rows of a step may have a quarter; what threads need whatever a step has comes on top.
   const size_t of_threads = model.ScratchBytes(1, 0);
   const size_t most =

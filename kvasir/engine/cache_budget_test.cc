@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 #include "tests/support/engine_bench.h"
@@ -32,6 +33,20 @@ TEST(CacheBudgetTest, TooLittleIsSaid) {
   ASSERT_FALSE(budget.ok());
   EXPECT_EQ(budget.error().code, ErrorCode::kResourceExhausted);
   EXPECT_NE(budget.error().message.find("give at least"), std::string::npos);
+}
+
+TEST(CacheBudgetTest, CountsThatCannotBeAreRefused) {
+  const TinyModel tiny({.folder = kTinyFull});
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const CacheBudgetRequest& request :
+       {CacheBudgetRequest{.step_tokens = -5}, CacheBudgetRequest{.step_tokens = kMost},
+        CacheBudgetRequest{.streams = 0}, CacheBudgetRequest{.streams = kMost}}) {
+    CacheBudgetRequest asked = request;
+    asked.total_bytes = size_t{1} << 30;
+    const auto budget = PlanCacheBudget(tiny.model(), asked);
+    ASSERT_FALSE(budget.ok());
+    EXPECT_EQ(budget.error().code, ErrorCode::kInvalidArgument);
+  }
 }
 
 // What is said to be enough is, and a byte less is not; also where threads take most of it.

@@ -23,6 +23,9 @@ EngineParts EngineParts::Of(ModelBundle& bundle) {
 }
 
 Result<std::unique_ptr<Engine>> Engine::Create(EngineParts parts, EngineOptions options) {
+  if (parts.model == nullptr || parts.pool == nullptr || parts.spec == nullptr) {
+    return {ErrorCode::kInvalidArgument, "engine: parts lack a model, a pool or a spec; give all"};
+  }
   KVASIR_TRY_OK(options.scheduler.Validate());
   if (options.max_streams < 1) {
     return {ErrorCode::kInvalidArgument, "engine: max_streams is " +

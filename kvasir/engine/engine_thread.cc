@@ -13,6 +13,9 @@ namespace {
 // How soon a reader that has caught up is noticed when nothing else runs: short beside a token.
 constexpr std::chrono::milliseconds kStallPoll{5};
 
+// Beyond this a grace is for ever, and a deadline would overflow.
+constexpr std::chrono::hours kLongestGrace{24 * 365};
+
 }  // namespace
 
 EngineThread::EngineThread(std::unique_ptr<Engine> engine, int64_t max_waiting)
@@ -36,6 +39,7 @@ Result<RequestId> EngineThread::Submit(EngineRequest request, EngineCallbacks ca
 }
 
 Result<std::vector<RequestId>> EngineThread::SubmitAll(std::vector<Job> jobs) {
+  if (jobs.empty()) return std::vector<RequestId>();
   // On the caller's thread: what is wrong with a request costs the others nothing.
   for (const Job& job : jobs) KVASIR_TRY_OK(engine_->Check(job.request));
   std::vector<Submission> submissions;
@@ -68,7 +72,9 @@ void EngineThread::Stop(std::chrono::milliseconds grace) {
   std::unique_lock lock(mutex_);
   is_stopping_ = true;
   const auto is_idle = [this] { return !has_work_ && inbox_.empty(); };
-  if (idle_.wait_for(lock, grace, is_idle)) return;
+  if (idle_.wait_for(lock, std::min<std::chrono::milliseconds>(grace, kLongestGrace), is_idle)) {
+    return;
+  }
   cancels_all_ = true;
   work_.notify_one();
   idle_.wait(lock, is_idle);

@@ -27,12 +27,12 @@ class EngineThread {
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
-  // Accepts a request. Its callbacks are called on the engine's thread: they must not wait, and
-  // must not call this object. on_finish is called exactly once, unless this returns an error.
-  // ERRORS: as Engine::Check; kResourceExhausted when too many wait; kCancelled after Stop.
+  // Accepts a request. Its callbacks are called on the engine's thread: they must not wait or
+  // throw, and must not call this object. on_finish is called exactly once, unless this returns an
+  // error. ERRORS: as Engine::Check; kResourceExhausted when too many wait; kCancelled after Stop.
   // THREADS: any.
   Result<RequestId> Submit(EngineRequest request, EngineCallbacks callbacks);
-  // The same for all of them, or none.
+  // The same for all of them, or none: where there is a place for one, however many they are.
   struct Job {
     EngineRequest request;
     EngineCallbacks callbacks;
@@ -41,8 +41,8 @@ class EngineThread {
   // Ends the request within one step. Unknown and finished ids are ignored. THREADS: any.
   void Cancel(RequestId id);
 
-  // Refuses new requests and lets accepted ones end; those that have not after `grace` are
-  // cancelled. Returns when all have ended. Idempotent. THREADS: any but the engine's.
+  // Refuses new requests and lets accepted ones end; those that have not after `grace` (a year at
+  // most) are cancelled. Returns when all have ended. Idempotent. THREADS: any but the engine's.
   void Stop(std::chrono::milliseconds grace);
 
   // As of the last step, with what has come since as waiting. THREADS: any.

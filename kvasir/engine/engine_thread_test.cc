@@ -50,6 +50,12 @@ struct Ending {
   }
 };
 
+TEST_F(EngineThreadTest, PartsThatLackAreRefused) {
+  const auto engine = Engine::Create({.model = &tiny_.model(), .pool = &tiny_.pool()});
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST_F(EngineThreadTest, ManyThreadsAskAtOnce) {
   std::vector<std::vector<Token>> alone;
   {
@@ -134,7 +140,7 @@ TEST_F(EngineThreadTest, StopLetsAcceptedRequestsEnd) {
   for (Ending& ending : endings) {
     (void)ValueOrDie(thread->Submit(Request(50, 30, 1), ending.Callbacks()));
   }
-  thread->Stop(std::chrono::minutes(5));
+  thread->Stop(std::chrono::milliseconds::max());
   for (Ending& ending : endings) {
     EXPECT_EQ(ending.result.get().answers[0].finish, FinishReason::kLength);
   }

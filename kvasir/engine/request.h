@@ -75,8 +75,8 @@ struct PrefillProgress {
   int64_t total = 0;
 };
 
-// Called on the thread that calls Engine::Step; may call Submit and Cancel of that engine. Any may
-// be empty. After on_finish, nothing more is called.
+// Called on the thread that calls Engine::Step; may call Submit and Cancel of that engine, and must
+// not throw. Any may be empty. After on_finish, nothing more is called.
 struct EngineCallbacks {
   // Whole UTF-8 characters of an answer as they become certain.
   std::function<void(int answer, std::string_view text)> on_text;

@@ -1,5 +1,7 @@
 // kvasir_kv.h: reporting, and the pool.
 // Deliberately nothing of what lives in a pool: see the c_api_* files.
+#include <string.h>  // NOLINT: strnlen is POSIX
+
 #include <cstdio>
 
 #include "kvasir/kv/c_api_handles.h"
@@ -31,7 +33,14 @@ kvasir_kv_code CodeOf(ErrorCode code) {
 kvasir_kv_code Report(kvasir_kv_error* error, kvasir_kv_code code, const char* message) noexcept {
   if (error != nullptr) {
     error->code = code;
-    std::snprintf(error->message, sizeof(error->message), "%s", message);
+    // Never in the middle of a character: bytes that go one on are 10xxxxxx.
+    size_t length = strnlen(message, sizeof(error->message));
+    if (length == sizeof(error->message)) {
+      while (--length > 0 && (static_cast<unsigned char>(message[length]) & 0xC0) == 0x80) {
+      }
+    }
+    std::memcpy(error->message, message, length);
+    error->message[length] = '\0';
   }
   return code;
 }
@@ -51,7 +60,9 @@ Status NotNull(const void* pointer, const char* name) {
 }
 
 Status CheckStructSize(size_t struct_size) {
-  if (struct_size >= sizeof(size_t) && struct_size <= kMaxStructSize) return {};
+  // No version of any of them ends within a field.
+  const bool is_whole = struct_size % alignof(size_t) == 0;
+  if (is_whole && struct_size >= sizeof(size_t) && struct_size <= kMaxStructSize) return {};
   return InvalidArgument("struct_size is " + std::to_string(struct_size) +
                          "; set it to the sizeof of the struct");
 }

@@ -73,10 +73,18 @@ kvasir_kv_code kvasir_kv_batch_add(kvasir_kv_batch* batch, uint64_t id,
       return {ErrorCode::kFailedPrecondition, "the sequence is in a batch; extract it first"};
     }
     // The place for the handle first: once the sequence has moved nothing may fail.
-    const auto [place, is_new] = batch->handles.try_emplace(id);
-    if (const Status added = batch->batch.Add(id, std::move(*sequence->own)); !added.ok()) {
-      if (is_new) batch->handles.erase(place);
-      return added.error();
+    const auto place = batch->handles.try_emplace(id).first;
+    const auto forget = [&] {
+      if (place->second == nullptr) batch->handles.erase(place);
+    };
+    try {
+      if (const Status added = batch->batch.Add(id, std::move(*sequence->own)); !added.ok()) {
+        forget();
+        return added.error();
+      }
+    } catch (...) {
+      forget();
+      throw;
     }
     place->second.reset(sequence);
     sequence->own.reset();

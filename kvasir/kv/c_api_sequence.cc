@@ -59,8 +59,8 @@ kvasir_kv_code kvasir_kv_sequence_fork(const kvasir_kv_sequence* sequence,
     KVASIR_TRY_OK(NotNull(fork, "fork"));
     if (StatesAreOpen(*sequence->at)) {
       return {ErrorCode::kFailedPrecondition,
-              "sequence: tokens are reserved, so recurrent states may be half written; advance or "
-              "unreserve first"};
+              "sequence: tokens are reserved, so recurrent states may be half written; advance, or "
+              "trim to a checkpoint that was taken before"};
     }
     *fork = NewHandle(sequence->pool, sequence->at->Fork());
     return {};

@@ -248,6 +248,18 @@ static void TestSnapshotFile(void) {
   EXPECT_OK(kvasir_kv_sequence_destroy(sequence, &error));
   EXPECT(remove(path) == 0);
   EXPECT_ERROR(kvasir_kv_snapshot_load(pool, path, &snapshot, &error), KVASIR_KV_NOT_FOUND, path);
+  // A message that is cut ends with a whole character.
+  kvasir_kv_error cut;
+  char umlauts[801];
+  for (int i = 0; i < 400; ++i) memcpy(umlauts + 2 * i, "\xC3\xA4", 2);
+  for (int first = 0; first < 2; ++first) {  // one of them is cut within one
+    umlauts[0] = umlauts[1] = 'x';
+    umlauts[800] = '\0';
+    EXPECT(kvasir_kv_snapshot_load(pool, umlauts + first, &snapshot, &cut) != KVASIR_KV_OK);
+    const size_t length = strlen(cut.message);
+    EXPECT(length >= sizeof(cut.message) - 2);
+    EXPECT((unsigned char)cut.message[length - 1] == 0xA4);
+  }
   EXPECT_OK(kvasir_kv_pool_destroy(pool, &error));
 }
 
@@ -570,6 +582,9 @@ static void TestPolicy(void) {
 static void TestStructSizes(void) {
   kvasir_kv_pool* pool = NULL;
   kvasir_kv_pool_options options = {0, 1 << 20, 0};
+  EXPECT_ERROR(kvasir_kv_pool_create(&options, &pool, &error), KVASIR_KV_INVALID_ARGUMENT,
+               "struct_size");
+  options.struct_size = sizeof(size_t) + 4;  // half of budget_bytes
   EXPECT_ERROR(kvasir_kv_pool_create(&options, &pool, &error), KVASIR_KV_INVALID_ARGUMENT,
                "struct_size");
   options.struct_size = (size_t)-1;

@@ -53,7 +53,14 @@ Status KvBatch::CheckAdd(SequenceId id, const KvSequence& sequence) const {
 
 Status KvBatch::Add(SequenceId id, KvSequence&& sequence) {
   KVASIR_TRY_OK(CheckAdd(id, sequence));
-  entries_.push_back({id, std::make_unique<KvSequence>(std::move(sequence))});
+  // The place first: once the sequence has moved nothing may fail.
+  Entry& entry = entries_.emplace_back(Entry{id, nullptr});
+  try {
+    entry.sequence = std::make_unique<KvSequence>(std::move(sequence));
+  } catch (...) {
+    entries_.pop_back();
+    throw;
+  }
   return {};
 }
 

@@ -61,7 +61,11 @@ Status KvPool::EnsureFree(std::span<const Demand> demands) {
   if (!missing_bytes || !MakeRoom(demands, *missing_bytes)) return OverBudget(demands);
   size_t spare_bytes = budget_bytes_ - reserved_bytes_ - *missing_bytes;
   for (const Demand& demand : demands) {
-    KVASIR_TRY_OK(Grow(ClassOf(demand.block_bytes), demand.count, &spare_bytes));
+    const Status grown = Grow(ClassOf(demand.block_bytes), demand.count, &spare_bytes);
+    if (grown.ok()) continue;
+    // The system is short of memory: what it gave until then is of more use elsewhere.
+    ReleaseFreeSlabs();
+    return grown.error();
   }
   return {};
 }

@@ -68,7 +68,7 @@ class KvPool {
 
   // Makes sure that all of `demands` (one per size at most) can be taken; adds slabs where needed
   // and gives back empty ones when only that makes room. When the budget refuses, nothing has
-  // changed; when the system refuses memory, slabs added before stay, free.
+  // changed; when the system refuses memory, what is free goes back to it.
   // ERRORS: kResourceExhausted, with the bytes wanted, the budget and what is in use.
   Status EnsureFree(std::span<const Demand> demands);
 

@@ -88,6 +88,8 @@ class KvSequence {
   // ERRORS: kResourceExhausted for the blocks of moved rows, kFailedPrecondition while a
   // Speculation is open: then nothing was evicted.
   Status CompactIfDue();
+  // The same for all of them, or none.
+  static Status CompactAllDue(std::span<KvSequence* const> sequences);
   // Evicts rows of every budget that stores more than size + slack_rows, down to `size`; drops the
   // reservation. Says whether there was one. ERRORS: as CompactIfDue; kInvalidArgument for
   // slack_rows < 0; kFailedPrecondition if no layer has a budget.

@@ -1,6 +1,7 @@
 // KvSequence: taking blocks for the next tokens, and evicting rows where a budget is full.
 // Deliberately nothing that reads or writes rows: kv_compaction.h and kv_sequence_rows.cc do.
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -126,8 +127,25 @@ std::vector<KvCompaction> KvSequence::DueCompactions() const {
 }
 
 Status KvSequence::CompactIfDue() {
-  const std::vector<KvCompaction> due = DueCompactions();
-  return due.empty() ? Status() : ApplyCompactions(due);
+  KvSequence* const self = this;
+  return CompactAllDue({&self, 1});
+}
+
+Status KvSequence::CompactAllDue(std::span<KvSequence* const> sequences) {
+  std::vector<std::vector<KvCompaction>> due;
+  std::map<KvPool*, Needs> needs;
+  for (const KvSequence* sequence : sequences) {
+    due.push_back(sequence->DueCompactions());
+    if (!due.back().empty() && sequence->speculation_start_ >= 0) return MustCommitFirst();
+    for (const KvCompaction& compaction : due.back()) {
+      needs[sequence->pool()].Add(compaction.Needs(sequence->content_));
+    }
+  }
+  for (const auto& [pool, of_pool] : needs) KVASIR_TRY_OK(pool->EnsureFree(of_pool.demands));
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    for (const KvCompaction& compaction : due[i]) compaction.Apply(&sequences[i]->content_);
+  }
+  return {};
 }
 
 Result<bool> KvSequence::Compact(int64_t slack_rows) {

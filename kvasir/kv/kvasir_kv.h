@@ -8,6 +8,9 @@
 // - What can fail returns a code and, where `error` is not NULL, fills it. After an error the
 //   objects are as before and out parameters are untouched, unless said otherwise. NULL handles,
 //   wrong sizes and ranges, and destroying in the wrong order are errors, never crashes.
+// - Only where the system itself gives no more memory (not a pool its budget) RESOURCE_EXHAUSTED
+// may
+//   leave objects changed, though usable, or the process may end.
 // - What cannot fail returns its value; a NULL handle gives -1 (counts, positions) or 0 (bytes).
 // - No function throws, prints or keeps a pointer to its arguments, spans included.
 // - Structs begin with struct_size, which the caller sets to sizeof. Fields that a caller compiled
@@ -42,7 +45,8 @@ typedef enum kvasir_kv_code {
   KVASIR_KV_INTERNAL = 9,  // a defect of this library
 } kvasir_kv_code;
 
-// One sentence that says what is wrong and what to do, NUL-terminated, cut at the buffer's end.
+// One sentence that says what is wrong and what to do, NUL-terminated UTF-8, cut at the buffer's
+// end.
 typedef struct kvasir_kv_error {
   kvasir_kv_code code;
   char message[508];
@@ -192,6 +196,8 @@ kvasir_kv_code kvasir_kv_sequence_reserve(kvasir_kv_sequence* sequence, int64_t 
 // The same for `count` different sequences of one pool: all of them or none.
 kvasir_kv_code kvasir_kv_reserve_all(kvasir_kv_sequence* const* sequences, const int64_t* tokens,
                                      size_t count, kvasir_kv_error* error);
+// The position stays and what was reserved after it is free again. A recurrent state that was
+// written meanwhile stays written: take a checkpoint before, and trim to it.
 void kvasir_kv_sequence_unreserve(kvasir_kv_sequence* sequence);
 // The rows are written. INVALID_ARGUMENT beyond what is reserved.
 kvasir_kv_code kvasir_kv_sequence_advance(kvasir_kv_sequence* sequence, int64_t tokens,

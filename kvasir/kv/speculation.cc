@@ -1,5 +1,6 @@
 #include "kvasir/kv/speculation.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -9,26 +10,35 @@ namespace kvasir {
 
 Result<Speculation> Speculation::Begin(std::span<KvSequence* const> sequences) {
   Speculation speculation;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    if (const Status status = speculation.Open(sequences[i], i); !status.ok()) {
-      for (const Member& member : speculation.members_) Forget(member);
-      return status.error();
+  const Status opened = [&]() -> Status {
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      KVASIR_TRY_OK(speculation.Open(sequences[i], i));
     }
+    // Last: evicted rows do not come back.
+    return KvSequence::CompactAllDue(sequences);
+  }();
+  if (!opened.ok()) {
+    for (const Member& member : speculation.members_) Forget(member);
+    return opened.error();
+  }
+  for (const Member& member : speculation.members_) {
+    member.sequence->speculation_start_ = member.start;
   }
   speculation.open_ = true;
   return speculation;
 }
 
 Status Speculation::Open(KvSequence* sequence, size_t index) {
-  if (sequence->speculation_start_ >= 0) {
+  const bool is_named =
+      std::any_of(members_.begin(), members_.end(),
+                  [sequence](const Member& member) { return member.sequence == sequence; });
+  if (is_named || sequence->speculation_start_ >= 0) {
     return {ErrorCode::kFailedPrecondition,
             "speculation: sequence " + std::to_string(index) +
                 " is in an open speculation already or named twice; commit or roll back first"};
   }
-  KVASIR_TRY_OK(sequence->CompactIfDue());
   const size_t checkpoints = sequence->content_.states.checkpoints.size();
   KVASIR_TRY_OK(sequence->Checkpoint());
-  sequence->speculation_start_ = sequence->position();
   members_.push_back(
       {sequence, sequence->position(), sequence->content_.states.checkpoints.size() > checkpoints});
   return {};

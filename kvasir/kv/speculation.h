@@ -21,7 +21,7 @@ class Speculation {
   // budgets that are full, which an open speculation must not do: KvSequence::RunLimit() says how
   // many drafts fit. ERRORS: kFailedPrecondition if one of them is in an open speculation already,
   // is named twice, or has recurrent layers and a reservation; kResourceExhausted from
-  // KvSequence::CompactIfDue. Then none is opened.
+  // KvSequence::CompactAllDue. Then none is opened, and nothing was evicted.
   static Result<Speculation> Begin(std::span<KvSequence* const> sequences);
 
   Speculation(Speculation&& other) noexcept;

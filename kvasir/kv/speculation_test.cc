@@ -184,6 +184,26 @@ TEST(SpeculationBudgetTest, AFullPoolInTheMiddleRollsBackCleanly) {
   EXPECT_EQ(pool.used_bytes(), 2 * layer.layout.BlockBytes(0));
 }
 
+// Evicted rows would not come back.
+TEST(SpeculationBudgetTest, AFailedBeginEvictsNothing) {
+  const auto spec =
+      Spec({Layer(*RetentionSpec::FromName("budget:64,interval=64,score=streaming"))});
+  KvPool pool(Budget(kAmpleBytes));
+  std::vector<KvSequence> sequences;
+  for (int i = 0; i < 2; ++i) {
+    sequences.push_back(Must(KvSequence::Create(&pool, spec)));
+    MustOk(Append(sequences.back(), Tokens(100 * i, 128)));  // full, as the next token will find
+  }
+  const std::vector<KvSequence*> twice = {&sequences[0], &sequences[1], &sequences[0]};
+  EXPECT_FALSE(Speculation::Begin(twice).ok());
+  EXPECT_FALSE(sequences[0].evicted());
+  EXPECT_EQ(sequences[0].MaxTrim(), 128);
+  const std::vector<KvSequence*> both = {&sequences[0], &sequences[1]};
+  EXPECT_TRUE(Speculation::Begin(both).ok());
+  EXPECT_TRUE(sequences[0].evicted());
+  EXPECT_TRUE(sequences[1].evicted());
+}
+
 TEST_F(SpeculationTest, LeavingWhileOpenIsOurMistake) {
   auto sequence = Make(0, 5);
   KvSequence* const member = &sequence;
