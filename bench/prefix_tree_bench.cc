@@ -2,7 +2,7 @@
 // layers, 8 KV heads of 128): many conversations behind one system prompt, then one long text.
 // Microseconds, the median of many. Deliberately without rows: no operation reads one, and blocks
 // that nobody writes take no memory.
-//   prefix_tree_bench [tokens of the long text] [window; 0: every layer sees all]
+//   prefix_tree_bench [tokens of the long text] [window; 0: every layer sees all] [conversations]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,7 +20,6 @@ namespace {
 
 constexpr int kLayers = 28;
 constexpr int kRepeats = 51;
-constexpr int kConversations = 64;
 constexpr int64_t kSystemTokens = 2048;
 constexpr int64_t kTurnTokens = 512;
 
@@ -76,7 +75,7 @@ std::vector<Token> Conversation(int number) {
   return tokens;
 }
 
-void Run(int64_t long_tokens, int64_t window) {
+void Run(int64_t long_tokens, int64_t window, int conversations) {
   KvLayerSpec layer;
   layer.layout = {.kv_heads = 8, .key_dim = 128, .value_dim = 128};
   auto layers = KvCacheSpec::Uniform(kLayers, layer);
@@ -84,16 +83,16 @@ void Run(int64_t long_tokens, int64_t window) {
     if (i % 6 != 5) layers.layers[i].retention = RetentionSpec::Window(window);
   }
   const auto spec = std::make_shared<const KvCacheSpec>(std::move(layers));
-  const int64_t turns = kConversations * kTurnTokens;
+  const int64_t turns = conversations * kTurnTokens;
   KvPool pool({.budget_bytes = 2 * KvCacheSpec::Uniform(kLayers, layer)
                                        .BytesAt(long_tokens + kSystemTokens + 2 * turns)});
   PrefixTree tree(&pool, spec);
-  for (int i = 0; i < kConversations; ++i) Serve(&tree, Conversation(i));
+  for (int i = 0; i < conversations; ++i) Serve(&tree, Conversation(i));
   const std::vector<Token> text = Tokens(50000000, long_tokens);
   Serve(&tree, text);
 
   std::printf("%lld tokens in one text, %d conversations of %lld; window %lld\n\n",
-              static_cast<long long>(long_tokens), kConversations,
+              static_cast<long long>(long_tokens), conversations,
               static_cast<long long>(kSystemTokens + kTurnTokens), static_cast<long long>(window));
   std::printf("| operation | microseconds |\n|---|---|\n");
   const auto nothing = [](int) {};
@@ -130,10 +129,12 @@ void Run(int64_t long_tokens, int64_t window) {
 int main(int argc, char** argv) {
   const int64_t tokens = argc > 1 ? std::atoll(argv[1]) : 32768;
   const int64_t window = argc > 2 ? std::atoll(argv[2]) : 0;
-  if (tokens < 64 || window < 0) {
-    std::fprintf(stderr, "usage: prefix_tree_bench [tokens >= 64] [window]\n");
+  const int conversations = argc > 3 ? std::atoi(argv[3]) : 64;
+  if (tokens < 64 || window < 0 || conversations < kvasir::kRepeats) {
+    std::fprintf(stderr, "usage: prefix_tree_bench [tokens >= 64] [window] [conversations >= %d]\n",
+                 kvasir::kRepeats);
     return 2;
   }
-  kvasir::Run(tokens, window);
+  kvasir::Run(tokens, window, conversations);
   return 0;
 }

@@ -49,8 +49,8 @@ void SetBounded(KvContent part, PrefixNode* node) {
 }
 
 size_t IndexBytes(const PrefixNode& node) {
-  // In the tree's map, in its parent's, and what the allocator adds.
-  constexpr size_t kMapBytes = 192;
+  // In the tree's map and its order, in its parent's, and what the allocator adds.
+  constexpr size_t kMapBytes = 256;
   constexpr size_t kReferenceBytes = sizeof(BlockRef) + sizeof(std::byte*);
   size_t references = 0;
   for (const KvLayer& layer : node.held.stores) {

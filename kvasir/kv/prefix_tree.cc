@@ -74,7 +74,7 @@ Result<PrefixTree::Match> PrefixTree::Find(uint64_t salt, std::span<const Token>
     ++clock_;
     const std::vector<const PrefixNode*> used(path.nodes.begin(), path.nodes.end());
     AppendUnbounded(used, at, &*content);
-    for (PrefixNode* node : path.nodes) node->last_used = clock_;
+    for (PrefixNode* node : path.nodes) Rank(node, [&] { node->last_used = clock_; });
   } else {
     ++misses_;
     at = 0;
@@ -88,7 +88,7 @@ Result<PrefixTree::Match> PrefixTree::Find(uint64_t salt, std::span<const Token>
 void PrefixTree::AddUser(uint64_t salt, std::span<const Token> tokens) {
   const Path path = Walk(salt, tokens);
   for (PrefixNode* node : path.nodes) {
-    if (node->end() <= path.known) ++node->users;
+    if (node->end() <= path.known) Rank(node, [&] { ++node->users; });
   }
 }
 
@@ -133,8 +133,10 @@ bool PrefixTree::Publish(uint64_t salt, std::span<const Token> tokens, const KvS
   MakeRestorable(path.nodes, *std::move(bounded));
   ++clock_;
   for (PrefixNode* node : path.nodes) {
-    node->last_used = clock_;
-    node->priority = std::max(node->priority, priority);
+    Rank(node, [&] {
+      node->last_used = clock_;
+      node->priority = std::max(node->priority, priority);
+    });
     Recount(node);
   }
   BoundIndex();
@@ -163,7 +165,16 @@ PrefixNode* PrefixTree::Root(uint64_t salt) {
   return root;
 }
 
+template <typename Change>
+void PrefixTree::Rank(PrefixNode* node, const Change& change) {
+  if (!node->children.empty()) return change();
+  leaves_.erase(node->key());
+  change();
+  leaves_.insert(node->key());
+}
+
 PrefixNode* PrefixTree::NewNode(PrefixNode* parent, Position begin, std::span<const Token> tokens) {
+  if (parent->children.empty()) leaves_.erase(parent->key());
   PrefixNode& node = nodes_[next_id_];
   node.id = next_id_++;
   node.salt = parent->salt;
@@ -214,9 +225,7 @@ PrefixTreeStats PrefixTree::Stats() const {
 
 std::vector<std::vector<const PrefixNode*>> PrefixTree::LatestPaths(size_t most) const {
   std::vector<const PrefixNode*> leaves;
-  for (const auto& [id, node] : nodes_) {
-    if (node.parent != nullptr && node.children.empty()) leaves.push_back(&node);
-  }
+  for (const PrefixNode::Key& key : leaves_) leaves.push_back(&NodeOf(key));
   const size_t count = std::min(most, leaves.size());
   std::partial_sort(leaves.begin(), leaves.begin() + static_cast<ptrdiff_t>(count), leaves.end(),
                     [](const PrefixNode* a, const PrefixNode* b) {
@@ -230,12 +239,6 @@ std::vector<std::vector<const PrefixNode*>> PrefixTree::LatestPaths(size_t most)
     std::reverse(paths[i].begin(), paths[i].end());
   }
   return paths;
-}
-
-int64_t PrefixTree::leaf_count() const {
-  return std::count_if(nodes_.begin(), nodes_.end(), [](const auto& entry) {
-    return entry.second.parent != nullptr && entry.second.children.empty();
-  });
 }
 
 const PrefixNode* PrefixTree::LastWithin(uint64_t salt, std::span<const Token> tokens) const {

@@ -107,7 +107,7 @@ class PrefixTree {
   // For pictures (cache_picture.h). At most `most` leaves, the latest used first, each as the nodes
   // from below its root to it; valid until the next change.
   std::vector<std::vector<const PrefixNode*>> LatestPaths(size_t most) const;
-  int64_t leaf_count() const;
+  int64_t leaf_count() const { return static_cast<int64_t>(leaves_.size()); }
   // The last node all of whose tokens are the beginning of `tokens`; null: there is none.
   const PrefixNode* LastWithin(uint64_t salt, std::span<const Token> tokens) const;
   const KvPlan& plan() const { return *plan_; }
@@ -117,8 +117,6 @@ class PrefixTree {
     std::vector<PrefixNode*> nodes;  // below the root; the tokens may end within the last one
     Position known = 0;
   };
-  using Leaves = std::set<PrefixNode::Key>;
-
   Path Walk(uint64_t salt, std::span<const Token> tokens) const;
   bool Publish(uint64_t salt, std::span<const Token> tokens, const KvSnapshot& snapshot,
                PrefixPriority priority);
@@ -128,9 +126,12 @@ class PrefixTree {
   PrefixNode* Split(PrefixNode* node, Position at);
 
   PrefixNode* NodeOf(const PrefixNode::Key& key) { return &nodes_.at(std::get<2>(key)); }
-  Leaves AllLeaves() const;
-  void Shorten(PrefixNode* leaf, size_t bytes_wanted, Leaves* leaves);
-  void Remove(PrefixNode* leaf, Leaves* leaves);
+  const PrefixNode& NodeOf(const PrefixNode::Key& key) const { return nodes_.at(std::get<2>(key)); }
+  // Changes what the node's key is made of. From the first time on a leaf is in leaves_.
+  template <typename Change>
+  void Rank(PrefixNode* node, const Change& change);
+  void Shorten(PrefixNode* leaf, size_t bytes_wanted);
+  void Remove(PrefixNode* leaf);
   void BoundIndex();
   void Recount(PrefixNode* node);
 
@@ -138,6 +139,7 @@ class PrefixTree {
   std::shared_ptr<const KvPlan> plan_;
   std::map<uint64_t, PrefixNode> nodes_;   // by id, roots included
   std::map<uint64_t, PrefixNode*> roots_;  // by salt, none without children
+  std::set<PrefixNode::Key> leaves_;       // in the order of eviction
   uint64_t next_id_ = 0;
   uint64_t clock_ = 0;
   int64_t tokens_ = 0;

@@ -9,52 +9,31 @@ namespace kvasir {
 size_t PrefixTree::Evict(size_t bytes_wanted) {
   const size_t used_bytes = pool_->used_bytes();
   const auto freed = [&] { return used_bytes - pool_->used_bytes(); };
-  Leaves leaves = AllLeaves();
-  Leaves in_use;
-  while (freed() < bytes_wanted && !leaves.empty()) {
-    const PrefixNode::Key key = *leaves.begin();
-    leaves.erase(leaves.begin());
-    PrefixNode* leaf = NodeOf(key);
-    if (ExclusiveBlockBytes(leaf->held.References()) == 0) {
-      in_use.insert(key);
+  std::set<PrefixNode::Key> in_use;  // leaves whose blocks others hold, too
+  for (auto at = leaves_.begin(); freed() < bytes_wanted && at != leaves_.end();) {
+    PrefixNode* leaf = NodeOf(*at);
+    if (in_use.contains(*at) || ExclusiveBlockBytes(leaf->held.References()) == 0) {
+      in_use.insert(*at++);
     } else {
-      Shorten(leaf, bytes_wanted - freed(), &leaves);
+      Shorten(leaf, bytes_wanted - freed());
+      at = leaves_.begin();  // what it continued may come first now
     }
   }
   if (freed() >= bytes_wanted) return freed();
   // What can still be freed is held by several nodes, or by one above leaves that are in use.
   const size_t reachable = std::min(bytes_wanted, freed() + nbytes_exclusive());
-  while (freed() < reachable) {
-    PrefixNode* leaf = NodeOf(*in_use.begin());
-    in_use.erase(in_use.begin());
-    Shorten(leaf, reachable - freed(), &in_use);
-  }
+  while (freed() < reachable) Shorten(NodeOf(*leaves_.begin()), reachable - freed());
   return freed();
 }
 
-// An eighth more than has to be: finding the leaves looks at every node.
 void PrefixTree::BoundIndex() {
-  if (index_bytes_ <= max_index_bytes_) return;
-  Leaves leaves = AllLeaves();
-  while (index_bytes_ > max_index_bytes_ - max_index_bytes_ / 8 && !leaves.empty()) {
-    const PrefixNode::Key key = *leaves.begin();
-    leaves.erase(leaves.begin());
-    Remove(NodeOf(key), &leaves);
-  }
-}
-
-PrefixTree::Leaves PrefixTree::AllLeaves() const {
-  Leaves leaves;
-  for (const auto& [id, node] : nodes_) {
-    if (node.children.empty()) leaves.insert(node.key());
-  }
-  return leaves;
+  while (index_bytes_ > max_index_bytes_ && !leaves_.empty()) Remove(NodeOf(*leaves_.begin()));
 }
 
 // Drops blocks from the end of a leaf until that frees enough, or all of it: without its end there
 // is no state where layers need restore points.
-void PrefixTree::Shorten(PrefixNode* leaf, size_t bytes_wanted, Leaves* leaves) {
-  if (HasRestorePoints(*plan_)) return Remove(leaf, leaves);
+void PrefixTree::Shorten(PrefixNode* leaf, size_t bytes_wanted) {
+  if (HasRestorePoints(*plan_)) return Remove(leaf);
   int64_t end_block = BlocksUpTo(leaf->end());
   for (size_t bytes = 0; bytes < bytes_wanted && end_block * kBlockTokens > leaf->begin;) {
     --end_block;
@@ -64,17 +43,17 @@ void PrefixTree::Shorten(PrefixNode* leaf, size_t bytes_wanted, Leaves* leaves) 
     }
   }
   const Position end = end_block * kBlockTokens;
-  if (end <= leaf->begin) return Remove(leaf, leaves);
+  if (end <= leaf->begin) return Remove(leaf);
   tokens_ -= leaf->end() - end;
   leaf->tokens.resize(static_cast<size_t>(end - leaf->begin));
   leaf->tokens.shrink_to_fit();
   for (KvLayer& layer : leaf->held.stores) layer.DropFrom(end_block);
   Recount(leaf);
-  leaves->insert(leaf->key());
 }
 
-// Also what is left without purpose above it. What becomes a leaf is added to `leaves`.
-void PrefixTree::Remove(PrefixNode* leaf, Leaves* leaves) {
+// Also what is left without purpose above it.
+void PrefixTree::Remove(PrefixNode* leaf) {
+  leaves_.erase(leaf->key());
   for (PrefixNode* node = leaf;;) {
     PrefixNode* parent = node->parent;
     parent->children.erase(node->tokens[0]);
@@ -88,7 +67,7 @@ void PrefixTree::Remove(PrefixNode* leaf, Leaves* leaves) {
       return;
     }
     if (parent->restorable) {
-      leaves->insert(parent->key());
+      leaves_.insert(parent->key());
       return;
     }
     node = parent;
@@ -98,6 +77,7 @@ void PrefixTree::Remove(PrefixNode* leaf, Leaves* leaves) {
 void PrefixTree::Clear() {
   nodes_.clear();
   roots_.clear();
+  leaves_.clear();
   tokens_ = 0;
   index_bytes_ = 0;
 }
