@@ -1,6 +1,8 @@
 #include "kvasir/grammar/json_range.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,14 +14,33 @@ namespace {
 using Expr = GrammarSyntax::Expr;
 
 constexpr int kDecimals = 6;
-constexpr int kDecimalsOfZero = 15;
 // The largest magnitude with decimals beside bounds.
-constexpr int64_t kMostWithDecimals = 1'000'000'000;
+constexpr double kMostWithDecimals = 1e9;
 constexpr uint64_t kMostDigits = 9'999'999'999'999'999;
+
+// A bound of 0 or more, written out.
+struct Magnitude {
+  explicit Magnitude(const DecimalBound& bound)
+      : whole(static_cast<uint64_t>(bound.value)), exclusive(bound.exclusive) {
+    char digits[512];
+    const auto end =
+        std::to_chars(digits, digits + sizeof(digits), bound.value, std::chars_format::fixed).ptr;
+    const std::string_view text(digits, static_cast<size_t>(end - digits));
+    const size_t dot = text.find('.');
+    if (dot != text.npos) decimals = text.substr(dot + 1);
+  }
+
+  uint64_t whole;
+  std::string decimals;  // without zeros at their end
+  bool exclusive;
+};
 
 class Ranges {
  public:
-  explicit Ranges(GrammarSyntax* syntax) : syntax_(*syntax) {}
+  Ranges(int most_decimals, GrammarSyntax* syntax)
+      : decimals_(std::min(kDecimals, most_decimals)),
+        decimals_of_zero_(std::min(kMostDecimals, most_decimals)),
+        syntax_(*syntax) {}
 
   // Numbers of any length without leading zeros.
   Expr Naturals(uint64_t min, uint64_t max) {
@@ -44,13 +65,14 @@ class Ranges {
     if (min.value > max.value) return syntax_.Alternatives({});
     if (max.value >= 0) {
       const DecimalBound low = min.value >= 0 ? min : DecimalBound{0, false};
-      ways.push_back(Magnitudes(low, max));
+      ways.push_back(Magnitudes(Magnitude(low), Magnitude(max)));
     }
     if (min.value < 0) {
       DecimalBound low = {0, false};
       if (max.value <= 0) low = {-max.value, max.exclusive};
+      const DecimalBound high = {-min.value, min.exclusive};
       ways.push_back(
-          syntax_.Sequence({syntax_.Literal("-"), Magnitudes(low, {-min.value, min.exclusive})}));
+          syntax_.Sequence({syntax_.Literal("-"), Magnitudes(Magnitude(low), Magnitude(high))}));
     }
     return syntax_.Alternatives(std::move(ways));
   }
@@ -59,18 +81,18 @@ class Ranges {
   Expr Beyond(std::optional<DecimalBound> min, std::optional<DecimalBound> max) {
     auto low = static_cast<uint64_t>(kMostWithDecimals);
     if (min && min->value >= kMostWithDecimals) {
-      low = static_cast<uint64_t>(min->value) + (min->exclusive ? 1 : 0);
+      const double whole = std::ceil(min->value);
+      low = static_cast<uint64_t>(whole) + (min->exclusive && whole == min->value ? 1 : 0);
     }
     if (max) {
-      const int64_t high = max->value - (max->exclusive ? 1 : 0);
+      const double whole = std::floor(max->value);
+      const int64_t high =
+          static_cast<int64_t>(whole) - (max->exclusive && whole == max->value ? 1 : 0);
       const bool is_any = high > 0 && static_cast<uint64_t>(high) >= low;
       return is_any ? Naturals(low, static_cast<uint64_t>(high)) : syntax_.Alternatives({});
     }
-    const Expr digit = Digits('0', '9');
-    const Expr decimals = syntax_.Optional(
-        syntax_.Sequence({syntax_.Literal("."), syntax_.Repeat(digit, 1, kDecimals)}));
-    const Expr fraction = syntax_.Optional(
-        syntax_.Sequence({syntax_.Literal("."), syntax_.Repeat(digit, 1, kDecimalsOfZero)}));
+    const Expr decimals = Fraction(std::nullopt, std::nullopt, decimals_);
+    const Expr fraction = Fraction(std::nullopt, std::nullopt, decimals_of_zero_);
     // 10^16 to 10^307, which is above every bound.
     const Expr exponent =
         syntax_.Sequence({syntax_.Chars(CharSet({{'E', 'E'}, {'e', 'e'}})),
@@ -112,52 +134,96 @@ class Ranges {
   }
 
   // Numbers from 0 upwards.
-  Expr Magnitudes(DecimalBound min, DecimalBound max) {
-    const Expr dot = syntax_.Literal(".");
-    const Expr digit = Digits('0', '9');
-    const Expr zero = syntax_.Literal("0");
-    const Expr decimals =
-        syntax_.Optional(syntax_.Sequence({dot, syntax_.Repeat(digit, 1, kDecimals)}));
-    const Expr zeros =
-        syntax_.Optional(syntax_.Sequence({dot, syntax_.Repeat(zero, 1, kDecimals)}));
+  Expr Magnitudes(const Magnitude& min, const Magnitude& max) {
+    if (min.whole > max.whole) return syntax_.Alternatives({});
+    const Edge low = {min.decimals, min.exclusive};
+    const Edge high = {max.decimals, max.exclusive};
+    const auto most = [&](uint64_t whole) { return whole == 0 ? decimals_of_zero_ : decimals_; };
+    const auto with = [&](uint64_t whole, std::optional<Edge> from, std::optional<Edge> to) {
+      return syntax_.Sequence(
+          {syntax_.Literal(std::to_string(whole)), Fraction(from, to, most(whole))});
+    };
+    if (min.whole == max.whole) return with(min.whole, low, high);
+    std::vector<Expr> ways = {with(min.whole, low, std::nullopt)};
+    if (min.whole + 1 < max.whole) {
+      ways.push_back(syntax_.Sequence({Naturals(min.whole + 1, max.whole - 1),
+                                       Fraction(std::nullopt, std::nullopt, decimals_)}));
+    }
+    ways.push_back(with(max.whole, std::nullopt, high));
+    return syntax_.Alternatives(std::move(ways));
+  }
+
+  // Decimals still to be met, none of what follows them, or nothing but zeros.
+  struct Edge {
+    std::string_view digits;  // without zeros at their end
+    bool exclusive = false;
+  };
+
+  // Whether no further decimal may follow.
+  static bool MayEnd(const std::optional<Edge>& from, const std::optional<Edge>& to) {
+    return (!from || (from->digits.empty() && !from->exclusive)) &&
+           (!to || !to->digits.empty() || !to->exclusive);
+  }
+
+  // Nothing, or a point and up to `most` decimals.
+  Expr Fraction(std::optional<Edge> from, std::optional<Edge> to, int most) {
     std::vector<Expr> ways;
-    const auto low = static_cast<uint64_t>(min.value);
-    const auto high = static_cast<uint64_t>(max.value);
-    if (low > high) return syntax_.Alternatives({});
-    if (low == high) {
-      if (min.exclusive || max.exclusive) return syntax_.Alternatives({});
-      return syntax_.Sequence({syntax_.Literal(std::to_string(low)), zeros});
-    }
-    const int most = low == 0 ? kDecimalsOfZero : kDecimals;
-    const Expr first = syntax_.Optional(syntax_.Sequence({dot, syntax_.Repeat(digit, 1, most)}));
-    ways.push_back(syntax_.Sequence(
-        {syntax_.Literal(std::to_string(low)), min.exclusive ? NonzeroDecimals(most) : first}));
-    if (low + 1 < high) {
-      ways.push_back(syntax_.Sequence({Naturals(low + 1, high - 1), decimals}));
-    }
-    if (!max.exclusive) {
-      ways.push_back(syntax_.Sequence({syntax_.Literal(std::to_string(high)), zeros}));
+    if (MayEnd(from, to)) ways.push_back(syntax_.Literal(""));
+    if (const auto decimals = NextDecimals(from, to, most)) {
+      ways.push_back(syntax_.Sequence({syntax_.Literal("."), *decimals}));
     }
     return syntax_.Alternatives(std::move(ways));
   }
 
-  Expr NonzeroDecimals(int most) {
+  // One decimal or more of those between two edges; nullopt: there are none.
+  std::optional<Expr> NextDecimals(std::optional<Edge> from, std::optional<Edge> to, int most) {
+    if (most == 0) return std::nullopt;
+    if (from && from->digits.empty() && !from->exclusive) from.reset();
+    if (!from && !to) return syntax_.Repeat(Digits('0', '9'), 1, most);
+    const auto next = [](const Edge& edge) { return edge.digits.empty() ? '0' : edge.digits[0]; };
+    const auto after = [](const Edge& edge) {
+      return Edge{edge.digits.substr(std::min<size_t>(1, edge.digits.size())), edge.exclusive};
+    };
+    const char low = from ? next(*from) : '0';
+    const char high = to ? next(*to) : '9';
     std::vector<Expr> ways;
-    for (int zeros = 0; zeros < most; ++zeros) {
+    // A digit that is next to an edge, or to both, and what may follow it.
+    const auto add = [&](char digit, bool is_low, bool is_high) {
+      const auto rest_from = is_low ? std::optional(after(*from)) : std::nullopt;
+      const auto rest_to = is_high ? std::optional(after(*to)) : std::nullopt;
+      std::vector<Expr> rest;
+      if (MayEnd(rest_from, rest_to)) rest.push_back(syntax_.Literal(""));
+      if (const auto more = NextDecimals(rest_from, rest_to, most - 1)) rest.push_back(*more);
+      if (rest.empty()) return;
       ways.push_back(syntax_.Sequence(
-          {syntax_.Literal(std::string(".").append(static_cast<size_t>(zeros), '0')),
-           Digits('1', '9'), syntax_.Repeat(Digits('0', '9'), 0, most - zeros - 1)}));
+          {syntax_.Literal(std::string(1, digit)), syntax_.Alternatives(std::move(rest))}));
+    };
+    if (low > high) return std::nullopt;
+    if (low == high) {
+      add(low, from.has_value(), to.has_value());
+    } else {
+      if (from) add(low, true, false);
+      const char first = static_cast<char>(low + (from ? 1 : 0));
+      const char last = static_cast<char>(high - (to ? 1 : 0));
+      if (first <= last) {
+        ways.push_back(
+            syntax_.Sequence({Digits(first, last), syntax_.Repeat(Digits('0', '9'), 0, most - 1)}));
+      }
+      if (to) add(high, false, true);
     }
+    if (ways.empty()) return std::nullopt;
     return syntax_.Alternatives(std::move(ways));
   }
 
+  const int decimals_;          // beside a whole part other than 0
+  const int decimals_of_zero_;  // beside 0
   GrammarSyntax& syntax_;
 };
 
 }  // namespace
 
 Expr IntegersBetween(int64_t min, int64_t max, GrammarSyntax* syntax) {
-  Ranges ranges(syntax);
+  Ranges ranges(0, syntax);
   std::vector<Expr> ways;
   if (min > max) return syntax->Alternatives({});
   if (max >= 0) {
@@ -174,8 +240,8 @@ Expr IntegersBetween(int64_t min, int64_t max, GrammarSyntax* syntax) {
 }
 
 Expr DecimalsBetween(std::optional<DecimalBound> min, std::optional<DecimalBound> max,
-                     GrammarSyntax* syntax) {
-  Ranges ranges(syntax);
+                     int most_decimals, GrammarSyntax* syntax) {
+  Ranges ranges(most_decimals, syntax);
   const auto mirrored = [](const std::optional<DecimalBound>& bound) {
     if (!bound) return bound;
     return std::optional<DecimalBound>(DecimalBound{-bound->value, bound->exclusive});

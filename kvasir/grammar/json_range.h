@@ -14,7 +14,7 @@ namespace kvasir {
 GrammarSyntax::Expr IntegersBetween(int64_t min, int64_t max, GrammarSyntax* syntax);
 
 struct DecimalBound {
-  int64_t value = 0;
+  double value = 0;  // the shortest decimal that reads as this double
   bool exclusive = false;
 };
 
@@ -22,10 +22,12 @@ struct DecimalBound {
 // apart; nullopt: none. Up to 10^9 they have up to 6 decimals, next to 0 up to 15: at most 15
 // digits in all, so that reading them as doubles keeps their order and never rounds onto a bound.
 // Beyond 10^9 they are whole, and where there is no bound they may have decimals and exponents as
-// well.
+// well. `most_decimals` bounds their decimals further.
 inline constexpr int64_t kMaxDecimalBound = int64_t{1} << 53;
+inline constexpr int kMostDecimals = 15;
 GrammarSyntax::Expr DecimalsBetween(std::optional<DecimalBound> min,
-                                    std::optional<DecimalBound> max, GrammarSyntax* syntax);
+                                    std::optional<DecimalBound> max, int most_decimals,
+                                    GrammarSyntax* syntax);
 
 }  // namespace kvasir
 

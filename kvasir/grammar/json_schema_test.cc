@@ -207,6 +207,22 @@ const Case kCases[] = {
      R"({"type": "number", "minimum": 2000000000, "maximum": 1e18})",
      {"2000000000", "9007199254740992"},
      {"1999999999", "2", "1e17", "-2000000001"}},
+    {"number_with_decimals",
+     R"({"type": "number", "minimum": 0.25, "exclusiveMaximum": 2.5})",
+     {"0.25", "0.250", "0.3", "0.250001", "1", "1.999999", "2", "2.0", "2.4", "2.499999"},
+     {"0", "0.2", "0.24", "0.2499999", "2.5", "2.50", "2.51", "3", "-1", "0.25e1"}},
+    {"number_within_one",
+     R"({"type": "number", "exclusiveMinimum": -0.95, "maximum": -0.05})",
+     {"-0.05", "-0.050", "-0.5", "-0.94", "-0.949999999999999"},
+     {"-0.95", "-0.950", "-0.04", "0", "-0", "0.5", "-1"}},
+    {"number_far_with_decimals",
+     R"({"type": "number", "minimum": 3000000000.5, "maximum": 3000000002.5})",
+     {"3000000001", "3000000002"},
+     {"3000000000", "3000000003"}},
+    {"cents",
+     R"({"type": "number", "multipleOf": 0.01, "minimum": 0})",
+     {"0", "0.01", "12.5", "99.99", "3000000000.25"},
+     {"0.001", "1.999", "-0.01"}},
     {"large_constants",
      R"({"enum": [18446744073709551615, 9223372036854775808]})",
      {"18446744073709551615", "9223372036854775808"},
@@ -307,6 +323,36 @@ TEST(Schema, IntegerRangesAreExact) {
   }
 }
 
+TEST(Schema, EveryRangeOfDecimals) {
+  const double bounds[] = {-2.5, -1, -0.75, -0.05, 0, 0.05, 0.5, 0.505, 1, 1.25, 2};
+  for (const double low : bounds) {
+    for (const double high : bounds) {
+      for (const bool exclusive : {false, true}) {
+        GrammarSyntax syntax;
+        const auto rule = syntax.RuleNamed("root");
+        syntax.Define(rule, DecimalsBetween(DecimalBound{low, exclusive},
+                                            DecimalBound{high, exclusive}, kMostDecimals, &syntax));
+        auto grammar = Grammar::FromSyntax(syntax, rule);
+        const bool is_any = exclusive ? low < high : low <= high;
+        ASSERT_EQ(grammar.ok(), is_any) << low << " " << high;
+        if (!is_any) continue;
+        GrammarAutomaton automaton(*grammar);
+        for (int thousandths = -3000; thousandths <= 3000; ++thousandths) {
+          const double value = thousandths / 1000.0;
+          const bool is_within =
+              exclusive ? low < value && value < high : low <= value && value <= high;
+          const std::string text = Json(value).Dump();
+          // A whole number comes as 2.0 and as 2.
+          ASSERT_EQ(Matches(&automaton, text), is_within) << text << " " << low << " " << high;
+          ASSERT_EQ(Matches(&automaton, text + "0"), is_within) << text << "0";
+          if (!text.ends_with(".0")) continue;
+          ASSERT_EQ(Matches(&automaton, text.substr(0, text.size() - 2)), is_within) << text;
+        }
+      }
+    }
+  }
+}
+
 TEST(Schema, ExtremeIntegerBounds) {
   const char* all = R"({"type": "integer", "minimum": -9223372036854775807,
                         "maximum": 9223372036854775807})";
@@ -342,8 +388,8 @@ TEST(Schema, ErrorsBeginWithThePath) {
       {R"({"type": "string", "pattern": "a("})", "schema/pattern: pattern, byte 2: expected ')'"},
       {R"({"type": "string", "pattern": "a", "maxLength": 3})", "schema/pattern: together with"},
       {R"({"type": "string", "maxLength": -1})", "schema/maxLength: expected a whole number"},
-      {R"({"type": "number", "minimum": 0.5})", "schema: bounds of numbers must be whole"},
-      {R"({"type": "integer", "multipleOf": 5})", "schema/multipleOf: only 1 is supported"},
+      {R"({"type": "number", "minimum": 1e300})", "schema: bounds of numbers must be within"},
+      {R"({"type": "integer", "multipleOf": 5})", "schema/multipleOf: only 1, 0.1, 0.01"},
       {R"({"$ref": "#/$defs/no"})", "schema/$ref: '#/$defs/no' points to nothing"},
       {R"({"$ref": "http://x/y"})", "schema/$ref: only pointers into this schema"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})",

@@ -105,10 +105,16 @@ std::optional<int64_t> OutermostInteger(const Bound& bound, int sign) {
   return whole + sign;
 }
 
-Status CheckMultipleOf(const Json& schema, const std::string& path) {
+// The decimals that a number may have: 2 where it is a multiple of 0.01.
+Result<int> MostDecimals(const Json& schema, const std::string& path) {
   const Json* multiple = schema.Find("multipleOf");
-  if (multiple == nullptr || (multiple->is_number() && multiple->as_double() == 1)) return {};
-  return Unsupported(path + "/multipleOf", "only 1 is supported");
+  if (multiple == nullptr) return kMostDecimals;
+  double step = 1;
+  for (int decimals = 0; multiple->is_number() && decimals <= kMostDecimals; ++decimals) {
+    if (multiple->as_double() == 1 / step) return decimals;
+    step *= 10;
+  }
+  return Unsupported(path + "/multipleOf", "only 1, 0.1, 0.01 and so on are supported");
 }
 
 bool IsSchema(const Json* value) {
@@ -150,7 +156,7 @@ Result<Expr> SchemaTranslator::String(const Json& schema, const std::string& pat
 }
 
 Result<Expr> SchemaTranslator::Integer(const Json& schema, const std::string& path) {
-  KVASIR_TRY_OK(CheckMultipleOf(schema, path));
+  KVASIR_TRY([[maybe_unused]] const int decimals, MostDecimals(schema, path));
   KVASIR_TRY(const std::vector<Bound> minima, ReadBounds(schema, 1, path));
   KVASIR_TRY(const std::vector<Bound> maxima, ReadBounds(schema, -1, path));
   if (minima.empty() && maxima.empty()) return json_.Integer();
@@ -173,10 +179,12 @@ Result<Expr> SchemaTranslator::Integer(const Json& schema, const std::string& pa
 }
 
 Result<Expr> SchemaTranslator::Number(const Json& schema, const std::string& path) {
-  if (schema.Find("multipleOf") != nullptr) return Integer(schema, path);
+  KVASIR_TRY(const int decimals, MostDecimals(schema, path));
+  if (decimals == 0) return Integer(schema, path);
   KVASIR_TRY(const std::vector<Bound> minima, ReadBounds(schema, 1, path));
   KVASIR_TRY(const std::vector<Bound> maxima, ReadBounds(schema, -1, path));
-  if (minima.empty() && maxima.empty()) return json_.Number();
+  const bool is_any = minima.empty() && maxima.empty() && decimals == kMostDecimals;
+  if (is_any) return json_.Number();
   std::optional<DecimalBound> low;
   std::optional<DecimalBound> high;
   constexpr auto kLimit = static_cast<double>(kMaxDecimalBound);
@@ -185,19 +193,19 @@ Result<Expr> SchemaTranslator::Number(const Json& schema, const std::string& pat
     std::optional<DecimalBound>& outermost = sign > 0 ? low : high;
     for (const Bound& bound : *bounds) {
       const double value = bound.value.as_double();
-      if (value != std::floor(value) || sign * value > kLimit) {
-        return Unsupported(path, "bounds of numbers must be whole numbers within " +
-                                     std::to_string(kMaxDecimalBound));
+      if (sign * value > kLimit) {
+        return Unsupported(path,
+                           "bounds of numbers must be within " + std::to_string(kMaxDecimalBound));
       }
       // What is further out than doubles tell integers apart counts as that.
-      const auto whole = static_cast<int64_t>(std::clamp(value, -kLimit, kLimit));
-      const bool tighter = !outermost || sign * whole > sign * outermost->value;
-      if (tighter || whole == outermost->value) {
-        outermost = {whole, bound.exclusive || (!tighter && outermost->exclusive)};
+      const double within = std::clamp(value, -kLimit, kLimit);
+      const bool tighter = !outermost || sign * within > sign * outermost->value;
+      if (tighter || within == outermost->value) {
+        outermost = {within, bound.exclusive || (!tighter && outermost->exclusive)};
       }
     }
   }
-  return DecimalsBetween(low, high, &syntax_);
+  return DecimalsBetween(low, high, decimals, &syntax_);
 }
 
 Result<Expr> SchemaTranslator::Array(const Json& schema, const std::string& path) {

@@ -157,6 +157,11 @@ class Validator {
     if (keyword == "maximum") return Unless(value <= argument.as_double());
     if (keyword == "exclusiveMinimum") return Unless(value > argument.as_double());
     if (keyword == "exclusiveMaximum") return Unless(value < argument.as_double());
+    if (keyword == "multipleOf") {
+      const double near = std::round(value / argument.as_double()) * argument.as_double();
+      return Unless(std::fabs(value) >= 0x1p53 ||
+                    std::fabs(value - near) <= 1e-12 * std::fabs(near));
+    }
     return "unknown keyword for numbers";
   }
 
