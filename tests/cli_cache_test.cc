@@ -119,15 +119,15 @@ TEST(CacheFileErrorsTest, WhatCannotBeSavedIsSaidAtOnce) {
   EXPECT_EQ(result.out, "");
 }
 
-// What turns out only when it is written: the answer is there.
-TEST(CacheFileErrorsTest, WhatFailsToBeSavedIsSaidAfterTheAnswer) {
+// Not after a long answer.
+TEST(CacheFileErrorsTest, WhatCannotBeSavedIsSaidFirst) {
   ScratchFolder scratch;
   const std::string path = scratch.File("taken");
   std::filesystem::create_directory(path);
   const ProgramResult result = RunProgram(GenerateArgs({"-p", "Hello", "--save-cache", path}));
   EXPECT_EQ(result.exit_code, 7);
   EXPECT_TRUE(Contains(result.err, path)) << result.err;
-  EXPECT_TRUE(Json::Parse(result.out).ok()) << result.out;
+  EXPECT_EQ(result.out, "");
 }
 
 TEST(ChatFileTest, AConversationGoesOnInAnotherProcess) {
@@ -170,7 +170,7 @@ TEST(ChatFileTest, FailuresLeaveTheConversation) {
   const ProgramResult result = program.Finish();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   for (const char* wanted : {"missing.kv", "no list 'messages'", "no/folder/x.kv",
-                             "unknown command /save", "unknown command /load", "branch 0 of 1"}) {
+                             "/save needs a file", "/load needs a file", "branch 0 of 1"}) {
     EXPECT_TRUE(Contains(result.err, wanted)) << wanted << " is not in\n" << result.err;
   }
 }

@@ -50,14 +50,14 @@ TEST(CliErrorsTest, WrongFlags) {
               "use auto, l1, l2 or stream");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--kv-dtype", "q3"}, 2, "q3");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--weights", "q3"}, 2, "q3");
-  ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-p", "7"}, 2, "top_p");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-p", "7"}, 2, "--top-p");
   ExpectError({"logits", "-m", Tiny(), "--out", "x.npy", "--tokens", "1 x"}, 2, "'x'");
   ExpectError({"bench", "-m", Tiny(), "--depth", "-1"}, 2, "token counts");
   ExpectError({"serve", "-m", Demo(), "--port", "70000"}, 2, "--port");
   ExpectError({"serve", "-m", Demo(), "--port", "0", "--host", ""}, 2, "--host: is empty");
   ExpectError({"generate", "-m", "", "-p", "x"}, 2, "--model: is empty");
-  ExpectError({"generate", "-m", Demo(), "-p", "x", "--temp", "nan"}, 2, "temperature");
-  ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-k", "-3"}, 2, "top_k");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--temp", "nan"}, 2, "--temp");
+  ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-k", "-3"}, 2, "--top-k");
   ExpectError({"serve", "-m", Demo(), "--max-body-bytes", "4x"}, 2, "--max-body-bytes");
   ExpectError({"chat", "-m", Demo(), "-n", "0"}, 2, "--max-tokens");
 }

@@ -1,14 +1,19 @@
 // kvasir chat: a conversation in the terminal. Each turn evaluates only what is new.
-#include <cerrno>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
+#include "kvasir/base/file.h"
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/draft_flags.h"
+#include "kvasir/cli/message_reader.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/cli/printable.h"
 #include "kvasir/engine/cached_sequence_file.h"
+#include "kvasir/kv/snapshot_file_index.h"
 
 namespace kvasir {
 namespace {
@@ -18,34 +23,13 @@ constexpr const char* kHelp =
     "/undo     take the last turn back; its rows are dropped, nothing is evaluated again\n"
     "/fork     go on in a copy of this conversation (all blocks are shared)\n"
     "/switch N go to branch N\n"
+    "/drop N   forget branch N, which gives back its memory\n"
     "/save F   write this conversation and its cache to the file F\n"
     "/load F   go on with the conversation of such a file, in a new branch\n"
     "/help     this text\n"
-    "/quit     leave (also Ctrl-D); Ctrl-C stops an answer\n";
-
-// One line of standard input without its newline; nothing at the end of input.
-std::optional<std::string> ReadLine() {
-  char* line = nullptr;
-  size_t capacity = 0;
-  for (;;) {
-    ClearInterrupt();  // one that came during a command
-    errno = 0;
-    const ssize_t length = getline(&line, &capacity, stdin);
-    if (length >= 0) {
-      std::string text(line, static_cast<size_t>(length));
-      std::free(line);
-      while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-      return text;
-    }
-    if (errno == EINTR) {
-      std::clearerr(stdin);
-      std::fprintf(stderr, "\n(Ctrl-D or /quit leaves)\n> ");
-      continue;
-    }
-    std::free(line);
-    return std::nullopt;
-  }
-}
+    "/quit     leave (also Ctrl-D); Ctrl-C stops an answer\n"
+    "//...     a message that begins with /\n"
+    "\"\"\"       begins and ends a message of several lines; what is pasted is one message\n";
 
 // One conversation: its messages, its cache, and where each turn began.
 struct Branch {
@@ -53,6 +37,11 @@ struct Branch {
   CachedSequence sequence;
   std::vector<Position> turn_starts;
 
+  // No turn begins behind what is known to be there: a template may drop some of an earlier answer,
+  // memory may be short of what undoing goes back to.
+  void BoundTurns(Position most) {
+    for (Position& start : turn_starts) start = std::min(start, most);
+  }
   Branch Fork() const { return {messages, sequence.Fork(), turn_starts}; }
 };
 
@@ -80,10 +69,10 @@ Result<Conversation> ReadConversation(const std::string& path, const LoadedCache
   }
   KVASIR_TRY(const Json::Array starts, list("turn_starts"));
   for (const Json& start : starts) {
-    if (!start.is_int() || start.as_int() < 0 || start.as_int() > loaded.sequence.position()) {
+    if (!start.is_int() || start.as_int() < 0) {
       return {ErrorCode::kCorrupt, path + ": a turn begins outside the conversation"};
     }
-    conversation.turn_starts.push_back(start.as_int());
+    conversation.turn_starts.push_back(std::min(start.as_int(), loaded.sequence.position()));
   }
   return conversation;
 }
@@ -105,9 +94,11 @@ class ChatCommand final : public Command {
     if (max_tokens_ < 1) {
       return {ErrorCode::kInvalidArgument, "--max-tokens must be 1 or more"};
     }
+    KVASIR_TRY_OK(sampling_.Check());
     KVASIR_TRY_OK(draft_.Check(model_));
     KVASIR_TRY(bundle_, model_.Load());
     KVASIR_TRY_OK(bundle_->CheckChats());
+    markers_ = bundle_->MarkersOf(DialectOf(bundle_->chat()->source()));
     KVASIR_TRY(drafts_, draft_.Load(model_, *bundle_));
     generator_.emplace(bundle_.get());
     generator_->UseDrafter(drafts_->NewDrafter(nullptr), draft_.max_drafts);
@@ -116,15 +107,24 @@ class ChatCommand final : public Command {
     if (!system_.value_or("").empty()) AddMessage("system", *system_);
     InstallInterruptHandler();
     std::fprintf(stderr, "/help lists commands\n");
-    for (;;) {
-      std::fprintf(stderr, "> ");
-      const std::optional<std::string> line = ReadLine();
-      if (!line || *line == "/quit") break;
-      if (line->empty()) continue;
-      Status status = line->front() == '/' ? RunSlash(*line) : Answer(*line);
+    MessageReader reader;
+    while (std::optional<std::string> text = reader.Read()) {
+      // Several lines are never a command, whatever was pasted.
+      const bool is_command = text->starts_with('/') && text->find('\n') == text->npos;
+      const bool is_escaped = is_command && text->starts_with("//");
+      if (text->empty()) continue;
+      if (is_escaped) text->erase(0, 1);
+      Status status;
+      if (is_command && !is_escaped) {
+        const Slash command = CommandIn(*text);
+        if (command.name == "/quit" && command.argument.empty()) break;
+        status = RunSlash(command);
+      } else {
+        status = Answer(*text);
+      }
       if (!status.ok()) {
         if (status.error().code == ErrorCode::kIo) return status;
-        std::fprintf(stderr, "%s\n", status.error().message.c_str());
+        std::fprintf(stderr, "%s\n", Printable(status.error().message).c_str());
       }
     }
     return Print("\n");
@@ -137,31 +137,53 @@ class ChatCommand final : public Command {
     branch().messages.push_back(Json::Object{{"role", role}, {"content", std::move(content)}});
   }
 
-  Status RunSlash(const std::string& line) {
-    if (line == "/help") {
-      std::fprintf(stderr, "%s", kHelp);
-    } else if (line == "/stats") {
-      ShowStats();
-    } else if (line == "/undo") {
-      return Undo();
-    } else if (line == "/fork") {
-      branches_.push_back(branch().Fork());
-      current_ = branches_.size() - 1;
-      std::fprintf(stderr, "branch %zu of %zu, %s of cache shared\n", current_, branches_.size(),
-                   FormatBytes(branch().sequence.sequence().nbytes()).c_str());
-    } else if (line.starts_with("/switch ")) {
-      return Switch(line.substr(8));
-    } else if (line.starts_with("/save ") && line.size() > 6) {
-      return Save(line.substr(6));
-    } else if (line.starts_with("/load ") && line.size() > 6) {
-      return Load(line.substr(6));
-    } else {
-      return {ErrorCode::kInvalidArgument, "unknown command " + line + "; /help lists them"};
+  struct Slash {
+    std::string name;
+    std::string argument;  // without blanks around it
+  };
+  static Slash CommandIn(const std::string& line) {
+    constexpr const char* kBlanks = " \t";
+    const size_t end = std::min(line.find_first_of(kBlanks), line.size());
+    const size_t begin = std::min(line.find_first_not_of(kBlanks, end), line.size());
+    std::string argument = line.substr(begin);
+    argument.erase(argument.find_last_not_of(kBlanks) + 1);
+    return {line.substr(0, end), std::move(argument)};
+  }
+
+  Status RunSlash(const Slash& command) {
+    const auto& [name, argument] = command;
+    const bool is_file = name == "/save" || name == "/load";
+    const bool is_branch = name == "/switch" || name == "/drop";
+    if ((is_file || is_branch) == argument.empty()) {
+      return {ErrorCode::kInvalidArgument,
+              name + (is_file     ? " needs a file"
+                      : is_branch ? " needs the number of a branch"
+                                  : ": unknown, or takes nothing behind it; /help lists commands")};
     }
+    if (name == "/save") return Save(argument);
+    if (name == "/load") return Load(argument);
+    if (name == "/switch") return Switch(argument);
+    if (name == "/drop") return Drop(argument);
+    if (name == "/undo") return Undo();
+    if (name == "/fork") return Fork();
+    if (name == "/stats") return ShowStats();
+    if (name == "/help") {
+      std::fprintf(stderr, "%s", kHelp);
+      return {};
+    }
+    return {ErrorCode::kInvalidArgument, "unknown command " + name + "; /help lists them, //" +
+                                             name.substr(1) + "... is a message that begins so"};
+  }
+
+  Status Fork() {
+    branches_.push_back(branch().Fork());
+    current_ = branches_.size() - 1;
+    std::fprintf(stderr, "branch %zu of %zu, %s of cache shared\n", current_, branches_.size(),
+                 FormatBytes(branch().sequence.sequence().nbytes()).c_str());
     return {};
   }
 
-  void ShowStats() {
+  Status ShowStats() {
     const KvPoolStats pool = bundle_->pool().Stats();
     std::fprintf(stderr,
                  "%s\nposition %lld of %lld | branch %zu of %zu | pool %s used, %s reserved"
@@ -170,31 +192,52 @@ class ChatCommand final : public Command {
                  static_cast<long long>(bundle_->model().context_tokens()), current_,
                  branches_.size(), FormatBytes(pool.used_bytes).c_str(),
                  FormatBytes(pool.reserved_bytes).c_str(), FormatBytes(pool.budget_bytes).c_str());
+    return {};
   }
 
   Status Undo() {
     Branch& b = branch();
     if (b.turn_starts.empty()) return {ErrorCode::kFailedPrecondition, "there is no turn to undo"};
     const Position before = b.sequence.position();
-    const Position after = b.sequence.RewindTo(b.turn_starts.back());
+    const Position wanted = b.turn_starts.back();
+    const Position after = b.sequence.RewindTo(wanted);
     b.turn_starts.pop_back();
+    b.BoundTurns(after);
     while (!b.messages.empty() && *b.messages.back().GetString("role") != "user") {
       b.messages.pop_back();
     }
     if (!b.messages.empty()) b.messages.pop_back();
     std::fprintf(stderr, "back from %lld to %lld tokens\n", static_cast<long long>(before),
                  static_cast<long long>(after));
+    if (after < wanted) {
+      std::fprintf(stderr, "memory was short: the %lld before them are evaluated again\n",
+                   static_cast<long long>(wanted - after));
+    }
+    return {};
+  }
+
+  Result<size_t> BranchNumbered(const std::string& number) const {
+    char* end = nullptr;
+    const unsigned long wanted = std::strtoul(number.c_str(), &end, 10);
+    if (*end == '\0' && wanted < branches_.size()) return wanted;
+    return {ErrorCode::kInvalidArgument,
+            "branches are numbered 0 to " + std::to_string(branches_.size() - 1)};
+  }
+
+  Status Drop(const std::string& number) {
+    KVASIR_TRY(const size_t dropped, BranchNumbered(number));
+    if (branches_.size() == 1) {
+      return {ErrorCode::kFailedPrecondition, "the only branch cannot be dropped"};
+    }
+    branches_.erase(branches_.begin() + static_cast<ptrdiff_t>(dropped));
+    if (current_ > dropped || current_ == branches_.size()) --current_;
+    std::fprintf(stderr, "branch %zu of %zu, %lld tokens\n", current_, branches_.size(),
+                 static_cast<long long>(branch().sequence.position()));
     return {};
   }
 
   Status Switch(const std::string& number) {
-    char* end = nullptr;
-    const unsigned long wanted = std::strtoul(number.c_str(), &end, 10);
-    if (*end != '\0' || number.empty() || wanted >= branches_.size()) {
-      return {ErrorCode::kInvalidArgument,
-              "branches are numbered 0 to " + std::to_string(branches_.size() - 1)};
-    }
-    current_ = wanted;
+    KVASIR_TRY(current_, BranchNumbered(number));
     std::fprintf(stderr, "branch %zu, %lld tokens\n", current_,
                  static_cast<long long>(branch().sequence.position()));
     return {};
@@ -202,6 +245,12 @@ class ChatCommand final : public Command {
 
   Status Save(const std::string& path) {
     const Branch& b = branch();
+    // What is there may be anything; a conversation may be written anew.
+    const auto there = MappedFile::Open(path);
+    if (there.ok() && !KvSnapshotIndex::Recognises(there->bytes())) {
+      return {ErrorCode::kFailedPrecondition,
+              path + " exists and is no saved conversation; choose another name"};
+    }
     CacheMetadata metadata = {
         {"messages", Json(b.messages).Dump()},
         {"turn_starts", Json(Json::Array(b.turn_starts.begin(), b.turn_starts.end())).Dump()}};
@@ -225,18 +274,39 @@ class ChatCommand final : public Command {
     return {};
   }
 
-  // A turn that fails leaves the conversation as it was.
+  // A turn that fails, or is stopped before it says anything, leaves the conversation as it was.
   Status Answer(const std::string& text) {
     ClearInterrupt();
     AddMessage("user", text);
     auto result = Generate();
     if (!result.ok()) {
       branch().messages.pop_back();
-      return result.error();
+      return Dropped(result.error());
+    }
+    stats_ = result->stats;
+    if (result->finish == FinishReason::kCancelled && result->tokens.empty()) {
+      branch().messages.pop_back();
+      branch().turn_starts.pop_back();
+      return Print("[stopped; the question was dropped]\n");
     }
     AddMessage("assistant", result->text);
-    stats_ = result->stats;
-    return Print(result->finish == FinishReason::kCancelled ? " [stopped]\n" : "\n");
+    KVASIR_TRY_OK(Print(result->finish == FinishReason::kCancelled ? " [stopped]\n" : "\n"));
+    if (result->finish == FinishReason::kLength) {
+      const bool is_short = stats_.generated_tokens < max_tokens_;
+      std::fprintf(stderr, "(cut off after %lld tokens: %s)\n",
+                   static_cast<long long>(stats_.generated_tokens),
+                   is_short ? "the context is full; /undo goes back" : "-n allows more");
+    }
+    return {};
+  }
+
+  // What to do about a turn that failed, in the words of this program.
+  Status Dropped(const Error& error) const {
+    if (error.code == ErrorCode::kIo) return error;
+    std::string message =
+        error.message + "\n(the question was dropped; /undo takes back the turn before it";
+    if (branches_.size() > 1) message += ", /drop N another branch";
+    return {error.code, message + ")"};
   }
 
   Result<GenerationResult> Generate() {
@@ -244,18 +314,27 @@ class ChatCommand final : public Command {
     KVASIR_TRY(request.prompt, bundle_->ChatTokens(branch().messages));
     request.max_tokens = max_tokens_;
     request.sampling = sampling_.Resolve(bundle_->config().generation);
+    request.shown_special = markers_;
+    bool has_said = false;
     Status printed;
     GenerationCallbacks callbacks;
     callbacks.on_prefill = ShowPrefillProgress;
     callbacks.is_cancelled = [&] { return Interrupted() || !printed.ok(); };
     callbacks.on_text = [&](std::string_view piece) {
-      if (printed.ok()) printed = Print(piece);
+      has_said = true;
+      if (printed.ok()) printed = PrintAnswer(piece);
     };
-    const Position start = branch().sequence.position();
-    auto result = generator_->Generate(request, branch().sequence, callbacks);
+    Branch& b = branch();
+    const Position start = b.sequence.position();
+    auto result = generator_->Generate(request, b.sequence, callbacks);
     ClearInterrupt();
     KVASIR_TRY_OK(printed);
-    if (result.ok()) branch().turn_starts.push_back(start);
+    if (result.ok()) {
+      b.turn_starts.push_back(start);
+      b.BoundTurns(result->stats.cached_tokens);
+    } else if (has_said) {
+      KVASIR_TRY_OK(Print("\n"));
+    }
     return result;
   }
 
@@ -266,6 +345,7 @@ class ChatCommand final : public Command {
   int64_t max_tokens_ = 512;
 
   std::unique_ptr<ModelBundle> bundle_;
+  std::vector<Token> markers_;
   std::unique_ptr<DraftSource> drafts_;
   std::optional<Generator> generator_;
   std::vector<Branch> branches_;

@@ -48,7 +48,7 @@ class DemoCommand final : public Command {
       callbacks.is_cancelled = [&] { return !printed.ok(); };
       if (!is_json_) {
         callbacks.on_text = [&](std::string_view text) {
-          if (printed.ok()) printed = Print(text);
+          if (printed.ok()) printed = PrintAnswer(text);
         };
       }
       KVASIR_TRY(const GenerationResult result, generator.Generate(request, sequence, callbacks));

@@ -198,7 +198,10 @@ int RunCommandLine(const std::vector<std::unique_ptr<Command>>& commands, int ar
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      const int code = app.exit(error);
+      return std::fflush(stdout) != 0 || std::ferror(stdout) != 0 ? kExitIo : code;
+    }
     const std::vector<CLI::App*> verbs = app.get_subcommands();
     const std::string verb = verbs.empty() ? "" : " " + verbs.front()->get_name();
     const std::string text = ErrorText(verbs.empty() ? app : *verbs.front(), error);

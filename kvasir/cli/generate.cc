@@ -43,7 +43,8 @@ class GenerateCommand final : public Command {
     KVASIR_TRY(auto grammar, ReadGrammar());
     KVASIR_TRY_OK(draft_.Check(model_));
     // Not after a long answer.
-    if (!save_cache_.empty()) KVASIR_TRY_OK(CheckWritableFolderOf(save_cache_));
+    if (!save_cache_.empty()) KVASIR_TRY_OK(FileWriter::Create(save_cache_).status());
+    KVASIR_TRY_OK(sampling_.Check());
     KVASIR_TRY(const auto bundle, model_.Load());
     if (bundle->tokenizer() == nullptr) {
       return {ErrorCode::kFailedPrecondition,
@@ -57,6 +58,9 @@ class GenerateCommand final : public Command {
     request.ignore_stop_tokens = ignores_eos_;
     request.chunk_tokens = chunk_tokens_;
     request.constraint = Constraint(std::move(grammar), *bundle);
+    if (IsChat() && bundle->chat() != nullptr) {
+      request.shown_special = bundle->MarkersOf(DialectOf(bundle->chat()->source()));
+    }
 
     InstallInterruptHandler();
     Status printed;
@@ -65,7 +69,7 @@ class GenerateCommand final : public Command {
     callbacks.is_cancelled = [&] { return Interrupted() || !printed.ok(); };
     if (!is_json_) {
       callbacks.on_text = [&](std::string_view text) {
-        if (printed.ok()) printed = Print(text);
+        if (printed.ok()) printed = PrintAnswer(text);
       };
     }
     KVASIR_TRY(CachedSequence sequence, Sequence(*bundle));
@@ -99,6 +103,7 @@ class GenerateCommand final : public Command {
   }
 
   std::string SystemText() const { return system_.value_or(""); }
+  bool IsChat() const { return is_chat_ || !SystemText().empty(); }
 
   // Null where none was asked for.
   Result<std::shared_ptr<const Grammar>> ReadGrammar() const {
@@ -135,7 +140,7 @@ class GenerateCommand final : public Command {
   }
 
   Result<std::vector<Token>> Tokens(const ModelBundle& bundle, const std::string& prompt) const {
-    if (!is_chat_ && SystemText().empty()) {
+    if (!IsChat()) {
       // What the user types is text; "<eos>" in it is not an end token.
       return bundle.tokenizer()->Encode(prompt, {.add_special = true, .parse_special = false});
     }

@@ -169,9 +169,27 @@ void SamplingFlags::Declare(Flags& flags) {
             "seed; the same seed gives the same answer, so two runs without one do");
 }
 
+Status SamplingFlags::Check() const {
+  struct Range {
+    const char* flag;
+    double value;
+    double least;
+    double most;
+    const char* text;
+  };
+  for (const Range& range :
+       {Range{"--temp", temperature, 0, 1e6, "0 or more"},
+        Range{"--top-k", static_cast<double>(top_k), 0, 1e18, "0 or more"},
+        Range{"--top-p", top_p, 0, 1, "0 to 1"}, Range{"--min-p", min_p, 0, 1, "0 to 1"}}) {
+    if (range.value == -1 || (range.value >= range.least && range.value <= range.most)) continue;
+    return {ErrorCode::kInvalidArgument, std::string(range.flag) + " must be " + range.text +
+                                             ", or -1 for what the model recommends"};
+  }
+  return {};
+}
+
 SamplingOptions SamplingFlags::Resolve(const GenerationConfig& recommended) const {
   SamplingOptions options = RecommendedSampling(recommended, 0.0);
-  // Whatever else cannot be is an error where it is used.
   if (temperature != -1) options.temperature = temperature;
   if (top_k != -1) options.top_k = top_k;
   if (top_p != -1) options.top_p = top_p;

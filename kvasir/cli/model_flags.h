@@ -55,6 +55,8 @@ struct SamplingFlags {
   uint64_t seed = 0;
 
   void Declare(Flags& flags);
+  // Before a model is loaded. ERRORS: kInvalidArgument, naming the flag.
+  Status Check() const;
   // What was given, over what the model recommends.
   SamplingOptions Resolve(const GenerationConfig& recommended) const;
 };

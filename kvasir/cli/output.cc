@@ -28,6 +28,11 @@ Status Print(std::string_view text) {
   return {};
 }
 
+Status PrintAnswer(std::string_view text) {
+  static const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+  return is_terminal ? Print(Printable(std::string(text))) : Print(text);
+}
+
 Status PrintJson(const Json& value) { return Print(value.Dump() + "\n"); }
 
 void LogToStderr(LogLevel level, std::string_view line) {

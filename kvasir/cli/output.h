@@ -14,6 +14,8 @@ namespace kvasir {
 
 // Writes to stdout and flushes. ERRORS: kIo (a closed pipe, a full disk).
 Status Print(std::string_view text);
+// What a model says: the same, but a terminal gets no control characters.
+Status PrintAnswer(std::string_view text);
 // One JSON value on a line of its own.
 Status PrintJson(const Json& value);
 // A LogSink: a line for people, with its level where that is not kInfo.

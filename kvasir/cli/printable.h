@@ -1,4 +1,4 @@
-// What files and requests say, for a terminal that it must not control.
+// What files, requests and models say, for a terminal that it must not control.
 #ifndef KVASIR_CLI_PRINTABLE_H_
 #define KVASIR_CLI_PRINTABLE_H_
 
@@ -6,11 +6,16 @@
 
 namespace kvasir {
 
-// Control characters but line ends become blanks.
+// Control characters but line ends and tabs become blanks: those of ASCII, and U+0080 to U+009F,
+// which some terminals act on as well.
 inline std::string Printable(std::string text) {
+  unsigned char before = 0;
   for (char& c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n') || byte == 0x7F) c = ' ';
+    const bool is_ascii = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
+    if (is_ascii || (before == 0xC2 && byte < 0xA0)) c = ' ';
+    if (before == 0xC2 && c == ' ' && byte >= 0x80) *(&c - 1) = ' ';
+    before = byte;
   }
   return text;
 }

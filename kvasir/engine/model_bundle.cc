@@ -92,6 +92,16 @@ std::string ModelBundle::name() const {
   return path.filename().string();
 }
 
+std::vector<Token> ModelBundle::MarkersOf(const ChatDialect& dialect) const {
+  std::vector<Token> markers;
+  if (tokenizer() == nullptr) return markers;
+  for (const std::string& marker : dialect.Markers()) {
+    const std::optional<Token> token = tokenizer()->TokenToId(marker);
+    if (token && tokenizer()->IsSpecial(*token)) markers.push_back(*token);
+  }
+  return markers;
+}
+
 Result<std::string> ModelBundle::Fingerprint() const {
   const std::lock_guard lock(fingerprint_mutex_);
   if (fingerprint_.empty()) {

@@ -13,6 +13,7 @@
 
 #include "kvasir/backend/cpu_backend.h"
 #include "kvasir/base/log.h"
+#include "kvasir/chat/chat_dialect.h"
 #include "kvasir/chat/template_loader.h"
 #include "kvasir/chat/unfinished_answer.h"
 #include "kvasir/engine/cache_budget.h"
@@ -74,6 +75,9 @@ class ModelBundle {
   const PackageFile& package() const { return text_.package; }
   // Tokens that end an answer.
   const std::vector<Token>& stop_tokens() const { return text_.stop_tokens; }
+  // Special tokens by which answers of chats are read, such as those around thoughts: their text
+  // is to be kept.
+  std::vector<Token> MarkersOf(const ChatDialect& dialect) const;
   // Logits that may be sampled: those of ids the tokenizer knows. Models pad their vocabulary.
   int64_t sampleable_tokens() const;
 

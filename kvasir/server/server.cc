@@ -229,11 +229,7 @@ class Server::Impl {
     context_.dialect = DialectOf(bundle_->chat()->source());
     if (options_.tool_syntax) context_.dialect.tools = *options_.tool_syntax;
     context_.reads_thoughts = options_.reads_thoughts;
-    if (bundle_->tokenizer() == nullptr) return;
-    for (const std::string& marker : context_.dialect.Markers()) {
-      const std::optional<Token> token = bundle_->tokenizer()->TokenToId(marker);
-      if (token && bundle_->tokenizer()->IsSpecial(*token)) context_.markers.push_back(*token);
-    }
+    context_.markers = bundle_->MarkersOf(context_.dialect);
   }
 
   // On the I/O thread.
