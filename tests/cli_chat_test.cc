@@ -113,6 +113,7 @@ TEST(ChatTerminalTest, LinesAreEdited) {
   ASSERT_TRUE(terminal.WaitFor(kReady)) << terminal.shown();
   terminal.Write("/fork\r");
   ASSERT_TRUE(terminal.WaitFor("branch 1 of 2")) << terminal.shown();
+  ASSERT_TRUE(terminal.WaitFor(kReady));
   terminal.Write("\x04");
   EXPECT_FALSE(terminal.WaitFor("branch 9"));  // it has ended
 }
