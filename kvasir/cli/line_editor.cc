@@ -87,6 +87,7 @@ class LineEditor::Impl {
   std::optional<std::string> Read(const std::string& prompt, bool* is_dropped) {
     prompt_ = prompt;
     is_dropped_ = false;
+    el_set(editor_, EL_PREP_TERM, 1);  // before the prompt says that keys are read
     std::fputs("\x1b[?2004h", stderr);
     int count = 0;
     const char* const line = el_gets(editor_, &count);
