@@ -126,5 +126,6 @@ void Register() {
 int main(int argc, char** argv) {
   kvasir::Register();
   benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();
 }

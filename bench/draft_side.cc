@@ -42,9 +42,18 @@ void DraftSide::UseSource(std::unique_ptr<DraftSource> source) {
   source_ = std::move(source);
 }
 
+namespace {
+
+uint64_t SaltOf(const EngineRequest& request, uint64_t salt) {
+  constexpr uint64_t kMostRepeats = 1 << 16;
+  return salt * kMostRepeats + request.salt;
+}
+
+}  // namespace
+
 void DraftSide::Begin(std::span<const EngineRequest> requests, size_t streams, uint64_t salt) {
   for (EngineRequest warm : requests) {
-    warm.salt = salt;
+    warm.salt = SaltOf(warm, salt);
     warm.max_tokens = 0;  // the prompt is read and nothing said
     Submit(warm, nullptr);
   }
@@ -63,7 +72,7 @@ void DraftSide::Begin(std::span<const EngineRequest> requests, size_t streams, u
 void DraftSide::SubmitNext() {
   for (; begun_ < requests_.size() && begun_ - ended_ < streams_; ++begun_) {
     EngineRequest request = requests_[begun_];
-    request.salt = salt_;
+    request.salt = SaltOf(request, salt_);
     Submit(request, &answers_[begun_]);
   }
 }

@@ -51,8 +51,9 @@ class DraftSide {
   void UseDrafter(std::unique_ptr<Drafter> drafter) { engine_->UseDrafter(std::move(drafter)); }
   void UseSource(std::unique_ptr<DraftSource> source);
 
-  // These requests under `salt`, `streams` at a time: where an answer ends the next one begins. All
-  // prompts are read before any clock starts.
+  // These requests under `salt` (their own tells those apart that ask the same: what one was
+  // answered is no draft for the other), `streams` at a time: where an answer ends the next one
+  // begins. All prompts are read before any clock starts.
   void Begin(std::span<const EngineRequest> requests, size_t streams, uint64_t salt);
   // Goes on, timed, until it has said so many tokens since Begin or everything. Whether work is
   // left.

@@ -214,10 +214,18 @@ void PrintAttention(Backends& backends, std::vector<std::unique_ptr<Cache>>& cac
   }
 }
 
+constexpr int64_t kLeastTokens = 256;  // as many are new at once
+
 int Run(int argc, char** argv) {
   const int64_t tokens = argc > 1 ? std::atoll(argv[1]) : 16384;
   const int threads = argc > 2 ? std::atoi(argv[2]) : 2;
   const int repeats = argc > 3 ? std::atoi(argv[3]) : 7;
+  if (tokens < kLeastTokens || threads < 1 || repeats < 1) {
+    std::fprintf(stderr,
+                 "usage: kv_attention_bench [tokens >= %lld] [threads] [repeats] [codec ...]\n",
+                 static_cast<long long>(kLeastTokens));
+    return 2;
+  }
   std::vector<std::string> names = {"f16"};
   for (int i = 4; i < argc; ++i) names.emplace_back(argv[i]);
   if (names.size() == 1) {

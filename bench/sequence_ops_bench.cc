@@ -136,6 +136,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", codec.error().message.c_str());
     return 2;
   }
-  kvasir::Run(argc > 1 ? std::atoll(argv[1]) : 32768, *codec);
+  const int64_t tokens = argc > 1 ? std::atoll(argv[1]) : 32768;
+  if (tokens < 256) {
+    std::fprintf(stderr, "usage: sequence_ops_bench [tokens >= 256] [codec]\n");
+    return 2;
+  }
+  kvasir::Run(tokens, *codec);
   return 0;
 }

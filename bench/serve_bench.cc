@@ -269,7 +269,7 @@ Status Memory(Bench& bench) {
   KVASIR_TRY(const Streamed answer, bench.Ask(Tokens(900, 64), 64));
   KVASIR_TRY(const ProcessMemory after, ReadProcessMemory(bench.server().pid()));
   std::printf(
-      "\nMemory, context 40,960: resident after the start %.0f MiB (%.0f of them not files),"
+      "\nMemory: resident after the start %.0f MiB (%.0f of them not files),"
       " after 64 tokens of prompt and 64 of answer %.0f MiB\n",
       static_cast<double>(start.resident_bytes) / (1 << 20),
       static_cast<double>(start.anonymous_bytes) / (1 << 20),
@@ -286,6 +286,13 @@ constexpr Scenario kScenarios[] = {{"decode", Decode},          {"four", FourCli
                                    {"cancel", CancelInPrefill}, {"memory", Memory}};
 
 Status Run(const std::string& shape, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (std::any_of(std::begin(kScenarios), std::end(kScenarios),
+                    [&](const Scenario& scenario) { return scenario.name == name; })) {
+      continue;
+    }
+    return {ErrorCode::kInvalidArgument, "there is no scenario '" + name + "'"};
+  }
   std::string folder = (std::filesystem::temp_directory_path() / "serve_bench_XXXXXX").string();
   KVASIR_TRY_OK(MakeShapeModel(shape, &folder));
   Bench bench(KVASIR_PROGRAM, folder);

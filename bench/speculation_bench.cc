@@ -80,13 +80,19 @@ std::vector<Workload> Workloads(const ModelBundle& bundle, const std::string& it
     if (tasks.empty()) {
       return bundle.tokenizer()->Encode(CodePrompt(i), {.add_special = true});
     }
-    const std::vector<std::string>& of_task = prompts.at(tasks[i % tasks.size()]);
+    const std::string& task = tasks[i % tasks.size()];
+    const std::vector<std::string>& of_task = prompts[task];
+    if (of_task.empty()) {
+      std::fprintf(stderr, "%s: has no item of task '%s'\n", items_path.c_str(), task.c_str());
+      std::exit(2);
+    }
     return chat(of_task[i / tasks.size() % of_task.size()]);
   };
   // Without tasks: code to go on with.
   const auto make = [&](std::string name, const std::vector<std::string>& tasks,
                         double temperature) {
     Workload workload = {std::move(name), {}};
+    std::map<std::vector<Token>, uint64_t> asked;  // how often
     for (size_t i = 0; workload.requests.size() < kRequests; ++i) {
       EngineRequest request;
       request.prompt = prompt_of(tasks, i);
@@ -95,6 +101,7 @@ std::vector<Workload> Workloads(const ModelBundle& bundle, const std::string& it
       request.ignore_stop_tokens = true;
       request.sampling.temperature = temperature;
       request.sampling.seed = i;
+      request.salt = asked[request.prompt]++;
       workload.requests.push_back(std::move(request));
     }
     return workload;
@@ -157,8 +164,10 @@ int Main(int argc, char** argv) {
   const size_t wanted_streams = argc > 6 ? std::strtoul(argv[6], nullptr, 10) : 0;
   std::printf("%s\n", kDraftFigures);
   uint64_t salt = 1;
+  bool is_any = false;
   for (const Workload& workload : Workloads(*bundle, argv[3])) {
     if (!workload.name.starts_with(wanted)) continue;
+    is_any = true;
     for (const size_t streams : {1, 2, 4, 8}) {
       if (wanted_streams != 0 && streams != wanted_streams) continue;
       Sides sides;
@@ -174,7 +183,9 @@ int Main(int argc, char** argv) {
       Print(workload, streams, measure, sides);
     }
   }
-  return 0;
+  if (is_any) return 0;
+  std::fprintf(stderr, "no workload begins with '%s'\n", wanted.c_str());
+  return 2;
 }
 
 }  // namespace

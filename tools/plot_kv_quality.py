@@ -46,7 +46,7 @@ def main():
     if not scores:
         sys.exit("no rows of a kv_quality evictions table on standard input")
     worst = max(point[1] for points in scores.values() for point in points)
-    decades = math.ceil(math.log10(worst))
+    decades = max(1, math.ceil(math.log10(worst)))
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
            f'font-size="12" fill="#222"><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>']
     panel(out, LEFT, "look-ups answered, %", scores, 2, lambda v: v / 100, (0, 25, 50, 75, 100))

@@ -40,6 +40,14 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     // "[json.exception...] parse error at line 1, column 2: ..." without the bracketed identifier.
     std::string reason = error.what();
     if (const size_t end = reason.find("] "); end != std::string::npos) reason.erase(0, end + 2);
+    // It repeats the text around the error, however long a number is.
+    constexpr size_t kMostReason = 300;
+    if (reason.size() > kMostReason) {
+      size_t end = kMostReason;
+      while (end > 0 && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80) --end;
+      reason.resize(end);
+      reason += " ...";
+    }
     error_ = "invalid JSON at byte " + std::to_string(position) + ": " + reason;
     return false;
   }

@@ -86,6 +86,15 @@ size_t KvBytesRead(const KvSequence& sequence) {
   return bytes;
 }
 
+double KvBytesRead(const std::vector<KvSequence>& sequences) {
+  double bytes = 0;
+  for (const KvSequence& sequence : sequences) bytes += static_cast<double>(KvBytesRead(sequence));
+  return bytes;
+}
+
+// More than any machine decodes at once.
+constexpr int64_t kMostSequences = 4096;
+
 // Of decoding, between two passes of reading: memory changes its speed within seconds.
 constexpr double kSecondsBetweenPasses = 0.1;
 
@@ -156,7 +165,9 @@ class BenchCommand final : public Command {
       }
     }
     for (const int64_t batch : batches_) {
-      if (batch < 1) return {ErrorCode::kInvalidArgument, "--batch must be 1 or more"};
+      if (batch >= 1 && batch <= kMostSequences) continue;
+      return {ErrorCode::kInvalidArgument,
+              "--batch must be 1 to " + std::to_string(kMostSequences)};
     }
     if (repetitions_ < 1 || chunk_tokens_ < 1) {
       return {ErrorCode::kInvalidArgument, "--repeat and --chunk must be 1 or more"};
@@ -167,10 +178,11 @@ class BenchCommand final : public Command {
   Status CheckContext() const {
     const int64_t context = bundle_->model().context_tokens();
     for (const int64_t depth : depths_) {
-      for (const auto& [flag, list] :
-           {std::pair{"--pp", &prefill_tokens_}, std::pair{"--tg", &decode_tokens_}}) {
+      // A step before those that count is decoded as well.
+      for (const auto& [flag, list, more] :
+           {std::tuple{"--pp", &prefill_tokens_, 0}, std::tuple{"--tg", &decode_tokens_, 1}}) {
         for (const int64_t tokens : *list) {
-          if (tokens == 0 || depth + tokens <= context) continue;
+          if (tokens == 0 || (depth < context && tokens <= context - depth - more)) continue;
           return {ErrorCode::kInvalidArgument, std::string(flag) + " " + std::to_string(tokens) +
                                                    " behind --depth " + std::to_string(depth) +
                                                    " goes beyond the model's context of " +
@@ -238,11 +250,13 @@ class BenchCommand final : public Command {
       for (const KvSequence& sequence : base) sequences.push_back(sequence.Fork());
       // The copy of shared tail blocks belongs to the forks, not to decoding: one step before.
       KVASIR_TRY_OK(DecodeStep(sequences, -1));
-      double kv_read = 0;
+      const double first_read = KvBytesRead(sequences);
+      double last_read = first_read;
       const uint64_t weights_before = bundle_->backend().weight_bytes_read();
       double seconds = 0;
       double since_pass = 0;
       for (int64_t i = 0; i < tokens; ++i) {
+        if (i + 1 == tokens) last_read = KvBytesRead(sequences);
         Status status;
         const double step = Seconds([&] { status = DecodeStep(sequences, i); });
         KVASIR_TRY_OK(status);
@@ -253,14 +267,11 @@ class BenchCommand final : public Command {
         since_pass = 0;
       }
       figure.kv_bytes = 0;
-      for (const KvSequence& sequence : sequences) {
-        kv_read += static_cast<double>(KvBytesRead(sequence));
-        figure.kv_bytes += sequence.nbytes();
-      }
+      for (const KvSequence& sequence : sequences) figure.kv_bytes += sequence.nbytes();
       AddRepetition(static_cast<double>(tokens * batch) / seconds, figure);
       const uint64_t weights = bundle_->backend().weight_bytes_read() - weights_before;
       figure.bytes_per_token_step =
-          static_cast<double>(weights) / static_cast<double>(tokens) + kv_read;
+          static_cast<double>(weights) / static_cast<double>(tokens) + (first_read + last_read) / 2;
     }
     return figure;
   }

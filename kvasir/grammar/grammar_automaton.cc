@@ -1,6 +1,7 @@
 #include "kvasir/grammar/grammar_automaton.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "kvasir/base/check.h"
@@ -56,10 +57,10 @@ void GrammarAutomaton::Reset() {
   states_.Clear();
   nodes_.Clear();
   depth_.clear();
-  transitions_.clear();
+  edges_.clear();
   can_end_.clear();
   InternState({});  // kDead
-  std::fill(transitions_.begin(), transitions_.end(), kDead);
+  std::fill(edges_.begin(), edges_.end(), Edge{kDead, 0});
   InternNode({&kEndOfText, 1});
   const auto& root = program().rules[static_cast<size_t>(program().root)];
   places_ = {{root.start, kBottom}};
@@ -93,7 +94,7 @@ void GrammarAutomaton::Forget(std::span<State> keep) {
   for (State& state : keep) state = InternState(translated(old_states.Get(state)));
 }
 
-GrammarAutomaton::State GrammarAutomaton::Step(State state, uint8_t byte) {
+const GrammarAutomaton::Edge& GrammarAutomaton::Step(State state, uint8_t byte) {
   places_.clear();
   for (const GrammarFrame& frame : states_.Get(state)) {
     const GrammarInstruction& instruction = program().code[static_cast<size_t>(frame.pc)];
@@ -102,11 +103,14 @@ GrammarAutomaton::State GrammarAutomaton::Step(State state, uint8_t byte) {
     }
   }
   const State next = Close(&places_);
-  transitions_[TransitionOf(state, byte)] = next;
-  return next;
+  constexpr size_t kMost = std::numeric_limits<uint32_t>::max();
+  Edge& edge = edges_[EdgeOf(state, byte)];
+  edge = {next, static_cast<uint32_t>(std::min(work_, kMost))};
+  return edge;
 }
 
 GrammarAutomaton::State GrammarAutomaton::Close(std::vector<GrammarFrame>* places) {
+  work_ = 0;
   seen_.Clear();
   found_.clear();
   calls_.clear();
@@ -161,6 +165,7 @@ void GrammarAutomaton::Drain(std::vector<GrammarFrame>* places, bool follow_ways
   while (!places->empty()) {
     const GrammarFrame place = places->back();
     places->pop_back();
+    ++work_;
     const int32_t need = program().need[static_cast<size_t>(place.pc)];
     if (depth_[place.ways_back] + need > kMaxDepth || !seen_.Insert(place)) continue;
     const GrammarInstruction& instruction = program().code[static_cast<size_t>(place.pc)];
@@ -199,7 +204,9 @@ void GrammarAutomaton::AddCall(const GrammarInstruction& call, uint32_t ways_bac
     std::push_heap(calls_.begin(), calls_.end(), greater);
   };
   if (!program().IsTailCall(call)) return add({call.next, ways_back});
-  for (const GrammarFrame& frame : nodes_.Get(ways_back)) add(frame);
+  const auto frames = nodes_.Get(ways_back);
+  work_ += frames.size();
+  for (const GrammarFrame& frame : frames) add(frame);
 }
 
 uint32_t GrammarAutomaton::InternNode(std::span<const GrammarFrame> frames) {
@@ -218,7 +225,7 @@ GrammarAutomaton::State GrammarAutomaton::InternState(std::span<const GrammarFra
   if (state < can_end_.size()) return state;
   can_end_.push_back(std::ranges::any_of(
       frames, [](const GrammarFrame& frame) { return frame.pc == GrammarProgram::kFinalPc; }));
-  transitions_.resize(transitions_.size() + class_count_, kUnknown);
+  edges_.resize(edges_.size() + class_count_);
   return state;
 }
 

@@ -21,6 +21,7 @@ class GrammarAutomaton {
  public:
   using State = uint32_t;
   static constexpr State kDead = 0;  // no text goes on from here
+  static constexpr State kUnknown = 0xFFFFFFFF;
 
   // Calls nest no deeper than this; whatever would need more is not allowed, early enough that
   // every state that is not dead can still be finished. Below the limit of Json::Parse.
@@ -34,11 +35,23 @@ class GrammarAutomaton {
   explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
 
   State start() const { return start_; }
+  // One way on from a state; bytes that the grammar does not tell apart go the same.
+  struct Edge {
+    State next = kUnknown;
+    uint32_t work = 0;  // what finding `next` took, in places, whoever had it done
+  };
   // The state after one more byte. Amortized one look-up.
-  State Next(State state, uint8_t byte) {
-    const State known = transitions_[TransitionOf(state, byte)];
-    return known != kUnknown ? known : Step(state, byte);
+  State Next(State state, uint8_t byte) { return Follow(state, byte).next; }
+  // Valid until the next call.
+  const Edge& Follow(State state, uint8_t byte) {
+    const Edge& edge = edges_[EdgeOf(state, byte)];
+    return edge.next != kUnknown ? edge : Step(state, byte);
   }
+  // The number of an edge, below edge_count(), until Forget.
+  size_t EdgeOf(State state, uint8_t byte) const {
+    return size_t{state} * class_count_ + program().class_of[byte];
+  }
+  size_t edge_count() const { return edges_.size(); }
   size_t place_count(State state) const { return states_.Get(state).size(); }
   // The text may end here.
   bool CanEnd(State state) const { return can_end_[state]; }
@@ -47,7 +60,7 @@ class GrammarAutomaton {
 
   // What all states take.
   size_t size_bytes() const {
-    return states_.size_bytes() + nodes_.size_bytes() + transitions_.size() * sizeof(State);
+    return states_.size_bytes() + nodes_.size_bytes() + edges_.size() * sizeof(Edge);
   }
   // Forgets every state but the first and those in `keep`, which get new numbers in place.
   void Forget(std::span<State> keep);
@@ -55,18 +68,13 @@ class GrammarAutomaton {
   uint64_t generation() const { return generation_; }
 
  private:
-  static constexpr State kUnknown = 0xFFFFFFFF;
-
   struct PendingCall {
     int32_t rank;
     int32_t rule;
     GrammarFrame way_back;
   };
 
-  size_t TransitionOf(State state, uint8_t byte) const {
-    return size_t{state} * class_count_ + program().class_of[byte];
-  }
-  State Step(State state, uint8_t byte);
+  const Edge& Step(State state, uint8_t byte);
   void Reset();
   // The state of everything reachable from `places` before the next byte. Clears `places`.
   State Close(std::vector<GrammarFrame>* places);
@@ -101,11 +109,12 @@ class GrammarAutomaton {
   State start_ = kDead;
 
   FrameSets states_;
-  FrameSets nodes_;                 // sets of ways back; a node names only nodes made before it
-  std::vector<int32_t> depth_;      // per node: nested calls below it
-  std::vector<State> transitions_;  // [states, byte classes]
+  FrameSets nodes_;             // sets of ways back; a node names only nodes made before it
+  std::vector<int32_t> depth_;  // per node: nested calls below it
+  std::vector<Edge> edges_;     // [states, byte classes]
   std::vector<bool> can_end_;
 
+  size_t work_ = 0;  // of the Close that runs
   // Scratch of Close.
   Seen seen_;
   std::vector<GrammarFrame> places_;

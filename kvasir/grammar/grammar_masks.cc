@@ -57,6 +57,8 @@ const TokenMask& GrammarMasks::Mask(State* state) {
   KeepWithinBudget(state);
   if (const auto known = masks_.find(*state); known != masks_.end()) return known->second;
   TokenMask mask(vocabulary_->size());
+  work_ = 0;
+  ++mask_number_;
   path_[0] = *state;
   if (AllowsPlainText(*state)) {
     mask.Add(vocabulary_->plain());
@@ -64,31 +66,34 @@ const TokenMask& GrammarMasks::Mask(State* state) {
     Walk(vocabulary_->plain_trie(), &mask);
   }
   Walk(vocabulary_->other_trie(), &mask);
-  *state = path_[0];
   if (CanEnd(*state)) mask.Add(vocabulary_->end());
   return masks_.insert_or_assign(*state, std::move(mask)).first->second;
 }
 
-// path_[0] is the state to begin in, and still is afterwards, whatever its number.
+// Out of line: nearly all edges are cheap.
+bool GrammarMasks::CountEdge(State state, uint8_t byte, size_t work) {
+  const size_t edge = automaton_.EdgeOf(state, byte);
+  if (counted_.size() <= edge) counted_.resize(automaton_.edge_count());
+  if (std::exchange(counted_[edge], mask_number_) != mask_number_) work_ += work;
+  return work_ <= kMostWork;
+}
+
+// path_[0] is the state to begin in.
 void GrammarMasks::Walk(const TokenTrie& trie, TokenMask* mask) {
-  constexpr uint32_t kNodesBetweenChecks = 256;
   const std::span<const TokenTrie::Node> nodes = trie.nodes();
   const auto end = static_cast<uint32_t>(trie.node_count());
-  uint32_t visited = 0;
   for (uint32_t i = 0; i < end;) {
     const TokenTrie::Node& node = nodes[i];
-    if (++visited % kNodesBetweenChecks == 0 && automaton_.size_bytes() > forget_above_bytes_) {
-      Forget(std::span(path_).first(size_t{node.depth} + 1));
-    }
-    const State next = automaton_.Next(path_[node.depth], node.byte);
-    if (next == GrammarAutomaton::kDead) {
+    const GrammarAutomaton::Edge edge = automaton_.Follow(path_[node.depth], node.byte);
+    if (edge.work > kCheapWork && !CountEdge(path_[node.depth], node.byte, edge.work)) return;
+    if (edge.next == GrammarAutomaton::kDead) {
       i = node.subtree_end;
       continue;
     }
     for (uint32_t at = node.tokens_begin; at < nodes[i + 1].tokens_begin; ++at) {
       mask->Set(trie.tokens()[at]);
     }
-    path_[size_t{node.depth} + 1] = next;
+    path_[size_t{node.depth} + 1] = edge.next;
     ++i;
   }
 }
@@ -111,7 +116,8 @@ bool GrammarMasks::AllowsPlainText(State state) {
     for (const uint8_t byte : plain_bytes_) {
       const auto plain = NextPlain(pair.plain, byte);
       if (!plain.has_value()) continue;
-      const State next = automaton_.Next(pair.state, byte);
+      const auto [next, work] = automaton_.Follow(pair.state, byte);
+      if (work > kCheapWork && !CountEdge(pair.state, byte, work)) return false;
       if (next == GrammarAutomaton::kDead) return false;
       if (!seen.insert({next, *plain}).second) continue;
       if (pairs.size() == kMaxPairs) return false;

@@ -27,6 +27,14 @@ class GrammarMasks {
   // A cached mask of 151,936 tokens has 19 KB: room for some two thousand states.
   static constexpr size_t kDefaultCacheBytes = size_t{64} << 20;
 
+  // What a mask may cost: GrammarAutomaton::WorkOf of all edges that it goes along, each once. Far
+  // more than grammars of people need. A grammar in which texts can be read in thousands of ways
+  // would hold up everybody: what has not been looked at then is not allowed. A function of
+  // grammar, state and vocabulary alone.
+  static constexpr size_t kMostWork = size_t{1} << 21;
+
+  static constexpr uint32_t kCheapWork = 32;  // edges of as much are not counted
+
   // `cache_bytes` bounds what is remembered (a single mask may need more for a moment); when it is
   // full everything is forgotten, which costs time and changes nothing.
   GrammarMasks(std::shared_ptr<const Grammar> grammar,
@@ -59,6 +67,8 @@ class GrammarMasks {
   // Every plain text of at most kMaxPlainCharacters may come next.
   bool AllowsPlainText(State state);
   void Walk(const TokenTrie& trie, TokenMask* mask);
+  // Counts an edge that was followed; false where the mask has cost too much.
+  bool CountEdge(State state, uint8_t byte, size_t work);
   void FindPlainBytes();
 
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
@@ -69,6 +79,9 @@ class GrammarMasks {
   // One byte of each kind that neither the grammar nor plain text tells apart.
   std::vector<uint8_t> plain_bytes_;
   std::vector<State> path_;  // of a walk: the state before each byte
+  size_t work_ = 0;          // of the mask being made
+  uint32_t mask_number_ = 0;
+  std::vector<uint32_t> counted_;  // by edge: the last mask that counted it
 };
 
 }  // namespace kvasir

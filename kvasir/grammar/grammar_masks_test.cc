@@ -65,6 +65,61 @@ char ::= [^"\\\x00-\x1F] | "\\" [n"\\])",
     "root ::= [^a]*",
 };
 
+// Its texts can be read in very many ways: states have hundreds of places, and nearly every byte
+// leads to a new one.
+std::shared_ptr<const Grammar> AmbiguousGrammar() {
+  std::string first = "e ::= [a-z]";
+  std::string rest;
+  for (int i = 0; i < 60; ++i) {
+    const std::string name = "e" + std::to_string(i);
+    first.append(" | [a-z] ").append(name).append(" e");
+    rest.append(name).append(" ::= e e | [a-z]\n");
+  }
+  return FromGbnf("root ::= e+\n" + first + "\n" + rest);
+}
+
+// What a mask costs is bounded, and what it allows then is a part of the grammar that depends on
+// nothing that was asked before.
+TEST(GrammarMasks, AnAmbiguousGrammarCostsNobodyTheirTime) {
+  std::vector<std::string> words;
+  for (int i = 0; i < 3000; ++i) {
+    std::string word;
+    for (int letter = 0, rest = i * 7919; letter < 8; ++letter, rest /= 3) {
+      word += static_cast<char>('a' + (rest + letter) % 26);
+    }
+    words.push_back(word);
+  }
+  const auto vocabulary = ByteVocabulary(words);
+  const auto grammar = AmbiguousGrammar();
+  GrammarMasks masks(grammar, vocabulary);
+  GrammarMasks small(grammar, vocabulary, 1 << 16);  // forgets before every mask
+  GrammarAutomaton automaton(grammar);
+  std::string text;
+  bool was_cut = false;
+  for (int step = 0; step < 4; ++step) {
+    auto state = masks.Advance(masks.start(), text);
+    const TokenMask mask = masks.Mask(&state);
+    auto other = small.Advance(small.start(), text);
+    EXPECT_EQ(small.Mask(&other), mask) << step;
+    int64_t allowed = 0;
+    for (Token token = 0; token < static_cast<Token>(vocabulary->size()); ++token) {
+      if (vocabulary->IsEnd(token)) continue;
+      const std::string_view bytes = vocabulary->bytes(token);
+      const bool is_allowed = mask.Test(token);
+      allowed += is_allowed;
+      GrammarAutomaton::State at = automaton.start();
+      if (!is_allowed || bytes.size() > 1) continue;
+      for (const char c : text + std::string(bytes))
+        at = automaton.Next(at, static_cast<uint8_t>(c));
+      EXPECT_NE(at, GrammarAutomaton::kDead) << bytes;
+    }
+    EXPECT_GT(allowed, 0);
+    was_cut |= allowed < 3000;
+    text += "abcdef";
+  }
+  EXPECT_TRUE(was_cut);
+}
+
 TEST(GrammarMasks, EqualBruteForceAlongRandomWalks) {
   const auto vocabulary = TestVocabulary();
   for (const char* gbnf : kGrammars) {

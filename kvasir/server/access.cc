@@ -32,7 +32,9 @@ std::string_view GivenKey(const HttpRequest& request) {
   const std::string_view scheme = given.substr(0, kBearer.size());
   const bool is_bearer = std::equal(scheme.begin(), scheme.end(), kBearer.begin(), kBearer.end(),
                                     [](char a, char b) { return LowerAscii(a) == LowerAscii(b); });
-  return is_bearer ? given.substr(kBearer.size()) : request.Header("x-api-key");
+  if (!is_bearer) return request.Header("x-api-key");
+  const size_t begin = given.find_first_not_of(' ', kBearer.size());
+  return begin == given.npos ? std::string_view() : given.substr(begin);
 }
 
 bool Contains(const std::vector<std::string>& list, std::string_view wanted) {
@@ -40,22 +42,32 @@ bool Contains(const std::vector<std::string>& list, std::string_view wanted) {
                      [&](const std::string& listed) { return listed == "*" || listed == wanted; });
 }
 
-// "Name:8080" -> "name", "[::1]:8080" -> "::1".
+// "Name:8080" -> "name", "[::1]:8080" -> "::1"; empty where it is neither.
 std::string HostName(std::string_view authority) {
   std::string name(authority);
-  if (name.starts_with('[')) {
-    name = name.substr(1, name.find(']') - 1);
-  } else {
-    name = name.substr(0, name.find(':'));
-  }
   for (char& c : name) c = LowerAscii(c);
-  return name;
+  size_t begin = 0;
+  size_t end = std::min(name.find(':'), name.size());
+  size_t rest = end;
+  if (name.starts_with('[')) {
+    begin = 1;
+    end = std::min(name.find(']'), name.size());
+    rest = std::min(end + 1, name.size());
+  }
+  // Behind it there is a port or nothing.
+  const bool is_plain =
+      rest == name.size() ||
+      (name[rest] == ':' && std::all_of(name.begin() + static_cast<ptrdiff_t>(rest) + 1, name.end(),
+                                        [](char c) { return c >= '0' && c <= '9'; }));
+  const std::string host = name.substr(begin, end - begin);
+  constexpr std::string_view kOfNames = "abcdefghijklmnopqrstuvwxyz0123456789.-_:*";
+  return is_plain && host.find_first_not_of(kOfNames) == host.npos ? host : "";
 }
 
 // Names of hosts have no case.
 bool IsAllowedHost(const std::vector<std::string>& allowed, const std::string& name) {
   return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& listed) {
-    return listed == "*" || HostName(listed) == name;
+    return listed == "*" || (!name.empty() && HostName(listed) == name);
   });
 }
 
@@ -79,7 +91,7 @@ std::string RefusalOfPage(const AccessOptions& options, const HttpRequest& reque
   const std::string name = HostName(host);
   if (request.is_local && !host.empty() && name != "localhost" && !name.ends_with(".localhost") &&
       !IsAddress(name) && !IsAllowedHost(options.allowed_hosts, name)) {
-    return "this server does not answer to the name '" + name.substr(0, 200) +
+    return "this server does not answer to the name '" + std::string(host.substr(0, 200)) +
            "': ask for localhost, or start it with --allowed-host or --api-key";
   }
   const std::string_view origin = request.Header("Origin");

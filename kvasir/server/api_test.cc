@@ -329,8 +329,16 @@ TEST_F(ApiTest, NamesOfOthersAreRefusedWhereverItListensLocally) {
     ServerOptions options;
     options.host = host;
     Start(options);
-    EXPECT_EQ(Ask("GET /health HTTP/1.1\r\nHost: evil.example\r\n\r\n").status, 403) << host;
-    EXPECT_EQ(Ask("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200) << host;
+    const auto status_of = [&](const std::string& name) {
+      return Ask("GET /health HTTP/1.1\r\nHost: " + name + "\r\n\r\n").status;
+    };
+    for (const char* evil : {"evil.example", "[::1].evil.example", "evil.example#.localhost",
+                             "localhost:80.evil.example"}) {
+      EXPECT_EQ(status_of(evil), 403) << host << " " << evil;
+    }
+    for (const char* own : {"localhost", "Localhost:80", "[::1]:80", "127.0.0.1", "a.localhost"}) {
+      EXPECT_EQ(status_of(own), 200) << host << " " << own;
+    }
   }
 }
 

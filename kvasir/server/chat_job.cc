@@ -158,6 +158,10 @@ Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
     texts.push_back(Json::Object{{"role", "system"}, {"content", OfferText(tools.tools)}});
   }
   bool is_result = false;  // the last of `texts` holds one
+  std::string joined;      // to the last of `texts`; once, however many there are
+  const auto join = [&] {
+    if (!joined.empty()) AppendText(std::exchange(joined, {}), &texts.back());
+  };
   for (const Json& message : messages.as_array()) {
     const std::string& role = message.Find("role")->as_string();
     Json text = message;
@@ -181,11 +185,14 @@ Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
     const bool joins = last == next && (is_tool || is_result || next == "system");
     is_result = is_tool || (is_result && joins);
     if (joins) {
-      AppendText(text.Find("content")->as_string(), &texts.back());
+      if (!joined.empty()) joined += "\n";
+      joined += text.Find("content")->as_string();
     } else {
+      join();
       texts.push_back(std::move(text));
     }
   }
+  join();
   return texts;
 }
 

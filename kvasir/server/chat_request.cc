@@ -55,6 +55,13 @@ Result<Json> ParseTemplateVariables(const Json& body) {
   const Json* variables = FindSet(body, kField);
   if (variables == nullptr) return Json(Json::Object());
   if (!variables->is_object()) return WrongType(kField, "an object", *variables);
+  // A template looks them up one by one.
+  constexpr size_t kMostVariables = 256;
+  if (variables->as_object().size() > kMostVariables) {
+    return FieldError(ErrorCode::kInvalidArgument, kField,
+                      "has " + std::to_string(variables->as_object().size()) +
+                          " members, may have " + std::to_string(kMostVariables));
+  }
   for (const std::string_view name : kReservedVariables) {
     if (variables->Find(name) == nullptr) continue;
     return FieldError(ErrorCode::kInvalidArgument, "chat_template_kwargs." + std::string(name),

@@ -134,6 +134,19 @@ TEST(ChatRequest, TemplateVariablesArePassedOn) {
   EXPECT_EQ(request->template_variables.Dump(), R"({"enable_thinking":false})");
 }
 
+TEST(ChatRequest, TemplateVariablesAreAHandful) {
+  Json body = Parsed(R"({"messages": [{"role": "user", "content": "a"}]})");
+  Json variables = Json::Object();
+  for (int i = 0; i < 256; ++i) variables.Set("v" + std::to_string(i), i);
+  body.Set("chat_template_kwargs", variables);
+  EXPECT_TRUE(ParseChatRequest(body, kDefaults).ok());
+  variables.Set("one_more", 1);
+  body.Set("chat_template_kwargs", variables);
+  const auto request = ParseChatRequest(body, kDefaults);
+  ASSERT_FALSE(request.ok());
+  EXPECT_EQ(request.error().message, "field 'chat_template_kwargs' has 257 members, may have 256");
+}
+
 // The fourth member of a result fills the memory that its parser took.
 TEST(ChatRequest, ResultsAreNamedAfterTheLatestCallOfTheirId) {
   const auto request = ParseChatRequest(Parsed(R"({"messages": [

@@ -3,6 +3,7 @@
 #ifndef KVASIR_SERVER_HTTP_MESSAGE_H_
 #define KVASIR_SERVER_HTTP_MESSAGE_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ struct HttpRequest {
   std::vector<HttpHeader> headers;
   std::string body;
   bool is_local = false;  // the server listens on a loopback address, to this machine alone
+  std::shared_ptr<void> body_claim;  // the room that the body takes, as long as somebody has it
 
   // The value of the first header of this name, whatever its case; empty if there is none.
   std::string_view Header(std::string_view name) const;

@@ -11,6 +11,7 @@ HttpReply::HttpReply(std::shared_ptr<HttpExchange> exchange, HttpForm form)
 
 HttpReply::~HttpReply() {
   if (exchange_ == nullptr) return;
+  if (is_client_gone()) observer_ = nullptr;  // nobody sees what would be sent
   if (state_ == State::kOpen) Send({.status = 500, .content_type = "", .headers = {}, .body = ""});
   // An unfinished stream must not look complete: the connection ends without the last chunk.
   if (state_ == State::kStreaming) exchange_->End(false);

@@ -27,7 +27,8 @@ class HttpReply {
   // Sent with whatever answer follows. REQUIRES: nothing was sent or started.
   void AddHeader(HttpHeader header) { headers_.push_back(std::move(header)); }
 
-  // Told the status of whatever answer follows, once. REQUIRES: as AddHeader.
+  // Told the status of whatever answer follows, once; never where the client is gone and nobody
+  // answers. REQUIRES: as AddHeader.
   void ObserveStatus(std::function<void(int status)> observer) { observer_ = std::move(observer); }
 
   // The whole answer. REQUIRES: nothing was sent or started.

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <cerrno>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -57,6 +59,22 @@ HttpRequest HeadOf(const http::request<http::string_body>& message) {
 class Connection;
 
 // What connections share. Used on the I/O thread only.
+// What a body takes of the room there is for all of them, until nobody has it any more.
+class BodyClaim {
+ public:
+  explicit BodyClaim(std::shared_ptr<std::atomic<uint64_t>> all) : all_(std::move(all)) {}
+  ~BodyClaim() { *all_ -= bytes_; }
+  BodyClaim(const BodyClaim&) = delete;
+  BodyClaim& operator=(const BodyClaim&) = delete;
+
+  uint64_t bytes() const { return bytes_; }
+  void Grow(uint64_t bytes) { *all_ += bytes - std::exchange(bytes_, bytes); }
+
+ private:
+  const std::shared_ptr<std::atomic<uint64_t>> all_;
+  uint64_t bytes_ = 0;
+};
+
 struct Hub {
   HttpServerOptions options;
   HttpHandler handler;
@@ -66,9 +84,31 @@ struct Hub {
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
   asio::steady_timer drain{io};
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;
-  uint64_t claimed_bytes = 0;  // of bodies, by all connections
+  // Of bodies, by all connections and by requests whose connection is gone; outlives the server.
+  const std::shared_ptr<std::atomic<uint64_t>> claimed_bytes =
+      std::make_shared<std::atomic<uint64_t>>(0);
   bool is_stopping = false;
 };
+
+// What is wrong with how a request says where its body ends: others on the way may read it
+// otherwise, and what is the end of one request to them be the beginning of another here (RFC
+// 9112, 6.1, 11.2).
+struct WrongFraming {
+  int status = 0;  // 0: nothing
+  const char* message = "";
+};
+template <typename Head>
+WrongFraming FramingOf(const Head& head) {
+  const size_t codings = head.count(http::field::transfer_encoding);
+  if (codings == 0) return {};
+  if (codings > 1 || !beast::iequals(head[http::field::transfer_encoding], "chunked")) {
+    return {501, "of transfer codings only 'chunked' is read"};
+  }
+  if (head.count(http::field::content_length) > 0) {
+    return {400, "the request has both Content-Length and Transfer-Encoding"};
+  }
+  return {};
+}
 
 // One connection: reads a request, lets it be answered, writes the answer, reads the next.
 // Waiting operations hold a reference; Close ends them all. THREADS: the I/O thread.
@@ -114,6 +154,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (is_closed_) return;
     if (error) return OnReadError(error);
     is_idle_ = false;
+    if (const WrongFraming wrong = FramingOf(parser_->get()); wrong.status != 0) {
+      return Refuse(wrong.status, wrong.message);
+    }
     if (!HasRoomFor(parser_->content_length().value_or(0))) return RefuseFull();
     // The whole body must have come in this time.
     stream_.expires_after(hub_->options.body_timeout);
@@ -132,7 +175,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Of a body of so many bytes, beside all others; more than a body may have is refused elsewhere.
   bool HasRoomFor(uint64_t bytes) const {
     const auto most = static_cast<uint64_t>(hub_->options.max_body_bytes);
-    return hub_->claimed_bytes - claimed_bytes_ + std::min(bytes, most) <=
+    const uint64_t own = claim_ == nullptr ? 0 : claim_->bytes();
+    return *hub_->claimed_bytes - own + std::min(bytes, most) <=
            static_cast<uint64_t>(hub_->options.max_total_body_bytes);
   }
   void RefuseFull() {
@@ -143,11 +187,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool ClaimBody() {
     const uint64_t bytes = parser_->get().body().size();
     if (!HasRoomFor(bytes)) return false;
-    hub_->claimed_bytes += bytes - claimed_bytes_;
-    claimed_bytes_ = bytes;
+    if (claim_ == nullptr) claim_ = std::make_shared<BodyClaim>(hub_->claimed_bytes);
+    claim_->Grow(bytes);
     return true;
   }
-  void ReleaseBody() { hub_->claimed_bytes -= std::exchange(claimed_bytes_, 0); }
+  // A request that is still being worked on keeps its own.
+  void ReleaseBody() { claim_.reset(); }
 
   void ReadBody() {
     if (!ClaimBody()) return RefuseFull();
@@ -213,16 +258,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
     form.is_head_only = message.method() == http::verb::head;
     HttpRequest request = HeadOf(message);
     // Who it is for decides who may ask (RFC 9112, 3.2).
-    const bool has_one_host = message.count(http::field::host) <= 1;
+    const size_t hosts = message.count(http::field::host);
+    const bool has_one_host = hosts == 1 || (hosts == 0 && message.version() < 11);
     request.body = std::move(message.body());
     request.is_local = hub_->is_local;
+    request.body_claim = claim_;
     HttpReply reply = OpenReply(form);
     if (is_surplus_) {
       return SendError(std::move(reply), request, 503, "too many connections; try again later",
                        {{"Retry-After", "1"}});
     }
     if (!has_one_host) {
-      return SendError(std::move(reply), request, 400, "the request has more than one Host header");
+      return SendError(std::move(reply), request, 400,
+                       "the request has no Host header, or more than one");
     }
     WatchErrors();
     WatchInput();
@@ -349,7 +397,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   HttpForm form_;
   std::string writing_;
   size_t written_ = 0;
-  uint64_t claimed_bytes_ = 0;
+  std::shared_ptr<BodyClaim> claim_;  // null: no body
   std::array<char, 16384> discarded_;
   bool is_counted_ = false;
   bool is_writing_ = false;

@@ -319,10 +319,55 @@ TEST_F(HttpServerTest, LimitOfAllBodiesTogether) {
   EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(40, 'x')).status, 200);
   arrival->reply.Send({.body = "done"});
   EXPECT_EQ(first.Read().body, "done");
+  arrival.reset();
   // Its bytes are free again, on the same connection too.
   ASSERT_TRUE(first.SendRequest("POST", "/echo", std::string(60, 'x')));
   EXPECT_EQ(first.Read().status, 200);
   EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(100, 'x')).status, 200);
+}
+
+// A body whose client is gone is there as long as somebody has it.
+TEST_F(HttpServerTest, BodiesTakeRoomUntilNobodyHasThem) {
+  HttpServerOptions options;
+  options.max_body_bytes = 100;
+  options.max_total_body_bytes = 100;
+  Start(options);
+  auto client = std::make_unique<TestClient>(port());
+  ASSERT_TRUE(client->SendRequest("POST", "/wait", std::string(60, 'x')));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  client.reset();
+  EXPECT_TRUE(BecomesGone(arrival->reply));
+  EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(60, 'x')).status, 503);
+  arrival.reset();
+  EXPECT_EQ(Exchange(port(), "POST", "/echo", std::string(60, 'x')).status, 200);
+}
+
+// Where others might see another end of a request than we do, it is none.
+TEST_F(HttpServerTest, BodiesEndInOneWayOnly) {
+  Start();
+  for (const auto& [headers, status] :
+       {std::pair{"Transfer-Encoding: identity\r\n", 501},
+        std::pair{"Transfer-Encoding: gzip, chunked\r\n", 501},
+        std::pair{"Transfer-Encoding: xchunked\r\n", 501},
+        std::pair{"Transfer-Encoding: chunked, chunked\r\n", 501},
+        std::pair{"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 400},
+        std::pair{"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", 400},
+        std::pair{"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", 400},
+        std::pair{"Transfer-Encoding: CHUNKED\r\n", 200}}) {
+    TestClient client(port());
+    ASSERT_TRUE(client.Send(std::string("POST /echo HTTP/1.1\r\nHost: x\r\n") + headers +
+                            "\r\n3\r\nabc\r\n0\r\n\r\n"));
+    client.HalfClose();
+    EXPECT_EQ(client.Read().status, status) << headers;
+    EXPECT_TRUE(client.ReadsEnd()) << headers;  // no second answer
+  }
+  TestClient nameless(port());
+  ASSERT_TRUE(nameless.Send("GET /echo HTTP/1.1\r\n\r\n"));
+  EXPECT_EQ(nameless.Read().status, 400);
+  TestClient old(port());
+  ASSERT_TRUE(old.Send("GET /echo HTTP/1.0\r\n\r\n"));
+  EXPECT_EQ(old.Read().status, 200);
 }
 
 // What was announced and did not come keeps nobody out.

@@ -438,6 +438,18 @@ class SlotsTest : public PromptCacheTest {
   }
 };
 
+TEST_F(SlotsTest, LinksAreNotFollowed) {
+  StartWithFolder();
+  AnswerInSlot(0);
+  const std::string outside = folder_ + ".outside";
+  ASSERT_TRUE(WriteFileAtomic(outside, "theirs").ok());
+  std::filesystem::create_symlink(outside, folder_ + "/link");
+  Act("0", "save", "link", 400);
+  EXPECT_EQ(*ReadFile(outside), "theirs");
+  Act("0", "restore", "link", 400);
+  std::filesystem::remove(outside);
+}
+
 TEST_F(SlotsTest, AConversationOutlivesTheServer) {
   StartWithFolder();
   const Json first = AnswerInSlot(3);

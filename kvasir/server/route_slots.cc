@@ -91,10 +91,20 @@ ApiError FileError(const ServerContext& context, const SlotAction& action, const
   return answer;
 }
 
+// A link in the folder would lead out of it.
+Status CheckIsNoLink(const std::string& folder, const std::string& path, bool is_own_folder) {
+  std::error_code ignored;
+  const bool is_link = std::filesystem::is_symlink(path, ignored) ||
+                       (is_own_folder && std::filesystem::is_symlink(folder, ignored));
+  if (!is_link) return {};
+  return {ErrorCode::kFailedPrecondition, path + ": is a link, which slots do not follow"};
+}
+
 Result<Json> Act(const ServerContext& context, const SlotAction& action, const HttpReply& reply) {
   const auto begin = std::chrono::steady_clock::now();
   const bool is_save = action.action == "save";
   const std::string folder = FolderOf(context, action.slot.salt);
+  KVASIR_TRY_OK(CheckIsNoLink(folder, folder + "/" + action.filename, action.slot.salt != 0));
   // Where it cannot be made, saving says why.
   std::error_code ignored;
   const bool is_new =

@@ -262,6 +262,7 @@ class Server::Impl {
     // short requests for long ones, of which 16 MiB take many seconds.
     WorkThread& thread = request.body.size() < kLongBody ? work_ : long_work_;
     Post(thread, [this, route, request = std::move(request), reply = std::move(reply)]() mutable {
+      if (reply.is_client_gone()) return;  // while others were at it
       route->handler(context_, request, std::move(reply));
     });
   }
