@@ -422,13 +422,21 @@ int Main(int argc, char** argv) {
   const auto named = AttentionMathFromName(argc > 3 ? argv[3] : "auto");
   const AttentionMath math = named.ok() ? *named : AttentionMath::kAuto;
   const std::vector<std::string> words(argv + (argc > 3 && named.ok() ? 4 : 3), argv + argc);
+  auto formats = Formats();
+  for (const std::string& word : words) {
+    if (Names({"attention", "codecs", "evictions", "weights"}, word) ||
+        std::ranges::any_of(formats, [&](const auto& f) { return f.first == word; })) {
+      continue;
+    }
+    std::fprintf(stderr, "'%s' is no part and no format\n", word.c_str());
+    return 2;
+  }
   if (Names(words, "weights")) {
     MeasureWeights(argv[1], argv[2], math);
     return 0;
   }
   Bench bench(argv[1], argv[2], math);
   std::vector<std::string> parts;
-  auto formats = Formats();
   if (std::ranges::any_of(formats, [&](const auto& f) { return Names(words, f.first); })) {
     std::erase_if(formats, [&](const auto& f) { return !Names(words, f.first); });
   }

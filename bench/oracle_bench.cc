@@ -133,6 +133,10 @@ int Main(int argc, char** argv) {
     options.weight_format.reset();
     assistant = Must(DraftSource::Load({DraftKind::kMtp, argv[6], options}, *bundle));
   }
+  if (wanted_streams > 8 || (wanted_streams & (wanted_streams - 1)) != 0) {
+    std::fprintf(stderr, "streams are 1, 2, 4 or 8; 0 is each of them\n");
+    return 2;
+  }
   std::printf("%s\n", kDraftFigures);
   for (const size_t streams : {1, 2, 4, 8}) {
     if (wanted_streams != 0 && streams != wanted_streams) continue;

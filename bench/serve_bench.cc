@@ -293,6 +293,14 @@ Status Run(const std::string& shape, const std::vector<std::string>& names) {
     }
     return {ErrorCode::kInvalidArgument, "there is no scenario '" + name + "'"};
   }
+  constexpr int64_t kLongest = 8064;  // of the prompts here, and their answer
+  KVASIR_TRY(const Json config, Json::ParseFile(shape + "/config.json"));
+  KVASIR_TRY(const int64_t context, config.GetInt("max_position_embeddings"));
+  if (context < kLongest) {
+    return {ErrorCode::kInvalidArgument, shape + " has a context of " + std::to_string(context) +
+                                             " tokens; " + std::to_string(kLongest) +
+                                             " are wanted"};
+  }
   std::string folder = (std::filesystem::temp_directory_path() / "serve_bench_XXXXXX").string();
   KVASIR_TRY_OK(MakeShapeModel(shape, &folder));
   Bench bench(KVASIR_PROGRAM, folder);

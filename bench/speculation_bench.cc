@@ -162,6 +162,10 @@ int Main(int argc, char** argv) {
   const auto bundle = Must(ModelBundle::Load(argv[1], options));
   const std::string wanted = argc > 5 ? argv[5] : "";
   const size_t wanted_streams = argc > 6 ? std::strtoul(argv[6], nullptr, 10) : 0;
+  if (wanted_streams > 8 || (wanted_streams & (wanted_streams - 1)) != 0) {
+    std::fprintf(stderr, "streams are 1, 2, 4 or 8; 0 is each of them\n");
+    return 2;
+  }
   std::printf("%s\n", kDraftFigures);
   uint64_t salt = 1;
   bool is_any = false;
