@@ -14,6 +14,7 @@
 
 #include "bench/shape_model.h"
 #include "kvasir/base/json.h"
+#include "kvasir/formats/model_config.h"
 #include "kvasir/server/test_client.h"
 #include "tests/support/server_process.h"
 
@@ -294,8 +295,8 @@ Status Run(const std::string& shape, const std::vector<std::string>& names) {
     return {ErrorCode::kInvalidArgument, "there is no scenario '" + name + "'"};
   }
   constexpr int64_t kLongest = 8064;  // of the prompts here, and their answer
-  KVASIR_TRY(const Json config, Json::ParseFile(shape + "/config.json"));
-  KVASIR_TRY(const int64_t context, config.GetInt("max_position_embeddings"));
+  KVASIR_TRY(const ModelConfig config, ModelConfig::Load(shape));
+  const int64_t context = config.max_position_embeddings;
   if (context < kLongest) {
     return {ErrorCode::kInvalidArgument, shape + " has a context of " + std::to_string(context) +
                                              " tokens; " + std::to_string(kLongest) +
