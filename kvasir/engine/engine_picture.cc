@@ -12,12 +12,13 @@ EnginePicture Engine::Picture(const CachePictureOptions& options) const {
   std::vector<const KvBlock*> live;
   for (const auto& job : jobs_) {
     for (const auto& stream : job->streams) {
+      // Also of one that is being read back and has no sequence yet.
+      const std::vector<const KvBlock*> blocks = stream->BlockReferences();
+      live.insert(live.end(), blocks.begin(), blocks.end());
       if (!stream->sequence) continue;
       const KvSequence& sequence = *stream->sequence;
       running.push_back(
           {&sequence, job->id, job->request.salt, stream->Known(0, sequence.position())});
-      const std::vector<const KvBlock*> blocks = sequence.BlockReferences();
-      live.insert(live.end(), blocks.begin(), blocks.end());
     }
   }
   EnginePicture picture;
