@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kvasir/base/check.h"
@@ -53,10 +55,13 @@ class Terminal {
     }
   }
   ~Terminal() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
     close(fd_);
   }
+  void Signal(int number) const { kill(pid_, number); }
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
@@ -80,6 +85,15 @@ class Terminal {
     }
   }
   const std::string& shown() const { return shown_; }
+  // Its exit code; -1: a signal ended it. Does not return before it has ended.
+  int WaitForEnd() {
+    while (Drain(1000)) {
+    }
+    int status = 0;
+    KVASIR_CHECK(waitpid(pid_, &status, 0) == pid_);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
 
  private:
   // False at its end, or where nothing comes for so long.
@@ -115,7 +129,7 @@ TEST(ChatTerminalTest, LinesAreEdited) {
   ASSERT_TRUE(terminal.WaitFor("branch 1 of 2")) << terminal.shown();
   ASSERT_TRUE(terminal.WaitFor(kReady));
   terminal.Write("\x04");
-  EXPECT_FALSE(terminal.WaitFor("branch 9"));  // it has ended
+  EXPECT_EQ(terminal.WaitForEnd(), 0);
 }
 
 // Longer than a terminal keeps of a line.
@@ -140,6 +154,24 @@ TEST(ChatTerminalTest, WhatIsPastedIsOneMessage) {
   ASSERT_TRUE(terminal.WaitFor(kReady)) << terminal.shown();
   terminal.Write("/undo\r");
   EXPECT_TRUE(terminal.WaitFor("back from")) << terminal.shown();
+}
+
+TEST(ChatTerminalTest, WhatIsPastedMayBeginWithQuotes) {
+  Terminal terminal({"chat", "-m", kDemo, "-n", "16", "--temp", "0"});
+  ASSERT_TRUE(terminal.WaitFor(kReady)) << terminal.shown();
+  terminal.Write("\x1b[200~\"\"\"The pass key is 48213.\"\"\"\rWhat is the pass key?\x1b[201~\r");
+  ASSERT_TRUE(terminal.WaitFor("What is the pass key?")) << terminal.shown();
+  ASSERT_TRUE(terminal.WaitFor("48213")) << terminal.shown();
+}
+
+TEST(ChatTerminalTest, SignalsLeaveTheTerminalAsItWas) {
+  Terminal terminal({"chat", "-m", kDemo});
+  ASSERT_TRUE(terminal.WaitFor(kReady)) << terminal.shown();
+  terminal.Signal(SIGINT);  // as Ctrl-C: nothing ends
+  ASSERT_TRUE(terminal.WaitFor(kReady)) << terminal.shown();
+  terminal.Signal(SIGTERM);
+  EXPECT_EQ(terminal.WaitForEnd(), -1);
+  EXPECT_TRUE(terminal.shown().ends_with("\x1b[?2004l")) << terminal.shown();
 }
 
 TEST(ChatTerminalTest, ATerminalThatCannotEditTakesLines) {
@@ -217,7 +249,7 @@ TEST(ChatFileTest, OtherFilesAreLeftAlone) {
   const std::string notes = scratch.Write("notes.txt", "mine");
   const ProgramResult result = Chat("Hello.\n/save " + notes + "\n/save " + scratch.File("a.kv") +
                                     "\n/save " + scratch.File("a.kv") + "\n");
-  EXPECT_TRUE(Contains(result.err, "is no saved conversation")) << result.err;
+  EXPECT_TRUE(Contains(result.err, "is no saved cache")) << result.err;
   EXPECT_EQ(*ReadFile(notes), "mine");
   EXPECT_FALSE(Contains(result.err, "a.kv exists")) << result.err;
 }

@@ -5,15 +5,14 @@
 #include <optional>
 #include <utility>
 
-#include "kvasir/base/file.h"
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/draft_flags.h"
+#include "kvasir/cli/input.h"
 #include "kvasir/cli/message_reader.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
 #include "kvasir/cli/printable.h"
 #include "kvasir/engine/cached_sequence_file.h"
-#include "kvasir/kv/snapshot_file_index.h"
 
 namespace kvasir {
 namespace {
@@ -210,7 +209,8 @@ class ChatCommand final : public Command {
     std::fprintf(stderr, "back from %lld to %lld tokens\n", static_cast<long long>(before),
                  static_cast<long long>(after));
     if (after < wanted) {
-      std::fprintf(stderr, "memory was short: the %lld before them are evaluated again\n",
+      std::fprintf(stderr,
+                   "(the %lld before them are no longer cached: they are evaluated again)\n",
                    static_cast<long long>(wanted - after));
     }
     return {};
@@ -245,11 +245,8 @@ class ChatCommand final : public Command {
 
   Status Save(const std::string& path) {
     const Branch& b = branch();
-    // What is there may be anything; a conversation may be written anew.
-    const auto there = MappedFile::Open(path);
-    if (there.ok() && !KvSnapshotIndex::Recognises(there->bytes())) {
-      return {ErrorCode::kFailedPrecondition,
-              path + " exists and is no saved conversation; choose another name"};
+    if (const Status s = CheckIsSnapshotOrNew(path); !s.ok()) {
+      return {ErrorCode::kFailedPrecondition, s.error().message};
     }
     CacheMetadata metadata = {
         {"messages", Json(b.messages).Dump()},
@@ -325,6 +322,7 @@ class ChatCommand final : public Command {
       if (printed.ok()) printed = PrintAnswer(piece);
     };
     Branch& b = branch();
+    b.sequence.AddRestorePoint();  // for /undo, where layers forget rows
     const Position start = b.sequence.position();
     auto result = generator_->Generate(request, b.sequence, callbacks);
     ClearInterrupt();

@@ -41,8 +41,15 @@ class ConvertCommand final : public Command {
     // Another engine may know what is unknown here; what is incomplete is nobody's model.
     const Status runs = CheckRuns(source);
     if (!runs.ok() && runs.error().code != ErrorCode::kUnsupported) return runs.error();
-    if (!runs.ok()) LogToStderr(LogLevel::kWarning, runs.error().message + "; converted as it is");
     const bool to_gguf = IsGgufPath(out_);
+    if (!runs.ok() && to_gguf) {
+      return {runs.error().code,
+              runs.error().message + ": it has no place in a GGUF file; a folder may be converted"};
+    }
+    if (!runs.ok()) {
+      LogToStderr(LogLevel::kWarning,
+                  runs.error().message + "; converted without knowing what its tensors mean");
+    }
     for (const std::string& note :
          ConversionNotes(source, {.is_gguf = to_gguf, .is_stored = type_ == "stored"})) {
       LogToStderr(LogLevel::kWarning, note);

@@ -43,7 +43,10 @@ class GenerateCommand final : public Command {
     KVASIR_TRY(auto grammar, ReadGrammar());
     KVASIR_TRY_OK(draft_.Check(model_));
     // Not after a long answer.
-    if (!save_cache_.empty()) KVASIR_TRY_OK(FileWriter::Create(save_cache_).status());
+    if (!save_cache_.empty()) {
+      KVASIR_TRY_OK(FileWriter::Create(save_cache_).status());
+      KVASIR_TRY_OK(CheckIsSnapshotOrNew(save_cache_));
+    }
     KVASIR_TRY_OK(sampling_.Check());
     KVASIR_TRY(const auto bundle, model_.Load());
     if (bundle->tokenizer() == nullptr) {
@@ -94,10 +97,13 @@ class GenerateCommand final : public Command {
  private:
   Result<std::string> Prompt() const {
     if (prompt_.has_value() != prompt_file_.empty()) {
-      return {ErrorCode::kInvalidArgument, "give the prompt with -p TEXT or with -f FILE"};
+      return {ErrorCode::kInvalidArgument, "give the prompt with either -p TEXT or -f FILE"};
     }
     if (max_tokens_ < 0 || chunk_tokens_ < 1) {
       return {ErrorCode::kInvalidArgument, "--max-tokens must be 0 or more, --chunk 1 or more"};
+    }
+    if (prompt_file_ == "-" && (grammar_file_ == "-" || schema_file_ == "-")) {
+      return {ErrorCode::kInvalidArgument, "standard input is read once: give one '-'"};
     }
     return prompt_file_.empty() ? Result<std::string>(*prompt_) : ReadText(prompt_file_);
   }

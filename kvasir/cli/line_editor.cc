@@ -1,9 +1,10 @@
 #include "kvasir/cli/line_editor.h"
 
 #include <histedit.h>
-#include <signal.h>  // NOLINT: raise(SIGTSTP) is POSIX
+#include <signal.h>  // NOLINT: SIGTSTP is POSIX
 #include <unistd.h>
 
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
@@ -41,11 +42,28 @@ unsigned char InsertPaste(EditLine* editor, int) {
 
 unsigned char InsertLineEnd(EditLine* editor, int) { return Insert(editor, L"\n"); }
 
+// Whether texts that are pasted are sent in brackets. Also in a signal's handler.
+void BracketPastes(bool are_bracketed) {
+  constexpr std::string_view kOn = "\x1b[?2004h";
+  constexpr std::string_view kOff = "\x1b[?2004l";
+  const std::string_view text = are_bracketed ? kOn : kOff;
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
 unsigned char Suspend(EditLine* editor, int) {
   el_set(editor, EL_PREP_TERM, 0);
+  BracketPastes(false);
   raise(SIGTSTP);
   el_set(editor, EL_PREP_TERM, 1);
+  BracketPastes(true);
   return CC_REDISPLAY;
+}
+
+// Signals that end the program leave the terminal as it was; its modes are libedit's business.
+void EndBySignal(int number) {
+  BracketPastes(false);
+  signal(number, SIG_DFL);
+  raise(number);
 }
 
 }  // namespace
@@ -88,11 +106,13 @@ class LineEditor::Impl {
     prompt_ = prompt;
     is_dropped_ = false;
     el_set(editor_, EL_PREP_TERM, 1);  // before the prompt says that keys are read
-    std::fputs("\x1b[?2004h", stderr);
+    BracketPastes(true);
     int count = 0;
+    errno = 0;
     const char* const line = el_gets(editor_, &count);
-    std::fputs("\x1b[?2004l", stderr);
-    *is_dropped = is_dropped_;
+    const bool is_interrupted = line == nullptr && count < 0 && errno == EINTR;
+    BracketPastes(false);
+    *is_dropped = is_dropped_ = is_dropped_ || is_interrupted;
     if (is_dropped_) return std::string();
     if (line == nullptr || count <= 0) return std::nullopt;
     std::string text(line, static_cast<size_t>(count));
@@ -129,6 +149,7 @@ std::unique_ptr<LineEditor> LineEditor::OfTerminal() {
   if (!CanEdit()) return nullptr;
   // Characters are UTF-8 here whatever the environment says.
   if (std::setlocale(LC_CTYPE, "C.UTF-8") == nullptr) return nullptr;
+  for (const int number : {SIGTERM, SIGHUP, SIGQUIT}) signal(number, EndBySignal);
   auto impl = std::make_unique<Impl>();
   if (!impl->is_good()) return nullptr;
   return std::unique_ptr<LineEditor>(new LineEditor(std::move(impl)));

@@ -12,7 +12,8 @@
 namespace kvasir {
 
 // A message is a line; or all lines between """ at the beginning of one and """ at the end of one,
-// without them. At a terminal also what LineEditor gives in one piece.
+// without them. At a terminal also what LineEditor gives in one piece, as it is where that has
+// several lines.
 class MessageReader {
  public:
   MessageReader() : editor_(LineEditor::OfTerminal()) {}
@@ -21,7 +22,8 @@ class MessageReader {
   std::optional<std::string> Read();
 
  private:
-  std::optional<std::string> ReadLine(const char* prompt);
+  // `is_dropped`: Ctrl-C took back what was typed, and the line is empty.
+  std::optional<std::string> ReadLine(const char* prompt, bool* is_dropped);
 
   const std::unique_ptr<LineEditor> editor_;  // null: plain lines
 };

@@ -178,8 +178,8 @@ Status SamplingFlags::Check() const {
     const char* text;
   };
   for (const Range& range :
-       {Range{"--temp", temperature, 0, 1e6, "0 or more"},
-        Range{"--top-k", static_cast<double>(top_k), 0, 1e18, "0 or more"},
+       {Range{"--temp", temperature, 0, std::numeric_limits<double>::max(), "0 or more"},
+        Range{"--top-k", static_cast<double>(top_k), 0, 1e19, "0 or more"},
         Range{"--top-p", top_p, 0, 1, "0 to 1"}, Range{"--min-p", min_p, 0, 1, "0 to 1"}}) {
     if (range.value == -1 || (range.value >= range.least && range.value <= range.most)) continue;
     return {ErrorCode::kInvalidArgument, std::string(range.flag) + " must be " + range.text +

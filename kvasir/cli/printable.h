@@ -13,8 +13,9 @@ inline std::string Printable(std::string text) {
   for (char& c : text) {
     const auto byte = static_cast<unsigned char>(c);
     const bool is_ascii = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
-    if (is_ascii || (before == 0xC2 && byte < 0xA0)) c = ' ';
-    if (before == 0xC2 && c == ' ' && byte >= 0x80) *(&c - 1) = ' ';
+    const bool is_c1 = before == 0xC2 && byte >= 0x80 && byte < 0xA0;
+    if (is_c1) *(&c - 1) = ' ';
+    if (is_ascii || is_c1) c = ' ';
     before = byte;
   }
   return text;

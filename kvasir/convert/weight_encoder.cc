@@ -96,10 +96,10 @@ Microscale PowerOfTwo(int exponent) {
   return {std::ldexp(1.0f, known), static_cast<uint8_t>(known + 127)};
 }
 
-// Of nothing but zeros, or so small that their scale is one, nothing is left.
 // E2M1's largest times E4M3's. Scales of the other types reach as far as floats do.
 constexpr float kMostOfNvfp4 = 6.0f * 448.0f;
 
+// Of nothing but zeros, or so small that their scale is one, nothing is left.
 float Scaled(float value, float scale) {
   const float scaled = scale > 0 ? std::fabs(value) / scale : 0.0f;
   return std::isnan(scaled) ? INFINITY : scaled;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -258,6 +259,18 @@ Status AddGeneration(const ModelSource& source, ModelConfig* config) {
   return {};
 }
 
+// Whether the decoder asks for none of it: `unread` names tensors as they are stored, of a
+// quantized module its parts.
+bool IsUnread(const SourceTensor& tensor, const std::set<std::string>& unread) {
+  if (unread.contains(tensor.name)) return true;
+  if (tensor.raw != nullptr || !tensor.name.ends_with(".weight")) return false;
+  const std::string module = tensor.name.substr(0, tensor.name.size() - 6);
+  for (auto at = unread.lower_bound(module); at != unread.end() && at->starts_with(module); ++at) {
+    if (*at != module + "bias") return true;
+  }
+  return false;
+}
+
 // Encodes the rows of one tensor, batch by batch, and gives the source's pages back.
 class TensorWriter {
  public:
@@ -315,11 +328,11 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   KVASIR_TRY_OK(AddGeneration(source, &*config));
   KVASIR_TRY(const GgufPairs pairs, GgufPairsOf(source, *config));
   KVASIR_TRY(const std::vector<std::string> unread, UnreadTensorsOf(source));
+  const std::set<std::string> unread_names(unread.begin(), unread.end());
   std::vector<SourceTensor> read;
   for (const SourceTensor& tensor : source.tensors()) {
     // Others might read them, and a bias that its folder ignores would be none there.
-    if (std::find(unread.begin(), unread.end(), tensor.name) == unread.end())
-      read.push_back(tensor);
+    if (!IsUnread(tensor, unread_names)) read.push_back(tensor);
   }
   auto stacked = StackExperts(read);
   if (!stacked.ok()) return WithContext(stacked.error(), source.path());

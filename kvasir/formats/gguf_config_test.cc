@@ -261,6 +261,7 @@ TEST(GgufRope, WhatIsWrittenIsKnownAgain) {
           "original_max_position_embeddings": 4096})",
       R"({"rope_type": "proportional", "partial_rotary_factor": 0.25})",
       R"({"rope_type": "proportional", "partial_rotary_factor": 0.25, "factor": 2.7})",
+      R"({"rope_type": "proportional", "partial_rotary_factor": 0.0})",
       R"({"rope_type": "proportional", "partial_rotary_factor": 0.3})"};
   for (const char* const text : kRopes) {
     for (const int head_dim : {64, 128, 512}) {

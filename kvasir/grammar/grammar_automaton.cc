@@ -64,7 +64,9 @@ void GrammarAutomaton::Reset() {
   InternNode({&kEndOfText, 1});
   const auto& root = program().rules[static_cast<size_t>(program().root)];
   places_ = {{root.start, kBottom}};
+  most_work_ = std::numeric_limits<size_t>::max();  // every grammar has a beginning
   start_ = Close(&places_);
+  most_work_ = kMostWork + 4 * program().code.size();
 }
 
 void GrammarAutomaton::Forget(std::span<State> keep) {
@@ -116,6 +118,7 @@ GrammarAutomaton::State GrammarAutomaton::Close(std::vector<GrammarFrame>* place
   calls_.clear();
   Drain(places, true);
   EnterCalls(places);
+  if (work_ > most_work_) return kDead;
   std::sort(found_.begin(), found_.end());
   DropCopies(&found_);
   return InternState(found_);
@@ -126,7 +129,7 @@ GrammarAutomaton::State GrammarAutomaton::Close(std::vector<GrammarFrame>* place
 // stepped over where it was called, so its end need not be followed before a byte was read.
 void GrammarAutomaton::EnterCalls(std::vector<GrammarFrame>* places) {
   const auto greater = [](const PendingCall& a, const PendingCall& b) { return a.rank > b.rank; };
-  while (!calls_.empty()) {
+  while (!calls_.empty() && work_ <= most_work_) {
     const int32_t rule = calls_.front().rule;
     ways_back_.clear();
     while (!calls_.empty() && calls_.front().rule == rule) {
@@ -165,7 +168,7 @@ void GrammarAutomaton::Drain(std::vector<GrammarFrame>* places, bool follow_ways
   while (!places->empty()) {
     const GrammarFrame place = places->back();
     places->pop_back();
-    ++work_;
+    if (++work_ > most_work_) return places->clear();
     const int32_t need = program().need[static_cast<size_t>(place.pc)];
     if (depth_[place.ways_back] + need > kMaxDepth || !seen_.Insert(place)) continue;
     const GrammarInstruction& instruction = program().code[static_cast<size_t>(place.pc)];

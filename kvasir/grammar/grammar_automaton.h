@@ -32,6 +32,10 @@ class GrammarAutomaton {
   // texts are not allowed that the grammar has, and a step stays cheap.
   static constexpr size_t kMaxCopies = 256;
 
+  // A step takes no more than so many places and four for each instruction of the grammar: texts
+  // that could be read in more ways are not allowed from there on.
+  static constexpr size_t kMostWork = size_t{1} << 16;
+
   explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
 
   State start() const { return start_; }
@@ -114,7 +118,8 @@ class GrammarAutomaton {
   std::vector<Edge> edges_;     // [states, byte classes]
   std::vector<bool> can_end_;
 
-  size_t work_ = 0;  // of the Close that runs
+  size_t work_ = 0;       // of the Close that runs
+  size_t most_work_ = 0;  // then it gives up
   // Scratch of Close.
   Seen seen_;
   std::vector<GrammarFrame> places_;

@@ -63,6 +63,8 @@ const TokenMask& GrammarMasks::Mask(State* state) {
   if (AllowsPlainText(*state)) {
     mask.Add(vocabulary_->plain());
   } else {
+    work_ = 0;  // what that took must not cost the mask its tokens
+    ++mask_number_;
     Walk(vocabulary_->plain_trie(), &mask);
   }
   Walk(vocabulary_->other_trie(), &mask);
@@ -71,11 +73,10 @@ const TokenMask& GrammarMasks::Mask(State* state) {
 }
 
 // Out of line: nearly all edges are cheap.
-bool GrammarMasks::CountEdge(State state, uint8_t byte, size_t work) {
+void GrammarMasks::CountEdge(State state, uint8_t byte, size_t work) {
   const size_t edge = automaton_.EdgeOf(state, byte);
   if (counted_.size() <= edge) counted_.resize(automaton_.edge_count());
   if (std::exchange(counted_[edge], mask_number_) != mask_number_) work_ += work;
-  return work_ <= kMostWork;
 }
 
 // path_[0] is the state to begin in.
@@ -84,8 +85,13 @@ void GrammarMasks::Walk(const TokenTrie& trie, TokenMask* mask) {
   const auto end = static_cast<uint32_t>(trie.node_count());
   for (uint32_t i = 0; i < end;) {
     const TokenTrie::Node& node = nodes[i];
+    // First bytes are looked at even then, so that the text can go on.
+    if (work_ > kMostWork && (node.depth > 0 || work_ > kMostWorkOfFirstBytes)) {
+      i = node.subtree_end;
+      continue;
+    }
     const GrammarAutomaton::Edge edge = automaton_.Follow(path_[node.depth], node.byte);
-    if (edge.work > kCheapWork && !CountEdge(path_[node.depth], node.byte, edge.work)) return;
+    if (edge.work > kCheapWork) CountEdge(path_[node.depth], node.byte, edge.work);
     if (edge.next == GrammarAutomaton::kDead) {
       i = node.subtree_end;
       continue;
@@ -117,8 +123,8 @@ bool GrammarMasks::AllowsPlainText(State state) {
       const auto plain = NextPlain(pair.plain, byte);
       if (!plain.has_value()) continue;
       const auto [next, work] = automaton_.Follow(pair.state, byte);
-      if (work > kCheapWork && !CountEdge(pair.state, byte, work)) return false;
-      if (next == GrammarAutomaton::kDead) return false;
+      if (work > kCheapWork) CountEdge(pair.state, byte, work);
+      if (next == GrammarAutomaton::kDead || work_ > kMostWork) return false;
       if (!seen.insert({next, *plain}).second) continue;
       if (pairs.size() == kMaxPairs) return false;
       pairs.push_back({next, *plain, pair.characters + (*plain == PlainState::kBoundary ? 1 : 0)});

@@ -27,12 +27,12 @@ class GrammarMasks {
   // A cached mask of 151,936 tokens has 19 KB: room for some two thousand states.
   static constexpr size_t kDefaultCacheBytes = size_t{64} << 20;
 
-  // What a mask may cost: GrammarAutomaton::WorkOf of all edges that it goes along, each once. Far
-  // more than grammars of people need. A grammar in which texts can be read in thousands of ways
-  // would hold up everybody: what has not been looked at then is not allowed. A function of
-  // grammar, state and vocabulary alone.
-  static constexpr size_t kMostWork = size_t{1} << 21;
-
+  // What a mask may cost: Edge::work of all edges that it goes along, each once. Far more than
+  // grammars of people need. A grammar in which texts can be read in thousands of ways would hold
+  // up everybody: what has not been looked at then is not allowed, but for tokens of one byte. A
+  // function of grammar, state and vocabulary alone.
+  static constexpr size_t kMostWork = size_t{1} << 20;
+  static constexpr size_t kMostWorkOfFirstBytes = 4 * kMostWork;
   static constexpr uint32_t kCheapWork = 32;  // edges of as much are not counted
 
   // `cache_bytes` bounds what is remembered (a single mask may need more for a moment); when it is
@@ -67,8 +67,8 @@ class GrammarMasks {
   // Every plain text of at most kMaxPlainCharacters may come next.
   bool AllowsPlainText(State state);
   void Walk(const TokenTrie& trie, TokenMask* mask);
-  // Counts an edge that was followed; false where the mask has cost too much.
-  bool CountEdge(State state, uint8_t byte, size_t work);
+  // Counts an edge that was followed.
+  void CountEdge(State state, uint8_t byte, size_t work);
   void FindPlainBytes();
 
   std::shared_ptr<const GrammarVocabulary> vocabulary_;

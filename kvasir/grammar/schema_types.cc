@@ -110,7 +110,7 @@ Result<int> MostDecimals(const Json& schema, const std::string& path) {
   const Json* multiple = schema.Find("multipleOf");
   if (multiple == nullptr) return kMostDecimals;
   double step = 1;
-  for (int decimals = 0; multiple->is_number() && decimals <= kMostDecimals; ++decimals) {
+  for (int decimals = 0; multiple->is_number() && decimals < kMostDecimals; ++decimals) {
     if (multiple->as_double() == 1 / step) return decimals;
     step *= 10;
   }

@@ -306,6 +306,9 @@ std::string KvPolicy::Describe(const KvCacheSpec& spec) const {
     text += "; last " + std::to_string(dense_recent) + " rows also " + dense_codec.name();
   }
   if (budget) text += "; " + budget->name();
+  for (size_t i = 0; budget && i < budget_skip_layers.size(); ++i) {
+    text += (i == 0 ? " but in layers " : ", ") + std::to_string(budget_skip_layers[i]);
+  }
   return text + "; " + Kibibytes(spec.TokenBytes()) + " per token";
 }
 

@@ -8,8 +8,7 @@
 // - What can fail returns a code and, where `error` is not NULL, fills it. After an error the
 //   objects are as before and out parameters are untouched, unless said otherwise. NULL handles,
 //   wrong sizes and ranges, and destroying in the wrong order are errors, never crashes.
-// - Only where the system itself gives no more memory (not a pool its budget) RESOURCE_EXHAUSTED
-// may
+// - Only where the system itself, and not a pool's budget, is out of memory, RESOURCE_EXHAUSTED may
 //   leave objects changed, though usable, or the process may end.
 // - What cannot fail returns its value; a NULL handle gives -1 (counts, positions) or 0 (bytes).
 // - No function throws, prints or keeps a pointer to its arguments, spans included.

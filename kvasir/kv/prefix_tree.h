@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -130,8 +131,9 @@ class PrefixTree {
   // Changes what the node's key is made of. From the first time on a leaf is in leaves_.
   template <typename Change>
   void Rank(PrefixNode* node, const Change& change);
-  void Shorten(PrefixNode* leaf, size_t bytes_wanted);
-  void Remove(PrefixNode* leaf);
+  // Return the key of what became a leaf, if anything did.
+  std::optional<PrefixNode::Key> Shorten(PrefixNode* leaf, size_t bytes_wanted);
+  std::optional<PrefixNode::Key> Remove(PrefixNode* leaf);
   void BoundIndex();
   void Recount(PrefixNode* node);
 

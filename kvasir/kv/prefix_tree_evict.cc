@@ -9,30 +9,33 @@ namespace kvasir {
 size_t PrefixTree::Evict(size_t bytes_wanted) {
   const size_t used_bytes = pool_->used_bytes();
   const auto freed = [&] { return used_bytes - pool_->used_bytes(); };
-  std::set<PrefixNode::Key> in_use;  // leaves whose blocks others hold, too
   for (auto at = leaves_.begin(); freed() < bytes_wanted && at != leaves_.end();) {
-    PrefixNode* leaf = NodeOf(*at);
-    if (in_use.contains(*at) || ExclusiveBlockBytes(leaf->held.References()) == 0) {
-      in_use.insert(*at++);
+    const PrefixNode::Key key = *at;
+    PrefixNode* leaf = NodeOf(key);
+    if (ExclusiveBlockBytes(leaf->held.References()) == 0) {
+      ++at;  // in use: others hold its blocks, too
     } else {
-      Shorten(leaf, bytes_wanted - freed());
-      at = leaves_.begin();  // what it continued may come first now
+      const auto next = Shorten(leaf, bytes_wanted - freed());
+      // What it continued may come before others that were passed over.
+      at = leaves_.lower_bound(std::min(key, next.value_or(key)));
     }
   }
   if (freed() >= bytes_wanted) return freed();
   // What can still be freed is held by several nodes, or by one above leaves that are in use.
   const size_t reachable = std::min(bytes_wanted, freed() + nbytes_exclusive());
-  while (freed() < reachable) Shorten(NodeOf(*leaves_.begin()), reachable - freed());
+  while (freed() < reachable) (void)Shorten(NodeOf(*leaves_.begin()), reachable - freed());
   return freed();
 }
 
 void PrefixTree::BoundIndex() {
-  while (index_bytes_ > max_index_bytes_ && !leaves_.empty()) Remove(NodeOf(*leaves_.begin()));
+  while (index_bytes_ > max_index_bytes_ && !leaves_.empty()) {
+    (void)Remove(NodeOf(*leaves_.begin()));
+  }
 }
 
 // Drops blocks from the end of a leaf until that frees enough, or all of it: without its end there
 // is no state where layers need restore points.
-void PrefixTree::Shorten(PrefixNode* leaf, size_t bytes_wanted) {
+std::optional<PrefixNode::Key> PrefixTree::Shorten(PrefixNode* leaf, size_t bytes_wanted) {
   if (HasRestorePoints(*plan_)) return Remove(leaf);
   int64_t end_block = BlocksUpTo(leaf->end());
   for (size_t bytes = 0; bytes < bytes_wanted && end_block * kBlockTokens > leaf->begin;) {
@@ -49,10 +52,11 @@ void PrefixTree::Shorten(PrefixNode* leaf, size_t bytes_wanted) {
   leaf->tokens.shrink_to_fit();
   for (KvLayer& layer : leaf->held.stores) layer.DropFrom(end_block);
   Recount(leaf);
+  return std::nullopt;
 }
 
 // Also what is left without purpose above it.
-void PrefixTree::Remove(PrefixNode* leaf) {
+std::optional<PrefixNode::Key> PrefixTree::Remove(PrefixNode* leaf) {
   leaves_.erase(leaf->key());
   for (PrefixNode* node = leaf;;) {
     PrefixNode* parent = node->parent;
@@ -60,15 +64,14 @@ void PrefixTree::Remove(PrefixNode* leaf) {
     tokens_ -= static_cast<int64_t>(node->tokens.size());
     index_bytes_ -= node->index_bytes;
     nodes_.erase(node->id);
-    if (!parent->children.empty()) return;
+    if (!parent->children.empty()) return std::nullopt;
     if (parent->parent == nullptr) {
       roots_.erase(parent->salt);
       nodes_.erase(parent->id);
-      return;
+      return std::nullopt;
     }
     if (parent->restorable) {
-      leaves_.insert(parent->key());
-      return;
+      return *leaves_.insert(parent->key()).first;
     }
     node = parent;
   }

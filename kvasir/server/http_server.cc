@@ -58,7 +58,6 @@ HttpRequest HeadOf(const http::request<http::string_body>& message) {
 
 class Connection;
 
-// What connections share. Used on the I/O thread only.
 // What a body takes of the room there is for all of them, until nobody has it any more.
 class BodyClaim {
  public:
@@ -75,6 +74,7 @@ class BodyClaim {
   uint64_t bytes_ = 0;
 };
 
+// What connections share. Used on the I/O thread only.
 struct Hub {
   HttpServerOptions options;
   HttpHandler handler;

@@ -16,6 +16,7 @@
 
 #include "kvasir/base/file.h"
 #include "kvasir/engine/draft_source.h"
+#include "kvasir/server/running_answers.h"
 #include "kvasir/server/server.h"
 #include "kvasir/server/test_client.h"
 #include "kvasir/server/test_json.h"
@@ -110,6 +111,12 @@ TEST_F(OperationsTest, AnAnswerCanBeCancelledByItsId) {
     EXPECT_EQ(Ask("DELETE", path + "/" + id).status, 404) << "it has ended";
   }
   EXPECT_EQ(Ask("DELETE", "/v1/chat/completions/chatcmpl-nobody").status, 404);
+  RunningAnswers running;
+  const auto flag = running.Add("chatcmpl-1", 7);
+  EXPECT_FALSE(running.Cancel("chatcmpl-1", 8)) << "somebody else's";
+  EXPECT_FALSE(*flag);
+  EXPECT_TRUE(running.Cancel("chatcmpl-1", 7));
+  EXPECT_TRUE(*flag);
   EXPECT_EQ(Ask("DELETE", "/v1/chat/completions").status, 405);
   EXPECT_EQ(Ask("POST", "/v1/chat/completions/x", "{}").status, 405);
 }

@@ -163,7 +163,7 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
       (options.time_limit.count() == 0 || *fields.timeout_ms < options.time_limit.count())) {
     options.time_limit = std::chrono::milliseconds(*fields.timeout_ms);
   }
-  options.cancelled = context.running->Add(job.id);
+  options.cancelled = context.running->Add(job.id, CacheSalt(request, context.separates_keys, ""));
   LogRequest(context, job, seed, &options);
   options.parser = std::move(job.parser);
   options.call_id_prefix = job.call_id_prefix;
