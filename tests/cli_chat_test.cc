@@ -167,8 +167,11 @@ TEST(ChatTerminalTest, WhatIsPastedMayBeginWithQuotes) {
 TEST(ChatTerminalTest, SignalsLeaveTheTerminalAsItWas) {
   Terminal terminal({"chat", "-m", kDemo});
   ASSERT_TRUE(terminal.WaitFor(kReady)) << terminal.shown();
-  terminal.Signal(SIGINT);  // as Ctrl-C: nothing ends
-  ASSERT_TRUE(terminal.WaitFor(kReady)) << terminal.shown();
+  terminal.Signal(SIGINT);  // nothing ends
+  usleep(100'000);
+  terminal.Write("/stats\r");
+  ASSERT_TRUE(terminal.WaitFor("branch 0 of 1")) << terminal.shown();
+  ASSERT_TRUE(terminal.WaitFor(kReady));
   terminal.Signal(SIGTERM);
   EXPECT_EQ(terminal.WaitForEnd(), -1);
   EXPECT_TRUE(terminal.shown().ends_with("\x1b[?2004l")) << terminal.shown();

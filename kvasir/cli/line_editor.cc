@@ -63,6 +63,11 @@ unsigned char Suspend(EditLine* editor, int) {
 void EndBySignal(int number) {
   BracketPastes(false);
   signal(number, SIG_DFL);
+  // Here and now, not once the handler is done and another line is asked for.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, number);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   raise(number);
 }
 
