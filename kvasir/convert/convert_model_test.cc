@@ -121,18 +121,13 @@ std::string BiasedLlama(const ScratchFolder& scratch) {
   return folder;
 }
 
-// A folder with the tiny llama's config, in which `field` has this value, and such tensors of zeros
-// beside the tiny llama's own.
-std::string LlamaWith(const ScratchFolder& scratch, const char* name, const char* field, Json value,
-                      std::vector<TensorDeclaration> more) {
+// A folder with this config, the tensors of another folder, and such tensors of zeros beside them.
+std::string FolderWith(const ScratchFolder& scratch, const char* name, const Json& config,
+                       const std::string& source, std::vector<TensorDeclaration> declared) {
   const std::string folder = scratch.File(name);
-  const std::string tiny = Path("testdata/models/public_llama_f32");
   fs::create_directory(folder);
-  Json config = ValueOrDie(Json::ParseFile(tiny + "/config.json"));
-  config.Set(field, std::move(value));
   EXPECT_TRUE(WriteFileAtomic(folder + "/config.json", config.Dump()).ok());
-  const auto stored = ValueOrDie(SafetensorsFile::Open(tiny + "/model.safetensors"));
-  std::vector<TensorDeclaration> declared = std::move(more);
+  const auto stored = ValueOrDie(SafetensorsFile::Open(source + "/model.safetensors"));
   for (const auto& [tensor, view] : stored.tensors()) {
     declared.push_back({tensor, view.dtype, view.shape});
   }
@@ -147,6 +142,15 @@ std::string LlamaWith(const ScratchFolder& scratch, const char* name, const char
   }
   EXPECT_TRUE(writer.Finish().ok());
   return folder;
+}
+
+// The tiny llama, but that `field` of its config has this value, and tensors beside its own.
+std::string LlamaWith(const ScratchFolder& scratch, const char* name, const char* field, Json value,
+                      std::vector<TensorDeclaration> more) {
+  const std::string tiny = Path("testdata/models/public_llama_f32");
+  Json config = ValueOrDie(Json::ParseFile(tiny + "/config.json"));
+  config.Set(field, std::move(value));
+  return FolderWith(scratch, name, config, tiny, std::move(more));
 }
 
 // Nobody here can decode them, so nothing of them may be lost.
@@ -263,6 +267,29 @@ TEST(ConvertModel, WhatNoDecoderReadsStaysBehindInGgufFiles) {
   const Status done = WriteGguf(model, file, {.type = "f32", .threads = 2, .progress = {}});
   ASSERT_TRUE(done.ok()) << done.error().message;
   EXPECT_EQ(Logits(file, WeightFormat::kF32), Logits(source, WeightFormat::kF32));
+  EXPECT_TRUE(UnreadTensorsOf(ValueOrDie(ModelSource::Open(file)))->empty());
+}
+
+// A module is left behind for want of a reader, not for what lies beside its weights.
+TEST(ConvertModel, QuantizedModulesStayBehindWhole) {
+  const ScratchFolder scratch;
+  const std::string gptq = Path("testdata/models/hf_qwen3_gptq");
+  const std::string far = "model.layers.99.self_attn.k_proj.";
+  const std::string source =
+      FolderWith(scratch, "more", ValueOrDie(Json::ParseFile(gptq + "/config.json")), gptq,
+                 {{"model.layers.0.self_attn.k_proj.q_scale", DType::kF32, {1}},
+                  {far + "g_idx", DType::kI32, {64}},
+                  {far + "qweight", DType::kI32, {8, 48}},
+                  {far + "qzeros", DType::kI32, {2, 6}},
+                  {far + "scales", DType::kF16, {2, 48}}});
+  const auto model = ValueOrDie(ModelSource::Open(source));
+  const auto unread = ValueOrDie(UnreadTensorsOf(model));
+  EXPECT_TRUE(std::ranges::count(unread, "model.layers.0.self_attn.k_proj.q_scale"));
+  EXPECT_TRUE(std::ranges::count(unread, far + "qweight"));
+  const std::string file = scratch.File("x.gguf");
+  const Status done = WriteGguf(model, file, {.type = "f32", .threads = 2, .progress = {}});
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(Logits(file, WeightFormat::kF32), Logits(gptq, WeightFormat::kF32));
   EXPECT_TRUE(UnreadTensorsOf(ValueOrDie(ModelSource::Open(file)))->empty());
 }
 

@@ -259,16 +259,14 @@ Status AddGeneration(const ModelSource& source, ModelConfig* config) {
   return {};
 }
 
-// Whether the decoder asks for none of it: `unread` names tensors as they are stored, of a
-// quantized module its parts.
+// Whether the decoder asks for none of it: `unread` names tensors as they are stored, quantized
+// modules by their parts. Of a module that is read it may name others (scales of a cache).
 bool IsUnread(const SourceTensor& tensor, const std::set<std::string>& unread) {
   if (unread.contains(tensor.name)) return true;
-  if (tensor.raw != nullptr || !tensor.name.ends_with(".weight")) return false;
-  const std::string module = tensor.name.substr(0, tensor.name.size() - 6);
-  for (auto at = unread.lower_bound(module); at != unread.end() && at->starts_with(module); ++at) {
-    if (*at != module + "bias") return true;
-  }
-  return false;
+  constexpr std::string_view kWeight = "weight";
+  if (tensor.raw != nullptr || !tensor.name.ends_with(kWeight)) return false;
+  const std::string module = tensor.name.substr(0, tensor.name.size() - kWeight.size());
+  return unread.contains(module + "qweight") || unread.contains(module + "weight_packed");
 }
 
 // Encodes the rows of one tensor, batch by batch, and gives the source's pages back.
