@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "tests/support/tiny_model.h"
 
@@ -24,6 +26,29 @@ TEST(DraftSourceTest, TheBundledPairFits) {
       DraftSource::Load({DraftKind::kModel, Folder("models/kvasir-demo-draft"), kSmall}, *target));
   EXPECT_EQ(source->NewDrafter(nullptr)->kind(), "model");
   EXPECT_NE(source->Describe().find("kvasir-demo-draft"), std::string::npos);
+}
+
+// Of one number of bytes the model leaves an eighth, or what it is told.
+TEST(DraftSourceTest, TheModelLeavesTheDraftItsPart) {
+  constexpr size_t kTotal = size_t{16} << 20;
+  for (const int64_t step_tokens : {0, 64}) {
+    for (const auto& [asked, left] : {std::pair{std::optional<size_t>(), size_t{0}},
+                                      std::pair{std::optional<size_t>(0), kTotal / 8},
+                                      std::pair{std::optional<size_t>(kTotal / 4), kTotal / 4}}) {
+      BundleOptions options = kSmall;
+      options.engine_step_tokens = step_tokens;
+      options.draft_bytes = asked;
+      const CacheBudget budget =
+          ValueOrDie(ModelBundle::Load(Folder("models/kvasir-demo"), options))->budget();
+      EXPECT_EQ(budget.draft_bytes, left);
+      EXPECT_EQ(budget.block_bytes + budget.scratch_bytes + budget.index_bytes, kTotal - left);
+    }
+  }
+  BundleOptions options = kSmall;
+  options.draft_bytes = kTotal;
+  const auto nothing = ModelBundle::Load(Folder("models/kvasir-demo"), options);
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_NE(nothing.error().message.find("--draft-cache-bytes"), std::string::npos);
 }
 
 TEST(DraftSourceTest, OthersNeedNoModel) {

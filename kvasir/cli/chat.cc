@@ -94,7 +94,7 @@ class ChatCommand final : public Command {
       return {ErrorCode::kInvalidArgument, "--max-tokens must be 1 or more"};
     }
     KVASIR_TRY_OK(sampling_.Check());
-    KVASIR_TRY_OK(draft_.Check(model_));
+    KVASIR_TRY_OK(draft_.Prepare(model_));
     KVASIR_TRY(bundle_, model_.Load());
     KVASIR_TRY_OK(bundle_->CheckChats());
     markers_ = bundle_->MarkersOf(DialectOf(bundle_->chat()->source()));

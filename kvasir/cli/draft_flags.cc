@@ -14,7 +14,7 @@ void DraftFlags::Declare(Flags& flags) {
       "none");
   flags.Add("--draft-max,--draft", &max_drafts, "tokens guessed per step at most");
   flags.Add("--draft-cache-bytes", &cache_bytes,
-            "upper bound of the draft model's KV cache; 0: an eighth of the model's");
+            "what of --cache-bytes is the draft model's; 0: an eighth");
 }
 
 Result<DraftKind> DraftFlags::Kind() const {
@@ -31,46 +31,51 @@ Result<std::string> DraftFlags::Model(const std::string& target) const {
   return package.draft.empty() ? std::string() : target + "/" + package.draft;
 }
 
-Status DraftFlags::Check(const ModelFlags& target) const {
-  KVASIR_TRY(const DraftKind named, Kind());
-  const bool wants_model = named == DraftKind::kModel || named == DraftKind::kMtp;
+Result<DraftFlags::Choice> DraftFlags::Choose(const std::string& target) const {
+  Choice choice;
+  KVASIR_TRY(choice.kind, Kind());
+  KVASIR_TRY(choice.model, Model(target));
+  if (kind.empty() && !choice.model.empty()) choice.kind = DraftKind::kModel;
+  if (choice.kind != DraftKind::kModel && choice.kind != DraftKind::kMtp) choice.model.clear();
+  return choice;
+}
+
+Status DraftFlags::Prepare(ModelFlags& target) const {
   KVASIR_TRY(const std::string folder, target.Folder());
-  KVASIR_TRY(const std::string draft, Model(folder));
-  if (wants_model && draft.empty()) {
+  KVASIR_TRY(const Choice choice, Choose(folder));
+  const bool has_model = !choice.model.empty();
+  if (!has_model && (choice.kind == DraftKind::kModel || choice.kind == DraftKind::kMtp)) {
     return {ErrorCode::kInvalidArgument,
             "--draft-kind " + kind + " needs --draft-model; " + folder + " brings no draft"};
   }
-  if (!wants_model && !model.empty()) {
+  if (!has_model && !model.empty()) {
     return {ErrorCode::kInvalidArgument,
             "--draft-model is of no use with --draft-kind " + kind + "; leave one of them out"};
   }
-  if (cache_bytes != "0" && draft.empty()) {
+  if (!has_model && cache_bytes != "0") {
     return {ErrorCode::kInvalidArgument,
             "--draft-cache-bytes means nothing without a draft model; leave it out"};
   }
-  if (!draft.empty() && !FileExists(draft) && !DirectoryExists(draft)) {
-    return {ErrorCode::kNotFound, draft + ": there is no such draft model"};
+  if (has_model && !FileExists(choice.model) && !DirectoryExists(choice.model)) {
+    return {ErrorCode::kNotFound, choice.model + ": there is no such draft model"};
   }
   if (max_drafts < 0 || max_drafts > 256) {
     return {ErrorCode::kInvalidArgument, "--draft-max must be 0 to 256"};
   }
-  KVASIR_TRY([[maybe_unused]] const size_t bytes, ParseBytes("--draft-cache-bytes", cache_bytes));
+  KVASIR_TRY(const size_t bytes, ParseBytes("--draft-cache-bytes", cache_bytes));
+  // An assistant reads the target's cache and has none.
+  if (has_model && !AssistantConfig::IsIn(choice.model)) target.draft_bytes = bytes;
   return {};
 }
 
 Result<std::unique_ptr<DraftSource>> DraftFlags::Load(const ModelFlags& target_flags,
                                                       const ModelBundle& target) const {
-  DraftSourceOptions options;
-  KVASIR_TRY(options.kind, Kind());
-  KVASIR_TRY(const std::string draft, Model(target.folder()));
-  if (kind.empty() && !draft.empty()) options.kind = DraftKind::kModel;
-  if (options.kind == DraftKind::kModel || options.kind == DraftKind::kMtp) options.model = draft;
+  KVASIR_TRY(const Choice choice, Choose(target.folder()));
+  DraftSourceOptions options = {.kind = choice.kind, .model = choice.model};
   KVASIR_TRY(options.bundle, target_flags.Options());
   options.bundle.kv = {};
-  KVASIR_TRY(options.bundle.kv_budget_bytes, ParseBytes("--draft-cache-bytes", cache_bytes));
-  if (options.bundle.kv_budget_bytes == 0) {
-    options.bundle.kv_budget_bytes = target.cache_budget_bytes() / 8;
-  }
+  options.bundle.kv_budget_bytes = target.budget().draft_bytes;
+  options.bundle.draft_bytes.reset();
   KVASIR_TRY(auto source, DraftSource::Load(options, target));
   if (options.kind != DraftKind::kNone) {
     Log(target_flags.log, LogLevel::kInfo, source->Describe());

@@ -19,17 +19,23 @@ struct DraftFlags {
   int64_t max_drafts = 16;
 
   void Declare(Flags& flags);
+  // Before the target is loaded: what of its cache is the draft model's.
   // ERRORS: kInvalidArgument for values out of range or that do not fit each other.
-  Status Check(const ModelFlags& target) const;
+  Status Prepare(ModelFlags& target) const;
   // Loads the draft model, if there is one, as `target_flags` load the target.
   // ERRORS: as DraftSource::Load.
   Result<std::unique_ptr<DraftSource>> Load(const ModelFlags& target_flags,
                                             const ModelBundle& target) const;
 
  private:
+  struct Choice {
+    DraftKind kind = DraftKind::kNone;
+    std::string model;  // empty: the kind needs none
+  };
   Result<DraftKind> Kind() const;  // of the flags alone
   // What --draft-model names, or the target's package; empty: none.
   Result<std::string> Model(const std::string& target) const;
+  Result<Choice> Choose(const std::string& target) const;
 };
 
 }  // namespace kvasir

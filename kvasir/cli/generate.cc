@@ -41,7 +41,7 @@ class GenerateCommand final : public Command {
   Status Run() override {
     KVASIR_TRY(const std::string prompt, Prompt());
     KVASIR_TRY(auto grammar, ReadGrammar());
-    KVASIR_TRY_OK(draft_.Check(model_));
+    KVASIR_TRY_OK(draft_.Prepare(model_));
     // Not after a long answer.
     if (!save_cache_.empty()) {
       KVASIR_TRY_OK(FileWriter::Create(save_cache_).status());

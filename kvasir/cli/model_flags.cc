@@ -133,6 +133,7 @@ Result<BundleOptions> ModelFlags::Options() const {
   options.random_weights = random_weights;
   options.engine_step_tokens = engine_step_tokens;
   options.engine_streams = engine_streams;
+  options.draft_bytes = draft_bytes;
   options.log = log;
   return options;
 }

@@ -4,6 +4,7 @@
 #define KVASIR_CLI_MODEL_FLAGS_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kvasir/cli/flags.h"
@@ -31,6 +32,7 @@ struct ModelFlags {
   // BundleOptions; not flags of their own.
   int64_t engine_step_tokens = 0;
   int64_t engine_streams = 1;
+  std::optional<size_t> draft_bytes;
   LogSink log = LogToStderr;  // what was loaded, and how
 
   // `default_kv_dtype`: how the cache is stored when no flag says so.

@@ -126,7 +126,7 @@ class ServeCommand final : public Command {
 
     KVASIR_TRY(ServerOptions options, Options());
     KVASIR_TRY(const LogChoice logged, LogChoiceFromName(log_level_));
-    KVASIR_TRY_OK(draft_.Check(model_));
+    KVASIR_TRY_OK(draft_.Prepare(model_));
     KVASIR_TRY_OK(options.Check());
     const LogSink log = log_json_ ? LogSink(LogAsJson) : LogSink(LogToStderr);
     ModelFlags served = model_;

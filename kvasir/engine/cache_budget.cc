@@ -36,7 +36,8 @@ size_t ScratchOf(const Model& model, const CacheBudgetRequest& request, int64_t 
 std::string CacheBudget::Describe() const {
   return Mebibytes(total_bytes) + ": " + Mebibytes(block_bytes) + " of blocks, " +
          Mebibytes(scratch_bytes) + " for steps of " + std::to_string(step_tokens) + " tokens, " +
-         Mebibytes(index_bytes) + " for the index of prefixes";
+         Mebibytes(index_bytes) + " for the index of prefixes" +
+         (draft_bytes > 0 ? ", " + Mebibytes(draft_bytes) + " for the draft model" : "");
 }
 
 Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest& request) {
@@ -47,26 +48,31 @@ Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest
                                              std::to_string(value) + ", must be 1 to " +
                                              std::to_string(kMostOfStep)};
   }
+  // Nothing where the draft model has it all: then the least that would do is named.
+  const size_t own_bytes = request.total_bytes - std::min(request.draft_bytes, request.total_bytes);
   CacheBudget budget = {.total_bytes = request.total_bytes,
-                        .index_bytes = request.total_bytes / kIndexShare,
+                        .index_bytes = own_bytes / kIndexShare,
+                        .draft_bytes = request.draft_bytes,
                         .step_tokens = request.step_tokens};
   // Rows of a step may have a quarter; what threads need whatever a step has comes on top.
   const size_t of_threads = model.ScratchBytes(1, 0);
-  const size_t most =
-      std::min(request.total_bytes / kScratchShare + of_threads, request.total_bytes / 2);
+  const size_t most = std::min(own_bytes / kScratchShare + of_threads, own_bytes / 2);
   while ((budget.scratch_bytes = ScratchOf(model, request, budget.step_tokens)) > most) {
     if (budget.step_tokens / 2 < kLeastStepTokens) {
       return {ErrorCode::kResourceExhausted,
-              "cache budget: " + std::to_string(request.total_bytes) +
-                  " bytes are too few: steps of " + std::to_string(budget.step_tokens) +
-                  " tokens take " + std::to_string(budget.scratch_bytes) +
+              "cache budget: " + std::to_string(own_bytes) + " bytes are too few" +
+                  (request.draft_bytes > 0
+                       ? " beside the draft model's " + std::to_string(request.draft_bytes)
+                       : "") +
+                  ": steps of " + std::to_string(budget.step_tokens) + " tokens take " +
+                  std::to_string(budget.scratch_bytes) +
                   " bytes for activations, logits and threads; give at least " +
                   std::to_string(std::max(2 * budget.scratch_bytes,
                                           kScratchShare * (budget.scratch_bytes - of_threads)))};
     }
     budget.step_tokens /= 2;
   }
-  budget.block_bytes = budget.total_bytes - budget.scratch_bytes - budget.index_bytes;
+  budget.block_bytes = own_bytes - budget.scratch_bytes - budget.index_bytes;
   return budget;
 }
 

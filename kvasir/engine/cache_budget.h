@@ -17,6 +17,7 @@ struct CacheBudget {
   size_t block_bytes = 0;    // KvPool: what runs and what is cached
   size_t scratch_bytes = 0;  // activations and logits of the largest step, and the backend's part
   size_t index_bytes = 0;    // what the prefix tree knows beside blocks
+  size_t draft_bytes = 0;    // a draft model's, which divides them in the same way
   int64_t step_tokens = 0;   // of the largest step: fewer than asked for where scratch is short
 
   // "768 MiB: 700 MiB of blocks, ..."
@@ -25,14 +26,15 @@ struct CacheBudget {
 
 struct CacheBudgetRequest {
   size_t total_bytes = 0;
+  size_t draft_bytes = 0;     // of them
   int64_t step_tokens = 512;  // wanted
   int64_t streams = 1;        // answers at once: rows of logits
 };
 
-// Scratch gets a quarter at most and what threads need whatever a step has, together half; steps
-// become shorter until it is enough: no result depends on them. ERRORS: kInvalidArgument unless
-// step_tokens and streams are 1 to 2^20; kResourceExhausted if a
-// step of kLeastStepTokens takes more than that, naming the bytes that would do.
+// Of what a draft model leaves scratch gets a quarter at most and what threads need whatever a step
+// has, together half; steps become shorter until it is enough: no result depends on them. ERRORS:
+// kInvalidArgument unless step_tokens and streams are 1 to 2^20; kResourceExhausted if a step of
+// kLeastStepTokens takes more than that, naming the bytes that would do.
 Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest& request);
 
 // Less than a block per step reads the weights too often to be of use.

@@ -27,6 +27,28 @@ TEST(CacheBudgetTest, PartsAddUpAndStepsShrinkToFit) {
   EXPECT_EQ(before, 4096);
 }
 
+TEST(CacheBudgetTest, WhatADraftModelHasIsNobodyElses) {
+  const TinyModel tiny({.folder = kTinyFull});
+  constexpr size_t kTotal = size_t{64} << 20;
+  constexpr size_t kDrafts = size_t{24} << 20;
+  const CacheBudget with =
+      ValueOrDie(PlanCacheBudget(tiny.model(), {.total_bytes = kTotal, .draft_bytes = kDrafts}));
+  const CacheBudget without =
+      ValueOrDie(PlanCacheBudget(tiny.model(), {.total_bytes = kTotal - kDrafts}));
+  EXPECT_EQ(with.total_bytes, kTotal);
+  EXPECT_EQ(with.block_bytes, without.block_bytes);
+  EXPECT_EQ(with.scratch_bytes, without.scratch_bytes);
+  EXPECT_EQ(with.index_bytes, without.index_bytes);
+  EXPECT_NE(with.Describe().find("24.0 MiB for the draft model"), std::string::npos);
+  EXPECT_EQ(without.Describe().find("draft"), std::string::npos);
+  for (const size_t all : {kTotal - 1, kTotal, kTotal + 1}) {
+    const auto nothing = PlanCacheBudget(tiny.model(), {.total_bytes = kTotal, .draft_bytes = all});
+    ASSERT_FALSE(nothing.ok());
+    EXPECT_EQ(nothing.error().code, ErrorCode::kResourceExhausted);
+    EXPECT_NE(nothing.error().message.find("beside the draft model's"), std::string::npos);
+  }
+}
+
 TEST(CacheBudgetTest, TooLittleIsSaid) {
   const TinyModel tiny({.folder = kTinyFull});
   const auto budget = PlanCacheBudget(tiny.model(), {.total_bytes = 1 << 16});

@@ -138,8 +138,13 @@ std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
     case DraftKind::kModel:
       break;
   }
-  auto drafter = ModelDrafter::Create(
-      {&bundle_->model(), &bundle_->pool(), bundle_->cache_spec(), sampleable}, {.log = log_});
+  DraftModelParts parts = {&bundle_->model(), &bundle_->pool(), bundle_->cache_spec(), sampleable};
+  ModelDrafterOptions options = {.log = log_};
+  if (const CacheBudget& budget = bundle_->budget(); budget.step_tokens > 0) {
+    parts.max_index_bytes = budget.index_bytes;
+    options.step_tokens = std::min(options.step_tokens, budget.step_tokens);
+  }
+  auto drafter = ModelDrafter::Create(std::move(parts), std::move(options));
   KVASIR_CHECK(drafter.ok());
   return std::move(drafter).value();
 }

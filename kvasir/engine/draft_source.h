@@ -24,7 +24,7 @@ struct DraftSourceOptions {
   // Folder or file of the draft model, for kModel and kMtp. A kModel that turns out to be an
   // assistant becomes kMtp.
   std::string model;
-  BundleOptions bundle;  // how it is loaded; its cache budget is the draft caches'
+  BundleOptions bundle;  // how it is loaded; its cache budget is the drafts'
 };
 
 // "drafts: NAME", for a log. A cache with recurrent layers takes none, as its states cannot go back

@@ -22,15 +22,26 @@ void WarnOfBudget(size_t budget_bytes, size_t available_bytes, const LogSink& lo
           " MiB of memory are available: a full cache would end this program");
 }
 
+constexpr size_t kDraftShare = 8;
+
 Result<CacheBudget> DivideCache(const Model& model, const BundleOptions& options,
                                 size_t available_bytes) {
   const size_t total = options.kv_budget_bytes > 0
                            ? options.kv_budget_bytes
                            : DefaultCacheBytes(available_bytes, model.weight_bytes());
+  const size_t asked = options.draft_bytes.value_or(0);
+  const size_t draft = options.draft_bytes && asked == 0 ? total / kDraftShare : asked;
+  if (draft >= total) {
+    return {ErrorCode::kInvalidArgument, "the draft model's cache of " + std::to_string(draft) +
+                                             " bytes leaves nothing of the " +
+                                             std::to_string(total) +
+                                             " of the whole cache; lower --draft-cache-bytes"};
+  }
   if (options.engine_step_tokens == 0) {
-    return CacheBudget{.total_bytes = total, .block_bytes = total};
+    return CacheBudget{.total_bytes = total, .block_bytes = total - draft, .draft_bytes = draft};
   }
   return PlanCacheBudget(model, {.total_bytes = total,
+                                 .draft_bytes = draft,
                                  .step_tokens = options.engine_step_tokens,
                                  .streams = options.engine_streams});
 }

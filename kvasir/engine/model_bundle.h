@@ -36,6 +36,8 @@ struct BundleOptions {
   KvPolicy kv;  // default f16, every row
   // Upper bound of the cache pool. 0: DefaultCacheBytes.
   size_t kv_budget_bytes = 0;
+  // Of them, what is left to a draft model (CacheBudget). 0: an eighth. Unset: there is none.
+  std::optional<size_t> draft_bytes;
   // For an engine, whose scratch and index then come out of kv_budget_bytes as well: its largest
   // step and the answers it makes at once. 0: all of it is the pool's.
   int64_t engine_step_tokens = 0;

@@ -31,9 +31,9 @@ struct ModelDrafter::State final : DraftState {
 Result<std::unique_ptr<ModelDrafter>> ModelDrafter::Create(DraftModelParts parts,
                                                            ModelDrafterOptions options) {
   KVASIR_TRY_OK(parts.spec->Validate());
-  if (options.follow_tokens < 1) {
-    return {ErrorCode::kInvalidArgument, "draft model: follow_tokens must be at least 1, not " +
-                                             std::to_string(options.follow_tokens)};
+  if (options.step_tokens < 1) {
+    return {ErrorCode::kInvalidArgument, "draft model: step_tokens must be at least 1, not " +
+                                             std::to_string(options.step_tokens)};
   }
   if (options.inline_tokens < 0) {
     return {ErrorCode::kInvalidArgument, "draft model: inline_tokens must be at least 0, not " +
@@ -48,7 +48,9 @@ Result<std::unique_ptr<ModelDrafter>> ModelDrafter::Create(DraftModelParts parts
 }
 
 ModelDrafter::ModelDrafter(DraftModelParts parts, ModelDrafterOptions options)
-    : parts_(std::move(parts)), options_(options), tree_(parts_.pool, parts_.spec) {}
+    : parts_(std::move(parts)),
+      options_(options),
+      tree_(parts_.pool, parts_.spec, parts_.max_index_bytes) {}
 
 std::unique_ptr<DraftState> ModelDrafter::NewState() { return std::make_unique<State>(); }
 
@@ -102,11 +104,11 @@ std::optional<int64_t> ModelDrafter::MissingTokens(const DraftRequest& request) 
     return std::nullopt;
   }
   const int64_t missing = request.known.size() - 1 - static_cast<int64_t>(state.held.size());
-  return missing > options_.inline_tokens ? missing : 0;
+  return missing > std::min(options_.inline_tokens, options_.step_tokens - 1) ? missing : 0;
 }
 
 void ModelDrafter::Follow(std::span<const DraftRequest> requests) {
-  int64_t left = options_.follow_tokens;
+  int64_t left = options_.step_tokens;
   std::vector<Member> members;
   for (const DraftRequest& request : requests) {
     const int64_t missing = MissingTokens(request).value_or(0);
@@ -131,15 +133,19 @@ bool ModelDrafter::HasCaughtUp(const DraftRequest& request) {
 std::vector<std::vector<Token>> ModelDrafter::Propose(std::span<const DraftRequest> requests) {
   std::vector<std::vector<Token>> drafts(requests.size());
   std::vector<size_t> open;  // requests that go on
+  int64_t left = options_.step_tokens;
   for (size_t i = 0; i < requests.size(); ++i) {
     if (!HasCaughtUp(requests[i])) continue;
     State& state = static_cast<State&>(*requests[i].state);
+    const int64_t rows = requests[i].known.size() - state.agreed;
+    if (rows > left) continue;
     KvSequence* const sequence = &*state.sequence;
     auto speculation = Speculation::Begin({&sequence, 1});
     if (!speculation.ok()) continue;
     state.speculation.emplace(*std::move(speculation));
     state.speculated_from = sequence->position();
     open.push_back(i);
+    left -= rows;
   }
   while (!open.empty()) {
     std::vector<Member> members;

@@ -4,7 +4,9 @@
 #ifndef KVASIR_SPECULATIVE_MODEL_DRAFTER_H_
 #define KVASIR_SPECULATIVE_MODEL_DRAFTER_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -23,11 +25,14 @@ struct DraftModelParts {
   KvPool* pool = nullptr;  // the drafter's alone
   std::shared_ptr<const KvCacheSpec> spec;
   int64_t sampleable_tokens = 0;  // ids that the target may choose; at most the model's vocabulary
+  // What the prefix tree of ended sequences may take beside blocks.
+  size_t max_index_bytes = std::numeric_limits<size_t>::max();
 };
 
 struct ModelDrafterOptions {
-  // Tokens that a call of Follow reads, over all sequences: what a prompt may hold up others by.
-  int64_t follow_tokens = 256;
+  // Tokens that a pass reads at most, over all sequences: what a prompt may hold up others by, and
+  // what bounds the activations. Who finds no place in it gets no drafts in this step.
+  int64_t step_tokens = 256;
   // Missing tokens that a guess reads on the way, beside the last known one: those that were
   // drafted last and kept, and a few plain steps' tokens. Longer runs wait for Follow.
   int64_t inline_tokens = 8;

@@ -23,10 +23,10 @@ class ModelDrafterTest : public testing::Test {
         spec_(std::make_shared<const KvCacheSpec>(tiny_.model().CacheSpec({KvCodec::Kind::kF32}))) {
   }
 
-  std::unique_ptr<ModelDrafter> NewDrafter(int64_t follow_tokens = 256) {
+  std::unique_ptr<ModelDrafter> NewDrafter(int64_t step_tokens = 256) {
     return ValueOrDie(ModelDrafter::Create(
         {&tiny_.model(), &tiny_.pool(), spec_, tiny_.model().vocab_size()},
-        {.follow_tokens = follow_tokens,
+        {.step_tokens = step_tokens,
          .log = [this](LogLevel, std::string_view line) { logged_.emplace_back(line); }}));
   }
   DraftRequest Request(DraftState* state, const Tokens& prompt, const Tokens& answer,
@@ -94,7 +94,7 @@ TEST_F(ModelDrafterTest, GoesOnAfterAnyNumberOfAcceptedDrafts) {
 
 TEST_F(ModelDrafterTest, CatchesUpInSmallParts) {
   const Tokens prompt = RandomTokens(100, tiny_.model().vocab_size(), 3);
-  const auto drafter = NewDrafter(/*follow_tokens=*/30);
+  const auto drafter = NewDrafter(/*step_tokens=*/30);
   const auto state = drafter->NewState();
   const DraftRequest request = Request(state.get(), prompt, {}, 4);
   EXPECT_EQ(drafter->MissingTokens(request), 99);
@@ -134,6 +134,35 @@ TEST_F(ModelDrafterTest, SequencesDoNotMatterToEachOther) {
   }
 }
 
+// A pass reads no more than it may, and who found no place in one finds it later.
+TEST_F(ModelDrafterTest, APassTakesOnAsManyAsItMayRead) {
+  const int64_t vocab = tiny_.model().vocab_size();
+  const auto drafter = NewDrafter(/*step_tokens=*/10);
+  std::vector<Tokens> prompts;
+  std::vector<std::unique_ptr<DraftState>> states;
+  std::vector<DraftRequest> requests;
+  for (uint64_t i = 0; i < 3; ++i) prompts.push_back(RandomTokens(4, vocab, 40 + i));
+  for (const Tokens& prompt : prompts) {
+    states.push_back(drafter->NewState());
+    requests.push_back(Request(states.back().get(), prompt, {}, 2));
+    EXPECT_EQ(drafter->MissingTokens(requests.back()), 0);
+  }
+  const auto drafts = drafter->Propose(requests);
+  EXPECT_EQ(drafts[0], Says(prompts[0], 2));
+  EXPECT_EQ(drafts[1], Says(prompts[1], 2));
+  EXPECT_TRUE(drafts[2].empty());
+  EXPECT_EQ(drafter->Propose(requests)[2], Says(prompts[2], 2));
+}
+
+TEST_F(ModelDrafterTest, WhatNoPassHoldsIsReadBeforeTheGuess) {
+  const Tokens prompt = RandomTokens(8, tiny_.model().vocab_size(), 50);
+  const auto drafter = NewDrafter(/*step_tokens=*/4);
+  const auto state = drafter->NewState();
+  const DraftRequest request = Request(state.get(), prompt, {}, 2);
+  EXPECT_EQ(drafter->MissingTokens(request), 7);
+  EXPECT_EQ(Ask(*drafter, request), Says(prompt, 2));
+}
+
 // Only who does not fit into the draft's context goes without.
 TEST_F(ModelDrafterTest, ANeighbourThatIsTooLongCostsNobodyElse) {
   const int64_t vocab = tiny_.model().vocab_size();
@@ -142,7 +171,7 @@ TEST_F(ModelDrafterTest, ANeighbourThatIsTooLongCostsNobodyElse) {
   const Tokens wanted = Says(small, 3);
   for (const int64_t length : {context - 2, context - 1, context, context + 1, context + 100}) {
     const Tokens large = RandomTokens(length, vocab, 9);
-    const auto drafter = NewDrafter(/*follow_tokens=*/2 * context);
+    const auto drafter = NewDrafter(/*step_tokens=*/2 * context);
     const auto first = drafter->NewState(), second = drafter->NewState();
     const std::vector<DraftRequest> requests = {Request(second.get(), small, {}, 3),
                                                 Request(first.get(), large, {}, 3)};
@@ -158,7 +187,7 @@ TEST_F(ModelDrafterTest, ANeighbourThatIsTooLongCostsNobodyElse) {
 
 TEST_F(ModelDrafterTest, WhatHasEndedIsNotReadAgain) {
   const Tokens prompt = RandomTokens(90, tiny_.model().vocab_size(), 7);
-  const auto drafter = NewDrafter(/*follow_tokens=*/100);
+  const auto drafter = NewDrafter(/*step_tokens=*/100);
   auto state = drafter->NewState();
   const Tokens drafts = Ask(*drafter, Request(state.get(), prompt, {}, 2));
   drafter->Finish(*state, {prompt, {}}, 0);
@@ -174,7 +203,7 @@ class SmallModelDrafterTest : public ModelDrafterTest {
 };
 
 TEST_F(SmallModelDrafterTest, AFullPoolCostsDraftsOnly) {
-  const auto drafter = NewDrafter(/*follow_tokens=*/4096);
+  const auto drafter = NewDrafter(/*step_tokens=*/4096);
   const int64_t vocab = tiny_.model().vocab_size();
   std::vector<Tokens> prompts;
   std::vector<std::unique_ptr<DraftState>> states;
@@ -199,7 +228,7 @@ TEST_F(ModelDrafterTest, ImpossiblePartsAreRefused) {
       ModelDrafter::Create({&tiny_.model(), &tiny_.pool(), spec_, tiny_.model().vocab_size() + 1})
           .ok());
   EXPECT_FALSE(
-      ModelDrafter::Create({&tiny_.model(), &tiny_.pool(), spec_, 5}, {.follow_tokens = 0}).ok());
+      ModelDrafter::Create({&tiny_.model(), &tiny_.pool(), spec_, 5}, {.step_tokens = 0}).ok());
 }
 
 }  // namespace
