@@ -44,6 +44,7 @@ GrammarMasks::State GrammarMasks::Advance(State state, std::string_view bytes) {
 
 void GrammarMasks::Forget(std::span<State> keep) {
   masks_.clear();
+  counted_.clear();
   automaton_.Forget(keep);
   // What is kept may itself be large; forgetting must not happen at every step.
   forget_above_bytes_ = std::max(cache_bytes_, 2 * size_bytes());

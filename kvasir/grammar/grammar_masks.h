@@ -61,7 +61,8 @@ class GrammarMasks {
 
  private:
   size_t size_bytes() const {
-    return automaton_.size_bytes() + masks_.size() * vocabulary_->end().size_bytes();
+    return automaton_.size_bytes() + masks_.size() * vocabulary_->end().size_bytes() +
+           counted_.size() * sizeof(counted_[0]);
   }
   void Forget(std::span<State> keep);
   // Every plain text of at most kMaxPlainCharacters may come next.

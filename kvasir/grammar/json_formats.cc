@@ -86,8 +86,8 @@ std::string Duration() {
   return "P(?:" + n + "W|(?:" + date + ")(?:" + time + ")?|" + time + ")";
 }
 
-std::vector<std::pair<std::string_view, std::string>> Formats() {
-  return {
+const std::vector<std::pair<std::string_view, std::string>>& Formats() {
+  static const std::vector<std::pair<std::string_view, std::string>> kFormats = {
       {"date", Date()},
       {"date-time", Date() + "T" + Time()},
       {"duration", Duration()},
@@ -99,6 +99,7 @@ std::vector<std::pair<std::string_view, std::string>> Formats() {
       {"uri", Uri()},
       {"uuid", "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"},
   };
+  return kFormats;
 }
 
 }  // namespace

@@ -200,14 +200,17 @@ class PatternParser {
       case '+':
       case '?':
         return Malformed("nothing to repeat");
+      case '{':
+        if (IsCounted()) return Malformed("nothing to repeat");
+        break;
       case '.':
         ++position_;
         return json_.Char(CharSet({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).Complement());
-      default: {
-        KVASIR_TRY(const CharSet set, ParseChar());
-        return json_.Char(set);
-      }
+      default:
+        break;
     }
+    KVASIR_TRY(const CharSet set, ParseChar());
+    return json_.Char(set);
   }
 
   // A character, or the set that an escape stands for.

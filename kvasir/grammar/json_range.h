@@ -19,10 +19,11 @@ struct DecimalBound {
 };
 
 // Numbers between the bounds, which lie within +-kMaxDecimalBound, the integers that doubles tell
-// apart; nullopt: none. Up to 10^9 they have up to 6 decimals, next to 0 up to 15: at most 15
-// digits in all, so that reading them as doubles keeps their order and never rounds onto a bound.
-// Beyond 10^9 they are whole, and where there is no bound they may have decimals and exponents as
-// well. `most_decimals` bounds their decimals further.
+// apart; between, where they are exclusive on the near side. nullopt: none. Up to 10^9 they have up
+// to 6 decimals, next to 0 up to 15: at most 15 digits in all, so that reading them as doubles
+// keeps their order and never rounds onto a bound. Beyond 10^9 they are whole, and where there is
+// no bound they may have decimals and exponents as well. `most_decimals` bounds their decimals
+// further.
 inline constexpr int64_t kMaxDecimalBound = int64_t{1} << 53;
 inline constexpr int kMostDecimals = 15;
 GrammarSyntax::Expr DecimalsBetween(std::optional<DecimalBound> min,

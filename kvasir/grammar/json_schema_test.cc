@@ -365,9 +365,13 @@ TEST(Schema, ExtremeIntegerBounds) {
   EXPECT_FALSE(Allows(odd, "9007199254740992"));
   for (const char* none : {R"({"type": "integer", "minimum": 1e300})",
                            R"({"type": "integer", "exclusiveMinimum": 9223372036854775807})",
+                           R"({"type": "integer", "maximum": -9223372036854775808})",
                            R"({"type": "integer", "minimum": 3, "maximum": 2})"}) {
     EXPECT_EQ(ErrorOf(none).substr(0, 43), "grammar rule 'schema' can never be finished");
   }
+  EXPECT_TRUE(Allows(R"({"type": "integer", "exclusiveMinimum": -9223372036854775808,
+                         "maximum": 0})",
+                     "-9223372036854775807"));
   EXPECT_FALSE(Allows(R"({"type": "number", "minimum": 2, "exclusiveMinimum": 2})", "2"));
   EXPECT_TRUE(Allows(R"({"type": "integer", "minimum": -1e300, "maximum": 3})", "-12"));
   EXPECT_TRUE(Allows(R"({"type": "integer", "minimum": 1.5, "maximum": 2.5})", "2"));
@@ -389,6 +393,18 @@ TEST(Schema, ErrorsBeginWithThePath) {
       {R"({"type": "string", "pattern": "a", "maxLength": 3})", "schema/pattern: together with"},
       {R"({"type": "string", "maxLength": -1})", "schema/maxLength: expected a whole number"},
       {R"({"type": "number", "minimum": 1e300})", "schema: bounds of numbers must be within"},
+      {R"({"type": "number", "exclusiveMinimum": 9007199254740992})", "schema: bounds of numbers"},
+      {R"({"type": "number", "exclusiveMaximum": -9007199254740992})", "schema: bounds of numbers"},
+      {R"~({"type": "string", "pattern": "^a{2}{3}$"})~",
+       "schema/pattern: pattern, byte 5: nothing to repeat"},
+      {R"({"items": [{"type": "null"}, {"type": "strin"}]})", "schema/items/1/type: expected"},
+      {R"({"items": [{}], "additionalItems": 3})", "schema/additionalItems: expected a schema"},
+      {R"({"prefixItems": [{}], "items": {"type": 3}})", "schema/items/type: expected"},
+      {R"({"allOf": [{"type": "strin"}, {"type": "string"}]})",
+       "schema/allOf/1: type: expected names of types"},
+      {R"({"allOf": [{"enum": 3}, {"enum": [3]}]})", "schema/allOf/1: enum: expected a list"},
+      {R"({"allOf": [{"required": ["a"]}, {"required": "b"}]})",
+       "schema/allOf/1: required: expected a list of names"},
       {R"({"type": "integer", "multipleOf": 5})", "schema/multipleOf: only 1, 0.1, 0.01"},
       {R"({"$ref": "#/$defs/no"})", "schema/$ref: '#/$defs/no' points to nothing"},
       {R"({"$ref": "http://x/y"})", "schema/$ref: only pointers into this schema"},
@@ -412,6 +428,60 @@ TEST(Schema, ErrorsBeginWithThePath) {
   for (const auto& [schema, message] : cases) {
     EXPECT_EQ(ErrorOf(schema).substr(0, std::string_view(message).size()), message) << schema;
   }
+}
+
+TEST(Schema, ValuesAreComparedAsNumbers) {
+  const char* both = R"({"allOf": [{"enum": [1, 2.5]}, {"enum": [1.0, 3]}]})";
+  EXPECT_TRUE(Allows(both, "1"));
+  EXPECT_FALSE(Allows(both, "3"));
+  EXPECT_NE(ErrorOf(R"({"oneOf": [{"const": 2}, {"enum": [1, 2.0]}]})").find("branches 0 and 1"),
+            std::string::npos);
+}
+
+TEST(Schema, AnUpperBoundMayBeAnyNumber) {
+  for (const char* bound : {"18446744073709551615", "1e300", "100001"}) {
+    EXPECT_TRUE(Allows(R"({"type": "string", "maxLength": )" + std::string(bound) + "}", "\"a\""));
+  }
+}
+
+// Each format and each pattern costs its size once.
+TEST(Schema, ManyStringsMayHaveOneFormat) {
+  for (const char* limit : {R"("format": "uri")", R"("pattern": "^([a-z]{1,60}[0-9]){1,30}$")"}) {
+    std::string schema = R"({"properties": {"p": {)" + std::string(limit) + "}";
+    for (int i = 0; i < 400; ++i) schema += ", \"p" + std::to_string(i) + "\": {" + limit + "}";
+    EXPECT_TRUE(Allows(schema + "}}", "{}"));
+  }
+}
+
+// What one byte of a schema costs is bounded, however its parts are repeated: these took minutes.
+TEST(Schema, LargeCombinationsTakeLittleTime) {
+  std::string names;
+  std::string properties;
+  for (int i = 0; i < 1500; ++i) {
+    const std::string name = "\"n" + std::to_string(i) + "\"";
+    names += (i > 0 ? "," : "") + name;
+    properties += (i > 0 ? "," : "") + name + ":{}";
+  }
+  std::string branches;
+  for (int i = 0; i < 40; ++i) {
+    branches +=
+        (i > 0 ? "," : "") +
+        std::string(R"({"allOf":[{"$ref":"#/$defs/b"},{"type":"object","properties":{"t":)") +
+        R"({"const":)" + std::to_string(i) + R"(}},"required":["t"]}]})";
+  }
+  const std::string one_of = R"({"$defs":{"b":{"properties":{)" + properties + R"(},"required":[)" +
+                             names + R"(]}},"oneOf":[)" + branches + "]}";
+  (void)Grammar::FromJsonSchema(Parsed(one_of));
+
+  std::string definitions;
+  std::string references;
+  for (int i = 0; i < 40'000; ++i) {
+    const std::string name = "d" + std::to_string(i);
+    definitions += (i > 0 ? ",\"" : "\"") + name + R"(":{"const":1})";
+    references += (i > 0 ? "," : "") + std::string(R"({"$ref":"#/$defs/)") + name + "\"}";
+  }
+  (void)Grammar::FromJsonSchema(
+      Parsed(R"({"$defs":{)" + definitions + R"(},"anyOf":[)" + references + "]}"));
 }
 
 TEST(Schema, AnnotationsSayNothing) {

@@ -2,15 +2,59 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
-#include <vector>
 
 namespace kvasir {
 namespace {
 
 constexpr size_t kMaxBranches = 64;
+constexpr size_t kMaxTypes = 16;  // more than there are: some may stand twice
+
+// By name: schemas may have thousands of properties.
+using Members = std::unordered_map<std::string_view, const Json*>;
+using Names = std::unordered_set<std::string_view>;
+
+Members MembersOf(const Json* object) {
+  Members members;
+  if (object == nullptr || !object->is_object()) return members;
+  for (const auto& [name, value] : object->as_object()) members.emplace(name, &value);
+  return members;
+}
+
+Names NamesOf(const Json* list) {
+  Names names;
+  if (list == nullptr || !list->is_array()) return names;
+  for (const Json& name : list->as_array()) {
+    if (name.is_string()) names.insert(name.as_string());
+  }
+  return names;
+}
+
+bool IsListOfNames(const Json& list) {
+  return list.is_array() && std::ranges::all_of(list.as_array(), &Json::is_string);
+}
+
+// The same for values that a schema does not tell apart, as 1 and 1.0.
+std::string KeyOf(const Json& value) {
+  constexpr double kLimit = 9.2e18;
+  if (value.is_double() && !value.is_above_int()) {
+    const double number = value.as_double();
+    if (std::abs(number) < kLimit && number == std::floor(number)) {
+      return std::to_string(static_cast<int64_t>(number));
+    }
+  }
+  return value.Dump();
+}
+
+Error Malformed(std::string_view keyword, const char* expected) {
+  return {ErrorCode::kInvalidArgument, std::string(keyword) + ": expected " + expected};
+}
 
 bool Contains(const Json::Array& array, const Json& value) {
   return std::ranges::find(array, value) != array.end();
@@ -22,9 +66,17 @@ Json::Array TypesOf(const Json& type) {
   return type.is_array() ? type.as_array() : Json::Array{type};
 }
 
-std::optional<Json> MergeTypes(const Json& a, const Json& b) {
+bool AreTypes(const Json::Array& types) {
+  return types.size() <= kMaxTypes && std::ranges::all_of(types, [](const Json& type) {
+           return type.is_string() &&
+                  std::ranges::find(kSchemaTypes, type.as_string()) != kSchemaTypes.end();
+         });
+}
+
+Result<std::optional<Json>> MergeTypes(const Json& a, const Json& b) {
   const Json::Array of_a = TypesOf(a);
   const Json::Array of_b = TypesOf(b);
+  if (!AreTypes(of_a) || !AreTypes(of_b)) return Malformed("type", "names of types");
   Json::Array both;
   const auto keep = [&](const Json::Array& from, const Json::Array& other) {
     for (const Json& type : from) {
@@ -34,27 +86,30 @@ std::optional<Json> MergeTypes(const Json& a, const Json& b) {
   };
   keep(of_a, of_b);
   keep(of_b, of_a);
-  if (both.empty()) return std::nullopt;
-  return Json(std::move(both));
+  if (both.empty()) return std::optional<Json>();
+  return std::optional<Json>(std::move(both));
 }
 
-std::optional<Json> MergeEnums(const Json& a, const Json& b) {
-  if (!a.is_array() || !b.is_array()) return std::nullopt;
+Result<std::optional<Json>> MergeEnums(const Json& a, const Json& b) {
+  if (!a.is_array() || !b.is_array()) return Malformed("enum", "a list");
+  std::unordered_set<std::string> of_b;
+  for (const Json& value : b.as_array()) of_b.insert(KeyOf(value));
   Json::Array both;
   for (const Json& value : a.as_array()) {
-    if (Contains(b.as_array(), value)) both.push_back(value);
+    if (of_b.contains(KeyOf(value))) both.push_back(value);
   }
-  if (both.empty()) return std::nullopt;
-  return Json(std::move(both));
+  if (both.empty()) return std::optional<Json>();
+  return std::optional<Json>(std::move(both));
 }
 
-Json MergeRequired(const Json& a, const Json& b) {
-  if (!a.is_array() || !b.is_array()) return a;
+Result<std::optional<Json>> MergeRequired(const Json& a, const Json& b) {
+  if (!IsListOfNames(a) || !IsListOfNames(b)) return Malformed("required", "a list of names");
+  Names known = NamesOf(&a);
   Json::Array names = a.as_array();
   for (const Json& name : b.as_array()) {
-    if (!Contains(names, name)) names.push_back(name);
+    if (known.insert(name.as_string()).second) names.push_back(name);
   }
-  return names;
+  return std::optional<Json>(std::move(names));
 }
 
 // Properties that only one schema has are still subject to the other's additionalProperties.
@@ -63,12 +118,12 @@ Json MergeProperties(const Json& a, const Json& b) {
   const auto add = [&](const Json& from, const Json& other, bool shared) {
     const Json* properties = from.Find("properties");
     if (properties == nullptr || !properties->is_object()) return;
-    const Json* others = other.Find("properties");
+    const Members others = MembersOf(other.Find("properties"));
     const Json* additional = other.Find("additionalProperties");
     for (const auto& [name, schema] : properties->as_object()) {
-      const Json* twin = others != nullptr ? others->Find(name) : nullptr;
-      if (twin != nullptr) {
-        if (shared) merged.emplace_back(name, AllOf(schema, *twin));
+      const auto twin = others.find(name);
+      if (twin != others.end()) {
+        if (shared) merged.emplace_back(name, AllOf(schema, *twin->second));
       } else if (additional != nullptr) {
         merged.emplace_back(name, AllOf(schema, *additional));
       } else {
@@ -109,7 +164,7 @@ Result<std::optional<Json>> MergeKeyword(std::string_view keyword, const Json& a
   if (keyword == "type") return MergeTypes(a, b);
   if (keyword == "enum") return MergeEnums(a, b);
   if (keyword == "const") return std::optional<Json>();
-  if (keyword == "required") return std::optional<Json>(MergeRequired(a, b));
+  if (keyword == "required") return MergeRequired(a, b);
   if (IsOneOf(keyword, {"items", "additionalProperties", "additionalItems"})) {
     return std::optional<Json>(AllOf(a, b));
   }
@@ -139,40 +194,14 @@ const Json::Array* ConstantsOf(const Json& schema, Json::Array* storage) {
   return values != nullptr && values->is_array() ? &values->as_array() : nullptr;
 }
 
-// 1 and 1.0 are one value; whether two containers are is not looked into.
-bool MayBeEqual(const Json& a, const Json& b) {
-  if (a.is_number() && b.is_number()) return a.as_double() == b.as_double();
-  return a == b || (a.is_array() && b.is_array()) || (a.is_object() && b.is_object());
-}
-
+// Whether two containers are one value is not looked into.
 bool AreConstantsExclusive(const Json::Array& a, const Json::Array& b) {
-  return std::ranges::none_of(a, [&](const Json& of_a) {
-    return std::ranges::any_of(b, [&](const Json& of_b) { return MayBeEqual(of_a, of_b); });
-  });
-}
-
-bool Requires(const Json& schema, const std::string& name) {
-  const Json* required = schema.Find("required");
-  return required != nullptr && required->is_array() && Contains(required->as_array(), Json(name));
-}
-
-// The longest of the lists that are searched for each element of another schema's.
-size_t LongestList(const Json& schema) {
-  size_t longest = 0;
-  for (const char* keyword : {"enum", "required", "properties"}) {
-    const Json* const list = schema.Find(keyword);
-    if (list == nullptr) continue;
-    longest = std::max(longest, list->is_array()    ? list->as_array().size()
-                                : list->is_object() ? list->as_object().size()
-                                                    : 0);
-  }
-  return longest;
-}
-
-// Beyond, comparing each with each would take long. REQUIRES: both are objects.
-bool AreTooLong(const Json& a, const Json& b) {
-  constexpr size_t kMost = 4096;
-  return std::max(LongestList(a), LongestList(b)) > kMost;
+  const auto key = [](const Json& value) {
+    return value.is_array() ? "[" : value.is_object() ? "{" : KeyOf(value);
+  };
+  std::unordered_set<std::string> of_a;
+  for (const Json& value : a) of_a.insert(key(value));
+  return std::ranges::none_of(b, [&](const Json& value) { return of_a.contains(key(value)); });
 }
 
 bool IsOnlyObject(const Json& schema) {
@@ -180,28 +209,36 @@ bool IsOnlyObject(const Json& schema) {
   return type != nullptr && TypesOf(*type) == Json::Array{Json("object")};
 }
 
-// `closed` has no room for a property that `other` requires.
-bool LacksRequired(const Json& closed, const Json& other) {
-  const Json* additional = closed.Find("additionalProperties");
-  const Json* required = other.Find("required");
-  if (additional == nullptr || *additional != Json(false)) return false;
-  if (required == nullptr || !required->is_array()) return false;
-  const Json* properties = closed.Find("properties");
-  return std::ranges::any_of(required->as_array(), [&](const Json& name) {
-    return name.is_string() &&
-           (properties == nullptr || properties->Find(name.as_string()) == nullptr);
-  });
-}
+// What tells an object from others.
+struct ObjectView {
+  explicit ObjectView(const Json& schema)
+      : properties(MembersOf(schema.Find("properties"))),
+        required(NamesOf(schema.Find("required"))) {
+    const Json* additional = schema.Find("additionalProperties");
+    is_closed = additional != nullptr && *additional == Json(false);
+  }
+  // It has no room for a property that `other` requires.
+  bool LacksRequiredOf(const ObjectView& other) const {
+    return is_closed && std::ranges::any_of(other.required, [&](std::string_view name) {
+             return !properties.contains(name);
+           });
+  }
+
+  Members properties;
+  Names required;
+  bool is_closed = false;
+};
 
 bool AreObjectsExclusive(const Json& a, const Json& b, int depth) {
-  if (LacksRequired(a, b) || LacksRequired(b, a)) return true;
-  const Json* of_a = a.Find("properties");
-  const Json* of_b = b.Find("properties");
-  if (of_a == nullptr || of_b == nullptr || !of_a->is_object()) return false;
-  return std::ranges::any_of(of_a->as_object(), [&](const Json::Member& member) {
-    const Json* twin = of_b->Find(member.first);
-    return twin != nullptr && Requires(a, member.first) && Requires(b, member.first) &&
-           AreSchemasExclusive(member.second, *twin, depth + 1);
+  const ObjectView of_a(a);
+  const ObjectView of_b(b);
+  if (of_a.LacksRequiredOf(of_b) || of_b.LacksRequiredOf(of_a)) return true;
+  return std::ranges::any_of(of_a.required, [&](std::string_view name) {
+    const auto one = of_a.properties.find(name);
+    const auto other = of_b.properties.find(name);
+    return one != of_a.properties.end() && other != of_b.properties.end() &&
+           of_b.required.contains(name) &&
+           AreSchemasExclusive(*one->second, *other->second, depth + 1);
   });
 }
 
@@ -223,10 +260,6 @@ Result<Json> MergeSchemas(const Json& a, const Json& b) {
   if (a == Json(true)) return b;
   if (b == Json(true)) return a;
   if (!a.is_object() || !b.is_object()) return Json(false);
-  if (AreTooLong(a, b)) {
-    return Error{ErrorCode::kUnsupported,
-                 "lists of more than 4096 names or values cannot be combined with other schemas"};
-  }
   if (a.Find("prefixItems") != nullptr || b.Find("prefixItems") != nullptr) {
     const bool both = a.Find("items") != nullptr || b.Find("items") != nullptr;
     const bool one = (a.Find("prefixItems") == nullptr) != (b.Find("prefixItems") == nullptr);
@@ -254,10 +287,14 @@ Result<Json> MergeSchemas(const Json& a, const Json& b) {
 bool AreSchemasExclusive(const Json& a, const Json& b, int depth) {
   constexpr int kMaxDepth = 8;
   if (a == Json(false) || b == Json(false)) return true;
-  if (!a.is_object() || !b.is_object() || depth > kMaxDepth || AreTooLong(a, b)) return false;
+  if (!a.is_object() || !b.is_object() || depth > kMaxDepth) return false;
   const Json* type_a = a.Find("type");
   const Json* type_b = b.Find("type");
-  if (type_a != nullptr && type_b != nullptr && !MergeTypes(*type_a, *type_b)) return true;
+  if (type_a != nullptr && type_b != nullptr) {
+    const auto types = MergeTypes(*type_a, *type_b);
+    if (!types.ok()) return false;  // is said where it is translated
+    if (!types->has_value()) return true;
+  }
   Json::Array storage_a;
   Json::Array storage_b;
   const Json::Array* constants_a = ConstantsOf(a, &storage_a);

@@ -17,9 +17,6 @@ constexpr int kMaxFlattenDepth = 64;
 constexpr int64_t kMaxSpentNodes = int64_t{1} << 22;
 constexpr size_t kMaxOneOf = 64;
 
-constexpr std::array<std::string_view, 7> kTypes = {"object",  "array",   "string", "number",
-                                                    "integer", "boolean", "null"};
-
 // The keywords that are held to, each with the type it speaks about.
 struct Keyword {
   std::string_view name;
@@ -115,14 +112,13 @@ std::string DecodeStep(std::string_view step) {
   return decoded;
 }
 
-const Json* Step(const Json& json, const std::string& step) {
-  if (!json.is_array()) return json.Find(step);
+const Json* Element(const Json::Array& array, const std::string& step) {
   if (step.empty() || step.size() > 6) return nullptr;
   if (!std::ranges::all_of(step, [](unsigned char c) { return std::isdigit(c) != 0; })) {
     return nullptr;
   }
   const size_t index = std::stoul(step);
-  return index < json.as_array().size() ? &json.as_array()[index] : nullptr;
+  return index < array.size() ? &array[index] : nullptr;
 }
 
 }  // namespace
@@ -141,8 +137,8 @@ Result<GrammarSyntax::Rule> SchemaTranslator::Translate() {
   return static_cast<GrammarSyntax::Rule>(syntax_.node(root).min);
 }
 
-Status SchemaTranslator::Spend(const Json& schema, const std::string& path) {
-  spent_ += NodeCount(schema);
+Status SchemaTranslator::Spend(int64_t nodes, const std::string& path) {
+  spent_ += nodes;
   if (spent_ <= kMaxSpentNodes) return {};
   return {ErrorCode::kResourceExhausted, path +
                                              ": the schema is too large once references and "
@@ -171,7 +167,7 @@ Result<SchemaTranslator::Expr> SchemaTranslator::Value(const Json& schema,
   if (depth_ >= kMaxDepth) {
     return Error{ErrorCode::kResourceExhausted, path + ": the schema is nested too deep"};
   }
-  KVASIR_TRY_OK(Spend(schema, path));
+  KVASIR_TRY_OK(Spend(NodeCount(schema), path));
   KVASIR_TRY_OK(CheckKeywords(schema, path));
   ++depth_;
   Result<Expr> value = Error{ErrorCode::kUnsupported, ""};
@@ -228,10 +224,9 @@ Result<std::vector<std::string_view>> SchemaTranslator::TypesOf(const Json& sche
   }
   const Json::Array names = type->is_array() ? type->as_array() : Json::Array{*type};
   for (const Json& name : names) {
-    const auto* known = name.is_string()
-                            ? std::ranges::find(kTypes, std::string_view(name.as_string()))
-                            : kTypes.end();
-    if (known == kTypes.end()) {
+    const auto* known =
+        name.is_string() ? std::ranges::find(kSchemaTypes, name.as_string()) : kSchemaTypes.end();
+    if (known == kSchemaTypes.end()) {
       return Error{ErrorCode::kInvalidArgument,
                    path +
                        "/type: expected object, array, string, number, integer, boolean or "
@@ -298,6 +293,7 @@ Result<SchemaTranslator::Expr> SchemaTranslator::Branches(const Json& schema,
         rest.as_object().empty() ? list[i] : Json::Object{{"allOf", Json::Array{rest, list[i]}}};
     KVASIR_TRY(const Expr way, Value(branch, branch_path));
     ways.push_back(way);
+    if (syntax_.too_large()) break;
   }
   return syntax_.Alternatives(std::move(ways));
 }
@@ -309,9 +305,12 @@ Status SchemaTranslator::CheckExclusive(const Json::Array& branches, const std::
             path + ": more than " + std::to_string(kMaxOneOf) + " branches; use anyOf"};
   }
   std::vector<Json> flat;
+  std::vector<int64_t> nodes;
   for (size_t i = 0; i < branches.size(); ++i) {
     KVASIR_TRY(Json one, Flatten(branches[i], path + "/" + std::to_string(i), 0));
+    nodes.push_back(NodeCount(one));
     for (size_t j = 0; j < i; ++j) {
+      KVASIR_TRY_OK(Spend(nodes[i] + nodes[j], path));
       if (AreSchemasExclusive(flat[j], one)) continue;
       return {ErrorCode::kUnsupported,
               path + ": branches " + std::to_string(j) + " and " + std::to_string(i) +
@@ -323,8 +322,19 @@ Status SchemaTranslator::CheckExclusive(const Json::Array& branches, const std::
   return {};
 }
 
-Result<const Json*> SchemaTranslator::Resolve(const Json& reference,
-                                              const std::string& path) const {
+const Json* SchemaTranslator::Step(const Json& from, const std::string& step) {
+  if (from.is_array()) return Element(from.as_array(), step);
+  if (!from.is_object()) return nullptr;
+  const auto [entry, added] = members_of_.try_emplace(&from);
+  auto& members = entry->second;
+  if (added) {
+    for (const auto& [name, value] : from.as_object()) members.emplace(name, &value);
+  }
+  const auto found = members.find(step);
+  return found != members.end() ? found->second : nullptr;
+}
+
+Result<const Json*> SchemaTranslator::Resolve(const Json& reference, const std::string& path) {
   if (!reference.is_string()) {
     return Error{ErrorCode::kInvalidArgument, path + "/$ref: expected a string"};
   }
@@ -368,7 +378,7 @@ Result<Json> SchemaTranslator::Flatten(const Json& schema, const std::string& pa
     return Error{ErrorCode::kInvalidArgument,
                  path + ": $ref and allOf lead back to themselves, or are nested too deep"};
   }
-  KVASIR_TRY_OK(Spend(schema, path));
+  KVASIR_TRY_OK(Spend(NodeCount(schema), path));
   KVASIR_TRY_OK(CheckKeywords(schema, path));
   Json flat = Without(schema, {"$ref", "allOf"});
   const auto merge = [&](const Json& part, const std::string& part_path) -> Status {
@@ -376,7 +386,7 @@ Result<Json> SchemaTranslator::Flatten(const Json& schema, const std::string& pa
     Result<Json> merged = MergeSchemas(flat, flat_part);
     if (!merged.ok()) return WithContext(merged.error(), part_path);
     flat = *std::move(merged);
-    return Spend(flat, part_path);
+    return Spend(NodeCount(flat), part_path);
   };
   if (const Json* reference = schema.Find("$ref"); reference != nullptr) {
     KVASIR_TRY(const Json* const target, Resolve(*reference, path));

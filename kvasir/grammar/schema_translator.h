@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -44,10 +45,12 @@ class SchemaTranslator {
     bool required;
   };
   struct TupleParts {
-    const Json::Array& prefix;
-    const Json* items;  // may be null
+    const Json::Array& prefix;  // not empty
+    const Json* items;          // may be null
     int min;
     int max;
+    std::string prefix_path;
+    std::string items_path;
   };
 
   Result<Expr> Value(const Json& schema, const std::string& path);
@@ -65,7 +68,7 @@ class SchemaTranslator {
   Result<Expr> Integer(const Json& schema, const std::string& path);
   Result<Expr> Number(const Json& schema, const std::string& path);
   Result<Expr> Array(const Json& schema, const std::string& path);
-  Result<Expr> Tuple(const TupleParts& parts, const std::string& path);
+  Result<Expr> Tuple(const TupleParts& parts);
   Result<Expr> Object(const Json& schema, const std::string& path);
   Result<std::vector<Property>> Properties(const Json& schema, const std::string& path);
   Result<Expr> OtherProperty(const Json* additional, const std::vector<Property>& properties,
@@ -74,19 +77,23 @@ class SchemaTranslator {
 
   // A call of the rule of what `reference` points to, which is translated later.
   Result<Expr> Reference(const Json& reference, const std::string& path);
-  Result<const Json*> Resolve(const Json& reference, const std::string& path) const;
+  Result<const Json*> Resolve(const Json& reference, const std::string& path);
+  // A member or an element of a part of the document; null: there is none.
+  const Json* Step(const Json& from, const std::string& step);
   // The schema without $ref and allOf at its top, and without annotations.
   Result<Json> Flatten(const Json& schema, const std::string& path, int depth);
 
   Status CheckKeywords(const Json& schema, const std::string& path) const;
   // Bounds the work, which references can multiply.
-  Status Spend(const Json& schema, const std::string& path);
+  Status Spend(int64_t nodes, const std::string& path);
 
   const Json& document_;
   GrammarSyntax& syntax_;
   JsonText json_;
   const std::string name_;
   std::map<const Json*, GrammarSyntax::Rule> rule_of_;  // by what is referred to
+  // Of objects that references lead through: there may be many of both.
+  std::map<const Json*, std::unordered_map<std::string_view, const Json*>> members_of_;
   std::vector<Pending> pending_;
   int depth_ = 0;
   int64_t spent_ = 0;

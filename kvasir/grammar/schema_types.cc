@@ -40,14 +40,16 @@ Result<std::optional<int64_t>> ReadCount(const Json& schema, const std::string& 
                                          const std::string& path) {
   const Json* value = schema.Find(keyword);
   if (value == nullptr) return std::optional<int64_t>();
-  const bool whole = value->is_int() || (value->is_double() && value->as_double() < 1e15 &&
-                                         value->as_double() == std::floor(value->as_double()));
+  const bool whole = value->is_int() || value->is_above_int() ||
+                     (value->is_double() && value->as_double() == std::floor(value->as_double()));
   if (!whole || value->as_double() < 0) {
     return Error{ErrorCode::kInvalidArgument,
                  path + "/" + keyword + ": expected a whole number of 0 or more"};
   }
-  return std::optional<int64_t>(value->is_int() ? value->as_int()
-                                                : static_cast<int64_t>(value->as_double()));
+  // What is larger is more than there may be, whatever it is.
+  constexpr int64_t kMost = int64_t{1} << 53;
+  return std::optional<int64_t>(
+      static_cast<int64_t>(std::min(value->as_double(), static_cast<double>(kMost))));
 }
 
 // minItems and maxItems, for example: `what` is "Items".
@@ -92,8 +94,12 @@ std::optional<int64_t> OutermostInteger(const Bound& bound, int sign) {
   constexpr double kLimit = 9.2e18;
   int64_t whole = 0;
   bool exclusive = bound.exclusive;
+  if (bound.value.is_int() && bound.value.as_int() < -kLast) {
+    if (sign < 0) return std::nullopt;
+    return -kLast;
+  }
   if (bound.value.is_int()) {
-    whole = std::max(bound.value.as_int(), -kLast);
+    whole = bound.value.as_int();
   } else {
     const double mirrored = std::ceil(sign * bound.value.as_double());
     if (mirrored > kLimit) return std::nullopt;
@@ -144,15 +150,20 @@ Result<Expr> SchemaTranslator::String(const Json& schema, const std::string& pat
   }
   const Json& value = format != nullptr ? *format : *pattern;
   if (!value.is_string()) return Error{ErrorCode::kInvalidArgument, here + ": expected a string"};
-  const std::string expression =
-      format != nullptr ? PatternOfFormat(value.as_string()) : value.as_string();
-  if (format != nullptr && expression.empty()) {
-    return Unsupported(here,
-                       "'" + value.as_string() + "' is not known; known are " + KnownFormats());
+  // Once, however many strings have it.
+  const GrammarSyntax::Rule rule = syntax_.RuleNamed("(" + keyword + " " + value.as_string() + ")");
+  if (!syntax_.IsDefined(rule)) {
+    const std::string expression =
+        format != nullptr ? PatternOfFormat(value.as_string()) : value.as_string();
+    if (format != nullptr && expression.empty()) {
+      return Unsupported(here,
+                         "'" + value.as_string() + "' is not known; known are " + KnownFormats());
+    }
+    const Result<Expr> inside = TranslatePattern(expression, &syntax_, &json_);
+    if (!inside.ok()) return WithContext(inside.error(), here);
+    syntax_.Define(rule, syntax_.Sequence({quote, *inside, quote}));
   }
-  const Result<Expr> inside = TranslatePattern(expression, &syntax_, &json_);
-  if (!inside.ok()) return WithContext(inside.error(), here);
-  return syntax_.Sequence({quote, *inside, quote});
+  return syntax_.Call(rule);
 }
 
 Result<Expr> SchemaTranslator::Integer(const Json& schema, const std::string& path) {
@@ -193,7 +204,8 @@ Result<Expr> SchemaTranslator::Number(const Json& schema, const std::string& pat
     std::optional<DecimalBound>& outermost = sign > 0 ? low : high;
     for (const Bound& bound : *bounds) {
       const double value = bound.value.as_double();
-      if (sign * value > kLimit) {
+      // Beyond, texts are read as doubles that lie on the bound.
+      if (sign * value > kLimit || (bound.exclusive && sign * value == kLimit)) {
         return Unsupported(path,
                            "bounds of numbers must be within " + std::to_string(kMaxDecimalBound));
       }
@@ -216,21 +228,27 @@ Result<Expr> SchemaTranslator::Array(const Json& schema, const std::string& path
   const bool old = items != nullptr && items->is_array();
   const Json* prefix = old ? items : schema.Find("prefixItems");
   if (old) items = schema.Find("additionalItems");
+  const std::string items_path = path + (old ? "/additionalItems" : "/items");
   if (items != nullptr && !IsSchema(items)) {
-    return Error{ErrorCode::kInvalidArgument, path + "/items: expected a schema"};
+    return Error{ErrorCode::kInvalidArgument, items_path + ": expected a schema"};
   }
-  if (prefix != nullptr) {
-    if (!prefix->is_array()) {
-      return Error{ErrorCode::kInvalidArgument, path + "/prefixItems: expected a list"};
-    }
-    return Tuple({prefix->as_array(), items, counts.min, counts.max}, path);
+  if (prefix != nullptr && !prefix->is_array()) {
+    return Error{ErrorCode::kInvalidArgument, path + "/prefixItems: expected a list"};
+  }
+  if (prefix != nullptr && !prefix->as_array().empty()) {
+    return Tuple({.prefix = prefix->as_array(),
+                  .items = items,
+                  .min = counts.min,
+                  .max = counts.max,
+                  .prefix_path = path + (old ? "/items" : "/prefixItems"),
+                  .items_path = items_path});
   }
   int max = counts.max;
   if (items != nullptr && *items == Json(false)) max = 0;
   if (max == 0) return counts.min > 0 ? syntax_.Alternatives({}) : json_.List("[", 0, 0, 0, "]");
   Expr element = json_.Value();
   if (items != nullptr) {
-    KVASIR_TRY(element, Value(*items, path + "/items"));
+    KVASIR_TRY(element, Value(*items, items_path));
     element = json_.Shared(element);
   }
   return json_.List("[", element, counts.min, max, "]");
@@ -238,7 +256,7 @@ Result<Expr> SchemaTranslator::Array(const Json& schema, const std::string& path
 
 // Elements beyond the prefix are generated only where "items" describes them or minItems wants
 // them.
-Result<Expr> SchemaTranslator::Tuple(const TupleParts& parts, const std::string& path) {
+Result<Expr> SchemaTranslator::Tuple(const TupleParts& parts) {
   const auto first = static_cast<int>(std::min<size_t>(parts.prefix.size(), kMaxCount));
   const int max = parts.max == kUnbounded ? kMaxCount : parts.max;
   Expr rest = syntax_.Literal("");
@@ -246,22 +264,16 @@ Result<Expr> SchemaTranslator::Tuple(const TupleParts& parts, const std::string&
   if (max > first && (parts.items != nullptr || more_min > 0)) {
     Expr element = json_.Value();
     if (parts.items != nullptr) {
-      KVASIR_TRY(element, Value(*parts.items, path + "/items"));
+      KVASIR_TRY(element, Value(*parts.items, parts.items_path));
     }
-    const Expr comma = first > 0 ? json_.Comma() : syntax_.Literal("");
     const Expr more = json_.Shared(syntax_.Sequence({json_.Comma(), element}));
-    if (first > 0) {
-      rest = syntax_.Repeat(more, more_min, parts.max == kUnbounded ? kUnbounded : max - first);
-    } else {
-      return json_.List("[", json_.Shared(syntax_.Sequence({comma, element})), parts.min, parts.max,
-                        "]");
-    }
+    rest = syntax_.Repeat(more, more_min, parts.max == kUnbounded ? kUnbounded : max - first);
   } else if (more_min > 0) {
     return syntax_.Alternatives({});
   }
   for (int i = std::min(first, max); i-- > 0;) {
     KVASIR_TRY(const Expr element, Value(parts.prefix[static_cast<size_t>(i)],
-                                         path + "/prefixItems/" + std::to_string(i)));
+                                         parts.prefix_path + "/" + std::to_string(i)));
     const Expr comma = i > 0 ? json_.Comma() : syntax_.Literal("");
     const Expr with = syntax_.Sequence({comma, element, rest});
     rest = json_.Shared(i < parts.min ? with : syntax_.Optional(with));
