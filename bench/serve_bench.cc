@@ -107,8 +107,8 @@ class Bench {
         streamed.generated_tokens = usage->Find("completion_tokens")->as_int();
         streamed.cached_tokens =
             usage->Find("prompt_tokens_details")->Find("cached_tokens")->as_int();
-      } else {
-        streamed.texts.push_back(Clock::now());
+      } else if (!json->Find("choices")->as_array()[0].Find("text")->as_string().empty()) {
+        streamed.texts.push_back(Clock::now());  // the last event only says why it ended
       }
     }
     return {ErrorCode::kIo, "the stream has no end; last event: " + event};

@@ -400,6 +400,24 @@ TEST_F(EngineTest, DeadlinesEndARequestInAnyState) {
   EXPECT_EQ(bench_.ResultOf(running).answers[0].tokens.size(), 1u);
 }
 
+TEST_F(EngineTest, AnAnswerThatIsCompleteHasNoDeadline) {
+  const auto now = std::make_shared<EngineClock::time_point>();
+  EngineOptions options;
+  options.now = [now] { return *now; };
+  bench_.Start(size_t{64} << 20, options);
+  EngineRequest request = Request(Prompt(10), 3);
+  request.deadline = *now + std::chrono::seconds(5);
+  EngineCallbacks callbacks;
+  callbacks.on_token = [now, said = 0](int, Token, const TokenScores*) mutable {
+    if (++said == 3) *now += std::chrono::seconds(5);
+  };
+  const RequestId id = bench_.Submit(request, callbacks);
+  bench_.Drain();
+  EXPECT_TRUE(bench_.ResultOf(id).status.ok());
+  EXPECT_EQ(bench_.ResultOf(id).answers[0].tokens.size(), 3u);
+  EXPECT_EQ(bench_.ResultOf(id).answers[0].finish, FinishReason::kLength);
+}
+
 TEST_F(EngineTest, HigherPrioritiesAreAdmittedFirst) {
   bench_.Start(size_t{64} << 20, {.max_streams = 1});
   std::vector<int> order;

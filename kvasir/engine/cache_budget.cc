@@ -58,7 +58,7 @@ Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest
   const size_t of_threads = model.ScratchBytes(1, 0);
   const size_t most = std::min(own_bytes / kScratchShare + of_threads, own_bytes / 2);
   while ((budget.scratch_bytes = ScratchOf(model, request, budget.step_tokens)) > most) {
-    if (budget.step_tokens / 2 < kLeastStepTokens) {
+    if (budget.step_tokens <= kLeastStepTokens) {
       return {ErrorCode::kResourceExhausted,
               "cache budget: " + std::to_string(own_bytes) + " bytes are too few" +
                   (request.draft_bytes > 0
@@ -70,7 +70,7 @@ Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest
                   std::to_string(std::max(2 * budget.scratch_bytes,
                                           kScratchShare * (budget.scratch_bytes - of_threads)))};
     }
-    budget.step_tokens /= 2;
+    budget.step_tokens = std::max(budget.step_tokens / 2, kLeastStepTokens);
   }
   budget.block_bytes = own_bytes - budget.scratch_bytes - budget.index_bytes;
   return budget;

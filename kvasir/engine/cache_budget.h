@@ -37,7 +37,7 @@ struct CacheBudgetRequest {
 // kLeastStepTokens takes more than that, naming the bytes that would do.
 Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest& request);
 
-// Less than a block per step reads the weights too often to be of use.
+// Shorter steps read the weights too often to be of use.
 inline constexpr int64_t kLeastStepTokens = 16;
 
 // The bytes that a cache gets when nobody says: half of what the system had available before the

@@ -71,6 +71,21 @@ TEST(CacheBudgetTest, CountsThatCannotBeAreRefused) {
   }
 }
 
+// Whatever was asked for, the shortest steps are tried before there is an error.
+TEST(CacheBudgetTest, StepsShrinkToTheLeast) {
+  const TinyModel tiny({.folder = kTinyFull});
+  const std::string message =
+      PlanCacheBudget(tiny.model(), {.total_bytes = 1 << 10, .step_tokens = 16}).error().message;
+  const std::string before = "give at least ";
+  const size_t least = std::stoull(message.substr(message.find(before) + before.size()));
+  for (const int64_t asked : {16, 17, 31, 32, 500}) {
+    EXPECT_EQ(
+        ValueOrDie(PlanCacheBudget(tiny.model(), {.total_bytes = least, .step_tokens = asked}))
+            .step_tokens,
+        16);
+  }
+}
+
 // What is said to be enough is, and a byte less is not; also where threads take most of it.
 TEST(CacheBudgetTest, TheLeastThatIsNamedIsTheLeast) {
   for (const int threads : {1, 40}) {

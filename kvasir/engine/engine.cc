@@ -209,6 +209,7 @@ void Engine::EndCancelled() {
   is_stepping_ = true;  // callbacks below may call Cancel
   const EngineClock::time_point now = Now();
   for (const auto& job : jobs_) {
+    if (job->is_done()) continue;  // in the step that came to its deadline
     if (job->is_cancelled) {
       EndJob(*job, FinishReason::kCancelled);
     } else if (job->request.deadline && now >= *job->request.deadline) {

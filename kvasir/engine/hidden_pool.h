@@ -24,7 +24,6 @@ class HiddenPool {
  public:
   explicit HiddenPool(Pooling pooling) : pooling_(pooling) {}
 
-  Pooling pooling() const { return pooling_; }
   // How many of the next `tokens` positions' states are wanted, counted from their end. `is_last`:
   // the text ends with them.
   int64_t WantedRows(int64_t tokens, bool is_last) const {

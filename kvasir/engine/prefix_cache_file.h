@@ -25,7 +25,7 @@ struct PrefixCacheFileStats {
 };
 
 // Writes what was used last, as far as its blocks have at most `max_bytes` bytes. A file of that
-// name is replaced once the new one is complete. Counts as use of what is written.
+// name is replaced once the new one is complete. Counts as use of what it looks at.
 // ERRORS: as SaveSnapshots; with nothing to write, none, and no file is touched.
 Result<PrefixCacheFileStats> SavePrefixCache(PrefixTree& tree, const ModelBundle& bundle,
                                              const std::string& path, size_t max_bytes);

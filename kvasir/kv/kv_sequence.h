@@ -193,7 +193,6 @@ class KvSequence {
 
   Status CheckReserve(int64_t tokens) const;
   std::vector<KvCompaction> DueCompactions() const;
-  Status ApplyCompactions(const std::vector<KvCompaction>& compactions);
   void AddNeeds(int64_t tokens, std::span<const KvCompaction> first, Needs* needs) const;
   void AddStateNeeds(Needs* needs) const;
   void TakeReserved(int64_t tokens);

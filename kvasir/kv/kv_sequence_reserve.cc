@@ -166,17 +166,11 @@ Result<bool> KvSequence::Compact(int64_t slack_rows) {
     if (rows - content_.plan->groups()[i].budget.size <= slack_rows) continue;
     compactions.push_back(KvCompaction::Plan(content_, i, position_));
   }
-  KVASIR_TRY_OK(ApplyCompactions(compactions));
-  return !compactions.empty();
-}
-
-Status KvSequence::ApplyCompactions(const std::vector<KvCompaction>& compactions) {
-  if (speculation_start_ >= 0) return MustCommitFirst();
   Needs needs;
   for (const KvCompaction& compaction : compactions) needs.Add(compaction.Needs(content_));
   KVASIR_TRY_OK(pool()->EnsureFree(needs.demands));
   for (const KvCompaction& compaction : compactions) compaction.Apply(&content_);
-  return {};
+  return !compactions.empty();
 }
 
 void KvSequence::AddNeeds(int64_t tokens, std::span<const KvCompaction> first, Needs* needs) const {

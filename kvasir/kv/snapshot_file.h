@@ -37,7 +37,8 @@ Status WriteSnapshots(const KvSnapshotFile& file, const ByteSink& sink);
 // ERRORS: also kIo and kNotFound; the message names the path.
 Status SaveSnapshots(const KvSnapshotFile& file, const std::string& path);
 
-// Reads such bytes into blocks of `pool`. All is checked before a block is taken. The snapshots
+// Reads such bytes into blocks of `pool`. All but the blocks' checksums is checked before one is
+// taken; these are as blocks are read. The snapshots
 // have the spec that was saved: sequences restored from them may join a batch of sequences whose
 // spec is equal. THREADS: those of the pool.
 // ERRORS: kCorrupt, naming the field or block; kUnsupported for another version;

@@ -39,7 +39,6 @@ class DraftRounds {
   explicit DraftRounds(std::unique_ptr<Drafter> drafter,
                        std::function<Clock::time_point()> now = {});
 
-  std::string_view kind() const { return drafter_->kind(); }
   HiddenWanted hidden_wanted() const { return drafter_->hidden_wanted(); }
   Clock::time_point Now() const { return now_ ? now_() : Clock::now(); }
 

@@ -216,6 +216,15 @@ class ChatTest(WebTest):
             result.links = [...box.querySelectorAll('a')].map((a) => a.href);
             draw('***both*** **bold *it***');
             result.text = box.textContent;
+            result.lists = ['- Foo\\n    - a\\n    - b\\n    - c\\n- Bar', '  - a\\n  - b', '  1. a\\n  2. b',
+                            '- a\\n  - b\\n\\n    more\\n  - c'].map((text) => {
+              draw(text);
+              const tree = (list) => [...list.children].map((item) => {
+                const inner = item.querySelector(':scope > ul, :scope > ol');
+                return inner ? tree(inner) : item.textContent;
+              });
+              return tree(box.firstChild);
+            });
             return result;""")
         self.assertEqual(shown["items"], 2)
         self.assertEqual(shown["code"], "import os\n\n\ndef f(): return 1")
@@ -225,6 +234,8 @@ class ChatTest(WebTest):
         self.assertEqual(shown["links"], ["https://example.org/" + name
                                           for name in ("Foo_(bar)", "x_(y)", "z")])
         self.assertEqual(shown["text"], "both bold it")
+        self.assertEqual(shown["lists"], [[["a", "b", "c"], "Bar"], ["a", "b"], ["a", "b"],
+                                          [["bmore", "c"]]])
 
     def test_what_is_done_stays_while_the_rest_is_made(self):
         kept = self.browser.run("""
@@ -339,6 +350,28 @@ class ChatTest(WebTest):
         self.assertEqual([sent[name] for name in ("temperature", "min_p", "top_p", "max_tokens")],
                          [0.72, 0.005, 0.975, 3])
         self.check_page()
+
+    def test_an_answer_that_is_taken_back_leaves_a_conversation(self):
+        left = self.browser.run("""
+            const {Conversation} = await import('/web/conversation.js');
+            const conversation = new Conversation();
+            const question = conversation.add(conversation.root, 'user', 'q');
+            const answers = ['a', 'b', 'c'].map((text) => conversation.add(question, 'assistant', text));
+            const last = () => conversation.last().content;
+            const left = [last()];
+            for (const answer of [answers[2], answers[0], answers[1]]) {
+              conversation.remove(answer);
+              left.push(last());
+            }
+            return left;""")
+        self.assertEqual(left, ["c", "b", "b", "q"])
+
+    def test_what_only_decorates_is_hidden_from_readers(self):
+        self.browser.one("#budget")
+        shown = self.browser.run("""
+            const {h} = await import('/web/dom.js');
+            return h('i', {'aria-hidden': true, hidden: true}).outerHTML;""")
+        self.assertEqual(shown, '<i aria-hidden="true" hidden=""></i>')
 
     def test_reasoning_is_folded(self):
         parts = self.browser.run("""

@@ -86,13 +86,17 @@ export async function streamChat(body, {signal, onChunk, onProgress}) {
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let pending = '';
-  for (;;) {
-    const {done, value} = await reader.read().catch((error) => {
-      throw error.name === 'AbortError' ? error : brokenOff();
-    });
-    if (done) return;
-    const parts = (pending + value).split('\n\n');
-    pending = parts.pop();
-    yield* parts;
+  try {
+    for (;;) {
+      const {done, value} = await reader.read().catch((error) => {
+        throw error.name === 'AbortError' ? error : brokenOff();
+      });
+      if (done) return;
+      const parts = (pending + value).split('\n\n');
+      pending = parts.pop();
+      yield* parts;
+    }
+  } finally {
+    reader.cancel().catch(() => {});  // whoever stops reading wants no more of the answer
   }
 }

@@ -79,7 +79,9 @@ async function answer(question) {
   if (!message.error && !byId('error').hidden) start();
   if (message.status === 401 && await askForKey(message.error)) {
     start();
-    question.children.splice(question.children.indexOf(message), 1);
+    conversation.remove(message);
+    keep();
+    view.showAll();
     if (mayAnswer()) answer(question);
   }
 }

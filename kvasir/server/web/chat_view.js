@@ -122,7 +122,7 @@ export class ChatView {
       }, sign);
       footer.append(h('span', {class: 'branches'},
         step(-1, 'Branch before', '‹'),
-        h('span', {'aria-label': `Branch ${place + 1} of ${siblings.length}`},
+        h('span', {role: 'img', 'aria-label': `Branch ${place + 1} of ${siblings.length}`},
           `${place + 1}/${siblings.length}`),
         step(1, 'Branch after', '›')));
     }

@@ -43,6 +43,13 @@ export class Conversation {
     return parent.children[parent.chosen];
   }
 
+  // With all that followed it.
+  remove(message) {
+    const {children} = message.parent;
+    children.splice(children.indexOf(message), 1);
+    message.parent.chosen = Math.max(0, Math.min(message.parent.chosen, children.length - 1));
+  }
+
   // For the API: what leads to `message`, itself included. Answers that failed or were stopped before
   // they began are empty there: many templates refuse two questions in a row.
   messagesUpTo(message) {

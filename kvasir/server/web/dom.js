@@ -67,7 +67,8 @@ function fill(element, properties, children) {
     if (name.startsWith('on')) {
       element.addEventListener(name.slice(2), value);
     } else {
-      element.setAttribute(name, value === true ? '' : value);
+      const isWord = name.startsWith('aria-');  // "true", where others are there or not
+      element.setAttribute(name, value === true && !isWord ? '' : value);
     }
   }
   element.append(...children.filter((child) => child !== null && child !== undefined));

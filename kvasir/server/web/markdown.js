@@ -116,7 +116,7 @@ function list(lines, at, depth) {
       let filled = next;
       while (filled < lines.length && isBlank(lines[filled])) ++filled;
       const space = indentOf(lines[filled] ?? '');
-      if (space < Math.min(inner, 2)) break;
+      if (space < item[1].length + 2) break;
       for (; next < filled; ++next) body.push('');
       body.push(lines[next++].slice(Math.min(space, inner)));
     }
