@@ -79,7 +79,9 @@ Result<TraceSpec> TraceSpec::Read(const Json& spec) {
   KVASIR_TRY_OK(ReadRetention(spec, &layer.retention, &read));
   if (layers < 1 || layers > 4096) return MalformedTrace("'layers' is absurd");
   read.layers = static_cast<int>(layers);
-  layer.layout.key_norms = layer.retention.kind == RetentionSpec::Kind::kBudget;
+  // Norms that rows carry are those of the keys as they came; a trace's are of what is stored.
+  layer.layout.key_norms = layer.retention.kind == RetentionSpec::Kind::kBudget &&
+                           layer.layout.key_codec == KvCodec{KvCodec::Kind::kF32};
   read.cache = std::make_shared<const KvCacheSpec>(KvCacheSpec::Uniform(read.layers, layer));
   KVASIR_TRY_OK(read.cache->Validate());
   return read;

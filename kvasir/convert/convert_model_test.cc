@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include "kvasir/convert/conversion_notes.h"
 #include "kvasir/convert/folder_builder.h"
@@ -122,8 +124,10 @@ std::string BiasedLlama(const ScratchFolder& scratch) {
 }
 
 // A folder with this config, the tensors of another folder, and such tensors of zeros beside them.
+// `copies`: tensors whose numbers are another one's.
 std::string FolderWith(const ScratchFolder& scratch, const char* name, const Json& config,
-                       const std::string& source, std::vector<TensorDeclaration> declared) {
+                       const std::string& source, std::vector<TensorDeclaration> declared,
+                       const std::map<std::string, std::string>& copies = {}) {
   const std::string folder = scratch.File(name);
   fs::create_directory(folder);
   EXPECT_TRUE(WriteFileAtomic(folder + "/config.json", config.Dump()).ok());
@@ -135,7 +139,8 @@ std::string FolderWith(const ScratchFolder& scratch, const char* name, const Jso
   for (const TensorDeclaration& tensor : declared) {
     size_t bytes = DTypeBytes(tensor.dtype);
     for (const int64_t extent : tensor.shape) bytes *= static_cast<size_t>(extent);
-    const TensorView* const view = stored.Find(tensor.name);
+    const auto copy = copies.find(tensor.name);
+    const TensorView* const view = stored.Find(copy == copies.end() ? tensor.name : copy->second);
     const std::vector<std::byte> zeros(bytes);
     EXPECT_TRUE(
         writer.Append(tensor.name, {view == nullptr ? zeros.data() : view->data, bytes}).ok());
@@ -268,6 +273,23 @@ TEST(ConvertModel, WhatNoDecoderReadsStaysBehindInGgufFiles) {
   ASSERT_TRUE(done.ok()) << done.error().message;
   EXPECT_EQ(Logits(file, WeightFormat::kF32), Logits(source, WeightFormat::kF32));
   EXPECT_TRUE(UnreadTensorsOf(ValueOrDie(ModelSource::Open(file)))->empty());
+}
+
+// The config says that the head is the embeddings: a copy of them is nothing to speak of.
+TEST(ConvertModel, ATiedModelsOwnHeadIsSpokenOf) {
+  const ScratchFolder scratch;
+  const std::string tiny = Path("testdata/models/public_llama_f32");
+  Json config = ValueOrDie(Json::ParseFile(tiny + "/config.json"));
+  config.Set("tie_word_embeddings", true);
+  const std::string copied = FolderWith(scratch, "copied", config, tiny, {},
+                                        {{"lm_head.weight", "model.embed_tokens.weight"}});
+  const std::string other = FolderWith(scratch, "other", config, tiny, {});
+  const auto unread = [](const std::string& folder) {
+    return ValueOrDie(UnreadTensorsOf(ValueOrDie(ModelSource::Open(folder))));
+  };
+  EXPECT_EQ(unread(copied), std::vector<std::string>());
+  EXPECT_EQ(unread(other), std::vector<std::string>{"lm_head.weight"});
+  EXPECT_EQ(Logits(other, WeightFormat::kF32), Logits(copied, WeightFormat::kF32));
 }
 
 // A module is left behind for want of a reader, not for what lies beside its weights.

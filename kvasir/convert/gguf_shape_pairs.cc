@@ -20,6 +20,7 @@ class ShapeWriter {
         pairs_(*pairs) {}
 
   Status Write() {
+    KVASIR_TRY_OK(CheckActivation());
     pairs_.Add("general.architecture", architecture_);
     pairs_.AddU32("general.quantization_version", 2);
     Int("block_count", config_.num_hidden_layers);
@@ -45,6 +46,16 @@ class ShapeWriter {
     pairs_.AddF32(Key(name), static_cast<float>(value));
   }
   bool is_gemma4() const { return config_.family == ModelFamily::kGemma4; }
+
+  // Readers know a family's own only.
+  Status CheckActivation() const {
+    const Activation own = config_.has_four_norms() ? Activation::kGeluTanh : Activation::kSilu;
+    if (config_.activation == own) return {};
+    return {ErrorCode::kUnsupported,
+            "the activation (hidden_act, hidden_activation) is not the one that every GGUF file "
+            "of " +
+                architecture_ + " has"};
+  }
 
   void AddMlp() {
     std::vector<uint32_t> sizes;
@@ -86,6 +97,10 @@ class ShapeWriter {
                                            std::string(RopeTypeName(config_.rope_sliding.type)) +
                                            "' of sliding layers (rope_parameters."
                                            "sliding_attention) has no place in a GGUF file"};
+    }
+    if (config_.family == ModelFamily::kGemma2 && config_.rope_sliding != rope) {
+      return {ErrorCode::kUnsupported,
+              "a rope of sliding layers of their own has no place in a GGUF file of gemma2"};
     }
     if (is_gemma4() && rope.type == RopeType::kYarn) {
       return {ErrorCode::kUnsupported,
@@ -135,13 +150,9 @@ class ShapeWriter {
     }
     if (config_.family == ModelFamily::kGemma2) {
       Float("attn_logit_softcapping", config_.attn_logit_softcapping);
-    } else if (config_.attn_logit_softcapping > 0) {
-      return {ErrorCode::kUnsupported,
-              "field 'attn_logit_softcapping' has no place in a GGUF file of " + architecture_};
     }
-    if (config_.query_pre_attn_scalar != config_.head_dim) {
-      Float("attention.scale", 1.0 / std::sqrt(config_.query_pre_attn_scalar));
-    }
+    // Always: what it is without depends on the size of the model.
+    Float("attention.scale", 1.0 / std::sqrt(config_.query_pre_attn_scalar));
     return {};
   }
 

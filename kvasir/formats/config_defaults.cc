@@ -53,9 +53,10 @@ constexpr ConfigDefaults Gemma4(std::string_view architecture, std::string_view 
                1e6);
 }
 
-constexpr std::array<ConfigDefaults, 12> kArchitectures = {
+constexpr std::array<ConfigDefaults, 13> kArchitectures = {
     Plain("LlamaForCausalLM", "llama", ModelFamily::kLlama, 0, 0, 2048),
     Plain("MistralForCausalLM", "mistral", ModelFamily::kLlama, 8, 0, 131072),
+    Plain("Mistral3ForConditionalGeneration", kMistral3, ModelFamily::kLlama, 8, 0, 131072),
     Plain("Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, 32, 0, 32768),
     Plain("Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, 32, 128, 32768),
     Plain("Qwen3MoeForCausalLM", kQwen3Moe, ModelFamily::kQwen3, 4, 0, 32768),

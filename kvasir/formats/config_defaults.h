@@ -12,6 +12,7 @@
 
 namespace kvasir {
 
+inline constexpr std::string_view kMistral3 = "mistral3";
 inline constexpr std::string_view kQwen3Moe = "qwen3_moe";
 inline constexpr std::string_view kGemma4Unified = "gemma4_unified";
 

@@ -1,7 +1,10 @@
 #include "kvasir/formats/layer_config.h"
 
 #include <algorithm>
+#include <charconv>
+#include <map>
 #include <string>
+#include <system_error>
 
 #include "kvasir/formats/config_limits.h"
 
@@ -53,17 +56,16 @@ Result<std::vector<LayerKind>> DeriveLayerKinds(const ConfigReader& reader,
                                                 const ModelConfig& model) {
   int64_t first_sliding = 0;  // qwen: layers below it are full
   int64_t pattern = 0;        // gemma: every pattern-th layer is full
-  if (model.family == ModelFamily::kQwen2 || model.family == ModelFamily::kQwen3) {
+  if (defaults.model_type == kQwen3Moe) {
+    first_sliding = 0;
+  } else if (model.family == ModelFamily::kQwen2 || model.family == ModelFamily::kQwen3) {
     KVASIR_TRY(first_sliding, reader.Integer("max_window_layers", 28, 0, kMaxLayers));
   } else if (model.family == ModelFamily::kGemma2) {
     pattern = 2;
   } else if (model.family == ModelFamily::kGemma4) {
     pattern = 6;
   } else if (model.family == ModelFamily::kGemma3) {
-    const std::string_view field = reader.Find("sliding_window_pattern") == nullptr
-                                       ? "_sliding_window_pattern"
-                                       : "sliding_window_pattern";
-    KVASIR_TRY(pattern, reader.Integer(field, 6, 1, kMaxLayers));
+    KVASIR_TRY(pattern, reader.Integer("sliding_window_pattern", 6, 1, kMaxLayers));
   } else if (defaults.model_type == "llama") {
     first_sliding = kMaxLayers;
   }
@@ -99,21 +101,37 @@ struct GlobalHeads {
   int64_t key_value_heads;  // 0: as the other layers
 };
 
+// By layer: transformers names all with as many digits, "05" beside "11".
+Result<std::map<int64_t, const Json*>> ListedLayers(const ConfigReader& reader,
+                                                    std::string_view field, const Json& list) {
+  if (!list.is_object()) return reader.Bad(field, "must be an object");
+  std::map<int64_t, const Json*> layers;
+  for (const auto& [name, entry] : list.as_object()) {
+    int64_t layer = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+    const bool is_number = error == std::errc() && end == name.data() + name.size() && layer >= 0;
+    if (!is_number || !layers.emplace(layer, &entry).second) {
+      return reader.Bad(
+          field, "must name layers by their numbers, each once, not '" + name.substr(0, 40) + "'");
+    }
+    if (!entry.is_object()) {
+      return reader.Bad(field, "must hold an object for each layer it names");
+    }
+  }
+  return layers;
+}
+
 Result<GlobalHeads> ReadListedHeads(const ConfigReader& reader, const Json& list,
                                     const ModelConfig& model) {
   constexpr std::string_view kField = "per_layer_config";
-  if (!list.is_object()) return reader.Bad(kField, "must be an object");
+  KVASIR_TRY(const auto layers, ListedLayers(reader, kField, list));
   const GlobalHeads plain = {model.head_dim, model.num_key_value_heads};
   GlobalHeads heads = plain;
   bool is_first = true;
   for (int i = 0; i < model.num_hidden_layers; ++i) {
-    const Json* entry = list.Find(std::to_string(i));
     GlobalHeads here = plain;
-    if (entry != nullptr && !entry->is_object()) {
-      return reader.Bad(kField, "must hold an object for each layer it names");
-    }
-    if (entry != nullptr) {
-      const ConfigReader fields(*entry, *entry);
+    if (const auto entry = layers.find(i); entry != layers.end()) {
+      const ConfigReader fields(*entry->second, *entry->second);
       KVASIR_TRY(here.head_dim, fields.Integer("head_dim", plain.head_dim, 2, kMaxHeadDim));
       KVASIR_TRY(here.key_value_heads,
                  fields.Integer("num_key_value_heads", plain.key_value_heads, 1, kMaxHeads));
@@ -184,7 +202,8 @@ Status ReadLayerKinds(const ConfigReader& reader, const ConfigDefaults& defaults
                       ModelConfig* model) {
   KVASIR_TRY(model->sliding_window, ReadWindow(reader, defaults));
   const Json* types = reader.Find("layer_types");
-  if (types != nullptr) {
+  // The class of Qwen3-MoE has neither layer_types nor max_window_layers: all slide, or none.
+  if (types != nullptr && defaults.model_type != kQwen3Moe) {
     KVASIR_TRY(model->layer_kinds, ReadLayerTypes(reader, *types, model->num_hidden_layers));
   } else {
     KVASIR_TRY(model->layer_kinds, DeriveLayerKinds(reader, defaults, *model));

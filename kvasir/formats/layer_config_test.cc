@@ -104,6 +104,14 @@ TEST(LayerConfig, Gemma4HeadsListedPerLayer) {
   const ModelConfig model = Parsed(kGemma4, R"({"per_layer_config":{)" + three + "}}");
   EXPECT_EQ(model.global_head_dim, 32);
   EXPECT_EQ(model.global_key_value_heads, 1);
+  // All with as many digits, where there are more than ten layers.
+  const std::string padded = R"("01":)" + layer + R"(,"03":)" + layer + R"(,"05":)" + layer;
+  EXPECT_EQ(Parsed(kGemma4, R"({"per_layer_config":{)" + padded + "}}").global_head_dim, 32);
+  for (const std::string& name :
+       {R"("01":{},"1":)" + layer, R"("-1":)" + layer, R"("1x":)" + layer, R"("":)" + layer}) {
+    ExpectError(kGemma4, R"({"per_layer_config":{)" + name + "}}", ErrorCode::kCorrupt,
+                "layers by their numbers");
+  }
   ExpectError(kGemma4, R"({"per_layer_config":{"1":)" + layer + "}}", ErrorCode::kUnsupported,
               "layer 3");
   ExpectError(kGemma4, R"({"per_layer_config":{"0":)" + layer + "," + three + "}}",

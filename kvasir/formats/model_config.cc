@@ -120,6 +120,11 @@ Status ReadNumbers(const ConfigReader& reader, ModelConfig* model) {
              reader.Number("query_pre_attn_scalar", 256.0, 1e-6, 1e9));
   KVASIR_TRY(model->attn_logit_softcapping,
              Softcap(reader, "attn_logit_softcapping", is_gemma2 ? 50.0 : 0.0));
+  if (!is_gemma2 && model->attn_logit_softcapping > 0) {
+    return reader.Bad("attn_logit_softcapping",
+                      "must be null: the attention of Gemma 3 caps nothing, whatever it says",
+                      ErrorCode::kUnsupported);
+  }
   return {};
 }
 
@@ -139,6 +144,19 @@ Result<RopeConfig> ReadRopeOfKind(const Json* parameters, std::string_view kind,
                            model.max_position_embeddings);
 }
 
+// People who extend a context add "rope_scaling" to a file that newer writers gave
+// "rope_parameters": which of the two counts depends on the reader, so they must agree.
+Status CheckSameScaling(const Json* parameters, const Json* scaling, const ModelConfig& model) {
+  if (parameters == nullptr || scaling == nullptr) return {};
+  KVASIR_TRY(const RopeConfig other,
+             RopeConfig::Parse(*scaling, "rope_scaling", model.rope_full.theta,
+                               model.max_position_embeddings));
+  if (other == model.rope_full) return {};
+  return {ErrorCode::kUnsupported,
+          "field 'rope_scaling' says something else than 'rope_parameters'; write the scaling into "
+          "'rope_parameters' alone"};
+}
+
 Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
   KVASIR_TRY(const double theta, reader.Number("rope_theta", defaults.rope_theta, 1.0, 1e12));
   KVASIR_TRY(const double rotated, reader.Number("partial_rotary_factor", 1.0, 0.0, 1.0));
@@ -154,6 +172,7 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
   }
   const int64_t positions = model->max_position_embeddings;
   const Json* parameters = reader.Find("rope_parameters");
+  const Json* scaling = reader.Find("rope_scaling");
   const bool per_layer =
       parameters != nullptr && (parameters->Find("full_attention") != nullptr ||
                                 parameters->Find("sliding_attention") != nullptr);
@@ -161,10 +180,10 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
     KVASIR_TRY(model->rope_full, ReadRopeOfKind(parameters, "full_attention", theta, *model));
     KVASIR_TRY(model->rope_sliding,
                ReadRopeOfKind(parameters, "sliding_attention", sliding_theta, *model));
-    return {};
+    return CheckSameScaling(parameters, scaling, *model);
   }
   const std::string_view field = parameters != nullptr ? "rope_parameters" : "rope_scaling";
-  const Json* object = reader.Find(field);
+  const Json* object = parameters != nullptr ? parameters : scaling;
   KVASIR_TRY(model->rope_full,
              RopeConfig::Parse(object == nullptr ? Json() : *object, field, theta, positions));
   model->rope_sliding = model->rope_full;
@@ -173,7 +192,7 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
     model->rope_sliding = RopeConfig();
     model->rope_sliding.theta = sliding_theta;
   }
-  return {};
+  return CheckSameScaling(parameters, scaling, *model);
 }
 
 // Many configs name yarn's factor and leave the positions as they were without it.
@@ -212,6 +231,15 @@ Status ReadDType(const ConfigReader& reader, ModelConfig* model) {
   return {};
 }
 
+// The wrapper of Mistral's models is also that of others, whose attention is scaled in another way.
+Status CheckTextModel(const ConfigDefaults& defaults, const Json* text) {
+  if (defaults.model_type != kMistral3 || text == nullptr) return {};
+  KVASIR_TRY(const std::string type, ConfigReader(*text, *text).Text("model_type", "mistral"));
+  if (type == "mistral") return {};
+  return {ErrorCode::kUnsupported, "field 'text_config.model_type' is '" + type.substr(0, 40) +
+                                       "'; supported in a mistral3 is mistral"};
+}
+
 }  // namespace
 
 std::string_view ModelFamilyName(ModelFamily family) {
@@ -237,6 +265,7 @@ Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
     return {ErrorCode::kCorrupt, "field 'text_config' must be an object"};
   }
   const ConfigReader reader(nested != nullptr ? *nested : config, config);
+  KVASIR_TRY_OK(CheckTextModel(*defaults, nested));
 
   ModelConfig model;
   model.family = defaults->family;
@@ -256,6 +285,16 @@ Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
   // Of Gemma's, which are tied, converters write what they like.
   model.has_own_head = reader.Find("tie_word_embeddings") != nullptr &&
                        !model.tie_word_embeddings && model.family < ModelFamily::kGemma2;
+  // Of a wrapper and its text model transformers 4 believes the one, 5 the other and writes the
+  // text model's default: whether there is a head then says it.
+  if (nested != nullptr) {
+    KVASIR_TRY(const bool outer,
+               ConfigReader(config, config).Flag("tie_word_embeddings", model.tie_word_embeddings));
+    if (outer != model.tie_word_embeddings) {
+      model.tie_word_embeddings = false;
+      model.has_own_head = false;
+    }
+  }
   KVASIR_TRY_OK(ReadTokens(reader, &model));
   KVASIR_TRY_OK(ReadDType(reader, &model));
   return model;

@@ -225,13 +225,83 @@ TEST(ModelConfig, LayerTypesAndRopeParametersPerType) {
 }
 
 TEST(ModelConfig, FlatRopeParametersWinOverOldFields) {
-  const ModelConfig model = Small(
-      R"({"model_type":"qwen3","rope_theta":5,"rope_scaling":{"type":"linear","factor":2},
-          "rope_parameters":{"rope_type":"yarn","factor":4.0,"rope_theta":1e6,
-                             "original_max_position_embeddings":32768}})");
-  EXPECT_EQ(model.rope_full.type, RopeType::kYarn);
-  EXPECT_EQ(model.rope_full.theta, 1e6);
-  EXPECT_EQ(model.rope_sliding, model.rope_full);
+  const std::string yarn = R"("rope_type":"yarn","factor":4.0,
+                              "original_max_position_embeddings":32768)";
+  const std::string both =
+      R"({"model_type":"qwen3","rope_theta":5,"rope_parameters":{"rope_theta":1e6,)" + yarn +
+      R"(},"rope_scaling":)";
+  for (const std::string& scaling : {std::string("null"), "{" + yarn + "}"}) {
+    const ModelConfig model = Small(both + scaling + "}");
+    EXPECT_EQ(model.rope_full.type, RopeType::kYarn);
+    EXPECT_EQ(model.rope_full.theta, 1e6);
+    EXPECT_EQ(model.rope_sliding, model.rope_full);
+  }
+}
+
+// Readers disagree about which one counts.
+TEST(ModelConfig, TwoScalingsThatDifferAreRefused) {
+  const std::string linear = R"({"type":"linear","factor":2})";
+  for (const char* parameters :
+       {R"({"rope_type":"default","rope_theta":1e6})", R"({"rope_type":"linear","factor":4})",
+        R"({"full_attention":{"rope_theta":1e6},"sliding_attention":{"rope_theta":1e4}})"}) {
+    const auto model =
+        ParseWith(kSmall, R"({"model_type":"gemma3_text","sliding_window":16,"rope_scaling":)" +
+                              linear + R"(,"rope_parameters":)" + parameters + "}");
+    ASSERT_FALSE(model.ok()) << parameters;
+    EXPECT_EQ(model.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(model.error().message.find("'rope_scaling' says something else"), std::string::npos);
+  }
+}
+
+// transformers 5 writes the text model's default beside what it does.
+TEST(ModelConfig, WhereWrapperAndTextDisagreeTheHeadDecides) {
+  const auto tied = [](const char* outer, const char* inner) {
+    const std::string sizes = std::string(kSmall).substr(1);
+    const auto model = ModelConfig::Parse(*Json::Parse(
+        R"({"architectures":["Gemma3ForConditionalGeneration"],"model_type":"gemma3",)" +
+        std::string(outer) + R"("text_config":{)" + inner + sizes + "}"));
+    EXPECT_TRUE(model.ok()) << model.error().message;
+    EXPECT_FALSE(model->has_own_head);
+    return model->tie_word_embeddings;
+  };
+  const char* const yes = R"("tie_word_embeddings":true,)";
+  const char* const no = R"("tie_word_embeddings":false,)";
+  EXPECT_TRUE(tied("", ""));
+  EXPECT_TRUE(tied(yes, yes));
+  EXPECT_TRUE(tied("", yes));
+  EXPECT_TRUE(tied(yes, ""));
+  EXPECT_FALSE(tied(no, yes));
+  EXPECT_FALSE(tied(yes, no));
+  EXPECT_FALSE(tied(no, ""));
+}
+
+// Mistral Small 3.1 as published, but for its sizes.
+TEST(ModelConfig, Mistral3IsMistralInAWrapper) {
+  const std::string text = R"("text_config":{"head_dim":32,"hidden_size":64,"intermediate_size":96,
+      "max_position_embeddings":131072,"num_attention_heads":4,"num_hidden_layers":2,
+      "num_key_value_heads":2,"rms_norm_eps":1e-05,"rope_theta":1000000000.0,
+      "sliding_window":null,"vocab_size":256,"model_type":)";
+  const std::string outer =
+      R"({"architectures":["Mistral3ForConditionalGeneration"],"model_type":"mistral3",
+          "torch_dtype":"bfloat16","vision_config":{"hidden_size":1024},)";
+  const auto model = ModelConfig::Parse(*Json::Parse(outer + text + R"("mistral"}})"));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(model->family, ModelFamily::kLlama);
+  EXPECT_EQ(model->head_dim, 32);
+  EXPECT_EQ(model->rope_full.theta, 1e9);
+  EXPECT_EQ(Kinds(*model), "FF");
+  EXPECT_FALSE(model->tie_word_embeddings);
+  const auto other = ModelConfig::Parse(*Json::Parse(outer + text + R"("ministral3"}})"));
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.error().message.find("'ministral3'"), std::string::npos);
+}
+
+TEST(ModelConfig, QwensExpertsSlideInAllLayersOrNone) {
+  const std::string experts = R"("model_type":"qwen3_moe","sliding_window":16,"max_window_layers":2,
+      "layer_types":["full_attention","sliding_attention","full_attention","full_attention"],
+      "head_dim":16,"moe_intermediate_size":32,"num_experts":4,"num_experts_per_tok":2)";
+  EXPECT_EQ(Kinds(Small("{" + experts + "}")), "FFFF");
+  EXPECT_EQ(Kinds(Small(R"({"use_sliding_window":true,)" + experts + "}")), "SSSS");
 }
 
 TEST(ModelConfig, UnknownArchitecturesListTheKnown) {
@@ -253,6 +323,10 @@ TEST(ModelConfig, UnsupportedFeaturesAreNamed) {
               "'quantization_config'");
   ExpectError(R"({"hidden_act":"relu"})", ErrorCode::kUnsupported, "'hidden_act' is 'relu'");
   ExpectError(R"({"use_bidirectional_attention":true})", ErrorCode::kUnsupported, "causal");
+  const auto caps =
+      ParseWith(kSmall, R"({"model_type":"gemma3_text","attn_logit_softcapping":30.0})");
+  ASSERT_FALSE(caps.ok());
+  EXPECT_NE(caps.error().message.find("attn_logit_softcapping"), std::string::npos);
   const std::string linear = R"(["linear_attention","full_attention","full_attention","x"])";
   const auto kinds = ParseWith(kSmall, R"({"model_type":"qwen3","layer_types":)" + linear + "}");
   EXPECT_EQ(kinds.error().code, ErrorCode::kUnsupported);

@@ -50,8 +50,6 @@ size_t BlockBytes(std::vector<const KvBlock*> references);
 // Bytes of those that nobody else references.
 size_t ExclusiveBlockBytes(std::vector<const KvBlock*> references);
 
-inline int64_t BlocksUpTo(int64_t rows) { return (rows + kBlockTokens - 1) / kBlockTokens; }
-
 }  // namespace kvasir
 
 #endif  // KVASIR_KV_KV_CONTENT_H_

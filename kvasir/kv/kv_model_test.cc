@@ -154,8 +154,9 @@ class Machine {
         ASSERT_EQ(pool_.used_bytes(), used + needed);
       }
       WriteReserved(sequence, tokens);
+      const Position begin = expected_.at(id).end();
       expected_.at(id).Append(tokens);
-      expected_.at(id).Release();
+      if (count > 0) expected_.at(id).Release(begin);
     }
     Check(id);
   }
@@ -337,7 +338,7 @@ class Machine {
     Expected& restored = expected_.emplace(next_id_, pair.expected).first->second;
     restored.begin = 0;
     if (restored.end() == 0) restored.Cut(0);
-    restored.Release();
+    restored.Release(0);
     Check(next_id_++);
   }
 
@@ -416,8 +417,9 @@ class Machine {
     for (size_t i = 0; i < runs.size() && status.ok(); ++i) {
       const SequenceId id = batch_.ids()[i];
       WriteReserved(*batch_.sequences()[i], runs[i]);
+      const Position begin = expected_.at(id).end();
       expected_.at(id).Append(runs[i]);
-      expected_.at(id).Release();
+      if (!runs[i].empty()) expected_.at(id).Release(begin);
     }
     CheckEverything();
   }
@@ -458,7 +460,7 @@ class Machine {
         const Position end = start + accepted[i];
         if (!before.at(ids[i]).checkpoints.contains(start)) expected.checkpoints.erase(start);
         expected.Cut(end);
-        expected.Release();
+        if (end > start) expected.Release(start);
       } else {
         expected = before.at(ids[i]);
       }
@@ -581,7 +583,7 @@ class Machine {
 
   static Expected Restored(Expected expected) {
     if (expected.end() == 0) expected.Cut(0);
-    expected.Release();
+    expected.Release(0);
     return expected;
   }
 

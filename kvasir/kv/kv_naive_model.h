@@ -176,11 +176,16 @@ struct NaiveModel {
     if (!more.empty()) has_state = true;
   }
 
-  void Release() {
+  // After [run_begin, end()) was appended at one go. In chunks the last run can be taken back, and
+  // where it began at a border one token more.
+  void Release(Position run_begin) {
     for (Store& store : stores) {
       const int64_t rows = Row(store.group, end());
+      const bool goes_back = LayerOf(store).retention.kind == RetentionSpec::Kind::kChunk &&
+                             !store.recent && run_begin < end();
+      const int64_t last = goes_back ? std::max<int64_t>(run_begin - 1, 0) : rows;
       BlockSet held = Within(store.held, 0, HeadBlocks(store));
-      held.merge(Within(store.held, FirstSeen(store, rows) / 64, CeilBlocks(rows)));
+      held.merge(Within(store.held, FirstSeen(store, last) / 64, CeilBlocks(rows)));
       store.held = std::move(held);
     }
   }

@@ -220,7 +220,7 @@ std::string Kibibytes(size_t bytes) {
 
 int64_t RoundUpToBlocks(int64_t tokens) {
   KVASIR_CHECK(tokens >= 0 && tokens <= kMaxRetentionTokens);
-  return (tokens + kBlockTokens - 1) / kBlockTokens * kBlockTokens;
+  return BlocksUpTo(tokens) * kBlockTokens;
 }
 
 Status KvPolicy::Validate() const {

@@ -22,7 +22,7 @@ Result<KvSequence> KvSequence::Restore(KvPool* pool, const KvSnapshot& snapshot)
   KVASIR_TRY_OK(snapshot.Restorable());
   KvSequence sequence(snapshot.content_, snapshot.end_);
   sequence.SetPosition(snapshot.end_);
-  sequence.ReleaseUnneeded();
+  sequence.ReleaseUnneeded(0);  // what it held for going back is held again
   return sequence;
 }
 
@@ -110,15 +110,19 @@ void KvSequence::DropCheckpoints(Position position) {
 
 void KvSequence::Advance(int64_t tokens) {
   KVASIR_CHECK(tokens >= 0 && tokens <= reserved_end_ - position_);
+  const Position begin = position_;
   position_ += tokens;
-  if (speculation_start_ < 0) ReleaseUnneeded();
+  if (tokens > 0 && speculation_start_ < 0) ReleaseUnneeded(begin);
 }
 
-void KvSequence::ReleaseUnneeded() {
+void KvSequence::ReleaseUnneeded(Position run_begin) {
   for (size_t i = 0; i < content_.stores.size(); ++i) {
     const KvStore& store = content_.plan->stores()[i];
-    const int64_t needed = store.retention().FirstNeeded(content_.RowAt(i, position_));
-    content_.stores[i].DropBefore(needed / kBlockTokens, store.head_blocks());
+    const KvKeptRows* const evicted = content_.KeptOf(i);
+    const Position begin = evicted == nullptr ? run_begin : std::max(run_begin, evicted->until);
+    const int64_t first =
+        store.retention().FirstKept(content_.RowAt(i, begin), content_.RowAt(i, position_));
+    content_.stores[i].DropBefore(first / kBlockTokens, store.head_blocks());
   }
 }
 

@@ -197,7 +197,8 @@ class KvSequence {
   void AddStateNeeds(Needs* needs) const;
   void TakeReserved(int64_t tokens);
   void TakeStates();
-  void ReleaseUnneeded();
+  // Of what nobody can see any more, after the run [run_begin, position()).
+  void ReleaseUnneeded(Position run_begin);
   void SetPosition(Position position);
   bool StatesReach(Position position) const;
   KvRows ReadStore(size_t store, int64_t begin, int64_t end) const;

@@ -59,11 +59,13 @@ TEST_F(KvSequenceTest, ASharingLayerReadsTheRowsOfAnother) {
 TEST_F(KvSequenceTest, WindowAndChunkReleaseBlocksThatNobodySees) {
   auto sequence = Make({Layer(RetentionSpec::Window(100)), Layer(RetentionSpec::Chunk(200)),
                         Layer(RetentionSpec::All())});
-  MustOk(Append(sequence, Tokens(0, 1000)));
-  EXPECT_EQ(sequence.Blocks(0).first_block, (1000 - 99) / 64);
+  MustOk(Append(sequence, Tokens(0, 1001)));
+  EXPECT_EQ(sequence.Blocks(1).first_block, 0);  // as it was appended at one go
+  MustOk(Append(sequence, Tokens(1001, 1)));
+  EXPECT_EQ(sequence.Blocks(0).first_block, (1002 - 99) / 64);
   EXPECT_EQ(sequence.Blocks(1).first_block, 1000 / 64);
   EXPECT_EQ(sequence.Blocks(2).first_block, 0);
-  ExpectHolds(sequence, Tokens(0, 1000));
+  ExpectHolds(sequence, Tokens(0, 1002));
 }
 
 TEST_F(KvSequenceTest, ALongChunkIsWholeUntilItIsDone) {
@@ -263,7 +265,8 @@ TEST_F(KvSequenceTest, AWindowThatDroppedNothingTrimsToTheStart) {
 
 TEST_F(KvSequenceTest, AChunkTrimsBackToTheStartOfWhatItHolds) {
   auto sequence = Make({Layer(RetentionSpec::Chunk(100))});
-  MustOk(Append(sequence, Tokens(0, 250)));
+  MustOk(Append(sequence, Tokens(0, 240)));
+  MustOk(Append(sequence, Tokens(240, 10)));
   // Chunk [200, 300) starts in block 3 (192 ...), from which no earlier chunk is whole.
   EXPECT_EQ(sequence.MaxTrim(), 50);
   EXPECT_FALSE(sequence.Trim(51).ok());
@@ -271,13 +274,34 @@ TEST_F(KvSequenceTest, AChunkTrimsBackToTheStartOfWhatItHolds) {
   ExpectHolds(sequence, Tokens(0, 200));
 }
 
-TEST_F(KvSequenceTest, EmptyAtAChunkBorderGoesOn) {
+// What was appended at one go can be taken back, whatever borders of chunks and blocks it crossed.
+TEST_F(KvSequenceTest, AChunkTakesItsLastRunBack) {
+  for (const int64_t size : {8, 16, 64, 100, 200}) {
+    for (const int64_t begin : {int64_t{0}, 4 * size - 1, 4 * size, 4 * size + 1, int64_t{190}}) {
+      for (const int64_t run : {1, 5, 64, 300}) {
+        auto sequence = Make({Layer(RetentionSpec::Chunk(size))});
+        MustOk(Append(sequence, Tokens(0, begin)));
+        MustOk(Append(sequence, Tokens(begin, run)));
+        ASSERT_GE(sequence.MaxTrim(), run) << size << " " << begin;
+        ASSERT_EQ(Must(sequence.Trim(run)), run);
+        ExpectHolds(sequence, Tokens(0, begin));
+        MustOk(Append(sequence, Tokens(begin, 3)));
+        ExpectHolds(sequence, Tokens(0, begin + 3));
+      }
+    }
+  }
+}
+
+TEST_F(KvSequenceTest, AChunkThatIsDoneIsKeptForOneRun) {
   auto sequence = Make({Layer(RetentionSpec::Chunk(64))});
-  MustOk(Append(sequence, Tokens(0, 64)));
-  EXPECT_EQ(sequence.nbytes(), 0u);
-  EXPECT_EQ(sequence.MaxTrim(), 0);
-  MustOk(Append(sequence, Tokens(64, 3)));
+  MustOk(Append(sequence, Tokens(0, 63)));
+  MustOk(Append(sequence, Tokens(63, 1)));
+  EXPECT_EQ(sequence.MaxTrim(), 64);
+  MustOk(Append(sequence, Tokens(64, 1)));
+  EXPECT_EQ(sequence.MaxTrim(), 65);
+  MustOk(Append(sequence, Tokens(65, 2)));
   ExpectHolds(sequence, Tokens(0, 67));
+  EXPECT_EQ(sequence.MaxTrim(), 3);
   EXPECT_EQ(sequence.Blocks(0).first_block, 1);
 }
 

@@ -48,7 +48,8 @@ struct KvCacheSpec {
   // Bytes one token adds, over all layers that own rows. Rows that a window drops still count:
   // this is the cost while the token is held by every layer.
   size_t TokenBytes() const;
-  // Bytes of the blocks a sequence holds at `position`, nothing shared, nothing reserved.
+  // Bytes of the blocks a sequence holds at `position`, the last token appended by itself, nothing
+  // shared, nothing reserved.
   // REQUIRES: Validate().ok(), position >= 0.
   size_t BytesAt(Position position) const;
   // Whether some layer keeps a state instead of rows, which cannot go back by single tokens.

@@ -1,15 +1,11 @@
 #include "kvasir/kv/kv_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kvasir/kv/retention_kinds.h"
 
 namespace kvasir {
-namespace {
-
-int64_t BlocksUpTo(int64_t rows) { return (rows + kBlockTokens - 1) / kBlockTokens; }
-
-}  // namespace
 
 Result<std::vector<KvStore>> KvStore::OfLayer(int layer, const KvLayerSpec& spec) {
   std::vector<KvStore> stores(spec.layout.dense_recent > 0 ? 2 : 1);
@@ -29,7 +25,7 @@ Result<std::vector<KvStore>> KvStore::OfLayer(int layer, const KvLayerSpec& spec
 }
 
 size_t KvStore::BytesAt(int64_t rows) const {
-  const int64_t first = retention_->FirstNeeded(rows) / kBlockTokens;
+  const int64_t first = retention_->FirstKept(std::max<int64_t>(rows - 1, 0), rows) / kBlockTokens;
   size_t bytes = 0;
   const auto add = [&bytes](int64_t, int64_t count, size_t block_bytes) {
     bytes += static_cast<size_t>(count) * block_bytes;

@@ -48,7 +48,7 @@ class KvStore {
       begin = next;
     }
   }
-  // Bytes of the blocks that are held when the next row is `rows`.
+  // Bytes of the blocks that are held when the next row is `rows` and the last came by itself.
   size_t BytesAt(int64_t rows) const;
 
  private:

@@ -22,7 +22,7 @@ class RecentRetention final : public Retention {
     return layout_.RecentBegin(std::max<int64_t>(next, 1) - 1);
   }
   int64_t EarliestState(int64_t first_held) const override {
-    const int64_t block = (first_held + kBlockTokens - 1) / kBlockTokens;
+    const int64_t block = BlocksUpTo(first_held);
     return block == 0 ? 0 : block * kBlockTokens + rows_;
   }
 

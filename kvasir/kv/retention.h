@@ -28,6 +28,12 @@ class Retention {
   // are never read again. Does not decrease as `next` grows. REQUIRES: next >= 0.
   virtual int64_t FirstNeeded(int64_t next) const = 0;
 
+  // The lowest row, the head rows aside, that is kept once the rows [run_begin, run_end) were
+  // appended at one go: at most FirstNeeded(run_end). REQUIRES: 0 <= run_begin <= run_end.
+  virtual int64_t FirstKept(int64_t /*run_begin*/, int64_t run_end) const {
+    return FirstNeeded(run_end);
+  }
+
   // The lowest row whose continuation needs no row below `first_held`, the head rows aside, that is
   // the lowest n with FirstNeeded(n) >= first_held: how far a layer that holds [first_held, ...)
   // can go back. REQUIRES: first_held >= 0.

@@ -52,7 +52,8 @@ void AddRowScores(RowScore score, const ScoredLayer& layer, std::span<float> sco
 
 // kTova and kExpectedAttention.
 bool NeedsQueries(RowScore score);
-// kKnorm and kKnormHigh: faster with layout.key_norms.
+// kKnorm and kKnormHigh: with layout.key_norms, which is faster, of the keys as they were given;
+// without, of what is stored of them.
 bool UsesKeyNorms(RowScore score);
 
 }  // namespace kvasir

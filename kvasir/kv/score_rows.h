@@ -40,7 +40,7 @@ class KeyTile {
   // The layer must outlive the tile.
   explicit KeyTile(const ScoredLayer& layer);
 
-  int64_t blocks() const { return (layer_.rows() + kBlockTokens - 1) / kBlockTokens; }
+  int64_t blocks() const { return BlocksUpTo(layer_.rows()); }
   // Rows of the layer in a block.
   int64_t RowsIn(int64_t block) const {
     return std::min<int64_t>(kBlockTokens, layer_.rows() - block * kBlockTokens);

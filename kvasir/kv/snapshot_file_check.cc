@@ -100,7 +100,7 @@ class Checker {
   }
 
   Status CheckRows(const KvBlockMap::Sequence& sequence, const KvBlockMap::List& list) {
-    const int64_t end = (RowsOf(sequence, list.layer) + kBlockTokens - 1) / kBlockTokens;
+    const int64_t end = BlocksUpTo(RowsOf(sequence, list.layer));
     const auto count = static_cast<int64_t>(list.blocks.size());
     // An empty list of a slice may begin anywhere.
     if (list.first_block < 0 || list.first_block > kMaxPosition / kBlockTokens + 1 ||

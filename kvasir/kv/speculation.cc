@@ -89,7 +89,8 @@ void Speculation::Rollback() {
 void Speculation::Close(const Member& member, Position position) {
   member.sequence->SetPosition(position);
   Forget(member);
-  member.sequence->ReleaseUnneeded();
+  // Where nothing was kept all is as it was.
+  if (position > member.start) member.sequence->ReleaseUnneeded(member.start);
 }
 
 void Speculation::Forget(const Member& member) {

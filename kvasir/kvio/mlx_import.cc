@@ -13,8 +13,6 @@
 namespace kvasir {
 namespace {
 
-int64_t BlocksOf(int64_t rows) { return (rows + kBlockTokens - 1) / kBlockTokens; }
-
 RetentionSpec RetentionOf(const MlxLayerCache& layer) {
   return layer.kind == MlxLayerCache::Kind::kRotating
              ? RetentionSpec::Window(layer.max_size, layer.keep)
@@ -102,7 +100,7 @@ class Importer {
       AddBlocks(0, store.head_blocks(), store, &list.head);
       list.first_block = needed;
     }
-    AddBlocks(list.first_block, BlocksOf(held.offset), store, &list.blocks);
+    AddBlocks(list.first_block, BlocksUpTo(held.offset), store, &list.blocks);
     Position& floor = map_.sequences[0].floor;
     floor = std::max(floor, store.retention().EarliestState(held.tail_begin()));
     return {};

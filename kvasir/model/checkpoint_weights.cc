@@ -15,6 +15,8 @@ namespace {
 constexpr std::string_view kPrefixes[] = {"model.", "model.language_model.",
                                           "language_model.model.", ""};
 constexpr std::string_view kEmbedding = "embed_tokens.weight";
+constexpr std::string_view kEmbeddingModule = "embed_tokens.";
+constexpr std::string_view kHeadModule = "lm_head.";
 constexpr std::string_view kHead = "lm_head.weight";
 constexpr std::string_view kWeight = ".weight";
 
@@ -61,7 +63,7 @@ class CheckpointWeights final : public StoredWeights {
   std::vector<std::string> Unused() const override {
     std::vector<std::string> unused;
     for (const std::string& name : checkpoint_.names()) {
-      if (used_.find(name) == used_.end()) unused.push_back(name);
+      if (!used_.contains(name) && !IsCopyOfEmbedding(name)) unused.push_back(name);
     }
     std::sort(unused.begin(), unused.end());
     return unused;
@@ -111,6 +113,29 @@ class CheckpointWeights final : public StoredWeights {
     for (const std::string& part : modules_.PartsOf(module)) used_.insert(part);
     if (shape.size() > 2) stacks_[module] = read;
     return read;
+  }
+
+  // Whether the tensor is a head's (or of its quantized parts one) that repeats the embedding's, as
+  // some files of tied models have. Looks at a sample: others differ everywhere.
+  bool IsCopyOfEmbedding(const std::string& name) const {
+    const size_t at = name.rfind(kHeadModule);
+    if (at == std::string::npos) return false;
+    const TensorView* const head = checkpoint_.Find(name);
+    const TensorView* const embedding = checkpoint_.Find(prefix_ + std::string(kEmbeddingModule) +
+                                                         name.substr(at + kHeadModule.size()));
+    if (embedding == nullptr || head->dtype != embedding->dtype ||
+        head->shape != embedding->shape) {
+      return false;
+    }
+    constexpr size_t kPieces = 64;
+    constexpr size_t kPieceBytes = 4096;
+    const size_t bytes = static_cast<size_t>(head->elements()) * DTypeBytes(head->dtype);
+    const size_t step = std::max(bytes / kPieces, kPieceBytes);
+    for (size_t begin = 0; begin < bytes; begin += step) {
+      const size_t piece = std::min(kPieceBytes, bytes - begin);
+      if (std::memcmp(head->data + begin, embedding->data + begin, piece) != 0) return false;
+    }
+    return true;
   }
 
   // The head lies outside the decoder's prefix: "lm_head.weight", "language_model.lm_head.weight";

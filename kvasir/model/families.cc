@@ -105,9 +105,6 @@ bool IsKnownUnused(const DecoderSpec& spec, const std::string& name) {
         ".output_min", ".output_max", ".input_scale"}) {
     if (name.find(part) != std::string::npos) return true;
   }
-  for (const std::string_view head : {"lm_head.weight", "lm_head.scales", "lm_head.biases"}) {
-    if (spec.ties_embeddings && name.ends_with(head)) return true;
-  }
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     if (spec.layers[i].shares_kv < 0) continue;
     const std::string prefix = "layers." + std::to_string(i) + ".self_attn.";

@@ -17,7 +17,8 @@ DecoderSpec Gemma2Spec(const ModelConfig& config) {
 
 DecoderSpec Gemma3Spec(const ModelConfig& config) {
   DecoderSpec spec = Gemma2Spec(config);
-  // The reference rounds the scale to bfloat16 whatever it computes in.
+  // Rounded to bfloat16, the type that all are published in: as mlx-lm, whatever it computes in.
+  // transformers rounds it to the type of the weights; a copy in f32 is another model there.
   spec.embedding_scale = Bf16ToFloat(FloatToBf16(spec.embedding_scale));
   return spec;
 }

@@ -15,6 +15,10 @@ namespace kvasir {
 // One attention tile: 64 scores are four AVX-512 vectors, and 64 rows of 128 halves (16 KiB) fit
 // the first-level cache twice over.
 inline constexpr int kBlockTokens = 64;
+// The blocks that so many rows fill or begin.
+inline constexpr int64_t BlocksUpTo(int64_t rows) {
+  return (rows + kBlockTokens - 1) / kBlockTokens;
+}
 
 // A value; equal codecs store equal rows in equal bytes.
 //
