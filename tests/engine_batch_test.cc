@@ -527,6 +527,38 @@ TEST(EngineBlocksTest, WhatOthersLeftInTheWayEndsNobody) {
   EXPECT_EQ(bench.pool().Stats().size_classes.size(), 2u);
 }
 
+// Blocks of three sizes, of which long runs take more for a moment: what is free of one size must
+// not decide how far an answer comes, nor what was there before.
+TEST(EngineBlocksTest, AnAnswerComesAsFarAsItsBytesWhateverWasBefore) {
+  Bench bench({"dense_ends", kTinyFull, "turbo4", "turbo4", "", 256, 128});
+  const int64_t vocab = bench.model().vocab_size();
+  const int64_t reach = 2200;
+  const auto known_at_end = [&](const std::vector<EngineRequest>& before, int64_t step_tokens) {
+    EngineOptions options;
+    options.scheduler = {step_tokens, std::min<int64_t>(step_tokens, 128)};
+    // Slabs as large as they may be.
+    bench.Start(bench.spec().BytesAt(reach), options, size_t{64} << 20);
+    for (const EngineRequest& request : before) {
+      bench.Submit(request);
+      bench.Drain();
+    }
+    const RequestId id = bench.Submit(Request(RandomTokens(1900, vocab, 5), 1000));
+    bench.Drain();
+    EXPECT_EQ(bench.ResultOf(id).status.error().code, ErrorCode::kResourceExhausted);
+    return 1900 + static_cast<int64_t>(bench.ResultOf(id).answers[0].tokens.size());
+  };
+  const int64_t fresh = known_at_end({}, 512);
+  // A run of one token takes a block of recent copies more in every layer.
+  EXPECT_GE(fresh, reach - 3 * kBlockTokens);
+  EXPECT_LE(fresh, reach + kBlockTokens);
+  EXPECT_EQ(known_at_end({}, 64), fresh);
+  EXPECT_EQ(known_at_end({Request(RandomTokens(3, vocab, 6), 3)}, 512), fresh);
+  EXPECT_EQ(known_at_end({Request(RandomTokens(1200, vocab, 7), 30),
+                          Request(RandomTokens(1900, vocab, 5), 20)},
+                         512),
+            fresh);
+}
+
 TEST_F(EngineTest, SeveralAnswersThatDoNotFitTogetherComeOneAfterTheOther) {
   bench_.Start(bench_.spec().BytesAt(64 * 5));
   EngineRequest request = Request(Prompt(100), 130, 11);

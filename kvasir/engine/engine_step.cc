@@ -23,21 +23,28 @@ std::vector<Engine::Member> Engine::PlanMembers() {
   std::vector<Member> members;
   std::vector<SchedulerInput> inputs;
   bool is_scoring = false;
+  bool starts_over = false;
   for (const auto& job : jobs_) {
     for (const auto& stream : job->streams) {
       if (!stream->sequence || job->is_paused) continue;
       // One after the other, as the logits of many would take much memory.
       if (job->is_scored() && std::exchange(is_scoring, true)) continue;
       const int64_t pending = stream->known_tokens() - stream->sequence->position();
+      int64_t run_limit = stream->sequence->RunLimit();
+      if (job->is_scored()) run_limit = std::min(run_limit, kMostScoredRows);
+      // Long runs take blocks for a moment, in whose slabs a few that stay keep all from others.
+      if (stream->is_starting_over()) {
+        run_limit = std::min<int64_t>(run_limit, kBlockTokens);
+        starts_over = true;
+      }
       inputs.push_back({.pending_tokens = pending,
-                        .run_limit = job->is_scored()
-                                         ? std::min(stream->sequence->RunLimit(), kMostScoredRows)
-                                         : stream->sequence->RunLimit(),
+                        .run_limit = run_limit,
                         .priority = job->request.priority,
                         .is_decode = pending == 1});
       members.push_back({job.get(), stream.get(), 0});
     }
   }
+  parts_.pool->SetExactGrowth(starts_over);
   const std::vector<int64_t> tokens = PlanStep(inputs, options_.scheduler);
   for (size_t i = 0; i < members.size(); ++i) {
     members[i].tokens =
@@ -125,7 +132,7 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
     const bool is_all_read = position == stream.known_tokens();
     if (job.request.pooling) stream.AddStates(position - hidden.rows, hidden);
     if (!is_all_read) {
-      if (!job.is_mean_pooled() &&
+      if (!job.is_mean_pooled() && !stream.is_starting_over() &&
           position / kPublishTokens != (position - member.tokens) / kPublishTokens) {
         Publish(job, stream);
       }

@@ -113,7 +113,8 @@ Status KvPool::Grow(KvSizeClass& size_class, int64_t wanted_free, size_t* spare_
   while (size_class.free_blocks() < wanted_free) {
     const int64_t needed = wanted_free - size_class.free_blocks();
     const auto affordable = needed + static_cast<int64_t>(*spare_bytes / block_bytes);
-    const int64_t blocks = std::min({size_class.NextSlabBlocks(), cap, affordable});
+    const int64_t most = grows_exactly_ ? needed : size_class.NextSlabBlocks();
+    const int64_t blocks = std::min({most, cap, affordable});
     KVASIR_TRY_OK(size_class.Grow(blocks));
     if (blocks > needed) *spare_bytes -= static_cast<size_t>(blocks - needed) * block_bytes;
     reserved_bytes_ += static_cast<size_t>(blocks) * block_bytes;

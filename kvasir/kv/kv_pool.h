@@ -81,6 +81,10 @@ class KvPool {
   // Blocks of this size that can be taken without a new slab.
   int64_t FreeBlocks(size_t block_bytes) const;
 
+  // Whether new slabs hold only what is wanted of them, instead of doubling: for whoever has the
+  // pool alone and needs all of it, as free blocks of one size do not serve another.
+  void SetExactGrowth(bool is_exact) { grows_exactly_ = is_exact; }
+
   // Gives every slab without a block in use back to the system. Returns the bytes given back.
   size_t ReleaseFreeSlabs();
 
@@ -101,6 +105,7 @@ class KvPool {
   size_t max_slab_bytes_;
   std::unique_ptr<KvMemory> memory_;
   std::vector<std::unique_ptr<KvSizeClass>> classes_;  // few: a model has one or two block sizes
+  bool grows_exactly_ = false;
   size_t reserved_bytes_ = 0;
   size_t peak_used_bytes_ = 0;
   uint64_t copied_bytes_ = 0;

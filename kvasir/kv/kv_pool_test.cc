@@ -95,6 +95,21 @@ TEST(KvPoolTest, SlabsDouble) {
   EXPECT_EQ(pool.reserved_bytes(), 256 * kBlock);
 }
 
+TEST(KvPoolTest, ExactSlabsHoldWhatIsWanted) {
+  KvPool pool({.budget_bytes = 1000 * kBlock});
+  pool.SetExactGrowth(true);
+  std::vector<BlockRef> blocks;
+  for (const int64_t count : {3, 1, 20}) {
+    MustOk(Ensure(pool, kBlock, count));
+    EXPECT_EQ(pool.FreeBlocks(kBlock), count);
+    for (int64_t i = 0; i < count; ++i) blocks.push_back(pool.Take(kBlock));
+    EXPECT_EQ(pool.reserved_bytes(), pool.used_bytes());
+  }
+  pool.SetExactGrowth(false);
+  MustOk(Ensure(pool, kBlock, 1));
+  EXPECT_EQ(pool.Stats().size_classes[0].blocks, 48);  // doubled
+}
+
 TEST(KvPoolTest, ADemandMayCrossSeveralSlabs) {
   KvPool pool(Budget(kAmpleBytes));
   MustOk(Ensure(pool, kBlock, 100));
