@@ -4,9 +4,11 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kvasir/base/file.h"
@@ -254,6 +256,28 @@ TEST(GenerateTest, AReaderThatGoesAwayIsAnOutputError) {
   const ProgramResult result = program.Finish();
   EXPECT_EQ(result.exit_code, 7) << result.err;
   EXPECT_TRUE(Contains(result.err, "standard output")) << result.err;
+}
+
+// --- serve
+
+// Before it serves there is nothing to end in order.
+TEST(ServeTest, ASignalEndsItWhileItLoads) {
+  Program program({"serve", "-m", KVASIR_SOURCE_DIR "/testdata/shapes/qwen3-0.6b",
+                   "--random-weights", "--weights", "q4", "--port", "0"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Finish().signal, SIGTERM);
+}
+
+TEST(ServeTest, ASignalEndsItInOrderOnceItServes) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Program program({"serve", "-m", Demo(), "--port", "0", "--cache-bytes", "64M"});
+    ASSERT_TRUE(program.WaitForError("listening on"));
+    program.Signal(signal);
+    const ProgramResult result = program.Finish();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(Contains(result.err, "stopping")) << result.err;
+  }
 }
 
 // --- chat

@@ -1,7 +1,6 @@
 // kvasir serve: the HTTP server around one model.
 // Deliberately no TLS and no users: a proxy in front of it does that better.
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <string>
@@ -11,6 +10,7 @@
 #include "kvasir/cli/draft_flags.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/cli/stop_signals.h"
 #include "kvasir/server/http_message.h"
 #include "kvasir/server/server.h"
 
@@ -117,13 +117,7 @@ class ServeCommand final : public Command {
   }
 
   Status Run() override {
-    // Blocked before any thread starts, so that only sigwait below receives them.
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-
+    StopSignals signals;
     KVASIR_TRY(ServerOptions options, Options());
     KVASIR_TRY(const LogChoice logged, LogChoiceFromName(log_level_));
     KVASIR_TRY_OK(draft_.Prepare(model_));
@@ -140,10 +134,10 @@ class ServeCommand final : public Command {
     options.log = AtLeast(logged.least, log);
     options.log_detail = logged.detail;
     if (log_json_) options.request_log = LogRequestsAsJson(logged.least);
+    signals.Keep();
     KVASIR_TRY(const auto server, Server::Start(bundle.get(), options));
     log(LogLevel::kInfo, "listening on http://" + HostAndPort(host_, server->port()));
-    int signal = 0;
-    sigwait(&signals, &signal);
+    signals.Wait();
     log(LogLevel::kInfo, "stopping");
     server->Stop();
     server->Wait();

@@ -6,8 +6,10 @@
 #include <atomic>
 #include <future>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "kvasir/kv/kv_policy_flags.h"
 #include "kvasir/server/test_model.h"
 #include "tests/support/tiny_model.h"
 
@@ -86,6 +88,29 @@ TEST_F(EngineServiceTest, SaysWhereThePromptPartedFromTheCache) {
   EXPECT_EQ(outcome.results[0].stats.known_prefix_tokens, 70);
   EXPECT_EQ(outcome.results[0].stats.cached_tokens, 70);
   EXPECT_EQ(outcome.progress.done_tokens, 50);
+}
+
+// It fits by its bytes, but for what its last block takes for a moment: nobody need try again.
+TEST_F(EngineServiceTest, APromptThatOutgrowsTheCacheAloneIsTheClientsMatter) {
+  BundleOptions options;
+  KvPolicyFlags flags;
+  flags.kv_bits = "4";
+  flags.kv_recent = 128;
+  flags.kv_dense_layers = "none";
+  options.kv = ValueOrDie(KvPolicy::FromFlags(flags));
+  const std::string demo = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-demo";
+  options.kv_budget_bytes = size_t{64} << 20;
+  options.kv_budget_bytes =
+      ValueOrDie(ModelBundle::Load(demo, options))->cache_spec()->BytesAt(5 * kBlockTokens);
+  service_.reset();
+  bundle_ = ValueOrDie(ModelBundle::Load(demo, options));
+  service_ = ValueOrDie(EngineService::Start(bundle_.get(), {}));
+  const Outcome outcome = Submit(Request(5 * kBlockTokens, 1)).get();
+  ASSERT_FALSE(outcome.status.ok());
+  EXPECT_EQ(outcome.status.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(outcome.status.error().message.find("does not fit into the cache even alone"),
+            std::string::npos);
+  EXPECT_EQ(Submit(Request(3 * kBlockTokens, 1)).get().results.size(), 1u);
 }
 
 TEST_F(EngineServiceTest, SaltsShareNothing) {
