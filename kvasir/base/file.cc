@@ -120,6 +120,42 @@ void ReleasePages(std::span<const std::byte> bytes) {
   if (!bytes.empty()) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+Result<FileReader> FileReader::Open(const std::string& path) {
+  FileReader file(path, OpenToRead(path));
+  if (file.fd_ < 0) return SystemError(path, "open");
+  KVASIR_TRY(const struct stat info, RegularFileInfo(path, file.fd_));
+  file.size_bytes_ = static_cast<size_t>(info.st_size);
+  return file;
+}
+
+FileReader::FileReader(FileReader&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_bytes_(other.size_bytes_) {}
+
+FileReader& FileReader::operator=(FileReader&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+FileReader::~FileReader() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Status FileReader::Read(size_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t count = pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return SystemError(path_, "read");
+    if (count == 0) return {ErrorCode::kIo, path_ + ": was cut short while it was read"};
+    bytes = bytes.subspan(static_cast<size_t>(count));
+    offset += static_cast<size_t>(count);
+  }
+  return {};
+}
+
 Result<MappedFile> MappedFile::Open(const std::string& path) {
   const Descriptor fd(OpenToRead(path));
   if (fd.get() < 0) return SystemError(path, "open");

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kvasir/base/result.h"
 
@@ -49,6 +50,30 @@ Status CheckWritableFolderOf(const std::string& path);
 // memory; they come back from the file when they are read again. Only a hint.
 // REQUIRES: bytes lie in a MappedFile.
 void ReleasePages(std::span<const std::byte> bytes);
+
+// A file that is read piece by piece. What is cut short meanwhile, or cannot be read, is an error,
+// where it would end a program that maps the file. Movable. THREADS: any number.
+class FileReader {
+ public:
+  // ERRORS: kNotFound, kIo; the message names the path.
+  static Result<FileReader> Open(const std::string& path);
+
+  FileReader(FileReader&& other) noexcept;
+  FileReader& operator=(FileReader&& other) noexcept;
+  ~FileReader();
+
+  // When it was opened.
+  size_t size_bytes() const { return size_bytes_; }
+  // All of `bytes`, from `offset` on. ERRORS: kIo; the message names the path.
+  Status Read(size_t offset, std::span<std::byte> bytes) const;
+
+ private:
+  FileReader(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  std::string path_;
+  int fd_;  // -1: moved from
+  size_t size_bytes_ = 0;
+};
 
 // A read-only private map of a whole file. Movable; unmaps on destruction.
 class MappedFile {

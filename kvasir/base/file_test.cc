@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -29,6 +30,26 @@ TEST(FileTest, WriteReadMap) {
   EXPECT_EQ(moved.bytes()[1], std::byte{'e'});
   ASSERT_TRUE(WriteFileAtomic(path, "").ok());
   EXPECT_TRUE(MappedFile::Open(path)->bytes().empty());
+}
+
+TEST(FileTest, PiecesAreReadAndTheirLossIsAnError) {
+  const std::string path = testing::TempDir() + "/kvasir_file_reader_test";
+  ASSERT_TRUE(WriteFileAtomic(path, "hello").ok());
+  auto opened = FileReader::Open(path);
+  ASSERT_TRUE(opened.ok());
+  const FileReader file = *std::move(opened);
+  EXPECT_EQ(file.size_bytes(), 5u);
+  std::array<std::byte, 3> piece;
+  ASSERT_TRUE(file.Read(2, piece).ok());
+  EXPECT_EQ(piece, (std::array{std::byte{'l'}, std::byte{'l'}, std::byte{'o'}}));
+  EXPECT_TRUE(file.Read(5, {}).ok());
+  ASSERT_EQ(truncate(path.c_str(), 4), 0);
+  const Status cut = file.Read(2, piece);
+  ASSERT_FALSE(cut.ok());
+  EXPECT_EQ(cut.error().code, ErrorCode::kIo);
+  EXPECT_EQ(cut.error().message, path + ": was cut short while it was read");
+  EXPECT_EQ(FileReader::Open("/nonexistent/file").error().code, ErrorCode::kNotFound);
+  EXPECT_FALSE(FileReader::Open("/").ok());
 }
 
 TEST(FileTest, ErrorsNameThePath) {

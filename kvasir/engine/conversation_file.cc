@@ -15,6 +15,11 @@ Status NoMemory() {
           "the cache needed the memory for answers; try again when fewer are made"};
 }
 
+// Errors of the system name it already.
+Error WithPath(const Error& error, const std::string& path) {
+  return error.code == ErrorCode::kIo ? error : WithContext(error, path);
+}
+
 size_t AllBytes(const KvBlockMap& map) {
   return std::accumulate(map.block_bytes.begin(), map.block_bytes.end(), size_t{0});
 }
@@ -89,9 +94,9 @@ Result<PrefixCacheFileStats> ConversationSave::Write(const std::string& path,
 Result<std::unique_ptr<ConversationLoad>> ConversationLoad::Open(const std::string& path,
                                                                  const ModelBundle& bundle,
                                                                  uint64_t salt) {
-  KVASIR_TRY(MappedFile file, MappedFile::Open(path));
-  auto index = KvSnapshotIndex::Parse(file.bytes());
-  if (!index.ok()) return WithContext(index.error(), path);
+  KVASIR_TRY(FileReader file, FileReader::Open(path));
+  auto index = KvSnapshotIndex::Read(file);
+  if (!index.ok()) return WithPath(index.error(), path);
   Status fits = CheckCacheFile(index->map.metadata, index->map.spec, bundle);
   if (fits.ok()) fits = CheckSalt(index->map, salt);
   for (const KvBlockMap::Sequence& sequence : index->map.sequences) {
@@ -120,11 +125,10 @@ Status ConversationLoad::Read(const FileProgress& progress) {
   std::vector<std::byte> block;
   for (size_t i = 0; i < targets_.size(); ++i) {
     KVASIR_TRY_OK(progress());
-    const Status is_sound = index_.CheckBlock(file_.bytes(), i);
-    if (!is_sound.ok()) return WithContext(is_sound.error(), path_);
-    const auto bytes = file_.bytes().subspan(index_.places[i].offset, index_.places[i].bytes);
-    // From the map a copy may wait for the disk.
-    block.assign(bytes.begin(), bytes.end());
+    // A copy: the engine must not wait for the disk.
+    block.resize(index_.places[i].bytes);
+    const Status is_sound = index_.ReadBlock(file_, i, block);
+    if (!is_sound.ok()) return WithPath(is_sound.error(), path_);
     if (!lent_->Use([&] { std::memcpy(targets_[i], block.data(), block.size()); })) {
       return NoMemory();
     }

@@ -66,11 +66,11 @@ class ConversationLoad {
   Result<PrefixCacheFileStats> Publish(Engine& engine, SavedConversation* conversation);
 
  private:
-  ConversationLoad(std::string path, MappedFile file, KvSnapshotIndex index)
+  ConversationLoad(std::string path, FileReader file, KvSnapshotIndex index)
       : path_(std::move(path)), file_(std::move(file)), index_(std::move(index)) {}
 
   const std::string path_;
-  const MappedFile file_;
+  const FileReader file_;
   const KvSnapshotIndex index_;
   KvPool* pool_ = nullptr;
   std::vector<std::byte*> targets_;  // by block number; the lent blocks'

@@ -1,11 +1,13 @@
 #include "kvasir/kv/snapshot_file_index.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string_view>
 #include <utility>
 
 #include "kvasir/base/bytes.h"
+#include "kvasir/base/check.h"
 #include "kvasir/base/checksum.h"
 #include "kvasir/base/json.h"
 #include "kvasir/kv/snapshot_file_check.h"
@@ -97,8 +99,8 @@ struct Prelude {
   uint64_t table_checksum = 0;
 };
 
-Result<Prelude> ReadPrelude(std::span<const std::byte> file) {
-  BytesReader reader(file);
+Result<Prelude> ReadPrelude(std::span<const std::byte> front, uint64_t file_bytes) {
+  BytesReader reader(front);
   KVASIR_TRY(const auto magic, reader.ReadSpan(kMagic.size(), "magic"));
   if (!std::ranges::equal(magic, AsBytes(kMagic))) {
     return Corrupt("it is not a KV snapshot: it does not begin with " + std::string(kMagic));
@@ -120,17 +122,21 @@ Result<Prelude> ReadPrelude(std::span<const std::byte> file) {
   KVASIR_TRY(prelude.block_count, reader.Read<uint64_t>("block_count"));
   KVASIR_TRY(prelude.table_checksum, reader.Read<uint64_t>("table_checksum"));
   KVASIR_TRY(const auto checksum, reader.Read<uint64_t>("prelude_checksum"));
-  if (checksum != Checksum64(file.first(kPreludeBytes - sizeof(checksum)))) {
+  if (checksum != Checksum64(front.first(kPreludeBytes - sizeof(checksum)))) {
     return Corrupt("its first 80 bytes do not have the checksum they name");
   }
   if (flags != 0) return Corrupt("flags is " + std::to_string(flags) + ", it must be 0");
-  if (prelude.file_bytes != file.size()) {
+  if (prelude.file_bytes != file_bytes) {
     return Corrupt("file_bytes is " + std::to_string(prelude.file_bytes) + ", the file has " +
-                   std::to_string(file.size()) + " bytes: it was cut short or added to");
+                   std::to_string(file_bytes) + " bytes: it was cut short or added to");
   }
   if (prelude.header_bytes > kMaxHeaderBytes) {
     return Corrupt("header_bytes is " + std::to_string(prelude.header_bytes) +
                    ", the format allows " + std::to_string(kMaxHeaderBytes));
+  }
+  if (prelude.block_count > file_bytes / kTableEntryBytes) {
+    return Corrupt("block_count is " + std::to_string(prelude.block_count) +
+                   ", more than the file can hold");
   }
   return prelude;
 }
@@ -138,8 +144,8 @@ Result<Prelude> ReadPrelude(std::span<const std::byte> file) {
 // Reads on; keeps count of the place, for padding.
 class Sections {
  public:
-  explicit Sections(std::span<const std::byte> file)
-      : reader_(file.subspan(kPreludeBytes)), at_(kPreludeBytes) {}
+  explicit Sections(std::span<const std::byte> front)
+      : reader_(front.subspan(kPreludeBytes)), at_(kPreludeBytes) {}
 
   uint64_t at() const { return at_; }
 
@@ -262,21 +268,36 @@ bool KvSnapshotIndex::Recognises(std::span<const std::byte> file) {
 }
 
 Result<KvSnapshotIndex> KvSnapshotIndex::Parse(std::span<const std::byte> file) {
-  KVASIR_TRY(const Prelude prelude, ReadPrelude(file));
+  return ParseFront(file, file.size());
+}
+
+Result<KvSnapshotIndex> KvSnapshotIndex::Read(const FileReader& file) {
+  const uint64_t file_bytes = file.size_bytes();
+  std::vector<std::byte> front(std::min(kPreludeBytes, file_bytes));
+  KVASIR_TRY_OK(file.Read(0, front));
+  KVASIR_TRY(const Prelude prelude, ReadPrelude(front, file_bytes));
+  // None of these is larger than the file; what that is too short for is found out next.
+  uint64_t wanted = Aligned(kPreludeBytes + prelude.header_bytes, 8);
+  wanted = Aligned(wanted + std::min(prelude.sequences_bytes, file_bytes), 8);
+  wanted += prelude.block_count * kTableEntryBytes;
+  front.resize(std::min(wanted, file_bytes));
+  KVASIR_TRY_OK(file.Read(kPreludeBytes, std::span(front).subspan(kPreludeBytes)));
+  return ParseFront(front, file_bytes);
+}
+
+Result<KvSnapshotIndex> KvSnapshotIndex::ParseFront(std::span<const std::byte> front,
+                                                    uint64_t file_bytes) {
+  KVASIR_TRY(const Prelude prelude, ReadPrelude(front, file_bytes));
   KvSnapshotIndex index;
   index.version = prelude.version;
   index.file_bytes = prelude.file_bytes;
-  Sections sections(file);
+  Sections sections(front);
   KVASIR_TRY(const auto header,
              sections.Section(prelude.header_bytes, prelude.header_checksum, "header"));
   KVASIR_TRY_OK(sections.Padding(8));
   KVASIR_TRY(const auto sequences,
              sections.Section(prelude.sequences_bytes, prelude.sequences_checksum, "sequences"));
   KVASIR_TRY_OK(sections.Padding(8));
-  if (prelude.block_count > file.size() / kTableEntryBytes) {
-    return Corrupt("block_count is " + std::to_string(prelude.block_count) +
-                   ", more than the file can hold");
-  }
   KVASIR_TRY(const auto table, sections.Section(prelude.block_count * kTableEntryBytes,
                                                 prelude.table_checksum, "block table"));
   KVASIR_TRY_OK(ReadHeader(header, &index.map));
@@ -289,14 +310,31 @@ Result<KvSnapshotIndex> KvSnapshotIndex::Parse(std::span<const std::byte> file) 
 
 Status KvSnapshotIndex::CheckBlock(std::span<const std::byte> file, size_t number) const {
   const KvBlockPlace& place = places[number];
-  if (Checksum64(file.subspan(place.offset, place.bytes)) != place.checksum) {
-    return Corrupt("block " + std::to_string(number) + " at byte " + std::to_string(place.offset) +
+  const uint64_t begin = PaddingOf(number);
+  return Check(number, file.subspan(begin, place.offset - begin),
+               file.subspan(place.offset, place.bytes));
+}
+
+Status KvSnapshotIndex::ReadBlock(const FileReader& file, size_t number,
+                                  std::span<std::byte> block) const {
+  const KvBlockPlace& place = places[number];
+  KVASIR_CHECK(block.size() == place.bytes);
+  const uint64_t begin = PaddingOf(number);
+  std::array<std::byte, kSnapshotBlockAlignment> padding;
+  const auto before = std::span(padding).first(place.offset - begin);
+  KVASIR_TRY_OK(file.Read(begin, before));
+  KVASIR_TRY_OK(file.Read(place.offset, block));
+  return Check(number, before, block);
+}
+
+Status KvSnapshotIndex::Check(size_t number, std::span<const std::byte> padding,
+                              std::span<const std::byte> block) const {
+  if (Checksum64(block) != places[number].checksum) {
+    return Corrupt("block " + std::to_string(number) + " at byte " +
+                   std::to_string(places[number].offset) +
                    " does not have the checksum in the table");
   }
   // What lies between blocks has no checksum: it is known.
-  const uint64_t begin =
-      number == 0 ? front_bytes : places[number - 1].offset + places[number - 1].bytes;
-  const auto padding = file.subspan(begin, place.offset - begin);
   if (std::ranges::all_of(padding, [](std::byte b) { return b == std::byte{0}; })) return {};
   return Corrupt("the padding before block " + std::to_string(number) + " is not zero");
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kvasir/base/file.h"
 #include "kvasir/base/result.h"
 #include "kvasir/kv/block_map.h"
 
@@ -39,8 +40,22 @@ struct KvSnapshotIndex {
   // file: its size must be the one the front says.
   // ERRORS: kCorrupt, naming the field; kUnsupported for a newer version.
   static Result<KvSnapshotIndex> Parse(std::span<const std::byte> file);
+  // The same of a file, of which only that is read. ERRORS: also kIo.
+  static Result<KvSnapshotIndex> Read(const FileReader& file);
   // OK if the bytes of block `number` are those that were written. ERRORS: kCorrupt.
   Status CheckBlock(std::span<const std::byte> file, size_t number) const;
+  // Reads and checks block `number`. ERRORS: kCorrupt, kIo. REQUIRES: `block` has its size.
+  Status ReadBlock(const FileReader& file, size_t number, std::span<std::byte> block) const;
+
+ private:
+  // `front`: the file's first bytes, as many as are needed.
+  static Result<KvSnapshotIndex> ParseFront(std::span<const std::byte> front, uint64_t file_bytes);
+  // Where the padding before the block begins.
+  uint64_t PaddingOf(size_t number) const {
+    return number == 0 ? front_bytes : places[number - 1].offset + places[number - 1].bytes;
+  }
+  Status Check(size_t number, std::span<const std::byte> padding,
+               std::span<const std::byte> block) const;
 };
 
 // The front of the file for these sequences; `checksums` has one per block. The blocks follow, in

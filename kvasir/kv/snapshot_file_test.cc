@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -418,16 +419,30 @@ TEST(SnapshotFileTest, VersionTwoStaysAsItIs) {
   if (!testing::Test::HasFailure()) std::filesystem::remove(written);
 }
 
+// As from memory, from a file that is read in pieces.
+Status LoadFrom(KvPool* pool, const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  const auto loaded = LoadSnapshots(pool, path);
+  return loaded.ok() ? Status() : loaded.error();
+}
+
 // Every byte of a file is under a checksum or known.
 TEST(SnapshotFileTest, EveryChangedByteIsFound) {
   Small small;
   std::string bytes = Bytes(small.file);
   KvPool pool(Budget(kAmpleBytes));
+  const std::string path = Scratch("changed.kv");
   ASSERT_TRUE(ReadSnapshots(&pool, AsBytes(bytes)).ok());
+  ASSERT_TRUE(LoadFrom(&pool, path, bytes).ok());
   for (size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] = static_cast<char>(bytes[i] ^ (1 << (i % 8)));
     const auto loaded = ReadSnapshots(&pool, AsBytes(bytes));
     ASSERT_FALSE(loaded.ok()) << "byte " << i;
+    if (i % 17 == 0) {
+      const Status from_file = LoadFrom(&pool, path, bytes);
+      ASSERT_FALSE(from_file.ok()) << "byte " << i;
+      EXPECT_EQ(from_file.error().message, path + ": " + loaded.error().message);
+    }
     ASSERT_EQ(pool.used_bytes(), 0u);
     bytes[i] = static_cast<char>(bytes[i] ^ (1 << (i % 8)));
   }
@@ -436,11 +451,32 @@ TEST(SnapshotFileTest, EveryChangedByteIsFound) {
 TEST(SnapshotFileTest, EveryTruncationIsFound) {
   Small small;
   const std::string bytes = Bytes(small.file);
+  const std::string path = Scratch("cut.kv");
   KvPool pool(Budget(kAmpleBytes));
   for (size_t size = 0; size < bytes.size(); ++size) {
     ASSERT_FALSE(ReadSnapshots(&pool, AsBytes(bytes).first(size)).ok()) << size << " bytes";
+    if (size % 17 == 0) {
+      ASSERT_FALSE(LoadFrom(&pool, path, bytes.substr(0, size)).ok()) << size << " bytes";
+    }
   }
   EXPECT_FALSE(ReadSnapshots(&pool, AsBytes(bytes + std::string(1, '\0'))).ok());
+}
+
+// Cut by somebody between two reads: a map would end the program.
+TEST(SnapshotFileTest, WhatIsCutWhileItIsReadIsAnError) {
+  Small small;
+  const std::string path = Scratch("cut_later.kv");
+  MustOk(SaveSnapshots(small.file, path));
+  const FileReader file = Must(FileReader::Open(path));
+  const KvSnapshotIndex index = Must(KvSnapshotIndex::Read(file));
+  const size_t last = index.places.size() - 1;
+  std::vector<std::byte> block(index.places[last].bytes);
+  MustOk(index.ReadBlock(file, last, block));
+  std::filesystem::resize_file(path, index.places[last].offset + 1);
+  const Status cut = index.ReadBlock(file, last, block);
+  ASSERT_FALSE(cut.ok());
+  EXPECT_EQ(cut.error().code, ErrorCode::kIo);
+  EXPECT_EQ(cut.error().message, path + ": was cut short while it was read");
 }
 
 TEST(SnapshotFileTest, ANewerVersionIsRefusedWithASentence) {
