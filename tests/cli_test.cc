@@ -496,6 +496,30 @@ TEST(ReplayTest, AnOperationThatDoesNotExistIsNamedAsNotYet) {
   EXPECT_TRUE(Contains(*line.GetString("message"), "polish")) << line.Dump();
 }
 
+// Samples and sums have a leading dimension as all tensors of several layers.
+TEST(ReplayTest, SamplesOfSeveralLayers) {
+  const ScratchFolder scratch;
+  const auto replayed = [&](const char* sum) {
+    const std::string rows = R"({"dtype": "f32", "shape": [2, 2, 1, 1], "data": [1, 2, 3, 4]})";
+    const std::string last = R"({"dtype": "f32", "shape": [2, 1, 1, 1], "data": [2, 4]})";
+    const std::string text =
+        R"({"format": "kvasir-trace/1", "name": "two", "spec": {"kv_heads": 1, "q_heads": 1,
+            "head_dim": 1, "layers": 2, "scale": 1, "retention": {"kind": "all"},
+            "keys": {"codec": "f32"}, "values": {"codec": "f32"}},
+            "ops": [{"op": "new", "ids": ["a"], "expect": {}},
+            {"op": "append", "seqs": {"a": {"n": 2, "keys": )" +
+        rows + R"(, "values": )" + rows +
+        R"(}}, "expect": {"seqs": {"a": {"position": 2, "rows": 2, "sample": {"rows": [1],
+            "keys": )" +
+        last + R"(, "values": )" + last + R"(}, "sum": {"keys": 10, "values": )" + sum + "}}}}}]}";
+    return RunProgram({"replay", scratch.Write("two.json", text)});
+  };
+  EXPECT_EQ(replayed("10").exit_code, 0) << replayed("10").out;
+  const ProgramResult wrong = replayed("11");
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_TRUE(Contains(wrong.out, "values sum to 10")) << wrong.out;
+}
+
 TEST(ReplayTest, AChangedNumberIsFound) {
   std::string text = *ReadFile(Source("testdata/traces/all_basic_0.json"));
   const size_t out = text.find("\"out\"");

@@ -44,7 +44,9 @@ class Replayer {
     if (!ops->is_array()) return MalformedTrace("'ops' must be a list");
     int64_t index = 0;
     for (const Json& op : ops->as_array()) {
-      KVASIR_TRY_OK(RunOp(op));
+      if (const Status ran = RunOp(op); !ran.ok()) {
+        return WithContext(ran.error(), "operation " + std::to_string(index));
+      }
       if (!not_yet_.empty()) return TraceResult{TraceResult::Outcome::kNotYet, not_yet_, index};
       if (!failure_.empty()) {
         KVASIR_TRY(const std::string name, op.GetString("op"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kvasir/cli/trace_tensor.h"
@@ -54,6 +55,12 @@ class LayerComparison {
     return std::string();
   }
 
+  double Sum(bool keys) const {
+    double sum = 0;
+    for (const float value : keys ? held_.keys : held_.values) sum += value;
+    return sum;
+  }
+
  private:
   std::string ComparePositions(const Json& wanted) const {
     const std::vector<Position> positions = sequence_.RowPositions(layer_);
@@ -89,31 +96,22 @@ class LayerComparison {
     KVASIR_TRY(const Json* data, TraceMember(*sample, name));
     KVASIR_TRY(const TraceTensor<float> wanted, ReadFloatTensor(*data));
     const auto row_floats = static_cast<size_t>(cols);
-    if (!rows->is_array() || wanted.data.size() != rows->as_array().size() * row_floats) {
+    const auto layers = static_cast<int64_t>(sequence_.spec().layers.size());
+    if (!rows->is_array() ||
+        wanted.data.size() != rows->as_array().size() * row_floats * static_cast<size_t>(layers)) {
       return MalformedTrace("'sample' does not fit its rows");
     }
-    for (size_t i = 0; i < wanted.data.size(); ++i) {
+    const std::span<const float> here = wanted.Part(layer_, layers);
+    for (size_t i = 0; i < here.size(); ++i) {
       const Json& row = rows->as_array()[i / row_floats];
       if (!row.is_int() || row.as_int() < 0 ||
           row.as_int() >= static_cast<int64_t>(held.size()) / cols) {
         return MalformedTrace("'sample' names a row that is not there");
       }
       const size_t at = static_cast<size_t>(row.as_int()) * row_floats + i % row_floats;
-      if (held[at] != wanted.data[i]) return std::string("sampled ") + name + " differ";
+      if (held[at] != here[i]) return std::string("sampled ") + name + " differ";
     }
-    return CompareSum(name, state, held);
-  }
-
-  static std::string CompareSum(const char* name, const Json& state,
-                                const std::vector<float>& held) {
-    const Json* sums = state.Find("sum");
-    const Json* wanted = sums == nullptr ? nullptr : sums->Find(name);
-    if (wanted == nullptr || !wanted->is_number()) return "";
-    double sum = 0;  // exact: all elements are multiples of 1/64
-    for (const float value : held) sum += value;
-    if (sum == wanted->as_double()) return "";
-    return std::string(name) + " sum to " + std::to_string(sum) + ", expected " +
-           std::to_string(wanted->as_double());
+    return std::string();
   }
 
   // Words, scales and biases as MLX stores them.
@@ -176,6 +174,14 @@ class LayerComparison {
   KvRows held_;
 };
 
+std::string CompareSum(const char* name, const Json& state, double sum) {
+  const Json* sums = state.Find("sum");
+  const Json* wanted = sums == nullptr ? nullptr : sums->Find(name);
+  if (wanted == nullptr || !wanted->is_number() || sum == wanted->as_double()) return "";
+  return std::string(name) + " sum to " + std::to_string(sum) + ", expected " +
+         std::to_string(wanted->as_double());
+}
+
 }  // namespace
 
 std::vector<int64_t> TraceRows(const KvSequence& sequence, int layer) {
@@ -196,10 +202,18 @@ Result<std::string> CompareTraceState(const KvSequence& sequence, const Json& st
     return "position " + std::to_string(sequence.position()) + ", expected " +
            std::to_string(position);
   }
+  double key_sum = 0;  // exact where there is one: all elements are multiples of 1/64
+  double value_sum = 0;
   for (size_t layer = 0; layer < sequence.spec().layers.size(); ++layer) {
-    KVASIR_TRY(const std::string difference,
-               LayerComparison(sequence, static_cast<int>(layer)).Compare(state));
+    const LayerComparison here(sequence, static_cast<int>(layer));
+    KVASIR_TRY(const std::string difference, here.Compare(state));
     if (!difference.empty()) return "layer " + std::to_string(layer) + ": " + difference;
+    key_sum += here.Sum(true);
+    value_sum += here.Sum(false);
+  }
+  for (const auto& [name, sum] : {std::pair{"keys", key_sum}, std::pair{"values", value_sum}}) {
+    const std::string difference = CompareSum(name, state, sum);
+    if (!difference.empty()) return difference;
   }
   return std::string();
 }
