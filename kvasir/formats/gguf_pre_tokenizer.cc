@@ -19,6 +19,9 @@ constexpr std::string_view kTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kSeedCoder =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
+    R"(| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kEastAsian = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+";
 
 // Names as llama.cpp's converter writes them.
@@ -29,16 +32,17 @@ struct Named {
 
 const std::vector<Named>& All() {
   static const std::vector<Named> all = {
-      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "lfm2"},
+      {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "lfm2", "midm-2.0"},
        {{kLlama3}, true, true, false}},
       {{"smaug-bpe", "dbrx"}, {{kLlama3}, false, false, false}},  // SmolLM3 as well
       {{"qwen2", "megrez"}, {{kQwen2}, false, false, true}},
-      {{"deepseek-r1-qwen"}, {{kQwen2}, false, false, false}},
+      {{"deepseek-r1-qwen", "kormo"}, {{kQwen2}, false, false, false}},
       {{"qwen35"}, {{kQwen35}, false, false, true}},
       {{"tekken"}, {{kTekken}, true, true, false}},
-      {{"gpt-2", "phi-2", "exaone4", "mellum"}, {{kGpt2}, false, false, false}},
-      {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone"},
+      {{"gpt-2", "phi-2", "exaone4", "mellum", "a.x-4.0"}, {{kGpt2}, false, false, false}},
+      {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"},
        {{R"(\p{N})", kGpt2}, false, false, false}},
+      {{"seed-coder"}, {{kSeedCoder}, false, false, false}},
       {{"deepseek-coder"},
        {{"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kEastAsian, R"(\p{N})"}, false, false, false}},
       {{"", "default"},
