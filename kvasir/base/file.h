@@ -62,6 +62,7 @@ class FileReader {
   FileReader& operator=(FileReader&& other) noexcept;
   ~FileReader();
 
+  const std::string& path() const { return path_; }
   // When it was opened.
   size_t size_bytes() const { return size_bytes_; }
   // All of `bytes`, from `offset` on. ERRORS: kIo; the message names the path.

@@ -68,7 +68,8 @@ Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest
                   std::to_string(budget.scratch_bytes) +
                   " bytes for activations, logits and threads; give at least " +
                   std::to_string(std::max(2 * budget.scratch_bytes,
-                                          kScratchShare * (budget.scratch_bytes - of_threads)))};
+                                          kScratchShare * (budget.scratch_bytes - of_threads))) +
+                  (request.draft_bytes > 0 ? " beside those" : "")};
     }
     budget.step_tokens = std::max(budget.step_tokens / 2, kLeastStepTokens);
   }

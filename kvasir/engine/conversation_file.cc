@@ -15,11 +15,6 @@ Status NoMemory() {
           "the cache needed the memory for answers; try again when fewer are made"};
 }
 
-// Errors of the system name it already.
-Error WithPath(const Error& error, const std::string& path) {
-  return error.code == ErrorCode::kIo ? error : WithContext(error, path);
-}
-
 size_t AllBytes(const KvBlockMap& map) {
   return std::accumulate(map.block_bytes.begin(), map.block_bytes.end(), size_t{0});
 }
@@ -95,16 +90,15 @@ Result<std::unique_ptr<ConversationLoad>> ConversationLoad::Open(const std::stri
                                                                  const ModelBundle& bundle,
                                                                  uint64_t salt) {
   KVASIR_TRY(FileReader file, FileReader::Open(path));
-  auto index = KvSnapshotIndex::Read(file);
-  if (!index.ok()) return WithPath(index.error(), path);
-  Status fits = CheckCacheFile(index->map.metadata, index->map.spec, bundle);
-  if (fits.ok()) fits = CheckSalt(index->map, salt);
-  for (const KvBlockMap::Sequence& sequence : index->map.sequences) {
+  KVASIR_TRY(KvSnapshotIndex index, KvSnapshotIndex::Read(file));
+  Status fits = CheckCacheFile(index.map.metadata, index.map.spec, bundle);
+  if (fits.ok()) fits = CheckSalt(index.map, salt);
+  for (const KvBlockMap::Sequence& sequence : index.map.sequences) {
     if (fits.ok()) fits = CheckCacheTokens(sequence.name, sequence.tokens, bundle);
   }
   if (!fits.ok()) return WithContext(fits.error(), path);
   return std::unique_ptr<ConversationLoad>(
-      new ConversationLoad(path, std::move(file), *std::move(index)));
+      new ConversationLoad(path, std::move(file), std::move(index)));
 }
 
 Status ConversationLoad::Begin(Engine& engine) {
@@ -127,8 +121,7 @@ Status ConversationLoad::Read(const FileProgress& progress) {
     KVASIR_TRY_OK(progress());
     // A copy: the engine must not wait for the disk.
     block.resize(index_.places[i].bytes);
-    const Status is_sound = index_.ReadBlock(file_, i, block);
-    if (!is_sound.ok()) return WithPath(is_sound.error(), path_);
+    KVASIR_TRY_OK(index_.ReadBlock(file_, i, block));
     if (!lent_->Use([&] { std::memcpy(targets_[i], block.data(), block.size()); })) {
       return NoMemory();
     }

@@ -220,9 +220,13 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
     members.clear();
     return true;
   }
-  last.job->result.status = WithContext(
+  Error ending = WithContext(
       error,
       "the request does not fit into the cache even alone; ask for less or raise its budget");
+  // A prompt that is too large will be so again; of what the system refuses nobody knows.
+  const bool is_full = parts_.pool->used_bytes() + wanted > parts_.pool->budget_bytes();
+  if (is_full && last.stream->generated_tokens() == 0) ending.code = ErrorCode::kInvalidArgument;
+  last.job->result.status = std::move(ending);
   EndJob(*last.job, FinishReason::kLength);
   members.clear();
   return true;

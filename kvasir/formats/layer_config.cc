@@ -56,9 +56,8 @@ Result<std::vector<LayerKind>> DeriveLayerKinds(const ConfigReader& reader,
                                                 const ModelConfig& model) {
   int64_t first_sliding = 0;  // qwen: layers below it are full
   int64_t pattern = 0;        // gemma: every pattern-th layer is full
-  if (defaults.model_type == kQwen3Moe) {
-    first_sliding = 0;
-  } else if (model.family == ModelFamily::kQwen2 || model.family == ModelFamily::kQwen3) {
+  const bool is_qwen = model.family == ModelFamily::kQwen2 || model.family == ModelFamily::kQwen3;
+  if (is_qwen && defaults.model_type != kQwen3Moe) {
     KVASIR_TRY(first_sliding, reader.Integer("max_window_layers", 28, 0, kMaxLayers));
   } else if (model.family == ModelFamily::kGemma2) {
     pattern = 2;

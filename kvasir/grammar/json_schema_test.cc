@@ -434,8 +434,25 @@ TEST(Schema, ValuesAreComparedAsNumbers) {
   const char* both = R"({"allOf": [{"enum": [1, 2.5]}, {"enum": [1.0, 3]}]})";
   EXPECT_TRUE(Allows(both, "1"));
   EXPECT_FALSE(Allows(both, "3"));
-  EXPECT_NE(ErrorOf(R"({"oneOf": [{"const": 2}, {"enum": [1, 2.0]}]})").find("branches 0 and 1"),
-            std::string::npos);
+  for (const char* alike : {R"({"oneOf": [{"const": 2}, {"enum": [1, 2.0]}]})",
+                            R"({"oneOf": [{"const": 9200000000000000000}, {"const": 9.2e18}]})",
+                            R"({"oneOf": [{"const": 10000000000000000000}, {"const": 1e19}]})"}) {
+    EXPECT_NE(ErrorOf(alike).find("branches 0 and 1"), std::string::npos) << alike;
+  }
+  EXPECT_TRUE(Allows(R"({"allOf": [{"const": 1}, {"const": 1.0}]})", "1"));
+}
+
+TEST(Schema, TypesAreCombined) {
+  const auto both = [](const char* a, const char* b) {
+    return R"({"allOf": [{"type": )" + std::string(a) + R"(}, {"type": )" + b + "}]}";
+  };
+  const std::string whole = both(R"("number")", R"(["integer", "string", "integer"])");
+  EXPECT_TRUE(Allows(whole, "12"));
+  EXPECT_FALSE(Allows(whole, "1.5"));
+  EXPECT_FALSE(Allows(whole, "\"a\""));
+  const std::string any = both(R"(["integer", "number"])", R"(["null", "number"])");
+  EXPECT_TRUE(Allows(any, "1.5"));
+  EXPECT_FALSE(Allows(any, "null"));
 }
 
 TEST(Schema, AnUpperBoundMayBeAnyNumber) {
@@ -480,6 +497,9 @@ TEST(Schema, LargeCombinationsTakeLittleTime) {
     definitions += (i > 0 ? ",\"" : "\"") + name + R"(":{"const":1})";
     references += (i > 0 ? "," : "") + std::string(R"({"$ref":"#/$defs/)") + name + "\"}";
   }
+  std::string parts = R"({"enum":[")" + std::string(8'000'000, 'x') + "\"]}";
+  for (int i = 0; i < 50'000; ++i) parts += ",{}";
+  (void)Grammar::FromJsonSchema(Parsed(R"({"allOf":[)" + parts + "]}"));
   (void)Grammar::FromJsonSchema(
       Parsed(R"({"$defs":{)" + definitions + R"(},"anyOf":[)" + references + "]}"));
 }

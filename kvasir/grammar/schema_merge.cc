@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,7 +15,6 @@ namespace kvasir {
 namespace {
 
 constexpr size_t kMaxBranches = 64;
-constexpr size_t kMaxTypes = 16;  // more than there are: some may stand twice
 
 // By name: schemas may have thousands of properties.
 using Members = std::unordered_map<std::string_view, const Json*>;
@@ -40,14 +40,16 @@ bool IsListOfNames(const Json& list) {
   return list.is_array() && std::ranges::all_of(list.as_array(), &Json::is_string);
 }
 
-// The same for values that a schema does not tell apart, as 1 and 1.0.
+// The same for numbers that a schema does not tell apart, as 1 and 1.0; other values stand for
+// themselves.
 std::string KeyOf(const Json& value) {
-  constexpr double kLimit = 9.2e18;
   if (value.is_double() && !value.is_above_int()) {
     const double number = value.as_double();
-    if (std::abs(number) < kLimit && number == std::floor(number)) {
+    const double size = std::abs(number);
+    if (size < 0x1p63 && number == std::floor(number)) {
       return std::to_string(static_cast<int64_t>(number));
     }
+    if (number > 0 && size < 0x1p64) return std::to_string(static_cast<uint64_t>(number));
   }
   return value.Dump();
 }
@@ -56,38 +58,46 @@ Error Malformed(std::string_view keyword, const char* expected) {
   return {ErrorCode::kInvalidArgument, std::string(keyword) + ": expected " + expected};
 }
 
-bool Contains(const Json::Array& array, const Json& value) {
-  return std::ranges::find(array, value) != array.end();
-}
-
 Json AllOf(const Json& a, const Json& b) { return Json::Object{{"allOf", Json::Array{a, b}}}; }
 
-Json::Array TypesOf(const Json& type) {
-  return type.is_array() ? type.as_array() : Json::Array{type};
-}
+constexpr unsigned kNumber = 1u << 3;   // of kSchemaTypes
+constexpr unsigned kInteger = 1u << 4;  // every integer is a number
+constexpr unsigned kObject = 1u << 0;
+static_assert(kSchemaTypes[0] == "object" && kSchemaTypes[3] == "number" &&
+              kSchemaTypes[4] == "integer");
 
-bool AreTypes(const Json::Array& types) {
-  return types.size() <= kMaxTypes && std::ranges::all_of(types, [](const Json& type) {
-           return type.is_string() &&
-                  std::ranges::find(kSchemaTypes, type.as_string()) != kSchemaTypes.end();
-         });
+// The types as a bit each; none where something else is named.
+std::optional<unsigned> TypesOf(const Json& type) {
+  const auto bit = [](const Json& name) -> unsigned {
+    if (!name.is_string()) return 0;
+    const auto* known = std::ranges::find(kSchemaTypes, name.as_string());
+    return known == kSchemaTypes.end() ? 0 : 1u << (known - kSchemaTypes.begin());
+  };
+  unsigned types = 0;
+  const std::span<const Json> names =
+      type.is_array() ? std::span<const Json>(type.as_array()) : std::span<const Json>(&type, 1);
+  for (const Json& name : names) {
+    if (bit(name) == 0) return std::nullopt;
+    types |= bit(name);
+  }
+  return types;
 }
 
 Result<std::optional<Json>> MergeTypes(const Json& a, const Json& b) {
-  const Json::Array of_a = TypesOf(a);
-  const Json::Array of_b = TypesOf(b);
-  if (!AreTypes(of_a) || !AreTypes(of_b)) return Malformed("type", "names of types");
-  Json::Array both;
-  const auto keep = [&](const Json::Array& from, const Json::Array& other) {
-    for (const Json& type : from) {
-      const bool as_number = type == Json("integer") && Contains(other, Json("number"));
-      if ((Contains(other, type) || as_number) && !Contains(both, type)) both.push_back(type);
-    }
+  const auto of_a = TypesOf(a);
+  const auto of_b = TypesOf(b);
+  if (!of_a || !of_b) return Malformed("type", "names of types");
+  const auto with_integers = [](unsigned types) {
+    return (types & kNumber) != 0 ? types | kInteger : types;
   };
-  keep(of_a, of_b);
-  keep(of_b, of_a);
-  if (both.empty()) return std::optional<Json>();
-  return std::optional<Json>(std::move(both));
+  unsigned both = with_integers(*of_a) & with_integers(*of_b);
+  if ((both & kNumber) != 0) both &= ~kInteger;
+  Json::Array names;
+  for (size_t i = 0; i < kSchemaTypes.size(); ++i) {
+    if ((both >> i & 1) != 0) names.emplace_back(kSchemaTypes[i]);
+  }
+  if (names.empty()) return std::optional<Json>();
+  return std::optional<Json>(std::move(names));
 }
 
 Result<std::optional<Json>> MergeEnums(const Json& a, const Json& b) {
@@ -163,7 +173,7 @@ Result<std::optional<Json>> MergeKeyword(std::string_view keyword, const Json& a
   if (a == b || IsSchemaAnnotation(keyword)) return std::optional<Json>(a);
   if (keyword == "type") return MergeTypes(a, b);
   if (keyword == "enum") return MergeEnums(a, b);
-  if (keyword == "const") return std::optional<Json>();
+  if (keyword == "const") return KeyOf(a) == KeyOf(b) ? std::optional<Json>(a) : std::nullopt;
   if (keyword == "required") return MergeRequired(a, b);
   if (IsOneOf(keyword, {"items", "additionalProperties", "additionalItems"})) {
     return std::optional<Json>(AllOf(a, b));
@@ -206,7 +216,7 @@ bool AreConstantsExclusive(const Json::Array& a, const Json::Array& b) {
 
 bool IsOnlyObject(const Json& schema) {
   const Json* type = schema.Find("type");
-  return type != nullptr && TypesOf(*type) == Json::Array{Json("object")};
+  return type != nullptr && TypesOf(*type) == kObject;
 }
 
 // What tells an object from others.

@@ -70,12 +70,18 @@ Json Without(const Json& schema, std::initializer_list<std::string_view> keyword
   return rest;
 }
 
+// What copying it costs: its values, and long texts as so many more.
 int64_t NodeCount(const Json& json) {
+  constexpr size_t kTextOfNode = 64;
   int64_t count = 1;
-  if (json.is_array()) {
+  if (json.is_string()) {
+    count += static_cast<int64_t>(json.as_string().size() / kTextOfNode);
+  } else if (json.is_array()) {
     for (const Json& element : json.as_array()) count += NodeCount(element);
   } else if (json.is_object()) {
-    for (const auto& [name, member] : json.as_object()) count += NodeCount(member);
+    for (const auto& [name, member] : json.as_object()) {
+      count += NodeCount(member) + static_cast<int64_t>(name.size() / kTextOfNode);
+    }
   }
   return count;
 }

@@ -33,16 +33,11 @@ Status SaveSnapshots(const KvSnapshotFile& file, const std::string& path) {
 
 namespace {
 
-// `read`: fills a block with the bytes of that number, and checks them.
-template <typename ReadBlock>
-Result<KvSnapshotFile> FillBlocks(KvPool* pool, KvSnapshotIndex index, const ReadBlock& read) {
-  KVASIR_TRY(const std::vector<BlockRef> blocks, TakeBlocks(pool, index.map));
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    KVASIR_TRY_OK(read(index, i, std::span(blocks[i].data(), index.places[i].bytes)));
-  }
+// Of blocks that were filled.
+Result<KvSnapshotFile> FileOf(KvPool* pool, KvBlockMap map, const std::vector<BlockRef>& blocks) {
   KvSnapshotFile file;
-  KVASIR_TRY(file.sequences, MakeSnapshots(pool, index.map, blocks));
-  file.metadata = std::move(index.map.metadata);
+  KVASIR_TRY(file.sequences, MakeSnapshots(pool, map, blocks));
+  file.metadata = std::move(map.metadata);
   return file;
 }
 
@@ -50,30 +45,25 @@ Result<KvSnapshotFile> FillBlocks(KvPool* pool, KvSnapshotIndex index, const Rea
 
 Result<KvSnapshotFile> ReadSnapshots(KvPool* pool, std::span<const std::byte> bytes) {
   KVASIR_TRY(KvSnapshotIndex index, KvSnapshotIndex::Parse(bytes));
-  return FillBlocks(
-      pool, std::move(index),
-      [bytes](const KvSnapshotIndex& from, size_t number, std::span<std::byte> block) -> Status {
-        KVASIR_TRY_OK(from.CheckBlock(bytes, number));
-        std::memcpy(block.data(), bytes.data() + from.places[number].offset, block.size());
-        return {};
-      });
+  KVASIR_TRY(const std::vector<BlockRef> blocks, TakeBlocks(pool, index.map));
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    KVASIR_TRY_OK(index.CheckBlock(bytes, i));
+    std::memcpy(blocks[i].data(), bytes.data() + index.places[i].offset, index.places[i].bytes);
+  }
+  return FileOf(pool, std::move(index.map), blocks);
 }
 
 Result<KvSnapshotFile> LoadSnapshots(KvPool* pool, const std::string& path) {
   KVASIR_TRY(const FileReader file, FileReader::Open(path));
-  const auto loaded = [&]() -> Result<KvSnapshotFile> {
-    KVASIR_TRY(KvSnapshotIndex index, KvSnapshotIndex::Read(file));
-    return FillBlocks(
-        pool, std::move(index),
-        [&file](const KvSnapshotIndex& from, size_t number, std::span<std::byte> block) {
-          return from.ReadBlock(file, number, block);
-        });
-  };
-  auto snapshots = loaded();
-  if (!snapshots.ok() && snapshots.error().code != ErrorCode::kIo) {
-    return WithContext(snapshots.error(), path);
+  KVASIR_TRY(KvSnapshotIndex index, KvSnapshotIndex::Read(file));
+  const auto blocks = TakeBlocks(pool, index.map);
+  if (!blocks.ok()) return WithContext(blocks.error(), path);
+  for (size_t i = 0; i < blocks->size(); ++i) {
+    KVASIR_TRY_OK(index.ReadBlock(file, i, {(*blocks)[i].data(), index.places[i].bytes}));
   }
-  return snapshots;
+  auto loaded = FileOf(pool, std::move(index.map), *blocks);
+  if (!loaded.ok()) return WithContext(loaded.error(), path);
+  return loaded;
 }
 
 Status SaveSnapshot(const KvSnapshot& snapshot, const std::string& path,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -21,6 +23,8 @@ constexpr uint64_t kPreludeBytes = 80;
 constexpr uint64_t kTableEntryBytes = 24;
 // Parsed JSON takes some 25 times its text: this bounds what a hostile header can cost.
 constexpr uint64_t kMaxHeaderBytes = uint64_t{16} << 20;
+// The other two sections are read as they are: this bounds what a sparse file can cost.
+constexpr uint64_t kMaxSectionBytes = uint64_t{1} << 30;
 
 uint64_t Aligned(uint64_t bytes, uint64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
@@ -134,9 +138,13 @@ Result<Prelude> ReadPrelude(std::span<const std::byte> front, uint64_t file_byte
     return Corrupt("header_bytes is " + std::to_string(prelude.header_bytes) +
                    ", the format allows " + std::to_string(kMaxHeaderBytes));
   }
-  if (prelude.block_count > file_bytes / kTableEntryBytes) {
+  if (prelude.sequences_bytes > std::min(file_bytes, kMaxSectionBytes)) {
+    return Corrupt("sequences_bytes is " + std::to_string(prelude.sequences_bytes) +
+                   ", more than the file or the format can hold");
+  }
+  if (prelude.block_count > std::min(file_bytes, kMaxSectionBytes) / kTableEntryBytes) {
     return Corrupt("block_count is " + std::to_string(prelude.block_count) +
-                   ", more than the file can hold");
+                   ", more than the file or the format can hold");
   }
   return prelude;
 }
@@ -275,14 +283,22 @@ Result<KvSnapshotIndex> KvSnapshotIndex::Read(const FileReader& file) {
   const uint64_t file_bytes = file.size_bytes();
   std::vector<std::byte> front(std::min(kPreludeBytes, file_bytes));
   KVASIR_TRY_OK(file.Read(0, front));
-  KVASIR_TRY(const Prelude prelude, ReadPrelude(front, file_bytes));
-  // None of these is larger than the file; what that is too short for is found out next.
-  uint64_t wanted = Aligned(kPreludeBytes + prelude.header_bytes, 8);
-  wanted = Aligned(wanted + std::min(prelude.sequences_bytes, file_bytes), 8);
-  wanted += prelude.block_count * kTableEntryBytes;
-  front.resize(std::min(wanted, file_bytes));
-  KVASIR_TRY_OK(file.Read(kPreludeBytes, std::span(front).subspan(kPreludeBytes)));
-  return ParseFront(front, file_bytes);
+  const auto prelude = ReadPrelude(front, file_bytes);
+  if (!prelude.ok()) return WithContext(prelude.error(), file.path());
+  // What the file is too short for is found out next.
+  uint64_t wanted = Aligned(kPreludeBytes + prelude->header_bytes, 8);
+  wanted = Aligned(wanted + prelude->sequences_bytes, 8);
+  wanted += prelude->block_count * kTableEntryBytes;
+  const auto bytes = static_cast<size_t>(std::min(wanted, file_bytes));
+  const std::unique_ptr<std::byte[]> all(new (std::nothrow) std::byte[bytes]);
+  if (all == nullptr) {
+    return {ErrorCode::kResourceExhausted, file.path() + ": the system refused " +
+                                               std::to_string(bytes) + " bytes of memory for it"};
+  }
+  KVASIR_TRY_OK(file.Read(0, {all.get(), bytes}));
+  auto index = ParseFront({all.get(), bytes}, file_bytes);
+  if (!index.ok()) return WithContext(index.error(), file.path());
+  return index;
 }
 
 Result<KvSnapshotIndex> KvSnapshotIndex::ParseFront(std::span<const std::byte> front,
@@ -324,7 +340,8 @@ Status KvSnapshotIndex::ReadBlock(const FileReader& file, size_t number,
   const auto before = std::span(padding).first(place.offset - begin);
   KVASIR_TRY_OK(file.Read(begin, before));
   KVASIR_TRY_OK(file.Read(place.offset, block));
-  return Check(number, before, block);
+  const Status checked = Check(number, before, block);
+  return checked.ok() ? Status() : WithContext(checked.error(), file.path());
 }
 
 Status KvSnapshotIndex::Check(size_t number, std::span<const std::byte> padding,

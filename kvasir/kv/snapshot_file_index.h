@@ -40,11 +40,13 @@ struct KvSnapshotIndex {
   // file: its size must be the one the front says.
   // ERRORS: kCorrupt, naming the field; kUnsupported for a newer version.
   static Result<KvSnapshotIndex> Parse(std::span<const std::byte> file);
-  // The same of a file, of which only that is read. ERRORS: also kIo.
+  // The same of a file, of which only that is read. ERRORS: also kIo, kResourceExhausted; the
+  // message names the path.
   static Result<KvSnapshotIndex> Read(const FileReader& file);
   // OK if the bytes of block `number` are those that were written. ERRORS: kCorrupt.
   Status CheckBlock(std::span<const std::byte> file, size_t number) const;
-  // Reads and checks block `number`. ERRORS: kCorrupt, kIo. REQUIRES: `block` has its size.
+  // Reads and checks block `number`. ERRORS: kCorrupt, kIo; the message names the path.
+  // REQUIRES: `block` has its size.
   Status ReadBlock(const FileReader& file, size_t number, std::span<std::byte> block) const;
 
  private:

@@ -462,6 +462,32 @@ TEST(SnapshotFileTest, EveryTruncationIsFound) {
   EXPECT_FALSE(ReadSnapshots(&pool, AsBytes(bytes + std::string(1, '\0'))).ok());
 }
 
+// A sparse file costs nothing, so what it claims must not either.
+TEST(SnapshotFileTest, HugeSectionsAreRefusedBeforeTheyAreRead) {
+  Small small;
+  const std::string path = Scratch("sparse.kv");
+  constexpr uint64_t kHuge = uint64_t{1} << 40;
+  for (const size_t field : {40, 56}) {  // sequences_bytes, block_count
+    std::string bytes = Bytes(small.file);
+    const uint64_t claimed = field == 40 ? kHuge / 2 : kHuge / 48;
+    std::memcpy(bytes.data() + 16, &kHuge, sizeof(kHuge));  // file_bytes
+    std::memcpy(bytes.data() + field, &claimed, sizeof(claimed));
+    const uint64_t checksum = Checksum64(AsBytes(bytes).first(72));
+    std::memcpy(bytes.data() + 72, &checksum, sizeof(checksum));
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    std::error_code error;
+    std::filesystem::resize_file(path, kHuge, error);
+    if (error) GTEST_SKIP() << "no sparse files here: " << error.message();
+    KvPool pool(Budget(kAmpleBytes));
+    const auto loaded = LoadSnapshots(&pool, path);
+    std::filesystem::remove(path);
+    ASSERT_FALSE(loaded.ok());
+    EXPECT_NE(loaded.error().message.find("more than the file or the format can hold"),
+              std::string::npos)
+        << loaded.error().message;
+  }
+}
+
 // Cut by somebody between two reads: a map would end the program.
 TEST(SnapshotFileTest, WhatIsCutWhileItIsReadIsAnError) {
   Small small;

@@ -225,10 +225,6 @@ EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener,
     }
     // An answer that outgrows the cache is as one that outgrows the context: it ends there.
     if (answer.finish == FinishReason::kLength && !answer.tokens.empty()) result.status = Status();
-    // Without any token it is the request that is too large, at any time.
-    if (answer.finish == FinishReason::kLength && !result.status.ok()) {
-      result.status = {ErrorCode::kInvalidArgument, result.status.error().message};
-    }
     // Half an answer is an answer, half an embedding is none.
     if (result.status.ok() && is_pooled && answer.finish == FinishReason::kCancelled) {
       result.status = {ErrorCode::kCancelled, "the request's time was over before its embeddings"};

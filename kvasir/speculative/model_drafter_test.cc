@@ -134,7 +134,7 @@ TEST_F(ModelDrafterTest, SequencesDoNotMatterToEachOther) {
   }
 }
 
-// A pass reads no more than it may, and who found no place in one finds it later.
+// A pass reads no more than it may; who finds no place finds it when others need less.
 TEST_F(ModelDrafterTest, APassTakesOnAsManyAsItMayRead) {
   const int64_t vocab = tiny_.model().vocab_size();
   const auto drafter = NewDrafter(/*step_tokens=*/10);

@@ -359,7 +359,8 @@ class ChatTest(WebTest):
             const answers = ['a', 'b', 'c'].map((text) => conversation.add(question, 'assistant', text));
             const last = () => conversation.last().content;
             const left = [last()];
-            for (const answer of [answers[2], answers[0], answers[1]]) {
+            question.chosen = 1;
+            for (const answer of [answers[0], answers[2], answers[1]]) {
               conversation.remove(answer);
               left.push(last());
             }

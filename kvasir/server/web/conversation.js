@@ -45,9 +45,10 @@ export class Conversation {
 
   // With all that followed it.
   remove(message) {
-    const {children} = message.parent;
-    children.splice(children.indexOf(message), 1);
-    message.parent.chosen = Math.max(0, Math.min(message.parent.chosen, children.length - 1));
+    const {parent} = message;
+    const place = parent.children.indexOf(message);
+    parent.children.splice(place, 1);
+    if (place <= parent.chosen) parent.chosen = Math.max(0, parent.chosen - 1);
   }
 
   // For the API: what leads to `message`, itself included. Answers that failed or were stopped before
