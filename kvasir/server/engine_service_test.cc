@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "kvasir/kv/kv_policy_flags.h"
 #include "kvasir/server/test_model.h"
 #include "tests/support/tiny_model.h"
 
