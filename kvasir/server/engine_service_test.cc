@@ -92,11 +92,9 @@ TEST_F(EngineServiceTest, SaysWhereThePromptPartedFromTheCache) {
 // It fits by its bytes, but for what its last block takes for a moment: nobody need try again.
 TEST_F(EngineServiceTest, APromptThatOutgrowsTheCacheAloneIsTheClientsMatter) {
   BundleOptions options;
-  KvPolicyFlags flags;
-  flags.kv_bits = "4";
-  flags.kv_recent = 128;
-  flags.kv_dense_layers = "none";
-  options.kv = ValueOrDie(KvPolicy::FromFlags(flags));
+  options.kv.key_codec = options.kv.value_codec = KvCodec::Affine(4, 64);
+  options.kv.dense_recent = 128;
+  options.kv.dense_layers = KvPolicy::DenseLayers::kNone;
   const std::string demo = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-demo";
   options.kv_budget_bytes = size_t{64} << 20;
   options.kv_budget_bytes =
