@@ -133,8 +133,14 @@ TEST(CliErrorsTest, WhatTheConfigTellsIsSaidBeforeWeightsAreRead) {
   ExpectError({"serve", "-m", folder, "--slot-save-path", scratch.File("none")}, 3, "slots");
   ExpectError({"generate", "-m", folder, "-p", "x", "--draft-model", scratch.File("none")}, 3,
               "no such draft model");
-  ExpectError({"generate", "-m", folder, "-p", "x", "--draft-cache-bytes", "5M"}, 2,
-              "--draft-cache-bytes");
+  for (const std::vector<std::string>& draft :
+       {std::vector<std::string>{},
+        {"--draft-model", KVASIR_SOURCE_DIR "/testdata/assistants/gemma4_shared_ordered"}}) {
+    std::vector<std::string> args = {"generate", "-m", folder, "-p", "x", "--draft-cache-bytes",
+                                     "5M"};
+    args.insert(args.end(), draft.begin(), draft.end());
+    ExpectError(args, 2, "--draft-cache-bytes means nothing");
+  }
 }
 
 TEST(CliErrorsTest, MissingThings) {

@@ -57,25 +57,14 @@ std::string StampOf(const struct stat& info) {
 }  // namespace
 
 Result<std::string> ReadFile(const std::string& path, size_t most_bytes) {
-  const Descriptor fd(OpenToRead(path));
-  if (fd.get() < 0) return SystemError(path, "open");
-  KVASIR_TRY(const struct stat info, RegularFileInfo(path, fd.get()));
-  const auto size = static_cast<size_t>(info.st_size);
-  if (size > most_bytes) {
-    return {ErrorCode::kResourceExhausted, path + ": has " + std::to_string(size) +
+  KVASIR_TRY(const FileReader file, FileReader::Open(path));
+  if (file.size_bytes() > most_bytes) {
+    return {ErrorCode::kResourceExhausted, path + ": has " + std::to_string(file.size_bytes()) +
                                                " bytes; at most " + std::to_string(most_bytes) +
                                                " are read of such a file"};
   }
-  std::string contents(size, '\0');
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t count = read(fd.get(), contents.data() + done, size - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return SystemError(path, "read");
-    if (count == 0) break;  // truncated while we read: return what there was
-    done += static_cast<size_t>(count);
-  }
-  contents.resize(done);
+  std::string contents(file.size_bytes(), '\0');
+  KVASIR_TRY_OK(file.Read(0, std::as_writable_bytes(std::span(contents))));
   return contents;
 }
 

@@ -52,10 +52,6 @@ Status DraftFlags::Prepare(ModelFlags& target) const {
     return {ErrorCode::kInvalidArgument,
             "--draft-model is of no use with --draft-kind " + kind + "; leave one of them out"};
   }
-  if (!has_model && cache_bytes != "0") {
-    return {ErrorCode::kInvalidArgument,
-            "--draft-cache-bytes means nothing without a draft model; leave it out"};
-  }
   if (has_model && !FileExists(choice.model) && !DirectoryExists(choice.model)) {
     return {ErrorCode::kNotFound, choice.model + ": there is no such draft model"};
   }
@@ -64,8 +60,12 @@ Status DraftFlags::Prepare(ModelFlags& target) const {
   }
   KVASIR_TRY(const size_t bytes, ParseBytes("--draft-cache-bytes", cache_bytes));
   // An assistant reads the target's cache and has none.
-  if (has_model && !AssistantConfig::IsIn(choice.model)) target.draft_bytes = bytes;
-  return {};
+  const bool has_cache = has_model && !AssistantConfig::IsIn(choice.model);
+  if (has_cache) target.draft_bytes = bytes;
+  if (has_cache || cache_bytes == "0") return {};
+  return {ErrorCode::kInvalidArgument,
+          "--draft-cache-bytes means nothing without a draft model "
+          "that has a cache of its own; leave it out"};
 }
 
 Result<std::unique_ptr<DraftSource>> DraftFlags::Load(const ModelFlags& target_flags,

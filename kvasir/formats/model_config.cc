@@ -146,8 +146,8 @@ Result<RopeConfig> ReadRopeOfKind(const Json* parameters, std::string_view kind,
 
 // People who extend a context add "rope_scaling" to a file that newer writers gave
 // "rope_parameters": which of the two counts depends on the reader, so they must agree.
-Status CheckSameScaling(const Json* parameters, const Json* scaling, const ModelConfig& model) {
-  if (parameters == nullptr || scaling == nullptr) return {};
+Status CheckSameScaling(const Json* scaling, const ModelConfig& model) {
+  if (scaling == nullptr) return {};
   KVASIR_TRY(const RopeConfig other,
              RopeConfig::Parse(*scaling, "rope_scaling", model.rope_full.theta,
                                model.max_position_embeddings));
@@ -180,7 +180,7 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
     KVASIR_TRY(model->rope_full, ReadRopeOfKind(parameters, "full_attention", theta, *model));
     KVASIR_TRY(model->rope_sliding,
                ReadRopeOfKind(parameters, "sliding_attention", sliding_theta, *model));
-    return CheckSameScaling(parameters, scaling, *model);
+    return CheckSameScaling(scaling, *model);
   }
   const std::string_view field = parameters != nullptr ? "rope_parameters" : "rope_scaling";
   const Json* object = parameters != nullptr ? parameters : scaling;
@@ -192,7 +192,7 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
     model->rope_sliding = RopeConfig();
     model->rope_sliding.theta = sliding_theta;
   }
-  return CheckSameScaling(parameters, scaling, *model);
+  return CheckSameScaling(scaling, *model);
 }
 
 // Many configs name yarn's factor and leave the positions as they were without it.

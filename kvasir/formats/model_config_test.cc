@@ -253,6 +253,15 @@ TEST(ModelConfig, TwoScalingsThatDifferAreRefused) {
   }
 }
 
+TEST(ModelConfig, AScalingBesideARopeThatTakesNoneIsRefused) {
+  const auto model =
+      ParseWith(kSmall, R"({"model_type":"gemma4_text","num_hidden_layers":6,"head_dim":16,
+                  "hidden_size_per_layer_input":0,"rope_scaling":{"type":"linear","factor":2}})");
+  ASSERT_FALSE(model.ok());
+  EXPECT_NE(model.error().message.find("'rope_scaling' says something else"), std::string::npos)
+      << model.error().message;
+}
+
 // transformers 5 writes the text model's default beside what it does.
 TEST(ModelConfig, WhereWrapperAndTextDisagreeTheHeadDecides) {
   const auto tied = [](const char* outer, const char* inner) {

@@ -73,6 +73,17 @@ TEST_P(RetentionConformance, RowsBelowFirstNeededAreNeverSeenAgainAndItIsTight) 
   }
 }
 
+TEST_P(RetentionConformance, WhatIsNeededIsKept) {
+  const auto retention = Make();
+  for (Position begin = 0; begin < kEnd; ++begin) {
+    for (const Position run : {0, 1, 2, 63, 64, 65, 300}) {
+      const Position kept = retention->FirstKept(begin, begin + run);
+      ASSERT_GE(kept, 0);
+      ASSERT_LE(kept, retention->FirstNeeded(begin + run)) << begin << " " << run;
+    }
+  }
+}
+
 TEST_P(RetentionConformance, EarliestStateIsTheLowestThatNeedsNothingBelow) {
   const auto retention = Make();
   for (Position first_held = 0; first_held < kEnd; ++first_held) {

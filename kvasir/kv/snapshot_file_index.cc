@@ -12,6 +12,7 @@
 #include "kvasir/base/check.h"
 #include "kvasir/base/checksum.h"
 #include "kvasir/base/json.h"
+#include "kvasir/base/system_info.h"
 #include "kvasir/kv/snapshot_file_check.h"
 #include "kvasir/kv/snapshot_file_spec.h"
 
@@ -23,8 +24,6 @@ constexpr uint64_t kPreludeBytes = 80;
 constexpr uint64_t kTableEntryBytes = 24;
 // Parsed JSON takes some 25 times its text: this bounds what a hostile header can cost.
 constexpr uint64_t kMaxHeaderBytes = uint64_t{16} << 20;
-// The other two sections are read as they are: this bounds what a sparse file can cost.
-constexpr uint64_t kMaxSectionBytes = uint64_t{1} << 30;
 
 uint64_t Aligned(uint64_t bytes, uint64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
@@ -138,13 +137,13 @@ Result<Prelude> ReadPrelude(std::span<const std::byte> front, uint64_t file_byte
     return Corrupt("header_bytes is " + std::to_string(prelude.header_bytes) +
                    ", the format allows " + std::to_string(kMaxHeaderBytes));
   }
-  if (prelude.sequences_bytes > std::min(file_bytes, kMaxSectionBytes)) {
+  if (prelude.sequences_bytes > file_bytes) {
     return Corrupt("sequences_bytes is " + std::to_string(prelude.sequences_bytes) +
-                   ", more than the file or the format can hold");
+                   ", more than the file can hold");
   }
-  if (prelude.block_count > std::min(file_bytes, kMaxSectionBytes) / kTableEntryBytes) {
+  if (prelude.block_count > file_bytes / kTableEntryBytes) {
     return Corrupt("block_count is " + std::to_string(prelude.block_count) +
-                   ", more than the file or the format can hold");
+                   ", more than the file can hold");
   }
   return prelude;
 }
@@ -290,10 +289,15 @@ Result<KvSnapshotIndex> KvSnapshotIndex::Read(const FileReader& file) {
   wanted = Aligned(wanted + prelude->sequences_bytes, 8);
   wanted += prelude->block_count * kTableEntryBytes;
   const auto bytes = static_cast<size_t>(std::min(wanted, file_bytes));
-  const std::unique_ptr<std::byte[]> all(new (std::nothrow) std::byte[bytes]);
+  // A sparse file claims what it likes and costs nothing. Asked too late the system ends programs.
+  const size_t available = AvailableMemoryBytes();
+  const bool is_too_much = available > 0 && bytes > available / 2;
+  const std::unique_ptr<std::byte[]> all(is_too_much ? nullptr
+                                                     : new (std::nothrow) std::byte[bytes]);
   if (all == nullptr) {
-    return {ErrorCode::kResourceExhausted, file.path() + ": the system refused " +
-                                               std::to_string(bytes) + " bytes of memory for it"};
+    return {ErrorCode::kResourceExhausted, file.path() + ": what is before its blocks takes " +
+                                               std::to_string(bytes) +
+                                               " bytes of memory, more than there are"};
   }
   KVASIR_TRY_OK(file.Read(0, {all.get(), bytes}));
   auto index = ParseFront({all.get(), bytes}, file_bytes);
