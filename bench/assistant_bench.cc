@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench_util.h"
 #include "bench/draft_side.h"
 #include "kvasir/model/model_loader.h"
 

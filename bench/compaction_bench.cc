@@ -1,6 +1,5 @@
 // What choosing the rows of a budget costs: scores of all layers, then the selection, one thread.
 // Deliberately without moving a row: that is the sequence's part. Columns: tokens, layers.
-#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>

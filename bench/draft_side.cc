@@ -17,11 +17,6 @@ constexpr int64_t kTurnTokens = 16;
 
 }  // namespace
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 std::string Ratio::Describe() const {
   char text[32];
   std::snprintf(text, sizeof(text), "%.3f +-%.3f", value, off);

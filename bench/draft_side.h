@@ -4,8 +4,6 @@
 #ifndef KVASIR_BENCH_DRAFT_SIDE_H_
 #define KVASIR_BENCH_DRAFT_SIDE_H_
 
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <span>
@@ -13,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/bench_util.h"
 #include "bench/draft_measure.h"
 #include "kvasir/engine/draft_source.h"
 #include "kvasir/engine/engine.h"
@@ -20,18 +19,6 @@
 namespace kvasir {
 
 inline constexpr size_t kSidePoolBytes = size_t{256} << 20;
-
-// Prints what is wrong and ends the program.
-template <typename T>
-T Must(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    std::exit(1);
-  }
-  return std::move(result).value();
-}
-
-double Median(std::vector<double> values);
 
 // A ratio, and half of the interval that holds it nineteen times of twenty.
 struct Ratio {

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench_util.h"
 #include "kvasir/backend/cpu_backend.h"
 #include "kvasir/base/check.h"
 #include "kvasir/tensor/aligned_buffer.h"
@@ -142,13 +143,6 @@ double Best(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
-template <typename T>
-T OrExit(Result<T> result) {
-  if (result.ok()) return *std::move(result);
-  std::fprintf(stderr, "%s\n", result.error().message.c_str());
-  std::exit(1);
-}
-
 // What follows a format, each part behind an "@".
 How HowFromName(std::string_view parts) {
   How how;
@@ -156,11 +150,11 @@ How HowFromName(std::string_view parts) {
     const std::string_view part = parts.substr(1, parts.find('@', 1) - 1);
     parts.remove_prefix(1 + part.size());
     if (part.starts_with('l')) {
-      how.prefetching = OrExit(PrefetchingFromName(part));
+      how.prefetching = Must(PrefetchingFromName(part));
     } else if (part.starts_with('x')) {
       how.sharpness = std::strtof(std::string(part.substr(1)).c_str(), nullptr);
     } else {
-      how.math = OrExit(AttentionMathFromName(part));
+      how.math = Must(AttentionMathFromName(part));
     }
   }
   return how;
@@ -170,9 +164,9 @@ How HowFromName(std::string_view parts) {
 std::unique_ptr<Cache> MakeCache(const std::string& name, int64_t tokens) {
   const std::string formats = name.substr(0, name.find('@'));
   const size_t slash = formats.find('/');
-  const KvCodec keys = OrExit(KvCodec::FromName(formats.substr(0, slash)));
+  const KvCodec keys = Must(KvCodec::FromName(formats.substr(0, slash)));
   const KvCodec values =
-      OrExit(KvCodec::FromName(slash == std::string::npos ? formats : formats.substr(slash + 1)));
+      Must(KvCodec::FromName(slash == std::string::npos ? formats : formats.substr(slash + 1)));
   const How how = HowFromName(std::string_view(name).substr(formats.size()));
   return std::make_unique<Cache>(name, how, keys, values, tokens);
 }
@@ -185,7 +179,7 @@ class Backends {
   Backend& For(const How& how) {
     std::unique_ptr<Backend>& backend = by_how_[how];
     if (backend == nullptr) {
-      backend = OrExit(MakeCpuBackend(
+      backend = Must(MakeCpuBackend(
           {.threads = threads_, .attention = how.math, .prefetching = how.prefetching}));
     }
     return *backend;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench_util.h"
 #include "kvasir/base/file.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/kv/kv_policy.h"
@@ -23,15 +24,6 @@ namespace kvasir {
 namespace {
 
 constexpr size_t kChunk = 256;
-
-template <typename T>
-T ValueOrDie(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "kv_divergence: %s\n", result.error().message.c_str());
-    std::exit(1);
-  }
-  return *std::move(result);
-}
 
 // A cache and how attention multiplies it.
 struct Setting {
@@ -44,9 +36,9 @@ Setting ParseSetting(const std::string& name) {
   Setting setting;
   setting.name = name;
   const size_t at = name.find('@');
-  setting.codec = ValueOrDie(KvCodec::FromName(name.substr(0, at)));
+  setting.codec = Must(KvCodec::FromName(name.substr(0, at)));
   if (at != std::string::npos) {
-    setting.math = ValueOrDie(AttentionMathFromName(name.substr(at + 1)));
+    setting.math = Must(AttentionMathFromName(name.substr(at + 1)));
   }
   return setting;
 }
@@ -69,14 +61,14 @@ class Reader {
     policy.value_codec = codec;
     const Model& model = bundle->model();
     const auto spec = std::make_shared<const KvCacheSpec>(
-        ValueOrDie(policy.Apply(model.CacheSpec({}), model.query_heads())));
-    sequence_ = std::make_unique<KvSequence>(ValueOrDie(KvSequence::Create(&bundle->pool(), spec)));
+        Must(policy.Apply(model.CacheSpec({}), model.query_heads())));
+    sequence_ = std::make_unique<KvSequence>(Must(KvSequence::Create(&bundle->pool(), spec)));
   }
 
   // Logits after each of the tokens, valid until the next call.
   ConstFloatRows Read(std::span<const Token> tokens) {
     const SequenceRun run = {sequence_.get(), tokens, static_cast<int64_t>(tokens.size())};
-    return ValueOrDie(bundle_->model().Forward(std::span(&run, 1), workspace_));
+    return Must(bundle_->model().Forward(std::span(&run, 1), workspace_));
   }
   double bytes() const { return static_cast<double>(sequence_->nbytes()); }
 
@@ -133,7 +125,7 @@ std::unique_ptr<ModelBundle> Load(const std::string& path, AttentionMath math) {
   options.weight_format = WeightFormat::kF32;
   options.backend.attention = math;
   options.kv_budget_bytes = size_t{2} << 30;
-  return ValueOrDie(ModelBundle::Load(path, options));
+  return Must(ModelBundle::Load(path, options));
 }
 
 int Main(int argc, char** argv) {
@@ -169,7 +161,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "kv_divergence: %s has no tokenizer\n", argv[1]);
     return 1;
   }
-  std::vector<Token> tokens = base->tokenizer()->Encode(ValueOrDie(ReadFile(argv[2])));
+  std::vector<Token> tokens = base->tokenizer()->Encode(Must(ReadFile(argv[2])));
   if (static_cast<int64_t>(tokens.size()) > most) tokens.resize(static_cast<size_t>(most));
   if (tokens.size() < 2) {
     std::fprintf(stderr, "kv_divergence: %s has fewer than two tokens\n", argv[2]);

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench_util.h"
 #include "kvasir/base/check.h"
 #include "kvasir/base/file.h"
 #include "kvasir/engine/generator.h"
@@ -28,15 +29,6 @@ namespace {
 // Perplexity counts tokens from here on: before, there is little that a cache could have lost.
 constexpr size_t kPerplexityStart = 256;
 constexpr int64_t kChunk = 512;
-
-template <typename T>
-T ValueOrDie(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "kv_quality: %s\n", result.error().message.c_str());
-    std::exit(1);
-  }
-  return *std::move(result);
-}
 
 struct Item {
   std::string task;
@@ -53,15 +45,15 @@ std::string Trimmed(const std::string& text) {
 
 std::vector<Item> ReadItems(const ModelBundle& bundle, const std::string& path) {
   std::vector<Item> items;
-  std::istringstream lines(ValueOrDie(ReadFile(path)));
+  std::istringstream lines(Must(ReadFile(path)));
   for (std::string line; std::getline(lines, line);) {
-    const Json json = ValueOrDie(Json::Parse(line));
+    const Json json = Must(Json::Parse(line));
     const Json messages = Json::Array{
-        Json(Json::Object{{"role", "user"}, {"content", ValueOrDie(json.GetString("prompt"))}})};
+        Json(Json::Object{{"role", "user"}, {"content", Must(json.GetString("prompt"))}})};
     Item item;
-    item.task = ValueOrDie(json.GetString("task"));
-    item.text = ValueOrDie(json.GetString("answer"));
-    item.prompt = ValueOrDie(bundle.ChatTokens(messages));
+    item.task = Must(json.GetString("task"));
+    item.text = Must(json.GetString("answer"));
+    item.prompt = Must(bundle.ChatTokens(messages));
     item.answer = bundle.tokenizer()->Encode(item.text, {.add_special = false});
     items.push_back(std::move(item));
   }
@@ -88,7 +80,7 @@ class Bench {
  public:
   Bench(const std::string& folder, const std::string& items, AttentionMath math,
         std::optional<WeightFormat> weights = std::nullopt)
-      : bundle_(ValueOrDie(ModelBundle::Load(folder, Options(math, weights)))),
+      : bundle_(Must(ModelBundle::Load(folder, Options(math, weights)))),
         items_(ReadItems(*bundle_, items)) {}
 
   Quality Measure(const Setting& setting) {
@@ -151,7 +143,7 @@ class Bench {
   std::shared_ptr<const KvCacheSpec> SpecOf(const Setting& setting, int64_t prompt_tokens) const {
     const Model& model = bundle_->model();
     return std::make_shared<const KvCacheSpec>(
-        ValueOrDie(setting.policy(prompt_tokens).Apply(model.CacheSpec({}), model.query_heads())));
+        Must(setting.policy(prompt_tokens).Apply(model.CacheSpec({}), model.query_heads())));
   }
 
   std::string Answer(const Item& item, std::shared_ptr<const KvCacheSpec> spec) {
@@ -159,23 +151,22 @@ class Bench {
     request.prompt = item.prompt;
     request.max_tokens = 24;
     CachedSequence sequence =
-        ValueOrDie(CachedSequence::Create(&bundle_->model(), &bundle_->pool(), std::move(spec)));
+        Must(CachedSequence::Create(&bundle_->model(), &bundle_->pool(), std::move(spec)));
     Generator generator(bundle_.get());
-    return Trimmed(ValueOrDie(generator.Generate(request, sequence)).text);
+    return Trimmed(Must(generator.Generate(request, sequence)).text);
   }
 
   // -log p of every token after the first.
   std::vector<double> Nats(const std::vector<Token>& tokens,
                            std::shared_ptr<const KvCacheSpec> spec, double* cached_bytes) {
-    KvSequence sequence = ValueOrDie(KvSequence::Create(&bundle_->pool(), std::move(spec)));
+    KvSequence sequence = Must(KvSequence::Create(&bundle_->pool(), std::move(spec)));
     std::vector<double> nats(tokens.size(), 0);
     for (size_t begin = 0; begin < tokens.size();) {
       const auto limit = static_cast<size_t>(std::min(kChunk, sequence.RunLimit()));
       const size_t count = std::min(limit, tokens.size() - begin);
       const SequenceRun run = {&sequence, std::span(tokens).subspan(begin, count),
                                static_cast<int64_t>(count)};
-      const ConstFloatRows logits =
-          ValueOrDie(bundle_->model().Forward(std::span(&run, 1), workspace_));
+      const ConstFloatRows logits = Must(bundle_->model().Forward(std::span(&run, 1), workspace_));
       for (size_t i = 0; i < count && begin + i + 1 < tokens.size(); ++i) {
         nats[begin + i + 1] = NatsOf(logits, static_cast<int64_t>(i), tokens[begin + i + 1]);
       }
@@ -258,10 +249,10 @@ std::vector<Bench::RealLayer> Bench::RealLayers() {
     layer.layout.observed_block = block;
   }
   KvSequence sequence =
-      ValueOrDie(KvSequence::Create(&bundle_->pool(), std::make_shared<const KvCacheSpec>(spec)));
+      Must(KvSequence::Create(&bundle_->pool(), std::make_shared<const KvCacheSpec>(spec)));
   const auto tokens = std::span(item.prompt).first(static_cast<size_t>(rows));
   const SequenceRun prompt = {&sequence, tokens, 0};
-  ValueOrDie(bundle_->model().Forward(std::span(&prompt, 1), workspace_));
+  Must(bundle_->model().Forward(std::span(&prompt, 1), workspace_));
   for (RealLayer& layer : layers) {
     const KvLayout& observed = spec.layers[static_cast<size_t>(layer.index)].layout;
     const auto* const queries = reinterpret_cast<const float*>(
@@ -276,7 +267,7 @@ std::vector<float> Bench::Attend(const RealLayer& layer, KvCodec keys, KvCodec v
   KvLayout layout = layer.layout;
   layout.key_codec = keys;
   layout.value_codec = values;
-  KvSequence sequence = ValueOrDie(
+  KvSequence sequence = Must(
       KvSequence::Create(&bundle_->pool(), std::make_shared<const KvCacheSpec>(KvCacheSpec::Uniform(
                                                1, {.layout = layout, .retention = {}}))));
   KVASIR_CHECK(sequence.Reserve(layer.count).ok());

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench_util.h"
 #include "bench/draft_side.h"
 #include "bench/paid_oracle.h"
 #include "tests/support/oracle_drafter.h"

@@ -4,14 +4,13 @@
 // that nobody writes take no memory.
 //   prefix_tree_bench [tokens of the long text] [window; 0: every layer sees all] [conversations]
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "bench/bench_util.h"
 #include "kvasir/base/check.h"
 #include "kvasir/kv/prefix_tree.h"
 
@@ -23,29 +22,8 @@ constexpr int kRepeats = 51;
 constexpr int64_t kSystemTokens = 2048;
 constexpr int64_t kTurnTokens = 512;
 
-double MedianMicroseconds(const std::function<void(int)>& prepare,
-                          const std::function<void(int)>& work) {
-  std::vector<double> times;
-  for (int i = 0; i < kRepeats; ++i) {
-    prepare(i);
-    const auto start = std::chrono::steady_clock::now();
-    work(i);
-    times.push_back(
-        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-            .count());
-  }
-  std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
-  return times[kRepeats / 2];
-}
-
 void Report(const char* operation, double microseconds) {
   std::printf("| %s | %.1f |\n", operation, microseconds);
-}
-
-template <typename T>
-T Must(Result<T> result) {
-  KVASIR_CHECK(result.ok());
-  return *std::move(result);
 }
 
 std::vector<Token> Tokens(int64_t first, int64_t count) {
@@ -100,23 +78,26 @@ void Run(int64_t long_tokens, int64_t window, int conversations) {
     const auto match = Must(tree.Find(0, tokens, static_cast<int64_t>(tokens.size())));
     KVASIR_CHECK(match.tokens > 0);
   };
-  Report("find a conversation", MedianMicroseconds(nothing, [&](int i) { find(Conversation(i)); }));
-  Report("find the text", MedianMicroseconds(nothing, [&](int) { find(text); }));
-  Report("miss", MedianMicroseconds(nothing, [&](int) {
+  Report("find a conversation",
+         MedianMicroseconds(kRepeats, nothing, [&](int i) { find(Conversation(i)); }));
+  Report("find the text", MedianMicroseconds(kRepeats, nothing, [&](int) { find(text); }));
+  Report("miss", MedianMicroseconds(kRepeats, nothing, [&](int) {
            KVASIR_CHECK(Must(tree.Find(1, text, long_tokens)).tokens == 0);
          }));
   KvSequence sequence = Must(tree.Find(0, text, long_tokens)).sequence;
   std::vector<Token> longer = text;
   Report("publish one block more of the text",
          MedianMicroseconds(
+             kRepeats,
              [&](int i) {
                longer.resize(longer.size() + 64, i);
                KVASIR_CHECK(sequence.Reserve(64).ok());
                sequence.Advance(64);
              },
              [&](int) { KVASIR_CHECK(tree.Insert(0, longer, sequence)); }));
-  Report("evict 1 MiB", MedianMicroseconds(nothing, [&](int) { tree.Evict(size_t{1} << 20); }));
-  Report("statistics", MedianMicroseconds(nothing, [&](int) { tree.Stats(); }));
+  Report("evict 1 MiB",
+         MedianMicroseconds(kRepeats, nothing, [&](int) { tree.Evict(size_t{1} << 20); }));
+  Report("statistics", MedianMicroseconds(kRepeats, nothing, [&](int) { tree.Stats(); }));
   const PrefixTreeStats stats = tree.Stats();
   std::printf("\n%lld nodes, %lld tokens, copied %llu bytes\n", static_cast<long long>(stats.nodes),
               static_cast<long long>(stats.tokens),

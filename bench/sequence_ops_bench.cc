@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench_util.h"
 #include "kvasir/base/check.h"
 #include "kvasir/kv/kv_batch.h"
 #include "kvasir/kv/kv_sequence.h"
@@ -26,28 +27,13 @@ namespace {
 constexpr int kLayers = 28;
 constexpr int kRepeats = 101;
 
-double MedianMicroseconds(const std::function<void()>& prepare, const std::function<void()>& work) {
-  std::vector<double> times;
-  for (int i = 0; i < kRepeats; ++i) {
-    prepare();
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    times.push_back(
-        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-            .count());
-  }
-  std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
-  return times[kRepeats / 2];
+double Measured(const std::function<void()>& prepare, const std::function<void()>& work) {
+  return MedianMicroseconds(
+      kRepeats, [&](int) { prepare(); }, [&](int) { work(); });
 }
 
 void Report(const char* operation, double microseconds) {
   std::printf("| %s | %.1f |\n", operation, microseconds);
-}
-
-template <typename T>
-T Must(Result<T> result) {
-  KVASIR_CHECK(result.ok());
-  return *std::move(result);
 }
 
 void Run(int64_t tokens, KvCodec codec) {
@@ -66,33 +52,30 @@ void Run(int64_t tokens, KvCodec codec) {
   std::optional<KvSequence> fork;
   std::optional<KvSnapshot> snapshot;
   const auto refork = [&] { fork.emplace(base.Fork()); };
-  Report("fork", MedianMicroseconds([&] { fork.reset(); }, refork));
-  Report("end of a fork", MedianMicroseconds(refork, [&] { fork.reset(); }));
+  Report("fork", Measured([&] { fork.reset(); }, refork));
+  Report("end of a fork", Measured(refork, [&] { fork.reset(); }));
   Report("snapshot of everything",
-         MedianMicroseconds([&] { snapshot.reset(); }, [&] { snapshot = base.Snapshot(); }));
-  Report("restore",
-         MedianMicroseconds([&] { fork.reset(); },
-                            [&] { fork = Must(KvSequence::Restore(&pool, *snapshot)); }));
+         Measured([&] { snapshot.reset(); }, [&] { snapshot = base.Snapshot(); }));
+  Report("restore", Measured([&] { fork.reset(); },
+                             [&] { fork = Must(KvSequence::Restore(&pool, *snapshot)); }));
   std::optional<std::pair<KvSnapshot, KvSnapshot>> halves;
-  Report("split in the middle",
-         MedianMicroseconds([&] { halves.reset(); },
-                            [&] { halves = Must(snapshot->Split(tokens / 2 + 1)); }));
+  Report("split in the middle", Measured([&] { halves.reset(); },
+                                         [&] { halves = Must(snapshot->Split(tokens / 2 + 1)); }));
   std::optional<KvSnapshot> merged;
-  Report(
-      "merge of the halves",
-      MedianMicroseconds([&] { merged.reset(); },
-                         [&] { merged = Must(KvSnapshot::Merge(halves->first, halves->second)); }));
-  Report("trim by 5", MedianMicroseconds(refork, [&] { Must(fork->Trim(5)); }));
-  Report("trim by half", MedianMicroseconds(refork, [&] { Must(fork->Trim(tokens / 2)); }));
+  Report("merge of the halves",
+         Measured([&] { merged.reset(); },
+                  [&] { merged = Must(KvSnapshot::Merge(halves->first, halves->second)); }));
+  Report("trim by 5", Measured(refork, [&] { Must(fork->Trim(5)); }));
+  Report("trim by half", Measured(refork, [&] { Must(fork->Trim(tokens / 2)); }));
   Report("one token after a fork (copies 28 tail blocks)",
-         MedianMicroseconds(
+         Measured(
              [&] {
                refork();
                Must(fork->Trim(5));
              },
              [&] { KVASIR_CHECK(fork->Reserve(1).ok()); }));
-  Report("one token later on", MedianMicroseconds([&] { fork->Advance(1); },
-                                                  [&] { KVASIR_CHECK(fork->Reserve(1).ok()); }));
+  Report("one token later on",
+         Measured([&] { fork->Advance(1); }, [&] { KVASIR_CHECK(fork->Reserve(1).ok()); }));
   fork.reset();
 
   KvBatch batch;
@@ -103,10 +86,10 @@ void Run(int64_t tokens, KvCodec codec) {
   const std::vector<SequenceId> keep = {6, 1, 3};
   const std::vector<int64_t> counts = {0, 1, 2, 3, 4, 5, 6, 7};
   Report("filter of a batch, 3 of 8 stay",
-         MedianMicroseconds(fill, [&] { KVASIR_CHECK(batch.Filter(keep).ok()); }));
+         Measured(fill, [&] { KVASIR_CHECK(batch.Filter(keep).ok()); }));
   Report("trim of a batch of 8, each by another count",
-         MedianMicroseconds(fill, [&] { Must(batch.TrimEach(counts)); }));
-  Report("speculation of 8 opened and rolled back", MedianMicroseconds(fill, [&] {
+         Measured(fill, [&] { Must(batch.TrimEach(counts)); }));
+  Report("speculation of 8 opened and rolled back", Measured(fill, [&] {
            Speculation speculation = Must(Speculation::Begin(batch.sequences()));
            speculation.Rollback();
          }));

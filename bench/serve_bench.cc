@@ -5,13 +5,13 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <future>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/bench_util.h"
 #include "bench/shape_model.h"
 #include "kvasir/base/json.h"
 #include "kvasir/formats/model_config.h"
@@ -29,11 +29,6 @@ constexpr int kRepetitions = 3;
 
 double Ms(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
 }
 
 // `count` token ids, small enough for any vocabulary; another `kind` differs from the first on.

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench_util.h"
 #include "bench/draft_side.h"
 #include "kvasir/base/file.h"
 
