@@ -141,6 +141,13 @@ TEST(CliErrorsTest, WhatTheConfigTellsIsSaidBeforeWeightsAreRead) {
     args.insert(args.end(), draft.begin(), draft.end());
     ExpectError(args, 2, "--draft-cache-bytes means nothing");
   }
+  ExpectError({"generate", "-m", folder, "-p", "x"}, 1, "no tokenizer");
+  ExpectError({"chat", "-m", folder}, 1, "no tokenizer");
+  ExpectError({"serve", "-m", folder, "--port", "0"}, 1, "no tokenizer");
+  scratch.Write("tokenizer.json", *ReadFile(Demo() + "/tokenizer.json"));
+  ExpectError({"chat", "-m", folder}, 1, "no chat template");
+  ExpectError({"generate", "-m", folder, "-p", "x", "--chat"}, 1, "no chat template");
+  ExpectError({"generate", "-m", folder, "-p", "x"}, 3, "model.safetensors");
 }
 
 TEST(CliErrorsTest, MissingThings) {

@@ -95,8 +95,8 @@ class ChatCommand final : public Command {
     }
     KVASIR_TRY_OK(sampling_.Check());
     KVASIR_TRY_OK(draft_.Prepare(model_));
+    model_.text_need = TextNeed::kChat;
     KVASIR_TRY(bundle_, model_.Load());
-    KVASIR_TRY_OK(bundle_->CheckChats());
     markers_ = bundle_->MarkersOf(DialectOf(bundle_->chat()->source()));
     KVASIR_TRY(drafts_, draft_.Load(model_, *bundle_));
     generator_.emplace(bundle_.get());

@@ -31,6 +31,7 @@ class DemoCommand final : public Command {
   }
 
   Status Run() override {
+    model_.text_need = TextNeed::kChat;
     KVASIR_TRY(const auto bundle, model_.Load());
     KVASIR_TRY(CachedSequence sequence, bundle->NewSequence());
     Generator generator(bundle.get());

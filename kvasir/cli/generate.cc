@@ -48,11 +48,8 @@ class GenerateCommand final : public Command {
       KVASIR_TRY_OK(CheckIsSnapshotOrNew(save_cache_));
     }
     KVASIR_TRY_OK(sampling_.Check());
+    model_.text_need = IsChat() ? TextNeed::kChat : TextNeed::kTokenizer;
     KVASIR_TRY(const auto bundle, model_.Load());
-    if (bundle->tokenizer() == nullptr) {
-      return {ErrorCode::kFailedPrecondition,
-              bundle->folder() + " has no tokenizer.json; 'kvasir logits' takes token ids"};
-    }
     GenerationRequest request;
     KVASIR_TRY(request.prompt, Tokens(*bundle, prompt));
     request.max_tokens = max_tokens_;
@@ -61,7 +58,7 @@ class GenerateCommand final : public Command {
     request.ignore_stop_tokens = ignores_eos_;
     request.chunk_tokens = chunk_tokens_;
     request.constraint = Constraint(std::move(grammar), *bundle);
-    if (IsChat() && bundle->chat() != nullptr) {
+    if (IsChat()) {
       request.shown_special = bundle->MarkersOf(DialectOf(bundle->chat()->source()));
     }
 

@@ -134,6 +134,7 @@ Result<BundleOptions> ModelFlags::Options() const {
   options.engine_step_tokens = engine_step_tokens;
   options.engine_streams = engine_streams;
   options.draft_bytes = draft_bytes;
+  options.text_need = text_need;
   options.log = log;
   return options;
 }

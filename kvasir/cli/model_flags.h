@@ -33,6 +33,7 @@ struct ModelFlags {
   int64_t engine_step_tokens = 0;
   int64_t engine_streams = 1;
   std::optional<size_t> draft_bytes;
+  TextNeed text_need = TextNeed::kNone;
   LogSink log = LogToStderr;  // what was loaded, and how
 
   // `default_kv_dtype`: how the cache is stored when no flag says so.

@@ -127,6 +127,7 @@ class ServeCommand final : public Command {
     served.log = log;
     served.engine_step_tokens = chunk_tokens_;
     served.engine_streams = max_streams_;
+    served.text_need = TextNeed::kTokenizer;
     KVASIR_TRY(const auto bundle, served.Load());
     KVASIR_TRY(const auto drafts, draft_.Load(served, *bundle));
     options.drafts = drafts.get();

@@ -73,6 +73,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   KVASIR_TRY_OK(CheckCache(config, options.kv));
   // Before the weights: what it takes to make a tokenizer is free again when they come.
   KVASIR_TRY(bundle->text_, ModelText::Load(folder, config, options.log));
+  KVASIR_TRY_OK(bundle->CheckText(options.text_need));
   bundle->takes_system_ = bundle->chat() == nullptr || TakesSystem(*bundle->chat());
   ReturnFreedMemory();
   if (options.random_weights) {
@@ -141,16 +142,26 @@ Json ModelBundle::WithSystem(const Json& messages) const {
   return conversation;
 }
 
-Status ModelBundle::CheckChats() const {
-  if (tokenizer() != nullptr && chat() != nullptr) return {};
-  const char* missing = tokenizer() == nullptr ? "tokenizer.json" : "chat template";
-  return {ErrorCode::kFailedPrecondition,
-          folder_ + " has no " + missing + "; a chat needs a tokenizer and a chat template"};
+Status ModelBundle::CheckText(TextNeed need) const {
+  if (need == TextNeed::kNone) return {};
+  if (tokenizer() == nullptr) {
+    return {ErrorCode::kFailedPrecondition,
+            folder_ +
+                " has no tokenizer (tokenizer.json), without which no text can be read or "
+                "written; 'kvasir logits' takes token ids"};
+  }
+  if (need == TextNeed::kChat && chat() == nullptr) {
+    return {ErrorCode::kFailedPrecondition,
+            folder_ +
+                " has no chat template, without which there are no chats; 'kvasir generate' "
+                "takes plain text"};
+  }
+  return {};
 }
 
 Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& extra,
                                            LastAnswer last_answer) const {
-  KVASIR_TRY_OK(CheckChats());
+  KVASIR_TRY_OK(CheckText(TextNeed::kChat));
   Json conversation = WithSystem(messages);
   if (!takes_system_ && BeginsWithSystem(conversation)) {
     conversation = SystemInFirstTurn(conversation);

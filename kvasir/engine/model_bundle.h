@@ -27,6 +27,9 @@
 
 namespace kvasir {
 
+// What of its text a model is asked for: token ids need none.
+enum class TextNeed { kNone, kTokenizer, kChat };
+
 struct BundleOptions {
   CpuBackendOptions backend;
   std::optional<WeightFormat> weight_format;  // unset: as stored
@@ -44,13 +47,16 @@ struct BundleOptions {
   int64_t engine_streams = 1;
   // Weights are made up in the shapes that config.json gives. There is a tokenizer if there is one.
   bool random_weights = false;
+  // What is missing of this is an error before the weights are read (CheckText).
+  TextNeed text_need = TextNeed::kNone;
   LogSink log;
 };
 
 class ModelBundle {
  public:
-  // ERRORS: kNotFound, kIo, kCorrupt, kUnsupported, kResourceExhausted, naming file and field.
-  // A folder without tokenizer.json or chat template loads; tokenizer() and chat() are null then.
+  // ERRORS: kNotFound, kIo, kCorrupt, kUnsupported, kResourceExhausted, naming file and field; as
+  // CheckText of options.text_need. Else a folder without tokenizer.json or chat template loads;
+  // tokenizer() and chat() are null then.
   static Result<std::unique_ptr<ModelBundle>> Load(const std::string& folder,
                                                    const BundleOptions& options);
 
@@ -83,13 +89,13 @@ class ModelBundle {
   // Logits that may be sampled: those of ids the tokenizer knows. Models pad their vocabulary.
   int64_t sampleable_tokens() const;
 
-  // ERRORS: kFailedPrecondition without tokenizer or chat template.
-  Status CheckChats() const;
+  // ERRORS: kFailedPrecondition without tokenizer, or, for chats, chat template.
+  Status CheckText(TextNeed need) const;
 
   // The messages (an array of {role, content}) as a prompt's tokens, ready for an answer. A
   // package's system message stands first where they bring none; where the template has no system
   // message, it is the beginning of the user's first turn. `extra` holds further template
-  // variables (an object or null). ERRORS: as CheckChats;
+  // variables (an object or null). ERRORS: as CheckText;
   // kInvalidArgument from the template, or if the last message cannot be gone on with.
   Result<std::vector<Token>> ChatTokens(const Json& messages, const Json& extra = {},
                                         LastAnswer last_answer = LastAnswer::kUnfinished) const;

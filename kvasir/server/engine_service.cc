@@ -112,10 +112,7 @@ class EngineService::Listener {
 
 Result<std::unique_ptr<EngineService>> EngineService::Start(ModelBundle* bundle,
                                                             EngineServiceOptions options) {
-  if (bundle->tokenizer() == nullptr) {
-    return {ErrorCode::kFailedPrecondition,
-            bundle->folder() + " has no tokenizer, without which no text can be served"};
-  }
+  KVASIR_TRY_OK(bundle->CheckText(TextNeed::kTokenizer));
   if (options.max_waiting < 0) {
     return {ErrorCode::kInvalidArgument, "server option 'max_waiting_requests' must be 0 or more"};
   }
