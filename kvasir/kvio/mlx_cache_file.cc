@@ -256,7 +256,8 @@ bool IsMlxCache(const MlxMetadata& metadata) {
   // The class of the first cache, which is under 1 or 2.
   for (const char* key : {"1.0", "2.0"}) {
     const auto found = metadata.find(key);
-    if (found != metadata.end() && found->second.ends_with("Cache")) return true;
+    if (found == metadata.end()) continue;
+    if (found->second.ends_with("Cache") || found->second == "CacheList") return true;
   }
   return false;
 }

@@ -434,6 +434,7 @@ TEST(MlxImportTest, NamesWhatIsMalformed) {
       {"meta_mixed_f32", [](auto&, auto& m) { m["0.1.1"] = "30"; }, "cache 1"},
       {"meta_mixed_f32", [](auto&, auto& m) { m["0.1.2"] = "71"; }, "cache 1"},
       {"meta_mixed_f32", [](auto&, auto& m) { m["2.1"] = "ArraysCache"; }, "ArraysCache"},
+      {"meta_mixed_f32", [](auto&, auto& m) { m["2.0"] = "CacheList"; }, "CacheList"},
       {"meta_mixed_f32", [](auto&, auto& m) { m.erase("2.1"); }, "cache 1"},
       {"meta_mixed_f32", [](auto&, auto& m) { m.clear(); }, "no prompt cache"},
       {"meta_quantized", [](auto& t, auto&) { t.erase("1.1.2"); }, "1.1.2"},
