@@ -31,6 +31,8 @@ constexpr size_t kRefusedConnections = 64;
 // destroy the answer before it is read. So its bytes are discarded for a while.
 constexpr std::chrono::seconds kLinger{5};
 constexpr std::chrono::milliseconds kAcceptRetry{100};
+// Between two lines of the log that say so.
+constexpr std::chrono::seconds kAcceptWarning{10};
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // Takes "/path?query" apart or, as proxies write it, "http://host/path?query".
@@ -494,7 +496,12 @@ class HttpServer::Impl {
       if (hub_.is_stopping || error == asio::error::operation_aborted) return;
       if (error) {
         // Out of file descriptors, say: later some will be free again.
-        Log(hub_.options.log, LogLevel::kWarning, "cannot accept a connection: " + error.message());
+        const auto now = std::chrono::steady_clock::now();
+        if (now >= next_warning_) {
+          next_warning_ = now + kAcceptWarning;
+          Log(hub_.options.log, LogLevel::kWarning,
+              "cannot accept connections, trying on: " + error.message());
+        }
         retry_.expires_after(kAcceptRetry);
         retry_.async_wait([this](error_code) {
           if (!hub_.is_stopping) Accept();
@@ -544,6 +551,7 @@ class HttpServer::Impl {
   Hub hub_;
   tcp::acceptor acceptor_;
   asio::steady_timer retry_;
+  std::chrono::steady_clock::time_point next_warning_{};
   uint16_t port_ = 0;
   std::thread thread_;
 };

@@ -2,7 +2,10 @@
 #include "kvasir/server/http_server.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <future>
 #include <optional>
 #include <string>
@@ -96,6 +99,35 @@ TEST_F(HttpServerTest, AnswersAndKeepsTheConnection) {
     EXPECT_EQ(response.Header("Connection"), "keep-alive");
     EXPECT_EQ(response.Header("Content-Type"), "application/json");
   }
+}
+
+// Whoever comes while there are no file descriptors is served when there are; the log is not
+// flooded meanwhile.
+TEST_F(HttpServerTest, RunningOutOfFileDescriptorsEndsNothing) {
+  std::atomic<int> warnings = 0;
+  Start({.log = [&](LogLevel, std::string_view) { ++warnings; }});
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few = {.rlim_cur = 200, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<int> taken;
+  while (true) {
+    const int fd = dup(STDERR_FILENO);
+    if (fd < 0) break;
+    taken.push_back(fd);
+  }
+  ASSERT_FALSE(taken.empty());
+  close(taken.back());
+  taken.pop_back();
+  TestClient client(port());  // takes the last one
+  const bool is_sent = client.SendRequest("POST", "/echo", "still here");
+  std::this_thread::sleep_for(milliseconds(450));
+  const int warned = warnings;
+  for (const int fd : taken) close(fd);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(is_sent);
+  EXPECT_EQ(client.Read().body, "POST still here");
+  EXPECT_EQ(warned, 1);
 }
 
 TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
