@@ -505,7 +505,8 @@ INSTANTIATE_TEST_SUITE_P(All, RoundTripTest,
                          testing::Values("transformers_llama3_rope_bf16", "public_llama_f32",
                                          "transformers_qwen2_f16", "public_qwen3_f32",
                                          "transformers_qwen3_moe_bf16", "transformers_gemma2_bf16",
-                                         "public_gemma3_f32", "transformers_gemma4_shared_bf16",
+                                         "transformers_mistral3_bf16", "public_gemma3_f32",
+                                         "transformers_gemma4_shared_bf16",
                                          "transformers_gemma4_one_projection_bf16",
                                          "transformers_gemma4_experts_bf16"));
 

@@ -63,6 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
         // Norms get their 1 and lose it; a window, two ropes, a scale of its own.
         Case{"GemmaBf16", "testdata/models/transformers_gemma3_sharded_bf16", "bf16", {}},
         Case{"Llama3Rope", "testdata/models/transformers_llama3_rope_bf16", "bf16", {}},
+        // Of a wrapper, whose vision tower stays behind.
+        Case{"Mistral3", "testdata/models/transformers_mistral3_bf16", "bf16", {}},
         // Experts apart become stacked; one layer has none.
         Case{"QwenExperts", "testdata/models/transformers_qwen3_moe_bf16", "bf16", {}},
         Case{"Gemma2", "testdata/models/transformers_gemma2_bf16", "bf16", {}},

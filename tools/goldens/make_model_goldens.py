@@ -37,6 +37,14 @@ def qwen2():
         rope_theta=1000000.0, tie_word_embeddings=True)
 
 
+# As Mistral Small 3.1: heads wider than the width over their number.
+def mistral():
+    return transformers.MistralConfig(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=24, max_position_embeddings=4096,
+        rope_theta=1000000.0, sliding_window=None, tie_word_embeddings=False)
+
+
 def gemma3():
     return transformers.Gemma3TextConfig(
         vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=6,
@@ -94,6 +102,8 @@ CASES = {
     "transformers_llama3_rope_bf16": (llama3_rope, transformers.LlamaForCausalLM, torch.bfloat16,
                                       None, 11),
     "transformers_qwen2_f16": (qwen2, transformers.Qwen2ForCausalLM, torch.float16, None, 12),
+    "transformers_mistral3_bf16": (mistral, transformers.MistralForCausalLM, torch.bfloat16, None,
+                                   31),
     "transformers_gemma3_sharded_bf16": (gemma3, transformers.Gemma3ForCausalLM, torch.bfloat16,
                                          "100KB", 13),
     "transformers_gemma2_bf16": (gemma2, transformers.Gemma2ForCausalLM, torch.bfloat16, None, 14),
@@ -107,8 +117,6 @@ CASES = {
     "transformers_gemma4_experts_bf16": (gemma4_experts, transformers.Gemma4ForCausalLM,
                                          torch.bfloat16, None, 18),
 }
-# Saved as published: inside a multimodal wrapper, heads of full layers in fields of their own.
-WRAPPED = {"transformers_gemma4_shared_bf16"}
 
 
 def randomize(model, generator):
@@ -126,22 +134,36 @@ def randomize(model, generator):
             tensor.copy_(0.75 + 0.5 * torch.rand(tensor.shape, generator=generator))
 
 
-def wrap(folder):
-    """Turns a saved text model into the form of the published multimodal checkpoints."""
+def wrap(folder, wrapper, model_type, renamed, more=None):
+    """Turns a saved text model into the form of a published multimodal checkpoint.
+
+    renamed(name): what the wrapper calls a tensor; more: what a vision tower would hold.
+    """
     path = folder / "config.json"
     text = json.loads(path.read_text())
-    full = text["layer_types"].index("full_attention")
-    heads = text.pop("per_layer_config")[str(full)]
-    text["global_head_dim"] = heads["head_dim"]
-    text["num_global_key_value_heads"] = heads.get("num_key_value_heads")
+    if model_type == "gemma4":  # heads of full layers in fields of their own
+        heads = text.pop("per_layer_config")[str(text["layer_types"].index("full_attention"))]
+        text["global_head_dim"] = heads["head_dim"]
+        text["num_global_key_value_heads"] = heads.get("num_key_value_heads")
     text.pop("architectures")
-    path.write_text(json.dumps({"architectures": ["Gemma4ForConditionalGeneration"],
-                                "model_type": "gemma4", "text_config": text}, indent=2) + "\n")
+    path.write_text(json.dumps({"architectures": [wrapper], "model_type": model_type,
+                                "text_config": text}, indent=2) + "\n")
     path = folder / "model.safetensors"
-    tensors = safetensors.torch.load_file(path)
-    safetensors.torch.save_file(
-        {name.replace("model.", "model.language_model.", 1): tensor
-         for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
+    tensors = {renamed(name): tensor
+               for name, tensor in safetensors.torch.load_file(path).items()}
+    safetensors.torch.save_file({**tensors, **(more or {})}, path, metadata={"format": "pt"})
+
+
+# Saved as published, inside a multimodal wrapper.
+WRAPPED = {
+    "transformers_gemma4_shared_bf16": lambda folder: wrap(
+        folder, "Gemma4ForConditionalGeneration", "gemma4",
+        lambda name: name.replace("model.", "model.language_model.", 1)),
+    "transformers_mistral3_bf16": lambda folder: wrap(
+        folder, "Mistral3ForConditionalGeneration", "mistral3", lambda name: "language_model." + name,
+        {"vision_tower.patch_conv.weight": torch.ones(8, 3, 2, 2, dtype=torch.bfloat16),
+         "multi_modal_projector.linear_1.weight": torch.ones(64, 8, dtype=torch.bfloat16)}),
+}
 
 
 def record(name, folder):
@@ -160,7 +182,7 @@ def record(name, folder):
         folder, safe_serialization=True, **({"max_shard_size": shard} if shard else {}))
     (folder / "generation_config.json").unlink(missing_ok=True)
     if name in WRAPPED:
-        wrap(folder)
+        WRAPPED[name](folder)
 
     tokens = torch.randint(0, VOCAB, (PROMPT_TOKENS,), generator=generator).tolist()
     with torch.no_grad():
