@@ -130,6 +130,36 @@ TEST(CacheFileErrorsTest, WhatCannotBeSavedIsSaidFirst) {
   EXPECT_EQ(result.out, "");
 }
 
+// A slip of the hand costs no file: only one of the kind that is written there is replaced.
+TEST(CacheFileErrorsTest, OtherFilesAreNotWrittenOver) {
+  ScratchFolder scratch;
+  const std::string cache = scratch.File("cache.kv");
+  const std::string other = scratch.Write("notes.txt", "notes");
+  Generate({"-p", "Hello", "--save-cache", cache});
+  const std::string saved = *ReadFile(cache);
+  const std::vector<std::string> logits = {"logits", "-m", kDemo, "--tokens", "1 2", "-o"};
+  const std::vector<std::string> inspect = {"inspect", cache, "--svg"};
+  for (const auto& [args, file] : {std::pair{GenerateArgs({"-p", "Hello", "--save-cache"}), other},
+                                   {logits, other},
+                                   {logits, cache},
+                                   {inspect, other},
+                                   {inspect, cache}}) {
+    std::vector<std::string> line = args;
+    line.push_back(file);
+    const ProgramResult result = RunProgram(line);
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_TRUE(Contains(result.err, file + " exists and is no ")) << result.err;
+  }
+  EXPECT_EQ(*ReadFile(other), "notes");
+  EXPECT_EQ(*ReadFile(cache), saved);
+  for (const auto& [args, file] :
+       {std::pair{logits, scratch.File("logits.npy")}, {inspect, scratch.File("blocks.svg")}}) {
+    std::vector<std::string> line = args;
+    line.push_back(file);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(RunProgram(line).exit_code, 0);  // again: replaced
+  }
+}
+
 TEST(ChatFileTest, AConversationGoesOnInAnotherProcess) {
   ScratchFolder scratch;
   const std::string path = scratch.File("talk.kv");

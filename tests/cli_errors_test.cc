@@ -30,7 +30,7 @@ void ExpectError(const std::vector<std::string>& args, int exit_code, const std:
 }
 
 TEST(CliErrorsTest, WrongFlags) {
-  ExpectError({}, 2, "subcommand");
+  ExpectError({}, 2, "a verb is missing; there are generate, chat");
   ExpectError({"fly"}, 2, "there is no verb 'fly'; there are generate, chat");
   ExpectError({"generate", "--fly"}, 2, "kvasir generate: there is no option --fly");
   ExpectError({"generate", "--temprature", "1"}, 2, "did you mean --temp?");
@@ -58,6 +58,13 @@ TEST(CliErrorsTest, WrongFlags) {
   ExpectError({"generate", "-m", "", "-p", "x"}, 2, "--model: is empty");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--temp", "nan"}, 2, "--temp");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-k", "-3"}, 2, "--top-k");
+  ExpectError({"-t", "1", "generate"}, 2,
+              "-t stands before the verb, whose options come behind it");
+  ExpectError({"generate", "-p", "a", "--temp", "warm"}, 2, "--temp: 'warm' is no number");
+  ExpectError({"bench", "-m", Tiny(), "--depth", "1,b"}, 2, "--depth: 'b' is no whole number");
+  ExpectError({"bench", "-m", Tiny(), "--pp", "0", "--tg", "0"}, 2, "nothing to measure");
+  ExpectError({"serve", "-m", Demo(), "--port", "http"}, 2, "--port: 'http' is no whole number\n");
+  ExpectError({"serve", "-m", Demo(), "--max-body-bytes", "0"}, 2, "--max-body-bytes");
   ExpectError({"serve", "-m", Demo(), "--max-body-bytes", "4x"}, 2, "--max-body-bytes");
   ExpectError({"chat", "-m", Demo(), "-n", "0"}, 2, "--max-tokens");
 }
@@ -148,6 +155,16 @@ TEST(CliErrorsTest, WhatTheConfigTellsIsSaidBeforeWeightsAreRead) {
   ExpectError({"chat", "-m", folder}, 1, "no chat template");
   ExpectError({"generate", "-m", folder, "-p", "x", "--chat"}, 1, "no chat template");
   ExpectError({"generate", "-m", folder, "-p", "x"}, 3, "model.safetensors");
+}
+
+TEST(CliErrorsTest, WhatIsOfAModelMeansNothingOfACache) {
+  ScratchFolder scratch;
+  const std::string cache = scratch.File("cache.kv");
+  const ProgramResult saved =
+      RunProgram({"generate", "-m", Demo(), "-p", "x", "-n", "1", "--save-cache", cache});
+  ASSERT_EQ(saved.exit_code, 0) << saved.err;
+  ExpectError({"inspect", cache, "--tensors"}, 2, "are for models");
+  ExpectError({"inspect", cache, "--context", "5"}, 2, "are for models");
 }
 
 TEST(CliErrorsTest, MissingThings) {

@@ -96,12 +96,6 @@ Status CheckWritableFolder(const std::string& path) {
   return SystemError(path, "make files there");
 }
 
-Status CheckWritableFolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == path.npos) return CheckWritableFolder(".");
-  return CheckWritableFolder(path.substr(0, std::max<size_t>(slash, 1)));
-}
-
 void ReleasePages(std::span<const std::byte> bytes) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data()) / page * page;

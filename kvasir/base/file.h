@@ -43,8 +43,6 @@ bool FileExists(const std::string& path);
 bool DirectoryExists(const std::string& path);
 // Whether files can be made in what shall hold them. ERRORS: kNotFound if it is no folder, kIo.
 Status CheckWritableFolder(const std::string& path);
-// The same of the folder that a file of this path is in.
-Status CheckWritableFolderOf(const std::string& path);
 
 // Takes the pages of a mapped file that lie wholly or partly in `bytes` out of this process's
 // memory; they come back from the file when they are read again. Only a hint.

@@ -261,6 +261,10 @@ Result<int64_t> Json::GetInt(std::string_view key) const {
                                           std::to_string(std::numeric_limits<int64_t>::max()) +
                                           ", not " + value->Dump()};
   }
+  if (value->is_number() && !IsIntegral(*value)) {
+    return Error{ErrorCode::kCorrupt,
+                 "field '" + std::string(key) + "' must be an integer, not " + value->Dump()};
+  }
   if (!IsIntegral(*value)) return WrongType(key, "an integer", *value);
   return value->is_int() ? value->as_int() : static_cast<int64_t>(value->as_double());
 }

@@ -55,7 +55,7 @@ TEST(JsonTest, TypedLookUpsNameTheField) {
   const Json json = *Json::Parse(R"({"n":3,"f":2.0,"x":2.5,"s":"t","none":null})");
   EXPECT_EQ(*json.GetInt("n"), 3);
   EXPECT_EQ(*json.GetInt("f"), 2);
-  EXPECT_EQ(json.GetInt("x").error().message, "field 'x' must be an integer, not number");
+  EXPECT_EQ(json.GetInt("x").error().message, "field 'x' must be an integer, not 2.5");
   EXPECT_EQ(json.GetString("gone").error().message, "field 'gone' is missing");
   EXPECT_EQ(*json.GetIntOr("none", 7), 7);
   EXPECT_FALSE(json.GetIntOr("s", 7).ok());

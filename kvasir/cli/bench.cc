@@ -164,6 +164,12 @@ class BenchCommand final : public Command {
         if (value < 0) return {ErrorCode::kInvalidArgument, "token counts must be 0 or more"};
       }
     }
+    const auto is_none = [](const std::vector<int64_t>& counts) {
+      return std::ranges::all_of(counts, [](int64_t count) { return count == 0; });
+    };
+    if (is_none(prefill_tokens_) && is_none(decode_tokens_)) {
+      return {ErrorCode::kInvalidArgument, "--pp and --tg are 0: there is nothing to measure"};
+    }
     for (const int64_t batch : batches_) {
       if (batch >= 1 && batch <= kMostSequences) continue;
       return {ErrorCode::kInvalidArgument,

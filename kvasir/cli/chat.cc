@@ -7,10 +7,10 @@
 
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/draft_flags.h"
-#include "kvasir/cli/input.h"
 #include "kvasir/cli/message_reader.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/cli/output_file.h"
 #include "kvasir/cli/printable.h"
 #include "kvasir/engine/cached_sequence_file.h"
 
@@ -245,7 +245,7 @@ class ChatCommand final : public Command {
 
   Status Save(const std::string& path) {
     const Branch& b = branch();
-    if (const Status s = CheckIsSnapshotOrNew(path); !s.ok()) {
+    if (const Status s = CheckMayWriteSnapshot(path); !s.ok()) {
       return {ErrorCode::kFailedPrecondition, s.error().message};
     }
     CacheMetadata metadata = {

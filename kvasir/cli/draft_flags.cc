@@ -78,7 +78,7 @@ Result<std::unique_ptr<DraftSource>> DraftFlags::Load(const ModelFlags& target_f
   options.bundle.draft_bytes.reset();
   KVASIR_TRY(auto source, DraftSource::Load(options, target));
   if (options.kind != DraftKind::kNone) {
-    Log(target_flags.log, LogLevel::kInfo, source->Describe());
+    Log(target_flags.log, LogLevel::kInfo, "drafts: " + source->Describe());
   }
   return source;
 }

@@ -35,7 +35,7 @@ class Cli11Flags final : public Flags {
     app_->add_option(name, *target, help)->check(Whole<int64_t>());
   }
   void Add(const std::string& name, double* target, const std::string& help) override {
-    app_->add_option(name, *target, help)->capture_default_str();
+    app_->add_option(name, *target, help)->capture_default_str()->check(Real());
   }
   void Add(const std::string& name, bool* target, const std::string& help) override {
     app_->add_flag(name, *target, help);
@@ -47,7 +47,10 @@ class Cli11Flags final : public Flags {
   }
   void Add(const std::string& name, std::vector<int64_t>* target,
            const std::string& help) override {
-    app_->add_option(name, *target, help)->delimiter(',')->capture_default_str();
+    app_->add_option(name, *target, help)
+        ->delimiter(',')
+        ->capture_default_str()
+        ->check(Whole<int64_t>());
   }
   void AddRequired(const std::string& name, std::string* target, const std::string& help) override {
     app_->add_option(name, *target, help)->required()->check(NotEmpty());
@@ -63,6 +66,17 @@ class Cli11Flags final : public Flags {
             ""};
   }
 
+  static CLI::Validator Real() {
+    return {[](const std::string& text) {
+              double number = 0;
+              const char* const end = text.data() + text.size();
+              const auto [rest, error] = std::from_chars(text.data(), end, number);
+              const bool is_number = rest == end && error == std::errc();
+              return is_number ? std::string() : "'" + text + "' is no number";
+            },
+            ""};
+  }
+
   // The library takes what is out of range for the nearest number, and -1 for the largest.
   template <typename Number>
   static CLI::Validator Whole() {
@@ -71,9 +85,10 @@ class Cli11Flags final : public Flags {
               const char* const end = text.data() + text.size();
               const auto [rest, error] = std::from_chars(text.data(), end, number);
               if (rest == end && error == std::errc()) return std::string();
-              return "'" + text + "' is no whole number from " +
-                     std::to_string(std::numeric_limits<Number>::min()) + " to " +
-                     std::to_string(std::numeric_limits<Number>::max());
+              const std::string wrong = "'" + text + "' is no whole number";
+              if (std::is_signed_v<Number> && error != std::errc::result_out_of_range) return wrong;
+              return wrong + " from " + std::to_string(std::numeric_limits<Number>::min()) +
+                     " to " + std::to_string(std::numeric_limits<Number>::max());
             },
             ""};
   }
@@ -108,15 +123,21 @@ int ExitCodeOf(const Status& status) {
 
 namespace {
 
-// Empty if `word` may begin a command line: a verb's name or a flag.
+// Empty if `word` may begin a command line: a verb's name, or what is asked of the program itself.
 std::string UnknownVerb(const std::vector<std::unique_ptr<Command>>& commands,
                         const std::string& word) {
+  if (word == "--help" || word == "-h" || word == "--version") return "";
   std::string names;
   for (const auto& command : commands) {
     if (command->name() == word) return "";
     names.append(names.empty() ? "" : ", ").append(command->name());
   }
-  return word.starts_with("-") ? "" : "there is no verb '" + word + "'; there are " + names;
+  const std::string wrong = word.empty()            ? "a verb is missing"
+                            : word.starts_with("-") ? word +
+                                                          " stands before the verb, whose "
+                                                          "options come behind it"
+                                                    : "there is no verb '" + word + "'";
+  return wrong + "; there are " + names;
 }
 
 // How many letters differ, are too many or are missing (Levenshtein).
@@ -140,9 +161,12 @@ std::string NearestOption(const CLI::App& verb, std::string_view given) {
   given.remove_prefix(std::min(given.find_first_not_of('-'), given.size()));
   given = given.substr(0, given.find('='));
   std::string nearest;
-  size_t least = std::max<size_t>(2, given.size() / 3) + 1;
+  // Short names are all near each other.
+  size_t least =
+      given.size() < 4 ? given.size() / 2 + 1 : std::max<size_t>(2, given.size() / 3) + 1;
   for (const CLI::Option* option : verb.get_options()) {
     for (const std::string& name : option->get_lnames()) {
+      if (name == "help") continue;
       const bool begins = std::min(name.size(), given.size()) >= 3 &&
                           (given.starts_with(name) || name.starts_with(given));
       const size_t distance = begins ? 0 : Distance(given, name);
@@ -183,14 +207,14 @@ int RunCommandLine(const std::vector<std::unique_ptr<Command>>& commands, int ar
   app.set_version_flag("--version", std::string(KVASIR_VERSION));
   app.require_subcommand(1);
   app.footer(
-      "Exit codes: 0 ok, 1 a comparison failed, 2 usage, 3 not found, 4 corrupt file,\n"
+      "Exit codes: 0 ok, 1 does not hold or is in the way, 2 usage, 3 not found, 4 corrupt file,\n"
       "5 unsupported, 6 out of memory budget, 7 input/output, 130 cancelled.");
   for (const auto& command : commands) {
     CLI::App* const verb = app.add_subcommand(command->name(), command->help());
     Cli11Flags flags(verb);
     command->Declare(flags);
   }
-  const std::string unknown = argc > 1 ? UnknownVerb(commands, argv[1]) : "";
+  const std::string unknown = UnknownVerb(commands, argc > 1 ? argv[1] : "");
   if (!unknown.empty()) {
     std::fprintf(stderr, "kvasir: %s\n", Printable(unknown).c_str());
     return kExitUsage;

@@ -6,6 +6,7 @@
 #include "kvasir/cli/input.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/cli/output_file.h"
 #include "kvasir/engine/cached_sequence_file.h"
 #include "kvasir/engine/grammar_constraint.h"
 
@@ -43,10 +44,7 @@ class GenerateCommand final : public Command {
     KVASIR_TRY(auto grammar, ReadGrammar());
     KVASIR_TRY_OK(draft_.Prepare(model_));
     // Not after a long answer.
-    if (!save_cache_.empty()) {
-      KVASIR_TRY_OK(FileWriter::Create(save_cache_).status());
-      KVASIR_TRY_OK(CheckIsSnapshotOrNew(save_cache_));
-    }
+    if (!save_cache_.empty()) KVASIR_TRY_OK(CheckMayWriteSnapshot(save_cache_));
     KVASIR_TRY_OK(sampling_.Check());
     model_.text_need = IsChat() ? TextNeed::kChat : TextNeed::kTokenizer;
     KVASIR_TRY(const auto bundle, model_.Load());

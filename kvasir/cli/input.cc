@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "kvasir/base/system_error.h"
-#include "kvasir/kv/snapshot_file_index.h"
 
 namespace kvasir {
 namespace {
@@ -39,16 +38,6 @@ Result<std::string> ReadText(const std::string& path, size_t most_bytes) {
                                                                std::fclose);
   if (stream == nullptr) return SystemError(path, "open");
   return ReadStream(stream.get(), path, most_bytes);
-}
-
-Status CheckIsSnapshotOrNew(const std::string& path) {
-  const auto there = MappedFile::Open(path);
-  if (!there.ok()) {
-    return there.error().code == ErrorCode::kNotFound ? Status() : there.status();
-  }
-  if (there->bytes().empty() || KvSnapshotIndex::Recognises(there->bytes())) return {};
-  return {ErrorCode::kFailedPrecondition,
-          path + " exists and is no saved cache; choose another name"};
 }
 
 }  // namespace kvasir

@@ -15,10 +15,6 @@ namespace kvasir {
 // ERRORS: as ReadFile.
 Result<std::string> ReadText(const std::string& path, size_t most_bytes = kMostFileBytes);
 
-// What is there under a name may be anything: only a saved cache is written over.
-// ERRORS: kFailedPrecondition.
-Status CheckIsSnapshotOrNew(const std::string& path);
-
 }  // namespace kvasir
 
 #endif  // KVASIR_CLI_INPUT_H_

@@ -10,6 +10,7 @@
 #include "kvasir/cli/inspect_cache.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/cli/output_file.h"
 #include "kvasir/cli/printable.h"
 #include "kvasir/engine/model_text.h"
 #include "kvasir/formats/checkpoint.h"
@@ -64,8 +65,8 @@ class InspectCommand final : public Command {
     flags.Add(
         "model,-m,--model", &model_.model,
         "model folder, .gguf file, KV snapshot or mlx-lm prompt cache; default: the bundled model");
-    flags.Add("--context", &context_, "tokens to compute memory for; 0: the model's context");
-    flags.Add("--tensors", &lists_tensors_, "list every tensor");
+    flags.Add("--context", &context_, "of a model: tokens to compute memory for; 0: its context");
+    flags.Add("--tensors", &lists_tensors_, "of a model: list every tensor");
     flags.Add("--svg", &svg_path_, "of a cache: draw its blocks into this file");
     flags.Add("--json", &is_json_, "print one JSON object");
   }
@@ -147,6 +148,11 @@ class InspectCommand final : public Command {
   }
 
   Status RunCache() const {
+    if (context_ != 0 || lists_tensors_) {
+      return {ErrorCode::kInvalidArgument,
+              "--context and --tensors are for models; " + model_.model + " is a cache"};
+    }
+    if (!svg_path_.empty()) KVASIR_TRY_OK(CheckMayWrite(svg_path_, "<svg", "SVG picture"));
     KVASIR_TRY(CacheReport report,
                DescribeCache(model_.model,
                              svg_path_.empty() ? BlockMapPicture::kNone : BlockMapPicture::kSvg));

@@ -5,6 +5,7 @@
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/model_flags.h"
 #include "kvasir/cli/output.h"
+#include "kvasir/cli/output_file.h"
 #include "kvasir/formats/npy.h"
 
 namespace kvasir {
@@ -29,7 +30,7 @@ class LogitsCommand final : public Command {
   Status Run() override {
     KVASIR_TRY(const std::vector<Token> tokens, ParseTokens());
     if (chunk_tokens_ < 1) return {ErrorCode::kInvalidArgument, "--chunk must be 1 or more"};
-    KVASIR_TRY_OK(CheckWritableFolderOf(out_));
+    KVASIR_TRY_OK(CheckMayWrite(out_, kNpyMagic, ".npy file"));
     KVASIR_TRY(const auto bundle, model_.Load());
     KVASIR_TRY(KvSequence sequence, KvSequence::Create(&bundle->pool(), bundle->cache_spec()));
     KVASIR_TRY(NpyWriter writer, NpyWriter::Create(out_, bundle->model().vocab_size()));

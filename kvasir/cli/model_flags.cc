@@ -45,8 +45,10 @@ Result<std::string> BundledModel(const std::string& name) {
     }
     if (folder == folder.parent_path()) break;
   }
-  return {ErrorCode::kNotFound,
-          "the bundled model '" + name + "' is not beside this program; name one with -m FOLDER"};
+  return {ErrorCode::kNotFound, "the bundled model '" + name +
+                                    "' is not beside this program, in models/" + name +
+                                    " or share/kvasir/models/" + name + " of a folder above " +
+                                    program.string() + "; name a model with -m FOLDER"};
 }
 
 void ModelFlags::Declare(Flags& flags, const std::string& default_kv_dtype) {

@@ -176,7 +176,7 @@ class ServeCommand final : public Command {
     constexpr int64_t kMostCacheBytes = int64_t{1} << 50;
     ServerOptions options;
     KVASIR_TRY(options.max_body_bytes,
-               bytes(max_body_bytes_, 0, kMostBodyBytes, "--max-body-bytes"));
+               bytes(max_body_bytes_, 1, kMostBodyBytes, "--max-body-bytes"));
     KVASIR_TRY(options.max_header_bytes,
                bytes(max_header_bytes_, 256, 16 << 20, "--max-header-bytes"));
     KVASIR_TRY(const int64_t prompt_cache_bytes,

@@ -170,8 +170,11 @@ Result<PlanOptions> PlanFor(const ModelSource& source, const std::string& type, 
   if (options.dtype) return options;
   auto format = MlxFormatFromName(type, group_size);
   if (!format.ok()) {
-    return {ErrorCode::kInvalidArgument,
-            format.error().message + "; without quantization f32, f16, bf16 or stored"};
+    const bool is_known = MlxFormatFromName(type).ok();
+    const char* const others = is_known ? ""
+                                        : "; without quantization f32, f16, bf16 or stored; "
+                                          "types of GGUF are for files named .gguf";
+    return {ErrorCode::kInvalidArgument, format.error().message + others};
   }
   KVASIR_TRY_OK(source.CheckCanBeQuantized());
   options.quantize = QuantizePolicy{.base = *format, .layers = source.layers(), .is_draft = false};

@@ -95,8 +95,9 @@ class Reader {
       const size_t end = std::min(first.find_first_of(kBlank), first.size());
       const std::string_view value = Trimmed(first.substr(end));
       if (end == 0 || value.empty()) return Wrong("PARAMETER needs a name and a value");
+      const size_t line = line_;
       KVASIR_TRY(std::string text, Value(command, value));
-      file->parameters.emplace_back(first.substr(0, end), std::move(text));
+      file->parameters.push_back({std::string(first.substr(0, end)), std::move(text), line});
       return {};
     }
     std::string* const target = command == "FROM"       ? &file->from

@@ -13,10 +13,10 @@
 #ifndef KVASIR_CONVERT_MODELFILE_H_
 #define KVASIR_CONVERT_MODELFILE_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "kvasir/base/result.h"
@@ -24,10 +24,18 @@
 namespace kvasir {
 
 struct Modelfile {
+  struct Parameter {
+    std::string name;
+    std::string text;
+    size_t line = 0;  // 0: of no file
+
+    bool operator==(const Parameter&) const = default;
+  };
+
   std::string from;
-  std::string draft;                                            // empty: none
-  std::vector<std::pair<std::string, std::string>> parameters;  // as written, in order
-  std::string chat_template;                                    // empty: the model's own
+  std::string draft;                  // empty: none
+  std::vector<Parameter> parameters;  // as written, in order
+  std::string chat_template;          // empty: the model's own
   // Unset: what FROM brings; empty: none.
   std::optional<std::string> system;
 

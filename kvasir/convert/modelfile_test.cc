@@ -21,8 +21,8 @@ TEST(Modelfile, ReadsEveryCommand) {
   EXPECT_EQ(file->draft, "small one");
   EXPECT_EQ(file->system, "You are\nbrief.");
   EXPECT_EQ(file->chat_template, "{{ messages }}");
-  const std::vector<std::pair<std::string, std::string>> parameters = {{"temperature", "0.5"},
-                                                                       {"stop", "<end> "}};
+  const std::vector<Modelfile::Parameter> parameters = {{"temperature", "0.5", 6},
+                                                        {"stop", "<end> ", 7}};
   EXPECT_EQ(file->parameters, parameters);
 }
 

@@ -112,9 +112,14 @@ Result<Json> Generation(const ModelSource& source, const Modelfile& file) {
     if (parsed->is_object()) generation = *std::move(parsed);
   }
   std::unique_ptr<const Tokenizer> tokenizer;
-  for (const auto& [name, text] : file.parameters) {
+  for (const auto& [name, text, line] : file.parameters) {
+    const auto wrong = [line = line](const Error& error) {
+      if (line == 0) return error;
+      return WithContext(error, "the Modelfile, line " + std::to_string(line));
+    };
     if (name != "stop") {
-      KVASIR_TRY_OK(Apply(name, text, &generation));
+      const Status applied = Apply(name, text, &generation);
+      if (!applied.ok()) return wrong(applied.error());
       continue;
     }
     if (tokenizer == nullptr) {
@@ -122,9 +127,10 @@ Result<Json> Generation(const ModelSource& source, const Modelfile& file) {
     }
     const auto token = tokenizer == nullptr ? std::nullopt : tokenizer->TokenToId(text);
     if (!token) {
-      return {ErrorCode::kInvalidArgument,
-              "PARAMETER stop '" + text.substr(0, 40) +
-                  "' is no single token of the model; longer stops are given with each request"};
+      return wrong({ErrorCode::kInvalidArgument,
+                    "PARAMETER stop '" + text.substr(0, 40) +
+                        "' is no single token of the model; longer stops are given with each "
+                        "request"});
     }
     KVASIR_TRY(std::vector<Token> ids, StopTokens(source, generation));
     if (generation.Find("eos_token_id") == nullptr) {

@@ -202,7 +202,7 @@ Result<MlxFormat> MlxFormatFromName(std::string_view name, int group_size) {
   }
   return {ErrorCode::kInvalidArgument,
           "quantization type '" + std::string(name.substr(0, 40)) +
-              "' is unknown; use int4, int8, mxfp4, nvfp4, mxfp8, or int2, int3, int5, int6"};
+              "' is unknown; use int4, int8, mxfp4, nvfp4, mxfp8, int2, int3, int5 or int6"};
 }
 
 std::string MlxFormatLabel(const MlxFormat& format) {

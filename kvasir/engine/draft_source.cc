@@ -30,10 +30,10 @@ Result<DraftKind> DraftKindFromName(std::string_view name) {
 }
 
 std::string DescribeDrafts(DraftKind kind, const std::string& name, const KvCacheSpec& spec) {
-  if (kind == DraftKind::kNone) return "drafts: none";
+  if (kind == DraftKind::kNone) return "none";
   const std::string whose = kind == DraftKind::kNgram ? "what was said before" : name;
-  if (!spec.HasRecurrentLayers()) return "drafts: " + whose;
-  return "drafts: none; " + whose +
+  if (!spec.HasRecurrentLayers()) return whose;
+  return "none; " + whose +
          " is not used, as the model has recurrent layers, whose states cannot go back by single "
          "tokens";
 }

@@ -13,15 +13,16 @@ namespace {
 // Magic (6), version (2), header length (2), header: a multiple of 64 as the format wants. 128
 // leaves room for any row count, so the header can be patched when the count is known.
 constexpr size_t kHeaderBytes = 128;
-constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
+constexpr std::string_view kVersion("\x01\x00", 2);
 
 std::string HeaderFor(int64_t rows, int64_t cols) {
   std::string dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows) +
                      ", " + std::to_string(cols) + "), }";
-  dict.resize(kHeaderBytes - kMagic.size() - 2 - 1, ' ');
+  dict.resize(kHeaderBytes - kNpyMagic.size() - kVersion.size() - 2 - 1, ' ');
   dict += '\n';
   const auto length = static_cast<uint16_t>(dict.size());
-  std::string header(kMagic);
+  std::string header(kNpyMagic);
+  header += kVersion;
   header += static_cast<char>(length & 0xFF);
   header += static_cast<char>(length >> 8);
   return header + dict;
@@ -89,10 +90,10 @@ Status NpyWriter::Finish() {
 
 Result<NpyMatrix> ParseNpy(std::span<const std::byte> file) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  if (text.size() < 10 || text.substr(0, 6) != kMagic.substr(0, 6)) {
+  if (text.size() < 10 || !text.starts_with(kNpyMagic)) {
     return Corrupt("is not a .npy file");
   }
-  if (text.substr(6, 2) != kMagic.substr(6, 2)) {
+  if (text.substr(kNpyMagic.size(), 2) != kVersion) {
     return {ErrorCode::kUnsupported, "only version 1.0 of the format is supported"};
   }
   uint16_t length;

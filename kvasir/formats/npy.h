@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,9 @@
 #include "kvasir/base/result.h"
 
 namespace kvasir {
+
+// How such a file begins.
+inline constexpr std::string_view kNpyMagic("\x93NUMPY");
 
 // Writes a [rows, cols] float32 .npy (format version 1.0), row by row; the number of rows need not
 // be known before. The file appears under its name when Finish succeeds. Movable.

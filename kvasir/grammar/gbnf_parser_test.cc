@@ -122,7 +122,7 @@ TEST(Gbnf, ErrorsNameTheirPlace) {
             "grammar line 1, column 17: the escape is no Unicode character");
   EXPECT_EQ(ErrorOf("root ::= \"\xFF\""), "grammar line 1, column 11: invalid UTF-8");
   EXPECT_EQ(ErrorOf("root ::= other"), "grammar rule 'other' is used but not defined");
-  EXPECT_EQ(ErrorOf("x ::= \"a\""), "grammar rule 'root' is used but not defined");
+  EXPECT_EQ(ErrorOf("x ::= \"a\""), "the grammar has no rule 'root' to begin with");
 }
 
 TEST(Gbnf, BoundsWhatAGrammarCosts) {

@@ -24,8 +24,8 @@ class Analysis {
     const GrammarProgram::Rule& root = program_.rules[static_cast<size_t>(program_.root)];
     const int32_t need = program_.need[static_cast<size_t>(root.start)];
     if (need == GrammarProgram::kNever) {
-      return {ErrorCode::kInvalidArgument,
-              "grammar rule '" + root.name + "' can never be finished by any text"};
+      return {ErrorCode::kInvalidArgument, "nothing satisfies the grammar or schema: its rule '" +
+                                               root.name + "' can never be finished by any text"};
     }
     if (need > GrammarAutomaton::kMaxDepth) {
       return {ErrorCode::kInvalidArgument,

@@ -35,6 +35,10 @@ class Compiler {
     for (size_t i = 0; i < syntax_.rule_count(); ++i) {
       const auto rule = static_cast<GrammarSyntax::Rule>(i);
       if (!syntax_.IsDefined(rule)) {
+        if (rule == root) {
+          return Error{ErrorCode::kInvalidArgument,
+                       "the grammar has no rule '" + syntax_.name(rule) + "' to begin with"};
+        }
         return Error{ErrorCode::kInvalidArgument,
                      "grammar rule '" + syntax_.name(rule) + "' is used but not defined"};
       }

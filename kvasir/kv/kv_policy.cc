@@ -291,7 +291,7 @@ Result<KvCacheSpec> KvPolicy::Apply(const KvCacheSpec& given, int query_heads) c
   if (packs() && !packed_any) {
     return Invalid(
         "there is nothing to quantize: every layer stays 16 bit; keep fewer of them "
-        "(dense layers none, window layers packed) or run without quantization");
+        "(--kv-dense-layers none, --kv-window-layers packed) or run without quantization");
   }
   KVASIR_TRY_OK(spec.Validate());
   return spec;

@@ -312,7 +312,7 @@ TEST(KvPolicyTest, ModelsThatDoNotFitAreRefusedWithAdvice) {
   ExpectRefused(bits4.Apply(Full(2, 96), 4), "layer 0 cannot be stored", "group size of 32 fits");
   ExpectRefused(bits4.Apply(Full(2, 80), 4), "layer 0 cannot be stored", "turboquant fits");
   ExpectRefused(bits4.Apply(Full(2, 40), 4), "layer 0 cannot be stored", "16 bit");
-  ExpectRefused(bits4.Apply(windows, 4), "nothing to quantize", "window layers packed");
+  ExpectRefused(bits4.Apply(windows, 4), "nothing to quantize", "--kv-window-layers packed");
   ExpectRefused(budget.Apply(windows, 4), "nothing to evict", "without a budget");
   ExpectRefused(
       Policy({.compact_kv_budget = 256, .kv_budget_skip_layers = "0,1"}).Apply(Full(2), 4),

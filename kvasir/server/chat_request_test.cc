@@ -118,6 +118,14 @@ TEST(ChatRequest, NumbersOutOfRangeAreNamedAsTheyCame) {
   EXPECT_EQ(*with("seed", "18446744073709551615")->seed, 18446744073709551615u);
   EXPECT_EQ(with("top_k", "9223372036854775808").error().message,
             "field 'top_k' must be at most 9223372036854775807, not 9223372036854775808");
+  EXPECT_EQ(with("top_k", "-2").error().message,
+            "field 'top_k' must be at least 0, or -1 for off, not -2");
+  EXPECT_EQ(with("top_p", "-0.5").error().message,
+            "field 'top_p' must be between 0 and 1, not -0.5");
+  EXPECT_EQ(with("max_tokens", "-2").error().message,
+            "field 'max_tokens' must be at least 1, or -1 for no limit");
+  EXPECT_EQ(with("seed", "18446744073709551616").error().message.substr(0, 38),
+            "field 'seed' must be an integer, not 1");
   EXPECT_EQ(with("repeat_penalty", "0").error().message,
             "field 'repeat_penalty' must be above 0 and at most 100, not 0");
   EXPECT_EQ(with("repetition_penalty", "-1").error().message,

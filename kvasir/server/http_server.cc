@@ -418,7 +418,7 @@ Status ValidateOptions(const HttpServerOptions& options) {
   };
   KVASIR_TRY_OK(require(options.max_header_bytes >= 256 && options.max_header_bytes <= 16 << 20,
                         "max_header_bytes", "256 to 16777216"));
-  KVASIR_TRY_OK(require(options.max_body_bytes >= 0, "max_body_bytes", "0 or more"));
+  KVASIR_TRY_OK(require(options.max_body_bytes >= 1, "max_body_bytes", "1 or more"));
   KVASIR_TRY_OK(require(options.max_total_body_bytes >= options.max_body_bytes,
                         "max_total_body_bytes", "max_body_bytes or more"));
   KVASIR_TRY_OK(require(options.max_connections >= 1, "max_connections", "1 or more"));

@@ -312,7 +312,7 @@ TEST_F(OperationsTest, SaysWhoDrafts) {
     return std::pair(At(Parsed(Ask("GET", "/props").body), {"drafts"}),
                      At(slots, {"0", "speculative"}));
   };
-  EXPECT_EQ(shown(), std::pair(Json("drafts: none"), Json(false)));
+  EXPECT_EQ(shown(), std::pair(Json("none"), Json(false)));
   const auto drafts = DraftSource::Load({DraftKind::kNgram, "", {}}, *bundle_);
   ASSERT_TRUE(drafts.ok()) << drafts.error().message;
   server_.reset();
@@ -322,7 +322,7 @@ TEST_F(OperationsTest, SaysWhoDrafts) {
   auto server = Server::Start(bundle_.get(), options);
   ASSERT_TRUE(server.ok()) << server.error().message;
   server_ = *std::move(server);
-  EXPECT_EQ(shown(), std::pair(Json("drafts: what was said before"), Json(true)));
+  EXPECT_EQ(shown(), std::pair(Json("what was said before"), Json(true)));
   server_.reset();
 }
 

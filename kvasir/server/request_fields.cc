@@ -39,9 +39,17 @@ Result<SamplingOptions> ParseSampling(const Json& body, const ChatDefaults& defa
   SamplingOptions options = defaults.sampling;
   KVASIR_TRY(options.temperature, body.GetDoubleOr("temperature", options.temperature));
   KVASIR_TRY(options.top_p, body.GetDoubleOr("top_p", options.top_p));
+  if (options.top_p < 0) {
+    return FieldError(ErrorCode::kInvalidArgument, "top_p",
+                      "must be between 0 and 1, not " + Json(options.top_p).Dump());
+  }
   // OpenAI's range includes 0, which leaves the likeliest token.
   if (options.top_p == 0.0) options.top_p = std::numeric_limits<double>::min();
   KVASIR_TRY(options.top_k, body.GetIntOr("top_k", options.top_k));
+  if (options.top_k < -1) {
+    return FieldError(ErrorCode::kInvalidArgument, "top_k",
+                      "must be at least 0, or -1 for off, not " + std::to_string(options.top_k));
+  }
   // Off, as other servers write it.
   if (options.top_k == -1) options.top_k = 0;
   KVASIR_TRY(options.min_p, body.GetDoubleOr("min_p", options.min_p));
@@ -97,7 +105,7 @@ Result<std::optional<int64_t>> ParseMaxTokens(const Json& body, int64_t least) {
   if (tokens == -1) return std::optional<int64_t>();
   if (tokens < least) {
     return FieldError(ErrorCode::kInvalidArgument, field,
-                      "must be at least " + std::to_string(least));
+                      "must be at least " + std::to_string(least) + ", or -1 for no limit");
   }
   return std::optional<int64_t>(tokens);
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kvasir/base/file.h"
+#include "kvasir/base/file_writer.h"
 #include "kvasir/engine/recommended_sampling.h"
 #include "kvasir/server/access.h"
 #include "kvasir/server/api_error.h"
@@ -126,7 +127,7 @@ Status ServerOptions::Check() const {
   }
   // What could be written nowhere would be noticed when it is lost.
   if (!prompt_cache_file.empty()) {
-    const Status status = CheckWritableFolderOf(prompt_cache_file);
+    const Status status = FileWriter::Create(prompt_cache_file).status();
     if (!status.ok()) return WithContext(status.error(), "the file of the prompt cache");
   }
   for (const auto& [folder, what] : {std::pair{&slot_save_path, "the folder of slots"},
@@ -163,7 +164,7 @@ class Server::Impl {
     context_.time_limit = options.request_timeout;
     context_.has_web_page = options.has_web_page;
     context_.has_drafts = options.drafts != nullptr && options.drafts->is_used();
-    context_.drafts = options.drafts != nullptr ? options.drafts->Describe() : "drafts: none";
+    context_.drafts = options.drafts != nullptr ? options.drafts->Describe() : "none";
     context_.separates_keys = !options.api_keys.empty();
     context_.slot_folder = options.slot_save_path;
     context_.post = [this](std::function<void()> task) { Post(work_, std::move(task)); };

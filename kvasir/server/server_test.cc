@@ -633,6 +633,10 @@ TEST(ServerStart, FoldersMustBeThere) {
   ASSERT_TRUE(bundle.ok()) << bundle.error().message;
   ServerOptions cache;
   cache.prompt_cache_file = "/nowhere/cache.kv";
+  ServerOptions folder;
+  folder.port = 0;
+  folder.prompt_cache_file = testing::TempDir();
+  EXPECT_EQ(Server::Start(bundle->get(), folder).status().error().code, ErrorCode::kIo);
   ServerOptions slots;
   slots.slot_save_path = "/nowhere/slots";
   for (ServerOptions* const options : {&cache, &slots}) {

@@ -199,7 +199,7 @@ Result<ToolRequest> ParseToolRequest(const Json& body) {
     return FieldError(ErrorCode::kInvalidArgument, "tool_choice", "needs tools to choose from");
   }
   if (tools->as_array().size() > kMaxTools) {
-    return FieldError(ErrorCode::kInvalidArgument, "tools", "must be at most 128");
+    return FieldError(ErrorCode::kInvalidArgument, "tools", "must hold at most 128 of them");
   }
   for (size_t i = 0; i < tools->as_array().size(); ++i) {
     KVASIR_TRY_OK(CheckTool(tools->as_array()[i], FieldOf(i)));
