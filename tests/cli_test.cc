@@ -262,8 +262,12 @@ TEST(GenerateTest, AReaderThatGoesAwayIsAnOutputError) {
 
 // Before it serves there is nothing to end in order.
 TEST(ServeTest, ASignalEndsItWhileItLoads) {
-  Program program({"serve", "-m", KVASIR_SOURCE_DIR "/testdata/shapes/qwen3-0.6b",
-                   "--random-weights", "--weights", "q4", "--port", "0"});
+  ScratchFolder model;
+  model.Write("config.json",
+              *ReadFile(KVASIR_SOURCE_DIR "/testdata/shapes/qwen3-0.6b/config.json"));
+  model.Write("tokenizer.json", *ReadFile(std::string(Demo()) + "/tokenizer.json"));
+  Program program(
+      {"serve", "-m", model.path(), "--random-weights", "--weights", "q4", "--port", "0"});
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   program.Signal(SIGTERM);
   EXPECT_EQ(program.Finish().signal, SIGTERM);

@@ -53,7 +53,8 @@ std::vector<fs::path> Files(const std::vector<std::string>& folders,
 }
 
 std::vector<fs::path> Documents() {
-  std::vector<fs::path> documents = Files({"docs", "kvasir"}, {".md"});
+  std::vector<fs::path> documents =
+      Files({"docs", "kvasir", "models", "testdata", "tools", "tests"}, {".md"});
   for (const char* name : {"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}) {
     documents.push_back(kRoot / name);
   }

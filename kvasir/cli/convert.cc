@@ -21,7 +21,7 @@ class ConvertCommand final : public Command {
     flags.Add(
         "--type", &type_,
         "weights: stored, f32, f16, bf16, int4, int8, mxfp4, nvfp4, mxfp8, int2, int3, int5, int6; "
-        "of .gguf files f32, f16, bf16, q8_0, q4_0");
+        "of .gguf files stored, f32, f16, bf16, q8_0, q4_0");
     flags.Add("--group-size", &group_size_,
               "inputs that share a scale: 32, 64, 128; 0: the type's");
     flags.Add("-t,--threads", &threads_, "threads; 0: one per physical core");

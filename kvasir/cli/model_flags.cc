@@ -88,11 +88,12 @@ void ModelFlags::DeclareCache(Flags& flags) {
       "--kv-attention", &kv_attention,
       "attention over keys and values of 16 bits and less: auto (default), int16, int8, float");
   flags.Add("--quantized-kv-start", &kv.quantized_kv_start,
-            "positions below stay 16 bit; default: 0");
-  flags.Add("--kv-recent", &kv.kv_recent, "the last so many tokens stay 16 bit; default: 0");
-  flags.Add(
-      "--kv-dense-layers", &kv.kv_dense_layers,
-      "full-attention layers that stay 16 bit: auto (default), none, or numbers as in 0,1,27");
+            "positions below stay as --kv-dtype says; default: 0");
+  flags.Add("--kv-recent", &kv.kv_recent,
+            "the last so many tokens stay as --kv-dtype says; default: 0");
+  flags.Add("--kv-dense-layers", &kv.kv_dense_layers,
+            "full-attention layers that stay as --kv-dtype says: auto (default), none, or numbers "
+            "as in 0,1,27");
   flags.Add("--kv-window-layers", &kv.kv_window_layers,
             "sliding-window layers: dense (default) or packed as the others");
   flags.Add("--kv-budget,--compact-kv-budget", &kv.compact_kv_budget,
