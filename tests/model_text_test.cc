@@ -99,6 +99,47 @@ TEST(ModelTextTest, SystemMessagesThatATemplateDoesNotHave) {
             R"([{"role":"user","content":"s"}])");
 }
 
+// Of Qwen3.5, Gemma, Mistral: a system message first or never. Agents send them at any time.
+TEST(ModelTextTest, SystemMessagesThatComeLate) {
+  const ScratchFolder scratch;
+  const std::string demo = TinyModel::Folder("models/kvasir-demo");
+  for (const char* kept : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    fs::copy_file(demo + "/" + kept, scratch.File(kept));
+  }
+  const auto takes_late = [&](const std::string& text) {
+    scratch.Write("chat_template.jinja", text);
+    return TakesLateSystem(*TextOf(scratch.path()).chat);
+  };
+  EXPECT_TRUE(takes_late("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"));
+  EXPECT_FALSE(takes_late(
+      "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+      "{{ raise_exception('first') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"));
+  EXPECT_FALSE(takes_late(
+      "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}"));
+
+  const auto in_turns = [](const char* messages) {
+    return LateSystemInTurns(ValueOrDie(Json::Parse(messages))).Dump();
+  };
+  EXPECT_EQ(in_turns(R"([{"role":"system","content":"a"},{"role":"developer","content":"b"},
+                         {"role":"user","content":"c"},{"role":"system","content":"d"},
+                         {"role":"assistant","content":"e"},{"role":"system","content":"f"},
+                         {"role":"user","content":"g"},{"role":"user","content":"h"},
+                         {"role":"assistant","content":"i"},{"role":"user","content":"j"},
+                         {"role":"user","content":"k"}])"),
+            R"([{"role":"system","content":"a\n\nb"},{"role":"user","content":"c\n\nd"},)"
+            R"({"role":"assistant","content":"e"},{"role":"user","content":"f\n\ng\n\nh"},)"
+            R"({"role":"assistant","content":"i"},{"role":"user","content":"j"},)"
+            R"({"role":"user","content":"k"}])");
+  // Behind results of tools it is a turn of its own; parts stay parts.
+  EXPECT_EQ(in_turns(R"([{"role":"user","content":[{"type":"text","text":"u"}]},
+                         {"role":"tool","content":"1"},{"role":"system","content":"s"}])"),
+            R"([{"role":"user","content":[{"type":"text","text":"u"}]},)"
+            R"({"role":"tool","content":"1"},{"role":"user","content":"s"}])");
+  EXPECT_EQ(in_turns(R"([{"role":"system","content":"s"}])"),
+            R"([{"role":"system","content":"s"}])");
+  EXPECT_EQ(in_turns("[]"), "[]");
+}
+
 // Ollama's blobs have no suffix.
 TEST(ModelTextTest, AGgufFileIsOneWhateverItIsCalled) {
   const ScratchFolder scratch;

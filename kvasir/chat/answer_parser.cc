@@ -123,6 +123,10 @@ void AnswerParser::EmitNoCall(std::string_view text) {
   Emit(Kind::kText, std::exchange(before_call_, {}).append(text));
 }
 
+void AnswerParser::EmitCutCall(std::string_view text) {
+  if (!options_.is_call) EmitNoCall(text);
+}
+
 void AnswerParser::GoBehindCall() {
   place_ = Place::kCallBegin;
   is_after_call_ = true;
@@ -178,7 +182,11 @@ bool AnswerParser::InText(bool is_end) {
   if (at == held_.npos) {
     // Blanks before a call are not shown; at the end there is none.
     if (is_end) {
-      Emit(Kind::kText, std::exchange(held_, {}));
+      const size_t cut = options_.is_call ? TailThatMayBecome(held_, opening) : 0;
+      std::string_view text = std::string_view(held_).substr(0, held_.size() - cut);
+      if (cut > 0) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
+      Emit(Kind::kText, text);
+      held_.clear();
     } else {
       EmitAllBut(opening, Kind::kText);
     }
@@ -234,7 +242,7 @@ bool AnswerParser::AtCallBegin(bool is_end) {
 bool AnswerParser::AtCallName(bool is_end) {
   const size_t at = held_.find(kArgs);
   if (at == held_.npos) {
-    if (is_end) EmitNoCall(std::exchange(held_, {}));
+    if (is_end) EmitCutCall(std::exchange(held_, {}));
     return false;
   }
   const std::string_view head = std::string_view(held_).substr(0, at);
@@ -288,7 +296,7 @@ bool AnswerParser::InCallText(bool is_end) {
   if (at == held_.npos) {
     if (!is_end) return false;
     const std::string text = std::exchange(held_, {});
-    if (!TakeCallText(text)) EmitNoCall(text);
+    if (!TakeCallText(text)) EmitCutCall(text);
     return false;
   }
   const std::string text = held_.substr(0, at);

@@ -21,6 +21,7 @@ struct AnswerParserOptions {
   bool reads_thoughts = false;     // false: they are text like any other
   bool starts_in_thought = false;  // the prompt has opened one
   Json tools;                      // as the request has them; null: calls are text
+  bool is_call = false;  // calls are asked for: a marker that is cut off at the end is no text
 };
 
 // What any chunks of a text give, joined, does not depend on where they are cut. Of an answer that
@@ -56,6 +57,8 @@ class AnswerParser {
   bool InJsonCall();
   bool InCallText(bool is_end);
   bool TakeCallText(const std::string& text);  // false: it is no call
+  // At the end: the begin of a call, which is shown as text unless calls are asked for.
+  void EmitCutCall(std::string_view text);
   // What looked like a call until `text`, with what had been held for it.
   void EmitNoCall(std::string_view text);
   void GoBehindCall();

@@ -153,6 +153,25 @@ TEST(AnswerParser, CallsThatWereCutOff) {
   EXPECT_EQ(Parse(options, "<tool_call>{\"name\": \"a\", \"arguments\": {}}\n</tool"), "C:a={}");
 }
 
+// Where calls are asked for, what is cut off was to be one.
+TEST(AnswerParser, CutMarkersOfCallsThatAreAskedFor) {
+  AnswerParserOptions options = Options(ToolSyntax::kHermes);
+  const auto parse = [&](ToolSyntax syntax, std::string_view text, bool is_call) {
+    options = Options(syntax);
+    options.is_call = is_call;
+    return Parse(options, std::string(text));
+  };
+  EXPECT_EQ(parse(ToolSyntax::kHermes, "<tool", false), "T:<tool");
+  EXPECT_EQ(parse(ToolSyntax::kHermes, "<tool", true), "");
+  EXPECT_EQ(parse(ToolSyntax::kHermes, "so \n<tool_call", true), "T:so");
+  EXPECT_EQ(parse(ToolSyntax::kHermes, "a < b", true), "T:a < b");
+  EXPECT_EQ(parse(ToolSyntax::kHermes, "<tool_call>{\"name\": \"f\"}</tool_call>\n<tool_", true),
+            "C:f={}");
+  EXPECT_EQ(parse(ToolSyntax::kMistralArgs, "[TOOL_CALLS]get_w", true), "");
+  EXPECT_EQ(parse(ToolSyntax::kGemma, "<|tool_call>call:f{k:", true), "");
+  EXPECT_EQ(parse(ToolSyntax::kGemma, "<|tool_call>call:f{k:", false), "T:<|tool_call>call:f{k:");
+}
+
 // What a model forgets to close is a call if it reads as one, and else the text it is.
 TEST(AnswerParser, CallsThatNobodyClosed) {
   const AnswerParserOptions xml = Options(ToolSyntax::kQwenXml);

@@ -75,6 +75,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   KVASIR_TRY(bundle->text_, ModelText::Load(folder, config, options.log));
   KVASIR_TRY_OK(bundle->CheckText(options.text_need));
   bundle->takes_system_ = bundle->chat() == nullptr || TakesSystem(*bundle->chat());
+  bundle->takes_late_system_ = bundle->chat() == nullptr || TakesLateSystem(*bundle->chat());
   ReturnFreedMemory();
   if (options.random_weights) {
     KVASIR_TRY(bundle->loaded_,
@@ -163,6 +164,7 @@ Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& ext
                                            LastAnswer last_answer) const {
   KVASIR_TRY_OK(CheckText(TextNeed::kChat));
   Json conversation = WithSystem(messages);
+  if (!takes_late_system_) conversation = LateSystemInTurns(conversation);
   if (!takes_system_ && BeginsWithSystem(conversation)) {
     conversation = SystemInFirstTurn(conversation);
   }

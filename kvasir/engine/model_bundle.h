@@ -94,9 +94,9 @@ class ModelBundle {
 
   // The messages (an array of {role, content}) as a prompt's tokens, ready for an answer. A
   // package's system message stands first where they bring none; where the template has no system
-  // message, it is the beginning of the user's first turn. `extra` holds further template
-  // variables (an object or null). ERRORS: as CheckText;
-  // kInvalidArgument from the template, or if the last message cannot be gone on with.
+  // message, or none so late, it is text of the user (system_message.h). `extra` holds further
+  // template variables (an object or null). ERRORS: as CheckText; kInvalidArgument from the
+  // template, or if the last message cannot be gone on with.
   Result<std::vector<Token>> ChatTokens(const Json& messages, const Json& extra = {},
                                         LastAnswer last_answer = LastAnswer::kUnfinished) const;
 
@@ -120,7 +120,8 @@ class ModelBundle {
   CacheBudget budget_;
   std::unique_ptr<KvPool> pool_;
   ModelText text_;
-  bool takes_system_ = true;  // the chat template
+  bool takes_system_ = true;       // the chat template
+  bool takes_late_system_ = true;  // later ones as well
   mutable std::mutex fingerprint_mutex_;
   mutable std::string fingerprint_;  // empty: nobody has asked yet
 };

@@ -122,6 +122,8 @@ bool HasKey(const AccessOptions& options, const HttpRequest& request) {
   return is_known;
 }
 
+bool BringsKey(const HttpRequest& request) { return !GivenKey(request).empty(); }
+
 std::vector<HttpHeader> CorsHeaders(const AccessOptions& options, const HttpRequest& request,
                                     std::string_view methods) {
   const std::string_view origin = request.Header("Origin");

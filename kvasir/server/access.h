@@ -31,6 +31,9 @@ bool EqualsInConstantTime(std::string_view a, std::string_view b);
 // Whether "Authorization: Bearer KEY" or "x-api-key: KEY" has one of the keys.
 bool HasKey(const AccessOptions& options, const HttpRequest& request);
 
+// Whether it has any, right or wrong.
+bool BringsKey(const HttpRequest& request);
+
 // Who may share cached prefixes with this request: those with the same `salt` and, if that matters
 // here, the same key. 0: those with neither. With an empty `salt`: the key's alone, which is whose
 // slots these are.

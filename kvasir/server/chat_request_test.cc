@@ -199,7 +199,7 @@ TEST(ResponsesRequest, FieldsOfChatsAreTaken) {
           "top_logprobs": 5, "metadata": {"a": "b"}})");
   EXPECT_EQ(*chat.Find("grammar"), Json("root ::= \"yes\""));
   EXPECT_EQ(*chat.Find("frequency_penalty"), Json(1.5));
-  for (const char* other : {"n", "stream_options", "top_logprobs", "metadata", "input"}) {
+  for (const char* other : {"n", "stream_options", "metadata", "input"}) {
     EXPECT_EQ(chat.Find(other), nullptr) << other;
   }
   auto request = ParseChatRequest(chat, kDefaults);
@@ -220,6 +220,45 @@ TEST(ResponsesRequest, CallsAndThoughtsOfATurnStandTogether) {
   EXPECT_EQ(*messages[0].Find("reasoning_content"), Json("one\ntwo"));
   ASSERT_EQ(messages[0].Find("tool_calls")->as_array().size(), 2u);
   EXPECT_EQ(*messages[0].Find("tool_calls")->as_array()[1].Find("id"), Json("b"));
+}
+
+TEST(ResponsesRequest, ToolsOfOthersAreLeftOut) {
+  const Json chat = *ChatBodyOfResponses(Parsed(R"({"input": "a", "tools": [
+      {"type": "web_search"}, {"type": "function", "name": "f"},
+      {"type": "namespace", "name": "n", "tools": []}]})"));
+  EXPECT_EQ(chat.Find("tools")->Dump(), R"([{"type":"function","function":{"name":"f"}}])");
+  const auto unknown = ChatBodyOfResponses(
+      Parsed(R"({"input": "a", "tools": [{"type": "web_search"}, {"type": "guess"}]})"));
+  EXPECT_EQ(ParseChatRequest(*unknown, {}).error().message.substr(0, 32),
+            "field 'tools[0].type' must be \"f");
+}
+
+TEST(MessagesRequest, FormatsBecomeSchemas) {
+  for (const char* body :
+       {R"({"messages": [{"role": "user", "content": "a"}], "output_config": {"effort": "low",
+            "format": {"type": "json_schema", "schema": {"type": "null"}}}})",
+        R"({"messages": [{"role": "user", "content": "a"}], "reasoning_effort": "low",
+            "output_format": {"type": "json_schema", "schema": {"type": "null"}}})"}) {
+    const Json chat = *ChatBodyOfMessages(Parsed(body), MaxTokensRule::kOptional);
+    EXPECT_EQ(chat.Find("response_format")->Dump(),
+              R"({"type":"json_schema","json_schema":{"schema":{"type":"null"}}})");
+    EXPECT_EQ(*chat.Find("reasoning_effort"), Json("low"));
+  }
+}
+
+TEST(ToolRequest, ANamedFunctionIsCalledOnce) {
+  const auto is_parallel = [](const char* choice) {
+    Json body = Parsed(R"({"tools": [{"type": "function", "function": {"name": "f"}}]})");
+    const Json more = Parsed(choice);
+    for (const auto& [name, value] : more.as_object()) body.Set(name, value);
+    return ParseToolRequest(body)->is_parallel;
+  };
+  const char* const named = R"({"tool_choice": {"type": "function", "function": {"name": "f"}}})";
+  EXPECT_FALSE(is_parallel(named));
+  EXPECT_TRUE(is_parallel(R"({"parallel_tool_calls": true, "tool_choice":
+                              {"type": "function", "function": {"name": "f"}}})"));
+  EXPECT_TRUE(is_parallel(R"({"tool_choice": "required"})"));
+  EXPECT_TRUE(is_parallel("{}"));
 }
 
 TEST(MessagesRequest, ThoughtsOfATurnStandTogether) {

@@ -16,10 +16,16 @@ bool HasType(const Json& value, std::string_view type) {
 }
 
 // Fields that mean something else in a chat request, or are set below.
-constexpr std::array<std::string_view, 14> kNotTaken = {
+constexpr std::array<std::string_view, 16> kNotTaken = {
     "stop_sequences", "messages",        "system",         "metadata", "thinking",
     "service_tier",   "tools",           "tool_choice",    "n",        "logprobs",
-    "top_logprobs",   "response_format", "stream_options", "stop"};
+    "top_logprobs",   "response_format", "stream_options", "stop",     "output_config",
+    "output_format"};
+
+// A system message may also come later (system_message.h).
+bool IsRole(std::string_view name) {
+  return name == "user" || name == "assistant" || name == "system";
+}
 
 Status MissingText(const std::string& field) {
   return FieldError(ErrorCode::kCorrupt, field, "must be a string");
@@ -67,6 +73,7 @@ Status AppendBlocks(const Json& role, const Json& content, const std::string& fi
   std::string thoughts;
   Json::Array calls;
   const bool is_assistant = role.as_string() == "assistant";
+  const bool is_user = role.as_string() == "user";
   for (size_t i = 0; i < content.as_array().size(); ++i) {
     const Json& block = content.as_array()[i];
     const std::string name = field + "[" + std::to_string(i) + "]";
@@ -78,7 +85,7 @@ Status AppendBlocks(const Json& role, const Json& content, const std::string& fi
     } else if (is_assistant && HasType(block, "tool_use")) {
       KVASIR_TRY(Json call, CallOf(block, name));
       calls.push_back(std::move(call));
-    } else if (!is_assistant && HasType(block, "tool_result")) {
+    } else if (is_user && HasType(block, "tool_result")) {
       const Json* result = FindSet(block, "content");
       KVASIR_TRY(std::string result_text,
                  TextOf(result == nullptr ? Json("") : *result, name + ".content"));
@@ -91,7 +98,7 @@ Status AppendBlocks(const Json& role, const Json& content, const std::string& fi
       text += piece;
     }
   }
-  const bool is_only_results = !is_assistant && text.empty() && !messages->empty();
+  const bool is_only_results = is_user && text.empty() && !messages->empty();
   if (is_only_results && messages->back().Find("role")->as_string() == "tool") return {};
   Json message = Json::Object{{"role", role}, {"content", std::move(text)}};
   if (!thoughts.empty()) message.Set("reasoning_content", std::move(thoughts));
@@ -155,6 +162,31 @@ Status SetThinking(const Json& thinking, Json* chat) {
   return {};
 }
 
+// {"format": {"type": "json_schema", "schema"}, "effort"}; the format stood in output_format once.
+Status SetOutput(const Json& body, Json* chat) {
+  const Json* config = FindSet(body, "output_config");
+  const Json* format = FindSet(body, "output_format");
+  std::string field = "output_format";
+  if (config != nullptr) {
+    if (!config->is_object()) return WrongType("output_config", "an object", *config);
+    if (const Json* effort = FindSet(*config, "effort")) chat->Set("reasoning_effort", *effort);
+    if (FindSet(*config, "format") != nullptr) {
+      format = config->Find("format");
+      field = "output_config.format";
+    }
+  }
+  if (format == nullptr) return {};
+  if (!format->is_object()) return WrongType(field, "an object", *format);
+  const Json* schema = FindSet(*format, "schema");
+  if (!HasType(*format, "json_schema") || schema == nullptr) {
+    return FieldError(ErrorCode::kInvalidArgument, field,
+                      "must be {\"type\": \"json_schema\", \"schema\": ...}");
+  }
+  chat->Set("response_format", Json::Object{{"type", "json_schema"},
+                                            {"json_schema", Json::Object{{"schema", *schema}}}});
+  return {};
+}
+
 Result<Json> MessagesOf(const Json& body) {
   Json::Array messages;
   if (const Json* system = FindSet(body, "system")) {
@@ -176,10 +208,9 @@ Result<Json> MessagesOf(const Json& body) {
     const std::string field = "messages[" + std::to_string(i) + "]";
     if (!message.is_object()) return WrongType(field, "an object", message);
     const Json* role = message.Find("role");
-    if (role == nullptr || !role->is_string() ||
-        (role->as_string() != "user" && role->as_string() != "assistant")) {
+    if (role == nullptr || !role->is_string() || !IsRole(role->as_string())) {
       return FieldError(ErrorCode::kInvalidArgument, field + ".role",
-                        "must be \"user\" or \"assistant\"");
+                        "must be \"user\", \"assistant\" or \"system\"");
     }
     const Json* content = FindSet(message, "content");
     const std::string content_field = field + ".content";
@@ -222,6 +253,7 @@ Result<Json> ChatBodyOfMessages(const Json& body, MaxTokensRule rule) {
   if (const Json* thinking = FindSet(body, "thinking")) {
     KVASIR_TRY_OK(SetThinking(*thinking, &chat));
   }
+  KVASIR_TRY_OK(SetOutput(body, &chat));
   chat.Set("messages", std::move(messages));
   return chat;
 }

@@ -1,5 +1,6 @@
 #include "kvasir/server/responses_format.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <utility>
@@ -7,11 +8,11 @@
 namespace kvasir {
 namespace {
 
-Json OutputText(std::string_view text) {
+Json OutputText(std::string_view text, Json::Array logprobs = {}) {
   return Json::Object{{"type", "output_text"},
                       {"text", text},
                       {"annotations", Json::Array()},
-                      {"logprobs", Json::Array()}};
+                      {"logprobs", std::move(logprobs)}};
 }
 
 Json ReasoningText(std::string_view text) {
@@ -81,7 +82,7 @@ Json ResponsesFormat::ItemJson(const Item& item, std::string_view status) {
   switch (item.kind) {
     case AnswerPart::Kind::kText:
       json.Set("role", "assistant");
-      json.Set("content", Json::Array{OutputText(item.text)});
+      json.Set("content", Json::Array{OutputText(item.text, item.logprobs)});
       break;
     case AnswerPart::Kind::kReasoning:
       json.Set("type", "reasoning");
@@ -102,9 +103,14 @@ Json ResponsesFormat::ItemJson(const Item& item, std::string_view status) {
 ResponsesFormat::Item ResponsesFormat::NewItem(AnswerPart::Kind kind, const ToolCall* call) const {
   if (call == nullptr) {
     const bool is_text = kind == AnswerPart::Kind::kText;
-    return {kind, is_text ? options_.message_id : options_.reasoning_id, "", {}};
+    return {kind, is_text ? options_.message_id : options_.reasoning_id, "", {}, {}};
   }
-  return {kind, "fc_" + call->id, "", {call->id, call->name, ""}};
+  return {kind, "fc_" + call->id, "", {call->id, call->name, ""}, {}};
+}
+
+Json::Array ResponsesFormat::LogprobsOf(std::span<const TokenScores> scores) const {
+  if (options_.tokenizer == nullptr) return {};
+  return ChatLogprobsJson(*options_.tokenizer, scores).Find("content")->as_array();
 }
 
 Json ResponsesFormat::Output(const AnsweredChoice& result) const {
@@ -119,7 +125,12 @@ Json ResponsesFormat::Output(const AnsweredChoice& result) const {
     add(NewItem(AnswerPart::Kind::kReasoning, nullptr), message.reasoning);
   }
   if (!message.text.empty() || message.calls.empty()) {
-    add(NewItem(AnswerPart::Kind::kText, nullptr), message.text);
+    // The first tokens are those of the thought.
+    const std::span<const TokenScores> scores = result.scores;
+    const auto thoughts = static_cast<size_t>(message.reasoning_tokens);
+    Item item = NewItem(AnswerPart::Kind::kText, nullptr);
+    item.logprobs = LogprobsOf(scores.subspan(std::min(thoughts, scores.size())));
+    add(std::move(item), message.text);
   }
   for (const ToolCall& call : message.calls) {
     add(NewItem(AnswerPart::Kind::kCall, &call), call.arguments);
@@ -191,11 +202,12 @@ std::string ResponsesFormat::CloseItem(std::string_view status) {
     events = Event("response.function_call_arguments.done", std::move(done));
   } else {
     done.emplace_back("text", open_->text);
-    if (is_text) done.emplace_back("logprobs", Json::Array());
+    if (is_text) done.emplace_back("logprobs", open_->logprobs);
     events = Event(is_text ? "response.output_text.done" : "response.reasoning_text.done",
                    std::move(done));
     Json::Object part = PartPlace();
-    part.emplace_back("part", is_text ? OutputText(open_->text) : ReasoningText(open_->text));
+    part.emplace_back(
+        "part", is_text ? OutputText(open_->text, open_->logprobs) : ReasoningText(open_->text));
     events += Event("response.content_part.done", std::move(part));
   }
   const Json item = ItemJson(*open_, status);
@@ -207,7 +219,7 @@ std::string ResponsesFormat::CloseItem(std::string_view status) {
 }
 
 std::string ResponsesFormat::Part(size_t, const AnswerPart& part, const AnswerMessage& message,
-                                  std::span<const TokenScores>) {
+                                  std::span<const TokenScores> scores) {
   if (part.kind == AnswerPart::Kind::kCall) {
     return OpenItem(NewItem(part.kind, &message.calls.back()));
   }
@@ -224,15 +236,21 @@ std::string ResponsesFormat::Part(size_t, const AnswerPart& part, const AnswerMe
   if (part.kind == AnswerPart::Kind::kReasoning) {
     return events + Event("response.reasoning_text.delta", std::move(delta));
   }
-  delta.emplace_back("logprobs", Json::Array());
+  Json::Array logprobs = LogprobsOf(scores);
+  open_->logprobs.insert(open_->logprobs.end(), logprobs.begin(), logprobs.end());
+  delta.emplace_back("logprobs", std::move(logprobs));
   return events + Event("response.output_text.delta", std::move(delta));
 }
 
 std::string ResponsesFormat::ChoiceEnd(size_t, const AnsweredChoice& result,
-                                       std::span<const TokenScores>) {
+                                       std::span<const TokenScores> scores) {
   // An answer without a word is a message, too.
   std::string events;
   if (!open_ && output_.empty()) events = OpenItem(NewItem(AnswerPart::Kind::kText, nullptr));
+  if (open_ && open_->kind == AnswerPart::Kind::kText) {
+    const Json::Array rest = LogprobsOf(scores);
+    open_->logprobs.insert(open_->logprobs.end(), rest.begin(), rest.end());
+  }
   return events + CloseItem(StatusOf(result));
 }
 

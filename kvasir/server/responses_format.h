@@ -18,6 +18,7 @@ struct ResponsesFormatOptions {
   // What clients read back, as they sent it or null: instructions, max_output_tokens, metadata,
   // temperature, top_p, ... An object.
   Json echoed;
+  const Tokenizer* tokenizer = nullptr;  // null: no log-probabilities are asked for
 };
 
 class ResponsesFormat final : public AnswerFormat {
@@ -40,6 +41,7 @@ class ResponsesFormat final : public AnswerFormat {
     std::string id;
     std::string text;  // thoughts, text, or the call's arguments
     ToolCall call;     // without its arguments
+    Json::Array logprobs;
   };
 
   // A member of the request, where it has one.
@@ -47,6 +49,8 @@ class ResponsesFormat final : public AnswerFormat {
   Json Response(std::string_view status, Json output) const;
   Json Finished(const AnsweredChoice& result, Json output) const;
   Json Output(const AnsweredChoice& result) const;
+  // Of the tokens of a text; empty where nobody asked.
+  Json::Array LogprobsOf(std::span<const TokenScores> scores) const;
   static Json ItemJson(const Item& item, std::string_view status);
   std::string OpenItem(Item item);
   std::string CloseItem(std::string_view status);

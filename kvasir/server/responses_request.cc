@@ -1,5 +1,6 @@
 #include "kvasir/server/responses_request.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -36,6 +37,40 @@ constexpr std::array<std::string_view, 20> kNotTaken = {
     "truncation", "reasoning",    "text",          "tools",           "tool_choice",
     "n",          "logprobs",     "top_logprobs",  "response_format", "stream_options",
     "messages",   "functions",    "function_call", "modalities",      "audio"};
+
+// Tools that the client or its service runs, which this model never heard of. Agents offer them
+// all.
+constexpr std::array<std::string_view, 16> kToolsOfOthers = {"web_search",
+                                                             "web_search_preview",
+                                                             "web_search_2025_08_26",
+                                                             "file_search",
+                                                             "code_interpreter",
+                                                             "image_generation",
+                                                             "computer_use_preview",
+                                                             "computer",
+                                                             "mcp",
+                                                             "local_shell",
+                                                             "shell",
+                                                             "apply_patch",
+                                                             "custom",
+                                                             "namespace",
+                                                             "tool_search",
+                                                             "programmatic_tool_calling"};
+
+// `include` asks for log-probabilities by this name, or top_logprobs does.
+Status SetLogprobs(const Json& body, Json* chat) {
+  const Json* include = FindSet(body, "include");
+  const Json* top = FindSet(body, "top_logprobs");
+  if (include != nullptr && !include->is_array()) return WrongType("include", "an array", *include);
+  const bool is_included =
+      include != nullptr &&
+      std::ranges::find(include->as_array(), Json("message.output_text.logprobs")) !=
+          include->as_array().end();
+  if (top != nullptr) chat->Set("top_logprobs", *top);
+  const bool is_wanted = is_included || (top != nullptr && *top != Json(0));
+  if (is_wanted) chat->Set("logprobs", true);
+  return {};
+}
 
 Result<std::string> TextOf(const Json& content, const std::string& field) {
   if (content.is_string()) return content.as_string();
@@ -141,13 +176,21 @@ Status AppendItem(const Json& item, const std::string& field, Json::Array* messa
   return {};
 }
 
-// The flat tools of this API as a chat request's.
+bool IsOfOthers(const Json& tool) {
+  const Json* type = FindSet(tool, "type");
+  return type != nullptr && type->is_string() &&
+         std::ranges::find(kToolsOfOthers, type->as_string()) != kToolsOfOthers.end();
+}
+
+// The flat functions of this API as a chat request's tools; those of others are left out.
 Result<Json> ToolsOf(const Json& tools) {
   if (!tools.is_array()) return WrongType("tools", "an array", tools);
   Json::Array chat;
-  for (const Json& tool : tools.as_array()) {
-    const std::string field = "tools[" + std::to_string(chat.size()) + "]";
+  for (size_t i = 0; i < tools.as_array().size(); ++i) {
+    const Json& tool = tools.as_array()[i];
+    const std::string field = "tools[" + std::to_string(i) + "]";
     if (!tool.is_object()) return WrongType(field, "an object", tool);
+    if (IsOfOthers(tool)) continue;
     Json function = Json::Object();
     for (const std::string_view name : {"name", "description", "parameters", "strict"}) {
       if (const Json* value = FindSet(tool, name)) function.Set(name, *value);
@@ -234,6 +277,7 @@ Result<Json> ChatBodyOfResponses(const Json& body) {
     KVASIR_TRY(Json format, ResponseFormatOf(*text));
     chat.Set("response_format", std::move(format));
   }
+  KVASIR_TRY_OK(SetLogprobs(body, &chat));
   KVASIR_TRY(const int64_t max_tokens, body.GetIntOr("max_output_tokens", -1));
   if (max_tokens != -1 && max_tokens < 1) {
     return FieldError(ErrorCode::kInvalidArgument, "max_output_tokens", "must be at least 1");

@@ -61,6 +61,10 @@ void LogRequest(const ServerContext& context, const AnswerJob& job, uint64_t see
 }  // namespace
 
 Result<Json> ParseBody(const HttpRequest& request) {
+  const std::string_view encoding = request.Header("Content-Encoding");
+  if (!encoding.empty() && encoding != "identity") {
+    return Error{ErrorCode::kUnsupported, "the body has a Content-Encoding; send it without one"};
+  }
   auto json = Json::Parse(request.body);
   if (!json.ok()) return WithContext(json.error(), "the body is no valid JSON");
   return json;

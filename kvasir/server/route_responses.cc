@@ -37,6 +37,7 @@ void ServeResponses(const ServerContext& context, const HttpRequest& request, Ht
   options.message_id = NewId("msg_");
   options.reasoning_id = NewId("rs_");
   options.echoed = *std::move(body);
+  if (chat->top_logprobs) options.tokenizer = context.bundle->tokenizer();
   job.format = std::make_unique<ResponsesFormat>(std::move(options));
   SubmitAnswer(context, request, std::move(job), std::move(reply));
 }

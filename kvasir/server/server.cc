@@ -37,13 +37,15 @@ std::string Quoted(std::string_view text) { return std::string(text.substr(0, kM
 
 constexpr std::string_view kAnyMethod = "GET, HEAD, POST, DELETE, OPTIONS";
 
-ApiError NoKey() {
-  return {401, "this server wants an API key: send \"Authorization: Bearer KEY\"", "",
-          "invalid_api_key"};
+ApiError WrongKey(bool is_given) {
+  return {401,
+          is_given ? "the API key that came with the request is none of this server's"
+                   : "this server wants an API key: send \"Authorization: Bearer KEY\"",
+          "", "invalid_api_key"};
 }
 
-HttpResponse NotFound(std::string_view path) {
-  return ErrorResponse({404, "there is nothing at '" + Quoted(path) + "'", "", "not_found"});
+HttpResponse NotFound(std::string_view path, ErrorStyle style) {
+  return ErrorResponse({404, "there is nothing at '" + Quoted(path) + "'", "", "not_found"}, style);
 }
 
 HttpResponse WrongMethod(const Route& route, std::string_view method) {
@@ -251,12 +253,16 @@ class Server::Impl {
       return reply.Send(
           {.status = 204, .content_type = "", .headers = {{"Allow", std::string(methods)}}});
     }
-    if (route == nullptr) return reply.Send(NotFound(request.path));
+    if (route == nullptr) return reply.Send(NotFound(request.path, ErrorStyle::kOpenAi));
+    const bool is_of_many = route->path.size() > 1 && route->path.ends_with('/');
+    if (!route->Takes(request.method) && is_of_many) {
+      return reply.Send(NotFound(request.path, route->error_style));
+    }
     if (!route->Takes(request.method)) {
       return reply.Send(WrongMethod(*route, request.method));
     }
     if (route->access == RouteAccess::kWithKey && !HasKey(access_, request)) {
-      return reply.Send(ErrorResponse(NoKey(), route->error_style));
+      return reply.Send(ErrorResponse(WrongKey(BringsKey(request)), route->error_style));
     }
     if (request.method != "POST") return route->handler(context_, request, std::move(reply));
     // Parsing, templates and tokenization take their time: neither sockets nor the engine wait, nor

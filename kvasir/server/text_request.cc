@@ -9,8 +9,6 @@ namespace {
 constexpr std::array kUnsupported = {
     UnsupportedField{"suffix", [](const Json& v) { return v.is_string() && v.as_string().empty(); },
                      "is not supported: this server writes on at the end of a text only"},
-    UnsupportedField{"best_of", [](const Json& v) { return v.is_int() && v.as_int() == 1; },
-                     "must be 1: this server returns every answer it generates; use n"},
 };
 
 constexpr std::string_view kPromptTypes =
@@ -86,6 +84,12 @@ Result<TextRequest> ParseTextRequest(const Json& body, const ChatDefaults& defau
   KVASIR_TRY_OK(RequireObject(body));
   KVASIR_TRY_OK(RefuseUnsupported(body, kUnsupported));
   TextRequest request;
+  KVASIR_TRY(const int64_t best_of, body.GetIntOr("best_of", 1));
+  KVASIR_TRY(const int64_t choices, body.GetIntOr("n", 1));
+  if (best_of != 1 && best_of != choices) {
+    return FieldError(ErrorCode::kUnsupported, "best_of",
+                      "must be as n: this server returns every answer it generates");
+  }
   KVASIR_TRY(request.echoes_prompt, body.GetBoolOr("echo", false));
   // No new token at all makes sense where the prompt comes back.
   KVASIR_TRY(static_cast<GenerationFields&>(request),

@@ -1,6 +1,8 @@
 #include "kvasir/server/tool_request.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "kvasir/grammar/json_text.h"
@@ -120,11 +122,20 @@ Status ParseChoice(const Json* choice, ToolRequest* request) {
   return AllowTool(*choice, field, request);
 }
 
+// Whether no member is described, allowed or asked for.
+bool SaysNothing(const Json& parameters) {
+  constexpr std::array<std::string_view, 4> kSilent = {"type", "title", "description", "$schema"};
+  return std::ranges::all_of(parameters.as_object(), [&](const Json::Member& member) {
+    return std::ranges::find(kSilent, member.first) != kSilent.end();
+  });
+}
+
 // The object of a tool's arguments.
 Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, GrammarSyntax* rules) {
   const Json& function = *tool.Find("function");
   const Json* given = FindSet(function, "parameters");
-  if (given == nullptr) return JsonText(rules).Object();
+  // Without parameters, or with such as say of none, a function takes none.
+  if (given == nullptr || SaysNothing(*given)) return rules->Literal("{}");
   Json schema = *given;
   if (schema.Find("type") == nullptr) schema.Set("type", "object");
   GrammarSyntax trial;
@@ -188,7 +199,6 @@ Result<Expr> OneCall(const ToolRequest& request, ToolSyntax syntax, GrammarSynta
 
 Result<ToolRequest> ParseToolRequest(const Json& body) {
   ToolRequest request;
-  KVASIR_TRY(request.is_parallel, body.GetBoolOr("parallel_tool_calls", true));
   const Json* tools = FindSet(body, "tools");
   const Json* choice = FindSet(body, "tool_choice");
   if (tools != nullptr && !tools->is_array()) return WrongType("tools", "an array", *tools);
@@ -206,6 +216,10 @@ Result<ToolRequest> ParseToolRequest(const Json& body) {
   }
   request.tools = *tools;
   KVASIR_TRY_OK(ParseChoice(choice, &request));
+  // A function that is named is called once, unless it is said otherwise.
+  const bool is_named =
+      choice != nullptr && choice->is_object() && FindSet(*choice, "allowed_tools") == nullptr;
+  KVASIR_TRY(request.is_parallel, body.GetBoolOr("parallel_tool_calls", !is_named));
   return request;
 }
 
