@@ -1,5 +1,8 @@
 #include "kvasir/grammar/json_formats.h"
 
+#include <algorithm>
+#include <array>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,13 +10,16 @@
 namespace kvasir {
 namespace {
 
-// RFC 3339; the day exists in its month, 29 February in leap years only.
+// RFC 3339; the day exists in its month, 29 February in leap years only. Many readers have no year
+// 0.
 std::string Date() {
   const std::string leap_tail = "0[48]|[2468][048]|[13579][26]";
-  return "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+  const std::string year = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)";
+  return "(?:" + year +
+         "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
          "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
          "|(?:[0-9]{2}(?:" +
-         leap_tail + ")|(?:00|" + leap_tail + ")00)-02-29)";
+         leap_tail + ")|(?:" + leap_tail + ")00)-02-29)";
 }
 
 std::string Time() {
@@ -109,6 +115,28 @@ std::string PatternOfFormat(std::string_view format) {
     if (name == format) return "^(?:" + pattern + ")$";
   }
   return {};
+}
+
+bool IsUnheldFormat(std::string_view format) {
+  constexpr std::array<std::string_view, 9> kUnheld = {
+      "idn-email",     "idn-hostname",          "iri",
+      "iri-reference", "uri-reference",         "uri-template",
+      "json-pointer",  "relative-json-pointer", "regex"};
+  return std::ranges::find(kUnheld, format) != kUnheld.end();
+}
+
+std::optional<std::pair<int64_t, int64_t>> RangeOfFormat(std::string_view format) {
+  const bool is_unsigned = format.starts_with("u");
+  const std::string_view name = is_unsigned ? format.substr(1) : format;
+  for (const auto& [known, bits] : {std::pair{"int8", 8}, {"int16", 16}, {"int32", 32}}) {
+    if (name != known) continue;
+    const int64_t half = int64_t{1} << (bits - 1);
+    return is_unsigned ? std::pair<int64_t, int64_t>(0, 2 * half - 1)
+                       : std::pair<int64_t, int64_t>(-half, half - 1);
+  }
+  const bool is_long = format == "uint64" || format == "uint";
+  if (!is_long) return std::nullopt;
+  return std::pair<int64_t, int64_t>(0, std::numeric_limits<int64_t>::max());
 }
 
 std::string KnownFormats() {

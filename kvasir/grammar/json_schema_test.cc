@@ -10,6 +10,7 @@
 #include "kvasir/grammar/grammar_test_util.h"
 #include "kvasir/grammar/json_formats.h"
 #include "kvasir/grammar/json_range.h"
+#include "kvasir/grammar/schema_relax.h"
 #include "kvasir/grammar/test_schema_validator.h"
 
 namespace kvasir {
@@ -162,8 +163,10 @@ const Case kCases[] = {
      {"\"xa\"", "\"bx\""}},
     {"date",
      R"({"type": "string", "format": "date"})",
-     {"\"2024-02-29\"", "\"2000-02-29\"", "\"1999-12-31\""},
-     {"\"2023-02-29\"", "\"1900-02-29\"", "\"2023-04-31\"", "\"2023-13-01\""}},
+     {"\"2024-02-29\"", "\"2000-02-29\"", "\"1999-12-31\"", "\"0001-01-01\"", "\"1000-01-01\"",
+      "\"0400-02-29\"", "\"0004-02-29\""},
+     {"\"0000-01-01\"", "\"0000-02-29\"", "\"2023-02-29\"", "\"1900-02-29\"", "\"2023-04-31\"",
+      "\"2023-13-01\""}},
     {"date_time",
      R"({"type": "string", "format": "date-time"})",
      {"\"2024-02-29T23:59:59Z\"", "\"2024-01-01T00:00:00.123+02:00\""},
@@ -178,6 +181,28 @@ const Case kCases[] = {
      {"\"a.b+c@example.org\""},
      {"\"a@\"", "\"@b\""}},
     {"ipv4", R"({"type": "string", "format": "ipv4"})", {"\"255.0.10.199\""}, {"\"256.1.1.1\""}},
+    {"unknown_format",
+     R"({"type": "string", "format": "path", "maxLength": 3})",
+     {"\"\"", "\"a/b\""},
+     {"\"a/bc\"", "1"}},
+    {"format_with_a_neutral_length",
+     R"({"type": "string", "format": "date", "minLength": 1})",
+     {"\"1999-12-31\""},
+     {"\"\""}},
+    {"int32",
+     R"({"type": "integer", "format": "int32"})",
+     {"2147483647", "-2147483648"},
+     {"2147483648", "-2147483649"}},
+    {"uint8_of_a_range",
+     R"({"type": "integer", "format": "uint8", "minimum": -4, "maximum": 300})",
+     {"0", "255"},
+     {"-1", "256"}},
+    {"uint64", R"({"type": "integer", "format": "uint64"})", {"0", "9999999999999999"}, {"-1"}},
+    {"names_of_strings",
+     R"({"type": "object", "propertyNames": {"type": "string"}, "nullable": true,
+         "additionalProperties": {"type": "null"}})",
+     {R"({"a":null})"},
+     {"null", R"({"a":1})"}},
     {"integer_range",
      R"({"type": "integer", "minimum": -12, "exclusiveMaximum": 1005})",
      {"-12", "-1", "0", "7", "999", "1000", "1004"},
@@ -378,13 +403,34 @@ TEST(Schema, ExtremeIntegerBounds) {
   EXPECT_FALSE(Allows(R"({"type": "integer", "minimum": 1.5, "maximum": 2.5})", "1"));
 }
 
+// What guides and is not kept to loses only what no grammar holds to.
+TEST(Schema, RelaxedSchemasAreTranslated) {
+  const auto relaxed = [](const char* schema) {
+    return RelaxedSchema(*Json::Parse(schema)).Dump();
+  };
+  EXPECT_EQ(relaxed(R"({"type":"object","properties":{"if":{"type":"string","format":"uri",
+                        "minLength":1,"maxLength":9},"b":{"pattern":"a","maxLength":3},
+                        "c":{"format":"iri"},"d":{"if":{},"type":"null"}},"required":["if"],
+                        "propertyNames":{"enum":["x"]},"if":{},"$defs":{"not":{"not":{}}}})"),
+            R"({"type":"object","properties":{"if":{"type":"string","format":"uri"},)"
+            R"("b":{"pattern":"a"},"c":{},"d":{"type":"null"}},"required":["if"],)"
+            R"("$defs":{"not":{}}})");
+  EXPECT_EQ(relaxed(R"({"type":"array","uniqueItems":true,"items":{"oneOf":[{"not":{}},true]},
+                        "prefixItems":[{"multipleOf":5}]})"),
+            R"({"type":"array","items":{"anyOf":[{},true]},"prefixItems":[{}]})");
+  // What is malformed stays for the translator to name.
+  EXPECT_EQ(relaxed(R"({"properties":3,"anyOf":{},"items":null})"),
+            R"({"properties":3,"anyOf":{},"items":null})");
+  EXPECT_EQ(relaxed("true"), "true");
+}
+
 TEST(Schema, ErrorsBeginWithThePath) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"properties": {"a": {"not": {}}}})",
        "schema/properties/a: keyword 'not' is not supported"},
       {R"({"type": "array", "uniqueItems": true})", "schema/uniqueItems: only false is supported"},
       {R"({"type": "array", "items": {"type": "strin"}})", "schema/items/type: expected object,"},
-      {R"({"type": "string", "format": "color"})", "schema/format: 'color' is not known"},
+      {R"({"type": "string", "format": "iri"})", "schema/format: 'iri' is not generated"},
       {R"~({"type": "string", "pattern": "a(?=b)"})~",
        "schema/pattern: pattern, byte 2: look-around and group options are not supported"},
       {R"~({"type": "string", "pattern": "(a)\\1"})~",

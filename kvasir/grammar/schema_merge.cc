@@ -255,11 +255,29 @@ bool AreObjectsExclusive(const Json& a, const Json& b, int depth) {
 }  // namespace
 
 bool IsSchemaAnnotation(std::string_view keyword) {
-  static constexpr std::array<std::string_view, 16> kAnnotations = {
-      "title",   "description", "default",          "examples",
-      "example", "deprecated",  "$schema",          "$comment",
-      "$id",     "$anchor",     "readOnly",         "writeOnly",
-      "$defs",   "definitions", "contentMediaType", "contentEncoding",
+  static constexpr std::array<std::string_view, 20> kAnnotations = {
+      "title",
+      "description",
+      "default",
+      "examples",
+      "example",
+      "deprecated",
+      "$schema",
+      "$comment",
+      "$id",
+      "$anchor",
+      "readOnly",
+      "writeOnly",
+      "$defs",
+      "definitions",
+      "contentMediaType",
+      "contentEncoding",
+      // Of editors and of other engines.
+      "contentSchema",
+      "markdownDescription",
+      "propertyOrdering",
+      // OpenAPI's: what is not null is valid with it and without.
+      "nullable",
   };
   // OpenAPI's discriminator only names the property that tells the branches apart.
   return std::ranges::find(kAnnotations, keyword) != kAnnotations.end() ||

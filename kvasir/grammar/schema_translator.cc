@@ -57,6 +57,14 @@ const Keyword* FindKeyword(std::string_view name) {
   return found != kKeywords.end() ? found : nullptr;
 }
 
+// Names are strings.
+bool TakesEveryName(const Json& schema) {
+  if (!schema.is_object()) return schema == Json(true);
+  return std::ranges::all_of(schema.as_object(), [](const Json::Member& member) {
+    return member == Json::Member("type", "string");
+  });
+}
+
 bool Says(const Json& schema, std::string_view keyword) { return schema.Find(keyword) != nullptr; }
 
 // The schema without some keywords, and without what only the whole document needs.
@@ -151,9 +159,11 @@ Status SchemaTranslator::Spend(int64_t nodes, const std::string& path) {
                                              "combinations are written out"};
 }
 
+bool IsSchemaKeyword(std::string_view name) { return FindKeyword(name) != nullptr; }
+
 Status SchemaTranslator::CheckKeywords(const Json& schema, const std::string& path) const {
   for (const auto& [name, value] : schema.as_object()) {
-    if (IsSchemaAnnotation(name)) continue;
+    if (IsSchemaAnnotation(name) || (name == "propertyNames" && TakesEveryName(value))) continue;
     if (FindKeyword(name) == nullptr) {
       return {ErrorCode::kUnsupported, path + ": keyword '" + name + "' is not supported"};
     }

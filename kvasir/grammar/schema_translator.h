@@ -20,6 +20,9 @@
 
 namespace kvasir {
 
+// Whether it is one of the keywords that are held to, at least where they stand alone.
+bool IsSchemaKeyword(std::string_view name);
+
 class SchemaTranslator {
  public:
   using Expr = GrammarSyntax::Expr;

@@ -133,6 +133,11 @@ Result<Expr> SchemaTranslator::String(const Json& schema, const std::string& pat
   KVASIR_TRY(const Counts counts, ReadCounts(schema, "Length", path));
   const Json* format = schema.Find("format");
   const Json* pattern = schema.Find("pattern");
+  // A format that nobody defined says nothing.
+  const bool is_silent = format != nullptr && format->is_string() &&
+                         PatternOfFormat(format->as_string()).empty() &&
+                         !IsUnheldFormat(format->as_string());
+  if (is_silent) format = nullptr;
   const Expr quote = syntax_.Literal("\"");
   if (format == nullptr && pattern == nullptr) {
     if (counts.none) return syntax_.Alternatives({});
@@ -143,7 +148,8 @@ Result<Expr> SchemaTranslator::String(const Json& schema, const std::string& pat
   const std::string keyword = format != nullptr ? "format" : "pattern";
   const std::string here = path + "/" + keyword;
   const bool both = format != nullptr && pattern != nullptr;
-  if (both || counts.min > 0 || counts.max != kUnbounded) {
+  const int shortest = format != nullptr ? 1 : 0;  // no text of a format is empty
+  if (both || counts.min > shortest || counts.max != kUnbounded) {
     return Unsupported(here,
                        "together with other limits on the string is not supported; put them "
                        "into one pattern");
@@ -156,8 +162,8 @@ Result<Expr> SchemaTranslator::String(const Json& schema, const std::string& pat
     const std::string expression =
         format != nullptr ? PatternOfFormat(value.as_string()) : value.as_string();
     if (format != nullptr && expression.empty()) {
-      return Unsupported(here,
-                         "'" + value.as_string() + "' is not known; known are " + KnownFormats());
+      return Unsupported(
+          here, "'" + value.as_string() + "' is not generated; there are " + KnownFormats());
     }
     const Result<Expr> inside = TranslatePattern(expression, &syntax_, &json_);
     if (!inside.ok()) return WithContext(inside.error(), here);
@@ -170,7 +176,10 @@ Result<Expr> SchemaTranslator::Integer(const Json& schema, const std::string& pa
   KVASIR_TRY([[maybe_unused]] const int decimals, MostDecimals(schema, path));
   KVASIR_TRY(const std::vector<Bound> minima, ReadBounds(schema, 1, path));
   KVASIR_TRY(const std::vector<Bound> maxima, ReadBounds(schema, -1, path));
-  if (minima.empty() && maxima.empty()) return json_.Integer();
+  const Json* const format = schema.Find("format");
+  const auto range =
+      format != nullptr && format->is_string() ? RangeOfFormat(format->as_string()) : std::nullopt;
+  if (minima.empty() && maxima.empty() && !range) return json_.Integer();
   constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   int64_t low = -kLast;
   int64_t high = kLast;
@@ -184,8 +193,12 @@ Result<Expr> SchemaTranslator::Integer(const Json& schema, const std::string& pa
     if (!greatest.has_value()) return syntax_.Alternatives({});
     high = std::min(high, *greatest);
   }
-  if (maxima.empty() && low <= kDefaultBound) high = kDefaultBound;
-  if (minima.empty() && high >= -kDefaultBound) low = -kDefaultBound;
+  if (range) {
+    low = std::max(low, range->first);
+    high = std::min(high, range->second);
+  }
+  if (maxima.empty() && low <= kDefaultBound) high = std::min(high, kDefaultBound);
+  if (minima.empty() && high >= -kDefaultBound) low = std::max(low, -kDefaultBound);
   return IntegersBetween(low, high, &syntax_);
 }
 

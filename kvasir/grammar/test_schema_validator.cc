@@ -95,7 +95,7 @@ bool HasFormat(const std::string& text, const std::string& format) {
     }
     return true;
   }
-  return false;
+  return format == "path";  // nobody says what it means
 }
 
 class Validator {
@@ -161,6 +161,12 @@ class Validator {
       const double near = std::round(value / argument.as_double()) * argument.as_double();
       return Unless(std::fabs(value) >= 0x1p53 ||
                     std::fabs(value - near) <= 1e-12 * std::fabs(near));
+    }
+    if (keyword == "format") {
+      const std::string& format = argument.as_string();
+      if (format == "int32") return Unless(std::fabs(value + 0.5) < 0x1p31);
+      if (format == "uint8") return Unless(value >= 0 && value < 256);
+      if (format == "uint64") return Unless(value >= 0 && value < 0x1p64);
     }
     return "unknown keyword for numbers";
   }

@@ -118,7 +118,7 @@ TEST_F(OperationsTest, AnAnswerCanBeCancelledByItsId) {
   EXPECT_TRUE(running.Cancel("chatcmpl-1", 7));
   EXPECT_TRUE(*flag);
   EXPECT_EQ(Ask("DELETE", "/v1/chat/completions").status, 405);
-  EXPECT_EQ(Ask("POST", "/v1/chat/completions/x", "{}").status, 405);
+  EXPECT_EQ(Ask("POST", "/v1/chat/completions/x", "{}").status, 404);
 }
 
 TEST_F(OperationsTest, ARequestMaySetItsOwnTime) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kvasir/grammar/json_text.h"
+#include "kvasir/grammar/schema_relax.h"
 #include "kvasir/grammar/schema_translator.h"
 #include "kvasir/server/output_rule.h"
 #include "kvasir/server/request_fields.h"
@@ -130,6 +131,11 @@ bool SaysNothing(const Json& parameters) {
   });
 }
 
+Status CanBeHeldTo(const Json& schema) {
+  GrammarSyntax trial;
+  return SchemaTranslator(schema, &trial, "parameters").Translate().status();
+}
+
 // The object of a tool's arguments.
 Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, GrammarSyntax* rules) {
   const Json& function = *tool.Find("function");
@@ -138,13 +144,13 @@ Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, GrammarSy
   if (given == nullptr || SaysNothing(*given)) return rules->Literal("{}");
   Json schema = *given;
   if (schema.Find("type") == nullptr) schema.Set("type", "object");
-  GrammarSyntax trial;
-  const auto tried = SchemaTranslator(schema, &trial, "parameters").Translate();
-  if (!tried.ok()) {
+  const Status whole = CanBeHeldTo(schema);
+  if (!whole.ok()) {
     const Json* strict = FindSet(function, "strict");
     const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
-    if (is_strict) return GrammarError(tried.error(), field + ".function");
-    return JsonText(rules).Object();
+    if (is_strict) return GrammarError(whole.error(), field + ".function");
+    schema = RelaxedSchema(schema);
+    if (!CanBeHeldTo(schema).ok()) return JsonText(rules).Object();
   }
   KVASIR_TRY(const GrammarSyntax::Rule rule,
              SchemaTranslator(schema, rules, field + ".function.parameters").Translate());
