@@ -48,6 +48,63 @@ Result<OutputRule> ParseResponseFormat(const Json& format) {
   return SchemaRule(field, *schema);
 }
 
+// A text in GBNF's quotes.
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '\n') {
+      quoted += "\\n";
+    } else if (c == '\r') {
+      quoted += "\\r";
+    } else {
+      if (c == '"' || c == '\\') quoted += '\\';
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+Result<OutputRule> ChoiceRule(std::string field, const Json& choices) {
+  if (!choices.is_array() || choices.as_array().empty()) {
+    return WrongType(field, "an array of strings", choices);
+  }
+  std::string gbnf = "root ::= ";
+  for (const Json& choice : choices.as_array()) {
+    if (!choice.is_string()) return WrongType(field, "an array of strings", choice);
+    if (&choice != &choices.as_array().front()) gbnf += " | ";
+    gbnf += Quoted(choice.as_string());
+  }
+  return OutputRule{
+      .kind = OutputRule::Kind::kGbnf, .field = std::move(field), .gbnf = std::move(gbnf)};
+}
+
+// What vLLM calls structured_outputs.KIND, and guided_KIND before.
+Result<OutputRule> RuleOfKind(std::string_view kind, std::string field, const Json& value) {
+  if (kind == "choice") return ChoiceRule(std::move(field), value);
+  if (kind == "json_object") {
+    if (!value.is_bool()) return WrongType(field, "a boolean", value);
+    if (!value.as_bool()) return OutputRule();
+    return OutputRule{.kind = OutputRule::Kind::kJsonObject, .field = std::move(field)};
+  }
+  if (kind == "json") {
+    if (!value.is_string()) {
+      KVASIR_TRY_OK(CheckSchema(&value, field));
+      return SchemaRule(std::move(field), value);
+    }
+    const auto schema = Json::Parse(value.as_string());
+    if (!schema.ok()) return FieldError(ErrorCode::kCorrupt, field, "is no JSON");
+    KVASIR_TRY_OK(CheckSchema(&*schema, field));
+    return SchemaRule(std::move(field), *schema);
+  }
+  if (kind == "grammar") {
+    if (!value.is_string()) return WrongType(field, "a string", value);
+    return OutputRule{
+        .kind = OutputRule::Kind::kGbnf, .field = std::move(field), .gbnf = value.as_string()};
+  }
+  return FieldError(ErrorCode::kUnsupported, field,
+                    "is not supported; there are json, json_object, grammar (GBNF) and choice");
+}
+
 }  // namespace
 
 std::string OutputRule::Key() const {
@@ -88,6 +145,23 @@ Result<OutputRule> ParseOutputRule(const Json& body) {
   if (!gbnf.empty()) {
     KVASIR_TRY_OK(
         take({.kind = OutputRule::Kind::kGbnf, .field = "grammar", .gbnf = std::move(gbnf)}));
+  }
+  if (const Json* outputs = FindSet(body, "structured_outputs")) {
+    if (!outputs->is_object()) return WrongType("structured_outputs", "an object", *outputs);
+    for (const auto& [kind, value] : outputs->as_object()) {
+      // Those say how, not what.
+      const bool is_option = kind.starts_with("disable_") || kind.starts_with("whitespace_");
+      if (value.is_null() || is_option) continue;
+      KVASIR_TRY(OutputRule other, RuleOfKind(kind, "structured_outputs." + kind, value));
+      KVASIR_TRY_OK(take(std::move(other)));
+    }
+  }
+  for (const char* kind : {"json", "json_object", "grammar", "choice", "regex"}) {
+    const std::string field = std::string("guided_") + kind;
+    const Json* value = FindSet(body, field);
+    if (value == nullptr) continue;
+    KVASIR_TRY(OutputRule other, RuleOfKind(kind, field, *value));
+    KVASIR_TRY_OK(take(std::move(other)));
   }
   return rule;
 }

@@ -24,8 +24,9 @@ struct OutputRule {
 };
 
 // From response_format (OpenAI's, with llama-server's schema beside json_object), json_schema and
-// grammar (llama-server's). `strict` makes no difference: a schema is always held to, or refused.
-// ERRORS: as ParseChatRequest; more than one of them is kInvalidArgument.
+// grammar (llama-server's), structured_outputs and guided_... (vLLM's). `strict` makes no
+// difference: a schema is always held to, or refused. ERRORS: as ParseChatRequest; more than one of
+// them is kInvalidArgument.
 Result<OutputRule> ParseOutputRule(const Json& body);
 
 // Rules of a grammar, and what a text is.
