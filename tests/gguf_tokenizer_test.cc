@@ -228,6 +228,25 @@ TEST(GgufTokenizer, ScoresDecideAndBytesSpellTheRest) {
             R"({"bos_token":"<s>","eos_token":"</s>","unk_token":"<unk>"})");
 }
 
+// As of converted tokenizer.json files: the order of the tokens decides, of blanks last.
+TEST(GgufTokenizer, EqualScoresAreNone) {
+  const std::string blank = "\u2581";
+  const std::vector<std::string> tokens = {"<unk>", blank,       blank + blank, "a",         "b",
+                                           "ab",    blank + "a", blank + "b",   blank + "ab"};
+  GgufTestFile file;
+  file.Text("tokenizer.ggml.model", "llama")
+      .Texts("tokenizer.ggml.tokens", tokens)
+      .I32s("tokenizer.ggml.token_type", {2, 1, 1, 1, 1, 1, 1, 1, 1})
+      .F32s("tokenizer.ggml.scores", std::vector<float>(tokens.size(), -1000))
+      .Bool("tokenizer.ggml.add_space_prefix", false)
+      .Bool("tokenizer.ggml.add_bos_token", false)
+      .U32("tokenizer.ggml.unknown_token_id", 0);
+  const auto tokenizer = FromGguf(file.Bytes(0));
+  EXPECT_EQ(tokenizer->Encode("   ab"), (std::vector<Token>{2, 8}));
+  EXPECT_EQ(tokenizer->Encode("  b"), (std::vector<Token>{1, 7}));
+  EXPECT_EQ(tokenizer->Encode("a  "), (std::vector<Token>{3, 2}));
+}
+
 // Merges of such pieces would be read as something else if they were one string.
 TEST(GgufTokenizer, PiecesMayHaveBlanksAndLookLikeAHeader) {
   std::vector<std::string> tokens = {"<unk>", " ", "a", "a ", "a b", "b", "1"};

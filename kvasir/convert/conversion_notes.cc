@@ -1,7 +1,10 @@
 #include "kvasir/convert/conversion_notes.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "kvasir/convert/gguf_reader_notes.h"
+#include "kvasir/formats/model_config.h"
 #include "kvasir/formats/package_file.h"
 #include "kvasir/model/tensor_list.h"
 
@@ -33,6 +36,12 @@ std::vector<std::string> ConversionNotes(const ModelSource& source,
   if (target.is_gguf && source.FindFile(kPackageFileName) != nullptr) {
     notes.push_back(
         "a GGUF file has no place for the package's system message, which stays behind");
+  }
+  if (target.is_gguf) {
+    // What is no config is said by who converts.
+    if (const auto config = ModelConfig::Parse(source.config()); config.ok()) {
+      for (std::string& note : GgufReaderNotes(*config)) notes.push_back(std::move(note));
+    }
   }
   return notes;
 }

@@ -141,7 +141,14 @@ class ShapeWriter {
     if (config_.family != ModelFamily::kGemma2) {
       Float("rope.freq_base_swa", config_.rope_sliding.theta);
     }
-    if (config_.final_logit_softcapping > 0 || config_.family == ModelFamily::kGemma2) {
+    if (config_.family == ModelFamily::kGemma2 &&
+        (config_.final_logit_softcapping == 0 || config_.attn_logit_softcapping == 0)) {
+      return {ErrorCode::kUnsupported,
+              "a final_logit_softcapping or attn_logit_softcapping of null has no place in a GGUF "
+              "file of gemma2: readers divide by it"};
+    }
+    // Of Gemma 4 also 0: without it readers take 30.
+    if (config_.final_logit_softcapping > 0 || is_gemma4()) {
       Float("final_logit_softcapping", config_.final_logit_softcapping);
     }
     if (is_gemma4()) {

@@ -1,5 +1,6 @@
 // GGUF files written from folders are the folders' models: the same bits, the same tokens.
 #include "kvasir/convert/write_gguf.h"
+#include "kvasir/convert/conversion_notes.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 
 #include "kvasir/base/file.h"
 #include "kvasir/chat/template_loader.h"
+#include "kvasir/convert/conversion_notes.h"
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/gguf_config.h"
 #include "kvasir/formats/gguf_tokenizer.h"
@@ -413,6 +415,7 @@ TEST(WriteGguf, SameBitsWhateverTheConfigSays) {
       {"public_llama_f32", R"({"rope_scaling": {"rope_type": "linear", "factor": 2.7}})"},
       {"public_llama_f32", R"({"rope_theta": 12345.7, "rms_norm_eps": 3e-6})"},
       {"transformers_gemma2_bf16", R"({"query_pre_attn_scalar": 24})"},
+      {gemma4, R"({"final_logit_softcapping": null})"},
       {gemma4, R"({"rope_parameters": {"full_attention": {"rope_type": "default"}}})"},
       {gemma4,
        R"({"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.7}}})"},
@@ -432,6 +435,36 @@ TEST(WriteGguf, SameBitsWhateverTheConfigSays) {
     const std::string again = scratch.File("again.gguf");
     OrDie(Write(out, "f32", again));
     EXPECT_EQ(Logits(again, WeightFormat::kF32), wanted);
+  }
+}
+
+// Kvasir reads such files to the bit; people may want them for others.
+TEST(WriteGguf, WhatOthersReadOtherwiseIsNoted) {
+  struct Variant {
+    const char* model;
+    const char* changes;
+    const char* noted;  // null: nothing
+  };
+  for (const Variant& variant :
+       {Variant{"transformers_llama3_rope_bf16", "{}", nullptr},
+        Variant{"public_qwen3_f32", "{}", nullptr},
+        Variant{"transformers_gemma4_one_projection_bf16", "{}", nullptr},
+        Variant{"transformers_gemma2_bf16", R"({"query_pre_attn_scalar": 16})", nullptr},
+        Variant{"transformers_gemma2_bf16", "{}", "query_pre_attn_scalar"},
+        Variant{"transformers_qwen3_moe_bf16", "{}", "no experts"},
+        Variant{"transformers_gemma4_shared_bf16", "{}", "a sliding and a full one"},
+        Variant{"public_llama_f32", R"({"rope_scaling": {"rope_type": "yarn", "factor": 4,
+                "original_max_position_embeddings": 64, "beta_fast": 16}})",
+                "beta_fast"}}) {
+    SCOPED_TRACE(std::string(variant.model) + " " + variant.changes);
+    const ScratchFolder scratch;
+    const auto source = ValueOrDie(
+        ModelSource::Open(WithConfig(scratch, "source", variant.model, variant.changes)));
+    const auto notes = ConversionNotes(source, {.is_gguf = true, .is_stored = true});
+    ASSERT_EQ(notes.size(), variant.noted == nullptr ? 0u : 1u);
+    if (variant.noted == nullptr) continue;
+    EXPECT_NE(notes[0].find(variant.noted), std::string::npos) << notes[0];
+    EXPECT_TRUE(ConversionNotes(source, {.is_gguf = false, .is_stored = true}).empty());
   }
 }
 
@@ -457,7 +490,11 @@ TEST(WriteGguf, WhatNoFileCanSayIsRefused) {
                 "rope of sliding layers"},
         Variant{"transformers_gemma2_bf16", R"({"layer_types": ["full_attention", "full_attention",
                 "full_attention", "full_attention"]})",
-                "no layer slides"}}) {
+                "no layer slides"},
+        Variant{"transformers_gemma2_bf16", R"({"attn_logit_softcapping": null})",
+                "softcapping of null"},
+        Variant{"transformers_gemma2_bf16", R"({"final_logit_softcapping": null})",
+                "softcapping of null"}}) {
     const ScratchFolder scratch;
     const std::string folder = WithConfig(scratch, "source", variant.model, variant.changes);
     const Status done = Write(folder, "f32", scratch.File("out.gguf"));

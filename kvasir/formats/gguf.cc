@@ -96,6 +96,8 @@ Result<GgufFile> GgufFile::Open(const std::string& path) {
   file.path_ = path;
   KVASIR_TRY_OK(file.AddPart(path));
   KVASIR_TRY_OK(file.AddOtherParts());
+  const Status split = file.SplitFusedProjections();
+  if (!split.ok()) return WithContext(split.error(), path);
   return file;
 }
 

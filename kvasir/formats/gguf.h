@@ -1,5 +1,6 @@
 // GgufFile: a mapped GGUF model, whether it is one file or split into parts.
-// Deliberately knows no model: names and shapes are asked for, never guessed.
+// Deliberately knows no model: names and shapes are asked for, never guessed, but for projections
+// that are three tensors in one (gguf_fused.cc).
 #ifndef KVASIR_FORMATS_GGUF_H_
 #define KVASIR_FORMATS_GGUF_H_
 
@@ -49,6 +50,7 @@ class GgufFile {
   GgufFile() = default;
   Status AddPart(const std::string& path);
   Status AddOtherParts();
+  Status SplitFusedProjections();
 
   std::string path_;
   std::vector<MappedFile> files_;

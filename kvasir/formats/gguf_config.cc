@@ -104,6 +104,11 @@ class ConfigBuilder {
                                            std::to_string(experts) +
                                            ": experts are read in qwen3moe and gemma4 only"};
     }
+    KVASIR_TRY(const bool is_causal, metadata_.FlagOr(Key("attention.causal"), true));
+    if (!is_causal) {
+      return {ErrorCode::kUnsupported, "metadata '" + Key("attention.causal") +
+                                           "' is false: only causal attention is supported"};
+    }
     return {};
   }
 

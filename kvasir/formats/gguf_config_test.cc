@@ -33,6 +33,53 @@ TEST(GgufConfig, UnknownArchitecturesListTheKnown) {
       << config.error().message;
 }
 
+// Whose tokens see what comes behind them is another model.
+TEST(GgufConfig, OnlyCausalAttention) {
+  const ScratchFolder folder;
+  GgufTestFile content;
+  content.Text("general.architecture", "llama").Bool("llama.attention.causal", false);
+  const auto file = GgufFile::Open(folder.Write("m.gguf", content.Bytes(0)));
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const auto config = GgufModelConfig(*file);
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(config.error().message.find("causal"), std::string::npos) << config.error().message;
+}
+
+// Queries, keys and values in one tensor are three; rows that do not add up are named.
+TEST(GgufConfig, FusedProjectionsAreThreeTensors) {
+  const ScratchFolder folder;
+  const auto open = [&](const char* architecture, uint64_t rows, uint32_t key_length) {
+    GgufTestFile content;
+    content.Text("general.architecture", architecture);
+    const std::string prefix = std::string(architecture) + ".";
+    content.U32(prefix + "embedding_length", 8);
+    content.U32(prefix + "attention.head_count", 4);
+    content.U32(prefix + "attention.head_count_kv", 2);
+    if (key_length > 0) content.U32(prefix + "attention.key_length", key_length);
+    content.Tensor({"blk.0.attn_qkv.weight", {8, rows}, 0, 0});
+    return GgufFile::Open(folder.Write("m.gguf", content.Bytes(rows * 8 * sizeof(float))));
+  };
+  const auto file = open("llama", 16, 0);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  EXPECT_EQ(file->names(), (std::vector<std::string>{"blk.0.attn_k.weight", "blk.0.attn_q.weight",
+                                                     "blk.0.attn_v.weight"}));
+  const GgufEntry& q = *file->Find("blk.0.attn_q.weight");
+  const GgufEntry& k = *file->Find("blk.0.attn_k.weight");
+  const GgufEntry& v = *file->Find("blk.0.attn_v.weight");
+  EXPECT_EQ(q.shape, (std::vector<int64_t>{8, 8}));
+  EXPECT_EQ(k.shape, (std::vector<int64_t>{4, 8}));
+  EXPECT_EQ(v.shape, (std::vector<int64_t>{4, 8}));
+  EXPECT_EQ(k.begin, q.begin + q.size_bytes);
+  EXPECT_EQ(v.begin, k.begin + k.size_bytes);
+  EXPECT_EQ(file->total_bytes(), 16 * 8 * sizeof(float));
+  EXPECT_NE(open("llama", 17, 0).error().message.find("'blk.0.attn_qkv.weight' has 17 rows"),
+            std::string::npos);
+  EXPECT_EQ(open("qwen2", 16, 0x7fffffff).error().code, ErrorCode::kCorrupt);
+  // Where it is the architecture's own name it stays.
+  EXPECT_EQ(open("gpt2", 17, 0)->names(), std::vector<std::string>{"blk.0.attn_qkv.weight"});
+}
+
 TEST(GgufConfig, ReadsATinyGemma) {
   const auto file = GgufFile::Open(Testdata("gemma3_bf16-00001-of-00002.gguf"));
   ASSERT_TRUE(file.ok()) << file.error().message;

@@ -279,6 +279,12 @@ class PieceSet {
   std::vector<Slot> slots_;
 };
 
+bool IsOfBlanks(std::string_view piece) {
+  for (; piece.starts_with(kBlank); piece.remove_prefix(kBlank.size())) {
+  }
+  return piece.empty();
+}
+
 // SentencePiece joins the neighbours whose joint piece has the highest score. As merges: every way
 // to cut a piece into two others, in the order of scores.
 Result<Json> ScoredMerges(const Vocabulary& vocabulary, const std::vector<double>& scores) {
@@ -299,6 +305,13 @@ Result<Json> ScoredMerges(const Vocabulary& vocabulary, const std::vector<double
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  // Files of models that had a tokenizer.json alone have one score for all: the order of the tokens
+  // is that of their merges, but for runs of blanks, which were added last.
+  const bool has_scores = !order.empty() && scores[order.front()] != scores[order.back()];
+  if (!has_scores) {
+    std::stable_partition(order.begin(), order.end(),
+                          [&](size_t id) { return !IsOfBlanks(vocabulary.tokens[id]); });
+  }
   Json::Array merges;
   size_t merge_bytes = 0;
   for (const size_t id : order) {

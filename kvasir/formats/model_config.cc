@@ -26,6 +26,11 @@ Status RefuseUnsupported(const ConfigReader& reader) {
     return {ErrorCode::kUnsupported,
             "field 'use_bidirectional_attention' is set: only causal attention is supported"};
   }
+  const Json* causal = reader.Find("is_causal");
+  if (causal != nullptr && *causal == Json(false)) {
+    return {ErrorCode::kUnsupported,
+            "field 'is_causal' is false: only causal attention is supported"};
+  }
   return {};
 }
 

@@ -332,6 +332,7 @@ TEST(ModelConfig, UnsupportedFeaturesAreNamed) {
               "'quantization_config'");
   ExpectError(R"({"hidden_act":"relu"})", ErrorCode::kUnsupported, "'hidden_act' is 'relu'");
   ExpectError(R"({"use_bidirectional_attention":true})", ErrorCode::kUnsupported, "causal");
+  ExpectError(R"({"is_causal":false})", ErrorCode::kUnsupported, "is_causal");
   const auto caps =
       ParseWith(kSmall, R"({"model_type":"gemma3_text","attn_logit_softcapping":30.0})");
   ASSERT_FALSE(caps.ok());

@@ -35,6 +35,8 @@ INSTANTIATE_TEST_SUITE_P(Converted, GgufModelTest,
                              // Llama3's parameters are found again in the file's divisors.
                              Pair{"llama3_rope_bf16.gguf", "transformers_llama3_rope_bf16"},
                              Pair{"qwen2_f16.gguf", "transformers_qwen2_f16"},
+                             // Queries, keys and values in one tensor, and their biases.
+                             Pair{"qwen2_fused_f16.gguf", "transformers_qwen2_f16"},
                              // 1/sqrt(20) went through f32 and comes out as the same float.
                              Pair{"gemma3_bf16-00001-of-00002.gguf",
                                   "transformers_gemma3_sharded_bf16"},

@@ -8,7 +8,8 @@
                            of llama's queries and keys interleaved, rope_freqs, Gemma 3's norms
                            plus one, experts stacked. Matrices keep their type, or become --q8.
                            With --nvfp4 those of 64 columns are random blocks of it, with a scale
-                           of their own, as of converted ModelOpt checkpoints.
+                           of their own, as of converted ModelOpt checkpoints. With --fused the
+                           projections of queries, keys and values are one tensor.
   vocabulary OUT.gguf      a tokenizer of single bytes and one block of every type: where fuzzing starts.
   config OUT.gguf          the metadata of a gemma4 with experts and hardly any tensors: likewise.
   split IN.gguf PARTS      cuts a file into PARTS, beside it.
@@ -17,6 +18,7 @@ Needs gguf, numpy, safetensors. The seed is fixed.
 """
 import json
 import pathlib
+import re
 import sys
 
 import gguf
@@ -286,12 +288,21 @@ def write_model(folder, path, kind):
     if divisors is not None:
         writer.add_tensor("rope_freqs.weight", divisors)
     rng = np.random.default_rng(SEED)
+    fused = {}  # by name: queries, keys and values of a layer
     for name, dtype, data in stacked(read_safetensors(folder)):
         if arch == "llama" and (".q_proj." in name or ".k_proj." in name):
             heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
             data = interleave(data, heads)
         out = name if name.startswith("blk.") else rename(name, arch)
-        if data.ndim == 1 or ".ffn_gate_inp." in out:
+        part = re.fullmatch(r"(blk\.\d+\.attn_)([qkv])(\.\w+)", out)
+        if kind == "--fused" and part:
+            data = data if data.ndim == 2 else widened(dtype, data)
+            parts = fused.setdefault(part[1] + "qkv" + part[3], {})
+            parts[part[2]] = data
+            if len(parts) == 3:
+                writer.add_tensor(part[1] + "qkv" + part[3],
+                                  np.concatenate([parts[p] for p in "qkv"]))
+        elif data.ndim == 1 or ".ffn_gate_inp." in out:
             data = widened(dtype, data)
             writer.add_tensor(out, data + np.float32(1) if arch == "gemma3" else data)
         elif kind == "--nvfp4" and data.shape[-1] % 64 == 0 and out != "token_embd.weight":
@@ -373,7 +384,7 @@ if __name__ == "__main__":
     elif verb == "config":
         write_config(args[0])
     elif verb == "model":
-        kinds = [kind for kind in ("--q8", "--nvfp4") if kind in sys.argv]
+        kinds = [kind for kind in ("--q8", "--nvfp4", "--fused") if kind in sys.argv]
         write_model(args[0], args[1], kinds[0] if kinds else None)
     else:
         split(args[0], int(sys.argv[3]))
