@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kKeptLines = 1000;
 // What a terminal sends around a text that is pasted, once it was asked to.
-constexpr const char* kPasteBegin = "\\e[200~";
+constexpr const wchar_t* kPasteBegin = L"\\e[200~";
 constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
 
 bool CanEdit() {
@@ -85,11 +85,11 @@ class LineEditor::Impl {
     el_set(editor_, EL_HIST, history, history_);
     el_set(editor_, EL_EDITOR, "emacs");
     el_set(editor_, EL_SIGNAL, 1);  // the window's size
-    Bind("kvasir-paste", kPasteBegin, InsertPaste);
-    Bind("kvasir-line-end", "\\e^M", InsertLineEnd);
+    Bind(L"kvasir-paste", kPasteBegin, InsertPaste);
+    Bind(L"kvasir-line-end", L"\\e^M", InsertLineEnd);
     el_set(editor_, EL_BIND, "\\e^J", "kvasir-line-end", nullptr);
-    Bind("kvasir-drop", "^C", &Impl::Drop);
-    Bind("kvasir-suspend", "^Z", Suspend);
+    Bind(L"kvasir-drop", L"^C", &Impl::Drop);
+    Bind(L"kvasir-suspend", L"^Z", Suspend);
     el_set(editor_, EL_BIND, "\\e[3~", "ed-delete-next-char", nullptr);
     el_set(editor_, EL_BIND, "\\e[H", "ed-move-to-beg", nullptr);
     el_set(editor_, EL_BIND, "\\e[F", "ed-move-to-end", nullptr);
@@ -139,9 +139,10 @@ class LineEditor::Impl {
     std::fputs("^C\n", stderr);
     return CC_NEWLINE;
   }
-  void Bind(const char* name, const char* key, unsigned char (*action)(EditLine*, int)) {
-    el_set(editor_, EL_ADDFN, name, name, action);
-    el_set(editor_, EL_BIND, key, name, nullptr);
+  // Wide: of other names libedit makes copies that it never frees. All of them are constants.
+  void Bind(const wchar_t* name, const wchar_t* key, unsigned char (*action)(EditLine*, int)) {
+    el_wset(editor_, EL_ADDFN, name, name, action);
+    el_wset(editor_, EL_BIND, key, name, nullptr);
   }
 
   EditLine* const editor_;
