@@ -1,6 +1,6 @@
 // What a model's files say of its text, however they are kept.
 #include "kvasir/engine/model_text.h"
-#include "kvasir/engine/system_message.h"
+#include "kvasir/engine/chat_turns.h"
 
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ TEST(ModelTextTest, SystemMessagesThatATemplateDoesNotHave) {
   }
   const auto takes_system = [&](const std::string& text) {
     scratch.Write("chat_template.jinja", text);
-    return TakesSystem(*TextOf(scratch.path()).chat);
+    return ChatTurns::Of(*TextOf(scratch.path()).chat).takes_system;
   };
   const std::string all = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
   EXPECT_TRUE(takes_system(all));
@@ -86,7 +86,7 @@ TEST(ModelTextTest, SystemMessagesThatATemplateDoesNotHave) {
   EXPECT_TRUE(takes_system("{{ raise_exception('nothing') }}"));
 
   const auto first_turn = [](const char* messages) {
-    return SystemInFirstTurn(ValueOrDie(Json::Parse(messages))).Dump();
+    return ChatTurns{.takes_system = false}.Apply(ValueOrDie(Json::Parse(messages))).Dump();
   };
   EXPECT_EQ(first_turn(R"([{"role": "system", "content": "s"}, {"role": "user", "content": "u"},
                            {"role": "assistant", "content": "a"}])"),
@@ -108,7 +108,7 @@ TEST(ModelTextTest, SystemMessagesThatComeLate) {
   }
   const auto takes_late = [&](const std::string& text) {
     scratch.Write("chat_template.jinja", text);
-    return TakesLateSystem(*TextOf(scratch.path()).chat);
+    return ChatTurns::Of(*TextOf(scratch.path()).chat).takes_late_system;
   };
   EXPECT_TRUE(takes_late("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"));
   EXPECT_FALSE(takes_late(
@@ -116,9 +116,17 @@ TEST(ModelTextTest, SystemMessagesThatComeLate) {
       "{{ raise_exception('first') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"));
   EXPECT_FALSE(takes_late(
       "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}"));
+  // All of them at the front, or the last alone.
+  EXPECT_FALSE(takes_late(
+      "{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"
+      "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}"));
+  EXPECT_FALSE(takes_late(
+      "{% set ns = namespace(system='') %}{% for m in messages if m.role == 'system' %}"
+      "{% set ns.system = m.content %}{% endfor %}{{ ns.system }}"
+      "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}"));
 
   const auto in_turns = [](const char* messages) {
-    return LateSystemInTurns(ValueOrDie(Json::Parse(messages))).Dump();
+    return ChatTurns{.takes_late_system = false}.Apply(ValueOrDie(Json::Parse(messages))).Dump();
   };
   EXPECT_EQ(in_turns(R"([{"role":"system","content":"a"},{"role":"developer","content":"b"},
                          {"role":"user","content":"c"},{"role":"system","content":"d"},
@@ -138,6 +146,47 @@ TEST(ModelTextTest, SystemMessagesThatComeLate) {
   EXPECT_EQ(in_turns(R"([{"role":"system","content":"s"}])"),
             R"([{"role":"system","content":"s"}])");
   EXPECT_EQ(in_turns("[]"), "[]");
+  // Nothing stands between calls and their results.
+  const char* const between = R"([{"role":"assistant","content":"","tool_calls":[]},
+      {"role":"system","content":"s"},{"role":"tool","content":"1"},{"role":"tool","content":"2"},
+      {"role":"user","content":"u"}])";
+  EXPECT_EQ(in_turns(between),
+            R"([{"role":"assistant","content":"","tool_calls":[]},{"role":"tool","content":"1"},)"
+            R"({"role":"tool","content":"2"},{"role":"user","content":"s\n\nu"}])");
+  EXPECT_EQ(ChatTurns().Apply(ValueOrDie(Json::Parse(between))).as_array()[3].Dump(),
+            R"({"role":"system","content":"s"})");
+}
+
+// Mistral's count turns of user and assistant, and a result is none.
+TEST(ModelTextTest, UsersWhoSpeakBehindResults) {
+  const ScratchFolder scratch;
+  const std::string demo = TinyModel::Folder("models/kvasir-demo");
+  for (const char* kept : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    fs::copy_file(demo + "/" + kept, scratch.File(kept));
+  }
+  const auto turns = [&](const std::string& text) {
+    scratch.Write("chat_template.jinja", text);
+    return ChatTurns::Of(*TextOf(scratch.path()).chat);
+  };
+  const std::string all = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+  EXPECT_TRUE(turns(all).takes_user_behind_result);
+  const ChatTurns strict = turns(
+      "{% set ns = namespace(i=0) %}{% for m in messages %}"
+      "{% if m.role == 'user' or (m.role == 'assistant' and not m.tool_calls) %}"
+      "{% if (m.role == 'user') != (ns.i % 2 == 0) %}{{ raise_exception('alternate') }}{% endif %}"
+      "{% set ns.i = ns.i + 1 %}{% endif %}{% endfor %}" +
+      all);
+  EXPECT_FALSE(strict.takes_user_behind_result);
+  EXPECT_EQ(ChatTurns{.takes_user_behind_result = false}
+                .Apply(ValueOrDie(Json::Parse(R"([{"role":"user","content":"u"},
+                    {"role":"assistant","content":"","tool_calls":[]},
+                    {"role":"tool","content":"1"},{"role":"tool","content":"2"},
+                    {"role":"user","content":"v"},{"role":"user","content":"w"},
+                    {"role":"assistant","content":"a"},{"role":"user","content":"x"}])")))
+                .Dump(),
+            R"([{"role":"user","content":"u"},{"role":"assistant","content":"","tool_calls":[]},)"
+            R"({"role":"tool","content":"1"},{"role":"tool","content":"2\n\nv\n\nw"},)"
+            R"({"role":"assistant","content":"a"},{"role":"user","content":"x"}])");
 }
 
 // Ollama's blobs have no suffix.

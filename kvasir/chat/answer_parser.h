@@ -35,6 +35,10 @@ class AnswerParser {
   // What was held back. Nothing may follow.
   AnswerParts Finish();
   bool is_in_thought() const { return place_ == Place::kThought; }
+  // Whether what comes is text as far as is known: behind a marker that is not complete it is.
+  bool is_in_text() const {
+    return place_ == Place::kBegin || place_ == Place::kText || place_ == Place::kPlain;
+  }
 
  private:
   enum class Place {

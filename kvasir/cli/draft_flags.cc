@@ -76,6 +76,7 @@ Result<std::unique_ptr<DraftSource>> DraftFlags::Load(const ModelFlags& target_f
   options.bundle.kv = {};
   options.bundle.kv_budget_bytes = target.budget().draft_bytes;
   options.bundle.draft_bytes.reset();
+  options.bundle.text_need = TextNeed::kTokenizer;  // to compare; it never chats
   KVASIR_TRY(auto source, DraftSource::Load(options, target));
   if (options.kind != DraftKind::kNone) {
     Log(target_flags.log, LogLevel::kInfo, "drafts: " + source->Describe());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <string_view>
@@ -68,10 +69,9 @@ class Cli11Flags final : public Flags {
 
   static CLI::Validator Real() {
     return {[](const std::string& text) {
-              double number = 0;
-              const char* const end = text.data() + text.size();
-              const auto [rest, error] = std::from_chars(text.data(), end, number);
-              const bool is_number = rest == end && error == std::errc();
+              char* end = nullptr;
+              std::strtod(text.c_str(), &end);
+              const bool is_number = !text.empty() && *end == '\0';
               return is_number ? std::string() : "'" + text + "' is no number";
             },
             ""};

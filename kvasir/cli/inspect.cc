@@ -152,7 +152,7 @@ class InspectCommand final : public Command {
       return {ErrorCode::kInvalidArgument,
               "--context and --tensors are for models; " + model_.model + " is a cache"};
     }
-    if (!svg_path_.empty()) KVASIR_TRY_OK(CheckMayWrite(svg_path_, "<svg", "SVG picture"));
+    if (!svg_path_.empty()) KVASIR_TRY_OK(CheckMayWrite(svg_path_, "<svg", "picture of a cache"));
     KVASIR_TRY(CacheReport report,
                DescribeCache(model_.model,
                              svg_path_.empty() ? BlockMapPicture::kNone : BlockMapPicture::kSvg));

@@ -1,6 +1,5 @@
 // GGUF files written from folders are the folders' models: the same bits, the same tokens.
 #include "kvasir/convert/write_gguf.h"
-#include "kvasir/convert/conversion_notes.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "kvasir/base/system_info.h"
+#include "kvasir/engine/chat_turns.h"
 #include "kvasir/engine/model_fingerprint.h"
-#include "kvasir/engine/system_message.h"
 #include "kvasir/model/families.h"
 
 namespace kvasir {
@@ -74,8 +74,7 @@ Result<std::unique_ptr<ModelBundle>> ModelBundle::Load(const std::string& folder
   // Before the weights: what it takes to make a tokenizer is free again when they come.
   KVASIR_TRY(bundle->text_, ModelText::Load(folder, config, options.log));
   KVASIR_TRY_OK(bundle->CheckText(options.text_need));
-  bundle->takes_system_ = bundle->chat() == nullptr || TakesSystem(*bundle->chat());
-  bundle->takes_late_system_ = bundle->chat() == nullptr || TakesLateSystem(*bundle->chat());
+  if (bundle->chat() != nullptr) bundle->turns_ = ChatTurns::Of(*bundle->chat());
   ReturnFreedMemory();
   if (options.random_weights) {
     KVASIR_TRY(bundle->loaded_,
@@ -155,7 +154,7 @@ Status ModelBundle::CheckText(TextNeed need) const {
     return {ErrorCode::kFailedPrecondition,
             folder_ +
                 " has no chat template, without which there are no chats; 'kvasir generate' "
-                "takes plain text"};
+                "takes plain text without --chat"};
   }
   return {};
 }
@@ -163,11 +162,7 @@ Status ModelBundle::CheckText(TextNeed need) const {
 Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& extra,
                                            LastAnswer last_answer) const {
   KVASIR_TRY_OK(CheckText(TextNeed::kChat));
-  Json conversation = WithSystem(messages);
-  if (!takes_late_system_) conversation = LateSystemInTurns(conversation);
-  if (!takes_system_ && BeginsWithSystem(conversation)) {
-    conversation = SystemInFirstTurn(conversation);
-  }
+  Json conversation = turns_.Apply(WithSystem(messages));
   const bool goes_on = last_answer == LastAnswer::kUnfinished && EndsUnfinished(conversation);
   if (goes_on) {
     KVASIR_TRY(conversation, MarkEnd(std::move(conversation)));

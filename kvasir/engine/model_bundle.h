@@ -18,6 +18,7 @@
 #include "kvasir/chat/unfinished_answer.h"
 #include "kvasir/engine/cache_budget.h"
 #include "kvasir/engine/cached_sequence.h"
+#include "kvasir/engine/chat_turns.h"
 #include "kvasir/engine/model_text.h"
 #include "kvasir/formats/package_file.h"
 #include "kvasir/kv/kv_policy.h"
@@ -93,10 +94,10 @@ class ModelBundle {
   Status CheckText(TextNeed need) const;
 
   // The messages (an array of {role, content}) as a prompt's tokens, ready for an answer. A
-  // package's system message stands first where they bring none; where the template has no system
-  // message, or none so late, it is text of the user (system_message.h). `extra` holds further
-  // template variables (an object or null). ERRORS: as CheckText; kInvalidArgument from the
-  // template, or if the last message cannot be gone on with.
+  // package's system message stands first where they bring none; what the template does not take in
+  // its place stands elsewhere (ChatTurns). `extra` holds further template variables (an object or
+  // null). ERRORS: as CheckText; kInvalidArgument from the template, or if the last message cannot
+  // be gone on with.
   Result<std::vector<Token>> ChatTokens(const Json& messages, const Json& extra = {},
                                         LastAnswer last_answer = LastAnswer::kUnfinished) const;
 
@@ -120,8 +121,7 @@ class ModelBundle {
   CacheBudget budget_;
   std::unique_ptr<KvPool> pool_;
   ModelText text_;
-  bool takes_system_ = true;       // the chat template
-  bool takes_late_system_ = true;  // later ones as well
+  ChatTurns turns_;  // of the chat template
   mutable std::mutex fingerprint_mutex_;
   mutable std::string fingerprint_;  // empty: nobody has asked yet
 };

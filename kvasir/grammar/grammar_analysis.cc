@@ -24,8 +24,7 @@ class Analysis {
     const GrammarProgram::Rule& root = program_.rules[static_cast<size_t>(program_.root)];
     const int32_t need = program_.need[static_cast<size_t>(root.start)];
     if (need == GrammarProgram::kNever) {
-      return {ErrorCode::kInvalidArgument, "nothing satisfies the grammar or schema: its rule '" +
-                                               root.name + "' can never be finished by any text"};
+      return {ErrorCode::kInvalidArgument, "no text satisfies the grammar or schema"};
     }
     if (need > GrammarAutomaton::kMaxDepth) {
       return {ErrorCode::kInvalidArgument,

@@ -197,6 +197,7 @@ const Case kCases[] = {
      R"({"type": "integer", "format": "uint8", "minimum": -4, "maximum": 300})",
      {"0", "255"},
      {"-1", "256"}},
+    {"int32_of_a_number", R"({"type": "number", "format": "int32"})", {"7", "-7"}, {"7.5"}},
     {"uint64", R"({"type": "integer", "format": "uint64"})", {"0", "9999999999999999"}, {"-1"}},
     {"names_of_strings",
      R"({"type": "object", "propertyNames": {"type": "string"}, "nullable": true,
@@ -392,7 +393,7 @@ TEST(Schema, ExtremeIntegerBounds) {
                            R"({"type": "integer", "exclusiveMinimum": 9223372036854775807})",
                            R"({"type": "integer", "maximum": -9223372036854775808})",
                            R"({"type": "integer", "minimum": 3, "maximum": 2})"}) {
-    EXPECT_EQ(ErrorOf(none).substr(0, 39), "nothing satisfies the grammar or schema");
+    EXPECT_EQ(ErrorOf(none), "no text satisfies the grammar or schema");
   }
   EXPECT_TRUE(Allows(R"({"type": "integer", "exclusiveMinimum": -9223372036854775808,
                          "maximum": 0})",
@@ -418,7 +419,20 @@ TEST(Schema, RelaxedSchemasAreTranslated) {
   EXPECT_EQ(relaxed(R"({"type":"array","uniqueItems":true,"items":{"oneOf":[{"not":{}},true]},
                         "prefixItems":[{"multipleOf":5}]})"),
             R"({"type":"array","items":{"anyOf":[{},true]},"prefixItems":[{}]})");
+  // What others allow besides is more than those that are listed.
+  EXPECT_EQ(relaxed(R"({"properties":{"a":{}},"patternProperties":{"^x":{}},
+                        "additionalProperties":false})"),
+            R"({"properties":{"a":{}},"additionalProperties":true})");
+  EXPECT_EQ(relaxed(R"({"patternProperties":{"^x":{}},"additionalProperties":false})"), "{}");
+  // Limits that are not held to together, or not as they are.
+  EXPECT_EQ(relaxed(R"({"enum":["a"],"minLength":1,"type":"string","title":"t"})"),
+            R"({"enum":["a"],"type":"string","title":"t"})");
+  EXPECT_EQ(relaxed(R"({"pattern":"^(?=a)b","minLength":1})"), "{}");
+  EXPECT_EQ(relaxed(R"({"$ref":"https://example.org/x","properties":{"a":{}},"minProperties":1,
+                        "exclusiveMinimum":true,"multipleOf":0.01})"),
+            R"({"properties":{"a":{}},"multipleOf":0.01})");
   // What is malformed stays for the translator to name.
+  EXPECT_EQ(relaxed(R"({"format":5})"), R"({"format":5})");
   EXPECT_EQ(relaxed(R"({"properties":3,"anyOf":{},"items":null})"),
             R"({"properties":3,"anyOf":{},"items":null})");
   EXPECT_EQ(relaxed("true"), "true");
@@ -467,9 +481,9 @@ TEST(Schema, ErrorsBeginWithThePath) {
       {R"({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}})",
        "grammar rule 'schema/$defs/a' is left-recursive"},
       {R"({"allOf": [{"$ref": "#"}]})", "schema/allOf/0"},
-      {R"(false)", "nothing satisfies the grammar or schema"},
+      {R"(false)", "no text satisfies the grammar or schema"},
       {R"({"allOf": [{"type": "string"}, {"type": "null"}]})",
-       "nothing satisfies the grammar or schema"},
+       "no text satisfies the grammar or schema"},
   };
   for (const auto& [schema, message] : cases) {
     EXPECT_EQ(ErrorOf(schema).substr(0, std::string_view(message).size()), message) << schema;

@@ -14,7 +14,6 @@ namespace {
 
 constexpr int kMaxDepth = 200;
 constexpr int kMaxFlattenDepth = 64;
-constexpr int64_t kMaxSpentNodes = int64_t{1} << 22;
 constexpr size_t kMaxOneOf = 64;
 
 // The keywords that are held to, each with the type it speaks about.
@@ -152,8 +151,8 @@ Result<GrammarSyntax::Rule> SchemaTranslator::Translate() {
 }
 
 Status SchemaTranslator::Spend(int64_t nodes, const std::string& path) {
-  spent_ += nodes;
-  if (spent_ <= kMaxSpentNodes) return {};
+  nodes_ -= std::min(nodes, nodes_ + 1);
+  if (nodes_ >= 0) return {};
   return {ErrorCode::kResourceExhausted, path +
                                              ": the schema is too large once references and "
                                              "combinations are written out"};

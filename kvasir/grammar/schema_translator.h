@@ -27,10 +27,21 @@ class SchemaTranslator {
  public:
   using Expr = GrammarSyntax::Expr;
 
-  // Both must outlive this. `name`: what messages and rules call the schema; schemas that share a
-  // syntax need different ones.
-  SchemaTranslator(const Json& schema, GrammarSyntax* syntax, std::string name = "schema")
-      : document_(schema), syntax_(*syntax), json_(syntax), name_(std::move(name)) {}
+  // What one translation may cost, in values that are looked at.
+  static constexpr int64_t kMostNodes = int64_t{1} << 22;
+
+  // All must outlive this. `name`: what messages and rules call the schema; schemas that share a
+  // syntax need different ones. `nodes`: how many may be looked at, which is lowered by those that
+  // were, so that several schemas can share a limit; null: kMostNodes.
+  SchemaTranslator(const Json& schema, GrammarSyntax* syntax, std::string name = "schema",
+                   int64_t* nodes = nullptr)
+      : document_(schema),
+        syntax_(*syntax),
+        json_(syntax),
+        name_(std::move(name)),
+        nodes_(nodes != nullptr ? *nodes : own_nodes_) {}
+  SchemaTranslator(const SchemaTranslator&) = delete;
+  SchemaTranslator& operator=(const SchemaTranslator&) = delete;
 
   // The rule of the whole schema. ERRORS: kUnsupported, kInvalidArgument, kResourceExhausted; the
   // message begins with the path, as in "schema/properties/age/minimum: ".
@@ -99,7 +110,8 @@ class SchemaTranslator {
   std::map<const Json*, std::unordered_map<std::string_view, const Json*>> members_of_;
   std::vector<Pending> pending_;
   int depth_ = 0;
-  int64_t spent_ = 0;
+  int64_t own_nodes_ = kMostNodes;
+  int64_t& nodes_;  // that are left
 };
 
 }  // namespace kvasir

@@ -204,7 +204,10 @@ Result<Expr> SchemaTranslator::Integer(const Json& schema, const std::string& pa
 
 Result<Expr> SchemaTranslator::Number(const Json& schema, const std::string& path) {
   KVASIR_TRY(const int decimals, MostDecimals(schema, path));
-  if (decimals == 0) return Integer(schema, path);
+  const Json* const format = schema.Find("format");
+  const bool is_integer =
+      format != nullptr && format->is_string() && RangeOfFormat(format->as_string()).has_value();
+  if (decimals == 0 || is_integer) return Integer(schema, path);
   KVASIR_TRY(const std::vector<Bound> minima, ReadBounds(schema, 1, path));
   KVASIR_TRY(const std::vector<Bound> maxima, ReadBounds(schema, -1, path));
   const bool is_any = minima.empty() && maxima.empty() && decimals == kMostDecimals;

@@ -28,6 +28,7 @@ Answer::Answer(AnswerOptions options, std::unique_ptr<AnswerFormat> format, Http
       observer_(std::move(observer)),
       last_tokens_(options_.choices, begin_),
       unsent_scores_(options_.choices),
+      text_scores_(options_.choices),
       parsers_(options_.choices, AnswerParser(options_.parser)),
       results_(options_.choices) {}
 
@@ -52,13 +53,24 @@ void Answer::OnToken(size_t choice, const TokenScores* scores) {
   const Clock::time_point last = std::exchange(last_tokens_[choice], now);
   if (last != begin_) token_gaps_.Add(Milliseconds(now - last) / 1000);
   if (parsers_[choice].is_in_thought()) ++results_[choice].message.reasoning_tokens;
-  if (!options_.is_stream) return;
-  Begin();
-  if (scores != nullptr) unsent_scores_[choice].push_back(*scores);
+  if (options_.is_stream) Begin();
+  if (scores != nullptr) KeepScores(choice, *scores);
+}
+
+void Answer::KeepScores(size_t choice, const TokenScores& scores) {
+  if (options_.scores_text && !parsers_[choice].is_in_text()) return;
+  if (options_.is_stream) unsent_scores_[choice].push_back(scores);
+  if (options_.scores_text) text_scores_[choice].push_back(scores);
 }
 
 void Answer::OnText(size_t choice, std::string_view text) {
-  Take(choice, parsers_[choice].Push(text));
+  const AnswerParts parts = parsers_[choice].Push(text);
+  if (options_.scores_text && parsers_[choice].is_in_thought()) {
+    // What came was no text but the opening of the thought.
+    unsent_scores_[choice].clear();
+    text_scores_[choice].clear();
+  }
+  Take(choice, parts);
 }
 
 void Answer::Take(size_t choice, const AnswerParts& parts) {
@@ -82,6 +94,7 @@ void Answer::OnChoiceEnd(size_t choice, GenerationResult result) {
     result.finish = FinishReason::kLength;
   }
   Take(choice, parsers_[choice].Finish());
+  if (options_.scores_text) result.scores = std::exchange(text_scores_[choice], {});
   static_cast<GenerationResult&>(results_[choice]) = std::move(result);
   if (!options_.is_stream || reply_.is_client_gone()) return;
   // Cut off in the queue: OnEnd says so, with a status of its own.

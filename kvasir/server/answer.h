@@ -28,6 +28,7 @@ struct AnswerOptions {
   AnswerParserOptions parser;  // what the text of each choice is read as
   std::string call_id_prefix = "call_";
   bool has_short_call_ids = false;  // 9 characters without prefix, which Mistral's templates want
+  bool scores_text = false;  // scores are those of the text alone, without thoughts and calls
   // A stream that has shown nothing for this long says that it is alive, so that neither client
   // nor proxy gives up on a long prompt. From then on errors are events, not statuses.
   std::chrono::milliseconds ping_interval{5'000};
@@ -57,6 +58,7 @@ class Answer final : public CompletionSink {
 
   bool is_cut_off() const;
   void Take(size_t choice, const AnswerParts& parts);
+  void KeepScores(size_t choice, const TokenScores& scores);
   std::string NewCallId() const;
   void Begin();
   void Send(std::string_view event);
@@ -75,6 +77,7 @@ class Answer final : public CompletionSink {
   LatencyHistogram token_gaps_;
   PromptProgress prompt_;
   std::vector<std::vector<TokenScores>> unsent_scores_;  // per choice
+  std::vector<std::vector<TokenScores>> text_scores_;    // per choice; of scores_text
   std::vector<AnswerParser> parsers_;                    // per choice
   std::vector<AnsweredChoice> results_;                  // per choice
 };

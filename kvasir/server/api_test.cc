@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kvasir/base/file.h"
@@ -177,6 +178,59 @@ TEST_F(ApiTest, ThoughtsAreNotContent) {
                         "message_start", "content_block_start", "content_block_delta",
                         "content_block_stop", "content_block_start", "content_block_delta",
                         "content_block_stop", "message_delta", "message_stop"}));
+}
+
+// Without thoughts and calls, and streamed the same.
+TEST_F(ApiTest, ResponsesScoreTheTokensOfTheText) {
+  Start({}, "{# <think></think> #}");
+  // Of a grammar or a call the former, which begins with an s.
+  const std::string tools = R"(,"tools":[{"type":"function","name":"f"}],"logit_bias":{"115":100})";
+  const std::string call = R"(<tool_call>{\"name\": \"f\"}</tool_call>)";
+  for (const auto& [grammar, more, text, scored] :
+       {std::tuple{std::string("<think>so</think> yes"), std::string(), "yes", " yes"},
+        {"yes", "", "yes", "yes"},
+        {"<think></think>no", "", "no", "no"},
+        {"so \n" + call, tools, "so", "so \n<tool_call>"}}) {
+    SCOPED_TRACE(grammar);
+    std::string rule;
+    for (const char c : grammar) {
+      if (c == '\n') {
+        rule += "\\\\n";
+      } else if (c == '"' || c == '\\') {
+        rule += c == '"' ? "\\\"" : "\\\\";
+      } else {
+        rule += c;
+      }
+    }
+    const std::string body =
+        R"({"input":"a","temperature":0,"top_logprobs":1,)"
+        R"("include":["message.output_text.logprobs"],"grammar":"root ::= \")" +
+        rule + R"(\"")" + more;
+    const Json whole = Parsed(Ask("POST", "/v1/responses", "", body + "}").body);
+    ASSERT_NE(whole.Find("output"), nullptr) << whole.Dump();
+    Json wanted;
+    for (const Json& item : whole.Find("output")->as_array()) {
+      if (*item.Find("type") == Json("message")) wanted = At(item, {"content", "0"});
+    }
+    EXPECT_EQ(At(wanted, {"text"}), Json(text));
+    std::string tokens;
+    const Json logprobs = At(wanted, {"logprobs"});
+    for (const Json& score : logprobs.as_array()) {
+      tokens += score.Find("token")->as_string();
+      EXPECT_EQ(score.Find("top_logprobs")->as_array().size(), 1u);
+    }
+    EXPECT_EQ(tokens, scored);
+    Json streamed;
+    for (const std::string& block :
+         Blocks(Ask("POST", "/v1/responses", "", body + R"(,"stream":true})").body)) {
+      const size_t data = block.find("data: ");
+      if (data == block.npos) continue;
+      const Json event = Parsed(block.substr(data + 6));
+      if (*event.Find("type") != Json("response.output_text.done")) continue;
+      streamed = At(event, {"logprobs"});
+    }
+    EXPECT_EQ(streamed.Dump(), logprobs.Dump());
+  }
 }
 
 // The prompt opens the thought: a schema is held to behind it only, and it never ends here.

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 16> kNotTaken = {
     "top_logprobs",   "response_format", "stream_options", "stop",     "output_config",
     "output_format"};
 
-// A system message may also come later (system_message.h).
+// A system message may also come later (ChatTurns).
 bool IsRole(std::string_view name) {
   return name == "user" || name == "assistant" || name == "system";
 }
@@ -133,8 +133,10 @@ Result<Json> ToolsOf(const Json& tools) {
 // {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}
 Status SetToolChoice(const Json& choice, Json* chat) {
   if (!choice.is_object()) return WrongType("tool_choice", "an object", choice);
-  KVASIR_TRY(const bool is_single, choice.GetBoolOr("disable_parallel_tool_use", false));
-  if (is_single) chat->Set("parallel_tool_calls", false);
+  if (FindSet(choice, "disable_parallel_tool_use") != nullptr) {
+    KVASIR_TRY(const bool is_single, choice.GetBool("disable_parallel_tool_use"));
+    chat->Set("parallel_tool_calls", !is_single);
+  }
   if (HasType(choice, "auto") || HasType(choice, "none")) {
     chat->Set("tool_choice", *choice.Find("type"));
   } else if (HasType(choice, "any")) {
@@ -169,7 +171,10 @@ Status SetOutput(const Json& body, Json* chat) {
   std::string field = "output_format";
   if (config != nullptr) {
     if (!config->is_object()) return WrongType("output_config", "an object", *config);
-    if (const Json* effort = FindSet(*config, "effort")) chat->Set("reasoning_effort", *effort);
+    if (const Json* effort = FindSet(*config, "effort")) {
+      if (!effort->is_string()) return WrongType("output_config.effort", "a string", *effort);
+      chat->Set("reasoning_effort", *effort);
+    }
     if (FindSet(*config, "format") != nullptr) {
       format = config->Find("format");
       field = "output_config.format";
@@ -181,6 +186,9 @@ Status SetOutput(const Json& body, Json* chat) {
   if (!HasType(*format, "json_schema") || schema == nullptr) {
     return FieldError(ErrorCode::kInvalidArgument, field,
                       "must be {\"type\": \"json_schema\", \"schema\": ...}");
+  }
+  if (!schema->is_object() && !schema->is_bool()) {
+    return WrongType(field + ".schema", "a JSON schema", *schema);
   }
   chat->Set("response_format", Json::Object{{"type", "json_schema"},
                                             {"json_schema", Json::Object{{"schema", *schema}}}});

@@ -65,8 +65,9 @@ std::string Quoted(std::string_view text) {
 }
 
 Result<OutputRule> ChoiceRule(std::string field, const Json& choices) {
-  if (!choices.is_array() || choices.as_array().empty()) {
-    return WrongType(field, "an array of strings", choices);
+  if (!choices.is_array()) return WrongType(field, "an array of strings", choices);
+  if (choices.as_array().empty()) {
+    return FieldError(ErrorCode::kInvalidArgument, field, "must hold at least one text");
   }
   std::string gbnf = "root ::= ";
   for (const Json& choice : choices.as_array()) {
@@ -184,7 +185,11 @@ Result<OutputLanguage> LanguageOf(const OutputRule& rule) {
     auto syntax = ParseGbnf(rule.gbnf);
     if (!syntax.ok()) return GrammarError(syntax.error(), rule.field);
     language.syntax = *std::move(syntax);
-    language.text = language.syntax.Call(language.syntax.RuleNamed("root"));
+    const GrammarSyntax::Rule root = language.syntax.RuleNamed("root");
+    if (!language.syntax.IsDefined(root)) {
+      return GrammarError({ErrorCode::kInvalidArgument, "there is no rule 'root'"}, rule.field);
+    }
+    language.text = language.syntax.Call(root);
   }
   return language;
 }

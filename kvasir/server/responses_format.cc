@@ -1,6 +1,5 @@
 #include "kvasir/server/responses_format.h"
 
-#include <algorithm>
 #include <array>
 #include <ctime>
 #include <utility>
@@ -125,11 +124,8 @@ Json ResponsesFormat::Output(const AnsweredChoice& result) const {
     add(NewItem(AnswerPart::Kind::kReasoning, nullptr), message.reasoning);
   }
   if (!message.text.empty() || message.calls.empty()) {
-    // The first tokens are those of the thought.
-    const std::span<const TokenScores> scores = result.scores;
-    const auto thoughts = static_cast<size_t>(message.reasoning_tokens);
     Item item = NewItem(AnswerPart::Kind::kText, nullptr);
-    item.logprobs = LogprobsOf(scores.subspan(std::min(thoughts, scores.size())));
+    item.logprobs = LogprobsOf(result.scores);
     add(std::move(item), message.text);
   }
   for (const ToolCall& call : message.calls) {
@@ -218,9 +214,16 @@ std::string ResponsesFormat::CloseItem(std::string_view status) {
   return events;
 }
 
+void ResponsesFormat::AddLogprobs(std::span<const TokenScores> scores) {
+  if (!open_ || open_->kind != AnswerPart::Kind::kText) return;
+  const Json::Array logprobs = LogprobsOf(scores);
+  open_->logprobs.insert(open_->logprobs.end(), logprobs.begin(), logprobs.end());
+}
+
 std::string ResponsesFormat::Part(size_t, const AnswerPart& part, const AnswerMessage& message,
                                   std::span<const TokenScores> scores) {
   if (part.kind == AnswerPart::Kind::kCall) {
+    AddLogprobs(scores);  // of its opening, which may have been text
     return OpenItem(NewItem(part.kind, &message.calls.back()));
   }
   std::string events;
@@ -236,9 +239,8 @@ std::string ResponsesFormat::Part(size_t, const AnswerPart& part, const AnswerMe
   if (part.kind == AnswerPart::Kind::kReasoning) {
     return events + Event("response.reasoning_text.delta", std::move(delta));
   }
-  Json::Array logprobs = LogprobsOf(scores);
-  open_->logprobs.insert(open_->logprobs.end(), logprobs.begin(), logprobs.end());
-  delta.emplace_back("logprobs", std::move(logprobs));
+  AddLogprobs(scores);
+  delta.emplace_back("logprobs", LogprobsOf(scores));
   return events + Event("response.output_text.delta", std::move(delta));
 }
 
@@ -247,10 +249,7 @@ std::string ResponsesFormat::ChoiceEnd(size_t, const AnsweredChoice& result,
   // An answer without a word is a message, too.
   std::string events;
   if (!open_ && output_.empty()) events = OpenItem(NewItem(AnswerPart::Kind::kText, nullptr));
-  if (open_ && open_->kind == AnswerPart::Kind::kText) {
-    const Json::Array rest = LogprobsOf(scores);
-    open_->logprobs.insert(open_->logprobs.end(), rest.begin(), rest.end());
-  }
+  AddLogprobs(scores);
   return events + CloseItem(StatusOf(result));
 }
 

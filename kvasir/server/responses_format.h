@@ -51,6 +51,8 @@ class ResponsesFormat final : public AnswerFormat {
   Json Output(const AnsweredChoice& result) const;
   // Of the tokens of a text; empty where nobody asked.
   Json::Array LogprobsOf(std::span<const TokenScores> scores) const;
+  // To the text that is being streamed, if any is.
+  void AddLogprobs(std::span<const TokenScores> scores);
   static Json ItemJson(const Item& item, std::string_view status);
   std::string OpenItem(Item item);
   std::string CloseItem(std::string_view status);

@@ -40,22 +40,14 @@ constexpr std::array<std::string_view, 20> kNotTaken = {
 
 // Tools that the client or its service runs, which this model never heard of. Agents offer them
 // all.
-constexpr std::array<std::string_view, 16> kToolsOfOthers = {"web_search",
-                                                             "web_search_preview",
-                                                             "web_search_2025_08_26",
-                                                             "file_search",
-                                                             "code_interpreter",
-                                                             "image_generation",
-                                                             "computer_use_preview",
-                                                             "computer",
-                                                             "mcp",
-                                                             "local_shell",
-                                                             "shell",
-                                                             "apply_patch",
-                                                             "custom",
-                                                             "namespace",
-                                                             "tool_search",
-                                                             "programmatic_tool_calling"};
+constexpr std::array<std::string_view, 14> kToolsOfOthers = {
+    "web_search",       "file_search",
+    "code_interpreter", "image_generation",
+    "computer",         "mcp",
+    "local_shell",      "shell",
+    "apply_patch",      "custom",
+    "namespace",        "tool_search",
+    "computer_use",     "programmatic_tool_calling"};
 
 // `include` asks for log-probabilities by this name, or top_logprobs does.
 Status SetLogprobs(const Json& body, Json* chat) {
@@ -178,8 +170,11 @@ Status AppendItem(const Json& item, const std::string& field, Json::Array* messa
 
 bool IsOfOthers(const Json& tool) {
   const Json* type = FindSet(tool, "type");
-  return type != nullptr && type->is_string() &&
-         std::ranges::find(kToolsOfOthers, type->as_string()) != kToolsOfOthers.end();
+  if (type == nullptr || !type->is_string()) return false;
+  // Some come in versions: "web_search_2025_08_26".
+  return std::ranges::any_of(kToolsOfOthers, [&](std::string_view name) {
+    return type->as_string() == name || type->as_string().starts_with(std::string(name) + "_");
+  });
 }
 
 // The flat functions of this API as a chat request's tools; those of others are left out.
@@ -218,7 +213,9 @@ Json ToolChoiceOf(const Json& choice) {
                        tools->is_array();
   if (!is_list) return NamedFunction(choice);
   Json allowed = choice;
-  for (Json& tool : allowed.Find("tools")->as_array()) tool = NamedFunction(tool);
+  Json::Array& named = allowed.Find("tools")->as_array();
+  std::erase_if(named, IsOfOthers);
+  for (Json& tool : named) tool = NamedFunction(tool);
   return Json::Object{{"type", "allowed_tools"}, {"allowed_tools", std::move(allowed)}};
 }
 

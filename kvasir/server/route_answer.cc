@@ -1,5 +1,6 @@
 #include "kvasir/server/route_answer.h"
 
+#include <cctype>
 #include <ctime>
 #include <random>
 #include <string>
@@ -61,7 +62,8 @@ void LogRequest(const ServerContext& context, const AnswerJob& job, uint64_t see
 }  // namespace
 
 Result<Json> ParseBody(const HttpRequest& request) {
-  const std::string_view encoding = request.Header("Content-Encoding");
+  std::string encoding(request.Header("Content-Encoding"));
+  for (char& c : encoding) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (!encoding.empty() && encoding != "identity") {
     return Error{ErrorCode::kUnsupported, "the body has a Content-Encoding; send it without one"};
   }
@@ -172,6 +174,7 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   options.parser = std::move(job.parser);
   options.call_id_prefix = job.call_id_prefix;
   options.has_short_call_ids = job.has_short_call_ids;
+  options.scores_text = job.scores_text;
   completion.sink = std::make_unique<Answer>(std::move(options), std::move(job.format),
                                              std::move(reply), context.observer);
   context.service->Submit(std::move(completion));

@@ -50,6 +50,7 @@ struct AnswerJob {
   AnswerParserOptions parser;
   std::string call_id_prefix = "call_";
   bool has_short_call_ids = false;
+  bool scores_text = false;          // AnswerOptions
   std::vector<Token> shown_special;  // GenerationRequest
   std::unique_ptr<AnswerFormat> format;
 };

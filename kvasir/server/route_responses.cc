@@ -38,6 +38,7 @@ void ServeResponses(const ServerContext& context, const HttpRequest& request, Ht
   options.reasoning_id = NewId("rs_");
   options.echoed = *std::move(body);
   if (chat->top_logprobs) options.tokenizer = context.bundle->tokenizer();
+  job.scores_text = true;
   job.format = std::make_unique<ResponsesFormat>(std::move(options));
   SubmitAnswer(context, request, std::move(job), std::move(reply));
 }

@@ -254,8 +254,10 @@ class Server::Impl {
           {.status = 204, .content_type = "", .headers = {{"Allow", std::string(methods)}}});
     }
     if (route == nullptr) return reply.Send(NotFound(request.path, ErrorStyle::kOpenAi));
-    const bool is_of_many = route->path.size() > 1 && route->path.ends_with('/');
-    if (!route->Takes(request.method) && is_of_many) {
+    // Behind an id there is one thing to do, or nothing that could be got.
+    const bool is_action =
+        route->path.size() > 1 && route->path.ends_with('/') && !route->Takes("GET");
+    if (!route->Takes(request.method) && is_action) {
       return reply.Send(NotFound(request.path, route->error_style));
     }
     if (!route->Takes(request.method)) {

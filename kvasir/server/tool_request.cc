@@ -1,11 +1,11 @@
 #include "kvasir/server/tool_request.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <utility>
 
+#include "kvasir/grammar/grammar.h"
 #include "kvasir/grammar/json_text.h"
+#include "kvasir/grammar/schema_merge.h"
 #include "kvasir/grammar/schema_relax.h"
 #include "kvasir/grammar/schema_translator.h"
 #include "kvasir/server/output_rule.h"
@@ -125,32 +125,37 @@ Status ParseChoice(const Json* choice, ToolRequest* request) {
 
 // Whether no member is described, allowed or asked for.
 bool SaysNothing(const Json& parameters) {
-  constexpr std::array<std::string_view, 4> kSilent = {"type", "title", "description", "$schema"};
-  return std::ranges::all_of(parameters.as_object(), [&](const Json::Member& member) {
-    return std::ranges::find(kSilent, member.first) != kSilent.end();
+  return std::ranges::all_of(parameters.as_object(), [](const Json::Member& member) {
+    return IsSchemaAnnotation(member.first) || member == Json::Member("type", "object") ||
+           member == Json::Member("required", Json::Array());
   });
 }
 
-Status CanBeHeldTo(const Json& schema) {
+enum class Check { kTranslation, kSatisfiable };
+Status CanBeHeldTo(const Json& schema, Check check, int64_t* nodes) {
   GrammarSyntax trial;
-  return SchemaTranslator(schema, &trial, "parameters").Translate().status();
+  KVASIR_TRY(const GrammarSyntax::Rule rule,
+             SchemaTranslator(schema, &trial, "parameters", nodes).Translate());
+  return check == Check::kSatisfiable ? Grammar::FromSyntax(trial, rule).status() : Status();
 }
 
-// The object of a tool's arguments.
-Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, GrammarSyntax* rules) {
+// The object of a tool's arguments. `nodes`: SchemaTranslator's.
+Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, int64_t* nodes,
+                           GrammarSyntax* rules) {
   const Json& function = *tool.Find("function");
   const Json* given = FindSet(function, "parameters");
   // Without parameters, or with such as say of none, a function takes none.
   if (given == nullptr || SaysNothing(*given)) return rules->Literal("{}");
   Json schema = *given;
   if (schema.Find("type") == nullptr) schema.Set("type", "object");
-  const Status whole = CanBeHeldTo(schema);
+  const Status whole = CanBeHeldTo(schema, Check::kTranslation, nodes);
   if (!whole.ok()) {
     const Json* strict = FindSet(function, "strict");
     const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
     if (is_strict) return GrammarError(whole.error(), field + ".function");
     schema = RelaxedSchema(schema);
-    if (!CanBeHeldTo(schema).ok()) return JsonText(rules).Object();
+    // What is left may be what nothing satisfies.
+    if (!CanBeHeldTo(schema, Check::kSatisfiable, nodes).ok()) return JsonText(rules).Object();
   }
   KVASIR_TRY(const GrammarSyntax::Rule rule,
              SchemaTranslator(schema, rules, field + ".function.parameters").Translate());
@@ -184,13 +189,14 @@ CallForm FormOf(ToolSyntax syntax) {
 Result<Expr> OneCall(const ToolRequest& request, ToolSyntax syntax, GrammarSyntax* rules) {
   const CallForm form = FormOf(syntax);
   std::vector<Expr> calls;
+  int64_t nodes = SchemaTranslator::kMostNodes;  // of all schemas
   for (size_t i = 0; i < request.tools.as_array().size(); ++i) {
     const Json& tool = request.tools.as_array()[i];
     const bool is_allowed = request.only.empty() || Contains(request.only, NameOf(tool));
     if (!is_allowed) continue;
     Expr rest = rules->Repeat(rules->Chars(CharSet::All()), 0, GrammarSyntax::kUnbounded);
     if (HasCallGrammar(syntax)) {
-      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), rules));
+      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), &nodes, rules));
       rest = rules->Sequence({arguments, rules->Literal(form.after)});
     }
     const std::string head = form.before_name + NameOf(tool) + form.before_arguments;
@@ -205,6 +211,7 @@ Result<Expr> OneCall(const ToolRequest& request, ToolSyntax syntax, GrammarSynta
 
 Result<ToolRequest> ParseToolRequest(const Json& body) {
   ToolRequest request;
+  KVASIR_TRY(request.is_parallel, body.GetBoolOr("parallel_tool_calls", true));
   const Json* tools = FindSet(body, "tools");
   const Json* choice = FindSet(body, "tool_choice");
   if (tools != nullptr && !tools->is_array()) return WrongType("tools", "an array", *tools);
@@ -225,7 +232,7 @@ Result<ToolRequest> ParseToolRequest(const Json& body) {
   // A function that is named is called once, unless it is said otherwise.
   const bool is_named =
       choice != nullptr && choice->is_object() && FindSet(*choice, "allowed_tools") == nullptr;
-  KVASIR_TRY(request.is_parallel, body.GetBoolOr("parallel_tool_calls", !is_named));
+  if (is_named && FindSet(body, "parallel_tool_calls") == nullptr) request.is_parallel = false;
   return request;
 }
 
