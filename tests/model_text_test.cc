@@ -189,6 +189,45 @@ TEST(ModelTextTest, UsersWhoSpeakBehindResults) {
             R"({"role":"assistant","content":"a"},{"role":"user","content":"x"}])");
 }
 
+// Agents begin with two turns of the user; Gemma's and Llama 2's templates want them to alternate.
+TEST(ModelTextTest, NeighboursWhoAreOneAndTheSame) {
+  const ScratchFolder scratch;
+  const std::string demo = TinyModel::Folder("models/kvasir-demo");
+  for (const char* kept : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    fs::copy_file(demo + "/" + kept, scratch.File(kept));
+  }
+  const auto turns = [&](const std::string& text) {
+    scratch.Write("chat_template.jinja", text);
+    return ChatTurns::Of(*TextOf(scratch.path()).chat);
+  };
+  const std::string all = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+  EXPECT_TRUE(turns(all).takes_neighbours);
+  EXPECT_TRUE(turns(all).takes_system_alone);
+  EXPECT_FALSE(turns("{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+                     "{{ raise_exception('alternate') }}{% endif %}{% endfor %}" +
+                     all)
+                   .takes_neighbours);
+  EXPECT_FALSE(turns("{% if messages[0].role == 'system' and messages | length > 1 %}"
+                     "{{ messages[0].content }}{% endif %}"
+                     "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}")
+                   .takes_system_alone);
+
+  const auto joined = [](const char* messages) {
+    return ChatTurns{.takes_neighbours = false}.Apply(ValueOrDie(Json::Parse(messages))).Dump();
+  };
+  EXPECT_EQ(joined(R"([{"role":"user","content":"a"},{"role":"user","content":"b"},
+                       {"role":"assistant","content":"c"},{"role":"assistant","content":"d"},
+                       {"role":"assistant","content":"","tool_calls":[]},
+                       {"role":"tool","content":"1"},{"role":"tool","content":"2"}])"),
+            R"([{"role":"user","content":"a\n\nb"},{"role":"assistant","content":"c\n\nd"},)"
+            R"({"role":"assistant","content":"","tool_calls":[]},)"
+            R"({"role":"tool","content":"1"},{"role":"tool","content":"2"}])");
+  EXPECT_EQ(ChatTurns{.takes_system_alone = false}
+                .Apply(ValueOrDie(Json::Parse(R"([{"role":"system","content":"s"}])")))
+                .Dump(),
+            R"([{"role":"user","content":"s"}])");
+}
+
 // Ollama's blobs have no suffix.
 TEST(ModelTextTest, AGgufFileIsOneWhateverItIsCalled) {
   const ScratchFolder scratch;

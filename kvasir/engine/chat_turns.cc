@@ -86,6 +86,15 @@ bool TakesUserBehindResult(const ChatTemplateSet& chat) {
   return Writes(chat, messages);
 }
 
+bool TakesNeighbours(const ChatTemplateSet& chat) {
+  const Json user = Message("user", "a question");
+  const Json next = Message("user", "one more question");
+  const Json answer = Message("assistant", "an answer");
+  if (!Writes(chat, {user, answer, next})) return true;  // it wants something else
+  return Writes(chat, {user, next}) &&
+         Writes(chat, {user, answer, Message("assistant", "more of it"), next});
+}
+
 // System messages between calls and their results come behind them.
 Json::Array WithResultsAtTheirCalls(const Json::Array& messages) {
   Json::Array ordered;
@@ -165,6 +174,30 @@ Json::Array UsersInResults(const Json::Array& messages) {
   return turns;
 }
 
+// Turns of the user, and of the assistant without calls, that stand side by side become one.
+Json::Array NeighboursJoined(const Json::Array& messages) {
+  Json::Array turns;
+  for (size_t begin = 0; begin < messages.size();) {
+    const Json& first = messages[begin];
+    const auto joins = [&](const Json& message) {
+      const bool is_same = (IsOf(first, "user") && IsOf(message, "user")) ||
+                           (IsOf(first, "assistant") && IsOf(message, "assistant"));
+      return is_same && TextOf(message) != nullptr && message.Find("tool_calls") == nullptr;
+    };
+    std::string text;
+    size_t end = begin;
+    for (; end < messages.size() && joins(messages[end]); ++end) {
+      if (end > begin) text += kBetween;
+      text += *TextOf(messages[end]);
+    }
+    Json turn = first;
+    if (end > begin + 1) turn.Set("content", std::move(text));
+    turns.push_back(std::move(turn));
+    begin = std::max(end, begin + 1);
+  }
+  return turns;
+}
+
 // The system's text at the beginning of the user's first turn.
 Json::Array SystemInFirstTurn(const Json::Array& all) {
   const std::string* const system = TextOf(all.front());
@@ -197,6 +230,8 @@ ChatTurns ChatTurns::Of(const ChatTemplateSet& chat) {
   turns.takes_system = TakesSystem(chat);
   turns.takes_late_system = TakesLateSystem(chat, turns.takes_system);
   turns.takes_user_behind_result = TakesUserBehindResult(chat);
+  turns.takes_neighbours = TakesNeighbours(chat);
+  turns.takes_system_alone = Writes(chat, {Message("system", "a system message")});
   return turns;
 }
 
@@ -205,9 +240,11 @@ Json ChatTurns::Apply(const Json& messages) const {
   Json conversation = WithResultsAtTheirCalls(messages.as_array());
   if (!takes_late_system) conversation = LateSystemInTurns(conversation.as_array());
   if (!takes_user_behind_result) conversation = UsersInResults(conversation.as_array());
-  if (!takes_system && BeginsWithSystem(conversation)) {
+  const bool is_alone = conversation.as_array().size() == 1;
+  if ((!takes_system || (is_alone && !takes_system_alone)) && BeginsWithSystem(conversation)) {
     conversation = SystemInFirstTurn(conversation.as_array());
   }
+  if (!takes_neighbours) conversation = NeighboursJoined(conversation.as_array());
   return conversation;
 }
 

@@ -18,6 +18,8 @@ struct ChatTurns {
   bool takes_system = true;
   bool takes_late_system = true;  // behind other messages
   bool takes_user_behind_result = true;
+  bool takes_neighbours = true;    // two turns of the user, or of the assistant
+  bool takes_system_alone = true;  // without anybody who asks
 
   static ChatTurns Of(const ChatTemplateSet& chat);
 
@@ -25,8 +27,8 @@ struct ChatTurns {
   // texts that are joined. Late system messages become texts of the user, in one turn with those
   // of the user beside them, and never between calls and their results; what the user says behind
   // a result belongs to it; several system messages at the beginning are one; and without system
-  // messages that one is the beginning of the user's first turn. What was said before stays as it
-  // was, and with it what is cached.
+  // messages that one is the beginning of the user's first turn; neighbours who are one and the
+  // same speak in one turn. What was said before stays as it was, and with it what is cached.
   Json Apply(const Json& messages) const;
 };
 

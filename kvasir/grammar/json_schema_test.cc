@@ -427,14 +427,14 @@ TEST(Schema, RelaxedSchemasAreTranslated) {
   // Limits that are not held to together, or not as they are.
   EXPECT_EQ(relaxed(R"({"enum":["a"],"minLength":1,"type":"string","title":"t"})"),
             R"({"enum":["a"],"type":"string","title":"t"})");
-  EXPECT_EQ(relaxed(R"({"pattern":"^(?=a)b","minLength":1})"), "{}");
+  EXPECT_EQ(relaxed(R"({"pattern":"^(?=a)b","minLength":1})"), R"({"minLength":1})");
   EXPECT_EQ(relaxed(R"({"$ref":"https://example.org/x","properties":{"a":{}},"minProperties":1,
                         "exclusiveMinimum":true,"multipleOf":0.01})"),
             R"({"properties":{"a":{}},"multipleOf":0.01})");
-  // What is malformed stays for the translator to name.
-  EXPECT_EQ(relaxed(R"({"format":5})"), R"({"format":5})");
-  EXPECT_EQ(relaxed(R"({"properties":3,"anyOf":{},"items":null})"),
-            R"({"properties":3,"anyOf":{},"items":null})");
+  EXPECT_EQ(relaxed(R"({"format":5,"type":"STRING","minimum":"0","required":true,"enum":[],
+                        "minLength":-1,"items":3,"maximum":-1,"properties":{"a":3}})"),
+            R"({"maximum":-1,"properties":{"a":true}})");
+  EXPECT_EQ(relaxed(R"({"properties":3,"anyOf":{},"items":null})"), "{}");
   EXPECT_EQ(relaxed("true"), "true");
 }
 

@@ -59,11 +59,37 @@ bool IsTranslated(const std::string& pattern) {
   return TranslatePattern(pattern, &trial, &json).ok();
 }
 
+bool IsSchema(const Json& value) { return value.is_object() || value.is_bool(); }
+
+bool IsType(const Json& value) {
+  return value.is_string() && IsOneOf(value.as_string(), kSchemaTypes);
+}
+
+// Whether a keyword has a value of the type that it wants.
+bool IsWellFormed(std::string_view keyword, const Json& value) {
+  if (keyword == "type" && value.is_array()) {
+    return !value.as_array().empty() && std::ranges::all_of(value.as_array(), IsType);
+  }
+  if (keyword == "type") return IsType(value);
+  if (keyword == "enum") return value.is_array() && !value.as_array().empty();
+  if (keyword == "required") {
+    return value.is_array() && std::ranges::all_of(value.as_array(), &Json::is_string);
+  }
+  if (keyword == "format" || keyword == "pattern" || keyword == "$ref") return value.is_string();
+  if (IsOneOf(keyword, kOfNamed)) return value.is_object();
+  if (keyword == "items") return value.is_array() || IsSchema(value);
+  if (IsOneOf(keyword, kOfOne)) return IsSchema(value);
+  if (IsOneOf(keyword, kOfMany)) return value.is_array() && !value.as_array().empty();
+  const bool is_limit = keyword.starts_with("min") || keyword.starts_with("max") ||
+                        keyword.starts_with("exclusiveM") || keyword == "multipleOf";
+  return !is_limit || (value.is_number() && (value.as_double() >= 0 || keyword.ends_with("imum")));
+}
+
 // Whether a keyword is held to where it stands alone.
 bool IsHeldTo(std::string_view keyword, const Json& value) {
+  if (!IsWellFormed(keyword, value)) return false;
   if (keyword == "uniqueItems" || keyword == "propertyNames") return false;
   if (keyword == "multipleOf") return IsStep(value);
-  if (keyword == "exclusiveMinimum" || keyword == "exclusiveMaximum") return !value.is_bool();
   if (value.is_string()) {
     const std::string& text = value.as_string();
     if (keyword == "format") return !IsUnheldFormat(text);
@@ -73,54 +99,55 @@ bool IsHeldTo(std::string_view keyword, const Json& value) {
   return IsSchemaKeyword(keyword) || IsSchemaAnnotation(keyword);
 }
 
-// Whether a keyword is held to beside the others of its schema.
-class Company {
+// The keywords of a schema that are held to, where they stand alone.
+class HeldKeywords {
  public:
-  explicit Company(const Json& schema) : schema_(schema) {
-    const Json* const format = schema.Find("format");
-    has_format_ =
-        format != nullptr && format->is_string() && !PatternOfFormat(format->as_string()).empty();
-    has_pattern_ = has_format_ || Has("pattern");
-    has_constants_ = Has("enum") || Has("const");
-  }
+  explicit HeldKeywords(const Json& schema) : schema_(schema) {}
 
+  bool Has(std::string_view keyword) const {
+    const Json* const value = schema_.Find(keyword);
+    return value != nullptr && IsHeldTo(keyword, *value);
+  }
+  bool has_format() const {
+    return Has("format") && !PatternOfFormat(schema_.Find("format")->as_string()).empty();
+  }
+  // Members that are not listed had schemas of their own.
+  bool has_others() const { return schema_.Find("patternProperties") != nullptr; }
+
+  // Whether it is held to beside the others.
   bool Takes(std::string_view keyword) const {
-    if (has_constants_ && keyword != "enum" && keyword != "const" && keyword != "type") {
+    const bool has_constants = Has("enum") || Has("const");
+    if (has_constants && keyword != "enum" && keyword != "const" && keyword != "type") {
       return IsSchemaAnnotation(keyword);
     }
     // Of limits on one string the most telling one stays.
-    if (keyword == "pattern") return !has_format_;
-    if (keyword == "minLength" || keyword == "maxLength") return !has_pattern_;
+    if (keyword == "pattern") return !has_format();
+    if (keyword == "minLength" || keyword == "maxLength") return !has_format() && !Has("pattern");
     if (keyword == "minProperties" || keyword == "maxProperties") return !Has("properties");
-    // What others allow is no member that nobody allows.
-    if (keyword == "additionalProperties") return !Has("patternProperties");
+    if (keyword == "additionalProperties") return !has_others();
     return true;
   }
 
  private:
-  bool Has(std::string_view keyword) const { return schema_.Find(keyword) != nullptr; }
-
   const Json& schema_;
-  bool has_format_;
-  bool has_pattern_;
-  bool has_constants_;
 };
 
 }  // namespace
 
 Json RelaxedSchema(const Json& schema) {
-  if (!schema.is_object()) return schema;
-  const Company company(schema);
+  if (!schema.is_object()) return schema.is_bool() ? schema : Json(true);
+  const HeldKeywords held(schema);
   Json::Object relaxed;
   for (const auto& [keyword, value] : schema.as_object()) {
-    if (!IsHeldTo(keyword, value) || !company.Takes(keyword)) continue;
+    // Of others there may be thousands.
+    const bool is_annotation = IsSchemaAnnotation(keyword);
+    if (!is_annotation && (!IsHeldTo(keyword, value) || !held.Takes(keyword))) continue;
     // Branches need not exclude each other.
-    const bool is_one_of = keyword == "oneOf" && schema.Find("anyOf") == nullptr;
+    const bool is_one_of = keyword == "oneOf" && !held.Has("anyOf");
     relaxed.emplace_back(is_one_of ? "anyOf" : keyword, RelaxedMember(keyword, value));
   }
   // Without it no others would be written beside those that are listed.
-  const bool has_others = schema.Find("patternProperties") != nullptr;
-  if (has_others && schema.Find("properties") != nullptr) {
+  if (held.has_others() && held.Has("properties")) {
     relaxed.emplace_back("additionalProperties", true);
   }
   return relaxed;

@@ -7,8 +7,8 @@
 
 namespace kvasir {
 
-// For schemas that guide and need not be kept to, as those of functions. What is malformed stays,
-// for SchemaTranslator to refuse.
+// For schemas that guide and need not be kept to, as those of functions. What is malformed is left
+// out as well.
 Json RelaxedSchema(const Json& schema);
 
 }  // namespace kvasir

@@ -75,6 +75,19 @@ ApiError ToApiError(const Error& error) {
   return {StatusOf(error.code), error.message, ParamOf(error.message), ""};
 }
 
+ApiError WithFieldNames(ApiError error, std::span<const FieldName> names) {
+  const std::string quoted = "field '" + error.param + "'";
+  const bool is_named = !error.param.empty() && error.message.starts_with(quoted);
+  for (const FieldName& name : names) {
+    const size_t at = name.from.starts_with('.') ? error.param.find(name.from) : 0;
+    if (at == error.param.npos) continue;
+    if (!std::string_view(error.param).substr(at).starts_with(name.from)) continue;
+    error.param.replace(at, name.from.size(), name.to);
+  }
+  if (is_named) error.message.replace(0, quoted.size(), "field '" + error.param + "'");
+  return error;
+}
+
 Json ErrorJson(const ApiError& error, ErrorStyle style) {
   if (style == ErrorStyle::kAnthropic) {
     Json inner = Json::Object{{"type", AnthropicTypeOf(error.status)}, {"message", error.message}};

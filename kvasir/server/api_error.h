@@ -3,6 +3,7 @@
 #ifndef KVASIR_SERVER_API_ERROR_H_
 #define KVASIR_SERVER_API_ERROR_H_
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,15 @@ enum class ErrorStyle { kOpenAi, kAnthropic };
 // What is wrong with a request is 400, a full budget 503, everything else 500. A message that
 // begins with "field 'x'" makes x the param.
 ApiError ToApiError(const Error& error);
+
+// A field of a chat request as another API, whose body became that request, calls it: a field that
+// begins with `from`, or, where that begins with a dot, has it within.
+struct FieldName {
+  std::string_view from;
+  std::string_view to;
+};
+// The error with that API's names.
+ApiError WithFieldNames(ApiError error, std::span<const FieldName> names);
 
 // {"error": {"message", "type", "param", "code"}}, or Anthropic's {"type": "error", "error":
 // {"type", "message"}}; the type follows from the status.

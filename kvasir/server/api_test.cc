@@ -180,6 +180,29 @@ TEST_F(ApiTest, ThoughtsAreNotContent) {
                         "content_block_stop", "message_delta", "message_stop"}));
 }
 
+// Mistral's templates take ids of nine letters and digits: those of other models are numbered.
+TEST_F(ApiTest, ForeignCallIdsAreNumberedForMistral) {
+  Start({},
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}<{{ c.id }}>{% endfor %}"
+        "{% if m.role == 'tool' %}({{ m.tool_call_id }}){% endif %}{% endfor %}"
+        "{% if tools %}[AVAILABLE_TOOLS]{% endif %}{# [TOOL_CALLS] #}");
+  const auto call = [](const std::string& id) {
+    return R"({"role":"assistant","tool_calls":[{"id":")" + id +
+           R"(","type":"function","function":{"name":"f","arguments":"{}"}}]},)"
+           R"({"role":"tool","tool_call_id":")" +
+           id + R"(","content":"r"})";
+  };
+  const Json answer =
+      Parsed(Ask("POST", "/apply-template", "",
+                 R"({"messages":[{"role":"user","content":"a"},)" + call("toolu_01AbC") + "," +
+                     call("abcDEF123") + "," + call("call_x") + "," + call("toolu_01AbC") +
+                     R"(],"tools":[{"type":"function","function":{"name":"f"}}]})")
+                 .body);
+  EXPECT_EQ(At(answer, {"prompt"}),
+            Json("<call00000>(call00000)<abcDEF123>(abcDEF123)<call00001>(call00001)"
+                 "<call00000>(call00000)[AVAILABLE_TOOLS]"));
+}
+
 // Without thoughts and calls, and streamed the same.
 TEST_F(ApiTest, ResponsesScoreTheTokensOfTheText) {
   Start({}, "{# <think></think> #}");

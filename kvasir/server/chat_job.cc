@@ -1,7 +1,10 @@
 #include "kvasir/server/chat_job.h"
 
+#include <algorithm>
+#include <cctype>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "kvasir/engine/grammar_constraint.h"
@@ -150,6 +153,33 @@ std::string CallTexts(const Json& calls) {
   return text;
 }
 
+// Mistral's templates take ids of nine letters and digits alone; others number theirs here.
+Json WithShortCallIds(const Json& messages) {
+  constexpr size_t kSize = 9;
+  std::unordered_map<std::string, std::string> known;
+  const auto shorten = [&](Json* id) {
+    if (id == nullptr || !id->is_string()) return;
+    const std::string& text = id->as_string();
+    const bool is_short = text.size() == kSize && std::ranges::all_of(text, [](unsigned char c) {
+                            return c < 0x80 && std::isalnum(c) != 0;
+                          });
+    if (is_short) return;
+    const std::string number = std::to_string(known.size());
+    const auto [found, is_new] = known.try_emplace(
+        text, "call" + std::string(kSize - 4 - std::min(kSize - 4, number.size()), '0') + number);
+    *id = found->second;
+  };
+  Json::Array out = messages.as_array();
+  for (Json& message : out) {
+    Json* const calls = message.Find("tool_calls");
+    if (calls != nullptr && calls->is_array()) {
+      for (Json& call : calls->as_array()) shorten(call.Find("id"));
+    }
+    shorten(message.Find("tool_call_id"));
+  }
+  return out;
+}
+
 }  // namespace
 
 Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
@@ -209,7 +239,9 @@ Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest&
   }
   Json variables = request.template_variables;
   if (request.tools.is_on()) variables.Set("tools", request.tools.tools);
-  return context.bundle->ChatText(request.messages, variables, request.last_answer);
+  const bool has_short_ids = CallOpening(context.dialect.tools) == "[TOOL_CALLS]";
+  const Json messages = has_short_ids ? WithShortCallIds(request.messages) : request.messages;
+  return context.bundle->ChatText(messages, variables, request.last_answer);
 }
 
 std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequest& request,

@@ -233,6 +233,51 @@ TEST(ResponsesRequest, ToolsOfOthersAreLeftOut) {
             "field 'tools[0].type' must be \"f");
 }
 
+// Sessions that were begun elsewhere go on.
+TEST(ResponsesRequest, ItemsOfToolsOfOthers) {
+  const Json chat = *ChatBodyOfResponses(Parsed(R"({"input": [
+      {"role": "user", "content": "a"}, {"type": "web_search_call", "id": "ws_1"},
+      {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "+x"},
+      {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
+      {"type": "local_shell_call_output", "output": "y"}, {"type": "compaction"},
+      {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}]})"));
+  EXPECT_EQ(chat.Find("messages")->Dump(),
+            R"([{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":)"
+            R"([{"id":"c1","type":"function","function":{"name":"apply_patch","arguments":)"
+            R"({"input":"+x"}}}]},{"role":"tool","tool_call_id":"c1","content":"done"},)"
+            R"({"role":"assistant","content":"no"}])");
+  EXPECT_FALSE(ChatBodyOfResponses(Parsed(R"({"input": [{"type": "guess_call"}]})")).ok());
+}
+
+// What changes with every conversation, and says nothing, would keep the rest out of the cache.
+TEST(MessagesRequest, ClaudeCodesBillingIsNoPrompt) {
+  const Json chat = *ChatBodyOfMessages(
+      Parsed(R"({"system": [{"type": "text", "text": "x-anthropic-billing-header: cch=1;"},
+                            {"type": "text", "text": "be brief"}],
+                 "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
+                   "content": [{"type": "tool_reference", "tool_name": "f"}]}]}],
+                 "tools": [{"name": "f", "strict": true, "input_schema": {}}]})"),
+      MaxTokensRule::kOptional);
+  EXPECT_EQ(*chat.Find("messages")->as_array()[0].Find("content"), Json("be brief"));
+  EXPECT_EQ(*chat.Find("messages")->as_array()[1].Find("content"), Json("(the tool f)"));
+  EXPECT_EQ(*chat.Find("tools")->as_array()[0].Find("function")->Find("strict"), Json(true));
+}
+
+TEST(ApiError, NamesOfOtherApis) {
+  constexpr FieldName kNames[] = {{"response_format.json_schema", "text.format"},
+                                  {".function.", "."}};
+  const auto renamed = [&](const char* param, const std::string& message) {
+    const ApiError error = WithFieldNames({400, message, param, ""}, kNames);
+    return error.param + ": " + error.message;
+  };
+  EXPECT_EQ(renamed("response_format.json_schema.schema",
+                    "field 'response_format.json_schema.schema' is missing"),
+            "text.format.schema: field 'text.format.schema' is missing");
+  EXPECT_EQ(renamed("tools[0].function.name", "field 'tools[0].function.name' must be a string"),
+            "tools[0].name: field 'tools[0].name' must be a string");
+  EXPECT_EQ(renamed("", "the body is large"), ": the body is large");
+}
+
 TEST(MessagesRequest, FormatsBecomeSchemas) {
   for (const char* body :
        {R"({"messages": [{"role": "user", "content": "a"}], "output_config": {"effort": "low",

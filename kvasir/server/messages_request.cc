@@ -31,6 +31,10 @@ Status MissingText(const std::string& field) {
   return FieldError(ErrorCode::kCorrupt, field, "must be a string");
 }
 
+// What Claude Code says to its own service before everything else, other words in every
+// conversation: nothing behind it would ever be found in a cache.
+bool IsBilling(std::string_view text) { return text.starts_with("x-anthropic-billing-header:"); }
+
 // Text, or an array of text blocks; other blocks are refused by their name.
 Result<std::string> TextOf(const Json& content, const std::string& field) {
   if (content.is_string()) return content.as_string();
@@ -40,15 +44,20 @@ Result<std::string> TextOf(const Json& content, const std::string& field) {
     const Json& block = content.as_array()[i];
     const std::string name = field + "[" + std::to_string(i) + "]";
     if (!block.is_object()) return WrongType(name, "an object", block);
+    if (HasType(block, "tool_reference")) {
+      KVASIR_TRY(const std::string tool, block.GetString("tool_name"));
+      text += "(the tool " + tool + ")";
+      continue;
+    }
     if (!HasType(block, "text")) {
       return FieldError(ErrorCode::kUnsupported, name + ".type",
-                        "must be \"text\" here: this server reads no images and files");
+                        "must be \"text\" here: this server reads nothing else");
     }
     const Json* value = block.Find("text");
     if (value == nullptr || !value->is_string()) {
       return MissingText(name + ".text").error();
     }
-    text += value->as_string();
+    if (!IsBilling(value->as_string())) text += value->as_string();
   }
   return text;
 }
@@ -122,6 +131,7 @@ Result<Json> ToolsOf(const Json& tools) {
     Json function = Json::Object();
     for (const auto& [from, to] : {std::pair{"name", "name"},
                                    {"description", "description"},
+                                   {"strict", "strict"},
                                    {"input_schema", "parameters"}}) {
       if (const Json* value = FindSet(tool, from)) function.Set(to, *value);
     }

@@ -49,6 +49,18 @@ constexpr std::array<std::string_view, 14> kToolsOfOthers = {
     "namespace",        "tool_search",
     "computer_use",     "programmatic_tool_calling"};
 
+// Also in versions: "web_search_2025_08_26".
+bool IsNameOfOthers(std::string_view type) {
+  return std::ranges::any_of(kToolsOfOthers, [&](std::string_view name) {
+    return type == name || type.starts_with(std::string(name) + "_");
+  });
+}
+
+bool IsOfOthers(const Json& tool) {
+  const Json* type = FindSet(tool, "type");
+  return type != nullptr && type->is_string() && IsNameOfOthers(type->as_string());
+}
+
 // `include` asks for log-probabilities by this name, or top_logprobs does.
 Status SetLogprobs(const Json& body, Json* chat) {
   const Json* include = FindSet(body, "include");
@@ -73,14 +85,16 @@ Result<std::string> TextOf(const Json& content, const std::string& field) {
     const std::string name = field + "[" + std::to_string(i) + "]";
     if (!part.is_object()) return WrongType(name, "an object", part);
     KVASIR_TRY(const std::string type, part.GetStringOr("type", ""));
-    if (type != "input_text" && type != "output_text" && type != "text") {
+    const bool is_refusal = type == "refusal";
+    if (!is_refusal && type != "input_text" && type != "output_text" && type != "text") {
       return FieldError(ErrorCode::kUnsupported, name + ".type",
                         "must be \"input_text\" or \"output_text\": this server reads no images "
                         "and files");
     }
-    const Json* value = part.Find("text");
+    const char* const member = is_refusal ? "refusal" : "text";
+    const Json* value = part.Find(member);
     if (value == nullptr || !value->is_string()) {
-      return FieldError(ErrorCode::kCorrupt, name + ".text", "must be a string");
+      return FieldError(ErrorCode::kCorrupt, name + "." + member, "must be a string");
     }
     text += value->as_string();
   }
@@ -101,9 +115,11 @@ Status AppendCall(const Json& item, const std::string& field, Json::Array* messa
     return FieldError(ErrorCode::kCorrupt, field + ".name", "must be a string");
   }
   const Json* id = FindSet(item, "call_id");
-  const Json* arguments = FindSet(item, "arguments");
-  Json function =
-      Json::Object{{"name", *name}, {"arguments", arguments == nullptr ? Json("{}") : *arguments}};
+  Json arguments = "{}";
+  if (const Json* given = FindSet(item, "arguments")) arguments = *given;
+  // A tool of free text has it as its input.
+  if (const Json* input = FindSet(item, "input")) arguments = Json::Object{{"input", *input}};
+  Json function = Json::Object{{"name", *name}, {"arguments", std::move(arguments)}};
   Json& message = AssistantOf(messages);
   Json* calls = message.Find("tool_calls");
   if (calls == nullptr) calls = &message.Set("tool_calls", Json::Array());
@@ -148,13 +164,30 @@ Status AppendMessage(const Json& item, const std::string& field, Json::Array* me
   return {};
 }
 
+// What tools of others did, which this model never heard of either.
+bool IsLeftOut(std::string_view type) {
+  constexpr std::array<std::string_view, 4> kLeftOut = {"compaction", "additional_tools",
+                                                        "mcp_list_tools", "mcp_approval_request"};
+  if (std::ranges::find(kLeftOut, type) != kLeftOut.end()) return true;
+  for (const std::string_view end : {"_call", "_call_output", "_output"}) {
+    if (!type.ends_with(end)) continue;
+    const std::string_view tool = type.substr(0, type.size() - end.size());
+    return tool != "function" && IsNameOfOthers(tool);
+  }
+  return false;
+}
+
 Status AppendItem(const Json& item, const std::string& field, Json::Array* messages) {
   if (!item.is_object()) return WrongType(field, "an object", item);
   KVASIR_TRY(const std::string type, item.GetStringOr("type", "message"));
   if (type == "message") return AppendMessage(item, field, messages);
   if (type == "reasoning") return AppendThought(item, field, messages);
-  if (type == "function_call") return AppendCall(item, field, messages);
-  if (type != "function_call_output") {
+  if (type == "function_call" || type == "custom_tool_call") {
+    return AppendCall(item, field, messages);
+  }
+  const bool is_result = type == "function_call_output" || type == "custom_tool_call_output";
+  if (!is_result && IsLeftOut(type)) return {};
+  if (!is_result) {
     return FieldError(ErrorCode::kUnsupported, field + ".type",
                       "must be \"message\", \"reasoning\", \"function_call\" or "
                       "\"function_call_output\": this server runs no tools and stores nothing");
@@ -166,15 +199,6 @@ Status AppendItem(const Json& item, const std::string& field, Json::Array* messa
                                    {"tool_call_id", id == nullptr ? Json("") : *id},
                                    {"content", std::move(text)}});
   return {};
-}
-
-bool IsOfOthers(const Json& tool) {
-  const Json* type = FindSet(tool, "type");
-  if (type == nullptr || !type->is_string()) return false;
-  // Some come in versions: "web_search_2025_08_26".
-  return std::ranges::any_of(kToolsOfOthers, [&](std::string_view name) {
-    return type->as_string() == name || type->as_string().starts_with(std::string(name) + "_");
-  });
 }
 
 // The flat functions of this API as a chat request's tools; those of others are left out.

@@ -1,5 +1,6 @@
 // POST /v1/messages and /v1/messages/count_tokens, Anthropic's API.
 // Deliberately does not look at anthropic-version: there is one.
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -12,7 +13,17 @@
 namespace kvasir {
 namespace {
 
-HttpResponse Refusal(const ApiError& error) { return ErrorResponse(error, ErrorStyle::kAnthropic); }
+// What chat requests call otherwise.
+constexpr std::array kNames = {
+    FieldName{"response_format.json_schema", "output_config.format"},
+    FieldName{".function.parameters", ".input_schema"},
+    FieldName{".function.", "."},
+    FieldName{"reasoning_effort", "output_config.effort"},
+};
+
+HttpResponse Refusal(ApiError error) {
+  return ErrorResponse(WithFieldNames(std::move(error), kNames), ErrorStyle::kAnthropic);
+}
 
 Result<ChatRequest> ParseMessages(const ServerContext& context, const HttpRequest& request,
                                   MaxTokensRule rule) {

@@ -1,5 +1,6 @@
 // POST /v1/responses.
 // Deliberately stateless: nothing is stored, every request brings its whole input.
+#include <array>
 #include <utility>
 
 #include "kvasir/server/chat_job.h"
@@ -19,17 +20,29 @@ Result<ChatRequest> ParseResponses(const ServerContext& context, const Json& bod
   return request;
 }
 
+// What chat requests call otherwise.
+constexpr std::array kNames = {
+    FieldName{"response_format.json_schema", "text.format"},
+    FieldName{"response_format", "text.format"},
+    FieldName{".function.", "."},
+    FieldName{"reasoning_effort", "reasoning.effort"},
+};
+
+ApiError ErrorOf(ApiError error) {
+  if (error.param == "messages") error.param = "input";
+  return WithFieldNames(std::move(error), kNames);
+}
+
 }  // namespace
 
 void ServeResponses(const ServerContext& context, const HttpRequest& request, HttpReply reply) {
   auto body = ParseBody(request);
   if (!body.ok()) return reply.Send(ErrorResponse(ToApiError(body.error())));
   const auto chat = ParseResponses(context, *body);
-  if (!chat.ok()) return reply.Send(ErrorResponse(ToApiError(chat.error())));
+  if (!chat.ok()) return reply.Send(ErrorResponse(ErrorOf(ToApiError(chat.error()))));
   AnswerJob job;
   if (auto error = MakeChatJob(context, *chat, &job)) {
-    if (error->param == "messages") error->param = "input";
-    return reply.Send(ErrorResponse(*error));
+    return reply.Send(ErrorResponse(ErrorOf(*std::move(error))));
   }
   ResponsesFormatOptions options;
   options.head = NewHead(context, "resp_", chat->model);

@@ -131,12 +131,12 @@ bool SaysNothing(const Json& parameters) {
   });
 }
 
-enum class Check { kTranslation, kSatisfiable };
-Status CanBeHeldTo(const Json& schema, Check check, int64_t* nodes) {
+// Also that there is a value at all.
+Status CanBeHeldTo(const Json& schema, int64_t* nodes) {
   GrammarSyntax trial;
   KVASIR_TRY(const GrammarSyntax::Rule rule,
              SchemaTranslator(schema, &trial, "parameters", nodes).Translate());
-  return check == Check::kSatisfiable ? Grammar::FromSyntax(trial, rule).status() : Status();
+  return Grammar::FromSyntax(trial, rule).status();
 }
 
 // The object of a tool's arguments. `nodes`: SchemaTranslator's.
@@ -148,14 +148,13 @@ Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, int64_t* 
   if (given == nullptr || SaysNothing(*given)) return rules->Literal("{}");
   Json schema = *given;
   if (schema.Find("type") == nullptr) schema.Set("type", "object");
-  const Status whole = CanBeHeldTo(schema, Check::kTranslation, nodes);
+  const Status whole = CanBeHeldTo(schema, nodes);
   if (!whole.ok()) {
     const Json* strict = FindSet(function, "strict");
     const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
     if (is_strict) return GrammarError(whole.error(), field + ".function");
     schema = RelaxedSchema(schema);
-    // What is left may be what nothing satisfies.
-    if (!CanBeHeldTo(schema, Check::kSatisfiable, nodes).ok()) return JsonText(rules).Object();
+    if (!CanBeHeldTo(schema, nodes).ok()) return JsonText(rules).Object();
   }
   KVASIR_TRY(const GrammarSyntax::Rule rule,
              SchemaTranslator(schema, rules, field + ".function.parameters").Translate());
