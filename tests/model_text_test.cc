@@ -65,17 +65,20 @@ TEST(ModelTextTest, AMissingPreTokenizerIsAWarning) {
             std::string::npos);
 }
 
-// Gemma 2's refuses a system message, others leave it out.
-TEST(ModelTextTest, SystemMessagesThatATemplateDoesNotHave) {
+// What a chat template takes, by its text.
+ChatTurns TurnsOf(const std::string& chat_template) {
   const ScratchFolder scratch;
   const std::string demo = TinyModel::Folder("models/kvasir-demo");
   for (const char* kept : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
     fs::copy_file(demo + "/" + kept, scratch.File(kept));
   }
-  const auto takes_system = [&](const std::string& text) {
-    scratch.Write("chat_template.jinja", text);
-    return ChatTurns::Of(*TextOf(scratch.path()).chat).takes_system;
-  };
+  scratch.Write("chat_template.jinja", chat_template);
+  return ChatTurns::Of(*TextOf(scratch.path()).chat);
+}
+
+// Gemma 2's refuses a system message, others leave it out.
+TEST(ModelTextTest, SystemMessagesThatATemplateDoesNotHave) {
+  const auto takes_system = [](const std::string& text) { return TurnsOf(text).takes_system; };
   const std::string all = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
   EXPECT_TRUE(takes_system(all));
   EXPECT_FALSE(takes_system(
@@ -101,15 +104,7 @@ TEST(ModelTextTest, SystemMessagesThatATemplateDoesNotHave) {
 
 // Of Qwen3.5, Gemma, Mistral: a system message first or never. Agents send them at any time.
 TEST(ModelTextTest, SystemMessagesThatComeLate) {
-  const ScratchFolder scratch;
-  const std::string demo = TinyModel::Folder("models/kvasir-demo");
-  for (const char* kept : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
-    fs::copy_file(demo + "/" + kept, scratch.File(kept));
-  }
-  const auto takes_late = [&](const std::string& text) {
-    scratch.Write("chat_template.jinja", text);
-    return ChatTurns::Of(*TextOf(scratch.path()).chat).takes_late_system;
-  };
+  const auto takes_late = [](const std::string& text) { return TurnsOf(text).takes_late_system; };
   EXPECT_TRUE(takes_late("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"));
   EXPECT_FALSE(takes_late(
       "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
@@ -159,18 +154,9 @@ TEST(ModelTextTest, SystemMessagesThatComeLate) {
 
 // Mistral's count turns of user and assistant, and a result is none.
 TEST(ModelTextTest, UsersWhoSpeakBehindResults) {
-  const ScratchFolder scratch;
-  const std::string demo = TinyModel::Folder("models/kvasir-demo");
-  for (const char* kept : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
-    fs::copy_file(demo + "/" + kept, scratch.File(kept));
-  }
-  const auto turns = [&](const std::string& text) {
-    scratch.Write("chat_template.jinja", text);
-    return ChatTurns::Of(*TextOf(scratch.path()).chat);
-  };
   const std::string all = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
-  EXPECT_TRUE(turns(all).takes_user_behind_result);
-  const ChatTurns strict = turns(
+  EXPECT_TRUE(TurnsOf(all).takes_user_behind_result);
+  const ChatTurns strict = TurnsOf(
       "{% set ns = namespace(i=0) %}{% for m in messages %}"
       "{% if m.role == 'user' or (m.role == 'assistant' and not m.tool_calls) %}"
       "{% if (m.role == 'user') != (ns.i % 2 == 0) %}{{ raise_exception('alternate') }}{% endif %}"
@@ -191,25 +177,17 @@ TEST(ModelTextTest, UsersWhoSpeakBehindResults) {
 
 // Agents begin with two turns of the user; Gemma's and Llama 2's templates want them to alternate.
 TEST(ModelTextTest, NeighboursWhoAreOneAndTheSame) {
-  const ScratchFolder scratch;
-  const std::string demo = TinyModel::Folder("models/kvasir-demo");
-  for (const char* kept : {"config.json", "tokenizer.json", "tokenizer_config.json"}) {
-    fs::copy_file(demo + "/" + kept, scratch.File(kept));
-  }
-  const auto turns = [&](const std::string& text) {
-    scratch.Write("chat_template.jinja", text);
-    return ChatTurns::Of(*TextOf(scratch.path()).chat);
-  };
   const std::string all = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
-  EXPECT_TRUE(turns(all).takes_neighbours);
-  EXPECT_TRUE(turns(all).takes_system_alone);
-  EXPECT_FALSE(turns("{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
-                     "{{ raise_exception('alternate') }}{% endif %}{% endfor %}" +
-                     all)
-                   .takes_neighbours);
-  EXPECT_FALSE(turns("{% if messages[0].role == 'system' and messages | length > 1 %}"
-                     "{{ messages[0].content }}{% endif %}"
-                     "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}")
+  EXPECT_TRUE(TurnsOf(all).takes_neighbours);
+  EXPECT_TRUE(TurnsOf(all).takes_system_alone);
+  EXPECT_FALSE(
+      TurnsOf("{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+              "{{ raise_exception('alternate') }}{% endif %}{% endfor %}" +
+              all)
+          .takes_neighbours);
+  EXPECT_FALSE(TurnsOf("{% if messages[0].role == 'system' and messages | length > 1 %}"
+                       "{{ messages[0].content }}{% endif %}"
+                       "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}")
                    .takes_system_alone);
 
   const auto joined = [](const char* messages) {
