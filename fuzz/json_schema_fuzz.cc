@@ -1,4 +1,5 @@
-// Fuzzes JSON schemas: any JSON is refused with a reason, or gives a grammar whose texts parse.
+// Fuzzes JSON schemas: any JSON, as it is and relaxed, is refused with a reason, or gives a grammar
+// whose texts parse.
 // Deliberately no check against the schema: the tests have a validator for that.
 //
 // Input: a schema, then a zero byte and bytes that choose what is generated.
@@ -11,6 +12,7 @@
 #include "kvasir/base/json.h"
 #include "kvasir/grammar/grammar.h"
 #include "kvasir/grammar/grammar_automaton.h"
+#include "kvasir/grammar/schema_relax.h"
 
 namespace {
 
@@ -43,11 +45,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t zero = input.find('\0');
   const auto schema = Json::Parse(input.substr(0, zero));
   if (!schema.ok()) return 0;
-  const auto grammar = kvasir::Grammar::FromJsonSchema(*schema);
-  if (!grammar.ok()) {
-    KVASIR_CHECK(!grammar.error().message.empty());
-    return 0;
+  const std::string_view choices = input.substr(zero == input.npos ? 0 : zero + 1);
+  for (const Json& one : {*schema, kvasir::RelaxedSchema(*schema)}) {
+    const auto grammar = kvasir::Grammar::FromJsonSchema(one);
+    if (grammar.ok()) {
+      Exercise(*grammar, choices);
+    } else {
+      KVASIR_CHECK(!grammar.error().message.empty());
+    }
   }
-  Exercise(*grammar, zero == std::string_view::npos ? input : input.substr(zero + 1));
   return 0;
 }
