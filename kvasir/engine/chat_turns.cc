@@ -30,47 +30,66 @@ const std::string* TextOf(const Json& message) {
   return content != nullptr && content->is_string() ? &content->as_string() : nullptr;
 }
 
-// What the template makes of these; nullopt if it refuses them.
-std::optional<std::string> Rendered(const ChatTemplateSet& chat, Json::Array messages) {
-  const Json variables = Json::Object{
-      {"messages", std::move(messages)}, {"tools", nullptr}, {"add_generation_prompt", true}};
-  RenderOptions options;
-  options.local_seconds = 0;  // some write the date
-  const auto text = chat.Render(variables, options);
-  return text.ok() ? std::optional<std::string>(Concatenate(*text)) : std::nullopt;
-}
-
-// Whether it writes the text of each of them, one behind the other.
-bool Writes(const ChatTemplateSet& chat, const Json::Array& messages) {
-  const auto text = Rendered(chat, messages);
-  if (!text) return false;
-  size_t at = 0;
-  for (const Json& message : messages) {
-    const std::string& content = *TextOf(message);
-    at = text->find(content, at);
-    if (at == text->npos) return false;
-    at += content.size();
+// Asks a template.
+class Probe {
+ public:
+  explicit Probe(const ChatTemplateSet& chat) : chat_(chat) {
+    if (Rendered({Message("user", "a question")})) return;
+    // Some refuse every chat without tools (Hermes 2 Pro's for tools).
+    const Json parameters = Json::Object{
+        {"type", "object"}, {"properties", Json::Object()}, {"required", Json::Array()}};
+    tools_ = Json::Array{Json::Object{
+        {"type", "function"},
+        {"function",
+         Json::Object{{"name", "look"}, {"description", "Looks."}, {"parameters", parameters}}}}};
   }
-  return true;
-}
 
-bool TakesSystem(const ChatTemplateSet& chat) {
+  // What the template makes of these; nullopt if it refuses them.
+  std::optional<std::string> Rendered(Json::Array messages) const {
+    const Json variables = Json::Object{
+        {"messages", std::move(messages)}, {"tools", tools_}, {"add_generation_prompt", true}};
+    RenderOptions options;
+    options.local_seconds = 0;  // some write the date
+    const auto text = chat_.Render(variables, options);
+    return text.ok() ? std::optional<std::string>(Concatenate(*text)) : std::nullopt;
+  }
+
+  // Whether it writes the text of each of them, one behind the other.
+  bool Writes(const Json::Array& messages) const {
+    const auto text = Rendered(messages);
+    if (!text) return false;
+    size_t at = 0;
+    for (const Json& message : messages) {
+      const std::string& content = *TextOf(message);
+      at = text->find(content, at);
+      if (at == text->npos) return false;
+      at += content.size();
+    }
+    return true;
+  }
+
+ private:
+  const ChatTemplateSet& chat_;
+  Json tools_;
+};
+
+bool TakesSystem(const Probe& probe) {
   const Json user = Message("user", "a question");
-  if (Writes(chat, {Message("system", "a system message"), user})) return true;
+  if (probe.Writes({Message("system", "a system message"), user})) return true;
   // One that refuses this as well wants something else.
-  return !Rendered(chat, {user});
+  return !probe.Rendered({user});
 }
 
-bool TakesLateSystem(const ChatTemplateSet& chat, bool takes_system) {
+bool TakesLateSystem(const Probe& probe, bool takes_system) {
   const Json system = Message("system", "a late system message");
   const Json user = Message("user", "a question");
   const Json next = Message("user", "one more question");
-  return Writes(chat, {user, system}) && Writes(chat, {user, system, next}) &&
-         Writes(chat, {user, Message("assistant", "an answer"), system, next}) &&
-         (!takes_system || Writes(chat, {Message("system", "the first one"), user, system, next}));
+  return probe.Writes({user, system}) && probe.Writes({user, system, next}) &&
+         probe.Writes({user, Message("assistant", "an answer"), system, next}) &&
+         (!takes_system || probe.Writes({Message("system", "the first one"), user, system, next}));
 }
 
-bool TakesUserBehindResult(const ChatTemplateSet& chat) {
+bool TakesUserBehindResult(const Probe& probe) {
   Json call = Message("assistant", "");
   call.Set("tool_calls",
            Json::Array{Json::Object{
@@ -81,18 +100,18 @@ bool TakesUserBehindResult(const ChatTemplateSet& chat) {
   result.Set("tool_call_id", "abcdefghi");
   result.Set("name", "look");
   Json::Array messages = {Message("user", "a question"), std::move(call), std::move(result)};
-  if (!Writes(chat, messages)) return true;  // it has no tools
+  if (!probe.Writes(messages)) return true;  // it has no tools
   messages.push_back(Message("user", "one more question"));
-  return Writes(chat, messages);
+  return probe.Writes(messages);
 }
 
-bool TakesNeighbours(const ChatTemplateSet& chat) {
+bool TakesNeighbours(const Probe& probe) {
   const Json user = Message("user", "a question");
   const Json next = Message("user", "one more question");
   const Json answer = Message("assistant", "an answer");
-  if (!Writes(chat, {user, answer, next})) return true;  // it wants something else
-  return Writes(chat, {user, next}) &&
-         Writes(chat, {user, answer, Message("assistant", "more of it"), next});
+  if (!probe.Writes({user, answer, next})) return true;  // it wants something else
+  return probe.Writes({user, next}) &&
+         probe.Writes({user, answer, Message("assistant", "more of it"), next});
 }
 
 // System messages between calls and their results come behind them.
@@ -203,6 +222,7 @@ Json::Array SystemInFirstTurn(const Json::Array& all) {
   const std::string* const system = TextOf(all.front());
   if (system == nullptr) return all;
   Json::Array rest(all.begin() + 1, all.end());
+  if (system->empty() && !rest.empty()) return rest;
   if (rest.empty() || !IsOf(rest.front(), "user") || rest.front().Find("content") == nullptr) {
     rest.insert(rest.begin(), Message("user", *system));
     return rest;
@@ -226,12 +246,13 @@ bool BeginsWithSystem(const Json& messages) {
 }
 
 ChatTurns ChatTurns::Of(const ChatTemplateSet& chat) {
+  const Probe probe(chat);
   ChatTurns turns;
-  turns.takes_system = TakesSystem(chat);
-  turns.takes_late_system = TakesLateSystem(chat, turns.takes_system);
-  turns.takes_user_behind_result = TakesUserBehindResult(chat);
-  turns.takes_neighbours = TakesNeighbours(chat);
-  turns.takes_system_alone = Writes(chat, {Message("system", "a system message")});
+  turns.takes_system = TakesSystem(probe);
+  turns.takes_late_system = TakesLateSystem(probe, turns.takes_system);
+  turns.takes_user_behind_result = TakesUserBehindResult(probe);
+  turns.takes_neighbours = TakesNeighbours(probe);
+  turns.takes_system_alone = probe.Writes({Message("system", "a system message")});
   return turns;
 }
 

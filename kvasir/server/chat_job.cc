@@ -209,10 +209,12 @@ Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
           {"content",
            std::string("<tool_response>\n").append(result).append("\n</tool_response>")}};
     }
-    // Many templates want roles to alternate, and one system message at most.
+    // Many templates want roles to alternate. What tools there are stands in one message with the
+    // system's.
     const std::string last = texts.empty() ? "" : texts.back().Find("role")->as_string();
     const std::string next = text.Find("role")->as_string();
-    const bool joins = last == next && (is_tool || is_result || next == "system");
+    const bool joins =
+        last == next && (is_tool || is_result || (tools.is_on() && texts.size() == 1));
     is_result = is_tool || (is_result && joins);
     if (joins) {
       if (!joined.empty()) joined += "\n";

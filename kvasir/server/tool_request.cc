@@ -152,7 +152,7 @@ Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, int64_t* 
   if (!whole.ok()) {
     const Json* strict = FindSet(function, "strict");
     const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
-    if (is_strict) return GrammarError(whole.error(), field + ".function");
+    if (is_strict) return GrammarError(whole.error(), field + ".function.parameters");
     schema = RelaxedSchema(schema);
     if (!CanBeHeldTo(schema, nodes).ok()) return JsonText(rules).Object();
   }
