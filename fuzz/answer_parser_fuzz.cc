@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.dialect.think_close = "</think>";
   options.reads_thoughts = (data[0] & 64) != 0;
   options.starts_in_thought = (data[0] & 128) != 0;
-  options.is_call = (data[1] & 128) != 0;
+  options.must_call = (data[1] & 128) != 0;
   const auto tools = kvasir::Json::Parse(
       R"([{"type": "function", "function": {"name": "f"}}, {"function": {"name": "python"}}])");
   options.tools = *tools;

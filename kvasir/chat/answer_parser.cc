@@ -124,7 +124,7 @@ void AnswerParser::EmitNoCall(std::string_view text) {
 }
 
 void AnswerParser::EmitCutCall(std::string_view text) {
-  if (!options_.is_call) EmitNoCall(text);
+  if (!options_.must_call) EmitNoCall(text);
 }
 
 void AnswerParser::GoBehindCall() {
@@ -182,7 +182,7 @@ bool AnswerParser::InText(bool is_end) {
   if (at == held_.npos) {
     // Blanks before a call are not shown; at the end there is none.
     if (is_end) {
-      const size_t cut = options_.is_call ? TailThatMayBecome(held_, opening) : 0;
+      const size_t cut = options_.must_call ? TailThatMayBecome(held_, opening) : 0;
       std::string_view text = std::string_view(held_).substr(0, held_.size() - cut);
       if (cut > 0) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
       Emit(Kind::kText, text);

@@ -21,7 +21,7 @@ struct AnswerParserOptions {
   bool reads_thoughts = false;     // false: they are text like any other
   bool starts_in_thought = false;  // the prompt has opened one
   Json tools;                      // as the request has them; null: calls are text
-  bool is_call = false;  // calls are asked for: a marker that is cut off at the end is no text
+  bool must_call = false;  // calls are asked for: a marker that is cut off at the end is no text
 };
 
 // What any chunks of a text give, joined, does not depend on where they are cut. Of an answer that

@@ -156,9 +156,9 @@ TEST(AnswerParser, CallsThatWereCutOff) {
 // Where calls are asked for, what is cut off was to be one.
 TEST(AnswerParser, CutMarkersOfCallsThatAreAskedFor) {
   AnswerParserOptions options = Options(ToolSyntax::kHermes);
-  const auto parse = [&](ToolSyntax syntax, std::string_view text, bool is_call) {
+  const auto parse = [&](ToolSyntax syntax, std::string_view text, bool must_call) {
     options = Options(syntax);
-    options.is_call = is_call;
+    options.must_call = must_call;
     return Parse(options, std::string(text));
   };
   EXPECT_EQ(parse(ToolSyntax::kHermes, "<tool", false), "T:<tool");

@@ -34,8 +34,8 @@ struct CacheBudgetRequest {
 // Of what a draft model leaves scratch gets a quarter at most and what threads need whatever a step
 // has, together half; steps become shorter until it is enough: no result depends on them. ERRORS:
 // kInvalidArgument unless step_tokens and streams are 1 to 2^20; kResourceExhausted if a step of
-// kLeastStepTokens takes more than that, naming the bytes that would do beside
-// the draft model's.
+// kLeastStepTokens takes more than that, naming the bytes that would do beside the
+// draft model's.
 Result<CacheBudget> PlanCacheBudget(const Model& model, const CacheBudgetRequest& request);
 
 // Shorter steps read the weights too often to be of use.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -136,6 +137,21 @@ Json::Array WithResultsAtTheirCalls(const Json::Array& messages) {
   return ordered;
 }
 
+// Messages side by side whose texts become one.
+struct Joined {
+  size_t end;
+  std::string text;
+};
+template <typename Joins>
+Joined JoinedFrom(size_t begin, const Json::Array& messages, const Joins& joins) {
+  Joined joined = {begin, ""};
+  for (size_t& end = joined.end; end < messages.size() && joins(messages[end]); ++end) {
+    if (end > begin) joined.text += kBetween;
+    joined.text += *TextOf(messages[end]);
+  }
+  return joined;
+}
+
 // The first system messages are one, later ones are the user's.
 Json::Array LateSystemInTurns(const Json::Array& all) {
   Json::Array turns;
@@ -146,22 +162,16 @@ Json::Array LateSystemInTurns(const Json::Array& all) {
       return TextOf(message) != nullptr &&
              (IsSystem(message) || (!is_front && IsOf(message, "user")));
     };
-    size_t end = begin;
-    bool has_system = false;
-    std::string text;
-    for (; end < all.size() && joins(all[end]); ++end) {
-      has_system = has_system || IsSystem(all[end]);
-      if (end > begin) text += kBetween;
-      text += *TextOf(all[end]);
-    }
-    if (has_system) {
+    auto [end, text] = JoinedFrom(begin, all, joins);
+    const std::span<const Json> run =
+        std::span(all).subspan(begin, std::max(end - begin, size_t{1}));
+    if (end > begin && std::ranges::any_of(run, IsSystem)) {
       Json turn = is_front ? all[begin] : Message("user", "");
       turn.Set("content", std::move(text));
       turns.push_back(std::move(turn));
     } else {
-      end = std::max(end, begin + 1);
-      turns.insert(turns.end(), all.begin() + static_cast<std::ptrdiff_t>(begin),
-                   all.begin() + static_cast<std::ptrdiff_t>(end));
+      turns.insert(turns.end(), run.begin(), run.end());
+      end = begin + run.size();
     }
     begin = end;
   }
@@ -203,12 +213,7 @@ Json::Array NeighboursJoined(const Json::Array& messages) {
                            (IsOf(first, "assistant") && IsOf(message, "assistant"));
       return is_same && TextOf(message) != nullptr && message.Find("tool_calls") == nullptr;
     };
-    std::string text;
-    size_t end = begin;
-    for (; end < messages.size() && joins(messages[end]); ++end) {
-      if (end > begin) text += kBetween;
-      text += *TextOf(messages[end]);
-    }
+    auto [end, text] = JoinedFrom(begin, messages, joins);
     Json turn = first;
     if (end > begin + 1) turn.Set("content", std::move(text));
     turns.push_back(std::move(turn));

@@ -267,7 +267,7 @@ std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequ
   job->parser.reads_thoughts = context.reads_thoughts && request.reads_thoughts;
   job->parser.starts_in_thought = thought == ThoughtState::kOpen;
   if (request.tools.is_on()) job->parser.tools = request.tools.tools;
-  job->parser.is_call = request.tools.choice == Choice::kRequired;
+  job->parser.must_call = request.tools.choice == Choice::kRequired;
   job->shown_special = context.markers;
   job->has_short_call_ids = CallOpening(context.dialect.tools) == "[TOOL_CALLS]";
   return std::nullopt;

@@ -254,12 +254,16 @@ TEST(MessagesRequest, ClaudeCodesBillingIsNoPrompt) {
   const Json chat = *ChatBodyOfMessages(
       Parsed(R"({"system": [{"type": "text", "text": "x-anthropic-billing-header: cch=1;"},
                             {"type": "text", "text": "be brief"}],
-                 "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
+                 "messages": [{"role": "user", "content": [
+                   {"type": "text", "text": "x-anthropic-billing-header: what is it?"}]},
+                   {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
                    "content": [{"type": "tool_reference", "tool_name": "f"}]}]}],
                  "tools": [{"name": "f", "strict": true, "input_schema": {}}]})"),
       MaxTokensRule::kOptional);
   EXPECT_EQ(*chat.Find("messages")->as_array()[0].Find("content"), Json("be brief"));
-  EXPECT_EQ(*chat.Find("messages")->as_array()[1].Find("content"), Json("(the tool f)"));
+  EXPECT_EQ(*chat.Find("messages")->as_array()[1].Find("content"),
+            Json("x-anthropic-billing-header: what is it?"));
+  EXPECT_EQ(*chat.Find("messages")->as_array()[2].Find("content"), Json("(the tool f)"));
   EXPECT_EQ(*chat.Find("tools")->as_array()[0].Find("function")->Find("strict"), Json(true));
 }
 

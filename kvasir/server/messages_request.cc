@@ -31,9 +31,13 @@ Status MissingText(const std::string& field) {
   return FieldError(ErrorCode::kCorrupt, field, "must be a string");
 }
 
-// What Claude Code says to its own service before everything else, other words in every
-// conversation: nothing behind it would ever be found in a cache.
-bool IsBilling(std::string_view text) { return text.starts_with("x-anthropic-billing-header:"); }
+// A system block that Claude Code writes for its own service before everything else, other words
+// in every conversation: nothing behind it would ever be found in a cache.
+bool IsBilling(const Json& block) {
+  const Json* text = block.Find("text");
+  return text != nullptr && text->is_string() &&
+         text->as_string().starts_with("x-anthropic-billing-header:");
+}
 
 // Text, or an array of text blocks; other blocks are refused by their name.
 Result<std::string> TextOf(const Json& content, const std::string& field) {
@@ -57,7 +61,7 @@ Result<std::string> TextOf(const Json& content, const std::string& field) {
     if (value == nullptr || !value->is_string()) {
       return MissingText(name + ".text").error();
     }
-    if (!IsBilling(value->as_string())) text += value->as_string();
+    text += value->as_string();
   }
   return text;
 }
@@ -207,8 +211,10 @@ Status SetOutput(const Json& body, Json* chat) {
 
 Result<Json> MessagesOf(const Json& body) {
   Json::Array messages;
-  if (const Json* system = FindSet(body, "system")) {
-    KVASIR_TRY(std::string text, TextOf(*system, "system"));
+  if (const Json* given_system = FindSet(body, "system")) {
+    Json system = *given_system;
+    if (system.is_array()) std::erase_if(system.as_array(), IsBilling);
+    KVASIR_TRY(std::string text, TextOf(system, "system"));
     if (!text.empty()) {
       messages.push_back(Json::Object{{"role", "system"}, {"content", std::move(text)}});
     }

@@ -40,14 +40,19 @@ constexpr std::array<std::string_view, 20> kNotTaken = {
 
 // Tools that the client or its service runs, which this model never heard of. Agents offer them
 // all.
-constexpr std::array<std::string_view, 14> kToolsOfOthers = {
-    "web_search",       "file_search",
-    "code_interpreter", "image_generation",
-    "computer",         "mcp",
-    "local_shell",      "shell",
-    "apply_patch",      "custom",
-    "namespace",        "tool_search",
-    "computer_use",     "programmatic_tool_calling"};
+constexpr std::array<std::string_view, 13> kToolsOfOthers = {"web_search",
+                                                             "file_search",
+                                                             "code_interpreter",
+                                                             "image_generation",
+                                                             "computer",
+                                                             "mcp",
+                                                             "local_shell",
+                                                             "shell",
+                                                             "apply_patch",
+                                                             "custom",
+                                                             "namespace",
+                                                             "tool_search",
+                                                             "programmatic_tool_calling"};
 
 // Also in versions: "web_search_2025_08_26".
 bool IsNameOfOthers(std::string_view type) {
