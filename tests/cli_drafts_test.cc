@@ -105,6 +105,20 @@ TEST_F(AssistantCliTest, WeightsOfBothMayBeMadeUp) {
   EXPECT_GT(Drafted(drafted), 0);
 }
 
+// It guesses tokens and never chats.
+TEST(DraftModelCliTest, ADraftModelNeedsNoChatTemplate) {
+  const std::string models = KVASIR_SOURCE_DIR "/models/";
+  const ScratchFolder draft;
+  for (const char* kept : {"config.json", "tokenizer.json", "model.safetensors"}) {
+    fs::copy_file(models + "kvasir-demo-draft/" + kept, draft.File(kept));
+  }
+  const Json drafted =
+      Generate(models + "kvasir-demo", {"--chat", "--temp", "0", "--draft-model", draft.path()});
+  EXPECT_GT(Drafted(drafted), 0);
+  EXPECT_EQ(*drafted.Find("text"),
+            *Generate(models + "kvasir-demo", {"--chat", "--temp", "0"}).Find("text"));
+}
+
 TEST_F(AssistantCliTest, AnotherModelsAssistantIsRefused) {
   const ProgramResult result = RunProgram({"generate", "-m", model_, "-p", "x", "--draft-model",
                                            kTestdata + "assistants/gemma4_one_projection_plain"});
