@@ -185,7 +185,7 @@ Json WithShortCallIds(const Json& messages) {
 Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
   Json::Array texts;
   if (tools.is_on()) {
-    texts.push_back(Json::Object{{"role", "system"}, {"content", OfferText(tools.tools)}});
+    texts.push_back(Json::Object{{"role", "system"}, {"content", OfferText(tools.Shown())}});
   }
   bool is_result = false;  // the last of `texts` holds one
   std::string joined;      // to the last of `texts`; once, however many there are
@@ -240,7 +240,7 @@ Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest&
         request.template_variables, request.last_answer);
   }
   Json variables = request.template_variables;
-  if (request.tools.is_on()) variables.Set("tools", request.tools.tools);
+  if (request.tools.is_on()) variables.Set("tools", request.tools.Shown());
   const bool has_short_ids = CallOpening(context.dialect.tools) == "[TOOL_CALLS]";
   const Json messages = has_short_ids ? WithShortCallIds(request.messages) : request.messages;
   return context.bundle->ChatText(messages, variables, request.last_answer);

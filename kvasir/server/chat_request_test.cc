@@ -267,6 +267,77 @@ TEST(MessagesRequest, ClaudeCodesBillingIsNoPrompt) {
   EXPECT_EQ(*chat.Find("tools")->as_array()[0].Find("function")->Find("strict"), Json(true));
 }
 
+// The prompt's beginning stays the same while tools are found, so what follows stays cached.
+TEST(MessagesRequest, DeferredToolsAreShownWhereTheyWereFound) {
+  const auto body_with = [](const std::string& more_messages, const std::string& more_tools) {
+    return Parsed(R"({"messages": [{"role": "user", "content": "a"})" + more_messages +
+                  R"(], "tools": [{"name": "search", "input_schema": {}},
+                   {"name": "f", "description": "d", "input_schema": {"type": "object"},
+                    "defer_loading": true},
+                   {"name": "g", "input_schema": {}, "defer_loading": true})" +
+                  more_tools + "]}");
+  };
+  const auto names_of = [](const Json& tools) {
+    std::string names;
+    for (const Json& tool : tools.as_array()) {
+      names += tool.Find("function")->Find("name")->as_string() + " ";
+    }
+    return names;
+  };
+  const auto request_of = [](const Json& body) {
+    return *ParseChatRequest(*ChatBodyOfMessages(body, MaxTokensRule::kOptional), {});
+  };
+  const ChatRequest before = request_of(body_with("", ""));
+  EXPECT_EQ(names_of(before.tools.tools), "search ");
+
+  const ChatRequest found = request_of(body_with(
+      R"(, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [
+          {"type": "tool_reference", "tool_name": "f"},
+          {"type": "tool_reference", "tool_name": "search"}]}]})",
+      ""));
+  EXPECT_EQ(names_of(found.tools.tools), "search f ");
+  EXPECT_EQ(found.tools.Shown(), before.tools.Shown());
+  EXPECT_EQ(*found.messages.as_array()[1].Find("content"),
+            Json("The tool f can be called from now on:\n"
+                 R"({"type":"function","function":{"name":"f","description":"d",)"
+                 R"("parameters":{"type":"object"}}})"
+                 "\n(the tool search)"));
+
+  // Nobody here runs the service's own search.
+  const ChatRequest all =
+      request_of(body_with("", R"(, {"type": "tool_search_tool_regex_20251119", "name": "s"})"));
+  EXPECT_EQ(names_of(all.tools.Shown()), "search f g ");
+  EXPECT_EQ(ChatBodyOfMessages(Parsed(R"({"messages": [{"role": "user", "content": "a"}],
+                                 "tools": [{"name": "f", "defer_loading": 1}]})"),
+                               MaxTokensRule::kOptional)
+                .error()
+                .message,
+            "field 'tools[0].defer_loading' must be true or false, not integer");
+}
+
+TEST(MessagesRequest, DocumentsOfTextAreRead) {
+  const auto content_of = [](const std::string& blocks) {
+    return ChatBodyOfMessages(
+        Parsed(R"({"messages": [{"role": "user", "content": [)" + blocks + "]}]}"),
+        MaxTokensRule::kOptional);
+  };
+  const Json chat = *content_of(
+      R"({"type": "document", "title": "T", "context": "C",
+          "source": {"type": "text", "media_type": "text/plain", "data": "one"}},
+         {"type": "document", "source": {"type": "content", "content": [
+          {"type": "text", "text": "two"}]}},
+         {"type": "search_result", "title": "S", "source": "https://s", "content": [
+          {"type": "text", "text": "three"}]}, {"type": "text", "text": "four"})");
+  EXPECT_EQ(*chat.Find("messages")->as_array()[0].Find("content"),
+            Json("T\nC\none\ntwo\nS\nhttps://s\nthree\nfour"));
+  EXPECT_EQ(content_of(R"({"type": "text", "text": ""}, {"type": "document",
+                           "source": {"type": "url", "url": "https://s"}})")
+                .error()
+                .message,
+            "field 'messages[0].content[1].source.type' must be \"text\" or \"content\": this "
+            "server reads no files");
+}
+
 TEST(ApiError, NamesOfOtherApis) {
   constexpr FieldName kNames[] = {{"response_format.json_schema", "text.format"},
                                   {".function.", "."}};

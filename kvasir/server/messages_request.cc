@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kvasir/server/message_tools.h"
 #include "kvasir/server/request_fields.h"
 
 namespace kvasir {
@@ -39,32 +40,75 @@ bool IsBilling(const Json& block) {
          text->as_string().starts_with("x-anthropic-billing-header:");
 }
 
-// Text, or an array of text blocks; other blocks are refused by their name.
-Result<std::string> TextOf(const Json& content, const std::string& field) {
-  if (content.is_string()) return content.as_string();
-  if (!content.is_array()) return WrongType(field, "a string or an array of blocks", content);
-  std::string text;
-  for (size_t i = 0; i < content.as_array().size(); ++i) {
-    const Json& block = content.as_array()[i];
-    const std::string name = field + "[" + std::to_string(i) + "]";
-    if (!block.is_object()) return WrongType(name, "an object", block);
+class BlockReader {
+ public:
+  explicit BlockReader(MessageTools* tools) : tools_(tools) {}
+
+  // Text, or an array of blocks that can be read as text; others are refused by their name.
+  Result<std::string> Text(const Json& content, const std::string& field) {
+    if (content.is_string()) return content.as_string();
+    if (!content.is_array()) return WrongType(field, "a string or an array of blocks", content);
+    std::string text;
+    for (size_t i = 0; i < content.as_array().size(); ++i) {
+      const std::string name = field + "[" + std::to_string(i) + "]";
+      KVASIR_TRY(const std::string piece, Block(content.as_array()[i], name));
+      text += piece;
+    }
+    return text;
+  }
+
+  Result<std::string> Block(const Json& block, const std::string& field) {
+    if (!block.is_object()) return WrongType(field, "an object", block);
     if (HasType(block, "tool_reference")) {
       KVASIR_TRY(const std::string tool, block.GetString("tool_name"));
-      text += "(the tool " + tool + ")";
-      continue;
+      return tools_->Reference(tool);
+    }
+    if (HasType(block, "document")) return Document(block, field);
+    if (HasType(block, "search_result")) {
+      KVASIR_TRY(const std::string source, block.GetStringOr("source", ""));
+      return Titled(block, source, Member(block, "content"), field + ".content");
     }
     if (!HasType(block, "text")) {
-      return FieldError(ErrorCode::kUnsupported, name + ".type",
+      return FieldError(ErrorCode::kUnsupported, field + ".type",
                         "must be \"text\" here: this server reads nothing else");
     }
     const Json* value = block.Find("text");
-    if (value == nullptr || !value->is_string()) {
-      return MissingText(name + ".text").error();
-    }
-    text += value->as_string();
+    if (value == nullptr || !value->is_string()) return MissingText(field + ".text").error();
+    return value->as_string();
   }
-  return text;
-}
+
+ private:
+  static Json Member(const Json& object, std::string_view name) {
+    const Json* found = FindSet(object, name);
+    return found == nullptr ? Json() : *found;
+  }
+
+  // {"source": {"type": "text", "data"} or {"type": "content", "content"}, "title", "context"}
+  Result<std::string> Document(const Json& block, const std::string& field) {
+    KVASIR_TRY(const std::string context, block.GetStringOr("context", ""));
+    const Json source = Member(block, "source");
+    if (source.is_object() && HasType(source, "text")) {
+      return Titled(block, context, Member(source, "data"), field + ".source.data");
+    }
+    if (source.is_object() && HasType(source, "content")) {
+      return Titled(block, context, Member(source, "content"), field + ".source.content");
+    }
+    return FieldError(ErrorCode::kUnsupported, field + ".source.type",
+                      "must be \"text\" or \"content\": this server reads no files");
+  }
+
+  // What the block says of itself, a line each, then its text.
+  Result<std::string> Titled(const Json& block, const std::string& about, const Json& content,
+                             const std::string& field) {
+    KVASIR_TRY(std::string text, block.GetStringOr("title", ""));
+    if (!text.empty()) text += "\n";
+    if (!about.empty()) text += about + "\n";
+    KVASIR_TRY(const std::string body, Text(content, field));
+    return text + body + "\n";
+  }
+
+  MessageTools* tools_;
+};
 
 // {"type": "tool_use", "id", "name", "input"} as a tool call of a chat message.
 Result<Json> CallOf(const Json& block, const std::string& field) {
@@ -81,7 +125,7 @@ Result<Json> CallOf(const Json& block, const std::string& field) {
 
 // A message of blocks as chat messages: results of tools first, each one of its own.
 Status AppendBlocks(const Json& role, const Json& content, const std::string& field,
-                    Json::Array* messages) {
+                    BlockReader* reader, Json::Array* messages) {
   std::string text;
   std::string thoughts;
   Json::Array calls;
@@ -101,13 +145,13 @@ Status AppendBlocks(const Json& role, const Json& content, const std::string& fi
     } else if (is_user && HasType(block, "tool_result")) {
       const Json* result = FindSet(block, "content");
       KVASIR_TRY(std::string result_text,
-                 TextOf(result == nullptr ? Json("") : *result, name + ".content"));
+                 reader->Text(result == nullptr ? Json("") : *result, name + ".content"));
       const Json* id = FindSet(block, "tool_use_id");
       messages->push_back(Json::Object{{"role", "tool"},
                                        {"tool_call_id", id == nullptr ? Json("") : *id},
                                        {"content", std::move(result_text)}});
     } else {
-      KVASIR_TRY(const std::string piece, TextOf(Json(Json::Array{block}), field));
+      KVASIR_TRY(const std::string piece, reader->Block(block, name));
       text += piece;
     }
   }
@@ -117,53 +161,6 @@ Status AppendBlocks(const Json& role, const Json& content, const std::string& fi
   if (!thoughts.empty()) message.Set("reasoning_content", std::move(thoughts));
   if (!calls.empty()) message.Set("tool_calls", std::move(calls));
   messages->push_back(std::move(message));
-  return {};
-}
-
-// [{"name", "description", "input_schema"}] as a chat request's tools.
-Result<Json> ToolsOf(const Json& tools) {
-  if (!tools.is_array()) return WrongType("tools", "an array", tools);
-  Json::Array chat;
-  for (const Json& tool : tools.as_array()) {
-    const std::string field = "tools[" + std::to_string(chat.size()) + "]";
-    if (!tool.is_object()) return WrongType(field, "an object", tool);
-    const Json* type = FindSet(tool, "type");
-    if (type != nullptr && !HasType(tool, "custom")) {
-      return FieldError(ErrorCode::kUnsupported, field + ".type",
-                        "must be \"custom\": this server runs no tools of its own");
-    }
-    Json function = Json::Object();
-    for (const auto& [from, to] : {std::pair{"name", "name"},
-                                   {"description", "description"},
-                                   {"strict", "strict"},
-                                   {"input_schema", "parameters"}}) {
-      if (const Json* value = FindSet(tool, from)) function.Set(to, *value);
-    }
-    chat.push_back(Json::Object{{"type", "function"}, {"function", std::move(function)}});
-  }
-  return Json(std::move(chat));
-}
-
-// {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"}
-Status SetToolChoice(const Json& choice, Json* chat) {
-  if (!choice.is_object()) return WrongType("tool_choice", "an object", choice);
-  if (FindSet(choice, "disable_parallel_tool_use") != nullptr) {
-    KVASIR_TRY(const bool is_single, choice.GetBool("disable_parallel_tool_use"));
-    chat->Set("parallel_tool_calls", !is_single);
-  }
-  if (HasType(choice, "auto") || HasType(choice, "none")) {
-    chat->Set("tool_choice", *choice.Find("type"));
-  } else if (HasType(choice, "any")) {
-    chat->Set("tool_choice", "required");
-  } else if (HasType(choice, "tool")) {
-    const Json* name = FindSet(choice, "name");
-    if (name == nullptr || !name->is_string()) return MissingText("tool_choice.name");
-    Json function = Json::Object{{"name", *name}};
-    chat->Set("tool_choice", Json::Object{{"type", "function"}, {"function", std::move(function)}});
-  } else {
-    return FieldError(ErrorCode::kInvalidArgument, "tool_choice.type",
-                      "must be \"auto\", \"any\", \"tool\" or \"none\"");
-  }
   return {};
 }
 
@@ -209,12 +206,12 @@ Status SetOutput(const Json& body, Json* chat) {
   return {};
 }
 
-Result<Json> MessagesOf(const Json& body) {
+Result<Json> MessagesOf(const Json& body, BlockReader* reader) {
   Json::Array messages;
   if (const Json* given_system = FindSet(body, "system")) {
     Json system = *given_system;
     if (system.is_array()) std::erase_if(system.as_array(), IsBilling);
-    KVASIR_TRY(std::string text, TextOf(system, "system"));
+    KVASIR_TRY(std::string text, reader->Text(system, "system"));
     if (!text.empty()) {
       messages.push_back(Json::Object{{"role", "system"}, {"content", std::move(text)}});
     }
@@ -239,10 +236,11 @@ Result<Json> MessagesOf(const Json& body) {
     const Json* content = FindSet(message, "content");
     const std::string content_field = field + ".content";
     if (content != nullptr && content->is_array()) {
-      KVASIR_TRY_OK(AppendBlocks(*role, *content, content_field, &messages));
+      KVASIR_TRY_OK(AppendBlocks(*role, *content, content_field, reader, &messages));
       continue;
     }
-    KVASIR_TRY(std::string text, TextOf(content == nullptr ? Json() : *content, content_field));
+    KVASIR_TRY(std::string text,
+               reader->Text(content == nullptr ? Json() : *content, content_field));
     messages.push_back(Json::Object{{"role", *role}, {"content", std::move(text)}});
   }
   return Json(std::move(messages));
@@ -258,7 +256,9 @@ Result<Json> ChatBodyOfMessages(const Json& body, MaxTokensRule rule) {
       return FieldError(ErrorCode::kInvalidArgument, "max_tokens", "must be at least 1");
     }
   }
-  KVASIR_TRY(Json messages, MessagesOf(body));
+  KVASIR_TRY(MessageTools tools, MessageTools::Parse(FindSet(body, "tools")));
+  BlockReader reader(&tools);
+  KVASIR_TRY(Json messages, MessagesOf(body, &reader));
   Json chat = FieldsBut(kNotTaken, body);
   if (const Json* stops = FindSet(body, "stop_sequences")) {
     if (!stops->is_array()) return WrongType("stop_sequences", "an array of strings", *stops);
@@ -267,10 +267,7 @@ Result<Json> ChatBodyOfMessages(const Json& body, MaxTokensRule rule) {
     }
     chat.Set("stop", *stops);
   }
-  if (const Json* tools = FindSet(body, "tools")) {
-    KVASIR_TRY(Json chat_tools, ToolsOf(*tools));
-    chat.Set("tools", std::move(chat_tools));
-  }
+  if (FindSet(body, "tools") != nullptr) chat.Set("tools", tools.ChatTools());
   if (const Json* choice = FindSet(body, "tool_choice")) {
     KVASIR_TRY_OK(SetToolChoice(*choice, &chat));
   }

@@ -50,6 +50,10 @@ Status CheckTool(const Json& tool, const std::string& field) {
   if (parameters != nullptr && !parameters->is_object()) {
     return WrongType(field + ".function.parameters", "a JSON schema", *parameters);
   }
+  const Json* deferred = FindSet(tool, "defer_loading");
+  if (deferred != nullptr && !deferred->is_bool()) {
+    return WrongType(field + ".defer_loading", "true or false", *deferred);
+  }
   return {};
 }
 
@@ -208,6 +212,15 @@ Result<Expr> OneCall(const ToolRequest& request, ToolSyntax syntax, GrammarSynta
 
 }  // namespace
 
+Json ToolRequest::Shown() const {
+  Json::Array shown = tools.as_array();
+  std::erase_if(shown, [](const Json& tool) {
+    const Json* deferred = FindSet(tool, "defer_loading");
+    return deferred != nullptr && deferred->as_bool();
+  });
+  return shown;
+}
+
 Result<ToolRequest> ParseToolRequest(const Json& body) {
   ToolRequest request;
   KVASIR_TRY(request.is_parallel, body.GetBoolOr("parallel_tool_calls", true));
@@ -221,7 +234,8 @@ Result<ToolRequest> ParseToolRequest(const Json& body) {
     return FieldError(ErrorCode::kInvalidArgument, "tool_choice", "needs tools to choose from");
   }
   if (tools->as_array().size() > kMaxTools) {
-    return FieldError(ErrorCode::kInvalidArgument, "tools", "must hold at most 128 of them");
+    return FieldError(ErrorCode::kInvalidArgument, "tools",
+                      "must hold at most " + std::to_string(kMaxTools) + " of them");
   }
   for (size_t i = 0; i < tools->as_array().size(); ++i) {
     KVASIR_TRY_OK(CheckTool(tools->as_array()[i], FieldOf(i)));

@@ -16,15 +16,17 @@ namespace kvasir {
 struct ToolRequest {
   enum class Choice { kNone, kAuto, kRequired };
   // [{"type": "function", "function": {"name", "description"?, "parameters"?, ...}}]; null: none.
+  // Those with "defer_loading": true may be called, but the prompt does not begin with them.
   Json tools;
   Choice choice = Choice::kNone;  // kNone as well when there are no tools
   std::vector<std::string> only;  // the tools that may be used; empty: all
   bool is_parallel = true;        // several calls in one answer
 
   bool is_on() const { return choice != Choice::kNone; }
+  Json Shown() const;  // those of `tools` that the prompt begins with
 };
 
-inline constexpr size_t kMaxTools = 128;
+inline constexpr size_t kMaxTools = 1024;
 
 // tools, tool_choice, parallel_tool_calls. ERRORS: as ParseChatRequest.
 Result<ToolRequest> ParseToolRequest(const Json& body);
