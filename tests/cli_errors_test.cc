@@ -148,6 +148,8 @@ TEST(CliErrorsTest, WhatTheConfigTellsIsSaidBeforeWeightsAreRead) {
     args.insert(args.end(), draft.begin(), draft.end());
     ExpectError(args, 2, "--draft-cache-bytes means nothing");
   }
+  ExpectError({"generate", "-m", folder, "-p", "x", "--draft-max", "4"}, 2,
+              "--draft-max means nothing");
   ExpectError({"generate", "-m", folder, "-p", "x"}, 1, "no tokenizer");
   ExpectError({"chat", "-m", folder}, 1, "no tokenizer");
   ExpectError({"serve", "-m", folder, "--port", "0"}, 1, "no tokenizer");

@@ -200,6 +200,10 @@ TEST(ModelTextTest, NeighboursWhoAreOneAndTheSame) {
             R"([{"role":"user","content":"a\n\nb"},{"role":"assistant","content":"c\n\nd"},)"
             R"({"role":"assistant","content":"","tool_calls":[]},)"
             R"({"role":"tool","content":"1"},{"role":"tool","content":"2"}])");
+  EXPECT_EQ(joined(R"([{"role":"assistant","content":"","reasoning_content":"x"},
+                       {"role":"assistant","content":"a"},
+                       {"role":"assistant","content":"b","reasoning_content":"y"}])"),
+            R"([{"role":"assistant","content":"a\n\nb","reasoning_content":"x\n\ny"}])");
   EXPECT_EQ(ChatTurns{.takes_system_alone = false}
                 .Apply(ValueOrDie(Json::Parse(R"([{"role":"system","content":"s"}])")))
                 .Dump(),

@@ -100,7 +100,7 @@ class ChatCommand final : public Command {
     markers_ = bundle_->MarkersOf(DialectOf(bundle_->chat()->source()));
     KVASIR_TRY(drafts_, draft_.Load(model_, *bundle_));
     generator_.emplace(bundle_.get());
-    generator_->UseDrafter(drafts_->NewDrafter(nullptr), draft_.max_drafts);
+    generator_->UseDrafter(drafts_->NewDrafter(nullptr), draft_.MaxDrafts());
     KVASIR_TRY(CachedSequence sequence, bundle_->NewSequence());
     branches_.push_back({{}, std::move(sequence), {}});
     if (!system_.value_or("").empty()) AddMessage("system", *system_);

@@ -12,7 +12,8 @@ void DraftFlags::Declare(Flags& flags) {
       "who guesses ahead: none, ngram (what was said before), model, or mtp (an assistant that "
       "reads the model's cache); default: what --draft-model or the package's draft is, else "
       "none");
-  flags.Add("--draft-max,--draft", &max_drafts, "tokens guessed per step at most");
+  flags.Add("--draft-max,--draft", &given_max_drafts,
+            "tokens guessed per step at most; default 16");
   flags.Add("--draft-cache-bytes", &cache_bytes,
             "what of --cache-bytes is the draft model's; 0: an eighth");
 }
@@ -55,7 +56,11 @@ Status DraftFlags::Prepare(ModelFlags& target) const {
   if (has_model && !FileExists(choice.model) && !DirectoryExists(choice.model)) {
     return {ErrorCode::kNotFound, choice.model + ": there is no such draft model"};
   }
-  if (max_drafts < 0 || max_drafts > 256) {
+  if (choice.kind == DraftKind::kNone && kind.empty() && given_max_drafts) {
+    return {ErrorCode::kInvalidArgument,
+            "--draft-max means nothing without drafts; give --draft-kind or --draft-model"};
+  }
+  if (MaxDrafts() < 0 || MaxDrafts() > 256) {
     return {ErrorCode::kInvalidArgument, "--draft-max must be 0 to 256"};
   }
   KVASIR_TRY(const size_t bytes, ParseBytes("--draft-cache-bytes", cache_bytes));

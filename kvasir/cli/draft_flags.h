@@ -3,7 +3,9 @@
 #ifndef KVASIR_CLI_DRAFT_FLAGS_H_
 #define KVASIR_CLI_DRAFT_FLAGS_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kvasir/cli/flags.h"
@@ -16,7 +18,9 @@ struct DraftFlags {
   std::string model;
   std::string kind;  // empty: model if there is one, here or in the model's package, else none
   std::string cache_bytes = "0";
-  int64_t max_drafts = 16;
+  std::optional<int64_t> given_max_drafts;
+
+  int64_t MaxDrafts() const { return given_max_drafts.value_or(16); }
 
   void Declare(Flags& flags);
   // Before the target is loaded: what of its cache is the draft model's.

@@ -73,7 +73,7 @@ class GenerateCommand final : public Command {
     KVASIR_TRY(CachedSequence sequence, Sequence(*bundle));
     KVASIR_TRY(const auto drafts, draft_.Load(model_, *bundle));
     Generator generator(bundle.get());
-    generator.UseDrafter(drafts->NewDrafter(nullptr), draft_.max_drafts);
+    generator.UseDrafter(drafts->NewDrafter(nullptr), draft_.MaxDrafts());
     KVASIR_TRY(const GenerationResult result, generator.Generate(request, sequence, callbacks));
     KVASIR_TRY_OK(printed);
     if (is_json_) {

@@ -131,7 +131,7 @@ class ServeCommand final : public Command {
     KVASIR_TRY(const auto bundle, served.Load());
     KVASIR_TRY(const auto drafts, draft_.Load(served, *bundle));
     options.drafts = drafts.get();
-    options.max_drafts = draft_.max_drafts;
+    options.max_drafts = draft_.MaxDrafts();
     options.log = AtLeast(logged.least, log);
     options.log_detail = logged.detail;
     if (log_json_) options.request_log = LogRequestsAsJson(logged.least);

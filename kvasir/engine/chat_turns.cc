@@ -26,8 +26,8 @@ bool IsSystem(const Json& message) { return IsOf(message, "system") || IsOf(mess
 bool IsResult(const Json& message) { return IsOf(message, "tool") || IsOf(message, "function"); }
 
 // Null where it is no text.
-const std::string* TextOf(const Json& message) {
-  const Json* const content = message.Find("content");
+const std::string* TextOf(const Json& message, std::string_view member = "content") {
+  const Json* const content = message.Find(member);
   return content != nullptr && content->is_string() ? &content->as_string() : nullptr;
 }
 
@@ -137,6 +137,11 @@ Json::Array WithResultsAtTheirCalls(const Json::Array& messages) {
   return ordered;
 }
 
+void Append(const std::string& text, std::string* joined) {
+  if (!joined->empty() && !text.empty()) *joined += kBetween;
+  *joined += text;
+}
+
 // Messages side by side whose texts become one.
 struct Joined {
   size_t end;
@@ -146,8 +151,7 @@ template <typename Joins>
 Joined JoinedFrom(size_t begin, const Json::Array& messages, const Joins& joins) {
   Joined joined = {begin, ""};
   for (size_t& end = joined.end; end < messages.size() && joins(messages[end]); ++end) {
-    if (end > begin) joined.text += kBetween;
-    joined.text += *TextOf(messages[end]);
+    Append(*TextOf(messages[end]), &joined.text);
   }
   return joined;
 }
@@ -203,7 +207,8 @@ Json::Array UsersInResults(const Json::Array& messages) {
   return turns;
 }
 
-// Turns of the user, and of the assistant without calls, that stand side by side become one.
+// Turns of the user, and of the assistant without calls, that stand side by side become one, and
+// the assistant's thoughts.
 Json::Array NeighboursJoined(const Json::Array& messages) {
   Json::Array turns;
   for (size_t begin = 0; begin < messages.size();) {
@@ -215,7 +220,15 @@ Json::Array NeighboursJoined(const Json::Array& messages) {
     };
     auto [end, text] = JoinedFrom(begin, messages, joins);
     Json turn = first;
-    if (end > begin + 1) turn.Set("content", std::move(text));
+    if (end > begin + 1) {
+      turn.Set("content", std::move(text));
+      std::string thoughts;
+      for (size_t i = begin; i < end; ++i) {
+        const std::string* const thought = TextOf(messages[i], "reasoning_content");
+        if (thought != nullptr) Append(*thought, &thoughts);
+      }
+      if (!thoughts.empty()) turn.Set("reasoning_content", std::move(thoughts));
+    }
     turns.push_back(std::move(turn));
     begin = std::max(end, begin + 1);
   }

@@ -143,6 +143,19 @@ Status CanBeHeldTo(const Json& schema, int64_t* nodes) {
   return Grammar::FromSyntax(trial, rule).status();
 }
 
+// The schema with `true` for each property that nothing satisfies or that cannot be read.
+Json WithoutImpossibleProperties(Json schema, int64_t* nodes) {
+  Json* const properties = schema.Find("properties");
+  if (properties == nullptr || !properties->is_object()) return schema;
+  Json alone = schema;  // with what its references lead to
+  for (auto& [name, property] : properties->as_object()) {
+    alone.Set("properties", Json::Object{{name, property}});
+    alone.Set("required", Json::Array{name});
+    if (!CanBeHeldTo(alone, nodes).ok()) property = true;
+  }
+  return schema;
+}
+
 // The object of a tool's arguments. `nodes`: SchemaTranslator's.
 Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, int64_t* nodes,
                            GrammarSyntax* rules) {
@@ -158,6 +171,7 @@ Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, int64_t* 
     const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
     if (is_strict) return GrammarError(whole.error(), field + ".function.parameters");
     schema = RelaxedSchema(schema);
+    if (!CanBeHeldTo(schema, nodes).ok()) schema = WithoutImpossibleProperties(schema, nodes);
     if (!CanBeHeldTo(schema, nodes).ok()) return JsonText(rules).Object();
   }
   KVASIR_TRY(const GrammarSyntax::Rule rule,
