@@ -35,13 +35,15 @@ Json Masked(const std::string& name, const Json& value) {
     for (const Json& element : value.as_array()) masked.push_back(Masked(name, element));
     return masked;
   }
+  const bool is_time = name.starts_with("created") || name == "completed_at";
   if (value.is_string()) {
+    constexpr size_t kTimeSize = 20;  // 2026-11-29T21:22:24Z
+    if (is_time && value.as_string().size() == kTimeSize) return "time";
     for (const char* prefix :
          {"chatcmpl-", "cmpl-", "msg_", "resp_", "call_", "toolu_", "fc_", "rs_"}) {
       if (value.as_string().starts_with(prefix)) return std::string(prefix) + "*";
     }
   }
-  const bool is_time = name.starts_with("created") || name == "completed_at";
   const bool is_speed = name.ends_with("_ms") || name.ends_with("_per_second");
   return value.is_number() && (is_time || is_speed) ? Json(0) : value;
 }

@@ -246,6 +246,15 @@ Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest&
   return context.bundle->ChatText(messages, variables, request.last_answer);
 }
 
+std::optional<ApiError> CountChatTokens(const ServerContext& context, const ChatRequest& request,
+                                        Json* count) {
+  const auto prompt = ChatPrompt(context, request);
+  if (!prompt.ok()) return TemplateError(context, prompt.error());
+  const auto tokens = context.bundle->tokenizer()->EncodeSegments(*prompt, {.add_special = false});
+  *count = Json::Object{{"input_tokens", static_cast<uint64_t>(tokens.size())}};
+  return std::nullopt;
+}
+
 std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequest& request,
                                     AnswerJob* job) {
   const auto prompt = ChatPrompt(context, request);

@@ -15,6 +15,10 @@ namespace kvasir {
 // The prompt as text. ERRORS: from the template.
 Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest& request);
 
+// Sets `count` to the prompt's size in tokens, {"input_tokens": n}. Null when all is well.
+std::optional<ApiError> CountChatTokens(const ServerContext& context, const ChatRequest& request,
+                                        Json* count);
+
 // Sets everything of `job` but its format. Null when all is well.
 std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequest& request,
                                     AnswerJob* job);

@@ -51,10 +51,10 @@ void ServeMessages(const ServerContext& context, const HttpRequest& request, Htt
 void ServeCountTokens(const ServerContext& context, const HttpRequest& request, HttpReply reply) {
   const auto chat = ParseMessages(context, request, MaxTokensRule::kOptional);
   if (!chat.ok()) return reply.Send(Refusal(ToApiError(chat.error())));
-  const auto prompt = ChatPrompt(context, *chat);
-  if (!prompt.ok()) return reply.Send(Refusal(TemplateError(context, prompt.error())));
-  const auto tokens = context.bundle->tokenizer()->EncodeSegments(*prompt, {.add_special = false});
-  const Json count = Json::Object{{"input_tokens", static_cast<uint64_t>(tokens.size())}};
+  Json count;
+  if (const auto error = CountChatTokens(context, *chat, &count)) {
+    return reply.Send(Refusal(*error));
+  }
   reply.Send({.body = count.Dump()});
 }
 

@@ -1,11 +1,23 @@
 // GET /v1/models and /v1/models/{id}: the one model.
-// Deliberately not what was echoed: here the model has its real name.
+// Deliberately not what was echoed: here the model has its real name. One form for the clients of
+// OpenAI, Anthropic and llama-server.
+#include <array>
+#include <ctime>
+#include <string>
 #include <utility>
 
 #include "kvasir/server/routes.h"
 
 namespace kvasir {
 namespace {
+
+std::string Rfc3339(int64_t unix_seconds) {
+  const std::time_t time = unix_seconds;
+  std::tm parts = {};
+  std::array<char, 32> text = {};
+  if (gmtime_r(&time, &parts) == nullptr) return "";
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
 
 // The context stands in the two places where clients look for it.
 Json ModelJson(const ServerContext& context) {
@@ -18,6 +30,9 @@ Json ModelJson(const ServerContext& context) {
                       {"object", "model"},
                       {"created", context.created},
                       {"owned_by", "kvasir"},
+                      {"type", "model"},
+                      {"display_name", context.model_name},
+                      {"created_at", Rfc3339(context.created)},
                       {"max_model_len", model.context_tokens()},
                       {"meta", std::move(meta)}};
 }
@@ -25,7 +40,11 @@ Json ModelJson(const ServerContext& context) {
 }  // namespace
 
 void ServeModels(const ServerContext& context, const HttpRequest&, HttpReply reply) {
-  const Json list = Json::Object{{"object", "list"}, {"data", Json::Array{ModelJson(context)}}};
+  const Json list = Json::Object{{"object", "list"},
+                                 {"data", Json::Array{ModelJson(context)}},
+                                 {"first_id", context.model_name},
+                                 {"last_id", context.model_name},
+                                 {"has_more", false}};
   reply.Send({.body = list.Dump()});
 }
 

@@ -1,4 +1,4 @@
-// POST /v1/responses.
+// POST /v1/responses and /v1/responses/input_tokens.
 // Deliberately stateless: nothing is stored, every request brings its whole input.
 #include <array>
 #include <utility>
@@ -54,6 +54,20 @@ void ServeResponses(const ServerContext& context, const HttpRequest& request, Ht
   job.scores_text = true;
   job.format = std::make_unique<ResponsesFormat>(std::move(options));
   SubmitAnswer(context, request, std::move(job), std::move(reply));
+}
+
+void ServeResponseTokens(const ServerContext& context, const HttpRequest& request,
+                         HttpReply reply) {
+  const auto body = ParseBody(request);
+  if (!body.ok()) return reply.Send(ErrorResponse(ToApiError(body.error())));
+  const auto chat = ParseResponses(context, *body);
+  if (!chat.ok()) return reply.Send(ErrorResponse(ErrorOf(ToApiError(chat.error()))));
+  Json count;
+  if (auto error = CountChatTokens(context, *chat, &count)) {
+    return reply.Send(ErrorResponse(ErrorOf(*std::move(error))));
+  }
+  count.Set("object", "response.input_tokens");
+  reply.Send({.body = count.Dump()});
 }
 
 }  // namespace kvasir

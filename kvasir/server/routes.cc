@@ -27,6 +27,7 @@ constexpr std::array kRoutes = {
     Route{"/chat/completions", kPost, ServeChat},
     Route{"/completions", kPost, ServeText},
     Route{"/responses", kPost, ServeResponses},
+    Route{"/responses/input_tokens", kPost, ServeResponseTokens},
     Route{"/embeddings", kPost, ServeEmbeddings},
     Route{"/embedding", kPost, ServeEmbedding},
     Route{"/messages", kPost, ServeMessages, RouteAccess::kWithKey, kAnthropic},

@@ -56,6 +56,7 @@ void ServeEmbeddings(const ServerContext& context, const HttpRequest& request, H
 void ServeEmbedding(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeCancel(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 void ServeResponses(const ServerContext& context, const HttpRequest& request, HttpReply reply);
+void ServeResponseTokens(const ServerContext& context, const HttpRequest& request, HttpReply reply);
 
 }  // namespace kvasir
 

@@ -63,6 +63,11 @@ class AnthropicTest(unittest.TestCase):
         self.assertEqual(counted.input_tokens,
                          usage.input_tokens + (usage.cache_read_input_tokens or 0))
 
+    def test_models(self):
+        model, = self.client.models.list()
+        self.assertEqual(self.client.models.retrieve(model.id), model)
+        self.assertEqual((model.type, model.display_name), ("model", model.id))
+
     def test_conversation(self):
         turn = self.ask()
         answer = self.client.messages.create(

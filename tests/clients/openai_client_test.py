@@ -150,6 +150,9 @@ class OpenAiTest(unittest.TestCase):
         self.assertIn("48213", answer.output_text)
         self.assertEqual(answer.usage.total_tokens,
                          answer.usage.input_tokens + answer.usage.output_tokens)
+        counted = self.client.responses.input_tokens.count(
+            model=self.model, instructions=QUESTION[0]["content"], input=QUESTION[1]["content"])
+        self.assertEqual(counted.input_tokens, answer.usage.input_tokens)
         with self.client.responses.stream(
                 model=self.model, instructions=QUESTION[0]["content"],
                 input=QUESTION[1]["content"], temperature=0, max_output_tokens=20) as stream:
