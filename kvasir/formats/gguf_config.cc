@@ -124,7 +124,12 @@ class ConfigBuilder {
     KVASIR_TRY_OK(CopyInt("block_count", "num_hidden_layers"));
     KVASIR_TRY_OK(CopyInt("context_length", "max_position_embeddings"));
     KVASIR_TRY_OK(CopyInt("attention.head_count", "num_attention_heads"));
-    KVASIR_TRY(const double eps, metadata_.NumberOr(Key("attention.layer_norm_rms_epsilon"), 1e-6));
+    // Gemma's is the same everywhere, so that Ollama does not ask for it; of others there are
+    // several.
+    const std::string epsilon = Key("attention.layer_norm_rms_epsilon");
+    const bool is_gemma = architecture_.starts_with("gemma");
+    KVASIR_TRY(const double eps,
+               is_gemma ? metadata_.NumberOr(epsilon, 1e-6) : metadata_.Number(epsilon));
     config_.Set("rms_norm_eps", eps);
     return {};
   }

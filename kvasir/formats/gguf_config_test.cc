@@ -162,7 +162,7 @@ TEST(GgufConfig, LayersOfGemma4AreChecked) {
 }
 
 // A model whose metadata can be changed, of an architecture that needs little.
-GgufTestFile Tiny(const std::string& architecture, uint32_t layers) {
+GgufTestFile TinyWithoutEpsilon(const std::string& architecture, uint32_t layers) {
   GgufTestFile file;
   file.Text("general.architecture", architecture);
   file.U32(architecture + ".block_count", layers).U32(architecture + ".embedding_length", 32);
@@ -170,6 +170,11 @@ GgufTestFile Tiny(const std::string& architecture, uint32_t layers) {
   file.U32(architecture + ".feed_forward_length", 64);
   file.Tensor({"token_embd.weight", {32, 8}, 0, 0});
   return file;
+}
+
+GgufTestFile Tiny(const std::string& architecture, uint32_t layers) {
+  return TinyWithoutEpsilon(architecture, layers)
+      .F32(architecture + ".attention.layer_norm_rms_epsilon", 1e-5f);
 }
 
 ModelConfig ConfigOf(const GgufTestFile& content) {
@@ -258,6 +263,15 @@ TEST(GgufConfig, SamplingIsRecommended) {
   EXPECT_EQ(generation.top_k, 0);
   EXPECT_FALSE(generation.min_p.has_value());
   EXPECT_NE(ErrorOf(file.F32("general.sampling.min_p", 7.0f)).find("min_p"), std::string::npos);
+}
+
+TEST(GgufConfig, OnlyGemmasNormsAreKnownWithoutTheirEpsilon) {
+  const auto without = [](const char* name) { return TinyWithoutEpsilon(name, 2); };
+  EXPECT_EQ(ConfigOf(without("gemma3")).rms_norm_eps, 1e-6);
+  EXPECT_EQ(ErrorOf(without("llama").F32("llama.attention.layer_norm_rms_epsilon", 1e-5f)),
+            "no error");
+  EXPECT_NE(ErrorOf(without("llama")).find("'llama.attention.layer_norm_rms_epsilon'"),
+            std::string::npos);
 }
 
 // Texts of the stops of a vocabulary, in its order.

@@ -196,6 +196,11 @@ Result<double> GgufMetadata::NumberOr(std::string_view key, double otherwise) co
   return WrongType(key, "a number");
 }
 
+Result<double> GgufMetadata::Number(std::string_view key) const {
+  if (!Has(key)) return Missing(key);
+  return NumberOr(key, 0.0);
+}
+
 Result<bool> GgufMetadata::FlagOr(std::string_view key, bool otherwise) const {
   const GgufValue* value = Find(key);
   if (value == nullptr) return otherwise;

@@ -43,6 +43,7 @@ class GgufMetadata {
   Result<std::string> TextOr(std::string_view key, std::string_view otherwise) const;
   // Required. ERRORS: kCorrupt, also when it is missing.
   Result<int64_t> Int(std::string_view key) const;
+  Result<double> Number(std::string_view key) const;
   Result<std::string> Text(std::string_view key) const;
   // One integer, or an array that holds it once per layer: writers differ. ERRORS: also
   // kUnsupported for an array whose elements differ.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes jinja_cases.jsonl: what Python's jinja2 makes, in the environment of Hugging Face transformers,
-of each line of jinja_expressions.txt between braces, of jinja_templates.txt, and of WHITESPACE. Made with Python 3.11 and jinja2 3.1.6; run it again with the same versions
-after adding a template. It does not cover whole chat templates: the golden cases do."""
+of each line of jinja_expressions.txt between braces, of jinja_templates.txt, and of WHITESPACE. Made
+with Python 3.11 and jinja2 3.1.6; run it again with the same versions after adding a template. It does
+not cover whole chat templates: the golden cases do."""
 import datetime
 import json
 import pathlib
