@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace kvasir {
 namespace {
@@ -66,21 +67,43 @@ Result<HfQuantization> ParseGptq(const Json& object, HfQuantization quantization
   return ParseGptqSizes(object, std::move(quantization));
 }
 
-// AutoRound writes the layouts of others.
+// AutoRound writes the layouts of others, and of GPTQ the first version wherever it says so: its
+// own is the second. Before 0.5 the field was called "backend", and named a kernel as well
+// ("auto_round:exllamav2").
 Result<HfQuantization> ParseAutoRound(const Json& object, HfQuantization quantization) {
+  const char* const field =
+      IsEmpty(object.Find("packing_format")) && !IsEmpty(object.Find("backend")) ? "backend"
+                                                                                 : "packing_format";
+  KVASIR_TRY(std::string format, object.GetStringOr(field, "auto_round:auto_gptq"));
+  const auto names = [&](std::string_view part) { return format.find(part) != format.npos; };
+  if (names("llm_compressor")) return quantization;
+  const bool has_own = format == "auto_round" || names("gptqmodel");
+  const bool has_kernel = names("exllamav2") || names("triton");
+  if (!has_own && !has_kernel && !names("gptq") && !names("awq")) {
+    return Unknown(field, format,
+                   "auto_round, auto_round:auto_gptq, auto_round:gptqmodel, auto_round:auto_awq, "
+                   "auto_round:llm_compressor");
+  }
   KVASIR_TRY(const std::string type, object.GetStringOr("data_type", "int"));
   if (type != "int" && type != "int_sym") return Unknown("data_type", type, "int");
-  KVASIR_TRY(const std::string format,
-             object.GetStringOr("packing_format", "auto_round:auto_gptq"));
-  if (format == "auto_round:auto_awq") return ParseAwq(object, std::move(quantization));
-  if (format == "auto_round:llm_compressor") return quantization;
-  quantization.zero_offset = format == "auto_round:auto_gptq" ? 1 : 0;
-  if (quantization.zero_offset == 1 || format == "auto_round" || format == "auto_round:gptqmodel") {
-    return ParseGptqSizes(object, std::move(quantization));
+  if (names("awq")) return ParseAwq(object, std::move(quantization));
+  quantization.zero_offset = names("gptq") && !has_own ? 1 : 0;
+  return ParseGptqSizes(object, std::move(quantization));
+}
+
+// How many bits the codes of whole numbers have, in any of the groups of modules.
+Result<std::vector<int>> BitsOfGroups(const Json& object) {
+  std::vector<int> all;
+  const Json* const groups = object.Find("config_groups");
+  if (IsEmpty(groups) || !groups->is_object()) return all;
+  for (const auto& [name, group] : groups->as_object()) {
+    const Json* const weights = group.is_object() ? group.Find("weights") : nullptr;
+    if (weights == nullptr || !weights->is_object()) continue;
+    KVASIR_TRY(const std::string type, weights->GetStringOr("type", "int"));
+    KVASIR_TRY(const int64_t bits, weights->GetIntOr("num_bits", 8));
+    if (type == "int" && bits >= 1 && bits <= 8) all.push_back(static_cast<int>(bits));
   }
-  return Unknown("packing_format", format,
-                 "auto_round, auto_round:auto_gptq, auto_round:gptqmodel, auto_round:auto_awq, "
-                 "auto_round:llm_compressor");
+  return all;
 }
 
 Result<HfQuantization> ParseCompressedTensors(const Json& object, HfQuantization quantization) {
@@ -99,6 +122,7 @@ Result<HfQuantization> ParseCompressedTensors(const Json& object, HfQuantization
     KVASIR_TRY(const std::string sparse, sparsity->GetStringOr("format", "dense"));
     if (sparse != "dense") return Unknown("sparsity_config.format", sparse, "dense");
   }
+  KVASIR_TRY(quantization.packed_bits, BitsOfGroups(object));
   return quantization;
 }
 

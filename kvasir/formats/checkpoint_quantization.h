@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kvasir/base/json.h"
 #include "kvasir/base/result.h"
@@ -28,6 +29,8 @@ struct HfQuantization {
   int zero_offset = 0;          // GPTQ: what stored codes of 0 lack; 1 in its first version
   int64_t block_outputs = 128;  // fp8: weights that share a scale, where they do by blocks
   int64_t block_inputs = 128;
+  // compressed-tensors: of packed whole numbers, in whatever module; empty where it is not said.
+  std::vector<int> packed_bits;
 
   // ERRORS: kUnsupported for a method, version or format that is not known; kCorrupt. The message
   // names the field.

@@ -40,6 +40,35 @@ TEST(HfQuantization, Methods) {
   EXPECT_EQ(packed_as(":gptqmodel")->kind, kGptq);
   EXPECT_EQ(packed_as(":auto_awq")->kind, kAwq);
   EXPECT_EQ(packed_as(":llm_compressor")->kind, kScaled);
+  // Before there was a packing_format; its own layout stores zeros as they are.
+  const auto zero_offset = [](const char* field, const std::string& name) {
+    return Parse(R"({"quant_method":"intel/auto-round",")" + std::string(field) + R"(":")" + name +
+                 "\"}")
+        ->zero_offset;
+  };
+  for (const char* field : {"backend", "packing_format"}) {
+    for (const char* own : {"auto_round:exllamav2", "autoround:tritonv2"}) {
+      EXPECT_EQ(zero_offset(field, own), 0) << own;
+    }
+    for (const char* first : {"gptq:exllamav2", "auto_round:gptq:exllamav2", "auto_gptq:marlin"}) {
+      EXPECT_EQ(zero_offset(field, first), 1) << first;
+    }
+  }
+  EXPECT_EQ(Parse(R"({"quant_method":"auto-round","backend":"auto_round:exllamav2",
+                     "packing_format":"auto_round:auto_gptq"})")
+                ->zero_offset,
+            1);
+  for (const char* type : {"nv_fp", "mx_fp", "int"}) {
+    EXPECT_EQ(Parse(R"({"quant_method":"auto-round","packing_format":"auto_round:llm_compressor",
+                       "data_type":")" +
+                    std::string(type) + "\"}")
+                  ->kind,
+              kScaled);
+  }
+  const auto groups = Parse(R"({"quant_method":"compressed-tensors","config_groups":{
+      "a":{"weights":{"num_bits":3,"type":"int"}},"b":{"weights":{"num_bits":8,"type":"float"}},
+      "c":{"weights":{"num_bits":7}},"d":{"weights":null},"e":1}})");
+  EXPECT_EQ(groups->packed_bits, (std::vector<int>{3, 7}));
   const auto fp8 = Parse(R"({"quant_method":"fp8","weight_block_size":[64,256]})");
   EXPECT_EQ(fp8->kind, kScaled);
   EXPECT_EQ(fp8->block_outputs, 64);
@@ -70,6 +99,8 @@ TEST(HfQuantization, WhatIsNotReadIsNamed) {
               kUnsupported, "'transform_config'");
   // GPTQModel and AutoRound.
   ExpectError(R"({"quant_method":"gptq","rotation":"hadamard"})", kUnsupported, "'rotation'");
+  ExpectError(R"({"quant_method":"auto-round","backend":"auto_round:marlin"})", kUnsupported,
+              "'backend' is 'auto_round:marlin'");
   ExpectError(R"({"quant_method":"auto-round","rotation_config":{"block_size":32}})", kUnsupported,
               "'rotation_config'");
   ExpectError(R"({"quant_method":"auto-round","data_type":"mx_int"})", kUnsupported, "'mx_int'");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,9 +99,47 @@ Result<ScaleBlocks> SetScales(const FindPart& find, const TensorView& scales,
   return blocks;
 }
 
+// How compressed-tensors packs codes into words: as a stream or, before its newest versions, as
+// many as fit whole into each.
+struct CodePacking {
+  int bits = 0;
+  bool is_stream = true;
+
+  int64_t PerWord() const { return 32 / bits; }
+  int64_t Words(int64_t codes) const {
+    return is_stream ? RowWords(codes, bits) : (codes + PerWord() - 1) / PerWord();
+  }
+  // Code `index` of those that begin with word `first` and go on `stride` words further.
+  int Code(const TensorView& words, int64_t first, int64_t stride, int64_t index) const {
+    if (is_stream) return StreamCode(words, first, stride, bits, index);
+    const uint32_t word = Word(words, first + index / PerWord() * stride);
+    return static_cast<int>(word >> index % PerWord() * bits & ((1u << bits) - 1));
+  }
+  void Read(const TensorView& words, int64_t first, int64_t count, uint8_t* codes) const {
+    if (is_stream) return ReadStream(words, first, 1, bits, count, codes);
+    for (int64_t i = 0; i < count; ++i) codes[i] = static_cast<uint8_t>(Code(words, first, 1, i));
+  }
+};
+
+// The packing that gives rows of so many codes so many words, by preference a stream; nothing where
+// there is none. `bits`: those that codes may have; empty: any, as a stream.
+std::optional<CodePacking> PackingOf(int64_t codes, int64_t words, const std::vector<int>& bits) {
+  const auto has = [&](int some) {
+    return bits.empty() || std::find(bits.begin(), bits.end(), some) != bits.end();
+  };
+  for (const bool is_stream : {true, false}) {
+    if (!is_stream && bits.empty()) break;
+    for (int some = 1; some <= 8; ++some) {
+      const CodePacking packing = {some, is_stream};
+      if (has(some) && packing.Words(codes) == words) return packing;
+    }
+  }
+  return std::nullopt;
+}
+
 // pack-quantized of compressed-tensors: codes with half of their range added.
 Result<WeightTensor> PackedIntegers(const FindPart& find, const TensorView& packed,
-                                    const TensorView& scales) {
+                                    const TensorView& scales, const std::vector<int>& known_bits) {
   const TensorView* const shape = find("weight_shape");
   const TensorView* const zeros = find("weight_zero_point");
   if (shape == nullptr || shape->shape != std::vector<int64_t>{2} ||
@@ -120,26 +159,28 @@ Result<WeightTensor> PackedIntegers(const FindPart& find, const TensorView& pack
     return {ErrorCode::kCorrupt, "weight_shape says " + ShapeString({extent(0), extent(1)}) +
                                      ", weight_packed has " + ShapeString(packed.shape)};
   }
-  int bits = 1;
-  while (bits < 8 && RowWords(matrix.inputs, bits) < packed.shape[1]) ++bits;
+  const auto packing = PackingOf(matrix.inputs, packed.shape[1], known_bits);
   // Fewer than 32 inputs may take as many words with one bit more.
-  if (RowWords(matrix.inputs, bits) != packed.shape[1] || matrix.inputs < 32) {
-    return Misfit(
-        "weight_packed", packed,
-        "a stream of at least 32 codes of at most 8 bits, here " + std::to_string(matrix.inputs));
+  if (!packing || matrix.inputs < 32) {
+    std::string bits;
+    for (const int some : known_bits) bits += (bits.empty() ? "" : " or ") + std::to_string(some);
+    return Misfit("weight_packed", packed,
+                  "rows of at least 32 codes of " + (bits.empty() ? "at most 8" : bits) +
+                      " bits, here " + std::to_string(matrix.inputs));
   }
-  matrix.bits = bits;
+  matrix.bits = packing->bits;
   KVASIR_TRY(const ScaleBlocks blocks, SetScales(find, scales, &matrix));
-  matrix.read_codes = [packed, bits, inputs = matrix.inputs](int64_t row, uint8_t* out) {
-    ReadStream(packed, row * packed.shape[1], 1, bits, inputs, out);
+  matrix.read_codes = [packed, packing = *packing, inputs = matrix.inputs](int64_t row,
+                                                                           uint8_t* out) {
+    packing.Read(packed, row * packed.shape[1], inputs, out);
   };
-  matrix.zero = [bits](int64_t, int64_t) { return 1 << (bits - 1); };
+  matrix.zero = [half = 1 << (packing->bits - 1)](int64_t, int64_t) { return half; };
   if (zeros != nullptr) {
-    // A stream of each column.
+    // Those of each column are packed like a row.
     KVASIR_TRY_OK(Check("weight_zero_point", zeros, DType::kI32,
-                        {RowWords(matrix.outputs, bits), blocks.columns}));
-    matrix.zero = [zeros = *zeros, bits](int64_t row, int64_t group) {
-      return StreamCode(zeros, group, zeros.shape[1], bits, row);
+                        {packing->Words(matrix.outputs), blocks.columns}));
+    matrix.zero = [zeros = *zeros, packing = *packing](int64_t row, int64_t group) {
+      return packing.Code(zeros, group, zeros.shape[1], row);
     };
   }
   const int64_t outputs = matrix.outputs;
@@ -306,8 +347,10 @@ Result<WeightTensor> ScaledWeights(const FindPart& find, const HfQuantization* q
   }
   switch (weight->dtype) {
     case DType::kI32:
-      if (packed != nullptr) return PackedIntegers(find, *weight, *scales);
-      break;
+      if (packed == nullptr) break;
+      return PackedIntegers(
+          find, *weight, *scales,
+          quantization == nullptr ? std::vector<int>() : quantization->packed_bits);
     case DType::kI8:
       return SignedBytes(find, *weight, *scales);
     case DType::kU8:
