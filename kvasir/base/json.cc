@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -170,11 +171,16 @@ Json::Json(uint64_t value) {
 }
 
 Result<Json> Json::Parse(std::string_view text) {
-  Builder builder;
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
-    return {ErrorCode::kCorrupt, builder.error()};
+  try {
+    Builder builder;
+    if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
+      return {ErrorCode::kCorrupt, builder.error()};
+    }
+    return builder.Take();
+  } catch (const std::bad_alloc&) {
+    return {ErrorCode::kResourceExhausted,
+            "its " + std::to_string(text.size()) + " bytes of JSON take more memory than there is"};
   }
-  return builder.Take();
 }
 
 Result<Json> Json::ParseFile(const std::string& path, size_t most_bytes) {

@@ -47,7 +47,8 @@ class Json {
   // Containers nested deeper than this are refused by Parse, so that recursion over a Json is safe.
   static constexpr int kMaxDepth = 100;
 
-  // ERRORS: kCorrupt with the byte offset and the reason; also when nested deeper than kMaxDepth.
+  // Takes up to 25 times the text's memory. ERRORS: kCorrupt with the byte offset and the reason;
+  // also when nested deeper than kMaxDepth. kResourceExhausted without the memory.
   static Result<Json> Parse(std::string_view text);
   // Reads and parses a file. ERRORS: as ReadFile, kCorrupt; the message begins with the path.
   static Result<Json> ParseFile(const std::string& path, size_t most_bytes = kMostFileBytes);

@@ -20,9 +20,12 @@ bool IsShardName(std::string_view name) {
          name.find('\0') == std::string_view::npos;
 }
 
+// 100 bytes a tensor: of half a million.
+constexpr size_t kMostIndexBytes = size_t{64} << 20;
+
 // Tensor to shard. ERRORS: kIo, kNotFound, kCorrupt.
 Result<std::map<std::string, std::string, std::less<>>> ReadIndex(const std::string& path) {
-  KVASIR_TRY(const Json json, Json::ParseFile(path));
+  KVASIR_TRY(const Json json, Json::ParseFile(path, kMostIndexBytes));
   const Json* weights = json.Find("weight_map");
   if (weights == nullptr || !weights->is_object()) {
     return Corrupt(path + ": field 'weight_map' must be an object");

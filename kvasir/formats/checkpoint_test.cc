@@ -72,6 +72,14 @@ TEST(Checkpoint, FilesOfOtherKindsAreNamed) {
   ExpectError(folder.path(), ErrorCode::kNotFound, "but pytorch_model-00001-of-00002.bin");
 }
 
+// JSON takes 20 times its size in memory.
+TEST(Checkpoint, AnIndexHasItsBounds) {
+  const ScratchFolder folder;
+  const std::string index = folder.Write("model.safetensors.index.json", "{}");
+  std::filesystem::resize_file(index, (size_t{64} << 20) + 1);
+  ExpectError(folder.path(), ErrorCode::kResourceExhausted, "index.json");
+}
+
 TEST(Checkpoint, GetNamesTensorAndShapes) {
   const ScratchFolder folder;
   folder.Write("model.safetensors",

@@ -143,7 +143,8 @@ Result<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(const Json& json,
 
 Result<std::unique_ptr<const Tokenizer>> Tokenizer::FromFile(const std::string& path,
                                                              const TokenizerOptions& options) {
-  KVASIR_TRY(const Json json, Json::ParseFile(path));
+  constexpr size_t kMostBytes = size_t{256} << 20;  // those of Gemma have 33 MB
+  KVASIR_TRY(const Json json, Json::ParseFile(path, kMostBytes));
   return In(path, FromJson(json, options));
 }
 
