@@ -106,4 +106,19 @@ void AdoptTail(const PrefixNode& node) {
   }
 }
 
+bool IsInUse(const PrefixNode& leaf) {
+  std::vector<const KvBlock*> references = leaf.held.References();
+  // The first block may be the last of those above it, too.
+  const int64_t block = leaf.begin / kBlockTokens;
+  for (const PrefixNode* above = leaf.parent; above->end() > block * kBlockTokens;
+       above = above->parent) {
+    for (size_t i = 0; i < leaf.held.stores.size(); ++i) {
+      if (IsBounded(leaf.held.plan->stores()[i])) continue;
+      const KvBlock* const own = leaf.held.stores[i].block(block).get();
+      if (above->held.stores[i].block(block).get() == own) references.push_back(own);
+    }
+  }
+  return ExclusiveBlockBytes(std::move(references)) == 0;
+}
+
 }  // namespace kvasir

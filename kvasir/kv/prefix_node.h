@@ -89,6 +89,9 @@ void AppendUnbounded(std::span<const PrefixNode* const> path, Position end, KvCo
 // Exchanges the first block of a new leaf for those with the same index at the ends of what it
 // alone continues: it is filled further, and then the tree holds each block of a conversation once.
 void AdoptTail(const PrefixNode& node);
+// Whether others than the tree reference all that a leaf holds, so that nothing is freed by
+// dropping it and, behind that, what it continues.
+bool IsInUse(const PrefixNode& leaf);
 
 }  // namespace kvasir
 

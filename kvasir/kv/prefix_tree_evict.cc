@@ -12,8 +12,8 @@ size_t PrefixTree::Evict(size_t bytes_wanted) {
   for (auto at = leaves_.begin(); freed() < bytes_wanted && at != leaves_.end();) {
     const PrefixNode::Key key = *at;
     PrefixNode* leaf = NodeOf(key);
-    if (ExclusiveBlockBytes(leaf->held.References()) == 0) {
-      ++at;  // in use: others hold its blocks, too
+    if (IsInUse(*leaf)) {
+      ++at;
     } else {
       const auto next = Shorten(leaf, bytes_wanted - freed());
       // What it continued may come before others that were passed over.

@@ -253,6 +253,31 @@ TEST_F(PrefixTreeTest, EvictsTheLeastRecentlyUsedLeafFromItsEnd) {
   EXPECT_EQ(tree_.Evict(1), 0u);
 }
 
+// What an engine wants is a block at a time, and what a turn ends in is held by those above as well.
+TEST_F(PrefixTreeTest, TheOldestGoesWholeHoweverLittleIsWanted) {
+  std::vector<std::vector<Token>> conversations;
+  for (int i = 0; i < 4; ++i) {
+    std::vector<Token> tokens = Tokens(1000 * i, 160);
+    for (const size_t turn : {size_t{100}, size_t{110}, size_t{160}}) {
+      Insert({tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(turn)});
+    }
+    conversations.push_back(std::move(tokens));
+  }
+  const auto known = [&](const std::vector<Token>& tokens) {
+    const PrefixNode* node = tree_.LastWithin(kSalt, tokens);
+    return node == nullptr ? 0 : node->end();
+  };
+  for (size_t oldest = 0; oldest < conversations.size(); ++oldest) {
+    while (known(conversations[oldest]) > 0) {
+      ASSERT_GT(tree_.Evict(1), 0u);
+      for (size_t later = oldest + 1; later < conversations.size(); ++later) {
+        ASSERT_EQ(known(conversations[later]), 160) << oldest << " " << later;
+      }
+    }
+  }
+  EXPECT_EQ(pool_.used_bytes(), 0u);
+}
+
 TEST_F(PrefixTreeTest, SystemPromptsGoLast) {
   const std::vector<Token> system = Tokens(0, 64);
   Insert(system, PrefixPriority::kSystem);
