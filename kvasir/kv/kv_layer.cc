@@ -30,7 +30,7 @@ KvLayer::Run KvLayer::Run::Slice(int64_t begin, int64_t end) const {
 }
 
 const BlockRef& KvLayer::block(int64_t index) const {
-  KVASIR_DCHECK(rows_.Holds(index));
+  KVASIR_CHECK(rows_.Holds(index));
   return rows_.blocks[static_cast<size_t>(index - rows_.first)];
 }
 

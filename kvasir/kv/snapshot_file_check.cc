@@ -78,6 +78,11 @@ class Checker {
       return Corrupt("the positions kept must differ and be from 0 to " +
                      std::to_string(budget.until - 1));
     }
+    const int64_t recent = std::min(retention.recent, rows);
+    if (!std::equal(ascending.end() - recent, ascending.end(), budget.positions.end() - recent)) {
+      return Corrupt("the " + std::to_string(recent) +
+                     " latest positions kept must come last, ascending");
+    }
     if (retention.interval == 0 || sequence.end < budget.until) return {};
     const int64_t stored = rows + sequence.end - budget.until;
     if (stored <= retention.size + retention.interval) return {};

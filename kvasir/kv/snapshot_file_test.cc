@@ -544,6 +544,16 @@ TEST(SnapshotFileTest, MapsThatCannotBeAreRefused) {
          m.sequences[0].budgets[0].positions[3] = m.sequences[0].budgets[0].positions[4];
        },
        "positions kept"},
+      {[](KvBlockMap& m) {
+         auto& positions = m.sequences[0].budgets[0].positions;
+         std::swap(positions.front(), positions.back());
+       },
+       "must come last"},
+      {[](KvBlockMap& m) {
+         auto& positions = m.sequences[0].budgets[0].positions;
+         std::swap(positions.back(), positions[positions.size() - 2]);
+       },
+       "must come last"},
       {[](KvBlockMap& m) { m.sequences[0].budgets[0].positions.clear(); }, "cannot be kept"},
       {[](KvBlockMap& m) { m.sequences[0].budgets[0].until = -1; }, "cannot be kept"},
       {[](KvBlockMap& m) {
