@@ -167,6 +167,26 @@ TEST_F(EngineTest, APromptThatIsJustBeingReadIsReadOnce) {
   }
 }
 
+// What waits looks at the prefixes in every step, and uses none of them.
+TEST_F(EngineTest, WaitingIsNoUse) {
+  const auto age_after = [this](bool is_together) {
+    Bench bench({"f32", kTinyFull, "f32", "f32"});
+    bench.Start(size_t{64} << 20, {.scheduler = {64, 32}});
+    for (int i = 0; i < 6; ++i) {
+      Tokens prompt = Prompt(600);
+      const Tokens own = Prompt(10, 100 + i);
+      prompt.insert(prompt.end(), own.begin(), own.end());
+      bench.Submit(Request(prompt, 2));
+      if (!is_together) bench.Drain();
+    }
+    bench.Drain();
+    bench.Submit(Request(Prompt(70, 3), 1));
+    bench.Drain();
+    return bench.engine().prefix_tree().LastWithin(0, Prompt(70, 3))->last_used;
+  };
+  EXPECT_EQ(age_after(true), age_after(false));
+}
+
 TEST_F(EngineTest, SaltsShareNothing) {
   EngineRequest request = Request(Prompt(200), 4);
   bench_.Submit(request);
@@ -262,6 +282,24 @@ TEST_F(EngineTest, CallbacksMayCancelAndSubmit) {
   EXPECT_EQ(bench_.Answer(id).finish, FinishReason::kCancelled);
   EXPECT_EQ(bench_.Answer(id).tokens.size(), 3u);
   EXPECT_EQ(bench_.Answer(next).tokens.size(), 2u);
+}
+
+TEST_F(EngineTest, WhoIsCancelledByACancelledOneEndsAtOnce) {
+  RequestId second = 0;
+  EngineCallbacks callbacks;
+  bool has_ended = false;
+  const RequestId first = bench_.engine().NewId();
+  callbacks.on_finish = [&](EngineResult) {
+    bench_.engine().Cancel(second);
+    has_ended = true;
+  };
+  const EngineRequest request = Request(Prompt(10), 50);
+  OrDie(bench_.engine().Submit(first, request, callbacks, nullptr));
+  second = bench_.Submit(request);
+  bench_.engine().Step();
+  bench_.engine().Cancel(first);
+  EXPECT_TRUE(has_ended && bench_.IsFinished(second));
+  EXPECT_FALSE(bench_.engine().has_work());
 }
 
 TEST_F(EngineTest, WhatIsAskedOncePerStepMayCancelAndSubmit) {
@@ -363,6 +401,24 @@ TEST_F(EngineTest, NobodyWaitsForAPromptThatASlowReaderHasBegun) {
   is_paused = false;
   bench_.Drain();
   EXPECT_EQ(bench_.Answer(slow).tokens, bench_.Answer(quick).tokens);
+}
+
+TEST_F(EngineTest, WhoCatchesUpIsAdmittedThoughOthersHaveNoRoom) {
+  bench_.Start(bench_.spec().BytesAt(640));
+  const RequestId running = bench_.Submit(Request(Prompt(60), 300));
+  bench_.engine().Step();
+  bool is_paused = true;
+  EngineCallbacks callbacks;
+  callbacks.is_paused = [&] { return is_paused; };
+  const RequestId slow = bench_.Submit(Request(Prompt(20, 2), 10), callbacks);
+  const RequestId large = bench_.Submit(Request(Prompt(600, 3), 10));
+  for (int i = 0; i < 3; ++i) bench_.engine().Step();
+  is_paused = false;
+  for (int i = 0; i < 12; ++i) bench_.engine().Step();
+  EXPECT_TRUE(bench_.IsFinished(slow));
+  EXPECT_FALSE(bench_.IsFinished(running));
+  EXPECT_FALSE(bench_.IsFinished(large));
+  bench_.Drain();
 }
 
 TEST_F(EngineTest, WhenAWaiterIsCancelledThoseBehindItNeedNotWait) {
@@ -655,6 +711,29 @@ TEST_F(EngineTest, BadRequestsAreRefused) {
   request.scores_prompt = true;
   EXPECT_EQ(code(request), ErrorCode::kInvalidArgument);
   EXPECT_FALSE(engine.has_work());
+}
+
+// The head of a padded vocabulary has rows that no token names.
+TEST_F(EngineTest, OnlyTokensWithNamesAreScored) {
+  const int64_t vocab_size = bench_.model().vocab_size();
+  KvPool pool({.budget_bytes = size_t{16} << 20});
+  EngineParts parts = {.model = &bench_.model(),
+                       .pool = &pool,
+                       .spec = std::make_shared<const KvCacheSpec>(bench_.spec()),
+                       .vocabulary = {.sampleable_tokens = vocab_size - 8}};
+  const auto engine = ValueOrDie(Engine::Create(parts));
+  EngineRequest request = Request({static_cast<Token>(vocab_size - 1), 2, 3}, 1);
+  request.top_logprobs = 1;
+  request.scores_prompt = true;
+  EXPECT_TRUE(engine->Check(request).ok());  // nobody scores the first
+  request.prompt[1] = static_cast<Token>(vocab_size - 8);
+  EXPECT_EQ(engine->Check(request).error().code, ErrorCode::kInvalidArgument);
+  request.scores_prompt = false;
+  EXPECT_TRUE(engine->Check(request).ok());
+  for (const int64_t wrong : {int64_t{0}, vocab_size + 1}) {
+    parts.vocabulary.sampleable_tokens = wrong;
+    EXPECT_EQ(Engine::Create(parts).error().code, ErrorCode::kInvalidArgument);
+  }
 }
 
 }  // namespace

@@ -26,9 +26,10 @@ std::string Mebibytes(size_t bytes) {
 
 size_t ScratchOf(const Model& model, const CacheBudgetRequest& request, int64_t step_tokens) {
   // A row per answer, the scored rows of a prompt, and drafts.
-  const int64_t logits = request.streams + kMostScoredRows +
-                         std::min(step_tokens, SchedulerOptions().mixed_step_tokens);
-  return model.ScratchBytes(step_tokens, logits);
+  const int64_t answering =
+      request.streams + std::min(step_tokens, SchedulerOptions().mixed_step_tokens);
+  // Every answer has its row, however few tokens a step is to have.
+  return model.ScratchBytes(std::max(step_tokens, answering), answering + kMostScoredRows);
 }
 
 }  // namespace

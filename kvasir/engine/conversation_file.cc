@@ -105,7 +105,13 @@ Status ConversationLoad::Begin(Engine& engine) {
   pool_ = &engine.pool();
   auto blocks = TakeBlocks(pool_, index_.map);
   const size_t bytes = AllBytes(index_.map);
-  while (!blocks.ok() && bytes <= pool_->budget_bytes() && engine.prefix_tree().Evict(bytes) > 0) {
+  PrefixTree& tree = engine.prefix_tree();
+  const size_t budget = pool_->budget_bytes();
+  // Nothing that is cached is given up for what does not fit beside those who are answered.
+  const auto fits = [&] { return pool_->used_bytes() - tree.nbytes_exclusive() + bytes <= budget; };
+  for (bool is_first = true; !blocks.ok() && (!is_first || fits()); is_first = false) {
+    const size_t wanted = pool_->used_bytes() + bytes;
+    if (tree.Evict(wanted > budget ? wanted - budget : 1) == 0) break;
     blocks = TakeBlocks(pool_, index_.map);
   }
   if (!blocks.ok()) return WithContext(blocks.error(), path_);

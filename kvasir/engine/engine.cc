@@ -33,6 +33,12 @@ Result<std::unique_ptr<Engine>> Engine::Create(EngineParts parts, EngineOptions 
                                              ", it must be at least 1"};
   }
   KVASIR_TRY_OK(parts.spec->Validate());
+  const int64_t sampleable = parts.vocabulary.sampleable_tokens;
+  if (sampleable < 1 || sampleable > parts.model->vocab_size()) {
+    return {ErrorCode::kInvalidArgument, "engine: sampleable_tokens is " +
+                                             std::to_string(sampleable) + ", it must be 1 to " +
+                                             std::to_string(parts.model->vocab_size())};
+  }
   std::unique_ptr<SwapStore> swap;
   if (!options.swap.dir.empty()) {
     KVASIR_TRY(swap, SwapStore::Open(options.swap));
@@ -88,6 +94,9 @@ Status Engine::Check(const EngineRequest& request) const {
   }
   if (request.pooling && request.scores_prompt) {
     return Invalid("the prompt is pooled and its tokens are scored; ask for one of them");
+  }
+  if (request.scores_prompt) {
+    KVASIR_TRY_OK(CheckScored(request.prompt, parts_.vocabulary.sampleable_tokens));
   }
   if (request.top_logprobs.value_or(0) < 0) {
     return Invalid("top_logprobs is " + std::to_string(*request.top_logprobs) +
@@ -172,8 +181,10 @@ bool Engine::Step() {
   is_stepping_ = true;  // callbacks below may call Submit and Cancel
   for (const auto& job : jobs_) {
     if (job->callbacks.is_cancelled && job->callbacks.is_cancelled()) job->is_cancelled = true;
-    job->is_paused = job->callbacks.is_paused && job->callbacks.is_paused();
-    if (job->is_paused) is_admission_blocked_ = false;  // its blocks count as free
+    const bool was_paused =
+        std::exchange(job->is_paused, job->callbacks.is_paused && job->callbacks.is_paused());
+    // Its blocks count as free; who goes on may have a place to take.
+    if (job->is_paused || was_paused) is_admission_blocked_ = false;
   }
   EndCancelled();
   is_stepping_ = true;
@@ -203,8 +214,16 @@ void Engine::TakeSubmitted() {
   submitted_.clear();
 }
 
-// Also ends what came to its deadline, and closes what is done.
+// Also ends what came to its deadline, and closes what is done; and who was cancelled by the
+// callbacks of that.
 void Engine::EndCancelled() {
+  do {
+    EndAndClose();
+  } while (
+      std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->is_cancelled; }));
+}
+
+void Engine::EndAndClose() {
   TakeSubmitted();
   is_stepping_ = true;  // callbacks below may call Cancel
   const EngineClock::time_point now = Now();

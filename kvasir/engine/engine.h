@@ -156,6 +156,7 @@ class Engine {
 
   void TakeSubmitted();
   void EndCancelled();
+  void EndAndClose();
   void EndJob(Job& job, FinishReason reason);
   void Close();
 

@@ -66,17 +66,20 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   const int64_t limit = job.is_scored()        ? 0
                         : job.is_mean_pooled() ? std::min(stream.pooled_tokens(), known - 1)
                                                : known - 1;
-  auto match = tree_.Find(job.request.salt, stream.Known(0, known), limit);
+  const std::vector<Token> tokens = stream.Known(0, known);
+  // Who waits, and looks every step, uses nothing.
+  const int64_t found = tree_.FoundTokens(job.request.salt, tokens, limit);
+  if (!job.is_scored() && !job.is_mean_pooled() && IsBeingRead(job, found)) {
+    return Admission::kLater;
+  }
+  if (stream.swapped && !IsWorthReading(stream, found)) stream.swapped.reset();
+  if (stream.swapped && stream.swapped->state() == SwappedCache::State::kWriting) {
+    return Admission::kLater;
+  }
+  auto match = tree_.Find(job.request.salt, tokens, limit);
   if (!match.ok()) {
     job.result.status = match.error();
     EndJob(job, FinishReason::kCancelled);
-    return Admission::kLater;
-  }
-  if (!job.is_scored() && !job.is_mean_pooled() && IsBeingRead(job, match->tokens)) {
-    return Admission::kLater;
-  }
-  if (stream.swapped && !IsWorthReading(stream, match->tokens)) stream.swapped.reset();
-  if (stream.swapped && stream.swapped->state() == SwappedCache::State::kWriting) {
     return Admission::kLater;
   }
   const auto victims = FindVictims(job, stream, match->sequence);

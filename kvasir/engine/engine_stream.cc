@@ -61,8 +61,8 @@ bool EngineStream::IsStopToken(Token token) const {
 }
 
 TokenScores EngineStream::Score(Token token, std::span<const float> logits) const {
-  const Logprobs logprobs(logits.first(static_cast<size_t>(vocabulary_->sampleable_tokens)));
-  return {{token, logprobs.Of(token)}, logprobs.Top(*request_->top_logprobs)};
+  return ScoresOf(logits.first(static_cast<size_t>(vocabulary_->sampleable_tokens)), token,
+                  *request_->top_logprobs);
 }
 
 void EngineStream::ScorePrompt(Position position, std::span<const float> logits) {

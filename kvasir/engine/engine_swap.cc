@@ -109,7 +109,9 @@ bool Engine::BeginReading(EngineStream& stream, const KvSequence& known) {
   for (;;) {
     const Status begun = stream.swapped->Read(parts_.pool, known);
     if (begun.ok()) return true;
-    if (tree_.Evict(stream.swapped->bytes()) > 0) continue;
+    const size_t wanted = parts_.pool->used_bytes() + stream.swapped->bytes();
+    const size_t budget = parts_.pool->budget_bytes();
+    if (tree_.Evict(wanted > budget ? wanted - budget : 1) > 0) continue;
     LoseSwap(stream);
     return false;
   }

@@ -30,12 +30,23 @@ double MsSince(DraftRounds::Clock::time_point begin, const DraftRounds& rounds) 
   return std::chrono::duration<double, std::milli>(rounds.Now() - begin).count();
 }
 
+}  // namespace
+
+Status CheckScored(std::span<const Token> prompt, int64_t sampleable_tokens) {
+  for (size_t i = 1; i < prompt.size(); ++i) {
+    if (prompt[i] >= 0 && prompt[i] < sampleable_tokens) continue;
+    return {ErrorCode::kInvalidArgument,
+            "token " + std::to_string(prompt[i]) +
+                " of the prompt cannot be scored: the vocabulary has " +
+                std::to_string(sampleable_tokens) + " tokens"};
+  }
+  return {};
+}
+
 TokenScores ScoresOf(std::span<const float> logits, Token token, int64_t alternatives) {
   const Logprobs logprobs(logits);
   return {{token, logprobs.Of(token)}, logprobs.Top(alternatives)};
 }
-
-}  // namespace
 
 std::string_view FinishReasonName(FinishReason reason) {
   switch (reason) {
@@ -268,6 +279,9 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
                                              std::to_string(context) + "; shorten the prompt"};
   }
   KVASIR_TRY_OK(request.sampling.Validate(bundle_->sampleable_tokens()));
+  if (request.scores_prompt) {
+    KVASIR_TRY_OK(CheckScored(request.prompt, bundle_->sampleable_tokens()));
+  }
   const size_t cache_bytes = bundle_->cache_spec()->BytesAt(prompt_tokens);
   if (cache_bytes > bundle_->cache_budget_bytes()) {
     return {ErrorCode::kResourceExhausted,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,12 @@ struct TokenScores {
   TokenLogprob token;
   std::vector<TokenLogprob> top;  // likeliest first
 };
+
+// ERRORS: kInvalidArgument if a token of the prompt, behind the first, is among those that no
+// vocabulary names and the head has no use for.
+Status CheckScored(std::span<const Token> prompt, int64_t sampleable_tokens);
+// REQUIRES: 0 <= token < logits.size().
+TokenScores ScoresOf(std::span<const float> logits, Token token, int64_t alternatives);
 
 // The text that `token` adds, whose own text is shown if it is one of `shown_special`.
 std::string PushToken(Token token, const std::vector<Token>& shown_special,

@@ -222,6 +222,19 @@ TEST(KvBudgetMemoryTest, WithoutRoomToMoveRowsNothingChanges) {
   ExpectHolds(sequence, Tokens(0, 256));
 }
 
+TEST(KvBudgetMemoryTest, ACompactionWithoutRoomLeavesWhatIsReserved) {
+  KvLayerSpec layer = BudgetLayer(kKnorm);
+  layer.retention.interval = 0;
+  KvPool pool(Budget(5 * layer.layout.BlockBytes(0)));
+  auto sequence = Must(KvSequence::Create(&pool, Spec({layer})));
+  MustOk(Append(sequence, Tokens(0, 256)));
+  const KvSequence fork = sequence.Fork();  // whose rows cannot move in their place
+  MustOk(sequence.Reserve(10));
+  ASSERT_FALSE(sequence.Compact().ok());
+  EXPECT_EQ(sequence.reserved_end(), 266);
+  ExpectHolds(sequence, Tokens(0, 256));
+}
+
 TEST(KvBudgetMemoryTest, PackedRowsMoveBitByBit) {
   KvLayerSpec layer = BudgetLayer(kKnorm);
   layer.layout.key_dim = 32;

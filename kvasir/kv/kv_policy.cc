@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include "kvasir/base/check.h"
 #include "kvasir/kv/row_scores.h"
@@ -159,13 +160,18 @@ Status ApplyBudget(const RetentionSpec& budget, int query_heads, size_t index, K
                                    " kv heads, which do not divide the model's " +
                                    std::to_string(query_heads) + " query heads; use keydiff");
   }
+  const int64_t query_floats = int64_t{query_heads} * layout.key_dim;
+  if (query_floats > std::numeric_limits<int>::max()) {
+    return InvalidLayer(index, "has " + std::to_string(query_heads) + " query heads, too many of " +
+                                   std::to_string(layout.key_dim) + " floats each");
+  }
   const size_t pairs = static_cast<size_t>(layout.key_dim) / 2;
   if (budget.score == RowScore::kExpectedAttention && layer.inv_freq.size() != pairs) {
     return InvalidLayer(index, "has " + std::to_string(layer.inv_freq.size()) +
                                    " rotary frequencies and the score expected-attention needs " +
                                    std::to_string(pairs) + "; use keydiff");
   }
-  layout.query_floats = query_heads * layout.key_dim;
+  layout.query_floats = static_cast<int>(query_floats);
   layout.observed_block = (budget.size + budget.interval) / kBlockTokens - 1;
   return {};
 }

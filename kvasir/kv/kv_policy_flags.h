@@ -34,10 +34,10 @@ struct KvPolicyFlags {
   std::string kv_dense_layers;
   std::string kv_window_layers;  // "dense" (default) or "packed"
 
-  std::optional<int64_t> compact_kv_budget;  // tokens each full-attention layer keeps
-  std::optional<int64_t> kv_keep_first;      // never evicted. Default 4
-  std::optional<int64_t> kv_keep_recent;     // never evicted. Default 128, at most half the budget
-  std::string kv_score;                      // a RowScore's name. Default "keydiff"
+  std::optional<int64_t> compact_kv_budget;    // tokens each full-attention layer keeps
+  std::optional<int64_t> kv_keep_first;        // never evicted. Default 4
+  std::optional<int64_t> kv_keep_recent;       // never evicted. Default 128, or all but a block
+  std::string kv_score;                        // a RowScore's name. Default "keydiff"
   std::optional<int64_t> kv_compact_interval;  // tokens between compactions. Default 256
   bool kv_budget_per_layer = false;            // each layer keeps its own rows
   std::string kv_budget_skip_layers;           // indices of layers that keep every row

@@ -159,7 +159,6 @@ Result<bool> KvSequence::Compact(int64_t slack_rows) {
         "KV cache: no layer has a budget, so there is nothing to evict; give its retention one"};
   }
   if (speculation_start_ >= 0) return MustCommitFirst();
-  SetPosition(position_);
   std::vector<KvCompaction> compactions;
   for (size_t i = 0; i < content_.kept.size(); ++i) {
     const int64_t rows = kvasir::RowOf(content_.kept[i].get(), position_);
@@ -169,6 +168,7 @@ Result<bool> KvSequence::Compact(int64_t slack_rows) {
   Needs needs;
   for (const KvCompaction& compaction : compactions) needs.Add(compaction.Needs(content_));
   KVASIR_TRY_OK(pool()->EnsureFree(needs.demands));
+  SetPosition(position_);
   for (const KvCompaction& compaction : compactions) compaction.Apply(&content_);
   return !compactions.empty();
 }

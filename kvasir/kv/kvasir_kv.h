@@ -159,7 +159,7 @@ typedef struct kvasir_kv_policy_options {
   int64_t dense_recent;            // the latest rows stay 16 bit
   int64_t budget;                  // rows that each full-attention layer keeps; 0: all
   int64_t keep_first;              // 0: 4
-  int64_t keep_recent;             // 0: 128, at most half the budget
+  int64_t keep_recent;             // 0: 128, or all but a block of a budget that is smaller
   int64_t compact_interval;        // 0: 256
   const char* score;               // "keydiff", "knorm", ...; NULL: keydiff
   const char* budget_skip_layers;  // indices of layers that keep every row

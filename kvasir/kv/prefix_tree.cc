@@ -54,35 +54,43 @@ std::vector<Token> PrefixTree::Continuation(uint64_t salt, std::span<const Token
   return found;
 }
 
+std::optional<PrefixTree::State> PrefixTree::LastState(int64_t limit, Path* path) {
+  const Position longest = std::max<int64_t>(0, std::min(limit, path->known));
+  // Within an edge only its own end is asked: a later state that reaches back here reaches back to
+  // that end as well, and was then made its state.
+  for (; !path->nodes.empty(); path->nodes.pop_back()) {
+    const PrefixNode& node = *path->nodes.back();
+    if (node.begin >= longest) continue;
+    const Position at = std::min(longest, node.end());
+    auto content = BoundedPart(node.held, node.end(), at);
+    if (content.has_value()) return State{*std::move(content), at};
+  }
+  return std::nullopt;
+}
+
+int64_t PrefixTree::FoundTokens(uint64_t salt, std::span<const Token> tokens, int64_t limit) const {
+  Path path = Walk(salt, tokens);
+  const auto state = LastState(limit, &path);
+  return state ? state->at : 0;
+}
+
 Result<PrefixTree::Match> PrefixTree::Find(uint64_t salt, std::span<const Token> tokens,
                                            int64_t limit) {
   Path path = Walk(salt, tokens);
-  const Position longest = std::max<int64_t>(0, std::min(limit, path.known));
-  // Within an edge only its own end is asked: a later state that reaches back here reaches back to
-  // that end as well, and was then made its state.
-  std::optional<KvContent> content;
-  Position at = 0;
-  for (; !path.nodes.empty(); path.nodes.pop_back()) {
-    const PrefixNode& node = *path.nodes.back();
-    if (node.begin >= longest) continue;
-    at = std::min(longest, node.end());
-    content = BoundedPart(node.held, node.end(), at);
-    if (content.has_value()) break;
-  }
-  if (content.has_value()) {
+  auto state = LastState(limit, &path);
+  if (state.has_value()) {
     ++hits_;
     ++clock_;
     const std::vector<const PrefixNode*> used(path.nodes.begin(), path.nodes.end());
-    AppendUnbounded(used, at, &*content);
+    AppendUnbounded(used, state->at, &state->content);
     for (PrefixNode* node : path.nodes) Rank(node, [&] { node->last_used = clock_; });
   } else {
     ++misses_;
-    at = 0;
-    content = KvContent::Empty(plan_);
+    state = State{KvContent::Empty(plan_), 0};
   }
-  KVASIR_TRY(KvSequence sequence,
-             KvSequence::Restore(pool_, KvSnapshot::FromContent(*std::move(content), 0, at)));
-  return Match{at, std::move(sequence), path.known};
+  KvSnapshot snapshot = KvSnapshot::FromContent(std::move(state->content), 0, state->at);
+  KVASIR_TRY(KvSequence sequence, KvSequence::Restore(pool_, std::move(snapshot)));
+  return Match{state->at, std::move(sequence), path.known};
 }
 
 void PrefixTree::AddUser(uint64_t salt, std::span<const Token> tokens) {

@@ -67,6 +67,9 @@ class PrefixTree {
   // used now. ERRORS: none that its arguments can cause.
   Result<Match> Find(uint64_t salt, std::span<const Token> tokens, int64_t limit);
 
+  // How many tokens Find would return. Does not count as use, nor as hit or miss.
+  int64_t FoundTokens(uint64_t salt, std::span<const Token> tokens, int64_t limit) const;
+
   // What others continued exactly `tokens` with, at most `limit` tokens; where they parted, the way
   // that was used last. Empty where `tokens` as a whole is not known. Does not count as use.
   std::vector<Token> Continuation(uint64_t salt, std::span<const Token> tokens,
@@ -119,6 +122,13 @@ class PrefixTree {
     Position known = 0;
   };
   Path Walk(uint64_t salt, std::span<const Token> tokens) const;
+  // The state furthest along `path`, at most at `limit`, without its unbounded stores; drops the
+  // nodes of the path behind it. Null: there is none.
+  struct State {
+    KvContent content;
+    Position at = 0;
+  };
+  static std::optional<State> LastState(int64_t limit, Path* path);
   bool Publish(uint64_t salt, std::span<const Token> tokens, const KvSnapshot& snapshot,
                PrefixPriority priority);
   void MakeRestorable(std::span<PrefixNode* const> path, KvContent bounded);

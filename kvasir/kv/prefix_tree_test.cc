@@ -253,7 +253,8 @@ TEST_F(PrefixTreeTest, EvictsTheLeastRecentlyUsedLeafFromItsEnd) {
   EXPECT_EQ(tree_.Evict(1), 0u);
 }
 
-// What an engine wants is a block at a time, and what a turn ends in is held by those above as well.
+// What an engine wants is a block at a time, and what a turn ends in is held by those above as
+// well.
 TEST_F(PrefixTreeTest, TheOldestGoesWholeHoweverLittleIsWanted) {
   std::vector<std::vector<Token>> conversations;
   for (int i = 0; i < 4; ++i) {

@@ -202,9 +202,12 @@ std::optional<ConstFloatRows> ModelDrafter::Forward(std::vector<Member>& members
       }
       return *logits;
     }
-    if (logits.error().code == ErrorCode::kResourceExhausted &&
-        tree_.Evict(parts_.pool->budget_bytes()) > 0) {
-      continue;
+    if (logits.error().code == ErrorCode::kResourceExhausted) {
+      size_t wanted = 0;
+      for (const SequenceRun& run : runs) {
+        wanted += run.sequence->BytesToReserve(static_cast<int64_t>(run.tokens.size()));
+      }
+      if (tree_.Evict(wanted) > 0) continue;
     }
     // Whose tokens the context has no room for is at fault, else the last, for want of memory.
     bool is_found = false;

@@ -149,9 +149,12 @@ std::optional<PairHead::Output> PairDrafter::Forward(std::vector<Member>& member
       }
       return *output;
     }
-    if (output.error().code == ErrorCode::kResourceExhausted &&
-        tree_.Evict(parts_.pool->budget_bytes()) > 0) {
-      continue;
+    if (output.error().code == ErrorCode::kResourceExhausted) {
+      size_t wanted = 0;
+      for (const PairRun& run : runs) {
+        wanted += run.cache->BytesToReserve(static_cast<int64_t>(run.tokens.size()));
+      }
+      if (tree_.Evict(wanted) > 0) continue;
     }
     last->state->GiveUp();
     last->tokens.clear();
