@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "kvasir/base/file.h"
+#include "kvasir/base/text_hash.h"
 
 namespace kvasir {
 namespace {
@@ -87,7 +88,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
   // Keeps the first position and the last value of a repeated key, as Python's dict does.
   static void Unique(Json::Object& members) {
-    std::unordered_map<std::string_view, size_t> first;
+    std::unordered_map<std::string_view, size_t, TextHash> first;
     first.reserve(members.size());
     std::vector<size_t> kept;
     for (size_t i = 0; i < members.size(); ++i) {

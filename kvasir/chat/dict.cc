@@ -7,6 +7,8 @@
 #include <cmath>
 #include <functional>
 
+#include "kvasir/base/text_hash.h"
+
 namespace kvasir::chat {
 namespace {
 
@@ -16,7 +18,7 @@ bool IsIntegralDouble(double value) {
 }
 
 size_t HashKey(const Value& key) {
-  if (key.is_string()) return std::hash<std::string_view>()(key.bytes());
+  if (key.is_string()) return TextHash()(key.bytes());
   if (key.is_integral()) return std::hash<int64_t>()(key.as_integral());
   if (key.is_float()) {
     const double value = key.as_double();
@@ -82,7 +84,7 @@ const Value* Dict::Find(const Value& key) const {
 }
 
 const Value* Dict::Find(std::string_view key) const {
-  const auto [begin, end] = index_by_hash_.equal_range(std::hash<std::string_view>()(key));
+  const auto [begin, end] = index_by_hash_.equal_range(TextHash()(key));
   for (auto at = begin; at != end; ++at) {
     const Value& candidate = entries_[at->second].first;
     if (candidate.is_string() && candidate.bytes() == key) return &entries_[at->second].second;

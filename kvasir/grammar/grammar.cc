@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kvasir/grammar/gbnf_parser.h"
+#include "kvasir/grammar/grammar_automaton.h"
 #include "kvasir/grammar/grammar_compiler.h"
 #include "kvasir/grammar/json_text.h"
 #include "kvasir/grammar/schema_translator.h"
@@ -12,7 +13,12 @@ namespace kvasir {
 Result<std::shared_ptr<const Grammar>> Grammar::FromSyntax(const GrammarSyntax& syntax,
                                                            GrammarSyntax::Rule root) {
   KVASIR_TRY(GrammarProgram program, CompileGrammar(syntax, root));
-  return std::shared_ptr<const Grammar>(new Grammar(std::move(program)));
+  const std::shared_ptr<const Grammar> grammar(new Grammar(std::move(program)));
+  const GrammarAutomaton automaton(grammar);
+  if (automaton.start() != GrammarAutomaton::kDead) return grammar;
+  return {ErrorCode::kResourceExhausted,
+          "the grammar's beginning can be read in too many ways; have fewer alternatives that "
+          "begin alike"};
 }
 
 Result<std::shared_ptr<const Grammar>> Grammar::FromGbnf(std::string_view text) {

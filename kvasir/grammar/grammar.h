@@ -16,7 +16,8 @@ namespace kvasir {
 // THREADS: immutable.
 class Grammar {
  public:
-  // GBNF with a rule "root" (gbnf_parser.h). ERRORS: those of ParseGbnf and CompileGrammar.
+  // GBNF with a rule "root" (gbnf_parser.h). ERRORS: those of ParseGbnf and CompileGrammar;
+  // kResourceExhausted where its beginning takes more than GrammarAutomaton::kMostWork.
   static Result<std::shared_ptr<const Grammar>> FromGbnf(std::string_view text);
   // The JSON texts that are valid against `schema` (docs/structured-output.md says which keywords
   // and which of several ways to write one value). ERRORS: kUnsupported or kInvalidArgument, the

@@ -64,9 +64,8 @@ void GrammarAutomaton::Reset() {
   InternNode({&kEndOfText, 1});
   const auto& root = program().rules[static_cast<size_t>(program().root)];
   places_ = {{root.start, kBottom}};
-  most_work_ = std::numeric_limits<size_t>::max();  // every grammar has a beginning
-  start_ = Close(&places_);
   most_work_ = kMostWork + 4 * program().code.size();
+  start_ = Close(&places_);
 }
 
 void GrammarAutomaton::Forget(std::span<State> keep) {
@@ -207,8 +206,11 @@ void GrammarAutomaton::AddCall(const GrammarInstruction& call, uint32_t ways_bac
     std::push_heap(calls_.begin(), calls_.end(), greater);
   };
   if (!program().IsTailCall(call)) return add({call.next, ways_back});
+  // Called from several places in one rule, it goes back the same ways.
+  if (!seen_.Insert({-1 - call.other, ways_back})) return;
   const auto frames = nodes_.Get(ways_back);
   work_ += frames.size();
+  if (work_ > most_work_) return;
   for (const GrammarFrame& frame : frames) add(frame);
 }
 

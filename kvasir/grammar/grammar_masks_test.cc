@@ -72,10 +72,30 @@ std::shared_ptr<const Grammar> AmbiguousGrammar(const std::string& letter) {
   std::string rest;
   for (int i = 0; i < 40; ++i) {
     const std::string name = "e" + std::to_string(i);
-    first.append(" | ").append(letter).append(" ").append(name).append(" e");
+    first.append(" | ").append(letter).append(" ").append(name).append(" e ").append(name);
     rest.append(name).append(" ::= e e | ").append(letter).append("\n");
   }
   return FromGbnf("root ::= e+\n" + first + "\n" + rest);
+}
+
+// What may come first is as bounded as what comes later: 300 callers times 2,000 rules they call.
+TEST(GrammarMasks, AnAmbiguousBeginningIsRefused) {
+  const auto grammar = [](int callers, int rules) {
+    std::string text = "root ::= \"y\"";
+    for (int i = 0; i < callers; ++i) text += " | a \"x\"";
+    text += "\na ::= \"z\"";
+    for (int i = 0; i < rules; ++i) text += " | s" + std::to_string(i);
+    for (int i = 0; i < rules; ++i) text += "\ns" + std::to_string(i) + " ::= \"1\" \"2\"";
+    return Grammar::FromGbnf(text + "\n");
+  };
+  EXPECT_TRUE(grammar(10, 100).ok());
+  EXPECT_EQ(grammar(300, 2000).error().code, ErrorCode::kResourceExhausted);
+  // Alternatives that are one and the same are none.
+  std::string same = "root ::= \"y\"";
+  for (int i = 0; i < 3000; ++i) same += " | a \"x\"";
+  same += "\na ::= \"z\"";
+  for (int i = 0; i < 3000; ++i) same += " | s";
+  EXPECT_TRUE(Grammar::FromGbnf(same + "\ns ::= \"1\" \"2\"\n").ok());
 }
 
 // What a mask costs is bounded, and what it allows then is a part of the grammar that depends on

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kvasir/base/text_hash.h"
 #include "kvasir/grammar/char_set.h"
 
 namespace kvasir {
@@ -68,7 +69,7 @@ class GrammarSyntax {
 
   std::vector<Node> nodes_;
   std::vector<RuleEntry> rules_;
-  std::unordered_map<std::string, Rule> rule_of_;
+  std::unordered_map<std::string, Rule, TextHash> rule_of_;
   size_t text_bytes_ = 0;
   bool too_large_ = false;
 };

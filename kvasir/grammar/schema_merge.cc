@@ -11,14 +11,16 @@
 #include <unordered_set>
 #include <utility>
 
+#include "kvasir/base/text_hash.h"
+
 namespace kvasir {
 namespace {
 
 constexpr size_t kMaxBranches = 64;
 
 // By name: schemas may have thousands of properties.
-using Members = std::unordered_map<std::string_view, const Json*>;
-using Names = std::unordered_set<std::string_view>;
+using Members = std::unordered_map<std::string_view, const Json*, TextHash>;
+using Names = std::unordered_set<std::string_view, TextHash>;
 
 Members MembersOf(const Json* object) {
   Members members;
@@ -102,7 +104,7 @@ Result<std::optional<Json>> MergeTypes(const Json& a, const Json& b) {
 
 Result<std::optional<Json>> MergeEnums(const Json& a, const Json& b) {
   if (!a.is_array() || !b.is_array()) return Malformed("enum", "a list");
-  std::unordered_set<std::string> of_b;
+  std::unordered_set<std::string, TextHash> of_b;
   for (const Json& value : b.as_array()) of_b.insert(KeyOf(value));
   Json::Array both;
   for (const Json& value : a.as_array()) {
@@ -209,7 +211,7 @@ bool AreConstantsExclusive(const Json::Array& a, const Json::Array& b) {
   const auto key = [](const Json& value) {
     return value.is_array() ? "[" : value.is_object() ? "{" : KeyOf(value);
   };
-  std::unordered_set<std::string> of_a;
+  std::unordered_set<std::string, TextHash> of_a;
   for (const Json& value : a) of_a.insert(key(value));
   return std::ranges::none_of(b, [&](const Json& value) { return of_a.contains(key(value)); });
 }

@@ -15,6 +15,7 @@
 
 #include "kvasir/base/json.h"
 #include "kvasir/base/result.h"
+#include "kvasir/base/text_hash.h"
 #include "kvasir/grammar/grammar_syntax.h"
 #include "kvasir/grammar/json_text.h"
 
@@ -107,7 +108,7 @@ class SchemaTranslator {
   const std::string name_;
   std::map<const Json*, GrammarSyntax::Rule> rule_of_;  // by what is referred to
   // Of objects that references lead through: there may be many of both.
-  std::map<const Json*, std::unordered_map<std::string_view, const Json*>> members_of_;
+  std::map<const Json*, std::unordered_map<std::string_view, const Json*, TextHash>> members_of_;
   std::vector<Pending> pending_;
   int depth_ = 0;
   int64_t own_nodes_ = kMostNodes;

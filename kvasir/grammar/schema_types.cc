@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kvasir/base/text_hash.h"
 #include "kvasir/grammar/json_formats.h"
 #include "kvasir/grammar/json_pattern.h"
 #include "kvasir/grammar/json_range.h"
@@ -324,7 +325,7 @@ Result<std::vector<SchemaTranslator::Property>> SchemaTranslator::Properties(
     result.push_back({name, json_.Shared(member), is_required});
     return {};
   };
-  std::unordered_set<std::string_view> missing;  // of the required names
+  std::unordered_set<std::string_view, TextHash> missing;  // of the required names
   for (const Json& name : required.as_array()) missing.insert(name.as_string());
   for (const auto& [name, value] : properties.as_object()) {
     const bool is_required = missing.erase(name) > 0;

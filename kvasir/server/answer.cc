@@ -26,6 +26,7 @@ Answer::Answer(AnswerOptions options, std::unique_ptr<AnswerFormat> format, Http
       format_(std::move(format)),
       reply_(std::move(reply)),
       observer_(std::move(observer)),
+      begin_(options_.arrived),
       last_tokens_(options_.choices, begin_),
       unsent_scores_(options_.choices),
       text_scores_(options_.choices),
@@ -41,7 +42,7 @@ bool Answer::is_cancelled() const { return reply_.is_client_gone() || is_cut_off
 
 void Answer::OnPrompt(size_t choice, const PromptProgress& progress) {
   if (choice == 0) prompt_ = progress;
-  if (!options_.is_stream || Clock::now() - last_sent_ < options_.ping_interval) return;
+  if (!options_.is_stream || !IsPingDue()) return;
   Begin();
   Send(SseComment("prompt " + std::to_string(progress.done_tokens) + "/" +
                   std::to_string(progress.prompt_tokens - progress.cached_tokens)));
@@ -53,8 +54,17 @@ void Answer::OnToken(size_t choice, const TokenScores* scores) {
   const Clock::time_point last = std::exchange(last_tokens_[choice], now);
   if (last != begin_) token_gaps_.Add(Milliseconds(now - last) / 1000);
   if (parsers_[choice].is_in_thought()) ++results_[choice].message.reasoning_tokens;
-  if (options_.is_stream) Begin();
+  if (options_.is_stream) {
+    Begin();
+    // Of calls that are shown when they are complete there may be nothing to see for long.
+    if (IsPingDue()) Send(SseComment("token"));
+  }
   if (scores != nullptr) KeepScores(choice, *scores);
+}
+
+bool Answer::IsPingDue() {
+  if (reply_.TakeAsked()) return true;
+  return Clock::now() - last_sent_ >= options_.ping_interval;
 }
 
 void Answer::KeepScores(size_t choice, const TokenScores& scores) {

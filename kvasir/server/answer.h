@@ -22,6 +22,8 @@ namespace kvasir {
 
 struct AnswerOptions {
   std::string path;  // for the record
+  // When the request was there, from which its time counts.
+  std::chrono::steady_clock::time_point arrived = std::chrono::steady_clock::now();
   size_t choices = 1;
   int64_t choices_per_prompt = 1;
   bool is_stream = false;
@@ -62,6 +64,8 @@ class Answer final : public CompletionSink {
   std::string NewCallId() const;
   void Begin();
   void Send(std::string_view event);
+  // Whether a stream has to show that it goes on.
+  bool IsPingDue();
   void Fail(const ApiError& error);
   void Report(const Status& status, int http_status) const;
 
@@ -69,7 +73,7 @@ class Answer final : public CompletionSink {
   const std::unique_ptr<AnswerFormat> format_;
   HttpReply reply_;
   const RequestObserver observer_;
-  const Clock::time_point begin_ = Clock::now();
+  const Clock::time_point begin_;
   Clock::time_point last_sent_ = begin_;
   Clock::time_point first_token_ = begin_;
   bool has_token_ = false;

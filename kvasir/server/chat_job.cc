@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kvasir/base/text_hash.h"
 #include "kvasir/engine/grammar_constraint.h"
 
 namespace kvasir {
@@ -156,7 +157,7 @@ std::string CallTexts(const Json& calls) {
 // Mistral's templates take ids of nine letters and digits alone; others number theirs here.
 Json WithShortCallIds(const Json& messages) {
   constexpr size_t kSize = 9;
-  std::unordered_map<std::string, std::string> known;
+  std::unordered_map<std::string, std::string, TextHash> known;
   const auto shorten = [&](Json* id) {
     if (id == nullptr || !id->is_string()) return;
     const std::string& text = id->as_string();

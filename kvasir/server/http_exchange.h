@@ -31,6 +31,9 @@ class HttpExchange {
   void WaitForRoom();
   // Producer: no more bytes come. `keeps_alive` false: close the connection behind them.
   void End(bool keeps_alive);
+  // Producer: whether the consumer wants some bytes, to see whether the client is there; once per
+  // AskForBytes.
+  bool TakeAsked() { return is_asked_.exchange(false, std::memory_order_relaxed); }
   // True once the consumer has called Close.
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
 
@@ -41,6 +44,7 @@ class HttpExchange {
   };
   // Consumer: all that is there, possibly nothing. It counts as unsent until Sent.
   Taken Take();
+  void AskForBytes() { is_asked_.store(true, std::memory_order_relaxed); }
   // Consumer: this much of what was taken has been handed to the system.
   void Sent(size_t bytes);
   // Consumer: the client is gone, or the response has been sent. Wakes the producer.
@@ -58,6 +62,7 @@ class HttpExchange {
   bool is_wake_due_ = false;  // woken, and Take has not come yet
   bool is_ended_ = false;
   bool keeps_alive_ = true;
+  std::atomic<bool> is_asked_ = false;
   std::atomic<bool> is_closed_ = false;
 };
 

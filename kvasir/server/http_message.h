@@ -3,6 +3,7 @@
 #ifndef KVASIR_SERVER_HTTP_MESSAGE_H_
 #define KVASIR_SERVER_HTTP_MESSAGE_H_
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ struct HttpRequest {
   std::vector<HttpHeader> headers;
   std::string body;
   bool is_local = false;  // the server listens on a loopback address, to this machine alone
+  std::chrono::steady_clock::time_point arrived;  // when all of it was there
   std::shared_ptr<void> body_claim;  // the room that the body takes, as long as somebody has it
 
   // The value of the first header of this name, whatever its case; empty if there is none.

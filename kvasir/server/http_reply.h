@@ -42,6 +42,9 @@ class HttpReply {
   bool WriteNow(std::string_view data);
   void Finish();
 
+  // Whether some bytes would tell if the client is there: it has closed its sending side since the
+  // stream began. Once for each time.
+  bool TakeAsked() { return exchange_->TakeAsked(); }
   // Whether so much is unsent that Write would wait. THREADS: any.
   bool is_client_behind() const { return exchange_->is_full(); }
 

@@ -103,6 +103,7 @@ template <typename Head>
 WrongFraming FramingOf(const Head& head) {
   const size_t codings = head.count(http::field::transfer_encoding);
   if (codings == 0) return {};
+  if (head.version() < 11) return {400, "HTTP/1.0 has no Transfer-Encoding"};
   if (codings > 1 || !beast::iequals(head[http::field::transfer_encoding], "chunked")) {
     return {501, "of transfer codings only 'chunked' is read"};
   }
@@ -159,6 +160,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (const WrongFraming wrong = FramingOf(parser_->get()); wrong.status != 0) {
       return Refuse(wrong.status, wrong.message);
     }
+    // Trailers behind the body are no headers, whatever they are called (RFC 9110, 6.5.1).
+    head_ = HeadOf(parser_->get());
+    hosts_ = parser_->get().count(http::field::host);
     if (!HasRoomFor(parser_->content_length().value_or(0))) return RefuseFull();
     // The whole body must have come in this time.
     stream_.expires_after(hub_->options.body_timeout);
@@ -258,12 +262,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     form.is_http_1_1 = message.version() >= 11;
     form.keeps_alive = message.keep_alive() && !hub_->is_stopping && !is_surplus_;
     form.is_head_only = message.method() == http::verb::head;
-    HttpRequest request = HeadOf(message);
+    HttpRequest request = std::move(head_);
     // Who it is for decides who may ask (RFC 9112, 3.2).
-    const size_t hosts = message.count(http::field::host);
-    const bool has_one_host = hosts == 1 || (hosts == 0 && message.version() < 11);
+    const bool has_one_host = hosts_ == 1 || (hosts_ == 0 && message.version() < 11);
     request.body = std::move(message.body());
     request.is_local = hub_->is_local;
+    request.arrived = std::chrono::steady_clock::now();
     request.body_claim = claim_;
     HttpReply reply = OpenReply(form);
     if (is_surplus_) {
@@ -327,10 +331,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // TCP tells a client that closed its sending side from one that is gone only when something is
   // sent: the latter's system answers with a reset, which WatchErrors sees. Before an answer
   // begins there is one thing that every HTTP/1.1 client has to ignore: an interim response (RFC
-  // 9110, 15.2). Once it has begun its own bytes serve.
+  // 9110, 15.2). Once it has begun its own bytes serve, which whoever makes it may have to be asked
+  // for.
   void ProbeClient() {
     Pump();  // an answer that is ready needs no probe before it
-    if (has_sent_ || is_writing_ || is_closed_ || !exchange_ || !form_.is_http_1_1) return;
+    if (is_closed_ || !exchange_) return;
+    if (has_sent_) return exchange_->AskForBytes();
+    if (is_writing_ || !form_.is_http_1_1) return;
     Write(std::string(kContinue), 0);
   }
 
@@ -399,6 +406,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   HttpForm form_;
   std::string writing_;
   size_t written_ = 0;
+  HttpRequest head_;                  // of the request being read, without a body
+  size_t hosts_ = 0;                  // its Host headers
   std::shared_ptr<BodyClaim> claim_;  // null: no body
   std::array<char, 16384> discarded_;
   bool is_counted_ = false;

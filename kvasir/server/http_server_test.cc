@@ -400,6 +400,11 @@ TEST_F(HttpServerTest, BodiesEndInOneWayOnly) {
   TestClient old(port());
   ASSERT_TRUE(old.Send("GET /echo HTTP/1.0\r\n\r\n"));
   EXPECT_EQ(old.Read().status, 200);
+  TestClient chunked(port());
+  ASSERT_TRUE(
+      chunked.Send("POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"
+                   "3\r\nabc\r\n0\r\n\r\n"));
+  EXPECT_EQ(chunked.Read().status, 400);
 }
 
 // What was announced and did not come keeps nobody out.
@@ -434,6 +439,21 @@ TEST_F(HttpServerTest, ChunkedRequestBodies) {
       client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
                   "3\r\nabc\r\n2;extension=1\r\nde\r\n0\r\n\r\n"));
   EXPECT_EQ(client.Read().body, "POST abcde");
+}
+
+TEST_F(HttpServerTest, TrailersAreNoHeaders) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(
+      client.Send("POST /wait HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                  "3\r\nabc\r\n0\r\nHost: y\r\nx-api-key: mine\r\n\r\n"));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  EXPECT_EQ(arrival->request.body, "abc");
+  EXPECT_EQ(arrival->request.Header("Host"), "x");
+  EXPECT_EQ(arrival->request.Header("x-api-key"), "");
+  arrival->reply.Send({.body = "done"});
+  EXPECT_EQ(client.Read().status, 200);
 }
 
 TEST_F(HttpServerTest, ExpectContinueIsAnsweredBeforeTheBody) {
@@ -510,6 +530,25 @@ TEST_F(HttpServerTest, AClosedClientOfAStreamIsNoticed) {
     is_reset ? client->Reset() : client->Close();
     EXPECT_TRUE(BecomesGone(arrival->reply)) << is_reset;
   }
+}
+
+// Only bytes that are sent tell it from one that closed its sending side.
+TEST_F(HttpServerTest, AClientOfAStreamThatClosesAsksForASign) {
+  Start();
+  TestClient client(port());
+  ASSERT_TRUE(client.SendRequest("GET", "/stream"));
+  auto arrival = inbox_.Take();
+  ASSERT_NE(arrival, nullptr);
+  ASSERT_TRUE(arrival->reply.StartStream({}));
+  ASSERT_TRUE(arrival->reply.Write("begin"));
+  ASSERT_TRUE(client.ReadUntil("begin"));
+  EXPECT_FALSE(arrival->reply.TakeAsked());
+  client.HalfClose();
+  while (!arrival->reply.TakeAsked()) std::this_thread::yield();
+  EXPECT_FALSE(arrival->reply.TakeAsked());  // once
+  EXPECT_FALSE(arrival->reply.is_client_gone());
+  arrival->reply.Finish();
+  EXPECT_TRUE(client.ReadUntil("0\r\n\r\n"));
 }
 
 TEST_F(HttpServerTest, AClientThatDoesNotReadHoldsBackTheProducerAndIsCutOff) {

@@ -160,6 +160,7 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   }
   AnswerOptions options;
   options.path = request.path;
+  options.arrived = request.arrived;
   options.choices = completion.choices.size();
   options.choices_per_prompt = fields.choices;
   options.is_stream = fields.is_stream;
