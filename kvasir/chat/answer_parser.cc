@@ -225,6 +225,9 @@ bool AnswerParser::AtCallBegin(bool is_end) {
       return false;
     }
     place_ = Place::kText;
+    // Blanks between a call and a text are the text's.
+    held_.insert(0, before_call_.substr(before_call_.find_last_not_of(kBlanks) + 1));
+    before_call_.clear();
     return true;
   }
   if (syntax == ToolSyntax::kMistralArgs) return AtCallName(is_end);

@@ -134,7 +134,9 @@ TEST(AnswerParser, BlanksAroundWhatIsNoCall) {
   EXPECT_EQ(Parse(options, "As in:\n\n<tool_call>\n none </tool_call> so"),
             "T:As in:\n\n<tool_call>\n none </tool_call> so");
   EXPECT_EQ(Parse(options, "a\n<tool_call> {\"name\": \"f\"} </tool_call>\n<tool_call>\n what"),
-            "T:aC:f={}T:<tool_call>\n what");
+            "T:aC:f={}T:\n<tool_call>\n what");
+  EXPECT_EQ(Parse(options, "a <tool_call>{\"name\": \"f\"}</tool_call>\n\n b\n"),
+            "T:aC:f={}T:\n\n b\n");
   EXPECT_EQ(Parse(Options(ToolSyntax::kLlama), " {\"answer\": 1}"), "T: {\"answer\": 1}");
   EXPECT_EQ(Parse(Options(ToolSyntax::kMistral), "Well, [TOOL_CALLS] [none]"),
             "T:Well, [TOOL_CALLS] [none]");

@@ -87,7 +87,7 @@ void Answer::Take(size_t choice, const AnswerParts& parts) {
   AnswerMessage& message = results_[choice].message;
   for (const AnswerPart& part : parts) {
     const bool is_call = part.kind == AnswerPart::Kind::kCall;
-    message.Add(part, is_call ? NewCallId() : "");
+    message.Add(part, is_call ? NewCallId() : "", text_scores_[choice].size());
     if (!options_.is_stream) continue;
     Begin();
     Send(format_->Part(choice, part, message, std::exchange(unsent_scores_[choice], {})));

@@ -17,7 +17,7 @@ const AnswerHead kHead = {"chatcmpl-1", 1700000000, "m"};
 AnsweredChoice OneResult() {
   AnsweredChoice result;
   result.text = "Hi \"you\"";
-  result.message.text = result.text;
+  result.message.Add({AnswerPart::Kind::kText, result.text}, "", 0);
   result.finish = FinishReason::kLength;
   result.stats.prompt_tokens = 10;
   result.stats.cached_tokens = 6;
@@ -166,11 +166,77 @@ TEST(ResponsesFormat, CachedTokensAndNumberedEvents) {
   EXPECT_EQ(whole.Find("usage")->Dump(),
             R"({"input_tokens":10,"input_tokens_details":{"cached_tokens":6},"output_tokens":3,)"
             R"("output_tokens_details":{"reasoning_tokens":0},"total_tokens":13})");
-  const std::string events =
-      format.Begin({}) + format.Part(0, Text("a"), {}, {}) + format.Part(0, Text("b"), {}, {});
+  const AnswerMessage message = OneResult().message;
+  std::string events = format.Begin({});
+  for (const char* text : {"a", "b"}) events += format.Part(0, Text(text), message, {});
   for (int i = 0; i < 6; ++i) {
     EXPECT_NE(events.find("\"sequence_number\":" + std::to_string(i) + ","), std::string::npos);
   }
+}
+
+// The items of a stream's last event.
+Json StreamedOutput(AnswerFormat& format, std::span<const AnswerPart> parts) {
+  AnsweredChoice result;
+  result.finish = FinishReason::kLength;
+  std::string events = format.Begin({});
+  for (const AnswerPart& part : parts) {
+    const bool is_call = part.kind == AnswerPart::Kind::kCall;
+    result.message.Add(part, is_call ? "call_" + part.text : "", 0);
+    events += format.Part(0, part, result.message, {});
+  }
+  events += format.ChoiceEnd(0, result, {});
+  events += format.End(std::vector{result});
+  const Json last = Json::Parse(events.substr(events.rfind("data: ") + 6)).value();
+  const Json whole = format.Whole(std::vector{result});
+  EXPECT_EQ(last.Find("response")->Find("output")->Dump(), whole.Find("output")->Dump());
+  return *whole.Find("output");
+}
+
+// As the model wrote them, a text behind a call as well, and whole but for the last.
+TEST(ResponsesFormat, ItemsAreInOrderWholeAndStreamed) {
+  using enum AnswerPart::Kind;
+  ResponsesFormat format(
+      {.head = {"resp_1", 5, "m"}, .message_id = "msg_1", .reasoning_id = "rs_1"});
+  const std::vector<AnswerPart> parts = {{kReasoning, "hm"}, {kText, "a"},        {kText, "b"},
+                                         {kCall, "f"},       {kArguments, "{}"},  {kText, "c"},
+                                         {kCall, "g"},       {kArguments, "{\"x"}};
+  std::string items;
+  const Json output = StreamedOutput(format, parts);
+  for (const Json& item : output.as_array()) {
+    items += item.Find("id")->as_string() + " " + item.Find("status")->as_string() + "\n";
+  }
+  EXPECT_EQ(items,
+            "rs_1 completed\nmsg_1 completed\nfc_call_f completed\nmsg_1_2 completed\n"
+            "fc_call_g incomplete\n");
+  EXPECT_EQ(*output.as_array()[1].Find("content")->as_array()[0].Find("text"), Json("ab"));
+  EXPECT_EQ(*output.as_array()[4].Find("arguments"), Json("{\"x"));
+}
+
+TEST(MessagesFormat, BlocksAreInOrder) {
+  using enum AnswerPart::Kind;
+  AnsweredChoice result;
+  for (const AnswerPart& part : std::vector<AnswerPart>{
+           {kText, "a"}, {kCall, "f"}, {kArguments, "{\"x\":1}"}, {kText, "b"}, {kCall, "g"}}) {
+    result.message.Add(part, "", 0);
+  }
+  const Json whole = MessagesFormat(kHead).Whole(std::vector{result});
+  EXPECT_EQ(whole.Find("content")->Dump(),
+            R"([{"type":"text","text":"a"},{"type":"tool_use","id":"","name":"f","input":{"x":1}},)"
+            R"({"type":"text","text":"b"},{"type":"tool_use","id":"","name":"g","input":{}}])");
+}
+
+// Of several texts each has the scores of its own tokens.
+TEST(AnswerMessage, ScoresBelongToTheTextTheyAreOf) {
+  using enum AnswerPart::Kind;
+  AnswerMessage message;
+  message.Add({kText, "a"}, "", 1);
+  message.Add({kText, "b"}, "", 2);
+  message.Add({kCall, "f"}, "c", 3);  // with that of its opening
+  message.Add({kArguments, "{}"}, "", 3);
+  message.Add({kText, "d"}, "", 5);
+  EXPECT_EQ(message.items[0].scores_end, 3u);
+  EXPECT_EQ(message.items[2].scores_end, 5u);
+  EXPECT_EQ(message.TextOf(kText), "abd");
 }
 
 TEST(Metrics, Text) {

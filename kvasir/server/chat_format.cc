@@ -12,13 +12,14 @@ std::string_view FinishName(const AnsweredChoice& result) {
 }
 
 // Id and name come with the beginning of a call, then only pieces of its arguments.
-Json CallDelta(const AnswerPart& part, const std::vector<ToolCall>& calls) {
-  Json delta = Json::Object{{"index", static_cast<uint64_t>(calls.size() - 1)}};
+Json CallDelta(const AnswerPart& part, const AnswerMessage& message) {
+  const size_t calls = message.CountOf(AnswerPart::Kind::kCall);
+  Json delta = Json::Object{{"index", static_cast<uint64_t>(calls - 1)}};
   if (part.kind == AnswerPart::Kind::kArguments) {
     delta.Set("function", Json::Object{{"arguments", part.text}});
     return delta;
   }
-  delta.Set("id", calls.back().id);
+  delta.Set("id", message.items.back().call_id);
   delta.Set("type", "function");
   delta.Set("function", Json::Object{{"name", part.text}, {"arguments", ""}});
   return delta;
@@ -26,15 +27,17 @@ Json CallDelta(const AnswerPart& part, const std::vector<ToolCall>& calls) {
 
 Json MessageJson(const AnswerMessage& message) {
   Json json = Json::Object{{"role", "assistant"}};
-  const bool has_text = !message.text.empty() || message.calls.empty();
-  json.Set("content", has_text ? Json(message.text) : Json());
-  if (!message.reasoning.empty()) json.Set("reasoning_content", message.reasoning);
+  const std::string text = message.TextOf(AnswerPart::Kind::kText);
+  const std::string reasoning = message.TextOf(AnswerPart::Kind::kReasoning);
+  json.Set("content", text.empty() && message.has_calls() ? Json() : Json(text));
+  if (!reasoning.empty()) json.Set("reasoning_content", reasoning);
   json.Set("refusal", nullptr);
   Json::Array calls;
-  for (const ToolCall& call : message.calls) {
-    Json function = Json::Object{{"name", call.name}, {"arguments", call.arguments}};
-    calls.push_back(
-        Json::Object{{"id", call.id}, {"type", "function"}, {"function", std::move(function)}});
+  for (const AnswerItem& item : message.items) {
+    if (!item.is(AnswerPart::Kind::kCall)) continue;
+    Json function = Json::Object{{"name", item.name}, {"arguments", item.text}};
+    calls.push_back(Json::Object{
+        {"id", item.call_id}, {"type", "function"}, {"function", std::move(function)}});
   }
   if (!calls.empty()) json.Set("tool_calls", std::move(calls));
   return json;
@@ -95,7 +98,7 @@ std::string ChatFormat::Part(size_t choice, const AnswerPart& part, const Answer
       break;
     case AnswerPart::Kind::kCall:
     case AnswerPart::Kind::kArguments:
-      delta.Set("tool_calls", Json::Array{CallDelta(part, message.calls)});
+      delta.Set("tool_calls", Json::Array{CallDelta(part, message)});
       break;
   }
   return SseEvent(Chunk(choice, std::move(delta), LogprobsOf(scores), nullptr));

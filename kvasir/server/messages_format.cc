@@ -33,15 +33,18 @@ Json ThinkingBlock(std::string_view text) {
   return Json::Object{{"type", "thinking"}, {"thinking", text}, {"signature", ""}};
 }
 
-Json CallBlock(const ToolCall& call, Json input) {
+Json CallBlock(const AnswerItem& call, Json input) {
   return Json::Object{
-      {"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", std::move(input)}};
+      {"type", "tool_use"}, {"id", call.call_id}, {"name", call.name}, {"input", std::move(input)}};
 }
 
-// Arguments that were cut off are no object: the message says max_tokens then.
-Json InputOf(const ToolCall& call) {
-  auto input = Json::Parse(call.arguments);
-  return input.ok() && input->is_object() ? *std::move(input) : Json(Json::Object());
+Json BlockOf(const AnswerItem& item) {
+  if (item.is(AnswerPart::Kind::kText)) return TextBlock(item.text);
+  if (item.is(AnswerPart::Kind::kReasoning)) return ThinkingBlock(item.text);
+  // Arguments that were cut off are no object: the message says max_tokens then.
+  auto input = Json::Parse(item.text);
+  const bool is_object = input.ok() && input->is_object();
+  return CallBlock(item, is_object ? *std::move(input) : Json(Json::Object()));
 }
 
 }  // namespace
@@ -60,10 +63,7 @@ Json MessagesFormat::Message(Json content, Json stop_reason, Json stop_sequence,
 Json MessagesFormat::Whole(std::span<const AnsweredChoice> results) {
   const AnsweredChoice& result = results.front();
   Json::Array content;
-  const AnswerMessage& message = result.message;
-  if (!message.reasoning.empty()) content.push_back(ThinkingBlock(message.reasoning));
-  if (!message.text.empty()) content.push_back(TextBlock(message.text));
-  for (const ToolCall& call : message.calls) content.push_back(CallBlock(call, InputOf(call)));
+  for (const AnswerItem& item : result.message.items) content.push_back(BlockOf(item));
   return Message(std::move(content), StopReason(result), StopSequence(result), Usage(result.stats));
 }
 
@@ -101,7 +101,7 @@ std::string MessagesFormat::Part(size_t, const AnswerPart& part, const AnswerMes
       delta = Json::Object{{"type", "thinking_delta"}, {"thinking", part.text}};
       break;
     case AnswerPart::Kind::kCall:
-      return OpenBlock(part.kind, CallBlock(message.calls.back(), Json::Object()));
+      return OpenBlock(part.kind, CallBlock(message.items.back(), Json::Object()));
     case AnswerPart::Kind::kArguments:
       delta = Json::Object{{"type", "input_json_delta"}, {"partial_json", part.text}};
       break;

@@ -1,8 +1,10 @@
 #include "kvasir/server/responses_format.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <utility>
+#include <vector>
 
 namespace kvasir {
 namespace {
@@ -91,20 +93,23 @@ Json ResponsesFormat::ItemJson(const Item& item, std::string_view status) {
     case AnswerPart::Kind::kCall:
     case AnswerPart::Kind::kArguments:
       json.Set("type", "function_call");
-      json.Set("call_id", item.call.id);
-      json.Set("name", item.call.name);
+      json.Set("call_id", item.call_id);
+      json.Set("name", item.name);
       json.Set("arguments", item.text);
       break;
   }
   return json;
 }
 
-ResponsesFormat::Item ResponsesFormat::NewItem(AnswerPart::Kind kind, const ToolCall* call) const {
-  if (call == nullptr) {
-    const bool is_text = kind == AnswerPart::Kind::kText;
-    return {kind, is_text ? options_.message_id : options_.reasoning_id, "", {}, {}};
+ResponsesFormat::Item ResponsesFormat::NewItem(const AnswerItem& item, size_t texts_before) const {
+  if (item.is(AnswerPart::Kind::kReasoning))
+    return {item.kind, options_.reasoning_id, "", "", "", {}};
+  if (item.is(AnswerPart::Kind::kCall)) {
+    return {item.kind, "fc_" + item.call_id, "", item.call_id, item.name, {}};
   }
-  return {kind, "fc_" + call->id, "", {call->id, call->name, ""}, {}};
+  std::string id = options_.message_id;
+  if (texts_before > 0) id.append("_").append(std::to_string(texts_before + 1));
+  return {item.kind, std::move(id), "", "", "", {}};
 }
 
 Json::Array ResponsesFormat::LogprobsOf(std::span<const TokenScores> scores) const {
@@ -113,23 +118,26 @@ Json::Array ResponsesFormat::LogprobsOf(std::span<const TokenScores> scores) con
 }
 
 Json ResponsesFormat::Output(const AnsweredChoice& result) const {
-  const AnswerMessage& message = result.message;
-  const std::string_view status = StatusOf(result);
+  std::vector<AnswerItem> items = result.message.items;
+  // An answer without a word is a message, too.
+  if (items.empty()) items.emplace_back();
   Json::Array output;
-  const auto add = [&](Item item, const std::string& text) {
-    item.text = text;
-    output.push_back(ItemJson(item, status));
-  };
-  if (!message.reasoning.empty()) {
-    add(NewItem(AnswerPart::Kind::kReasoning, nullptr), message.reasoning);
-  }
-  if (!message.text.empty() || message.calls.empty()) {
-    Item item = NewItem(AnswerPart::Kind::kText, nullptr);
-    item.logprobs = LogprobsOf(result.scores);
-    add(std::move(item), message.text);
-  }
-  for (const ToolCall& call : message.calls) {
-    add(NewItem(AnswerPart::Kind::kCall, &call), call.arguments);
+  size_t texts = 0;
+  size_t scores_begin = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const bool is_last = i + 1 == items.size();
+    Item item = NewItem(items[i], texts);
+    item.text = items[i].text;
+    if (items[i].is(AnswerPart::Kind::kText)) {
+      ++texts;
+      const size_t all = result.scores.size();
+      const size_t end = is_last ? all : std::min(all, items[i].scores_end);
+      item.logprobs =
+          LogprobsOf(std::span(result.scores).subspan(scores_begin, end - scores_begin));
+      scores_begin = end;
+    }
+    // What follows it says that an item is whole.
+    output.push_back(ItemJson(item, is_last ? StatusOf(result) : "completed"));
   }
   return output;
 }
@@ -194,7 +202,7 @@ std::string ResponsesFormat::CloseItem(std::string_view status) {
   std::string events;
   if (is_call) {
     done.emplace_back("arguments", open_->text);
-    done.emplace_back("name", open_->call.name);
+    done.emplace_back("name", open_->name);
     events = Event("response.function_call_arguments.done", std::move(done));
   } else {
     done.emplace_back("text", open_->text);
@@ -224,12 +232,15 @@ std::string ResponsesFormat::Part(size_t, const AnswerPart& part, const AnswerMe
                                   std::span<const TokenScores> scores) {
   if (part.kind == AnswerPart::Kind::kCall) {
     AddLogprobs(scores);  // of its opening, which may have been text
-    return OpenItem(NewItem(part.kind, &message.calls.back()));
+    return OpenItem(NewItem(message.items.back(), 0));
   }
   std::string events;
   const bool is_arguments = part.kind == AnswerPart::Kind::kArguments;
   const bool goes_on = is_arguments || (open_ && open_->kind == part.kind);
-  if (!goes_on) events = OpenItem(NewItem(part.kind, nullptr));
+  if (!goes_on) {
+    const size_t texts = message.CountOf(AnswerPart::Kind::kText);
+    events = OpenItem(NewItem(message.items.back(), texts - std::min(texts, size_t{1})));
+  }
   open_->text += part.text;
   Json::Object delta = is_arguments ? Place() : PartPlace();
   delta.emplace_back("delta", part.text);
@@ -248,7 +259,7 @@ std::string ResponsesFormat::ChoiceEnd(size_t, const AnsweredChoice& result,
                                        std::span<const TokenScores> scores) {
   // An answer without a word is a message, too.
   std::string events;
-  if (!open_ && output_.empty()) events = OpenItem(NewItem(AnswerPart::Kind::kText, nullptr));
+  if (!open_ && output_.empty()) events = OpenItem(NewItem({}, 0));
   AddLogprobs(scores);
   return events + CloseItem(StatusOf(result));
 }

@@ -40,7 +40,8 @@ class ResponsesFormat final : public AnswerFormat {
     AnswerPart::Kind kind = AnswerPart::Kind::kText;
     std::string id;
     std::string text;  // thoughts, text, or the call's arguments
-    ToolCall call;     // without its arguments
+    std::string call_id;
+    std::string name;
     Json::Array logprobs;
   };
 
@@ -56,7 +57,8 @@ class ResponsesFormat final : public AnswerFormat {
   static Json ItemJson(const Item& item, std::string_view status);
   std::string OpenItem(Item item);
   std::string CloseItem(std::string_view status);
-  Item NewItem(AnswerPart::Kind kind, const ToolCall* call) const;
+  // Of an item without a text yet. An answer may have several texts, each with an id of its own.
+  Item NewItem(const AnswerItem& item, size_t texts_before) const;
   // One event; `members` follow type and sequence_number.
   std::string Event(std::string_view type, Json::Object members);
   // The members that say which item an event is about, and which part of it.
