@@ -205,6 +205,12 @@ TEST(LimitsTest, CyclesAreFreed) {  // a leak would show under the address sanit
             "[1]");
 }
 
+TEST(ErrorTest, NumbersThatDoNotFitAreNoOtherNumbers) {
+  for (const char* text : {"{{ 1e22|int }}", "{{ '-1e30'|int }}", "{{ 1e400|int }}"}) {
+    EXPECT_NE(MessageOf(text).find("64 bits"), std::string::npos) << text;
+  }
+}
+
 TEST(ErrorTest, NamesTheLine) {
   EXPECT_EQ(MessageOf("a\nb\n{{ nothing.x }}"), "model.jinja:3: 'nothing' is undefined");
   EXPECT_EQ(MessageOf("a\n{% if %}"), "model.jinja:2: expected an expression, found '%}'");

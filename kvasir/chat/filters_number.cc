@@ -24,10 +24,11 @@ Result<Value> Abs(Runtime&, const Value& input, const CallArguments& arguments) 
   return Negate(input);
 }
 
-// int(double), unless it does not fit.
-std::optional<int64_t> Truncate(double value) {
-  if (!(std::fabs(value) < 9.2e18)) return std::nullopt;
-  return static_cast<int64_t>(value);
+// int(double); nothing of what is no number.
+Result<std::optional<int64_t>> Truncate(double value) {
+  if (std::isnan(value)) return std::optional<int64_t>();
+  if (std::fabs(value) < 9.2e18) return std::optional<int64_t>(static_cast<int64_t>(value));
+  return TemplateError("int: the number does not fit into 64 bits");
 }
 
 Result<Value> IntFilter(Runtime&, const Value& input, const CallArguments& arguments) {
@@ -38,11 +39,13 @@ Result<Value> IntFilter(Runtime&, const Value& input, const CallArguments& argum
   if (input.is_integral()) {
     result = input.as_integral();
   } else if (input.is_float()) {
-    result = Truncate(input.as_double());
+    KVASIR_TRY(result, Truncate(input.as_double()));
   } else if (input.is_string()) {
     result = ParseInt(input.bytes(), static_cast<int>(std::clamp<int64_t>(base, -1, 100)));
     const auto number = result ? std::nullopt : ParseFloat(input.bytes());
-    if (number) result = Truncate(*number);
+    if (number) {
+      KVASIR_TRY(result, Truncate(*number));
+    }
   }
   if (result) return Value::Int(*result, input.origin());
   return bound.Get(0) == nullptr ? Value::Int(0) : *bound.Get(0);
@@ -82,9 +85,9 @@ Result<Value> Round(Runtime&, const Value& input, const CallArguments& arguments
       return Value::Int(input.as_integral(), input.origin());
     }
     const double rounded = RoundCommon(input.as_double(), precision);
-    const auto integer = input.is_integral() ? Truncate(rounded) : std::nullopt;
-    if (integer) return Value::Int(*integer, input.origin());
-    return Value::Float(rounded, input.origin());
+    if (!input.is_integral()) return Value::Float(rounded, input.origin());
+    KVASIR_TRY(const auto integer, Truncate(rounded));
+    return Value::Int(integer.value_or(0), input.origin());
   }
   if (name != "ceil" && name != "floor") {
     return TemplateError("round: method must be common, ceil or floor");

@@ -166,7 +166,7 @@ Result<Value> GroupBy(Runtime& runtime, const Value& input, const CallArguments&
     }
     // The group is named as its first member spells the key.
     KVASIR_TRY(Value shown, KeyOf(runtime, members[0], bound.Get(0), true, bound.GetSome(1)));
-    groups.push_back(runtime.Tuple({std::move(shown), runtime.List(std::move(members))}));
+    groups.push_back(runtime.Group(std::move(shown), runtime.List(std::move(members))));
     begin = std::max(end, begin + 1);  // NaN equals nothing, not even itself
   }
   return runtime.List(std::move(groups));

@@ -109,6 +109,11 @@ Result<std::optional<Value>> FindAttribute(Runtime& runtime, const Value& object
                                                  "' of '" + std::string(TypeName(object)) +
                                                  "' object is unsafe."));
   }
+  if (object.is_sequence() && object.sequence().is_group) {
+    const std::vector<Value>& items = object.sequence().items;
+    if (name == "grouper") return std::optional<Value>(items[0]);
+    if (name == "list") return std::optional<Value>(items[1]);
+  }
   if (!HasMethod(object, name)) return std::optional<Value>();
   return std::optional<Value>(BindMethod(object, name));
 }

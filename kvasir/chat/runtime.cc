@@ -80,6 +80,17 @@ Value Runtime::String(Text text) {
 }
 
 Value Runtime::Make(SequenceKind kind, std::vector<Value> items) {
+  return Make({kind, std::move(items)});
+}
+
+Value Runtime::Group(Value grouper, Value list) {
+  Sequence group = {SequenceKind::kTuple, {std::move(grouper), std::move(list)}};
+  group.is_group = true;
+  return Make(std::move(group));
+}
+
+Value Runtime::Make(Sequence made) {
+  const std::vector<Value>& items = made.items;
   int depth = 1;
   for (const Value& item : items) depth = std::max(depth, 1 + item.depth());
   CheckDepth(depth);
@@ -88,7 +99,8 @@ Value Runtime::Make(SequenceKind kind, std::vector<Value> items) {
   const auto bytes = static_cast<int64_t>(items.capacity() * sizeof(Value)) + kObjectOverheadBytes;
   Charge(bytes);
   steps_ += static_cast<int64_t>(items.size() / 8);
-  auto* sequence = new Sequence{kind, std::move(items), depth};
+  made.depth = depth;
+  auto* sequence = new Sequence(std::move(made));
   return Value::Of(std::shared_ptr<const Sequence>(sequence, [this, bytes](const Sequence* gone) {
     delete gone;
     Release(bytes);

@@ -57,6 +57,7 @@ class Runtime {
   Value String(std::string_view bytes, Origin origin) { return String(Text(bytes, origin)); }
   Value List(std::vector<Value> items) { return Make(SequenceKind::kList, std::move(items)); }
   Value Tuple(std::vector<Value> items) { return Make(SequenceKind::kTuple, std::move(items)); }
+  Value Group(Value grouper, Value list);
   Value Iterator(std::vector<Value> items) {
     return Make(SequenceKind::kIterator, std::move(items));
   }
@@ -78,6 +79,7 @@ class Runtime {
                                 const CallArguments& arguments) = 0;
 
  private:
+  Value Make(Sequence made);
   Result<Value> FromJsonAt(const Json& json, Origin origin, int depth);
   void CheckDepth(int depth);
 

@@ -88,7 +88,8 @@ enum class SequenceKind { kList, kTuple, kRange, kIterator, kItemsView, kKeysVie
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   std::vector<Value> items;
-  int depth = 1;  // 1 + the deepest item's
+  int depth = 1;          // 1 + the deepest item's
+  bool is_group = false;  // a tuple of groupby's: its items are also called grouper and list
   // Only of kIterator: how many items were taken. An iterator gives each item once.
   mutable size_t consumed = 0;
 

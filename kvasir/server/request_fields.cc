@@ -21,8 +21,9 @@ Result<std::vector<TokenBias>> ParseLogitBias(const Json& value) {
   biases.reserve(value.as_object().size());
   for (const auto& [key, bias] : value.as_object()) {
     Token token = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
-    if (error != std::errc() || end != key.data() + key.size()) {
+    const std::errc error = std::from_chars(key.data(), key.data() + key.size(), token).ec;
+    // One way to write each id: so there are no more of them than tokens.
+    if (error != std::errc() || key != std::to_string(token)) {
       return FieldError(ErrorCode::kInvalidArgument, "logit_bias",
                         "must have token ids, written as integers, for keys");
     }

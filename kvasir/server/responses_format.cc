@@ -40,7 +40,21 @@ std::string_view StatusOf(const AnsweredChoice& result) {
 constexpr std::array<std::string_view, 6> kEchoed = {
     "instructions", "max_output_tokens", "temperature", "top_p", "reasoning", "user"};
 
+// Those that have a value of their own where they are not given.
+constexpr std::array<std::string_view, 5> kEchoedOtherwise = {"parallel_tool_calls", "tool_choice",
+                                                              "tools", "metadata", "text"};
+
 }  // namespace
+
+Json EchoedMembers(const Json& body) {
+  Json echoed = Json::Object();
+  const auto keep = [&](std::string_view name) {
+    if (const Json* value = body.Find(name)) echoed.Set(name, *value);
+  };
+  std::ranges::for_each(kEchoed, keep);
+  std::ranges::for_each(kEchoedOtherwise, keep);
+  return echoed;
+}
 
 Json ResponsesFormat::Echoed(std::string_view name, Json otherwise) const {
   const Json* value = options_.echoed.Find(name);

@@ -11,13 +11,14 @@
 
 namespace kvasir {
 
+// The members of a request that its response says again.
+Json EchoedMembers(const Json& body);
+
 struct ResponsesFormatOptions {
   AnswerHead head;
-  std::string message_id;    // "msg_..."
-  std::string reasoning_id;  // "rs_..."
-  // What clients read back, as they sent it or null: instructions, max_output_tokens, metadata,
-  // temperature, top_p, ... An object.
-  Json echoed;
+  std::string message_id;                // "msg_..."
+  std::string reasoning_id;              // "rs_..."
+  Json echoed;                           // EchoedMembers
   const Tokenizer* tokenizer = nullptr;  // null: no log-probabilities are asked for
 };
 

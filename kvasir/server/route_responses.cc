@@ -36,7 +36,7 @@ ApiError ErrorOf(ApiError error) {
 }  // namespace
 
 void ServeResponses(const ServerContext& context, const HttpRequest& request, HttpReply reply) {
-  auto body = ParseBody(request);
+  const auto body = ParseBody(request);
   if (!body.ok()) return reply.Send(ErrorResponse(ToApiError(body.error())));
   const auto chat = ParseResponses(context, *body);
   if (!chat.ok()) return reply.Send(ErrorResponse(ErrorOf(ToApiError(chat.error()))));
@@ -49,7 +49,7 @@ void ServeResponses(const ServerContext& context, const HttpRequest& request, Ht
   job.id = options.head.id;
   options.message_id = NewId("msg_");
   options.reasoning_id = NewId("rs_");
-  options.echoed = *std::move(body);
+  options.echoed = EchoedMembers(*body);
   if (chat->top_logprobs) options.tokenizer = context.bundle->tokenizer();
   job.scores_text = true;
   job.format = std::make_unique<ResponsesFormat>(std::move(options));

@@ -98,6 +98,10 @@ Status ParseAllowedTools(const Json& allowed, ToolRequest* request) {
   if (tools == nullptr || !tools->is_array() || tools->as_array().empty()) {
     return FieldError(ErrorCode::kCorrupt, field + ".tools", "must be an array of functions");
   }
+  if (tools->as_array().size() > request->tools.as_array().size()) {
+    return FieldError(ErrorCode::kInvalidArgument, field + ".tools",
+                      "must hold no more than there are tools");
+  }
   if (is_required) request->choice = ToolRequest::Choice::kRequired;
   for (size_t i = 0; i < tools->as_array().size(); ++i) {
     const std::string name = field + ".tools[" + std::to_string(i) + "]";
