@@ -166,28 +166,28 @@ bool Engine::IsBeingRead(const Job& job, int64_t cached_tokens) const {
 bool Engine::HasRoomFor(const EngineStream& stream, const KvSequence& cached,
                         std::span<const Member> active) const {
   size_t to_come = BytesToCome(*parts_.spec, stream.known_tokens(), cached.nbytes());
-  std::unordered_set<const KvBlock*> seen;
-  size_t held = 0;
-  // Returns what these references come to.
-  const auto count = [&](const std::vector<const KvBlock*>& references) {
-    size_t bytes = 0;
-    for (const KvBlock* block : references) {
-      bytes += block->owner->block_bytes();
-      if (seen.insert(block).second) held += block->owner->block_bytes();
-    }
-    return bytes;
-  };
-  bool is_alone = true;
+  std::vector<std::vector<const KvBlock*>> references;  // of those that are not paused
   for (const Member& member : active) {
     // Whoever is paused gives way when it comes to that.
     if (member.job->is_paused) continue;
-    is_alone = false;
-    const size_t bytes = count(member.stream->BlockReferences());
+    references.push_back(member.stream->BlockReferences());
+    size_t bytes = 0;
+    for (const KvBlock* block : references.back()) bytes += block->owner->block_bytes();
     to_come += BytesToCome(*parts_.spec, member.stream->known_tokens(), bytes);
   }
-  if (is_alone || parts_.pool->used_bytes() + to_come <= parts_.pool->budget_bytes()) return true;
-  count(cached.BlockReferences());
-  return held + to_come <= parts_.pool->budget_bytes();
+  const size_t budget = parts_.pool->budget_bytes();
+  if (references.empty() || parts_.pool->used_bytes() + to_come <= budget) return true;
+  // Only what running answers hold stays; what they share is there once.
+  references.push_back(cached.BlockReferences());
+  std::unordered_set<const KvBlock*> seen;
+  size_t held = 0;
+  for (const std::vector<const KvBlock*>& of_one : references) {
+    for (const KvBlock* block : of_one) {
+      if (seen.insert(block).second) held += block->owner->block_bytes();
+    }
+    if (held + to_come > budget) return false;
+  }
+  return true;
 }
 
 // Finds memory for a step that the pool refused. False: there is none left to find.
