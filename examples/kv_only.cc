@@ -23,12 +23,13 @@ Status Append(KvSequence& sequence, int tokens) {
   return {};
 }
 
-// First element of softmax(q k) v for the last token and a query of eighths.
+// First element of softmax(q k) v for a query of eighths: over the rows before the next token,
+// which stay until Advance has passed it.
 double Attend(const KvSequence& sequence, int layer) {
-  const VisibleRows visible = sequence.Visible(layer, sequence.position() - 1);
+  const VisibleRows visible = sequence.Visible(layer, sequence.position());
   double weights = 0, sum = 0;
-  for (int64_t row = 0; row < visible.end; ++row) {
-    if (row == visible.head_end) row = visible.begin;  // between lies what the window has left
+  for (int64_t row = 0; row < visible.end - 1; ++row) {  // the last would be its own
+    if (row == visible.head_end) row = visible.begin;    // between lies what the window has left
     double score = 0;
     for (const float key : sequence.ReadKeys(layer, row)) score += key / 8;
     weights += std::exp(score);

@@ -2,12 +2,14 @@
 // answered as if it were alone.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "kvasir/engine/cached_sequence.h"
 #include "tests/support/engine_bench.h"
 
 namespace kvasir {
@@ -711,6 +713,29 @@ TEST_F(EngineTest, BadRequestsAreRefused) {
   request.scores_prompt = true;
   EXPECT_EQ(code(request), ErrorCode::kInvalidArgument);
   EXPECT_FALSE(engine.has_work());
+}
+
+// Rows of another model's extents would be written where there is no room for them.
+TEST_F(EngineTest, CachesOfOtherExtentsAreRefused) {
+  KvPool pool({.budget_bytes = size_t{16} << 20});
+  const auto refused = [&](const std::function<void(KvCacheSpec&)>& change) {
+    auto spec = std::make_shared<KvCacheSpec>(bench_.spec());
+    change(*spec);
+    const auto engine = Engine::Create({.model = &bench_.model(),
+                                        .pool = &pool,
+                                        .spec = spec,
+                                        .vocabulary = {.sampleable_tokens = 1}});
+    const auto sequence = CachedSequence::Create(&bench_.model(), &pool, spec);
+    EXPECT_EQ(engine.ok(), sequence.ok());
+    return engine.ok() ? "" : engine.error().message;
+  };
+  EXPECT_EQ(refused([](KvCacheSpec&) {}), "");
+  EXPECT_NE(refused([](KvCacheSpec& spec) { spec.layers.pop_back(); }).find("layers"),
+            std::string::npos);
+  EXPECT_NE(refused([](KvCacheSpec& spec) { spec.layers[1].layout.kv_heads += 1; }).find("layer 1"),
+            std::string::npos);
+  EXPECT_NE(refused([](KvCacheSpec& spec) { spec.layers[0].layout.value_dim *= 2; }).find("value"),
+            std::string::npos);
 }
 
 // The head of a padded vocabulary has rows that no token names.

@@ -54,6 +54,11 @@ Status Resume(const std::string& folder, const std::string& fingerprint,
   return WriteFileAtomic(state, Json(Json::Object{{"made_of", fingerprint}}).Dump());
 }
 
+// What a stopped run wrote, whole: who cut it short meanwhile has it written again.
+bool IsWritten(const std::string& shard) {
+  return FileExists(shard) && SafetensorsFile::Open(shard).ok();
+}
+
 Status WriteIndex(const FolderPlan& plan, const std::string& folder) {
   if (plan.shards.size() == 1) return {};
   Json map = Json::Object();
@@ -123,7 +128,7 @@ Status CopyQuantized(const ModelSource& source, const std::string& folder,
                      const std::function<void(uint64_t)>& progress) {
   for (const SafetensorsFile& file : source.checkpoint()->files()) {
     const std::string to = folder + "/" + FileName(file);
-    if (FileExists(to)) {
+    if (IsWritten(to)) {
       progress(file.data_bytes());
       continue;
     }
@@ -143,7 +148,7 @@ Status WriteShards(const ModelSource& source, const FolderPlan& plan, const std:
   ShardWriter writer(&pool, &progress);
   for (size_t i = 0; i < plan.shards.size(); ++i) {
     const std::string path = folder + "/" + plan.ShardName(i);
-    if (FileExists(path)) {
+    if (IsWritten(path)) {
       for (const PlannedTensor& tensor : plan.shards[i]) progress(tensor.bytes());
       continue;
     }

@@ -24,6 +24,7 @@ int64_t HiddenRows(HiddenWanted wanted, int64_t tokens, bool is_last) {
 Result<CachedSequence> CachedSequence::Create(const Model* model, KvPool* pool,
                                               std::shared_ptr<const KvCacheSpec> spec) {
   KVASIR_TRY(KvSequence sequence, KvSequence::Create(pool, spec));
+  KVASIR_TRY_OK(CheckCacheSpec(*spec, *model));
   return CachedSequence(model, std::move(spec), std::move(sequence));
 }
 

@@ -37,7 +37,8 @@ struct EvaluateOptions {
 
 class CachedSequence {
  public:
-  // An empty one. Model and pool must outlive it. ERRORS: as KvSequence::Create.
+  // An empty one. Model and pool must outlive it. ERRORS: as KvSequence::Create
+  // and CheckCacheSpec.
   static Result<CachedSequence> Create(const Model* model, KvPool* pool,
                                        std::shared_ptr<const KvCacheSpec> spec);
   // The sequence that Snapshots() made these of, in blocks of `pool`.
@@ -48,6 +49,7 @@ class CachedSequence {
                                         std::shared_ptr<const KvCacheSpec> spec,
                                         std::span<const NamedSnapshot> snapshots);
 
+  const Model* model() const { return model_; }
   // Tokens whose rows the cache holds, all of them.
   const std::vector<Token>& tokens() const { return tokens_; }
   Position position() const { return sequence_.position(); }
@@ -70,10 +72,10 @@ class CachedSequence {
                                           const EvaluateOptions& options = {});
 
   // Appends `tokens`, a known one and drafts behind it, and asks `judge` how many of them to keep,
-  // at least the first. It gets the logits of each, which live in `workspace`. Gives up nothing for
-  // drafts. Of `options` only the hidden states count, those of tokens kept.
-  // ERRORS: as Model::Forward, for instance where memory is short: nothing is appended then
-  // and judge was not asked. kFailedPrecondition where a cache cannot go back.
+  // at least the first. REQUIRES: judge is not empty. It gets the logits of each, which live in
+  // `workspace`. Gives up nothing for drafts. Of `options` only the hidden states count, those of
+  // tokens kept. ERRORS: as Model::Forward, for instance where memory is short: nothing is appended
+  // then and judge was not asked. kFailedPrecondition where a cache cannot go back.
   Status EvaluateDrafts(std::span<const Token> tokens, Workspace& workspace,
                         const std::function<int64_t(ConstFloatRows logits)>& judge,
                         const EvaluateOptions& options = {});

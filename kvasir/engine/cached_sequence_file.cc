@@ -102,6 +102,9 @@ Status CheckCacheFile(const KvSnapshotFile& file, const ModelBundle& bundle) {
 
 Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bundle,
                           const std::string& path, CacheMetadata metadata) {
+  if (sequence.model() != &bundle.model()) {
+    return {ErrorCode::kInvalidArgument, path + ": the sequence is another model's"};
+  }
   KVASIR_TRY(CacheMetadata own, ModelMetadata(bundle));
   own.merge(metadata);
   return SaveSnapshots({sequence.Snapshots(), std::move(own)}, path);

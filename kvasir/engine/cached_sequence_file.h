@@ -37,7 +37,7 @@ struct LoadedCachedSequence {
 
 // Writes `sequence` with `metadata` and, over it, ModelMetadata. A file of that name is replaced
 // once the new one is complete.
-// ERRORS: as SaveSnapshots.
+// ERRORS: as SaveSnapshots; kInvalidArgument for a sequence of another model.
 Status SaveCachedSequence(const CachedSequence& sequence, const ModelBundle& bundle,
                           const std::string& path, CacheMetadata metadata = {});
 

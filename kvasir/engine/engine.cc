@@ -33,6 +33,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(EngineParts parts, EngineOptions 
                                              ", it must be at least 1"};
   }
   KVASIR_TRY_OK(parts.spec->Validate());
+  KVASIR_TRY_OK(CheckCacheSpec(*parts.spec, *parts.model));
   const int64_t sampleable = parts.vocabulary.sampleable_tokens;
   if (sampleable < 1 || sampleable > parts.model->vocab_size()) {
     return {ErrorCode::kInvalidArgument, "engine: sampleable_tokens is " +

@@ -89,7 +89,8 @@ struct EngineStats {
 // THREADS: one at a time, but for NewId, Check and Breakers.
 class Engine {
  public:
-  // ERRORS: kInvalidArgument (options, spec); as SwapStore::Open.
+  // ERRORS: kInvalidArgument (options, vocabulary, a spec that is not the model's); as
+  // SwapStore::Open.
   static Result<std::unique_ptr<Engine>> Create(EngineParts parts, EngineOptions options = {});
   // Cancels whatever is unfinished.
   ~Engine();

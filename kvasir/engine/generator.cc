@@ -271,12 +271,19 @@ Result<GenerationResult> Generator::Generate(const GenerationRequest& request,
                                              const GenerationCallbacks& callbacks) {
   const int64_t context = bundle_->model().context_tokens();
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  if (sequence.model() != &bundle_->model()) {
+    return {ErrorCode::kInvalidArgument, "the sequence is another model's"};
+  }
   if (prompt_tokens == 0) return {ErrorCode::kInvalidArgument, "the prompt has no token"};
   // Where nothing is to follow it, a prompt may fill the context.
   if (prompt_tokens > context || (prompt_tokens == context && request.max_tokens > 0)) {
     return {ErrorCode::kInvalidArgument, "the prompt has " + std::to_string(prompt_tokens) +
                                              " tokens and the model's context is " +
                                              std::to_string(context) + "; shorten the prompt"};
+  }
+  if (request.top_logprobs.value_or(0) < 0) {
+    return {ErrorCode::kInvalidArgument,
+            "top_logprobs is " + std::to_string(*request.top_logprobs) + ", it must be 0 or more"};
   }
   KVASIR_TRY_OK(request.sampling.Validate(bundle_->sampleable_tokens()));
   if (request.scores_prompt) {

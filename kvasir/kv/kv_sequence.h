@@ -118,7 +118,8 @@ class KvSequence {
   // The blocks that hold the last rows of `layer` once more, each in layout.RecentBlock(): what
   // queries read from layout.RecentBegin on. Empty unless the layout has dense_recent.
   KvBlocksView RecentBlocks(int layer) const;
-  // Rows of `layer` that the token at position `query` attends to, its own included.
+  // Rows of `layer` that the token at position `query` attends to, its own included. They are all
+  // held from the reservation of that position until Advance passes it: attend before you advance.
   VisibleRows Visible(int layer, Position query) const;
   // The block list itself, for statistics. REQUIRES: the layer is not recurrent.
   const KvLayer& layer_blocks(int layer) const {

@@ -69,6 +69,10 @@ class Model {
                                          Workspace& workspace) const = 0;
 };
 
+// Whether the model's rows fit a cache of this spec: its layers, heads and extents, not how they
+// are stored. ERRORS: kInvalidArgument naming the layer.
+Status CheckCacheSpec(const KvCacheSpec& spec, const Model& model);
+
 }  // namespace kvasir
 
 #endif  // KVASIR_MODEL_MODEL_H_
