@@ -8,6 +8,7 @@
 
 #include "kvasir/base/check.h"
 #include "kvasir/base/checksum.h"
+#include "kvasir/base/system_error.h"
 
 namespace kvasir {
 namespace {
@@ -72,8 +73,12 @@ PackedWeightsCache::PackedWeightsCache(const std::string& folder, const PackedWe
     Log(log_, LogLevel::kWarning,
         "packed weights: " + file.error().message + "; they are packed anew");
   }
-  std::error_code ignored;  // creating the file says it better
-  fs::create_directories(folder, ignored);
+  std::error_code error, ignored;
+  fs::create_directories(folder, error);
+  // Of a folder that is there, creating the file says it better.
+  if (error && !fs::exists(folder, ignored)) {
+    return StopWriting(SystemStatus(folder, error).error().message);
+  }
   StartWriting();
 }
 
