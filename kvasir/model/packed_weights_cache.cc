@@ -77,7 +77,8 @@ PackedWeightsCache::PackedWeightsCache(const std::string& folder, const PackedWe
   fs::create_directories(folder, error);
   // Of a folder that is there, creating the file says it better.
   if (error && !fs::exists(folder, ignored)) {
-    return StopWriting(SystemStatus(folder, error).error().message);
+    StopWriting(SystemStatus(folder, error).error().message);
+    return;
   }
   StartWriting();
 }
