@@ -28,7 +28,9 @@ kvasir::HttpServer& TheServer() {
     options.port = 0;
     options.max_header_bytes = 4096;
     options.max_body_bytes = 4096;
-    options.error_body = [](int, std::string_view message) { return std::string(message); };
+    options.refusal = [](const kvasir::HttpRequest&, int status, std::string message) {
+      return kvasir::HttpResponse{.status = status, .body = std::move(message)};
+    };
     auto started = kvasir::HttpServer::Start(std::move(options), Answer);
     KVASIR_CHECK(started.ok());
     return *std::move(started);
