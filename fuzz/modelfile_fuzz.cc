@@ -14,6 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   KVASIR_CHECK(!file->from.empty());
-  for (const auto& [name, value] : file->parameters) KVASIR_CHECK(!name.empty());
+  for (const kvasir::Modelfile::Parameter& parameter : file->parameters) {
+    KVASIR_CHECK(!parameter.name.empty());
+  }
   return 0;
 }
