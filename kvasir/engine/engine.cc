@@ -218,10 +218,11 @@ void Engine::TakeSubmitted() {
 // Also ends what came to its deadline, and closes what is done; and who was cancelled by the
 // callbacks of that.
 void Engine::EndCancelled() {
+  const auto is_cancelled = [](const std::unique_ptr<Job>& job) { return job->is_cancelled; };
   do {
     EndAndClose();
-  } while (
-      std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->is_cancelled; }));
+  } while (std::any_of(jobs_.begin(), jobs_.end(), is_cancelled) ||
+           std::any_of(submitted_.begin(), submitted_.end(), is_cancelled));
 }
 
 void Engine::EndAndClose() {

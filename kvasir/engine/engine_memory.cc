@@ -68,7 +68,7 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
                                                : known - 1;
   const std::vector<Token> tokens = stream.Known(0, known);
   // Who waits, and looks every step, uses nothing.
-  const int64_t found = tree_.FoundTokens(job.request.salt, tokens, limit);
+  const int64_t found = tree_.LookForTokens(job.request.salt, tokens, limit);
   if (!job.is_scored() && !job.is_mean_pooled() && IsBeingRead(job, found)) {
     return Admission::kLater;
   }
@@ -76,7 +76,7 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   if (stream.swapped && stream.swapped->state() == SwappedCache::State::kWriting) {
     return Admission::kLater;
   }
-  auto match = tree_.Find(job.request.salt, tokens, limit);
+  auto match = tree_.Look(job.request.salt, tokens, limit);
   if (!match.ok()) {
     job.result.status = match.error();
     EndJob(job, FinishReason::kCancelled);
@@ -84,6 +84,7 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   }
   const auto victims = FindVictims(job, stream, match->sequence);
   if (!victims) return Admission::kNoRoom;
+  tree_.Use(job.request.salt, std::span(tokens).first(static_cast<size_t>(match->tokens)));
   for (const Member& victim : *victims) Preempt(*victim.job, *victim.stream);
   stream.tokens_at_admission = stream.generated_tokens();
   if (stream.swapped && BeginReading(stream, match->sequence)) return Admission::kAdmitted;

@@ -109,7 +109,7 @@ bool Engine::BeginReading(EngineStream& stream, const KvSequence& known) {
   for (;;) {
     const Status begun = stream.swapped->Read(parts_.pool, known);
     if (begun.ok()) return true;
-    const size_t wanted = parts_.pool->used_bytes() + stream.swapped->bytes();
+    const size_t wanted = parts_.pool->used_bytes() + stream.swapped->bytes_to_read(known);
     const size_t budget = parts_.pool->budget_bytes();
     if (tree_.Evict(wanted > budget ? wanted - budget : 1) > 0) continue;
     LoseSwap(stream);

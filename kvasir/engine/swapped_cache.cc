@@ -116,6 +116,15 @@ std::vector<BlockRef> SwappedCache::SharedWith(const KvSequence& known) const {
   return shared;
 }
 
+size_t SwappedCache::bytes_to_read(const KvSequence& known) const {
+  const std::vector<BlockRef> shared = SharedWith(known);
+  size_t bytes = 0;
+  for (size_t i = 0; i < shared.size(); ++i) {
+    if (shared[i].get() == nullptr) bytes += map_.block_bytes[i];
+  }
+  return bytes;
+}
+
 Status SwappedCache::Read(KvPool* pool, const KvSequence& known) {
   KVASIR_CHECK(state_ == State::kWritten);
   std::vector<BlockRef> blocks = SharedWith(known);

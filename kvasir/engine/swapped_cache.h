@@ -55,6 +55,8 @@ class SwappedCache {
 
   Position position() const { return map_.sequences[0].end; }
   size_t bytes() const { return bytes_; }
+  // Of what Read takes from its pool.
+  size_t bytes_to_read(const KvSequence& known) const;
   size_t unwritten_bytes() const;
   // The blocks that are held now.
   std::vector<const KvBlock*> BlockReferences() const;

@@ -76,7 +76,14 @@ Result<HfQuantization> ParseAutoRound(const Json& object, HfQuantization quantiz
                                                                                  : "packing_format";
   KVASIR_TRY(std::string format, object.GetStringOr(field, "auto_round:auto_gptq"));
   const auto names = [&](std::string_view part) { return format.find(part) != format.npos; };
-  if (names("llm_compressor")) return quantization;
+  KVASIR_TRY(const std::string type, object.GetStringOr("data_type", "int"));
+  if (format == "auto_round:llm_compressor") {
+    // What the tensors say, which of another type of scales would not be true.
+    for (const char* known : {"int", "fp", "mx_fp", "nv_fp"}) {
+      if (type == known || type == known + std::string("_sym")) return quantization;
+    }
+    return Unknown("data_type", type, "int, fp, mx_fp, nv_fp");
+  }
   const bool has_own = format == "auto_round" || names("gptqmodel");
   const bool has_kernel = names("exllamav2") || names("triton");
   if (!has_own && !has_kernel && !names("gptq") && !names("awq")) {
@@ -84,7 +91,6 @@ Result<HfQuantization> ParseAutoRound(const Json& object, HfQuantization quantiz
                    "auto_round, auto_round:auto_gptq, auto_round:gptqmodel, auto_round:auto_awq, "
                    "auto_round:llm_compressor");
   }
-  KVASIR_TRY(const std::string type, object.GetStringOr("data_type", "int"));
   if (type != "int" && type != "int_sym") return Unknown("data_type", type, "int");
   if (names("awq")) return ParseAwq(object, std::move(quantization));
   quantization.zero_offset = names("gptq") && !has_own ? 1 : 0;

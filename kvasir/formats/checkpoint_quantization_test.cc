@@ -99,6 +99,12 @@ TEST(HfQuantization, WhatIsNotReadIsNamed) {
               kUnsupported, "'transform_config'");
   // GPTQModel and AutoRound.
   ExpectError(R"({"quant_method":"gptq","rotation":"hadamard"})", kUnsupported, "'rotation'");
+  ExpectError(R"({"quant_method":"auto-round","packing_format":"auto_round:llm_compressor",
+                  "data_type":"nvfp4_v2"})",
+              kUnsupported, "'nvfp4_v2'");
+  ExpectError(R"({"quant_method":"auto-round",
+                  "packing_format":"auto_round:llm_compressor_nvfp4_e5m3"})",
+              kUnsupported, "'packing_format'");
   ExpectError(R"({"quant_method":"auto-round","backend":"auto_round:marlin"})", kUnsupported,
               "'backend' is 'auto_round:marlin'");
   ExpectError(R"({"quant_method":"auto-round","rotation_config":{"block_size":32}})", kUnsupported,

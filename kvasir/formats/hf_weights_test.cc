@@ -262,6 +262,10 @@ TEST(HfWeights, CodesThatEachHaveTheirWordAreReadWhereConfigSaysTheirBits) {
       read->read_row(i, same.data());
       ASSERT_EQ(row, same) << name << " row " << i;
     }
+    if (bits == 7) {
+      module.quantization().packed_bits = {7, 8};
+      module.ExpectError(ErrorCode::kUnsupported, "7 or of 8 bits");
+    }
     module.quantization().packed_bits = {4};
     module.ExpectError(ErrorCode::kCorrupt, "codes of 4 bits");
   }

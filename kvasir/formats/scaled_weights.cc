@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,20 +120,20 @@ struct CodePacking {
   }
 };
 
-// The packing that gives rows of so many codes so many words, by preference a stream; nothing where
-// there is none. `bits`: those that codes may have; empty: any, as a stream.
-std::optional<CodePacking> PackingOf(int64_t codes, int64_t words, const std::vector<int>& bits) {
-  const auto has = [&](int some) {
-    return bits.empty() || std::find(bits.begin(), bits.end(), some) != bits.end();
-  };
-  for (const bool is_stream : {true, false}) {
-    if (!is_stream && bits.empty()) break;
-    for (int some = 1; some <= 8; ++some) {
-      const CodePacking packing = {some, is_stream};
-      if (has(some) && packing.Words(codes) == words) return packing;
-    }
+// The packings that give rows of so many codes so many words. `bits`: those that codes may have;
+// empty: any, as a stream.
+std::vector<CodePacking> PackingsOf(int64_t codes, int64_t words, const std::vector<int>& bits) {
+  std::vector<CodePacking> found;
+  for (int some = 1; some <= 8; ++some) {
+    const bool is_known = std::find(bits.begin(), bits.end(), some) != bits.end();
+    if (!bits.empty() && !is_known) continue;
+    const CodePacking stream = {some, true};
+    const CodePacking whole = {some, false};
+    if (stream.Words(codes) == words) found.push_back(stream);
+    // Of codes that divide a word the two are one.
+    if (is_known && 32 % some != 0 && whole.Words(codes) == words) found.push_back(whole);
   }
-  return std::nullopt;
+  return found;
 }
 
 // pack-quantized of compressed-tensors: codes with half of their range added.
@@ -159,27 +158,33 @@ Result<WeightTensor> PackedIntegers(const FindPart& find, const TensorView& pack
     return {ErrorCode::kCorrupt, "weight_shape says " + ShapeString({extent(0), extent(1)}) +
                                      ", weight_packed has " + ShapeString(packed.shape)};
   }
-  const auto packing = PackingOf(matrix.inputs, packed.shape[1], known_bits);
+  const std::vector<CodePacking> packings = PackingsOf(matrix.inputs, packed.shape[1], known_bits);
   // Fewer than 32 inputs may take as many words with one bit more.
-  if (!packing || matrix.inputs < 32) {
+  if (packings.empty() || matrix.inputs < 32) {
     std::string bits;
     for (const int some : known_bits) bits += (bits.empty() ? "" : " or ") + std::to_string(some);
     return Misfit("weight_packed", packed,
                   "rows of at least 32 codes of " + (bits.empty() ? "at most 8" : bits) +
                       " bits, here " + std::to_string(matrix.inputs));
   }
-  matrix.bits = packing->bits;
+  if (packings.size() > 1) {
+    return {ErrorCode::kUnsupported, "weight_packed " + ShapeString(packed.shape) +
+                                         " may have codes of " + std::to_string(packings[0].bits) +
+                                         " or of " + std::to_string(packings[1].bits) +
+                                         " bits, by config.json, and the words do not tell"};
+  }
+  const CodePacking packing = packings.front();
+  matrix.bits = packing.bits;
   KVASIR_TRY(const ScaleBlocks blocks, SetScales(find, scales, &matrix));
-  matrix.read_codes = [packed, packing = *packing, inputs = matrix.inputs](int64_t row,
-                                                                           uint8_t* out) {
+  matrix.read_codes = [packed, packing, inputs = matrix.inputs](int64_t row, uint8_t* out) {
     packing.Read(packed, row * packed.shape[1], inputs, out);
   };
-  matrix.zero = [half = 1 << (packing->bits - 1)](int64_t, int64_t) { return half; };
+  matrix.zero = [half = 1 << (packing.bits - 1)](int64_t, int64_t) { return half; };
   if (zeros != nullptr) {
     // Those of each column are packed like a row.
     KVASIR_TRY_OK(Check("weight_zero_point", zeros, DType::kI32,
-                        {packing->Words(matrix.outputs), blocks.columns}));
-    matrix.zero = [zeros = *zeros, packing = *packing](int64_t row, int64_t group) {
+                        {packing.Words(matrix.outputs), blocks.columns}));
+    matrix.zero = [zeros = *zeros, packing](int64_t row, int64_t group) {
       return packing.Code(zeros, group, zeros.shape[1], row);
     };
   }

@@ -23,7 +23,7 @@ class KvCompaction {
   // Blocks to take, at most one demand per size. A block that keeps all its rows is taken over; so
   // is one that keeps most, the others written into its gaps, unless others reference it.
   std::vector<KvPool::Demand> Needs(const KvContent& content) const;
-  // REQUIRES: the content Plan was given, unchanged; KvPool::EnsureFree(Needs()).
+  // REQUIRES: the content Plan was given, but for reservations; KvPool::EnsureFree(Needs()).
   void Apply(KvContent* content) const;
 
  private:

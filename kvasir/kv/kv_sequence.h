@@ -91,7 +91,8 @@ class KvSequence {
   // The same for all of them, or none.
   static Status CompactAllDue(std::span<KvSequence* const> sequences);
   // Evicts rows of every budget that stores more than size + slack_rows, down to `size`; drops the
-  // reservation. Says whether there was one. ERRORS: as CompactIfDue; kInvalidArgument for
+  // reservation, whose blocks count as used until then: where room is short, Unreserve before.
+  // Says whether there was one. ERRORS: as CompactIfDue; kInvalidArgument for
   // slack_rows < 0; kFailedPrecondition if no layer has a budget.
   Result<bool> Compact(int64_t slack_rows = 0);
   // Whether rows were ever evicted: then what is stored is not a function of the last tokens alone.

@@ -215,8 +215,9 @@ size_t kvasir_kv_sequence_nbytes(const kvasir_kv_sequence* sequence);
 size_t kvasir_kv_sequence_nbytes_exclusive(const kvasir_kv_sequence* sequence);
 
 // Evicts rows of every budget that stores more than its size + slack_rows, down to its size, and
-// drops the reservation; `compacted` (may be NULL) says whether there was one. Reserve does it by
-// itself where budgets have an interval. FAILED_PRECONDITION without a budget.
+// drops the reservation, whose blocks count as used until then; `compacted` (may be NULL) says
+// whether there was one. Reserve does it by itself where budgets have an interval.
+// FAILED_PRECONDITION without a budget.
 kvasir_kv_code kvasir_kv_sequence_compact(kvasir_kv_sequence* sequence, int64_t slack_rows,
                                           int32_t* compacted, kvasir_kv_error* error);
 // 1 once rows were ever evicted, otherwise 0.

@@ -68,7 +68,8 @@ std::optional<PrefixTree::State> PrefixTree::LastState(int64_t limit, Path* path
   return std::nullopt;
 }
 
-int64_t PrefixTree::FoundTokens(uint64_t salt, std::span<const Token> tokens, int64_t limit) const {
+int64_t PrefixTree::LookForTokens(uint64_t salt, std::span<const Token> tokens,
+                                  int64_t limit) const {
   Path path = Walk(salt, tokens);
   const auto state = LastState(limit, &path);
   return state ? state->at : 0;
@@ -76,16 +77,29 @@ int64_t PrefixTree::FoundTokens(uint64_t salt, std::span<const Token> tokens, in
 
 Result<PrefixTree::Match> PrefixTree::Find(uint64_t salt, std::span<const Token> tokens,
                                            int64_t limit) {
+  KVASIR_TRY(Match match, Look(salt, tokens, limit));
+  Use(salt, tokens.first(static_cast<size_t>(match.tokens)));
+  return match;
+}
+
+void PrefixTree::Use(uint64_t salt, std::span<const Token> found) {
+  if (found.empty()) {
+    ++misses_;
+    return;
+  }
+  ++hits_;
+  ++clock_;
+  for (PrefixNode* node : Walk(salt, found).nodes) Rank(node, [&] { node->last_used = clock_; });
+}
+
+Result<PrefixTree::Match> PrefixTree::Look(uint64_t salt, std::span<const Token> tokens,
+                                           int64_t limit) const {
   Path path = Walk(salt, tokens);
   auto state = LastState(limit, &path);
   if (state.has_value()) {
-    ++hits_;
-    ++clock_;
     const std::vector<const PrefixNode*> used(path.nodes.begin(), path.nodes.end());
     AppendUnbounded(used, state->at, &state->content);
-    for (PrefixNode* node : path.nodes) Rank(node, [&] { node->last_used = clock_; });
   } else {
-    ++misses_;
     state = State{KvContent::Empty(plan_), 0};
   }
   KvSnapshot snapshot = KvSnapshot::FromContent(std::move(state->content), 0, state->at);

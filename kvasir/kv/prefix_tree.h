@@ -67,8 +67,11 @@ class PrefixTree {
   // used now. ERRORS: none that its arguments can cause.
   Result<Match> Find(uint64_t salt, std::span<const Token> tokens, int64_t limit);
 
-  // How many tokens Find would return. Does not count as use, nor as hit or miss.
-  int64_t FoundTokens(uint64_t salt, std::span<const Token> tokens, int64_t limit) const;
+  // Find in two steps, for those who do not know yet whether they go on from it: what it returns,
+  // and how many tokens that are, neither counted as use, hit or miss; and counting it.
+  Result<Match> Look(uint64_t salt, std::span<const Token> tokens, int64_t limit) const;
+  int64_t LookForTokens(uint64_t salt, std::span<const Token> tokens, int64_t limit) const;
+  void Use(uint64_t salt, std::span<const Token> found);
 
   // What others continued exactly `tokens` with, at most `limit` tokens; where they parted, the way
   // that was used last. Empty where `tokens` as a whole is not known. Does not count as use.

@@ -134,10 +134,14 @@ Json Without(std::string_view key, const Json& message) {
 }
 
 std::string OfferText(const Json& tools) {
-  std::string text = "You can call these functions, each described by one line of JSON:\n<tools>\n";
-  for (const Json& tool : tools.as_array()) text += tool.Find("function")->Dump() + "\n";
+  std::string text = "You can call functions that messages describe.";
+  if (!tools.as_array().empty()) {
+    text = "You can call these functions, each described by one line of JSON:\n<tools>\n";
+    for (const Json& tool : tools.as_array()) text += tool.Find("function")->Dump() + "\n";
+    text += "</tools>";
+  }
   return text +
-         "</tools>\nTo call one, write its name and arguments as a JSON object between tags:\n"
+         "\nTo call one, write its name and arguments as a JSON object between tags:\n"
          "<tool_call>\n{\"name\": \"function\", \"arguments\": {}}\n</tool_call>";
 }
 

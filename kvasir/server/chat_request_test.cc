@@ -293,6 +293,7 @@ TEST(MessagesRequest, DeferredToolsAreShownWhereTheyWereFound) {
   const ChatRequest found = request_of(body_with(
       R"(, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [
           {"type": "tool_reference", "tool_name": "f"},
+          {"type": "tool_reference", "tool_name": "f"},
           {"type": "tool_reference", "tool_name": "search"}]}]})",
       ""));
   EXPECT_EQ(names_of(found.tools.tools), "search f ");
@@ -301,7 +302,7 @@ TEST(MessagesRequest, DeferredToolsAreShownWhereTheyWereFound) {
             Json("The tool f can be called from now on:\n"
                  R"({"type":"function","function":{"name":"f","description":"d",)"
                  R"("parameters":{"type":"object"}}})"
-                 "\n(the tool search)"));
+                 "\n(the tool f)(the tool search)"));
 
   // Nobody here runs the service's own search.
   const ChatRequest all =

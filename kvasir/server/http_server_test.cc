@@ -544,7 +544,13 @@ TEST_F(HttpServerTest, AClientOfAStreamThatClosesAsksForASign) {
   ASSERT_TRUE(client.ReadUntil("begin"));
   EXPECT_FALSE(arrival->reply.TakeAsked());
   client.HalfClose();
-  while (!arrival->reply.TakeAsked()) std::this_thread::yield();
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  bool is_asked = false;
+  while (!is_asked && std::chrono::steady_clock::now() < deadline) {
+    is_asked = arrival->reply.TakeAsked();
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(is_asked);
   EXPECT_FALSE(arrival->reply.TakeAsked());  // once
   EXPECT_FALSE(arrival->reply.is_client_gone());
   arrival->reply.Finish();

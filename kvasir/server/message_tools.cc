@@ -8,6 +8,9 @@
 namespace kvasir {
 namespace {
 
+// Those that are found count as others do; there may be more that nobody has found yet.
+constexpr size_t kMostMessageTools = 10'000;
+
 // {"type": "function", "function": ...}
 Json ChatTool(const Json& function) {
   return Json::Object{{"type", "function"}, {"function", function}};
@@ -30,6 +33,10 @@ Result<MessageTools> MessageTools::Parse(const Json* tools) {
   MessageTools parsed;
   if (tools == nullptr) return parsed;
   if (!tools->is_array()) return WrongType("tools", "an array", *tools);
+  if (tools->as_array().size() > kMostMessageTools) {
+    return FieldError(ErrorCode::kInvalidArgument, "tools",
+                      "must hold at most " + std::to_string(kMostMessageTools) + " of them");
+  }
   bool shows_all = false;
   for (size_t i = 0; i < tools->as_array().size(); ++i) {
     const Json& tool = tools->as_array()[i];
@@ -50,6 +57,9 @@ Result<MessageTools> MessageTools::Parse(const Json* tools) {
       if (!given->is_bool()) return WrongType(field + ".defer_loading", "true or false", *given);
       is_deferred = given->as_bool();
     }
+    if (const Json* own = FindSet(tool, "name"); own != nullptr && own->is_string()) {
+      parsed.by_name_.try_emplace(own->as_string(), parsed.tools_.size());
+    }
     parsed.tools_.push_back({.function = FunctionOf(tool), .is_deferred = is_deferred});
   }
   if (shows_all) {
@@ -59,14 +69,13 @@ Result<MessageTools> MessageTools::Parse(const Json* tools) {
 }
 
 std::string MessageTools::Reference(const std::string& name) {
-  for (Tool& tool : tools_) {
-    const Json* own = tool.function.Find("name");
-    if (!tool.is_deferred || own == nullptr || *own != Json(name)) continue;
-    tool.is_found = true;
-    return "The tool " + name + " can be called from now on:\n" + ChatTool(tool.function).Dump() +
-           "\n";
+  const auto known = by_name_.find(name);
+  Tool* const tool = known == by_name_.end() ? nullptr : &tools_[known->second];
+  if (tool == nullptr || !tool->is_deferred || std::exchange(tool->is_found, true)) {
+    return "(the tool " + name + ")";
   }
-  return "(the tool " + name + ")";
+  return "The tool " + name + " can be called from now on:\n" + ChatTool(tool->function).Dump() +
+         "\n";
 }
 
 Json MessageTools::ChatTools() const {

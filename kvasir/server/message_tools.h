@@ -4,11 +4,14 @@
 #ifndef KVASIR_SERVER_MESSAGE_TOOLS_H_
 #define KVASIR_SERVER_MESSAGE_TOOLS_H_
 
+#include <cstddef>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "kvasir/base/json.h"
 #include "kvasir/base/result.h"
+#include "kvasir/base/text_hash.h"
 
 namespace kvasir {
 
@@ -20,8 +23,8 @@ class MessageTools {
   // ERRORS: as ParseChatRequest.
   static Result<MessageTools> Parse(const Json* tools);
 
-  // What a tool_reference says to the model: how a tool that was not shown is called, which may be
-  // done from there on; of others the name.
+  // What a tool_reference says to the model: where a tool that was not shown is named first, how it
+  // is called, which may be done from there on; else the name.
   std::string Reference(const std::string& name);
 
   // Those of a chat request: what is shown, and what a reference named, with defer_loading.
@@ -34,6 +37,7 @@ class MessageTools {
     bool is_found = false;
   };
   std::vector<Tool> tools_;
+  std::unordered_map<std::string, size_t, TextHash> by_name_;  // the first of each
 };
 
 // {"type": "auto" | "any" | "tool" | "none", "name", "disable_parallel_tool_use"} as tool_choice

@@ -149,8 +149,11 @@ Status CanBeHeldTo(const Json& schema, int64_t* nodes) {
 
 // The schema with `true` for each property that nothing satisfies or that cannot be read.
 Json WithoutImpossibleProperties(Json schema, int64_t* nodes) {
+  constexpr size_t kMostTried = 64;  // each takes a grammar of its own
   Json* const properties = schema.Find("properties");
-  if (properties == nullptr || !properties->is_object()) return schema;
+  const bool are_few = properties != nullptr && properties->is_object() &&
+                       properties->as_object().size() <= kMostTried;
+  if (!are_few) return schema;
   Json alone = schema;  // with what its references lead to
   for (auto& [name, property] : properties->as_object()) {
     alone.Set("properties", Json::Object{{name, property}});
