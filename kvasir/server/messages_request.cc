@@ -66,7 +66,7 @@ class BlockReader {
     if (HasType(block, "document")) return Document(block, field);
     if (HasType(block, "search_result")) {
       KVASIR_TRY(const std::string source, block.GetStringOr("source", ""));
-      return Titled(block, source, Member(block, "content"), field + ".content");
+      return Titled(block, source, FindSet(block, "content"), field + ".content");
     }
     if (!HasType(block, "text")) {
       return FieldError(ErrorCode::kUnsupported, field + ".type",
@@ -78,32 +78,29 @@ class BlockReader {
   }
 
  private:
-  static Json Member(const Json& object, std::string_view name) {
-    const Json* found = FindSet(object, name);
-    return found == nullptr ? Json() : *found;
-  }
-
   // {"source": {"type": "text", "data"} or {"type": "content", "content"}, "title", "context"}
   Result<std::string> Document(const Json& block, const std::string& field) {
     KVASIR_TRY(const std::string context, block.GetStringOr("context", ""));
-    const Json source = Member(block, "source");
-    if (source.is_object() && HasType(source, "text")) {
-      return Titled(block, context, Member(source, "data"), field + ".source.data");
+    const Json* const source = FindSet(block, "source");
+    const bool is_object = source != nullptr && source->is_object();
+    if (is_object && HasType(*source, "text")) {
+      return Titled(block, context, FindSet(*source, "data"), field + ".source.data");
     }
-    if (source.is_object() && HasType(source, "content")) {
-      return Titled(block, context, Member(source, "content"), field + ".source.content");
+    if (is_object && HasType(*source, "content")) {
+      return Titled(block, context, FindSet(*source, "content"), field + ".source.content");
     }
     return FieldError(ErrorCode::kUnsupported, field + ".source.type",
                       "must be \"text\" or \"content\": this server reads no files");
   }
 
   // What the block says of itself, a line each, then its text.
-  Result<std::string> Titled(const Json& block, const std::string& about, const Json& content,
+  Result<std::string> Titled(const Json& block, const std::string& about, const Json* content,
                              const std::string& field) {
+    if (content == nullptr) return WrongType(field, "a string or an array of blocks", Json());
     KVASIR_TRY(std::string text, block.GetStringOr("title", ""));
     if (!text.empty()) text += "\n";
     if (!about.empty()) text += about + "\n";
-    KVASIR_TRY(const std::string body, Text(content, field));
+    KVASIR_TRY(const std::string body, Text(*content, field));
     return text + body + "\n";
   }
 

@@ -1,7 +1,6 @@
 #include "kvasir/server/responses_format.h"
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 #include <utility>
 #include <vector>
@@ -31,34 +30,46 @@ Json Usage(const AnsweredChoice& result) {
       {"total_tokens", stats.prompt_tokens + stats.generated_tokens}};
 }
 
+// As it begins in a stream.
+AnswerItem WithoutText(AnswerItem item) {
+  item.text.clear();
+  return item;
+}
+
 bool IsComplete(const AnsweredChoice& result) { return result.finish == FinishReason::kStop; }
 std::string_view StatusOf(const AnsweredChoice& result) {
   return IsComplete(result) ? "completed" : "incomplete";
 }
 
-// Strictly typed clients want every member, also those that hold nothing.
-constexpr std::array<std::string_view, 6> kEchoed = {
-    "instructions", "max_output_tokens", "temperature", "top_p", "reasoning", "user"};
-
-// Those that have a value of their own where they are not given.
-constexpr std::array<std::string_view, 5> kEchoedOtherwise = {"parallel_tool_calls", "tool_choice",
-                                                              "tools", "metadata", "text"};
+// What a response says of a member that the request does not have. Strictly typed clients want
+// every member, also those that hold nothing.
+Json::Object EchoedOtherwise() {
+  return {{"parallel_tool_calls", true},
+          {"tool_choice", "auto"},
+          {"tools", Json::Array()},
+          {"instructions", nullptr},
+          {"max_output_tokens", nullptr},
+          {"temperature", nullptr},
+          {"top_p", nullptr},
+          {"reasoning", nullptr},
+          {"user", nullptr},
+          {"metadata", Json::Object()},
+          {"text", Json::Object{{"format", Json::Object{{"type", "text"}}}}}};
+}
 
 }  // namespace
 
 Json EchoedMembers(const Json& body) {
-  Json echoed = Json::Object();
-  const auto keep = [&](std::string_view name) {
-    if (const Json* value = body.Find(name)) echoed.Set(name, *value);
-  };
-  std::ranges::for_each(kEchoed, keep);
-  std::ranges::for_each(kEchoedOtherwise, keep);
+  Json::Object echoed = EchoedOtherwise();
+  for (auto& [name, value] : echoed) {
+    const Json* const given = body.Find(name);
+    if (given == nullptr || given->is_null()) continue;
+    const bool is_whole = name == "metadata" ? given->is_object()
+                          : name == "text"   ? given->Find("format") != nullptr
+                                             : true;
+    if (is_whole) value = *given;
+  }
   return echoed;
-}
-
-Json ResponsesFormat::Echoed(std::string_view name, Json otherwise) const {
-  const Json* value = options_.echoed.Find(name);
-  return value == nullptr || value->is_null() ? std::move(otherwise) : *value;
 }
 
 Json ResponsesFormat::Response(std::string_view status, Json output) const {
@@ -71,59 +82,47 @@ Json ResponsesFormat::Response(std::string_view status, Json output) const {
                                {"incomplete_details", nullptr},
                                {"model", options_.head.model},
                                {"output", std::move(output)},
-                               {"parallel_tool_calls", Echoed("parallel_tool_calls", true)},
-                               {"tool_choice", Echoed("tool_choice", "auto")},
-                               {"tools", Echoed("tools", Json::Array())},
                                {"truncation", "disabled"},
                                {"previous_response_id", nullptr},
                                {"store", false}};
-  for (const std::string_view name : kEchoed) {
-    const Json* value = options_.echoed.Find(name);
-    response.Set(name, value == nullptr ? Json() : *value);
-  }
-  const Json* metadata = options_.echoed.Find("metadata");
-  const bool has_metadata = metadata != nullptr && metadata->is_object();
-  response.Set("metadata", has_metadata ? *metadata : Json(Json::Object()));
-  const Json* text = options_.echoed.Find("text");
-  const bool has_format = text != nullptr && text->Find("format") != nullptr;
-  response.Set("text",
-               has_format ? *text : Json(Json::Object{{"format", Json::Object{{"type", "text"}}}}));
+  for (const auto& [name, value] : options_.echoed.as_object()) response.Set(name, value);
   response.Set("usage", nullptr);
   return response;
 }
 
 Json ResponsesFormat::ItemJson(const Item& item, std::string_view status) {
   Json json = Json::Object{{"type", "message"}, {"id", item.id}, {"status", status}};
-  switch (item.kind) {
+  switch (item.answer.kind) {
     case AnswerPart::Kind::kText:
       json.Set("role", "assistant");
-      json.Set("content", Json::Array{OutputText(item.text, item.logprobs)});
+      json.Set("content", Json::Array{OutputText(item.answer.text, item.logprobs)});
       break;
     case AnswerPart::Kind::kReasoning:
       json.Set("type", "reasoning");
       json.Set("summary", Json::Array());
-      json.Set("content", Json::Array{ReasoningText(item.text)});
+      json.Set("content", Json::Array{ReasoningText(item.answer.text)});
       break;
     case AnswerPart::Kind::kCall:
     case AnswerPart::Kind::kArguments:
       json.Set("type", "function_call");
-      json.Set("call_id", item.call_id);
-      json.Set("name", item.name);
-      json.Set("arguments", item.text);
+      json.Set("call_id", item.answer.call_id);
+      json.Set("name", item.answer.name);
+      json.Set("arguments", item.answer.text);
       break;
   }
   return json;
 }
 
-ResponsesFormat::Item ResponsesFormat::NewItem(const AnswerItem& item, size_t texts_before) const {
-  if (item.is(AnswerPart::Kind::kReasoning))
-    return {item.kind, options_.reasoning_id, "", "", "", {}};
-  if (item.is(AnswerPart::Kind::kCall)) {
-    return {item.kind, "fc_" + item.call_id, "", item.call_id, item.name, {}};
-  }
+ResponsesFormat::Item ResponsesFormat::NewItem(AnswerItem answer, size_t texts_before) const {
   std::string id = options_.message_id;
-  if (texts_before > 0) id.append("_").append(std::to_string(texts_before + 1));
-  return {item.kind, std::move(id), "", "", "", {}};
+  if (answer.is(AnswerPart::Kind::kReasoning)) {
+    id = options_.reasoning_id;
+  } else if (answer.is(AnswerPart::Kind::kCall)) {
+    id = "fc_" + answer.call_id;
+  } else if (texts_before > 0) {
+    id.append("_").append(std::to_string(texts_before + 1));
+  }
+  return {std::move(answer), std::move(id), {}};
 }
 
 Json::Array ResponsesFormat::LogprobsOf(std::span<const TokenScores> scores) const {
@@ -141,7 +140,6 @@ Json ResponsesFormat::Output(const AnsweredChoice& result) const {
   for (size_t i = 0; i < items.size(); ++i) {
     const bool is_last = i + 1 == items.size();
     Item item = NewItem(items[i], texts);
-    item.text = items[i].text;
     if (items[i].is(AnswerPart::Kind::kText)) {
       ++texts;
       const size_t all = result.scores.size();
@@ -196,13 +194,13 @@ std::string ResponsesFormat::OpenItem(Item item) {
   std::string events = CloseItem("completed");
   open_ = std::move(item);
   Json json = ItemJson(*open_, "in_progress");
-  const bool has_parts = open_->kind != AnswerPart::Kind::kCall;
+  const bool has_parts = open_->answer.kind != AnswerPart::Kind::kCall;
   if (has_parts) json.Set("content", Json::Array());
   events +=
       Event("response.output_item.added",
             {{"output_index", static_cast<uint64_t>(output_.size())}, {"item", std::move(json)}});
   if (!has_parts) return events;
-  const bool is_text = open_->kind == AnswerPart::Kind::kText;
+  const bool is_text = open_->answer.kind == AnswerPart::Kind::kText;
   Json::Object part = PartPlace();
   part.emplace_back("part", is_text ? OutputText("") : ReasoningText(""));
   return events + Event("response.content_part.added", std::move(part));
@@ -210,22 +208,22 @@ std::string ResponsesFormat::OpenItem(Item item) {
 
 std::string ResponsesFormat::CloseItem(std::string_view status) {
   if (!open_) return {};
-  const bool is_call = open_->kind == AnswerPart::Kind::kCall;
-  const bool is_text = open_->kind == AnswerPart::Kind::kText;
+  const bool is_call = open_->answer.kind == AnswerPart::Kind::kCall;
+  const bool is_text = open_->answer.kind == AnswerPart::Kind::kText;
   Json::Object done = is_call ? Place() : PartPlace();
   std::string events;
   if (is_call) {
-    done.emplace_back("arguments", open_->text);
-    done.emplace_back("name", open_->name);
+    done.emplace_back("arguments", open_->answer.text);
+    done.emplace_back("name", open_->answer.name);
     events = Event("response.function_call_arguments.done", std::move(done));
   } else {
-    done.emplace_back("text", open_->text);
+    done.emplace_back("text", open_->answer.text);
     if (is_text) done.emplace_back("logprobs", open_->logprobs);
     events = Event(is_text ? "response.output_text.done" : "response.reasoning_text.done",
                    std::move(done));
     Json::Object part = PartPlace();
-    part.emplace_back(
-        "part", is_text ? OutputText(open_->text, open_->logprobs) : ReasoningText(open_->text));
+    part.emplace_back("part", is_text ? OutputText(open_->answer.text, open_->logprobs)
+                                      : ReasoningText(open_->answer.text));
     events += Event("response.content_part.done", std::move(part));
   }
   const Json item = ItemJson(*open_, status);
@@ -237,7 +235,7 @@ std::string ResponsesFormat::CloseItem(std::string_view status) {
 }
 
 void ResponsesFormat::AddLogprobs(std::span<const TokenScores> scores) {
-  if (!open_ || open_->kind != AnswerPart::Kind::kText) return;
+  if (!open_ || open_->answer.kind != AnswerPart::Kind::kText) return;
   const Json::Array logprobs = LogprobsOf(scores);
   open_->logprobs.insert(open_->logprobs.end(), logprobs.begin(), logprobs.end());
 }
@@ -246,16 +244,17 @@ std::string ResponsesFormat::Part(size_t, const AnswerPart& part, const AnswerMe
                                   std::span<const TokenScores> scores) {
   if (part.kind == AnswerPart::Kind::kCall) {
     AddLogprobs(scores);  // of its opening, which may have been text
-    return OpenItem(NewItem(message.items.back(), 0));
+    return OpenItem(NewItem(WithoutText(message.items.back()), 0));
   }
   std::string events;
   const bool is_arguments = part.kind == AnswerPart::Kind::kArguments;
-  const bool goes_on = is_arguments || (open_ && open_->kind == part.kind);
+  const bool goes_on = is_arguments || (open_ && open_->answer.kind == part.kind);
   if (!goes_on) {
     const size_t texts = message.CountOf(AnswerPart::Kind::kText);
-    events = OpenItem(NewItem(message.items.back(), texts - std::min(texts, size_t{1})));
+    events =
+        OpenItem(NewItem(WithoutText(message.items.back()), texts - std::min(texts, size_t{1})));
   }
-  open_->text += part.text;
+  open_->answer.text += part.text;
   Json::Object delta = is_arguments ? Place() : PartPlace();
   delta.emplace_back("delta", part.text);
   if (is_arguments) {

@@ -11,14 +11,14 @@
 
 namespace kvasir {
 
-// The members of a request that its response says again.
+// The members of a request that its response says again, or what they are if it lacks them.
 Json EchoedMembers(const Json& body);
 
 struct ResponsesFormatOptions {
   AnswerHead head;
-  std::string message_id;                // "msg_..."
-  std::string reasoning_id;              // "rs_..."
-  Json echoed;                           // EchoedMembers
+  std::string message_id;    // "msg_..."
+  std::string reasoning_id;  // "rs_..."
+  Json echoed = EchoedMembers(Json::Object());
   const Tokenizer* tokenizer = nullptr;  // null: no log-probabilities are asked for
 };
 
@@ -38,16 +38,11 @@ class ResponsesFormat final : public AnswerFormat {
  private:
   // What one item of the output is: thoughts, text, or a call.
   struct Item {
-    AnswerPart::Kind kind = AnswerPart::Kind::kText;
+    AnswerItem answer;
     std::string id;
-    std::string text;  // thoughts, text, or the call's arguments
-    std::string call_id;
-    std::string name;
     Json::Array logprobs;
   };
 
-  // A member of the request, where it has one.
-  Json Echoed(std::string_view name, Json otherwise) const;
   Json Response(std::string_view status, Json output) const;
   Json Finished(const AnsweredChoice& result, Json output) const;
   Json Output(const AnsweredChoice& result) const;
@@ -58,8 +53,8 @@ class ResponsesFormat final : public AnswerFormat {
   static Json ItemJson(const Item& item, std::string_view status);
   std::string OpenItem(Item item);
   std::string CloseItem(std::string_view status);
-  // Of an item without a text yet. An answer may have several texts, each with an id of its own.
-  Item NewItem(const AnswerItem& item, size_t texts_before) const;
+  // An answer may have several texts, each with an id of its own.
+  Item NewItem(AnswerItem answer, size_t texts_before) const;
   // One event; `members` follow type and sequence_number.
   std::string Event(std::string_view type, Json::Object members);
   // The members that say which item an event is about, and which part of it.
