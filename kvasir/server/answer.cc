@@ -42,7 +42,7 @@ bool Answer::is_cancelled() const { return reply_.is_client_gone() || is_cut_off
 
 void Answer::OnPrompt(size_t choice, const PromptProgress& progress) {
   if (choice == 0) prompt_ = progress;
-  if (!options_.is_stream || !IsPingDue()) return;
+  if (!options_.is_stream || !TakePing()) return;
   Begin();
   Send(SseComment("prompt " + std::to_string(progress.done_tokens) + "/" +
                   std::to_string(progress.prompt_tokens - progress.cached_tokens)));
@@ -57,12 +57,12 @@ void Answer::OnToken(size_t choice, const TokenScores* scores) {
   if (options_.is_stream) {
     Begin();
     // Of calls that are shown when they are complete there may be nothing to see for long.
-    if (IsPingDue()) Send(SseComment("token"));
+    if (TakePing()) Send(SseComment("token"));
   }
   if (scores != nullptr) KeepScores(choice, *scores);
 }
 
-bool Answer::IsPingDue() {
+bool Answer::TakePing() {
   if (reply_.TakeAsked()) return true;
   return Clock::now() - last_sent_ >= options_.ping_interval;
 }

@@ -64,8 +64,8 @@ class Answer final : public CompletionSink {
   std::string NewCallId() const;
   void Begin();
   void Send(std::string_view event);
-  // Whether a stream has to show that it goes on.
-  bool IsPingDue();
+  // Whether a stream has to show that it goes on. Once where the connection asked for it.
+  bool TakePing();
   void Fail(const ApiError& error);
   void Report(const Status& status, int http_status) const;
 

@@ -44,6 +44,7 @@ class HttpExchange {
   };
   // Consumer: all that is there, possibly nothing. It counts as unsent until Sent.
   Taken Take();
+  // Consumer: only bytes that are sent tell whether the client is there.
   void AskForBytes() { is_asked_.store(true, std::memory_order_relaxed); }
   // Consumer: this much of what was taken has been handed to the system.
   void Sent(size_t bytes);

@@ -90,8 +90,8 @@ Json MessageTools::ChatTools() const {
 }
 
 Status SetToolChoice(const Json& choice, Json* chat) {
-  const Json* type = choice.is_object() ? choice.Find("type") : nullptr;
   if (!choice.is_object()) return WrongType("tool_choice", "an object", choice);
+  const Json* type = choice.Find("type");
   const std::string kind = type != nullptr && type->is_string() ? type->as_string() : "";
   if (FindSet(choice, "disable_parallel_tool_use") != nullptr) {
     KVASIR_TRY(const bool is_single, choice.GetBool("disable_parallel_tool_use"));
