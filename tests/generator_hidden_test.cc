@@ -18,6 +18,7 @@ namespace kvasir {
 namespace {
 
 constexpr int64_t kMostDrafts = 8;
+constexpr int64_t kChunkTokens = 40;
 
 class GeneratorHiddenTest : public testing::TestWithParam<TinyPolicy> {
  protected:
@@ -32,7 +33,6 @@ class GeneratorHiddenTest : public testing::TestWithParam<TinyPolicy> {
     GenerationRequest request;
     request.prompt = RandomTokens(150, bundle_->model().vocab_size(), 3);
     request.max_tokens = 90;
-    request.chunk_tokens = 40;
     request.ignore_stop_tokens = true;
     request.sampling.temperature = temperature;
     request.sampling.seed = 11;
@@ -57,7 +57,7 @@ class GeneratorHiddenTest : public testing::TestWithParam<TinyPolicy> {
   }
   // Without drafts; fills known_ for a StateCheck.
   std::vector<GenerationResult> Plain(float temperature, CachedSequence& sequence) {
-    Generator generator(bundle_.get());
+    Generator generator(bundle_.get(), kChunkTokens);
     const auto turns = Talk(generator, temperature, sequence);
     Tokens known = Request(temperature).prompt;
     known_.clear();
@@ -94,7 +94,7 @@ TEST_P(GeneratorHiddenTest, StatesAreThoseOfTheSequenceAlone) {
     for (const float temperature : {0.0f, 1.2f}) {
       auto check = std::make_unique<StateCheck>(&known_, wanted);
       const StateCheck& checked = *check;
-      Generator generator(bundle_.get());
+      Generator generator(bundle_.get(), kChunkTokens);
       Use(generator, std::move(check));
       ExpectPlainAnswers(generator, temperature);
       EXPECT_GT(checked.checked(), wanted == HiddenWanted::kAll ? 300 : 20);
@@ -107,7 +107,7 @@ TEST_P(GeneratorHiddenTest, StatesAreThoseOfTheSequenceAlone) {
 TEST_P(GeneratorHiddenTest, AHeadWithPairsOfItsOwnChangesNoAnswer) {
   const SyntheticHead head(bundle_->model().vocab_size(), bundle_->model().hidden_size());
   KvPool pool({.budget_bytes = size_t{4} << 20});
-  Generator generator(bundle_.get());
+  Generator generator(bundle_.get(), kChunkTokens);
   generator.UseDrafter(ValueOrDie(PairDrafter::Create(
                            {&head, &pool, SyntheticHead::Spec(), bundle_->model().vocab_size()})),
                        kMostDrafts);
@@ -122,7 +122,7 @@ TEST_P(GeneratorHiddenTest, AnAssistantChangesNoAnswer) {
     const auto source = ValueOrDie(DraftSource::Load(
         {DraftKind::kMtp, TinyAssistant::Folder(name), {.kv_budget_bytes = size_t{1} << 20}},
         *bundle_));
-    Generator generator(bundle_.get());
+    Generator generator(bundle_.get(), kChunkTokens);
     Use(generator, source->NewDrafter(nullptr));
     for (const float temperature : {0.0f, 1.2f}) ExpectPlainAnswers(generator, temperature);
   }

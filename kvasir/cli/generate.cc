@@ -54,7 +54,6 @@ class GenerateCommand final : public Command {
     request.sampling = sampling_.Resolve(bundle->config().generation);
     request.stop_strings = stops_;
     request.ignore_stop_tokens = ignores_eos_;
-    request.chunk_tokens = chunk_tokens_;
     request.constraint = Constraint(std::move(grammar), *bundle);
     if (IsChat()) {
       request.shown_special = bundle->MarkersOf(DialectOf(bundle->chat()->source()));
@@ -72,7 +71,7 @@ class GenerateCommand final : public Command {
     }
     KVASIR_TRY(CachedSequence sequence, Sequence(*bundle));
     KVASIR_TRY(const auto drafts, draft_.Load(model_, *bundle));
-    Generator generator(bundle.get());
+    Generator generator(bundle.get(), chunk_tokens_);
     generator.UseDrafter(drafts->NewDrafter(nullptr), draft_.MaxDrafts());
     KVASIR_TRY(const GenerationResult result, generator.Generate(request, sequence, callbacks));
     KVASIR_TRY_OK(printed);

@@ -5,11 +5,28 @@
 
 #include "kvasir/base/check.h"
 #include "kvasir/engine/engine_job.h"
+#include "kvasir/engine/model_bundle.h"
 
 namespace kvasir {
 namespace {
 
 Status Invalid(std::string message) { return {ErrorCode::kInvalidArgument, std::move(message)}; }
+
+// `callbacks` must outlive it.
+AnswerBuilder::Listener ListenerOf(const EngineCallbacks& callbacks, int answer) {
+  AnswerBuilder::Listener listener;
+  if (callbacks.on_token) {
+    listener.on_token = [&callbacks, answer](Token token, const TokenScores* scores) {
+      callbacks.on_token(answer, token, scores);
+    };
+  }
+  if (callbacks.on_text) {
+    listener.on_text = [&callbacks, answer](std::string_view text) {
+      callbacks.on_text(answer, text);
+    };
+  }
+  return listener;
+}
 
 }  // namespace
 
@@ -17,9 +34,7 @@ EngineParts EngineParts::Of(ModelBundle& bundle) {
   return {.model = &bundle.model(),
           .pool = &bundle.pool(),
           .spec = bundle.cache_spec(),
-          .vocabulary = {.tokenizer = bundle.tokenizer(),
-                         .stop_tokens = bundle.stop_tokens(),
-                         .sampleable_tokens = bundle.sampleable_tokens()}};
+          .vocabulary = AnswerVocabulary::Of(bundle)};
 }
 
 Result<std::unique_ptr<Engine>> Engine::Create(EngineParts parts, EngineOptions options) {
@@ -69,22 +84,11 @@ Engine::~Engine() {
 }
 
 Status Engine::Check(const EngineRequest& request) const {
-  const auto prompt = static_cast<int64_t>(request.prompt.size());
-  const int64_t context = parts_.model->context_tokens();
-  if (prompt == 0) return Invalid("the prompt has no token");
   // Where nothing is to follow it, a prompt may fill the context.
-  const bool is_answered = !request.pooling && request.max_tokens > 0;
-  if (prompt > context || (prompt == context && is_answered)) {
-    return Invalid("the prompt has " + std::to_string(prompt) +
-                   " tokens and the model's context is " + std::to_string(context) +
-                   "; shorten the prompt");
-  }
-  const int64_t vocab_size = parts_.model->vocab_size();
-  for (const Token token : request.prompt) {
-    if (token >= 0 && token < vocab_size) continue;
-    return Invalid("token " + std::to_string(token) +
-                   " of the prompt is outside the vocabulary of " + std::to_string(vocab_size));
-  }
+  KVASIR_TRY_OK(CheckGenerationRequest(request, request.pooling ? 0 : request.max_tokens,
+                                       {.context_tokens = parts_.model->context_tokens(),
+                                        .vocab_size = parts_.model->vocab_size(),
+                                        .sampleable_tokens = parts_.vocabulary.sampleable_tokens}));
   if (request.answers < 1 || request.answers > options_.max_streams) {
     return Invalid("answers is " + std::to_string(request.answers) + ", it must be 1 to " +
                    std::to_string(options_.max_streams));
@@ -96,15 +100,7 @@ Status Engine::Check(const EngineRequest& request) const {
   if (request.pooling && request.scores_prompt) {
     return Invalid("the prompt is pooled and its tokens are scored; ask for one of them");
   }
-  if (request.scores_prompt) {
-    KVASIR_TRY_OK(CheckScored(request.prompt, parts_.vocabulary.sampleable_tokens));
-  }
-  if (request.top_logprobs.value_or(0) < 0) {
-    return Invalid("top_logprobs is " + std::to_string(*request.top_logprobs) +
-                   ", it must be 0 or more");
-  }
-  KVASIR_TRY_OK(request.sampling.Validate(parts_.vocabulary.sampleable_tokens));
-  const size_t bytes = parts_.spec->BytesAt(prompt);
+  const size_t bytes = parts_.spec->BytesAt(static_cast<int64_t>(request.prompt.size()));
   const size_t budget = parts_.pool->budget_bytes();
   if (bytes <= budget) return {};
   return {ErrorCode::kInvalidArgument, "the prompt's cache needs " + std::to_string(bytes) +
@@ -136,14 +132,8 @@ Status Engine::Submit(RequestId id, EngineRequest request, EngineCallbacks callb
 }
 
 std::shared_ptr<const DryBreakers> Engine::Breakers(const SamplingOptions& options) {
-  if (!options.has_dry() || parts_.vocabulary.tokenizer == nullptr) return nullptr;
   const std::lock_guard lock(breakers_mutex_);
-  if (breakers_ == nullptr || breaker_texts_ != options.dry.breakers) {
-    breaker_texts_ = options.dry.breakers;
-    breakers_ =
-        std::make_shared<const DryBreakers>(MakeDryBreakers(breaker_texts_, parts_.vocabulary));
-  }
-  return breakers_;
+  return breakers_.Get(options, parts_.vocabulary);
 }
 
 void Engine::AddStreams(Job& job, int count) {
@@ -151,9 +141,13 @@ void Engine::AddStreams(Job& job, int count) {
       parts_.model->context_tokens() - static_cast<int64_t>(job.request.prompt.size());
   const int64_t limit = std::min(job.request.max_tokens, room);
   while (static_cast<int>(job.streams.size()) < count) {
+    const auto answer = static_cast<int>(job.streams.size());
     job.streams.push_back(std::make_unique<EngineStream>(
-        &job.request, &job.callbacks, &parts_.vocabulary, job.breakers.get(),
-        static_cast<int>(job.streams.size()), limit));
+        &job.request, &parts_.vocabulary,
+        AnswerBuilder::Options{.breakers = job.breakers.get(),
+                               .most_tokens = limit,
+                               .seed_offset = static_cast<uint64_t>(answer),
+                               .listener = ListenerOf(job.callbacks, answer)}));
     job.streams.back()->result().prompt_scores = job.streams[0]->result().prompt_scores;
     GenerationStats& stats = job.streams.back()->result().stats;
     stats.prompt_tokens = static_cast<int64_t>(job.request.prompt.size());
@@ -249,8 +243,7 @@ void Engine::EndJob(Job& job, FinishReason reason) {
   for (const auto& stream : job.streams) {
     stream->Finish(reason);
     DropDraftState(job, *stream);
-    stream->sequence.reset();
-    stream->swapped.reset();
+    stream->ReleaseCache();
   }
 }
 

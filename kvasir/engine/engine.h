@@ -36,7 +36,7 @@ struct EngineParts {
   const Model* model = nullptr;
   KvPool* pool = nullptr;
   std::shared_ptr<const KvCacheSpec> spec;
-  EngineVocabulary vocabulary;
+  AnswerVocabulary vocabulary;
 
   static EngineParts Of(ModelBundle& bundle);
 };
@@ -236,10 +236,8 @@ class Engine {
   // blocks have been given back.
   bool is_admission_blocked_ = false;
   EngineStats stats_;
-  // Of the last request with DRY.
   std::mutex breakers_mutex_;
-  std::vector<std::string> breaker_texts_;
-  std::shared_ptr<const DryBreakers> breakers_;
+  DryBreakerCache breakers_;
 };
 
 }  // namespace kvasir

@@ -66,7 +66,7 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   const int64_t limit = job.is_scored()        ? 0
                         : job.is_mean_pooled() ? std::min(stream.pooled_tokens(), known - 1)
                                                : known - 1;
-  const std::vector<Token> tokens = stream.Known(0, known);
+  const std::vector<Token> tokens = stream.known().Copy(0, known);
   // Who waits, and looks every step, uses nothing.
   const int64_t found = tree_.LookForTokens(job.request.salt, tokens, limit);
   if (!job.is_scored() && !job.is_mean_pooled() && IsBeingRead(job, found)) {

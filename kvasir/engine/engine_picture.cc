@@ -18,7 +18,7 @@ EnginePicture Engine::Picture(const CachePictureOptions& options) const {
       if (!stream->sequence) continue;
       const KvSequence& sequence = *stream->sequence;
       running.push_back(
-          {&sequence, job->id, job->request.salt, stream->Known(0, sequence.position())});
+          {&sequence, job->id, job->request.salt, stream->known().Copy(0, sequence.position())});
     }
   }
   EnginePicture picture;

@@ -64,7 +64,7 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
     int64_t evaluated = 0;
     for (Member& member : members) {
       const Position position = member.stream->sequence->position();
-      tokens.push_back(member.stream->Known(position, member.tokens));
+      tokens.push_back(member.stream->known().Copy(position, position + member.tokens));
       const bool is_last = position + member.tokens == member.stream->known_tokens();
       const bool is_pooled = member.job->request.pooling.has_value();
       const auto drafts = static_cast<int64_t>(member.drafts.size());
@@ -201,7 +201,7 @@ void Engine::Retire(const Job& job, EngineStream& stream) {
     draft_rounds_->Finish(stream.drafted, stream.known(), job.request.salt,
                           stream.generated_tokens());
   }
-  stream.sequence.reset();
+  stream.ReleaseCache();
   is_admission_blocked_ = false;
 }
 
@@ -209,13 +209,13 @@ void Engine::EndPooled(Job& job, EngineStream& stream) {
   stream.result().stats.prefill_ms = MsBetween(stream.admitted_at, Now());
   stream.Finish(FinishReason::kStop);
   if (!job.is_mean_pooled()) Publish(job, stream);
-  stream.sequence.reset();
+  stream.ReleaseCache();
   is_admission_blocked_ = false;
 }
 
 // What the stream has read becomes findable for others: references, no copies.
 void Engine::Publish(const Job& job, const EngineStream& stream) {
-  const std::vector<Token> tokens = stream.Known(0, stream.sequence->position());
+  const std::vector<Token> tokens = stream.known().Copy(0, stream.sequence->position());
   (void)tree_.Insert(job.request.salt, tokens, *stream.sequence);
 }
 

@@ -68,7 +68,7 @@ TEST_F(GeneratorTest, StreamedTextIsTheAnswer) {
   std::vector<Token> tokens;
   GenerationCallbacks callbacks;
   callbacks.on_text = [&](std::string_view text) { streamed += text; };
-  callbacks.on_token = [&](Token token) { tokens.push_back(token); };
+  callbacks.on_token = [&](Token token, const TokenScores*) { tokens.push_back(token); };
   const GenerationResult result = Run(Chat("Who are you?"), callbacks);
   EXPECT_EQ(streamed, result.text);
   EXPECT_EQ(tokens, result.tokens);
@@ -85,8 +85,9 @@ TEST_F(GeneratorTest, SampledAnswersDependOnTheSeedAlone) {
   request.ignore_stop_tokens = true;
   const std::vector<Token> wanted = Run(request).tokens;
   for (const int64_t chunk : {1, 7, 64}) {
-    request.chunk_tokens = chunk;
-    EXPECT_EQ(Run(request).tokens, wanted);
+    CachedSequence sequence = ValueOrDie(bundle_->NewSequence());
+    Generator generator(bundle_.get(), chunk);
+    EXPECT_EQ(ValueOrDie(generator.Generate(request, sequence)).tokens, wanted);
   }
   BundleOptions options;
   options.backend.threads = 3;
@@ -136,16 +137,16 @@ TEST_F(GeneratorTest, LimitsAndCancellation) {
 
   // Cancelled while decoding and while prefilling; the sequence goes on to the same answer.
   request.max_tokens = 40;
-  request.chunk_tokens = 4;
+  Generator generator(bundle_.get(), /*chunk_tokens=*/4);
   CachedSequence sequence = ValueOrDie(bundle_->NewSequence());
   for (const int passes : {1, 6}) {
     int left = passes;
     GenerationCallbacks callbacks;
     callbacks.is_cancelled = [&] { return left-- == 0; };
-    result = ValueOrDie(generator_.Generate(request, sequence, callbacks));
+    result = ValueOrDie(generator.Generate(request, sequence, callbacks));
     EXPECT_EQ(result.finish, FinishReason::kCancelled);
   }
-  EXPECT_EQ(ValueOrDie(generator_.Generate(request, sequence)).tokens, whole);
+  EXPECT_EQ(ValueOrDie(generator.Generate(request, sequence)).tokens, whole);
 }
 
 TEST_F(GeneratorTest, BadRequestsAreErrors) {

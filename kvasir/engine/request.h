@@ -6,18 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "kvasir/base/result.h"
 #include "kvasir/base/token.h"
-#include "kvasir/engine/generator.h"
+#include "kvasir/engine/generation.h"
 #include "kvasir/engine/hidden_pool.h"
-#include "kvasir/sampling/sampling_options.h"
-#include "kvasir/sampling/token_constraint.h"
 
 namespace kvasir {
 
@@ -25,32 +21,14 @@ namespace kvasir {
 using RequestId = uint64_t;
 using EngineClock = std::chrono::steady_clock;
 
-struct EngineRequest {
-  std::vector<Token> prompt;  // not empty, shorter than the context
-  int64_t max_tokens = 256;   // new tokens of each answer; clamped to what the context leaves
-  // Answer i of several is the one that the seed `sampling.seed + i` gives alone.
-  SamplingOptions sampling;
-  int answers = 1;                        // "n": they share the prompt's blocks
-  std::vector<std::string> stop_strings;  // not part of the answer
-  std::vector<Token> stop_tokens;         // beside the model's own
-  // Go on past all of them, unless a constraint says that the text is complete.
-  bool ignore_stop_tokens = false;
-  // Special tokens whose text is part of the answer; that of others is not.
-  std::vector<Token> shown_special;
-  // What each answer has to follow; null: nothing. An answer ends as soon as nothing else may come.
-  // Its constraints are used on the engine's thread alone.
-  std::shared_ptr<const TokenConstraintSource> constraint;
-  // Set: every token comes with its scores and this many alternatives.
-  std::optional<int64_t> top_logprobs;
-  // The prompt's tokens are scored too, as top_logprobs says: all of them are evaluated then,
-  // whatever is cached.
-  bool scores_prompt = false;
+struct EngineRequest : GenerationRequest {
+  // "n": they share the prompt's blocks. Answer i is the one that the seed `sampling.seed + i`
+  // gives alone.
+  int answers = 1;
   // Set: nothing is generated; the prompt's hidden states, after the final norm, are pooled into
   // GenerationResult::embedding. For the mean all tokens are evaluated, whatever is cached, and
   // others find them only if memory was short meanwhile. REQUIRES: one answer, !scores_prompt.
   std::optional<Pooling> pooling;
-  // Drafts per step at most; 0: none. Unset: EngineOptions::max_drafts.
-  std::optional<int64_t> max_drafts;
   int priority = 0;   // larger is admitted and prefilled first, and preempted last
   uint64_t salt = 0;  // only requests of the same salt share cached prefixes
   std::optional<EngineClock::time_point> deadline;

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "kvasir/base/json.h"
-#include "kvasir/engine/generator.h"
+#include "kvasir/engine/generation.h"
 #include "kvasir/server/answer_message.h"
 #include "kvasir/server/api_error.h"
 #include "kvasir/server/completion_service.h"

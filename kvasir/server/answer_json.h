@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kvasir/base/json.h"
-#include "kvasir/engine/generator.h"
+#include "kvasir/engine/generation.h"
 #include "kvasir/server/answer_message.h"
 #include "kvasir/tokenizer/tokenizer.h"
 

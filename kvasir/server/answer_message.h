@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kvasir/chat/answer_part.h"
-#include "kvasir/engine/generator.h"
+#include "kvasir/engine/generation.h"
 
 namespace kvasir {
 

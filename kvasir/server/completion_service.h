@@ -16,7 +16,7 @@
 
 #include "kvasir/base/result.h"
 #include "kvasir/engine/engine_thread.h"
-#include "kvasir/engine/generator.h"
+#include "kvasir/engine/generation.h"
 #include "kvasir/engine/hidden_pool.h"
 #include "kvasir/engine/prefix_cache_file.h"
 

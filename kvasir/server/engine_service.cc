@@ -18,16 +18,7 @@ EngineRequest ToEngine(GenerationRequest choice, const CompletionRequest& whole)
   request.priority = whole.priority;
   request.salt = whole.salt;
   request.deadline = whole.deadline;
-  request.prompt = std::move(choice.prompt);
-  request.max_tokens = choice.max_tokens;
-  request.sampling = std::move(choice.sampling);
-  request.stop_strings = std::move(choice.stop_strings);
-  request.ignore_stop_tokens = choice.ignore_stop_tokens;
-  request.max_drafts = choice.max_drafts;
-  request.constraint = std::move(choice.constraint);
-  request.shown_special = std::move(choice.shown_special);
-  request.top_logprobs = choice.top_logprobs;
-  request.scores_prompt = choice.scores_prompt;
+  static_cast<GenerationRequest&>(request) = std::move(choice);
   return request;
 }
 

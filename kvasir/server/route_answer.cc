@@ -138,7 +138,6 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   generation.stop_strings = fields.stop_strings;
   generation.ignore_stop_tokens = fields.ignore_stop_tokens;
   generation.max_drafts = fields.max_drafts;
-  generation.chunk_tokens = context.chunk_tokens;
   generation.top_logprobs = fields.top_logprobs;
   generation.scores_prompt = job.scores_prompt;
   generation.constraint = job.constraint;

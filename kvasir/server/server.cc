@@ -160,7 +160,6 @@ class Server::Impl {
     context_.defaults = DefaultsOf(*bundle);
     context_.defaults.slots = options.max_streams;
     context_.created = std::time(nullptr);
-    context_.chunk_tokens = options.chunk_tokens;
     context_.pooling = options.pooling;
     context_.ping_interval = options.ping_interval;
     context_.time_limit = options.request_timeout;

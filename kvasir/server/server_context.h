@@ -34,8 +34,7 @@ struct ServerContext {
   RequestLogDetail log_detail = RequestLogDetail::kNone;
   std::string model_name;
   ChatDefaults defaults;
-  int64_t created = 0;  // Unix seconds
-  int64_t chunk_tokens = 512;
+  int64_t created = 0;               // Unix seconds
   Pooling pooling = Pooling::kMean;  // of embeddings
   std::chrono::milliseconds ping_interval{5'000};
   std::chrono::milliseconds time_limit{0};  // per request; 0: none
