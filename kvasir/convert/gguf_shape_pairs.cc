@@ -49,7 +49,7 @@ class ShapeWriter {
 
   // Readers know a family's own only.
   Status CheckActivation() const {
-    const Activation own = config_.has_four_norms() ? Activation::kGeluTanh : Activation::kSilu;
+    const Activation own = config_.traits().is_gemma ? Activation::kGeluTanh : Activation::kSilu;
     if (config_.activation == own) return {};
     return {ErrorCode::kUnsupported,
             "the activation (hidden_act, hidden_activation) is not the one that every GGUF file "
@@ -91,7 +91,7 @@ class ShapeWriter {
   Status AddRope() {
     const RopeConfig& rope = config_.rope_full;
     // Only the full layers' have a place.
-    if (config_.family >= ModelFamily::kGemma3 && config_.rope_sliding.type != RopeType::kDefault &&
+    if (config_.traits().has_sliding_rope && config_.rope_sliding.type != RopeType::kDefault &&
         config_.sliding_window > 0) {
       return {ErrorCode::kUnsupported, "rope scaling '" +
                                            std::string(RopeTypeName(config_.rope_sliding.type)) +
@@ -132,7 +132,7 @@ class ShapeWriter {
   }
 
   Status AddWindow() {
-    if (!config_.has_four_norms()) {
+    if (!config_.traits().is_gemma) {
       if (config_.sliding_window == 0) return {};
       return {ErrorCode::kUnsupported,
               "field 'sliding_window' has no place in a GGUF file of " + architecture_};

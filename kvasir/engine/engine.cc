@@ -266,6 +266,7 @@ EngineStats Engine::Stats() const {
   stats.used_bytes = parts_.pool->used_bytes();
   stats.scratch_bytes = workspace_.bytes() + parts_.model->backend_bytes();
   stats.index_bytes = tree_.index_bytes();
+  stats.evictions = tree_.evictions();
   stats.swap_bytes = swap_ == nullptr ? 0 : swap_->used_bytes();
   stats.waiting_requests = static_cast<int64_t>(submitted_.size());
   for (const auto& job : jobs_) {

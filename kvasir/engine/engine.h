@@ -80,8 +80,7 @@ struct EngineStats {
   int64_t swapped_in = 0;     // and came back whole
   int64_t swaps_lost = 0;     // and were given up for a reason of the disk's or of memory
   uint64_t swap_bytes = 0;    // on disk now
-  int64_t evictions = 0;      // how often cached prefixes were given up for memory,
-  int64_t evicted_bytes = 0;  // and how much that gave
+  PrefixEvictions evictions;  // for whatever wanted the memory
 };
 
 // What a request is answered depends on the request alone: not on others, on memory pressure, on

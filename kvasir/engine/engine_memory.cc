@@ -197,11 +197,7 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
   for (const Member& member : members) {
     wanted += member.stream->sequence->BytesToReserve(member.tokens);
   }
-  if (const size_t freed = tree_.Evict(wanted); freed > 0) {
-    ++stats_.evictions;
-    stats_.evicted_bytes += static_cast<int64_t>(freed);
-    return true;
-  }
+  if (tree_.Evict(wanted) > 0) return true;
   if (WaitForSwap()) return true;
   if (TakeBackLent()) return true;
   const std::vector<Member> active = StreamsByRank(true);

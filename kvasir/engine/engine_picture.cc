@@ -28,7 +28,6 @@ EnginePicture Engine::Picture(const CachePictureOptions& options) const {
   picture.budget_bytes = parts_.pool->budget_bytes();
   picture.reserved_bytes = parts_.pool->reserved_bytes();
   picture.live_bytes = BlockBytes(std::move(live));
-  picture.scratch_bytes = workspace_.bytes() + parts_.model->backend_bytes();
   return picture;
 }
 

@@ -17,7 +17,6 @@ struct EnginePicture {
   size_t budget_bytes = 0;
   size_t reserved_bytes = 0;  // of the system's memory, free blocks included
   size_t live_bytes = 0;      // of used_bytes: what running answers hold
-  size_t scratch_bytes = 0;   // of the workspace and the backend, beside budget_bytes
 };
 
 }  // namespace kvasir

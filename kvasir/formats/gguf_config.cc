@@ -422,8 +422,8 @@ Result<ModelConfig> GgufModelConfig(const GgufFile& file) {
   model.mlp_bias = biases.mlp;
   if (!built->divisors.empty()) {
     model.rope_full.frequency_divisors = std::move(built->divisors);
-    // Families that tell sliding layers' ropes apart scale only the others.
-    if (model.family < ModelFamily::kGemma3) model.rope_sliding = model.rope_full;
+    // Families whose sliding layers have ropes of their own scale only the others.
+    if (!model.traits().has_sliding_rope) model.rope_sliding = model.rope_full;
   }
   auto special = GgufSpecialTokens::Read(file.metadata());
   if (!special.ok()) return WithContext(special.error(), file.path());

@@ -113,7 +113,7 @@ Result<double> Softcap(const ConfigReader& reader, std::string_view field, doubl
 Status ReadNumbers(const ConfigReader& reader, ModelConfig* model) {
   KVASIR_TRY(model->rms_norm_eps, reader.Number("rms_norm_eps", 1e-6, 0.0, 1.0));
   model->query_pre_attn_scalar = model->head_dim;
-  if (!model->has_four_norms()) return {};
+  if (!model->traits().is_gemma) return {};
   const bool is_gemma2 = model->family == ModelFamily::kGemma2;
   KVASIR_TRY(model->final_logit_softcapping,
              Softcap(reader, "final_logit_softcapping", is_gemma2 ? 30.0 : 0.0));
@@ -169,8 +169,7 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
     return reader.Bad("partial_rotary_factor", "must be 1: no supported family rotates less",
                       ErrorCode::kUnsupported);
   }
-  const bool has_local_rope =
-      model->family == ModelFamily::kGemma3 || model->family == ModelFamily::kGemma4;
+  const bool has_local_rope = model->traits().has_sliding_rope;
   double sliding_theta = theta;
   if (has_local_rope) {
     KVASIR_TRY(sliding_theta, reader.Number("rope_local_base_freq", 10000.0, 1.0, 1e12));
@@ -252,6 +251,22 @@ std::string_view ModelFamilyName(ModelFamily family) {
   return kNames[static_cast<size_t>(family)];
 }
 
+FamilyTraits TraitsOf(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::kLlama:
+    case ModelFamily::kQwen2:
+      return {};
+    case ModelFamily::kQwen3:
+      return {.has_qk_norm = true};
+    case ModelFamily::kGemma2:
+      return {.is_gemma = true};
+    case ModelFamily::kGemma3:
+    case ModelFamily::kGemma4:
+      return {.is_gemma = true, .has_qk_norm = true, .has_sliding_rope = true};
+  }
+  return {};
+}
+
 Result<ModelConfig> ModelConfig::Parse(const Json& config) {
   auto model = ParseDecoder(config);
   if (model.ok() && model->num_kv_shared_layers == model->num_hidden_layers) {
@@ -289,7 +304,7 @@ Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
              reader.Flag("tie_word_embeddings", defaults->tie_word_embeddings));
   // Of Gemma's, which are tied, converters write what they like.
   model.has_own_head = reader.Find("tie_word_embeddings") != nullptr &&
-                       !model.tie_word_embeddings && model.family < ModelFamily::kGemma2;
+                       !model.tie_word_embeddings && !model.traits().is_gemma;
   // Of a wrapper and its text model transformers 4 believes the one, 5 the other and writes the
   // text model's default: whether there is a head then says it.
   if (nested != nullptr) {

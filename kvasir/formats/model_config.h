@@ -25,6 +25,14 @@ namespace kvasir {
 enum class ModelFamily { kLlama, kQwen2, kQwen3, kGemma2, kGemma3, kGemma4 };
 std::string_view ModelFamilyName(ModelFamily family);  // "llama", ...
 
+// What all models of a family have in common.
+struct FamilyTraits {
+  bool is_gemma = false;          // a tied head, norms also after attention and MLP
+  bool has_qk_norm = false;       // per-head RMS norms on queries and keys
+  bool has_sliding_rope = false;  // sliding layers have a rope of their own
+};
+FamilyTraits TraitsOf(ModelFamily family);
+
 enum class Activation { kSilu, kGeluTanh };
 
 // kSliding: key j is visible to query i iff i - sliding_window < j <= i.
@@ -123,13 +131,7 @@ struct ModelConfig {
   const RopeConfig& rope(LayerKind kind) const {
     return kind == LayerKind::kFull ? rope_full : rope_sliding;
   }
-  // Per-head RMS norms on queries and keys.
-  bool has_qk_norm() const {
-    return family == ModelFamily::kQwen3 || family == ModelFamily::kGemma3 ||
-           family == ModelFamily::kGemma4;
-  }
-  // Norms also after attention and MLP.
-  bool has_four_norms() const { return family >= ModelFamily::kGemma2; }
+  FamilyTraits traits() const { return TraitsOf(family); }
   // Of one layer. REQUIRES: 0 <= layer < num_hidden_layers.
   bool is_full(int layer) const {
     return layer_kinds[static_cast<size_t>(layer)] == LayerKind::kFull;

@@ -34,8 +34,8 @@ int64_t MlpParameters(const ModelConfig& config, int layer) {
 int64_t NormParameters(const ModelConfig& config, int layer) {
   const int64_t hidden = config.hidden_size;
   const int64_t head_norms = config.owns_kv(layer) ? 2 : 1;
-  int64_t count = (config.has_four_norms() ? 4 : 2) * hidden;
-  if (config.has_qk_norm()) count += head_norms * config.head_dim_of(layer);
+  int64_t count = (config.traits().is_gemma ? 4 : 2) * hidden;
+  if (config.traits().has_qk_norm) count += head_norms * config.head_dim_of(layer);
   if (config.has_experts(layer) && config.experts.beside_dense) count += 3 * hidden;
   if (config.per_layer_embedding_size > 0) count += hidden;
   if (config.family == ModelFamily::kGemma4) ++count;  // the layer's scalar

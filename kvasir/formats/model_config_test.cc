@@ -64,7 +64,8 @@ TEST(ModelConfig, Llama) {
   EXPECT_EQ(model->rms_norm_eps, 1e-5);
   EXPECT_EQ(model->activation, Activation::kSilu);
   EXPECT_TRUE(model->tie_word_embeddings);
-  EXPECT_FALSE(model->qkv_bias || model->output_bias || model->mlp_bias || model->has_qk_norm());
+  EXPECT_FALSE(model->qkv_bias || model->output_bias || model->mlp_bias ||
+               model->traits().has_qk_norm);
   EXPECT_EQ(model->rope_full.type, RopeType::kLlama3);
   EXPECT_EQ(model->rope_full.theta, 500000.0);
   EXPECT_EQ(model->eos_token_ids, (std::vector<Token>{128001, 128008, 128009}));
@@ -122,7 +123,7 @@ TEST(ModelConfig, Qwen3HasItsOwnHeadDim) {
   const ModelConfig model = Small(R"({"architectures":["Qwen3ForCausalLM"]})");
   EXPECT_EQ(model.head_dim, 128);
   EXPECT_EQ(model.query_pre_attn_scalar, 128.0);
-  EXPECT_TRUE(model.has_qk_norm());
+  EXPECT_TRUE(model.traits().has_qk_norm);
   EXPECT_FALSE(model.qkv_bias);
 }
 
@@ -205,7 +206,7 @@ TEST(ModelConfig, Gemma2) {
   EXPECT_EQ(model.attn_logit_softcapping, 50.0);
   EXPECT_EQ(model.final_logit_softcapping, 30.0);
   EXPECT_EQ(model.query_pre_attn_scalar, 24.0);
-  EXPECT_FALSE(model.has_qk_norm());
+  EXPECT_FALSE(model.traits().has_qk_norm);
   EXPECT_EQ(model.rope_sliding, model.rope_full);
   EXPECT_EQ(
       Small(R"({"model_type":"gemma2","attn_logit_softcapping":null})").attn_logit_softcapping,

@@ -33,6 +33,12 @@ struct PrefixTreeStats {
   uint64_t misses = 0;
 };
 
+// What was given up for memory, since the tree was made.
+struct PrefixEvictions {
+  int64_t count = 0;  // how often something was
+  int64_t bytes = 0;  // of the pool that this freed
+};
+
 // A hit has the bits of a miss by construction: Find returns references to the blocks that were
 // computed for the same tokens, and a row's bits depend on the tokens up to its own only.
 //
@@ -101,6 +107,7 @@ class PrefixTree {
   // they continue, by priority, then by last use and number of users; where every layer sees all
   // rows, a leaf loses only as many blocks from its end as it takes.
   size_t Evict(size_t bytes_wanted);
+  const PrefixEvictions& evictions() const { return evictions_; }
   // Forgets everything but the counts of hits and misses.
   void Clear();
 
@@ -148,6 +155,7 @@ class PrefixTree {
   std::optional<PrefixNode::Key> Shorten(PrefixNode* leaf, size_t bytes_wanted);
   std::optional<PrefixNode::Key> Remove(PrefixNode* leaf);
   void BoundIndex();
+  void CountEviction(size_t bytes);
   void Recount(PrefixNode* node);
 
   KvPool* pool_;
@@ -160,6 +168,7 @@ class PrefixTree {
   int64_t tokens_ = 0;
   const size_t max_index_bytes_;
   size_t index_bytes_ = 0;
+  PrefixEvictions evictions_;
   uint64_t hits_ = 0;
   uint64_t misses_ = 0;
 };

@@ -9,6 +9,10 @@ namespace kvasir {
 size_t PrefixTree::Evict(size_t bytes_wanted) {
   const size_t used_bytes = pool_->used_bytes();
   const auto freed = [&] { return used_bytes - pool_->used_bytes(); };
+  const auto counted = [&] {
+    CountEviction(freed());
+    return freed();
+  };
   for (auto at = leaves_.begin(); freed() < bytes_wanted && at != leaves_.end();) {
     const PrefixNode::Key key = *at;
     PrefixNode* leaf = NodeOf(key);
@@ -20,17 +24,25 @@ size_t PrefixTree::Evict(size_t bytes_wanted) {
       at = leaves_.lower_bound(std::min(key, next.value_or(key)));
     }
   }
-  if (freed() >= bytes_wanted) return freed();
+  if (freed() >= bytes_wanted) return counted();
   // What can still be freed is held by several nodes, or by one above leaves that are in use.
   const size_t reachable = std::min(bytes_wanted, freed() + nbytes_exclusive());
   while (freed() < reachable) (void)Shorten(NodeOf(*leaves_.begin()), reachable - freed());
-  return freed();
+  return counted();
+}
+
+void PrefixTree::CountEviction(size_t bytes) {
+  if (bytes == 0) return;
+  ++evictions_.count;
+  evictions_.bytes += static_cast<int64_t>(bytes);
 }
 
 void PrefixTree::BoundIndex() {
+  const size_t used_bytes = pool_->used_bytes();
   while (index_bytes_ > max_index_bytes_ && !leaves_.empty()) {
     (void)Remove(NodeOf(*leaves_.begin()));
   }
+  CountEviction(used_bytes - pool_->used_bytes());
 }
 
 // Drops blocks from the end of a leaf until that frees enough, or all of it: without its end there

@@ -251,6 +251,8 @@ TEST_F(PrefixTreeTest, EvictsTheLeastRecentlyUsedLeafFromItsEnd) {
   EXPECT_EQ(tree_.Stats().nodes, 0);
   EXPECT_EQ(tree_.Stats().tokens, 0);
   EXPECT_EQ(tree_.Evict(1), 0u);
+  EXPECT_EQ(tree_.evictions().count, 3);
+  EXPECT_EQ(tree_.evictions().bytes, static_cast<int64_t>(7 * column));
 }
 
 // What an engine wants is a block at a time, and what a turn ends in is held by those above as

@@ -21,7 +21,7 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
   spec.has_qkv_bias = config.qkv_bias;
   spec.has_output_bias = config.output_bias;
   spec.has_mlp_bias = config.mlp_bias;
-  spec.has_qk_norm = config.has_qk_norm();
+  spec.has_qk_norm = config.traits().has_qk_norm;
   spec.ties_embeddings = config.tie_word_embeddings;
   spec.has_own_head = config.has_own_head;
   spec.activation =

@@ -75,7 +75,7 @@ std::string LayerTensorName(ModelFamily family, std::string_view name) {
   const std::string_view part = name.substr(0, suffix);
   std::string_view renamed = Renamed(kLayerParts, part);
   // The norm before the MLP, which is the one after attention in families with two norms.
-  if (family < ModelFamily::kGemma2 && part == "post_attention_layernorm") renamed = "ffn_norm";
+  if (!TraitsOf(family).is_gemma && part == "post_attention_layernorm") renamed = "ffn_norm";
   if (renamed.empty()) return {};
   return std::string(renamed) + std::string(name.substr(suffix));
 }

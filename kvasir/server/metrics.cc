@@ -49,18 +49,20 @@ void AppendGauges(const ServiceStatus& status, const EnginePicture& picture, std
   gauge("kvasir_cache_used_bytes", "Bytes of cache blocks in use.", status.cache_used_bytes);
   gauge("kvasir_cache_budget_bytes", "Bytes the cache may use.", status.cache_budget_bytes);
   Describe("kvasir_cache_bytes", "gauge",
-           "Bytes of cache blocks: of running answers, of prefixes that only wait to be found, and "
-           "activations outside the budget.",
+           "Bytes of cache blocks: of running answers, of prefixes that only wait to be found; and "
+           "beside them the index of prefixes and activations.",
            text);
   const size_t used = picture.stats.used_bytes;
   const std::pair<const char*, size_t> kinds[] = {
       {"live", picture.live_bytes},
       {"cached", used - std::min(used, picture.live_bytes)},
-      {"scratch", picture.scratch_bytes}};
+      {"index", picture.stats.index_bytes},
+      {"scratch", picture.stats.scratch_bytes}};
   for (const auto& [kind, bytes] : kinds) {
     *text +=
         "kvasir_cache_bytes{kind=\"" + std::string(kind) + "\"} " + std::to_string(bytes) + "\n";
   }
+  gauge("kvasir_swap_bytes", "Bytes of caches on disk.", status.engine.swap_bytes);
 }
 
 }  // namespace
@@ -109,8 +111,16 @@ std::string Metrics::Render(const ServiceStatus& status, const EnginePicture& pi
   counter("kvasir_preemptions_total", "Answers that lost their cache for a while.",
           status.engine.preemptions);
   counter("kvasir_evictions_total", "Times that cached prefixes were given up for memory.",
-          status.engine.evictions);
-  counter("kvasir_evicted_bytes_total", "Bytes of them.", status.engine.evicted_bytes);
+          status.engine.evictions.count);
+  counter("kvasir_evicted_bytes_total", "Bytes of them.", status.engine.evictions.bytes);
+  counter("kvasir_swapped_out_total", "Caches that began to go to disk.",
+          status.engine.swapped_out);
+  counter("kvasir_swapped_in_total", "Caches that came back from disk.", status.engine.swapped_in);
+  counter("kvasir_swaps_lost_total", "Caches that were given up on their way.",
+          status.engine.swaps_lost);
+  counter("kvasir_drafted_tokens_total", "Tokens that were verified as drafts.",
+          status.engine.drafted_tokens);
+  counter("kvasir_accepted_drafts_total", "Drafts that were right.", status.engine.accepted_drafts);
   AppendHistogram("kvasir_time_to_first_token_seconds",
                   "From the arrival of a request to its first token.", first_tokens_, &text);
   AppendHistogram("kvasir_inter_token_seconds", "Between two tokens of an answer.", token_gaps_,

@@ -274,7 +274,10 @@ TEST_F(OperationsTest, MetricsAreCompleteAndWellFormed) {
         "kvasir_cache_budget_bytes", "kvasir_cache_bytes{kind=\"live\"}",
         "kvasir_cache_bytes{kind=\"cached\"}", "kvasir_cache_bytes{kind=\"scratch\"}",
         "kvasir_preemptions_total", "kvasir_evictions_total", "kvasir_evicted_bytes_total",
-        "kvasir_steps_total", "kvasir_evaluated_tokens_total"}) {
+        "kvasir_steps_total", "kvasir_evaluated_tokens_total", "kvasir_swapped_out_total",
+        "kvasir_swapped_in_total", "kvasir_swaps_lost_total", "kvasir_swap_bytes",
+        "kvasir_drafted_tokens_total", "kvasir_accepted_drafts_total",
+        "kvasir_cache_bytes{kind=\"index\"}"}) {
     EXPECT_EQ(samples.count(name), 1u) << name;
   }
 }

@@ -52,7 +52,7 @@ Json BytesJson(const EnginePicture& picture) {
                       {"cached", used - std::min(picture.live_bytes, used)},
                       {"free", picture.budget_bytes - std::min(used, picture.budget_bytes)},
                       {"reserved", picture.reserved_bytes},
-                      {"scratch", picture.scratch_bytes}};
+                      {"scratch", picture.stats.scratch_bytes}};
 }
 
 Json CountersJson(const EngineStats& stats) {
