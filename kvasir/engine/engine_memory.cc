@@ -61,8 +61,8 @@ void Engine::Admit() {
 
 Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   const int64_t known = stream.known_tokens();
-  // The last token is always evaluated, for its logits.
-  // No cache holds logits.
+  // The last token is always evaluated, and of a prompt that is scored every one: no cache holds
+  // logits.
   const int64_t limit = job.is_scored()        ? 0
                         : job.is_mean_pooled() ? std::min(stream.pooled_tokens(), known - 1)
                                                : known - 1;

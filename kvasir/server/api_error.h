@@ -23,7 +23,8 @@ struct ApiError {
 // Whose form an error has.
 enum class ErrorStyle { kOpenAi, kAnthropic };
 
-// What is wrong with a request is 400, a full budget 503, everything else 500. A message that
+// What is wrong with a request is 400, what is not there 404, a full budget and what was cancelled
+// (a time limit, a server that stops) 503, everything else 500. A message that
 // begins with "field 'x'" makes x the param.
 ApiError ToApiError(const Error& error);
 

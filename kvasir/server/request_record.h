@@ -16,7 +16,7 @@ namespace kvasir {
 struct RequestRecord {
   std::string path;
   int status = 200;
-  std::string finish;  // finish reasons of the choices, joined; "the client is gone"
+  std::string finish;  // finish reason of the first choice; "the client is gone"
   std::string error;   // its message, or empty
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt

@@ -39,7 +39,7 @@ struct ServerContext {
   std::chrono::milliseconds ping_interval{5'000};
   std::chrono::milliseconds time_limit{0};  // per request; 0: none
   RequestObserver observer;
-  // Runs a task on the work thread. Unset: there is none.
+  // Runs a task on the work thread.
   std::function<void(std::function<void()> task)> post;
   // The same on a thread that may wait for the disk.
   std::function<void(std::function<void()> task)> post_file;
