@@ -159,10 +159,9 @@ class BenchCommand final : public Command {
 
  private:
   Status CheckFlags() const {
-    for (const auto* list : {&prefill_tokens_, &decode_tokens_, &depths_}) {
-      for (const int64_t value : *list) {
-        if (value < 0) return {ErrorCode::kInvalidArgument, "token counts must be 0 or more"};
-      }
+    for (const auto& [flag, list] :
+         {std::pair{"--pp", &prefill_tokens_}, {"--tg", &decode_tokens_}, {"--depth", &depths_}}) {
+      for (const int64_t value : *list) KVASIR_TRY_OK(CheckRange(flag, value, 0, kNoMost));
     }
     const auto is_none = [](const std::vector<int64_t>& counts) {
       return std::ranges::all_of(counts, [](int64_t count) { return count == 0; });
@@ -171,14 +170,10 @@ class BenchCommand final : public Command {
       return {ErrorCode::kInvalidArgument, "--pp and --tg are 0: there is nothing to measure"};
     }
     for (const int64_t batch : batches_) {
-      if (batch >= 1 && batch <= kMostSequences) continue;
-      return {ErrorCode::kInvalidArgument,
-              "--batch must be 1 to " + std::to_string(kMostSequences)};
+      KVASIR_TRY_OK(CheckRange("--batch", batch, 1, kMostSequences));
     }
-    if (repetitions_ < 1 || chunk_tokens_ < 1) {
-      return {ErrorCode::kInvalidArgument, "--repeat and --chunk must be 1 or more"};
-    }
-    return {};
+    KVASIR_TRY_OK(CheckRange("--repeat", repetitions_, 1, kNoMost));
+    return CheckRange("--chunk", chunk_tokens_, 1, kNoMost);
   }
 
   Status CheckContext() const {

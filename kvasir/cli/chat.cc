@@ -90,9 +90,7 @@ class ChatCommand final : public Command {
   }
 
   Status Run() override {
-    if (max_tokens_ < 1) {
-      return {ErrorCode::kInvalidArgument, "--max-tokens must be 1 or more"};
-    }
+    KVASIR_TRY_OK(CheckRange("--max-tokens", max_tokens_, 1, kNoMost));
     KVASIR_TRY_OK(sampling_.Check());
     KVASIR_TRY_OK(draft_.Prepare(model_));
     model_.text_need = TextNeed::kChat;

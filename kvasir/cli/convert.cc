@@ -29,10 +29,8 @@ class ConvertCommand final : public Command {
   }
 
   Status Run() override {
-    if (threads_ < 0 || threads_ > 1024 || group_size_ < 0 || group_size_ > 128) {
-      return {ErrorCode::kInvalidArgument,
-              "--threads must be 0 to 1024 and --group-size 0, 32, 64 or 128"};
-    }
+    KVASIR_TRY_OK(CheckRange("--threads", threads_, 0, kMostThreads));
+    KVASIR_TRY_OK(CheckRange("--group-size", group_size_, 0, 128));
     if (IsGgufPath(out_) && group_size_ != 0) {
       return {ErrorCode::kInvalidArgument,
               "--group-size is for folders; groups of GGUF files have 32 inputs"};

@@ -30,9 +30,7 @@ class CreateCommand final : public Command {
   }
 
   Status Run() override {
-    if (threads_ < 0 || threads_ > 1024) {
-      return {ErrorCode::kInvalidArgument, "--threads must be 0 to 1024"};
-    }
+    KVASIR_TRY_OK(CheckRange("--threads", threads_, 0, kMostThreads));
     options_.threads = static_cast<int>(threads_);
     KVASIR_TRY_OK(ReadModelfile());
     options_.progress = ShowWriteProgress;

@@ -60,9 +60,7 @@ Status DraftFlags::Prepare(ModelFlags& target) const {
     return {ErrorCode::kInvalidArgument,
             "--draft-max means nothing without drafts; give --draft-kind or --draft-model"};
   }
-  if (MaxDrafts() < 0 || MaxDrafts() > 256) {
-    return {ErrorCode::kInvalidArgument, "--draft-max must be 0 to 256"};
-  }
+  KVASIR_TRY_OK(CheckRange("--draft-max", MaxDrafts(), 0, 256));
   KVASIR_TRY(const size_t bytes, ParseBytes("--draft-cache-bytes", cache_bytes));
   // An assistant reads the target's cache and has none.
   const bool has_cache = has_model && !AssistantConfig::IsIn(choice.model);

@@ -98,6 +98,14 @@ class Cli11Flags final : public Flags {
 
 }  // namespace
 
+Status CheckRange(std::string_view flag, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return {};
+  const std::string range =
+      std::to_string(least) + (most == kNoMost ? " or more" : " to " + std::to_string(most));
+  return {ErrorCode::kInvalidArgument,
+          std::string(flag) + " is " + std::to_string(value) + ", it must be " + range};
+}
+
 int ExitCodeOf(const Status& status) {
   if (status.ok()) return kExitOk;
   switch (status.error().code) {

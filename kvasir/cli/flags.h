@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kvasir/base/result.h"
@@ -43,6 +45,11 @@ class Flags {
   virtual void AddRequired(const std::string& name, std::vector<std::string>* target,
                            const std::string& help) = 0;
 };
+
+inline constexpr int64_t kNoMost = std::numeric_limits<int64_t>::max();
+inline constexpr int64_t kMostThreads = 1024;
+// ERRORS: kInvalidArgument outside [least, most], naming the flag.
+Status CheckRange(std::string_view flag, int64_t value, int64_t least, int64_t most);
 
 // A verb: declares its options, then runs.
 class Command {

@@ -93,9 +93,8 @@ class GenerateCommand final : public Command {
     if (prompt_.has_value() != prompt_file_.empty()) {
       return {ErrorCode::kInvalidArgument, "give the prompt with either -p TEXT or -f FILE"};
     }
-    if (max_tokens_ < 0 || chunk_tokens_ < 1) {
-      return {ErrorCode::kInvalidArgument, "--max-tokens must be 0 or more, --chunk 1 or more"};
-    }
+    KVASIR_TRY_OK(CheckRange("--max-tokens", max_tokens_, 0, kNoMost));
+    KVASIR_TRY_OK(CheckRange("--chunk", chunk_tokens_, 1, kNoMost));
     if (prompt_file_ == "-" && (grammar_file_ == "-" || schema_file_ == "-")) {
       return {ErrorCode::kInvalidArgument, "standard input is read once: give one '-'"};
     }

@@ -83,10 +83,7 @@ class InspectCommand final : public Command {
     Json report = Json::Object{{"folder", folder}, {"kind", KindOf(folder)}};
     Status verdict = config.status();
     if (config.ok()) {
-      if (context_ < 0 || context_ > config->max_position_embeddings) {
-        return {ErrorCode::kInvalidArgument, "--context must be 0 to the model's " +
-                                                 std::to_string(config->max_position_embeddings)};
-      }
+      KVASIR_TRY_OK(CheckRange("--context", context_, 0, config->max_position_embeddings));
       Describe(*config, &report);
     } else if (verdict.error().code != ErrorCode::kUnsupported) {
       return verdict;

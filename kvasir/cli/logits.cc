@@ -29,7 +29,7 @@ class LogitsCommand final : public Command {
 
   Status Run() override {
     KVASIR_TRY(const std::vector<Token> tokens, ParseTokens());
-    if (chunk_tokens_ < 1) return {ErrorCode::kInvalidArgument, "--chunk must be 1 or more"};
+    KVASIR_TRY_OK(CheckRange("--chunk", chunk_tokens_, 1, kNoMost));
     KVASIR_TRY_OK(CheckMayWrite(out_, kNpyMagic, ".npy file"));
     KVASIR_TRY(const auto bundle, model_.Load());
     KVASIR_TRY(KvSequence sequence, KvSequence::Create(&bundle->pool(), bundle->cache_spec()));

@@ -114,9 +114,7 @@ void ModelFlags::DeclareCache(Flags& flags) {
 
 Result<BundleOptions> ModelFlags::Options() const {
   BundleOptions options;
-  if (threads < 0 || threads > 1024) {
-    return {ErrorCode::kInvalidArgument, "--threads must be 0 to 1024"};
-  }
+  KVASIR_TRY_OK(CheckRange("--threads", threads, 0, kMostThreads));
   options.backend.threads = static_cast<int>(threads);
   if (isa != "best") {
     const auto named = IsaFromName(isa);

@@ -147,25 +147,20 @@ class ServeCommand final : public Command {
 
  private:
   Result<ServerOptions> Options() const {
-    const auto check = [](int64_t value, int64_t least, int64_t most, const char* flag) -> Status {
-      if (value >= least && value <= most) return {};
-      return {ErrorCode::kInvalidArgument, std::string(flag) + " must be " + std::to_string(least) +
-                                               " to " + std::to_string(most)};
-    };
     constexpr int64_t kMostSeconds = 1'000'000;
     constexpr int64_t kMostBodyBytes = int64_t{1} << 30;
     constexpr int64_t kMostWaiting = 1'000'000;
-    KVASIR_TRY_OK(check(port_, 0, 65535, "--port"));
-    KVASIR_TRY_OK(check(max_streams_, 1, 4096, "--parallel"));
-    KVASIR_TRY_OK(check(chunk_tokens_, 1, 1 << 20, "--ubatch-size"));
-    KVASIR_TRY_OK(check(timeout_s_, 1, kMostSeconds, "--timeout"));
-    KVASIR_TRY_OK(check(request_timeout_s_, 0, kMostSeconds, "--request-timeout"));
-    KVASIR_TRY_OK(check(max_queue_, 0, kMostWaiting, "--max-queue"));
-    KVASIR_TRY_OK(check(max_connections_, 1, kMostWaiting, "--max-connections"));
+    KVASIR_TRY_OK(CheckRange("--port", port_, 0, 65535));
+    KVASIR_TRY_OK(CheckRange("--parallel", max_streams_, 1, 4096));
+    KVASIR_TRY_OK(CheckRange("--ubatch-size", chunk_tokens_, 1, 1 << 20));
+    KVASIR_TRY_OK(CheckRange("--timeout", timeout_s_, 1, kMostSeconds));
+    KVASIR_TRY_OK(CheckRange("--request-timeout", request_timeout_s_, 0, kMostSeconds));
+    KVASIR_TRY_OK(CheckRange("--max-queue", max_queue_, 0, kMostWaiting));
+    KVASIR_TRY_OK(CheckRange("--max-connections", max_connections_, 1, kMostWaiting));
     const auto bytes = [&](const std::string& text, int64_t least, int64_t most,
                            const char* flag) -> Result<int64_t> {
       KVASIR_TRY(const size_t parsed, ParseBytes(flag, text));
-      KVASIR_TRY_OK(check(static_cast<int64_t>(parsed), least, most, flag));
+      KVASIR_TRY_OK(CheckRange(flag, static_cast<int64_t>(parsed), least, most));
       return static_cast<int64_t>(parsed);
     };
     const std::optional<Pooling> pooling = PoolingFromName(pooling_);
