@@ -52,7 +52,7 @@ TEST(CliErrorsTest, WrongFlags) {
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--weights", "q3"}, 2, "q3");
   ExpectError({"generate", "-m", Demo(), "-p", "x", "--top-p", "7"}, 2, "--top-p");
   ExpectError({"logits", "-m", Tiny(), "--out", "x.npy", "--tokens", "1 x"}, 2, "'x'");
-  ExpectError({"bench", "-m", Tiny(), "--depth", "-1"}, 2, "token counts");
+  ExpectError({"bench", "-m", Tiny(), "--depth", "-1"}, 2, "--depth is -1");
   ExpectError({"serve", "-m", Demo(), "--port", "70000"}, 2, "--port");
   ExpectError({"serve", "-m", Demo(), "--port", "0", "--host", ""}, 2, "--host: is empty");
   ExpectError({"generate", "-m", "", "-p", "x"}, 2, "--model: is empty");
