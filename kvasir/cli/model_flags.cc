@@ -60,9 +60,9 @@ void ModelFlags::Declare(Flags& flags, const std::string& default_kv_dtype) {
   kv.kv_dtype = default_kv_dtype;
   DeclareCache(flags);
   flags.Add("-t,--threads", &threads, "threads; 0: one per physical core");
-  flags.Add(
-      "--isa", &isa,
-      "instruction set: best, scalar, avx2, avx2_vnni, avx512, neon, neon_dotprod (same results)");
+  flags.Add("--isa", &isa,
+            "instruction set: best, scalar, avx2, avx2_vnni, avx512, neon, neon_dotprod, neon_i8mm "
+            "(same results)");
   flags.Add("--prefetch", &prefetch,
             "how weights and keys are read ahead: auto, l1, l2, stream (same results)");
   flags.Add("--random-weights", &random_weights, "make up weights: only config.json is needed");

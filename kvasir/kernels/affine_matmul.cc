@@ -21,7 +21,7 @@ using enum WeightFormat;
 using Formats =
     CodedFormats<kQ1Affine, kQ2Affine, kQ3Affine, kQ4Affine, kQ5Affine, kQ6Affine, kQ8Affine>;
 
-// Nobody asks a second pass (KVASIR_BYTE_DOT) for it.
+// Nobody asks a second pass (byte_dot_target.h) for it.
 [[maybe_unused]] void FillAffinePlanes(KernelTable* table) { Formats::FillPlanes(table); }
 void FillAffineMatmul(KernelTable* table) { Formats::FillMatmul(table); }
 

@@ -20,7 +20,7 @@ namespace {
 using enum WeightFormat;
 using Formats = CodedFormats<kQ5, kIq4Nl, kMxfp4, kNvfp4>;
 
-// Nobody asks a second pass (KVASIR_BYTE_DOT) for it.
+// Nobody asks a second pass (byte_dot_target.h) for it.
 [[maybe_unused]] void FillBlockPlanes(KernelTable* table) { Formats::FillPlanes(table); }
 void FillBlockMatmul(KernelTable* table) { Formats::FillMatmul(table); }
 

@@ -17,8 +17,9 @@ namespace kvasir {
 namespace {
 
 // The best last.
-constexpr std::array<Isa, kIsas> kAllIsas = {Isa::kScalar, Isa::kNeon,     Isa::kNeonDotprod,
-                                             Isa::kAvx2,   Isa::kAvx2Vnni, Isa::kAvx512};
+constexpr std::array<Isa, kIsas> kAllIsas = {Isa::kScalar,   Isa::kNeon, Isa::kNeonDotprod,
+                                             Isa::kNeonI8mm, Isa::kAvx2, Isa::kAvx2Vnni,
+                                             Isa::kAvx512};
 
 // Whether the vectors of our AVX2 or NEON target have products of bytes on this CPU.
 bool HasByteDot() {
@@ -46,8 +47,14 @@ bool IsSupported(Isa isa) {
   if (isa == Isa::kAvx2Vnni) return (targets & HWY_AVX2) != 0 && has_byte_dot;
 #elif defined(__aarch64__)
   static const bool has_byte_dot = HasByteDot();
+#if defined(__linux__)
+  static const bool has_matrix_dot = (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
+#else
+  static const bool has_matrix_dot = false;
+#endif
   if (isa == Isa::kNeon) return true;
   if (isa == Isa::kNeonDotprod) return has_byte_dot;
+  if (isa == Isa::kNeonI8mm) return has_byte_dot && has_matrix_dot;
 #endif
   return isa == Isa::kScalar;
 }
@@ -58,6 +65,35 @@ bool IsIntel() {
 #else
   return false;
 #endif
+}
+
+// Products of rows with coded weights.
+void FillWeightProducts(Isa isa, KernelTable* table) {
+#if defined(__aarch64__)
+  if (isa == Isa::kNeonI8mm) {
+    matrix_dot::FillQuantMatmul(isa, table);
+    matrix_dot::FillAffineMatmul(isa, table);
+    matrix_dot::FillBlockMatmul(isa, table);
+    matrix_dot::FillSuperblockMatmul(isa, table);
+    return;
+  }
+#endif
+  const bool has_own_dots = isa != VectorsOf(isa);
+  (has_own_dots ? byte_dot::FillQuantMatmul : FillQuantMatmul)(isa, table);
+  (has_own_dots ? byte_dot::FillAffineMatmul : FillAffineMatmul)(isa, table);
+  (has_own_dots ? byte_dot::FillBlockMatmul : FillBlockMatmul)(isa, table);
+  (has_own_dots ? byte_dot::FillSuperblockMatmul : FillSuperblockMatmul)(isa, table);
+  if (isa == Isa::kAvx512 && IsIntel()) FillPlanes(isa, table);
+}
+
+// Products of queries with caches of integers.
+void FillCacheProducts(Isa isa, KernelTable* table) {
+  const bool has_own_dots = isa != VectorsOf(isa);
+  (has_own_dots ? byte_dot::FillIntegerScores : FillIntegerScores)(isa, table);
+  (has_own_dots ? byte_dot::FillIntegerWeights : FillIntegerWeights)(isa, table);
+  (has_own_dots ? byte_dot::FillIntegerSums : FillIntegerSums)(isa, table);
+  (has_own_dots ? byte_dot::FillHalfScores : FillHalfScores)(isa, table);
+  (has_own_dots ? byte_dot::FillHalfSums : FillHalfSums)(isa, table);
 }
 
 KernelTable MakeTable(Isa isa) {
@@ -86,17 +122,8 @@ KernelTable MakeTable(Isa isa) {
     FillPackedAttention(vectors, &table);
     FillPackedEncode(vectors, &table);
     FillWidenRows(vectors, &table);
-    const bool has_own_dots = isa != vectors;
-    (has_own_dots ? byte_dot::FillQuantMatmul : FillQuantMatmul)(isa, &table);
-    (has_own_dots ? byte_dot::FillAffineMatmul : FillAffineMatmul)(isa, &table);
-    (has_own_dots ? byte_dot::FillBlockMatmul : FillBlockMatmul)(isa, &table);
-    (has_own_dots ? byte_dot::FillSuperblockMatmul : FillSuperblockMatmul)(isa, &table);
-    if (isa == Isa::kAvx512 && IsIntel()) FillPlanes(isa, &table);
-    (has_own_dots ? byte_dot::FillIntegerScores : FillIntegerScores)(isa, &table);
-    (has_own_dots ? byte_dot::FillIntegerWeights : FillIntegerWeights)(isa, &table);
-    (has_own_dots ? byte_dot::FillIntegerSums : FillIntegerSums)(isa, &table);
-    (has_own_dots ? byte_dot::FillHalfScores : FillHalfScores)(isa, &table);
-    (has_own_dots ? byte_dot::FillHalfSums : FillHalfSums)(isa, &table);
+    FillWeightProducts(isa, &table);
+    FillCacheProducts(isa == Isa::kNeonI8mm ? Isa::kNeonDotprod : isa, &table);
   }
   return table;
 }
@@ -117,6 +144,8 @@ std::string_view IsaName(Isa isa) {
       return "neon";
     case Isa::kNeonDotprod:
       return "neon_dotprod";
+    case Isa::kNeonI8mm:
+      return "neon_i8mm";
   }
   return "";
 }
@@ -141,8 +170,6 @@ std::vector<Isa> SupportedIsas() {
   }
   return isas;
 }
-
-Isa BestIsa() { return SupportedIsas().back(); }
 
 const KernelTable& KernelsFor(Isa isa) {
   static const std::array<KernelTable, kIsas> tables = [] {

@@ -25,8 +25,9 @@ namespace kvasir {
 
 // kAvx2Vnni is AVX2 with AVX-VNNI (Alder Lake, Zen 5 and later), kNeonDotprod NEON with SDOT (most
 // 64-bit ARM CPUs since 2018): products of bytes four times as wide. kAvx512 and later have them.
-enum class Isa { kScalar, kNeon, kNeonDotprod, kAvx2, kAvx2Vnni, kAvx512 };
-inline constexpr size_t kIsas = 6;
+// kNeonI8mm has products of matrices of bytes besides (Neoverse V1 and N2, Apple's M2 and later).
+enum class Isa { kScalar, kNeon, kNeonDotprod, kNeonI8mm, kAvx2, kAvx2Vnni, kAvx512 };
+inline constexpr size_t kIsas = 7;
 std::string_view IsaName(Isa isa);
 // ERRORS: kInvalidArgument, listing the names that exist.
 Result<Isa> IsaFromName(std::string_view name);
@@ -384,8 +385,6 @@ struct KernelTable {
 
 // Tables that this CPU can run, the scalar reference first, the fastest last.
 std::vector<Isa> SupportedIsas();
-// The fastest of them.
-Isa BestIsa();
 // REQUIRES: one of SupportedIsas().
 const KernelTable& KernelsFor(Isa isa);
 

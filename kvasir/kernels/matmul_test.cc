@@ -154,7 +154,7 @@ TEST_P(MatmulTest, SeveralBlocksOfInputs) {
     const PackedMatrix weights =
         PackRows(RandomFloats(outputs * inputs, ++seed), outputs, inputs, GetParam());
     const std::vector<float> bias = RandomFloats(outputs, ++seed);
-    for (int64_t rows : {1, 7, 13}) {
+    for (int64_t rows : {1, 7, 13, 19}) {
       CompareWithOracle(RandomFloats(rows * inputs, ++seed), weights, rows, bias.data());
     }
   }

@@ -13,7 +13,7 @@
 
 #if KVASIR_KERNEL_TARGET
 
-#include "kvasir/kernels/code_plane-inl.h"
+#include "kvasir/kernels/plane_matmul-inl.h"
 
 #undef KVASIR_BEFORE_TILE
 #define KVASIR_BEFORE_TILE() KVASIR_BEFORE_BYTE_DOT()

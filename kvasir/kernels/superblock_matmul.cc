@@ -20,7 +20,7 @@ namespace {
 using enum WeightFormat;
 using Formats = CodedFormats<kQ2K, kQ3K, kQ4K, kQ5K, kQ6K, kIq4Xs>;
 
-// Nobody asks a second pass (KVASIR_BYTE_DOT) for it.
+// Nobody asks a second pass (byte_dot_target.h) for it.
 [[maybe_unused]] void FillSuperblockPlanes(KernelTable* table) { Formats::FillPlanes(table); }
 void FillSuperblockMatmul(KernelTable* table) { Formats::FillMatmul(table); }
 

@@ -8,8 +8,12 @@
 #include "kvasir/kernels/kernels.h"
 
 // The tables that a Highway target's namespace fills. A file that is compiled a second time, with
-// KVASIR_BYTE_DOT, fills others then, by functions in a namespace of their own.
-#ifdef KVASIR_BYTE_DOT
+// KVASIR_BYTE_DOT, or a third time with KVASIR_MATRIX_DOT besides, fills others then, by functions
+// in a namespace of their own.
+#if defined(KVASIR_MATRIX_DOT)
+#define KVASIR_FILL_NAMESPACE kvasir::matrix_dot
+#define KVASIR_ISA_OF_NEON Isa::kNeonI8mm
+#elif defined(KVASIR_BYTE_DOT)
 #define KVASIR_FILL_NAMESPACE kvasir::byte_dot
 #define KVASIR_ISA_OF_AVX2 Isa::kAvx2Vnni
 #define KVASIR_ISA_OF_NEON Isa::kNeonDotprod

@@ -10,7 +10,7 @@ namespace kvasir {
 // The instruction set whose kernels serve `isa` where it has none of its own.
 constexpr Isa VectorsOf(Isa isa) {
   if (isa == Isa::kAvx2Vnni) return Isa::kAvx2;
-  if (isa == Isa::kNeonDotprod) return Isa::kNeon;
+  if (isa == Isa::kNeonDotprod || isa == Isa::kNeonI8mm) return Isa::kNeon;
   return isa;
 }
 
@@ -86,6 +86,14 @@ void FillIntegerSums(Isa isa, KernelTable* table);
 void FillHalfScores(Isa isa, KernelTable* table);
 void FillHalfSums(Isa isa, KernelTable* table);
 }  // namespace byte_dot
+
+// And for those that have products of matrices of bytes: many rows times weights.
+namespace matrix_dot {
+void FillQuantMatmul(Isa isa, KernelTable* table);
+void FillAffineMatmul(Isa isa, KernelTable* table);
+void FillBlockMatmul(Isa isa, KernelTable* table);
+void FillSuperblockMatmul(Isa isa, KernelTable* table);
+}  // namespace matrix_dot
 
 }  // namespace kvasir
 
