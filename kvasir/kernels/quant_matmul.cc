@@ -193,10 +193,11 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
 
 #if HWY_TARGET == HWY_NEON && KVASIR_HAS_BYTE_DOT
   // A row's codes of a group stay in two registers, with whose lanes the instruction multiplies,
-  // and panels come one after the other, so that their sums have room in the others.
-  template <size_t kStep, size_t kVector, int R>
+  // and panels come one after the other, of many rows their halves, so that sums have room in the
+  // others.
+  template <size_t kStep, size_t kVector, int R, int C>
   static HWY_INLINE void AddVector(const uint8_t* weights, const GroupCodes<R>& x,
-                                   Sum (&sums)[R][kVecsPerPanel]) {
+                                   Sum (&sums)[R][C]) {
     constexpr auto kRows = std::make_index_sequence<R>();
     const ByteTag d;
     const ByteVec raw = hn::LoadU(d, weights + kStep * 64 + kVector * kVecBytes);
@@ -208,48 +209,64 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
       AddFourCodes<Dot, kStep + 4, kVector>(Dot::Prepare(hn::ShiftRight<4>(raw)), x, sums, kRows);
     }
   }
-  template <size_t kStep, int R, size_t... V>
+  template <size_t kStep, int R, int C, size_t... V>
   static HWY_INLINE void AddPanelStep(const uint8_t* weights, const GroupCodes<R>& x,
-                                      Sum (&sums)[R][kVecsPerPanel], std::index_sequence<V...>) {
+                                      Sum (&sums)[R][C], std::index_sequence<V...>) {
     (AddVector<kStep, V>(weights, x, sums), ...);
   }
-  template <int R, size_t... kStep>
-  static HWY_INLINE void AddPanel(const uint8_t* weights, const GroupCodes<R>& x,
-                                  Sum (&sums)[R][kVecsPerPanel], std::index_sequence<kStep...>) {
-    (AddPanelStep<kStep>(weights, x, sums, std::make_index_sequence<kVecsPerPanel>()), ...);
+  template <int R, int C, size_t... kStep>
+  static HWY_INLINE void AddPanel(const uint8_t* weights, const GroupCodes<R>& x, Sum (&sums)[R][C],
+                                  std::index_sequence<kStep...>) {
+    (AddPanelStep<kStep>(weights, x, sums, std::make_index_sequence<C>()), ...);
   }
-  template <size_t kPanel, int C, size_t... V>
-  static HWY_INLINE void FinishPanelRow(const Sum (&sums)[kVecsPerPanel], float x_scale,
-                                        const FloatVec (&w_scales)[kVecsPerPanel],
-                                        FloatVec (&acc)[C], std::index_sequence<V...>) {
+  template <size_t kFirst, int S, int C, size_t... V>
+  static HWY_INLINE void FinishVectors(const Sum (&sums)[S], float x_scale,
+                                       const FloatVec (&w_scales)[S], FloatVec (&acc)[C],
+                                       std::index_sequence<V...>) {
     const FloatTag d;
     const FloatVec scale = hn::Set(d, x_scale);
-    ((acc[kPanel * kVecsPerPanel + V] = hn::MulAdd(
-          hn::ConvertTo(d, sums[V]), hn::Mul(scale, w_scales[V]), acc[kPanel * kVecsPerPanel + V])),
+    ((acc[kFirst + V] = hn::MulAdd(hn::ConvertTo(d, sums[V]), hn::Mul(scale, w_scales[V]),
+                                   acc[kFirst + V])),
      ...);
   }
-  template <size_t kPanel, int R, int C, size_t... I>
-  static HWY_INLINE void AddPanelOfGroup(const QuantBlock& block, int64_t g, const Group& group,
-                                         const GroupCodes<R>& x, FloatVec (&acc)[R][C],
-                                         std::index_sequence<I...> rows) {
-    constexpr auto kVectors = std::make_index_sequence<kVecsPerPanel>();
-    const int64_t panel = static_cast<int64_t>(kPanel) * group.panel_bytes;
-    Sum sums[R][kVecsPerPanel];
+  // Vectors [kFirst, kFirst + kCount) of the tile's, all of one panel.
+  template <size_t kFirst, int kCount, int R, int C, size_t... I>
+  static HWY_INLINE void AddVectors(const QuantBlock& block, int64_t g, const Group& group,
+                                    const GroupCodes<R>& x, FloatVec (&acc)[R][C],
+                                    std::index_sequence<I...> rows) {
+    constexpr auto kVectors = std::make_index_sequence<kCount>();
+    constexpr int64_t kVector = kFirst % kVecsPerPanel;
+    const int64_t panel = static_cast<int64_t>(kFirst / kVecsPerPanel) * group.panel_bytes;
+    Sum sums[R][kCount];
     StartRows(block.x_sums + g, block.row_groups, sums, rows);
-    AddPanel(group.weights + panel, x, sums, std::make_index_sequence<kSteps>());
-    FloatVec w_scales[kVecsPerPanel];
-    LoadScales(group.scales + panel / 2, group.panel_bytes, w_scales, kVectors);
+    AddPanel(group.weights + panel + kVector * kVecBytes, x, sums,
+             std::make_index_sequence<kSteps>());
+    FloatVec w_scales[kCount];
+    LoadScales(group.scales + panel / 2 + kVector * kLanes, group.panel_bytes, w_scales, kVectors);
     const float* const x_scales = block.x_scales + g;
-    (FinishPanelRow<kPanel>(sums[I], x_scales[static_cast<int64_t>(I) * block.row_groups], w_scales,
-                            acc[I], kVectors),
+    (FinishVectors<kFirst>(sums[I], x_scales[static_cast<int64_t>(I) * block.row_groups], w_scales,
+                           acc[I], kVectors),
      ...);
+  }
+  template <size_t kPanel, int R, int C>
+  static HWY_INLINE void AddPanelOfGroup(const QuantBlock& block, int64_t g, const Group& group,
+                                         const GroupCodes<R>& x, FloatVec (&acc)[R][C]) {
+    constexpr auto kRows = std::make_index_sequence<R>();
+    constexpr size_t kFirst = kPanel * kVecsPerPanel;
+    if constexpr (R <= 2) {
+      AddVectors<kFirst, kVecsPerPanel>(block, g, group, x, acc, kRows);
+    } else {
+      AddVectors<kFirst, kVecsPerPanel / 2>(block, g, group, x, acc, kRows);
+      asm volatile("" ::: "memory");  // else both halves' sums are made at once, and spilled
+      AddVectors<kFirst + kVecsPerPanel / 2, kVecsPerPanel / 2>(block, g, group, x, acc, kRows);
+    }
   }
   template <int R, int C, size_t... kPanel>
   static HWY_INLINE void AddGroup(const QuantBlock& block, int64_t g, const Group& group,
                                   FloatVec (&acc)[R][C], std::index_sequence<kPanel...>) {
     GroupCodes<R> x;
     LoadGroupCodes<R>(group.x, group.x_stride, x, std::make_index_sequence<R>());
-    (AddPanelOfGroup<kPanel>(block, g, group, x, acc, std::make_index_sequence<R>()), ...);
+    (AddPanelOfGroup<kPanel>(block, g, group, x, acc), ...);
   }
 #else
   template <int R, int C, size_t... kPanel>
