@@ -60,7 +60,8 @@ kvasir::SamplingOptions TakeOptions(Bytes& bytes) {
     options.stages.push_back(kvasir::DefaultStages()[bytes.Take<uint8_t>() % 9]);
   }
   if (bytes.Small() % 4 == 0) {
-    options.logit_bias.push_back({bytes.Take<uint8_t>(), bytes.Take<float>()});
+    const kvasir::Token token = bytes.Take<uint8_t>();
+    options.logit_bias = {{token, bytes.Take<float>()}};
   }
   return options;
 }

@@ -702,7 +702,7 @@ TEST_F(EngineTest, BadRequestsAreRefused) {
   EXPECT_EQ(code(Request({-1}, 5)), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code(Request({1 << 20}, 5)), ErrorCode::kInvalidArgument);
   EngineRequest request = Request(Prompt(5), 5);
-  request.answers = 1000;
+  request.answers = 0;
   EXPECT_EQ(code(request), ErrorCode::kInvalidArgument);
   request.answers = 1;
   request.sampling.top_p = 7;

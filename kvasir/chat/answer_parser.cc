@@ -57,12 +57,12 @@ std::string_view CallClosing(ToolSyntax syntax) {
 
 }  // namespace
 
-AnswerParser::AnswerParser(AnswerParserOptions options)
-    : options_(std::move(options)),
-      opening_(CallOpening(options_.dialect.tools)),
-      names_(NamesOf(options_.tools)) {
-  const bool reads_thoughts = options_.reads_thoughts && options_.dialect.thinks();
-  if (reads_thoughts && options_.starts_in_thought) {
+AnswerParser::AnswerParser(const AnswerParserOptions& options)
+    : grammar_(std::make_shared<const Grammar>(Grammar{
+          options, std::string(CallOpening(options.dialect.tools)), NamesOf(options.tools)})) {
+  const bool reads_thoughts =
+      grammar_->options.reads_thoughts && grammar_->options.dialect.thinks();
+  if (reads_thoughts && grammar_->options.starts_in_thought) {
     place_ = Place::kThought;
     skips_blanks_ = true;
   } else if (!reads_thoughts && !knows_tools()) {
@@ -124,7 +124,7 @@ void AnswerParser::EmitNoCall(std::string_view text) {
 }
 
 void AnswerParser::EmitCutCall(std::string_view text) {
-  if (!options_.must_call) EmitNoCall(text);
+  if (!grammar_->options.must_call) EmitNoCall(text);
 }
 
 void AnswerParser::GoBehindCall() {
@@ -134,9 +134,9 @@ void AnswerParser::GoBehindCall() {
 }
 
 bool AnswerParser::AtBegin(bool is_end) {
-  const std::string& open = options_.dialect.think_open;
+  const std::string& open = grammar_->options.dialect.think_open;
   const std::string_view rest = std::string_view(held_).substr(FirstNonBlank(held_));
-  if (options_.reads_thoughts && !open.empty()) {
+  if (grammar_->options.reads_thoughts && !open.empty()) {
     if (rest.starts_with(open)) {
       Drop(held_.size() - rest.size() + open.size());
       place_ = Place::kThought;
@@ -146,7 +146,7 @@ bool AnswerParser::AtBegin(bool is_end) {
     if (!is_end && open.starts_with(rest)) return false;
   }
   // A Llama's call is the whole answer: it is known by its first character.
-  if (knows_tools() && options_.dialect.tools == ToolSyntax::kLlama) {
+  if (knows_tools() && grammar_->options.dialect.tools == ToolSyntax::kLlama) {
     if (rest.empty() && !is_end) return false;
     if (rest.starts_with("{")) {
       place_ = Place::kCallBegin;
@@ -158,7 +158,7 @@ bool AnswerParser::AtBegin(bool is_end) {
 }
 
 bool AnswerParser::InThought(bool is_end) {
-  const std::string& close = options_.dialect.think_close;
+  const std::string& close = grammar_->options.dialect.think_close;
   const size_t at = held_.find(close);
   if (at == held_.npos) {
     EmitAllBut(is_end ? "" : close, Kind::kReasoning);
@@ -172,17 +172,18 @@ bool AnswerParser::InThought(bool is_end) {
   // There is one thought per answer, at its beginning.
   place_ = Place::kText;
   if (!knows_tools()) place_ = Place::kPlain;
-  if (knows_tools() && options_.dialect.tools == ToolSyntax::kLlama) GoBehindCall();
+  if (knows_tools() && grammar_->options.dialect.tools == ToolSyntax::kLlama) GoBehindCall();
   return true;
 }
 
 bool AnswerParser::InText(bool is_end) {
-  const std::string_view opening = opening_.empty() ? kPythonTag : std::string_view(opening_);
+  const std::string_view opening =
+      grammar_->opening.empty() ? kPythonTag : std::string_view(grammar_->opening);
   const size_t at = held_.find(opening);
   if (at == held_.npos) {
     // Blanks before a call are not shown; at the end there is none.
     if (is_end) {
-      const size_t cut = options_.must_call ? TailThatMayBecome(held_, opening) : 0;
+      const size_t cut = grammar_->options.must_call ? TailThatMayBecome(held_, opening) : 0;
       std::string_view text = std::string_view(held_).substr(0, held_.size() - cut);
       if (cut > 0) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
       Emit(Kind::kText, text);
@@ -195,8 +196,8 @@ bool AnswerParser::InText(bool is_end) {
   const size_t size = std::string_view(held_).substr(0, at).find_last_not_of(kBlanks) + 1;
   Emit(Kind::kText, std::string_view(held_).substr(0, size));
   // Llama's tag is never shown.
-  is_python_ = opening_.empty();
-  before_call_ = held_.substr(size, at - size) + opening_;
+  is_python_ = grammar_->opening.empty();
+  before_call_ = held_.substr(size, at - size) + grammar_->opening;
   Drop(at + opening.size());
   place_ = Place::kCallBegin;
   is_after_call_ = false;
@@ -205,7 +206,7 @@ bool AnswerParser::InText(bool is_end) {
 
 // Finds out what kind of call stands here, or that the calls are over.
 bool AnswerParser::AtCallBegin(bool is_end) {
-  const ToolSyntax syntax = options_.dialect.tools;
+  const ToolSyntax syntax = grammar_->options.dialect.tools;
   const bool is_list = syntax == ToolSyntax::kMistral;
   const std::string_view between = is_list ? " \t\r\n[,]" : is_after_call_ ? " \t\r\n;" : kBlanks;
   const size_t size = std::min(held_.find_first_not_of(between), held_.size());
@@ -267,7 +268,7 @@ bool AnswerParser::AtCallName(bool is_end) {
 
 const std::vector<std::string>* AnswerParser::JsonNames() const {
   // Without a marker, an object is a call only if it names a tool.
-  return options_.dialect.tools == ToolSyntax::kLlama ? &names_ : nullptr;
+  return grammar_->options.dialect.tools == ToolSyntax::kLlama ? &grammar_->names : nullptr;
 }
 
 bool AnswerParser::InJsonCall() {
@@ -294,7 +295,7 @@ bool AnswerParser::InJsonCall() {
 }
 
 bool AnswerParser::InCallText(bool is_end) {
-  const std::string_view closing = CallClosing(options_.dialect.tools);
+  const std::string_view closing = CallClosing(grammar_->options.dialect.tools);
   const size_t at = closing.empty() ? held_.npos : held_.find(closing);
   if (at == held_.npos) {
     if (!is_end) return false;
@@ -314,14 +315,15 @@ bool AnswerParser::InCallText(bool is_end) {
 }
 
 bool AnswerParser::TakeCallText(const std::string& text) {
-  const ToolSyntax syntax = options_.dialect.tools;
+  const ToolSyntax syntax = grammar_->options.dialect.tools;
+  const std::vector<std::string>& names = grammar_->names;
   std::optional<CallText> call;
-  if (syntax == ToolSyntax::kQwenXml) call = ParseQwenXmlCall(text, options_.tools);
+  if (syntax == ToolSyntax::kQwenXml) call = ParseQwenXmlCall(text, grammar_->options.tools);
   if (syntax == ToolSyntax::kGemma) call = ParseGemmaCall(text);
   if (is_python_) {
     call = ParsePythonCall(text);
     for (const std::string_view name : kInterpreters) {
-      if (call || std::find(names_.begin(), names_.end(), name) == names_.end()) continue;
+      if (call || std::find(names.begin(), names.end(), name) == names.end()) continue;
       call = CallText{std::string(name), Json(Json::Object{{"code", text}}).Dump()};
     }
   }

@@ -4,6 +4,7 @@
 #ifndef KVASIR_CHAT_ANSWER_PARSER_H_
 #define KVASIR_CHAT_ANSWER_PARSER_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,7 +30,7 @@ struct AnswerParserOptions {
 // THREADS: one at a time.
 class AnswerParser {
  public:
-  explicit AnswerParser(AnswerParserOptions options);
+  explicit AnswerParser(const AnswerParserOptions& options);
 
   AnswerParts Push(std::string_view text);
   // What was held back. Nothing may follow.
@@ -71,12 +72,16 @@ class AnswerParser {
   // Gives out what is held but a tail that may become `marker`, and blanks at the end.
   void EmitAllBut(std::string_view marker, AnswerPart::Kind kind);
   void Drop(size_t bytes) { held_.erase(0, bytes); }
-  bool knows_tools() const { return !names_.empty(); }
+  bool knows_tools() const { return !grammar_->names.empty(); }
   const std::vector<std::string>* JsonNames() const;
 
-  const AnswerParserOptions options_;
-  const std::string opening_;       // of a call
-  std::vector<std::string> names_;  // of the tools
+  // Shared by copies, as a request with many answers has a parser for each.
+  struct Grammar {
+    AnswerParserOptions options;
+    std::string opening;             // of a call
+    std::vector<std::string> names;  // of the tools
+  };
+  std::shared_ptr<const Grammar> grammar_;
   Place place_ = Place::kBegin;
   std::string held_;           // not given out yet
   std::string before_call_;    // blanks and the opening, which are shown if there is no call

@@ -111,20 +111,26 @@ void AnswerBuilder::Show(std::string_view text) {
 std::shared_ptr<const DryBreakers> DryBreakerCache::Get(const SamplingOptions& options,
                                                         const AnswerVocabulary& vocabulary) {
   if (!options.has_dry() || vocabulary.tokenizer == nullptr) return nullptr;
-  if (breakers_ == nullptr || texts_ != options.dry.breakers) {
-    const Tokenizer& tokenizer = *vocabulary.tokenizer;
-    texts_ = options.dry.breakers;
-    breakers_ = std::make_shared<const DryBreakers>(
-        texts_,
-        DryBreakers::Vocabulary{.size = vocabulary.sampleable_tokens,
-                                .bytes = [&](Token token) { return tokenizer.TokenBytes(token); },
-                                .encode =
-                                    [&](std::string_view text) {
-                                      return tokenizer.Encode(
-                                          text, {.add_special = false, .parse_special = false});
-                                    }});
+  constexpr size_t kMostEntries = 8;
+  const auto known = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return entry.texts == options.dry.breakers;
+  });
+  if (known != entries_.end()) {
+    std::rotate(known, known + 1, entries_.end());
+    return entries_.back().breakers;
   }
-  return breakers_;
+  const Tokenizer& tokenizer = *vocabulary.tokenizer;
+  const DryBreakers::Vocabulary words = {
+      .size = vocabulary.sampleable_tokens,
+      .bytes = [&](Token token) { return tokenizer.TokenBytes(token); },
+      .encode =
+          [&](std::string_view text) {
+            return tokenizer.Encode(text, {.add_special = false, .parse_special = false});
+          }};
+  if (entries_.size() == kMostEntries) entries_.erase(entries_.begin());
+  entries_.push_back(
+      {options.dry.breakers, std::make_shared<const DryBreakers>(options.dry.breakers, words)});
+  return entries_.back().breakers;
 }
 
 }  // namespace kvasir

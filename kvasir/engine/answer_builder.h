@@ -104,7 +104,7 @@ class AnswerBuilder {
   bool is_done_ = false;
 };
 
-// Where DRY lets no repetition reach across: found once for each list of texts, as that looks at
+// Where DRY lets no repetition reach across, for the last few lists of texts: finding it looks at
 // the whole vocabulary.
 // THREADS: one at a time.
 class DryBreakerCache {
@@ -114,8 +114,11 @@ class DryBreakerCache {
                                          const AnswerVocabulary& vocabulary);
 
  private:
-  std::vector<std::string> texts_;
-  std::shared_ptr<const DryBreakers> breakers_;  // of texts_; null: none yet
+  struct Entry {
+    std::vector<std::string> texts;
+    std::shared_ptr<const DryBreakers> breakers;
+  };
+  std::vector<Entry> entries_;  // the one used last comes last
 };
 
 }  // namespace kvasir

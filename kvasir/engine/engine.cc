@@ -89,9 +89,8 @@ Status Engine::Check(const EngineRequest& request) const {
                                        {.context_tokens = parts_.model->context_tokens(),
                                         .vocab_size = parts_.model->vocab_size(),
                                         .sampleable_tokens = parts_.vocabulary.sampleable_tokens}));
-  if (request.answers < 1 || request.answers > options_.max_streams) {
-    return Invalid("answers is " + std::to_string(request.answers) + ", it must be 1 to " +
-                   std::to_string(options_.max_streams));
+  if (request.answers < 1) {
+    return Invalid("answers is " + std::to_string(request.answers) + ", it must be 1 or more");
   }
   if (request.pooling && request.answers != 1) {
     return Invalid("answers is " + std::to_string(request.answers) +
@@ -132,6 +131,7 @@ Status Engine::Submit(RequestId id, EngineRequest request, EngineCallbacks callb
 }
 
 std::shared_ptr<const DryBreakers> Engine::Breakers(const SamplingOptions& options) {
+  if (!options.has_dry()) return nullptr;
   const std::lock_guard lock(breakers_mutex_);
   return breakers_.Get(options, parts_.vocabulary);
 }
@@ -241,13 +241,29 @@ void Engine::EndJob(Job& job, FinishReason reason) {
   // Blocks come free, or whoever waited first in rank waits no longer.
   is_admission_blocked_ = false;
   for (const auto& stream : job.streams) {
-    stream->Finish(reason);
-    DropDraftState(job, *stream);
-    stream->ReleaseCache();
+    if (stream->is_done()) continue;
+    if (!job.result.status.ok()) stream->error = job.result.status.error();
+    EndAnswer(job, *stream, reason);
   }
 }
 
+void Engine::EndAnswer(const Job& job, EngineStream& stream, FinishReason reason) {
+  is_admission_blocked_ = false;
+  stream.Finish(reason);
+  DropDraftState(job, stream);
+  stream.ReleaseCache();
+}
+
 void Engine::Close() {
+  for (const auto& job : jobs_) {
+    if (!job->callbacks.on_answer_end) continue;
+    for (size_t i = 0; i < job->streams.size(); ++i) {
+      EngineStream& stream = *job->streams[i];
+      if (!stream.is_done() || std::exchange(stream.is_told, true)) continue;
+      const Status status = stream.error ? Status(*stream.error) : Status();
+      job->callbacks.on_answer_end(static_cast<int>(i), status, std::move(stream.result()));
+    }
+  }
   const auto first_done = std::stable_partition(jobs_.begin(), jobs_.end(),
                                                 [](const auto& job) { return !job->is_done(); });
   std::vector<std::unique_ptr<Job>> done(std::make_move_iterator(first_done),
@@ -255,7 +271,7 @@ void Engine::Close() {
   jobs_.erase(first_done, jobs_.end());
   for (const auto& job : done) {
     for (const auto& stream : job->streams) {
-      job->result.answers.push_back(std::move(stream->result()));
+      if (!stream->is_told) job->result.answers.push_back(std::move(stream->result()));
     }
     if (job->callbacks.on_finish) job->callbacks.on_finish(std::move(job->result));
   }

@@ -134,7 +134,7 @@ class Engine {
   KvPool& pool() { return *parts_.pool; }
   // Blocks of the pool that somebody else holds for a while. Before anybody's answer gives way they
   // are taken back.
-  void Lend(std::weak_ptr<LentBlocks> blocks) { lent_.push_back(std::move(blocks)); }
+  void Lend(std::weak_ptr<LentBlocks> blocks);
 
  private:
   struct Job;
@@ -158,6 +158,7 @@ class Engine {
   void EndCancelled();
   void EndAndClose();
   void EndJob(Job& job, FinishReason reason);
+  void EndAnswer(const Job& job, EngineStream& stream, FinishReason reason);
   void Close();
 
   // engine_step.cc
@@ -195,6 +196,7 @@ class Engine {
   bool IsBeingRead(const Job& job, int64_t cached_tokens) const;
   bool MakeRoom(std::vector<Member>& members, const Error& error);
   bool StartOver(Job& job, EngineStream& stream, size_t wanted);
+  void AllowStartingOver(const EngineStream* taker);
   bool TakeBackLent();
   void Preempt(Job& job, EngineStream& stream);
   // Streams that hold blocks, or that wait for some, the most important first.

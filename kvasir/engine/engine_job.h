@@ -39,8 +39,6 @@ struct Engine::Job {
   // Every token has to be evaluated, whatever is cached, and is of no use to others.
   bool is_mean_pooled() const { return request.pooling == Pooling::kMean; }
   bool is_prompt_read() const { return streams[0]->generated_tokens() > 0 || streams.size() > 1; }
-  // Places that each of its streams takes: its forks come without asking again.
-  int64_t slots() const { return is_prompt_read() ? 1 : request.answers; }
   bool is_done() const {
     for (const auto& stream : streams) {
       if (!stream->is_done()) return false;

@@ -87,6 +87,7 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   tree_.Use(job.request.salt, std::span(tokens).first(static_cast<size_t>(match->tokens)));
   for (const Member& victim : *victims) Preempt(*victim.job, *victim.stream);
   stream.tokens_at_admission = stream.generated_tokens();
+  AllowStartingOver(&stream);
   if (stream.swapped && BeginReading(stream, match->sequence)) return Admission::kAdmitted;
   stream.sequence = std::move(match->sequence);
   if (!job.is_begun) Begin(job, stream, match->tokens, match->diverges_at);
@@ -114,12 +115,11 @@ std::optional<std::vector<Engine::Member>> Engine::FindVictims(const Job& job,
                                                                const KvSequence& cached) const {
   std::vector<Member> active = StreamsByRank(true);
   // Blocks of whoever is paused count as free already.
-  int64_t slots = job.slots();
-  for (const Member& member : active) slots += member.job->slots();
   std::vector<Member> victims;
-  while (slots > options_.max_streams || !HasRoomFor(stream, cached, active)) {
+  const auto has_place = [&] { return static_cast<int64_t>(active.size()) < options_.max_streams; };
+  while (!has_place() || !HasRoomFor(stream, cached, active)) {
     auto last = active.rend();
-    if (slots > options_.max_streams) {
+    if (!has_place()) {
       last = std::find_if(active.rbegin(), active.rend(),
                           [](const Member& member) { return member.job->is_paused; });
     }
@@ -131,7 +131,6 @@ std::optional<std::vector<Engine::Member>> Engine::FindVictims(const Job& job,
     }
     if (last == active.rend()) return std::nullopt;
     victims.push_back(*last);
-    slots -= last->job->slots();
     active.erase(std::next(last).base());
   }
   return victims;
@@ -207,6 +206,19 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
     std::erase_if(members, [&](const Member& member) { return member.stream == last.stream; });
     return true;
   }
+  // What the tree has left is the stream's own. Sharing its last block costs a copy of it, so
+  // alone it shares none: all of it can be found again when it ends.
+  if (tree_.leaf_count() > 0) {
+    tree_.Clear();
+    return true;
+  }
+  // A step asks for what evicting rows needs and for what it adds at once; one after the other they
+  // need less.
+  if (evicts_rows_) {
+    const size_t held = last.stream->sequence->nbytes();
+    const Status compacted = last.stream->sequence->CompactIfDue();
+    if (compacted.ok() && last.stream->sequence->nbytes() < held) return true;
+  }
   if (members[0].tokens > 1) {
     // A window layer gives blocks back behind every run, so shorter runs need less.
     members[0].tokens /= 2;
@@ -226,8 +238,13 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
   // A prompt that is too large will be so again; of what the system refuses nobody knows.
   const bool is_full = parts_.pool->used_bytes() + wanted > parts_.pool->budget_bytes();
   if (is_full && last.stream->generated_tokens() == 0) ending.code = ErrorCode::kInvalidArgument;
-  last.job->result.status = std::move(ending);
-  EndJob(*last.job, FinishReason::kLength);
+  if (last.job->result.status.ok()) last.job->result.status = ending;
+  if (last.job->is_prompt_read()) {
+    last.stream->error = std::move(ending);  // other answers of the request may be shorter
+    EndAnswer(*last.job, *last.stream, FinishReason::kLength);
+  } else {
+    EndJob(*last.job, FinishReason::kLength);
+  }
   members.clear();
   return true;
 }
@@ -248,6 +265,21 @@ bool Engine::StartOver(Job& job, EngineStream& stream, size_t wanted) {
   parts_.pool->ReleaseFreeSlabs();                 // its first blocks would hold large ones again
   is_admission_blocked_ = false;
   return true;
+}
+
+// Somebody else has taken memory: all others that were starting over (while their readers were
+// behind) are not alone in it any more, and may do so again.
+void Engine::AllowStartingOver(const EngineStream* taker) {
+  for (const auto& job : jobs_) {
+    for (const auto& stream : job->streams) {
+      if (stream.get() != taker) stream->tokens_at_start_over = -1;
+    }
+  }
+}
+
+void Engine::Lend(std::weak_ptr<LentBlocks> blocks) {
+  lent_.push_back(std::move(blocks));
+  AllowStartingOver(nullptr);
 }
 
 // Whoever reads or writes a file with them hears that they are gone. False: there were none.

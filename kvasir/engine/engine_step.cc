@@ -155,14 +155,18 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
   CommitDrafts(members);
 }
 
-// The prompt is read: all answers go on from its cache.
+// The prompt is read: as many answers as there are places for go on from its cache, the others wait
+// for one with their first token chosen.
 void Engine::BeginAnswers(Job& job, const EngineStream& first, ConstFloatRows hidden) {
   Publish(job, first);
   tree_.AddUser(job.request.salt, job.request.prompt);
+  const auto active = static_cast<int64_t>(StreamsByRank(true).size());
   AddStreams(job, job.request.answers);
   for (size_t i = 1; i < job.streams.size(); ++i) {
     EngineStream& stream = *job.streams[i];
-    stream.sequence = first.sequence->Fork();
+    if (active + static_cast<int64_t>(i) <= options_.max_streams) {
+      stream.sequence = first.sequence->Fork();
+    }
     stream.admitted_at = first.admitted_at;
     if (hidden.rows > 0) {
       stream.KeepHidden(first.sequence->position() - 1, hidden.Part(hidden.rows - 1, 1));
@@ -188,6 +192,7 @@ void Engine::Choose(Job& job, EngineStream& stream, std::span<const float> logit
   const Status chosen = stream.Accept(logits, sampler_);
   if (!chosen.ok()) {
     job.result.status = chosen.error();
+    stream.error = chosen.error();
     job.is_cancelled = true;  // its other answers end with this step
   }
   stats_.generated_tokens += stats.generated_tokens - before;
@@ -196,7 +201,7 @@ void Engine::Choose(Job& job, EngineStream& stream, std::span<const float> logit
 }
 
 void Engine::Retire(const Job& job, EngineStream& stream) {
-  Publish(job, stream);
+  if (stream.sequence) Publish(job, stream);
   if (draft_rounds_) {
     draft_rounds_->Finish(stream.drafted, stream.known(), job.request.salt,
                           stream.generated_tokens());

@@ -30,6 +30,10 @@ class EngineStream : public AnswerBuilder {
   // Tokens of the prompt that need not be evaluated for their states.
   int64_t pooled_tokens() const { return pool_ ? pool_->position() : 0; }
 
+  // Why it ended, if not well; and whether that was told (EngineCallbacks::on_answer_end).
+  std::optional<Error> error;
+  bool is_told = false;
+
   // Null while the stream waits for memory: never admitted, or preempted.
   std::optional<KvSequence> sequence;
   // What a preempted stream has on disk. Null if nothing; never beside a sequence.

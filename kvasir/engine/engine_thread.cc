@@ -38,17 +38,22 @@ Result<RequestId> EngineThread::Submit(EngineRequest request, EngineCallbacks ca
   return ids[0];
 }
 
-Result<std::vector<RequestId>> EngineThread::SubmitAll(std::vector<Job> jobs) {
-  if (jobs.empty()) return std::vector<RequestId>();
-  // On the caller's thread: what is wrong with a request costs the others nothing.
+// On the caller's thread: what is wrong with a request costs the others nothing.
+Result<std::vector<EngineThread::Submission>> EngineThread::Checked(std::vector<Job> jobs) {
   for (const Job& job : jobs) KVASIR_TRY_OK(engine_->Check(job.request));
   std::vector<Submission> submissions;
-  std::vector<RequestId> ids;
   for (Job& job : jobs) {
     auto breakers = engine_->Breakers(job.request.sampling);
-    ids.push_back(engine_->NewId());
-    submissions.push_back({ids.back(), std::move(job), std::move(breakers)});
+    submissions.push_back({engine_->NewId(), std::move(job), std::move(breakers)});
   }
+  return submissions;
+}
+
+Result<std::vector<RequestId>> EngineThread::SubmitAll(std::vector<Job> jobs) {
+  if (jobs.empty()) return std::vector<RequestId>();
+  KVASIR_TRY(std::vector<Submission> submissions, Checked(std::move(jobs)));
+  std::vector<RequestId> ids;
+  for (const Submission& submission : submissions) ids.push_back(submission.id);
   const std::lock_guard lock(mutex_);
   if (is_stopping_) return {ErrorCode::kCancelled, "the engine is shutting down"};
   const int64_t waiting = stats_.waiting_requests + static_cast<int64_t>(inbox_.size());
@@ -60,6 +65,15 @@ Result<std::vector<RequestId>> EngineThread::SubmitAll(std::vector<Job> jobs) {
   std::move(submissions.begin(), submissions.end(), std::back_inserter(inbox_));
   work_.notify_one();
   return ids;
+}
+
+Status EngineThread::SubmitMore(std::vector<Job> jobs) {
+  KVASIR_TRY(std::vector<Submission> submissions, Checked(std::move(jobs)));
+  const std::lock_guard lock(mutex_);
+  if (is_cancelling_) return {ErrorCode::kCancelled, "the engine is shutting down"};
+  std::move(submissions.begin(), submissions.end(), std::back_inserter(inbox_));
+  work_.notify_one();
+  return {};
 }
 
 void EngineThread::Cancel(RequestId id) {
@@ -76,6 +90,7 @@ void EngineThread::Stop(std::chrono::milliseconds grace) {
     return;
   }
   cancels_all_ = true;
+  is_cancelling_ = true;
   work_.notify_one();
   idle_.wait(lock, is_idle);
 }

@@ -28,9 +28,9 @@ class EngineThread {
   EngineThread& operator=(const EngineThread&) = delete;
 
   // Accepts a request. Its callbacks are called on the engine's thread: they must not wait or
-  // throw, and must not call this object. on_finish is called exactly once, unless this returns an
-  // error. ERRORS: as Engine::Check; kResourceExhausted when too many wait; kCancelled after Stop.
-  // THREADS: any.
+  // throw, and must not call this object but for SubmitMore. on_finish is called exactly once,
+  // unless this returns an error. ERRORS: as Engine::Check; kResourceExhausted when too many wait;
+  // kCancelled after Stop. THREADS: any.
   Result<RequestId> Submit(EngineRequest request, EngineCallbacks callbacks);
   // The same for all of them, or none: where there is a place for one, however many they are.
   struct Job {
@@ -38,6 +38,11 @@ class EngineThread {
     EngineCallbacks callbacks;
   };
   Result<std::vector<RequestId>> SubmitAll(std::vector<Job> jobs);
+  // What belongs to a request that was accepted: however many wait, and while others end (Stop),
+  // but not once those are cancelled. THREADS: any, also from a callback.
+  Status SubmitMore(std::vector<Job> jobs);
+  // OK if it would be accepted but for what waits. ERRORS: as Engine::Check. THREADS: any.
+  Status Check(const EngineRequest& request) const { return engine_->Check(request); }
   // Ends the request within one step. Unknown and finished ids are ignored. THREADS: any.
   void Cancel(RequestId id);
 
@@ -67,6 +72,7 @@ class EngineThread {
     std::shared_ptr<const DryBreakers> breakers;
   };
 
+  Result<std::vector<Submission>> Checked(std::vector<Job> jobs);
   void Run();
   // Called with the lock held, gives it up meanwhile.
   void Serve(std::unique_lock<std::mutex>& lock);
@@ -88,6 +94,7 @@ class EngineThread {
   bool is_stalled_ = false;  // the last step evaluated nothing
   bool is_stopping_ = false;
   bool cancels_all_ = false;
+  bool is_cancelling_ = false;  // since Stop did
   bool is_ended_ = false;
   std::thread thread_;
 };

@@ -22,8 +22,8 @@ using RequestId = uint64_t;
 using EngineClock = std::chrono::steady_clock;
 
 struct EngineRequest : GenerationRequest {
-  // "n": they share the prompt's blocks. Answer i is the one that the seed `sampling.seed + i`
-  // gives alone.
+  // "n": they share the prompt's blocks, and begin together as far as there are streams. Answer i
+  // is the one that the seed `sampling.seed + i` gives alone.
   int answers = 1;
   // Set: nothing is generated; the prompt's hidden states, after the final norm, are pooled into
   // GenerationResult::embedding. For the mean all tokens are evaluated, whatever is cached, and
@@ -35,9 +35,9 @@ struct EngineRequest : GenerationRequest {
 };
 
 struct EngineResult {
-  // ERRORS: kResourceExhausted if the request does not fit into the cache even alone, kCancelled if
-  // its deadline came, kFailedPrecondition where its constraint allows no token of the vocabulary.
-  // Answers then hold what there was.
+  // The first error of an answer. ERRORS: kResourceExhausted if it does not fit into the cache even
+  // alone, kCancelled if the deadline came, kFailedPrecondition where its constraint allows no
+  // token of the vocabulary. Answers then hold what there was.
   Status status;
   // One per answer asked for. stats.prefill_ms is the time from admission to the first token.
   std::vector<GenerationResult> answers;
@@ -67,7 +67,10 @@ struct EngineCallbacks {
   std::function<bool()> is_paused;
   // Asked once per step; true is a Cancel.
   std::function<bool()> is_cancelled;
-  // Exactly once for a request that was accepted.
+  // Gets each answer when it ends, which EngineResult::answers then lacks; `status` as
+  // EngineResult::status, of this answer.
+  std::function<void(int answer, const Status& status, GenerationResult result)> on_answer_end;
+  // Exactly once for a request that was accepted, behind the ends of its answers.
   std::function<void(EngineResult result)> on_finish;
 };
 

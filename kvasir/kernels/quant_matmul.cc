@@ -225,8 +225,8 @@ struct QuantTile : TileRun<QuantTile<Dot, kCodesPerByte>> {
                                        std::index_sequence<V...>) {
     const FloatTag d;
     const FloatVec scale = hn::Set(d, x_scale);
-    ((acc[kFirst + V] = hn::MulAdd(hn::ConvertTo(d, sums[V]), hn::Mul(scale, w_scales[V]),
-                                   acc[kFirst + V])),
+    ((acc[kFirst + V] =
+          hn::MulAdd(hn::ConvertTo(d, sums[V]), hn::Mul(scale, w_scales[V]), acc[kFirst + V])),
      ...);
   }
   // Vectors [kFirst, kFirst + kCount) of the tile's, all of one panel.

@@ -209,8 +209,9 @@ TEST(SamplerChain, RandomChainsInRandomOrdersAreTheirDefinition) {
       if (dice.Chance(0.5)) TurnOn(dice, stage, &options);
     }
     if (dice.Chance(0.3) && test.input.logits.size() > 1) {
-      options.logit_bias = {{0, static_cast<float>(dice.Between(-5, 5))}};
-      if (dice.Chance(0.3)) options.logit_bias[0].bias = -std::numeric_limits<float>::infinity();
+      const auto bias = static_cast<float>(dice.Between(-5, 5));
+      const bool is_ban = dice.Chance(0.3);
+      options.logit_bias = {{0, is_ban ? -std::numeric_limits<float>::infinity() : bias}};
     }
     if (dice.Chance(0.15)) {
       options.mirostat = {dice.Integer(1, 2), dice.Between(0.5, 6), dice.Between(0, 1)};

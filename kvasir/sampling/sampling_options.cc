@@ -45,7 +45,7 @@ Status CheckWindow(std::string_view field, int64_t tokens) {
   return Check({field, static_cast<double>(tokens), -1, kInfinity, "at least -1"});
 }
 
-Status CheckBias(const std::vector<TokenBias>& biases, int64_t vocab_size) {
+Status CheckBias(const LogitBias& biases, int64_t vocab_size) {
   for (const TokenBias& entry : biases) {
     if (entry.token < 0 || entry.token >= vocab_size) {
       return {ErrorCode::kInvalidArgument,

@@ -5,7 +5,10 @@
 #define KVASIR_SAMPLING_SAMPLING_OPTIONS_H_
 
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvasir/base/result.h"
@@ -17,6 +20,24 @@ namespace kvasir {
 struct TokenBias {
   Token token = 0;
   float bias = 0.0f;  // added to the logit; -infinity bans the token
+};
+
+// Any number of them. Copies share them, as requests with many answers have many copies.
+class LogitBias {
+ public:
+  LogitBias() = default;
+  LogitBias(std::vector<TokenBias> biases)  // NOLINT: as a list
+      : biases_(std::make_shared<const std::vector<TokenBias>>(std::move(biases))) {}
+  LogitBias(std::initializer_list<TokenBias> biases) : LogitBias(std::vector<TokenBias>(biases)) {}
+
+  bool empty() const { return biases_ == nullptr || biases_->empty(); }
+  const TokenBias* begin() const { return biases_ == nullptr ? nullptr : biases_->data(); }
+  const TokenBias* end() const {
+    return biases_ == nullptr ? nullptr : biases_->data() + biases_->size();
+  }
+
+ private:
+  std::shared_ptr<const std::vector<TokenBias>> biases_;  // null: none
 };
 
 // Entropy decides the temperature, between temperature - range and temperature + range.
@@ -61,8 +82,8 @@ struct SamplingOptions {
   // Subtracted once per occurrence in the output. 0: off
   double frequency_penalty = 0.0;  // [-100, 100]
   // Subtracted if the token occurs in the output. 0: off
-  double presence_penalty = 0.0;           // [-100, 100]
-  std::vector<TokenBias> logit_bias = {};  // empty: off
+  double presence_penalty = 0.0;  // [-100, 100]
+  LogitBias logit_bias = {};      // empty: off
 
   int64_t repeat_last_n = -1;  // tokens that the three penalties look at; -1: all, 0: off
   double typical_p = 1.0;      // (0, 1]: keep the most typical tokens of this mass; 1: off

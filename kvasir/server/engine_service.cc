@@ -12,13 +12,15 @@ namespace {
 
 Status ShuttingDown() { return {ErrorCode::kCancelled, "the server is shutting down"}; }
 
-EngineRequest ToEngine(GenerationRequest choice, const CompletionRequest& whole) {
+EngineRequest ToEngine(const CompletionRequest& whole, std::vector<Token> prompt) {
   EngineRequest request;
+  static_cast<GenerationRequest&>(request) = whole.generation;
+  request.prompt = std::move(prompt);
+  request.answers = whole.answers;
   request.pooling = whole.pooling;
   request.priority = whole.priority;
   request.salt = whole.salt;
   request.deadline = whole.deadline;
-  static_cast<GenerationRequest&>(request) = std::move(choice);
   return request;
 }
 
@@ -28,21 +30,53 @@ EngineRequest ToEngine(GenerationRequest choice, const CompletionRequest& whole)
 // that was refused as a whole on the caller's.
 class EngineService::Listener {
  public:
-  Listener(CompletionId id, CompletionRequest& request)
-      : id_(id),
-        is_pooled_(request.pooling.has_value()),
-        sink_(std::move(request.sink)),
-        open_choices_(request.choices.size()) {
-    for (const GenerationRequest& choice : request.choices) {
-      slots_.push_back({.prompt_tokens = static_cast<int64_t>(choice.prompt.size()),
-                        .max_tokens = choice.max_tokens});
+  Listener(CompletionId id, CompletionRequest request)
+      : request_(std::move(request)),
+        id_(id),
+        sink_(std::move(request_.sink)),
+        slots_(request_.prompts.size() * static_cast<size_t>(request_.answers)),
+        open_choices_(slots_.size()) {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      const std::vector<Token>& prompt = request_.prompts[i / static_cast<size_t>(answers())];
+      slots_[i] = {.prompt_tokens = static_cast<int64_t>(prompt.size()),
+                   .max_tokens = request_.generation.max_tokens};
     }
   }
 
   CompletionId id() const { return id_; }
-  bool is_pooled() const { return is_pooled_; }
+  // But for its sink and the prompts that were taken.
+  const CompletionRequest& request() const { return request_; }
+  int answers() const { return request_.answers; }
+  bool is_pooled() const { return request_.pooling.has_value(); }
   // REQUIRES: a choice is open, and the caller is who will end it.
   CompletionSink& sink() { return *sink_; }
+
+  // Nothing if `prompt` could not be accepted. REQUIRES: no prompt was taken.
+  Status CheckPrompts(const EngineThread& engine) {
+    EngineRequest request = ToEngine(request_, {});
+    for (std::vector<Token>& prompt : request_.prompts) {
+      request.prompt.swap(prompt);
+      const Status checked = engine.Check(request);
+      request.prompt.swap(prompt);
+      KVASIR_TRY_OK(checked);
+    }
+    return {};
+  }
+  // The next prompt, with its number. THREADS: the submitter's, then the engine's.
+  struct Next {
+    size_t number = 0;
+    std::vector<Token> prompt;
+  };
+  std::optional<Next> TakePrompt() {
+    if (next_prompt_ == request_.prompts.size()) return std::nullopt;
+    const size_t number = next_prompt_++;
+    return Next{number, std::move(request_.prompts[number])};
+  }
+  // Why no further prompt need be begun; OK: they should.
+  Status Obstacle() const {
+    const std::lock_guard lock(mutex_);
+    return error_ ? Status(*error_) : Status();
+  }
 
   void Cancel() { is_cancelled_ = true; }
   // REQUIRES: as sink().
@@ -53,6 +87,7 @@ class EngineService::Listener {
   void Update(size_t choice, const Change& change) {
     const std::lock_guard lock(mutex_);
     is_begun_ = true;
+    slots_[choice].is_processing = true;
     change(slots_[choice]);
   }
   // The choice has ended, well or not: the first error is what the client hears.
@@ -68,6 +103,7 @@ class EngineService::Listener {
     sink->OnEnd(error_ ? Status(*error_) : Status());
   }
 
+  size_t choices() const { return slots_.size(); }
   bool is_done() const {
     const std::lock_guard lock(mutex_);
     return open_choices_ == 0;
@@ -90,8 +126,9 @@ class EngineService::Listener {
   }
 
  private:
+  CompletionRequest request_;
   const CompletionId id_;
-  const bool is_pooled_;
+  size_t next_prompt_ = 0;
   std::atomic<bool> is_cancelled_ = false;
   mutable std::mutex mutex_;
   std::unique_ptr<CompletionSink> sink_;  // null once all choices have ended
@@ -135,21 +172,49 @@ EngineService::EngineService(ModelBundle* bundle, std::unique_ptr<Engine> engine
 EngineService::~EngineService() { Stop(std::chrono::milliseconds(0)); }
 
 CompletionId EngineService::Submit(CompletionRequest request) {
-  const auto listener = std::make_shared<Listener>(next_id_.fetch_add(1), request);
-  const size_t choices = request.choices.size();
+  const CompletionId id = next_id_.fetch_add(1);
+  const auto listener = std::make_shared<Listener>(id, std::move(request));
+  const size_t choices = listener->choices();
   Status status = Register(listener);
+  // Nobody can use some of the choices.
+  if (status.ok()) status = listener->CheckPrompts(*engine_);
   if (status.ok()) {
     std::vector<EngineThread::Job> jobs;
-    for (size_t i = 0; i < choices; ++i) {
-      SavedConversation conversation = {request.salt, request.choices[i].prompt};
-      jobs.push_back({ToEngine(std::move(request.choices[i]), request),
-                      Listen(listener, i, request, std::move(conversation))});
+    // No more at once than there are places: what waits costs the engine a look in every step.
+    while (static_cast<int64_t>(jobs.size()) < slots_) {
+      auto next = listener->TakePrompt();
+      if (!next) break;
+      jobs.push_back(JobOf(listener, next->number, std::move(next->prompt)));
     }
-    // Nobody can use some of the choices.
     status = engine_->SubmitAll(std::move(jobs)).status();
   }
   for (size_t i = 0; !status.ok() && i < choices; ++i) listener->EndChoice(i, status);
-  return listener->id();
+  return id;
+}
+
+// One of the prompts has ended: the next one's turn.
+void EngineService::SubmitNext(const std::shared_ptr<Listener>& listener) {
+  Status status = listener->Obstacle();
+  for (;;) {
+    auto next = listener->TakePrompt();
+    if (!next) return;
+    const size_t first = next->number * static_cast<size_t>(listener->answers());
+    const auto tokens = static_cast<int64_t>(next->prompt.size());
+    const bool goes_on = status.ok() && !listener->is_cancelled();
+    if (goes_on) {
+      std::vector<EngineThread::Job> jobs;
+      jobs.push_back(JobOf(listener, next->number, std::move(next->prompt)));
+      status = engine_->SubmitMore(std::move(jobs));
+      if (status.ok()) return;
+    }
+    // As the engine ends what waits and is cancelled.
+    for (int i = 0; i < listener->answers(); ++i) {
+      GenerationResult nothing;
+      nothing.finish = FinishReason::kCancelled;
+      nothing.stats.prompt_tokens = tokens;
+      EndChoice(*listener, first + static_cast<size_t>(i), status, std::move(nothing), {});
+    }
+  }
 }
 
 bool EngineService::Cancel(CompletionId id) {
@@ -181,55 +246,66 @@ Status EngineService::Register(const std::shared_ptr<Listener>& listener) {
   return {ErrorCode::kResourceExhausted, "too many requests are waiting; try again later"};
 }
 
-EngineCallbacks EngineService::Listen(const std::shared_ptr<Listener>& listener, size_t choice,
-                                      const CompletionRequest& request,
-                                      SavedConversation conversation) {
+EngineThread::Job EngineService::JobOf(const std::shared_ptr<Listener>& listener, size_t number,
+                                       std::vector<Token> prompt) {
+  const size_t first = number * static_cast<size_t>(listener->answers());
   EngineCallbacks callbacks;
   callbacks.is_cancelled = [listener] { return listener->is_cancelled(); };
   callbacks.is_paused = [listener] { return listener->sink().is_paused(); };
-  callbacks.on_prefill = [listener, choice](const PrefillProgress& progress) {
-    listener->Update(choice, [&](SlotStatus& slot) {
-      slot.is_processing = true;
-      slot.cached_tokens = progress.cached;
-    });
-    listener->sink().OnPrompt(choice, {.prompt_tokens = progress.total,
-                                       .cached_tokens = progress.cached,
-                                       .known_prefix_tokens = progress.known_prefix,
-                                       .done_tokens = progress.done - progress.cached});
+  callbacks.on_prefill = [listener, first](const PrefillProgress& progress) {
+    listener->Update(first, [&](SlotStatus& slot) { slot.cached_tokens = progress.cached; });
+    listener->sink().OnPrompt(first, {.prompt_tokens = progress.total,
+                                      .cached_tokens = progress.cached,
+                                      .known_prefix_tokens = progress.known_prefix,
+                                      .done_tokens = progress.done - progress.cached});
   };
-  callbacks.on_token = [listener, choice](int, Token, const TokenScores* scores) {
+  callbacks.on_token = [listener, first](int answer, Token, const TokenScores* scores) {
+    const size_t choice = first + static_cast<size_t>(answer);
     listener->Update(choice, [](SlotStatus& slot) { ++slot.generated_tokens; });
     listener->sink().OnToken(choice, scores);
   };
-  callbacks.on_text = [listener, choice](int, std::string_view text) {
-    listener->sink().OnText(choice, text);
+  callbacks.on_text = [listener, first](int answer, std::string_view text) {
+    listener->sink().OnText(first + static_cast<size_t>(answer), text);
   };
-  callbacks.on_finish = [this, listener, choice, tenant = request.tenant, slot = request.slot,
-                         conversation = std::move(conversation),
-                         is_pooled = listener->is_pooled()](EngineResult result) mutable {
-    GenerationResult& answer = result.answers[0];
-    if (result.status.ok() && is_stopping_ && answer.finish == FinishReason::kCancelled) {
-      result.status = ShuttingDown();
-    }
-    // An answer that outgrows the cache is as one that outgrows the context: it ends there.
-    if (answer.finish == FinishReason::kLength && !answer.tokens.empty()) result.status = Status();
-    // Half an answer is an answer, half an embedding is none.
-    if (result.status.ok() && is_pooled && answer.finish == FinishReason::kCancelled) {
-      result.status = {ErrorCode::kCancelled, "the request's time was over before its embeddings"};
-    }
-    if (result.status.ok() && !is_pooled) {
-      conversation.tokens.insert(conversation.tokens.end(), answer.tokens.begin(),
-                                 answer.tokens.end());
-      slot_memory_.Keep(tenant, slot, std::move(conversation));
-    }
-    if (result.status.ok()) {
-      listener->sink().OnChoiceEnd(choice, std::move(answer));
-    } else {
-      listener->sink().OnChoiceFailure(choice, answer.stats);
-    }
-    listener->EndChoice(choice, result.status);
+  callbacks.on_answer_end = [this, listener, first,
+                             said = listener->is_pooled() ? std::vector<Token>() : prompt](
+                                int answer, const Status& status, GenerationResult result) {
+    EndChoice(*listener, first + static_cast<size_t>(answer), status, std::move(result), said);
   };
-  return callbacks;
+  callbacks.on_finish = [this, listener](const EngineResult&) { SubmitNext(listener); };
+  return {ToEngine(listener->request(), std::move(prompt)), std::move(callbacks)};
+}
+
+// What a choice that the engine ended so is to its client. `ended`: as EngineCallbacks has it.
+Status EngineService::StatusOf(const Listener& listener, const Status& ended,
+                               const GenerationResult& result) const {
+  // An answer that outgrows the cache is as one that outgrows the context: it ends there.
+  if (result.finish == FinishReason::kLength && !result.tokens.empty()) return {};
+  if (!ended.ok()) return ended.error();
+  if (result.finish != FinishReason::kCancelled) return {};
+  if (is_stopping_) return ShuttingDown();
+  // Half an answer is an answer, half an embedding is none.
+  if (!listener.is_pooled()) return {};
+  return {ErrorCode::kCancelled, "the request's time was over before its embeddings"};
+}
+
+// `prompt`: of a conversation that a slot is to remember; empty where none is.
+void EngineService::EndChoice(Listener& listener, size_t choice, const Status& ended,
+                              GenerationResult result, std::span<const Token> prompt) {
+  const Status status = StatusOf(listener, ended, result);
+  const CompletionRequest& request = listener.request();
+  if (status.ok() && !prompt.empty()) {
+    SavedConversation conversation = {request.salt, {prompt.begin(), prompt.end()}};
+    conversation.tokens.insert(conversation.tokens.end(), result.tokens.begin(),
+                               result.tokens.end());
+    slot_memory_.Keep(request.tenant, request.slot, std::move(conversation));
+  }
+  if (status.ok()) {
+    listener.sink().OnChoiceEnd(choice, std::move(result));
+  } else {
+    listener.sink().OnChoiceFailure(choice, result.stats);
+  }
+  listener.EndChoice(choice, status);
 }
 
 ServiceStatus EngineService::status() const {

@@ -1,4 +1,5 @@
-// EngineService: the batching engine behind the routes: every choice is one of its requests.
+// EngineService: the batching engine behind the routes: every prompt is one of its requests, and of
+// each client's request a few at a time.
 // Deliberately without threads of its own: sinks are called on the engine's and never wait; whose
 // client is behind is paused.
 #ifndef KVASIR_SERVER_ENGINE_SERVICE_H_
@@ -10,8 +11,10 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kvasir/base/result.h"
 #include "kvasir/engine/conversation_file.h"
@@ -65,8 +68,13 @@ class EngineService final : public CompletionService {
   EngineService(ModelBundle* bundle, std::unique_ptr<Engine> engine,
                 const EngineServiceOptions& options);
 
-  EngineCallbacks Listen(const std::shared_ptr<Listener>& listener, size_t choice,
-                         const CompletionRequest& request, SavedConversation conversation);
+  EngineThread::Job JobOf(const std::shared_ptr<Listener>& listener, size_t number,
+                          std::vector<Token> prompt);
+  void SubmitNext(const std::shared_ptr<Listener>& listener);
+  Status StatusOf(const Listener& listener, const Status& ended,
+                  const GenerationResult& result) const;
+  void EndChoice(Listener& listener, size_t choice, const Status& ended, GenerationResult result,
+                 std::span<const Token> prompt);
   Status Register(const std::shared_ptr<Listener>& listener);
   FileProgress ProgressOf(const SlotFile& file) const;
 

@@ -57,10 +57,10 @@ class EngineServiceTest : public testing::Test {
 
   static CompletionRequest Request(int64_t prompt_tokens, int64_t max_tokens) {
     CompletionRequest request;
-    request.choices.resize(1);
-    request.choices[0].prompt = RandomTokens(prompt_tokens, 256, 1);
-    request.choices[0].max_tokens = max_tokens;
-    request.choices[0].ignore_stop_tokens = true;
+    request.prompts.resize(1);
+    request.prompts[0] = RandomTokens(prompt_tokens, 256, 1);
+    request.generation.max_tokens = max_tokens;
+    request.generation.ignore_stop_tokens = true;
     return request;
   }
   std::future<Outcome> Submit(CompletionRequest request, CompletionId* id = nullptr,
@@ -80,7 +80,7 @@ class EngineServiceTest : public testing::Test {
 TEST_F(EngineServiceTest, SaysWhereThePromptPartedFromTheCache) {
   Submit(Request(100, 1)).get();
   CompletionRequest second = Request(120, 1);
-  second.choices[0].prompt[70] ^= 1;
+  second.prompts[0][70] ^= 1;
   const Outcome outcome = Submit(std::move(second)).get();
   ASSERT_EQ(outcome.results.size(), 1u);
   EXPECT_EQ(outcome.progress.known_prefix_tokens, 70);
@@ -143,7 +143,7 @@ TEST_F(EngineServiceTest, WaitingRequestsCountOnce) {
   begun.get_future().wait();
   EXPECT_EQ(service_->status().waiting, 0);
   CompletionRequest many = Request(10, 1);
-  many.choices.resize(5, many.choices[0]);
+  many.answers = 5;
   auto second = Submit(std::move(many), &waiting);
   EXPECT_EQ(service_->status().waiting, 1);
   EXPECT_TRUE(service_->Cancel(running));

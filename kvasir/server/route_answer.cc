@@ -143,6 +143,7 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   generation.constraint = job.constraint;
   generation.shown_special = job.shown_special;
   const uint64_t seed = fields.seed.value_or(RandomSeed());
+  generation.sampling.seed = seed;
 
   CompletionRequest completion;
   completion.pooling = job.pooling;
@@ -150,17 +151,12 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   completion.salt = CacheSalt(request, context.separates_keys, fields.cache_salt);
   completion.tenant = CacheSalt(request, context.separates_keys, "");
   completion.slot = fields.slot;
-  for (const std::vector<Token>& prompt : job.prompts) {
-    generation.prompt = prompt;
-    for (int64_t i = 0; i < fields.choices; ++i) {
-      generation.sampling.seed = seed + static_cast<uint64_t>(i);
-      completion.choices.push_back(generation);
-    }
-  }
+  completion.generation = std::move(generation);
+  completion.answers = static_cast<int>(fields.choices);
   AnswerOptions options;
   options.path = request.path;
   options.arrived = request.arrived;
-  options.choices = completion.choices.size();
+  options.choices = job.prompts.size() * static_cast<size_t>(fields.choices);
   options.choices_per_prompt = fields.choices;
   options.is_stream = fields.is_stream;
   options.ping_interval = context.ping_interval;
@@ -171,6 +167,7 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   }
   options.cancelled = context.running->Add(job.id, CacheSalt(request, context.separates_keys, ""));
   LogRequest(context, job, seed, &options);
+  completion.prompts = std::move(job.prompts);
   options.parser = std::move(job.parser);
   options.call_id_prefix = job.call_id_prefix;
   options.has_short_call_ids = job.has_short_call_ids;

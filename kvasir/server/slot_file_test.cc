@@ -69,10 +69,10 @@ class SlotFileTest : public testing::Test {
   }
   GenerationResult Answer(uint64_t seed, int64_t slot, int64_t prompt_tokens = kPrompt) {
     CompletionRequest request;
-    request.choices.resize(1);
-    request.choices[0].prompt = RandomTokens(prompt_tokens, 256, seed);
-    request.choices[0].max_tokens = 8;
-    request.choices[0].ignore_stop_tokens = true;
+    request.prompts.resize(1);
+    request.prompts[0] = RandomTokens(prompt_tokens, 256, seed);
+    request.generation.max_tokens = 8;
+    request.generation.ignore_stop_tokens = true;
     request.slot = slot;
     std::promise<GenerationResult> promise;
     auto result = promise.get_future();
