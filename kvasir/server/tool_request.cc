@@ -181,9 +181,11 @@ Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, int64_t* 
     if (!CanBeHeldTo(schema, nodes).ok()) schema = WithoutImpossibleProperties(schema, nodes);
     if (!CanBeHeldTo(schema, nodes).ok()) return JsonText(rules).Object();
   }
-  KVASIR_TRY(const GrammarSyntax::Rule rule,
-             SchemaTranslator(schema, rules, field + ".function.parameters").Translate());
-  return rules->Call(rule);
+  const std::string path = field + ".function.parameters";
+  const auto rule = SchemaTranslator(schema, rules, path).Translate();
+  // Each was tried alone; all of them together may still be too much.
+  if (!rule.ok()) return GrammarError(rule.error(), path);
+  return rules->Call(*rule);
 }
 
 // What a call is made of but its arguments.
