@@ -25,11 +25,12 @@ std::string Mebibytes(size_t bytes) {
 }
 
 size_t ScratchOf(const Model& model, const CacheBudgetRequest& request, int64_t step_tokens) {
-  // A row per answer, the scored rows of a prompt, and drafts.
-  const int64_t answering =
-      request.streams + std::min(step_tokens, SchedulerOptions().mixed_step_tokens);
-  // Every answer has its row, however few tokens a step is to have.
-  return model.ScratchBytes(std::max(step_tokens, answering), answering + kMostScoredRows);
+  // A row per answer, however few tokens a step is to have, drafts (Engine::MaxDrafts), and beside
+  // them what prompts get (PlanStep): what answers leave, and at least a quarter.
+  const int64_t mixed = std::min(step_tokens, SchedulerOptions().mixed_step_tokens);
+  const int64_t answering = request.streams + mixed;
+  const int64_t rows = std::max({step_tokens, answering + (mixed + 3) / 4, 2 * mixed});
+  return model.ScratchBytes(rows, answering + kMostScoredRows);
 }
 
 }  // namespace
