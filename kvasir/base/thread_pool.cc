@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>  // NOLINT: masks are POSIX
 
 #include <algorithm>
 #include <atomic>
@@ -50,6 +51,27 @@ bool SpinUntil(const Ready& ready, IdleWork* idle, int thread) {
     sched_yield();
   }
 }
+
+// While it lives, threads that this one starts get no signals: those of the process are for who
+// waits for them, a line editor's for instance, which a handler elsewhere would not stop. What a
+// thread does to itself, and a profiler's clock, still reach it.
+class SignalsElsewhere {
+ public:
+  SignalsElsewhere() {
+    sigset_t signals;
+    sigfillset(&signals);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
+      sigdelset(&signals, own);
+    }
+    pthread_sigmask(SIG_BLOCK, &signals, &before_);
+  }
+  ~SignalsElsewhere() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsElsewhere(const SignalsElsewhere&) = delete;
+  SignalsElsewhere& operator=(const SignalsElsewhere&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 // A line goes from one core to another in 50 to 250 ns, often the one beside it with it: what
 // different threads write lies so far apart.
@@ -191,6 +213,7 @@ ThreadPool::ThreadPool(int threads, IdleWork* idle) : threads_(threads) {
   KVASIR_CHECK(threads >= 1);
   if (threads == 1) return;
   shared_ = std::make_unique<Shared>(threads, idle);
+  const SignalsElsewhere elsewhere;
   try {
     for (int thread = 1; thread < threads; ++thread) {
       shared_->helpers.emplace_back([this, thread] { shared_->HelperLoop(thread); });

@@ -1,11 +1,13 @@
 #include "kvasir/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>  // NOLINT: masks are POSIX
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <vector>
@@ -153,6 +155,32 @@ void UseMoreThreadsThanThereAre() {
     for (size_t i = begin; i < end; ++i) sum += i;
   });
   std::exit(sum == 1000 * 999 / 2 ? 0 : 4);
+}
+
+volatile sig_atomic_t signals_taken = 0;
+
+TEST(ThreadPoolTest, HelpersTakeNoSignals) {
+  ThreadPool pool(4);
+  const auto handler = std::signal(SIGUSR1, [](int) { signals_taken = signals_taken + 1; });
+  sigset_t own;
+  sigset_t before;
+  sigemptyset(&own);
+  sigaddset(&own, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &own, &before);
+  EXPECT_EQ(kill(getpid(), SIGUSR1), 0);
+  // Whoever could have taken it has come by.
+  for (int run = 0; run < 100; ++run) {
+    pool.ForPieces(4, {.least = 1}, [&](int, const auto& take) {
+      size_t begin = 0;
+      size_t end = 0;
+      while (take(&begin, &end)) {
+      }
+    });
+  }
+  EXPECT_EQ(signals_taken, 0);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);  // now this thread does
+  EXPECT_EQ(signals_taken, 1);
+  std::signal(SIGUSR1, handler);
 }
 
 TEST(ThreadPoolTest, FewerThreadsWhereTheSystemGivesNoMore) {

@@ -51,7 +51,8 @@ class EngineService::Listener {
   // REQUIRES: a choice is open, and the caller is who will end it.
   CompletionSink& sink() { return *sink_; }
 
-  // Whether the engine would accept all of them. ERRORS: as Engine::Check. REQUIRES: none was taken.
+  // Whether the engine would accept all of them. ERRORS: as Engine::Check. REQUIRES: none was
+  // taken.
   Status CheckPrompts(const EngineThread& engine) {
     EngineRequest request = ToEngine(request_, {});
     for (std::vector<Token>& prompt : request_.prompts) {
