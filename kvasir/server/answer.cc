@@ -1,5 +1,6 @@
 #include "kvasir/server/answer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kvasir/server/answer_json.h"
@@ -135,12 +136,29 @@ void Answer::OnEnd(const Status& end) {
     return Fail(error);
   }
   Report(status, 200);
-  if (!options_.is_stream) {
-    reply_.AddHeader(CacheHeader(prompt_));
-    return reply_.Send({.body = format_->Whole(results_).Dump()});
-  }
+  if (!options_.is_stream) return SendWhole();
   Send(format_->End(results_));
   reply_.Finish();
+}
+
+// Numbers by the thousand take long to print: the engine's thread has others to serve.
+void Answer::SendWhole() {
+  struct Whole {
+    std::unique_ptr<AnswerFormat> format;
+    std::vector<AnsweredChoice> results;
+    HttpReply reply;
+  };
+  reply_.AddHeader(CacheHeader(prompt_));
+  const bool is_long = std::any_of(results_.begin(), results_.end(), [](const auto& result) {
+    return !result.embedding.empty() || !result.scores.empty() || !result.prompt_scores.empty();
+  });
+  const auto whole =
+      std::make_shared<Whole>(Whole{std::move(format_), std::move(results_), std::move(reply_)});
+  const auto send = [whole] {
+    whole->reply.Send({.body = whole->format->Whole(whole->results).Dump()});
+  };
+  if (is_long && options_.post) return options_.post(send);
+  send();
 }
 
 void Answer::Fail(const ApiError& error) {

@@ -37,6 +37,8 @@ struct AnswerOptions {
   std::chrono::milliseconds time_limit{0};  // then every choice ends, as "length"; 0: none
   // True: as if the time were over. Null: nobody can say so.
   std::shared_ptr<const std::atomic<bool>> cancelled;
+  // Runs a task on a thread that may take its time. Empty: there is none.
+  std::function<void(std::function<void()> task)> post;
   // Gets the answer's tokens when it has ended. Empty: nobody wants them.
   std::function<void(std::span<const AnsweredChoice> results)> on_results;
 };
@@ -66,11 +68,12 @@ class Answer final : public CompletionSink {
   void Send(std::string_view event);
   // Whether a stream has to show that it goes on. Once where the connection asked for it.
   bool TakePing();
+  void SendWhole();
   void Fail(const ApiError& error);
   void Report(const Status& status, int http_status) const;
 
   AnswerOptions options_;
-  const std::unique_ptr<AnswerFormat> format_;
+  std::unique_ptr<AnswerFormat> format_;  // gone with a whole answer, as are reply and results
   HttpReply reply_;
   const RequestObserver observer_;
   const Clock::time_point begin_;

@@ -171,6 +171,7 @@ void SubmitAnswer(const ServerContext& context, const HttpRequest& request, Answ
   options.parser = std::move(job.parser);
   options.call_id_prefix = job.call_id_prefix;
   options.has_short_call_ids = job.has_short_call_ids;
+  options.post = context.post;
   options.scores_text = job.scores_text;
   completion.sink = std::make_unique<Answer>(std::move(options), std::move(job.format),
                                              std::move(reply), context.observer);
