@@ -245,14 +245,36 @@ PrefixTreeStats PrefixTree::Stats() const {
           .misses = misses_};
 }
 
+// The order of eviction is nearly that of use: a key is a last use with a little added
+// (PrefixNode::key). So behind the first `most` leaves only those are looked at whose key reaches
+// the oldest use found.
+std::vector<const PrefixNode*> PrefixTree::LatestLeaves(size_t most) const {
+  const auto is_later = [](const PrefixNode* a, const PrefixNode* b) {
+    return std::pair(a->last_used, a->id) > std::pair(b->last_used, b->id);
+  };
+  std::vector<const PrefixNode*> latest;  // a heap, the oldest use first
+  if (most == 0) return latest;
+  for (auto at = leaves_.rbegin(); at != leaves_.rend();) {
+    const auto& [priority, use, id] = *at;
+    if (latest.size() == most && use < latest.front()->last_used) {
+      at = std::make_reverse_iterator(leaves_.lower_bound(PrefixNode::Key{priority, 0, 0}));
+      continue;
+    }
+    latest.push_back(&NodeOf(*at));
+    std::push_heap(latest.begin(), latest.end(), is_later);
+    if (latest.size() > most) {
+      std::pop_heap(latest.begin(), latest.end(), is_later);
+      latest.pop_back();
+    }
+    ++at;
+  }
+  std::sort(latest.begin(), latest.end(), is_later);
+  return latest;
+}
+
 std::vector<std::vector<const PrefixNode*>> PrefixTree::LatestPaths(size_t most) const {
-  std::vector<const PrefixNode*> leaves;
-  for (const PrefixNode::Key& key : leaves_) leaves.push_back(&NodeOf(key));
-  const size_t count = std::min(most, leaves.size());
-  std::partial_sort(leaves.begin(), leaves.begin() + static_cast<ptrdiff_t>(count), leaves.end(),
-                    [](const PrefixNode* a, const PrefixNode* b) {
-                      return std::pair(a->last_used, a->id) > std::pair(b->last_used, b->id);
-                    });
+  const std::vector<const PrefixNode*> leaves = LatestLeaves(most);
+  const size_t count = leaves.size();
   std::vector<std::vector<const PrefixNode*>> paths(count);
   for (size_t i = 0; i < count; ++i) {
     for (const PrefixNode* node = leaves[i]; node->parent != nullptr; node = node->parent) {

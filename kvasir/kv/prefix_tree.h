@@ -148,6 +148,7 @@ class PrefixTree {
 
   PrefixNode* NodeOf(const PrefixNode::Key& key) { return &nodes_.at(std::get<2>(key)); }
   const PrefixNode& NodeOf(const PrefixNode::Key& key) const { return nodes_.at(std::get<2>(key)); }
+  std::vector<const PrefixNode*> LatestLeaves(size_t most) const;
   // Changes what the node's key is made of. From the first time on a leaf is in leaves_.
   template <typename Change>
   void Rank(PrefixNode* node, const Change& change);

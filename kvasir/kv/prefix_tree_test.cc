@@ -255,6 +255,28 @@ TEST_F(PrefixTreeTest, EvictsTheLeastRecentlyUsedLeafFromItsEnd) {
   EXPECT_EQ(tree_.evictions().bytes, static_cast<int64_t>(7 * column));
 }
 
+// Users and priorities change the order of eviction, not that of use.
+TEST_F(PrefixTreeTest, TheLatestPathsAreThoseUsedLast) {
+  EXPECT_TRUE(tree_.LatestPaths(5).empty());
+  for (int i = 0; i < 60; ++i) {
+    const std::vector<Token> tokens = Tokens(1000 * i, 70);
+    Insert(tokens);
+    for (int user = 0; user < i % 7 * 10; ++user) tree_.AddUser(kSalt, tokens);
+  }
+  for (int i = 0; i < 60; i += 4) Found(Tokens(1000 * i, 70));
+  const auto all = tree_.LatestPaths(1000);
+  ASSERT_EQ(static_cast<int64_t>(all.size()), tree_.leaf_count());
+  for (size_t i = 1; i < all.size(); ++i) {
+    EXPECT_GT(all[i - 1].back()->last_used, all[i].back()->last_used);
+  }
+  EXPECT_TRUE(tree_.LatestPaths(0).empty());
+  for (const size_t most : {1u, 3u, 20u, 59u}) {
+    const auto some = tree_.LatestPaths(most);
+    ASSERT_EQ(some.size(), most);
+    for (size_t i = 0; i < most; ++i) EXPECT_EQ(some[i], all[i]) << most << " " << i;
+  }
+}
+
 // What an engine wants is a block at a time, and what a turn ends in is held by those above as
 // well.
 TEST_F(PrefixTreeTest, TheOldestGoesWholeHoweverLittleIsWanted) {
