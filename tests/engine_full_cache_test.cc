@@ -49,6 +49,7 @@ TEST_F(FullCacheTest, AnswersOfOneRequestEndEachAtItsOwnLimit) {
   std::map<int, GenerationResult> ended;
   EngineCallbacks callbacks;
   callbacks.on_answer_end = [&](int answer, const Status& status, GenerationResult result) {
+    ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, ErrorCode::kResourceExhausted);
     EXPECT_TRUE(ended.emplace(answer, std::move(result)).second);
   };
@@ -63,6 +64,25 @@ TEST_F(FullCacheTest, AnswersOfOneRequestEndEachAtItsOwnLimit) {
     alone.resize(29);
     EXPECT_EQ(result.tokens, alone) << answer;
   }
+}
+
+// What one answer ended with is not what the others did.
+TEST_F(FullCacheTest, AnErrorOfOneAnswerIsItsOwn) {
+  bench_.Start(bench_.spec().BytesAt(192));
+  EngineRequest request = Request(Prompt(100), 150, 7);
+  request.answers = 2;
+  std::map<int, bool> ended;
+  EngineCallbacks callbacks;
+  callbacks.on_answer_end = [&](int answer, const Status& status, GenerationResult result) {
+    ended[answer] = status.ok();
+    EXPECT_EQ(result.finish, status.ok() ? FinishReason::kCancelled : FinishReason::kLength);
+  };
+  const RequestId id = bench_.Submit(request, callbacks);
+  while (ended.empty()) ASSERT_TRUE(bench_.engine().Step());
+  bench_.engine().Cancel(id);
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_NE(ended[0], ended[1]);
+  EXPECT_EQ(bench_.ResultOf(id).status.error().code, ErrorCode::kResourceExhausted);
 }
 
 // More answers than there are places: those that wait have chosen their first token, and nothing of
@@ -96,6 +116,7 @@ TEST(FullBudgetCacheTest, DraftsChangeNothingAboutHowFarAnAnswerComes) {
   bench.Drain();
   const Tokens whole = bench.Answer(id).tokens;
   const size_t full = bench.spec().BytesAt(128);
+  int cut = 0;
   for (size_t budget = full; budget < 3 * full; budget += full / 8) {
     std::vector<size_t> lengths;
     for (const bool is_drafted : {false, true}) {
@@ -107,10 +128,14 @@ TEST(FullBudgetCacheTest, DraftsChangeNothingAboutHowFarAnAnswerComes) {
       }
       id = bench.Submit(request);
       bench.Drain();
-      lengths.push_back(bench.ResultOf(id).answers[0].tokens.size());
+      const GenerationResult& answer = bench.ResultOf(id).answers[0];
+      EXPECT_EQ(answer.stats.accepted_drafts > 0, is_drafted) << budget;
+      lengths.push_back(answer.tokens.size());
     }
     EXPECT_EQ(lengths[0], lengths[1]) << budget;
+    cut += lengths[0] < whole.size();
   }
+  EXPECT_GT(cut, 0);
 }
 
 // As EngineBlocksTest has it, and again while the request starts over: blocks of a file that

@@ -57,9 +57,17 @@ std::string_view CallClosing(ToolSyntax syntax) {
 
 }  // namespace
 
-AnswerParser::AnswerParser(const AnswerParserOptions& options)
-    : grammar_(std::make_shared<const Grammar>(Grammar{
-          options, std::string(CallOpening(options.dialect.tools)), NamesOf(options.tools)})) {
+std::shared_ptr<const AnswerParser::Grammar> AnswerParser::MakeGrammar(
+    AnswerParserOptions options) {
+  auto grammar = std::make_shared<Grammar>();
+  grammar->opening = CallOpening(options.dialect.tools);
+  grammar->names = NamesOf(options.tools);
+  grammar->options = std::move(options);
+  return grammar;
+}
+
+AnswerParser::AnswerParser(AnswerParserOptions options)
+    : grammar_(MakeGrammar(std::move(options))) {
   const bool reads_thoughts =
       grammar_->options.reads_thoughts && grammar_->options.dialect.thinks();
   if (reads_thoughts && grammar_->options.starts_in_thought) {

@@ -30,7 +30,7 @@ struct AnswerParserOptions {
 // THREADS: one at a time.
 class AnswerParser {
  public:
-  explicit AnswerParser(const AnswerParserOptions& options);
+  explicit AnswerParser(AnswerParserOptions options);
 
   AnswerParts Push(std::string_view text);
   // What was held back. Nothing may follow.
@@ -81,6 +81,7 @@ class AnswerParser {
     std::string opening;             // of a call
     std::vector<std::string> names;  // of the tools
   };
+  static std::shared_ptr<const Grammar> MakeGrammar(AnswerParserOptions options);
   std::shared_ptr<const Grammar> grammar_;
   Place place_ = Place::kBegin;
   std::string held_;           // not given out yet

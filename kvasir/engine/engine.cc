@@ -89,8 +89,9 @@ Status Engine::Check(const EngineRequest& request) const {
                                        {.context_tokens = parts_.model->context_tokens(),
                                         .vocab_size = parts_.model->vocab_size(),
                                         .sampleable_tokens = parts_.vocabulary.sampleable_tokens}));
-  if (request.answers < 1) {
-    return Invalid("answers is " + std::to_string(request.answers) + ", it must be 1 or more");
+  if (request.answers < 1 || request.answers > kMostAnswers) {
+    return Invalid("answers is " + std::to_string(request.answers) + ", it must be 1 to " +
+                   std::to_string(kMostAnswers));
   }
   if (request.pooling && request.answers != 1) {
     return Invalid("answers is " + std::to_string(request.answers) +
@@ -228,21 +229,22 @@ void Engine::EndAndClose() {
     if (job->is_cancelled) {
       EndJob(*job, FinishReason::kCancelled);
     } else if (job->request.deadline && now >= *job->request.deadline) {
-      job->result.status = {ErrorCode::kCancelled, "the request's deadline has passed"};
-      EndJob(*job, FinishReason::kCancelled);
+      EndJob(*job, FinishReason::kCancelled,
+             Error{ErrorCode::kCancelled, "the request's deadline has passed"});
     }
   }
   Close();
   is_stepping_ = false;
 }
 
-void Engine::EndJob(Job& job, FinishReason reason) {
+void Engine::EndJob(Job& job, FinishReason reason, const std::optional<Error>& error) {
   AddStreams(job, job.request.answers);
+  if (error && job.result.status.ok()) job.result.status = *error;
   // Blocks come free, or whoever waited first in rank waits no longer.
   is_admission_blocked_ = false;
   for (const auto& stream : job.streams) {
     if (stream->is_done()) continue;
-    if (!job.result.status.ok()) stream->error = job.result.status.error();
+    stream->error = error;
     EndAnswer(job, *stream, reason);
   }
 }

@@ -157,7 +157,8 @@ class Engine {
   void TakeSubmitted();
   void EndCancelled();
   void EndAndClose();
-  void EndJob(Job& job, FinishReason reason);
+  // Ends what of it has not ended; `error`: why, where it is one.
+  void EndJob(Job& job, FinishReason reason, const std::optional<Error>& error = {});
   void EndAnswer(const Job& job, EngineStream& stream, FinishReason reason);
   void Close();
 

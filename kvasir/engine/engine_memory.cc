@@ -78,8 +78,7 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   }
   auto match = tree_.Look(job.request.salt, tokens, limit);
   if (!match.ok()) {
-    job.result.status = match.error();
-    EndJob(job, FinishReason::kCancelled);
+    EndJob(job, FinishReason::kCancelled, match.error());
     return Admission::kLater;
   }
   const auto victims = FindVictims(job, stream, match->sequence);
@@ -88,6 +87,8 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   for (const Member& victim : *victims) Preempt(*victim.job, *victim.stream);
   stream.tokens_at_admission = stream.generated_tokens();
   AllowStartingOver(&stream);
+  // Its time from token to token begins here.
+  if (std::exchange(stream.waits_for_place, false)) stream.first_token_at = Now();
   if (stream.swapped && BeginReading(stream, match->sequence)) return Admission::kAdmitted;
   stream.sequence = std::move(match->sequence);
   if (!job.is_begun) Begin(job, stream, match->tokens, match->diverges_at);
@@ -206,6 +207,11 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
     std::erase_if(members, [&](const Member& member) { return member.stream == last.stream; });
     return true;
   }
+  // A window layer gives blocks back behind every run, so shorter runs need less.
+  if (members[0].tokens > kBlockTokens) {
+    members[0].tokens /= 2;
+    return true;
+  }
   // What the tree has left is the stream's own. Sharing its last block costs a copy of it, so
   // alone it shares none: all of it can be found again when it ends.
   if (tree_.leaf_count() > 0) {
@@ -220,7 +226,6 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
     if (compacted.ok() && last.stream->sequence->nbytes() < held) return true;
   }
   if (members[0].tokens > 1) {
-    // A window layer gives blocks back behind every run, so shorter runs need less.
     members[0].tokens /= 2;
     return true;
   }
@@ -238,12 +243,13 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
   // A prompt that is too large will be so again; of what the system refuses nobody knows.
   const bool is_full = parts_.pool->used_bytes() + wanted > parts_.pool->budget_bytes();
   if (is_full && last.stream->generated_tokens() == 0) ending.code = ErrorCode::kInvalidArgument;
-  if (last.job->result.status.ok()) last.job->result.status = ending;
   if (last.job->is_prompt_read()) {
-    last.stream->error = std::move(ending);  // other answers of the request may be shorter
+    // Other answers of the request may be shorter.
+    if (last.job->result.status.ok()) last.job->result.status = ending;
+    last.stream->error = std::move(ending);
     EndAnswer(*last.job, *last.stream, FinishReason::kLength);
   } else {
-    EndJob(*last.job, FinishReason::kLength);
+    EndJob(*last.job, FinishReason::kLength, ending);
   }
   members.clear();
   return true;

@@ -89,10 +89,7 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
     if (DropDrafts(members)) continue;
     if (error.code == ErrorCode::kResourceExhausted && MakeRoom(members, error)) continue;
     // Checked requests give the model nothing to refuse; if it does, these can never go on.
-    for (const Member& member : members) {
-      member.job->result.status = error;
-      EndJob(*member.job, FinishReason::kCancelled);
-    }
+    for (const Member& member : members) EndJob(*member.job, FinishReason::kCancelled, error);
     return error;
   }
 }
@@ -166,6 +163,8 @@ void Engine::BeginAnswers(Job& job, const EngineStream& first, ConstFloatRows hi
     EngineStream& stream = *job.streams[i];
     if (active + static_cast<int64_t>(i) <= options_.max_streams) {
       stream.sequence = first.sequence->Fork();
+    } else {
+      stream.waits_for_place = true;
     }
     stream.admitted_at = first.admitted_at;
     if (hidden.rows > 0) {

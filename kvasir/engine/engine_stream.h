@@ -30,7 +30,11 @@ class EngineStream : public AnswerBuilder {
   // Tokens of the prompt that need not be evaluated for their states.
   int64_t pooled_tokens() const { return pool_ ? pool_->position() : 0; }
 
-  // Why it ended, if not well; and whether that was told (EngineCallbacks::on_answer_end).
+  // Has its first token and never had a sequence: its request has more answers than there was room
+  // for.
+  bool waits_for_place = false;
+  // Why it ended, if not well; and whether that was told (EngineCallbacks::on_answer_end), which
+  // takes the result but its numbers.
   std::optional<Error> error;
   bool is_told = false;
 

@@ -38,22 +38,17 @@ Result<RequestId> EngineThread::Submit(EngineRequest request, EngineCallbacks ca
   return ids[0];
 }
 
-// On the caller's thread: what is wrong with a request costs the others nothing.
-Result<std::vector<EngineThread::Submission>> EngineThread::Checked(std::vector<Job> jobs) {
-  for (const Job& job : jobs) KVASIR_TRY_OK(engine_->Check(job.request));
-  std::vector<Submission> submissions;
-  for (Job& job : jobs) {
-    auto breakers = engine_->Breakers(job.request.sampling);
-    submissions.push_back({engine_->NewId(), std::move(job), std::move(breakers)});
-  }
-  return submissions;
-}
-
 Result<std::vector<RequestId>> EngineThread::SubmitAll(std::vector<Job> jobs) {
   if (jobs.empty()) return std::vector<RequestId>();
-  KVASIR_TRY(std::vector<Submission> submissions, Checked(std::move(jobs)));
+  // On the caller's thread: what is wrong with a request costs the others nothing.
+  for (const Job& job : jobs) KVASIR_TRY_OK(engine_->Check(job.request));
+  std::vector<Submission> submissions;
   std::vector<RequestId> ids;
-  for (const Submission& submission : submissions) ids.push_back(submission.id);
+  for (Job& job : jobs) {
+    if (job.breakers == nullptr) job.breakers = engine_->Breakers(job.request.sampling);
+    ids.push_back(engine_->NewId());
+    submissions.push_back({ids.back(), std::move(job)});
+  }
   const std::lock_guard lock(mutex_);
   if (is_stopping_) return {ErrorCode::kCancelled, "the engine is shutting down"};
   const int64_t waiting = stats_.waiting_requests + static_cast<int64_t>(inbox_.size());
@@ -67,11 +62,10 @@ Result<std::vector<RequestId>> EngineThread::SubmitAll(std::vector<Job> jobs) {
   return ids;
 }
 
-Status EngineThread::SubmitMore(std::vector<Job> jobs) {
-  KVASIR_TRY(std::vector<Submission> submissions, Checked(std::move(jobs)));
+Status EngineThread::SubmitMore(Job job) {
   const std::lock_guard lock(mutex_);
   if (is_cancelling_) return {ErrorCode::kCancelled, "the engine is shutting down"};
-  std::move(submissions.begin(), submissions.end(), std::back_inserter(inbox_));
+  inbox_.push_back({engine_->NewId(), std::move(job)});
   work_.notify_one();
   return {};
 }
@@ -169,7 +163,7 @@ void EngineThread::Serve(std::unique_lock<std::mutex>& lock) {
   for (Submission& submission : submissions) {
     const Status accepted =
         engine_->Submit(submission.id, std::move(submission.job.request),
-                        std::move(submission.job.callbacks), std::move(submission.breakers));
+                        std::move(submission.job.callbacks), std::move(submission.job.breakers));
     KVASIR_CHECK(accepted.ok());  // it was checked
   }
   for (const RequestId id : cancels) engine_->Cancel(id);

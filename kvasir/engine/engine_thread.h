@@ -36,13 +36,19 @@ class EngineThread {
   struct Job {
     EngineRequest request;
     EngineCallbacks callbacks;
+    // What Breakers says of the request's sampling; null: it is asked.
+    std::shared_ptr<const DryBreakers> breakers = {};
   };
   Result<std::vector<RequestId>> SubmitAll(std::vector<Job> jobs);
-  // What belongs to a request that was accepted: however many wait, and while others end (Stop),
-  // but not once those are cancelled. THREADS: any, also from a callback.
-  Status SubmitMore(std::vector<Job> jobs);
-  // OK if it would be accepted but for what waits. ERRORS: as Engine::Check. THREADS: any.
+  // What belongs to a request that was accepted: however many wait, and while others end (Stop).
+  // REQUIRES: Check said OK, and its breakers are given. ERRORS: kCancelled once what has not ended
+  // is cancelled. THREADS: any, also from a callback.
+  Status SubmitMore(Job job);
+  // As Engine's. THREADS: any.
   Status Check(const EngineRequest& request) const { return engine_->Check(request); }
+  std::shared_ptr<const DryBreakers> Breakers(const SamplingOptions& sampling) {
+    return engine_->Breakers(sampling);
+  }
   // Ends the request within one step. Unknown and finished ids are ignored. THREADS: any.
   void Cancel(RequestId id);
 
@@ -69,10 +75,8 @@ class EngineThread {
   struct Submission {
     RequestId id;
     Job job;
-    std::shared_ptr<const DryBreakers> breakers;
   };
 
-  Result<std::vector<Submission>> Checked(std::vector<Job> jobs);
   void Run();
   // Called with the lock held, gives it up meanwhile.
   void Serve(std::unique_lock<std::mutex>& lock);

@@ -21,6 +21,9 @@ namespace kvasir {
 using RequestId = uint64_t;
 using EngineClock = std::chrono::steady_clock;
 
+// Each answer takes memory of its own beside the cache.
+inline constexpr int kMostAnswers = 1024;
+
 struct EngineRequest : GenerationRequest {
   // "n": they share the prompt's blocks, and begin together as far as there are streams. Answer i
   // is the one that the seed `sampling.seed + i` gives alone.
@@ -39,7 +42,8 @@ struct EngineResult {
   // alone, kCancelled if the deadline came, kFailedPrecondition where its constraint allows no
   // token of the vocabulary. Answers then hold what there was.
   Status status;
-  // One per answer asked for. stats.prefill_ms is the time from admission to the first token.
+  // One per answer asked for; none where on_answer_end has taken them. stats.prefill_ms is the time
+  // from admission to the first token.
   std::vector<GenerationResult> answers;
   int64_t preemptions = 0;  // how often an answer lost its cache and computed it again
   double queued_ms = 0;     // from Submit to admission

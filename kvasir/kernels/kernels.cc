@@ -47,7 +47,7 @@ bool IsSupported(Isa isa) {
   if (isa == Isa::kAvx2Vnni) return (targets & HWY_AVX2) != 0 && has_byte_dot;
 #elif defined(__aarch64__)
   static const bool has_byte_dot = HasByteDot();
-#if defined(__linux__)
+#if defined(__linux__) && defined(KVASIR_HAS_I8MM_TABLE)
   static const bool has_matrix_dot = (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
 #else
   static const bool has_matrix_dot = false;
@@ -69,7 +69,7 @@ bool IsIntel() {
 
 // Products of rows with coded weights.
 void FillWeightProducts(Isa isa, KernelTable* table) {
-#if defined(__aarch64__)
+#if defined(KVASIR_HAS_I8MM_TABLE)
   if (isa == Isa::kNeonI8mm) {
     matrix_dot::FillQuantMatmul(isa, table);
     matrix_dot::FillAffineMatmul(isa, table);

@@ -31,7 +31,7 @@ Answer::Answer(AnswerOptions options, std::unique_ptr<AnswerFormat> format, Http
       last_tokens_(options_.choices, begin_),
       unsent_scores_(options_.choices),
       text_scores_(options_.choices),
-      parsers_(options_.choices, AnswerParser(options_.parser)),
+      parsers_(options_.choices, AnswerParser(std::move(options_.parser))),
       results_(options_.choices) {}
 
 bool Answer::is_cut_off() const {

@@ -53,11 +53,11 @@ GenerationStats TotalStats(std::span<const AnsweredChoice> results, int64_t per_
       total.prompt_tokens += stats.prompt_tokens;
       total.cached_tokens += stats.cached_tokens;
       total.known_prefix_tokens += stats.known_prefix_tokens;
+      total.prefill_ms += stats.prefill_ms;  // for all answers of the prompt
     }
     total.generated_tokens += stats.generated_tokens;
     total.drafted_tokens += stats.drafted_tokens;
     total.accepted_drafts += stats.accepted_drafts;
-    total.prefill_ms += stats.prefill_ms;
     total.decode_ms += stats.decode_ms;
   }
   return total;

@@ -24,8 +24,8 @@ struct ApiError {
 enum class ErrorStyle { kOpenAi, kAnthropic };
 
 // What is wrong with a request is 400, what is not there 404, a full budget and what was cancelled
-// (a time limit, a server that stops) 503, everything else 500. A message that
-// begins with "field 'x'" makes x the param.
+// (a time limit, a server that stops) 503, everything else 500. A message that begins with
+// "field 'x'" makes x the param.
 ApiError ToApiError(const Error& error);
 
 // A field of a chat request as another API, whose body became that request, calls it: a field that

@@ -55,9 +55,9 @@ class CompletionSink {
 };
 
 struct CompletionRequest {
-  GenerationRequest generation;  // of every choice, but for the prompt
-  std::vector<std::vector<Token>> prompts;
-  int answers = 1;  // of each prompt, as EngineRequest: choice i is of prompt i / answers
+  GenerationRequest generation;             // of every choice, but for the prompt
+  std::vector<std::vector<Token>> prompts;  // one at least
+  int answers = 1;  // at least, of each prompt, as EngineRequest: choice i is of prompt i / answers
   std::unique_ptr<CompletionSink> sink;
   // As EngineRequest has them, for all choices.
   std::optional<Pooling> pooling;

@@ -51,18 +51,20 @@ class EngineService::Listener {
   // REQUIRES: a choice is open, and the caller is who will end it.
   CompletionSink& sink() { return *sink_; }
 
-  // Whether the engine would accept all of them. ERRORS: as Engine::Check. REQUIRES: none was
-  // taken.
-  Status CheckPrompts(const EngineThread& engine) {
+  // Whether the engine would accept all of them, and what it has to know of their sampling.
+  // ERRORS: as Engine::Check. REQUIRES: none was taken.
+  Status CheckPrompts(EngineThread* engine) {
     EngineRequest request = ToEngine(request_, {});
+    breakers_ = engine->Breakers(request.sampling);
     for (std::vector<Token>& prompt : request_.prompts) {
       request.prompt.swap(prompt);
-      const Status checked = engine.Check(request);
+      const Status checked = engine->Check(request);
       request.prompt.swap(prompt);
       KVASIR_TRY_OK(checked);
     }
     return {};
   }
+  const std::shared_ptr<const DryBreakers>& breakers() const { return breakers_; }
   // The next prompt, with its number. THREADS: the submitter's, then the engine's.
   struct Next {
     size_t number = 0;
@@ -73,7 +75,7 @@ class EngineService::Listener {
     const size_t number = next_prompt_++;
     return Next{number, std::move(request_.prompts[number])};
   }
-  // Why no further prompt need be begun; OK: they should.
+  // The error that makes further prompts pointless; OK: there is none.
   Status Obstacle() const {
     const std::lock_guard lock(mutex_);
     return error_ ? Status(*error_) : Status();
@@ -88,7 +90,6 @@ class EngineService::Listener {
   void Update(size_t choice, const Change& change) {
     const std::lock_guard lock(mutex_);
     is_begun_ = true;
-    slots_[choice].is_processing = true;
     change(slots_[choice]);
   }
   // The choice has ended, well or not: the first error is what the client hears.
@@ -129,6 +130,7 @@ class EngineService::Listener {
  private:
   CompletionRequest request_;
   const CompletionId id_;
+  std::shared_ptr<const DryBreakers> breakers_;
   size_t next_prompt_ = 0;
   std::atomic<bool> is_cancelled_ = false;
   mutable std::mutex mutex_;
@@ -178,7 +180,7 @@ CompletionId EngineService::Submit(CompletionRequest request) {
   const size_t choices = listener->choices();
   Status status = Register(listener);
   // Nobody can use some of the choices.
-  if (status.ok()) status = listener->CheckPrompts(*engine_);
+  if (status.ok()) status = listener->CheckPrompts(engine_.get());
   if (status.ok()) {
     std::vector<EngineThread::Job> jobs;
     // No more at once than there are places: what waits costs the engine a look in every step.
@@ -201,12 +203,9 @@ void EngineService::SubmitNext(const std::shared_ptr<Listener>& listener) {
     if (!next) return;
     const size_t first = next->number * static_cast<size_t>(listener->answers());
     const auto tokens = static_cast<int64_t>(next->prompt.size());
-    const bool goes_on = status.ok() && !listener->is_cancelled();
-    if (goes_on) {
-      std::vector<EngineThread::Job> jobs;
-      jobs.push_back(JobOf(listener, next->number, std::move(next->prompt)));
-      status = engine_->SubmitMore(std::move(jobs));
-      if (status.ok()) return;
+    if (status.ok() && !listener->is_cancelled()) {
+      if (engine_->SubmitMore(JobOf(listener, next->number, std::move(next->prompt))).ok()) return;
+      status = ShuttingDown();
     }
     // As the engine ends what waits and is cancelled.
     for (int i = 0; i < listener->answers(); ++i) {
@@ -254,7 +253,10 @@ EngineThread::Job EngineService::JobOf(const std::shared_ptr<Listener>& listener
   callbacks.is_cancelled = [listener] { return listener->is_cancelled(); };
   callbacks.is_paused = [listener] { return listener->sink().is_paused(); };
   callbacks.on_prefill = [listener, first](const PrefillProgress& progress) {
-    listener->Update(first, [&](SlotStatus& slot) { slot.cached_tokens = progress.cached; });
+    listener->Update(first, [&](SlotStatus& slot) {
+      slot.is_processing = true;
+      slot.cached_tokens = progress.cached;
+    });
     listener->sink().OnPrompt(first, {.prompt_tokens = progress.total,
                                       .cached_tokens = progress.cached,
                                       .known_prefix_tokens = progress.known_prefix,
@@ -262,7 +264,11 @@ EngineThread::Job EngineService::JobOf(const std::shared_ptr<Listener>& listener
   };
   callbacks.on_token = [listener, first](int answer, Token, const TokenScores* scores) {
     const size_t choice = first + static_cast<size_t>(answer);
-    listener->Update(choice, [](SlotStatus& slot) { ++slot.generated_tokens; });
+    listener->Update(choice, [](SlotStatus& slot) {
+      // With its first token an answer may still wait for a stream.
+      slot.is_processing = slot.is_processing || slot.generated_tokens > 0;
+      ++slot.generated_tokens;
+    });
     listener->sink().OnToken(choice, scores);
   };
   callbacks.on_text = [listener, first](int answer, std::string_view text) {
@@ -274,7 +280,8 @@ EngineThread::Job EngineService::JobOf(const std::shared_ptr<Listener>& listener
     EndChoice(*listener, first + static_cast<size_t>(answer), status, std::move(result), said);
   };
   callbacks.on_finish = [this, listener](const EngineResult&) { SubmitNext(listener); };
-  return {ToEngine(listener->request(), std::move(prompt)), std::move(callbacks)};
+  return {ToEngine(listener->request(), std::move(prompt)), std::move(callbacks),
+          listener->breakers()};
 }
 
 // What a choice that the engine ended so is to its client. `ended`: as EngineCallbacks has it.

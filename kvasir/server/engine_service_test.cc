@@ -6,6 +6,7 @@
 #include <atomic>
 #include <future>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ namespace {
 
 // What became of one request.
 struct Outcome {
-  std::vector<GenerationResult> results;
+  std::vector<GenerationResult> results;  // as they ended
+  std::vector<size_t> choices;            // of them
   PromptProgress progress;
   Status status;
 };
@@ -34,7 +36,8 @@ class RecordingSink final : public CompletionSink {
     if (begun_ != nullptr) std::exchange(begun_, nullptr)->set_value();
   }
   void OnText(size_t, std::string_view) override {}
-  void OnChoiceEnd(size_t, GenerationResult result) override {
+  void OnChoiceEnd(size_t choice, GenerationResult result) override {
+    seen_.choices.push_back(choice);
     seen_.results.push_back(std::move(result));
   }
   void OnChoiceFailure(size_t, const GenerationStats&) override {}
@@ -150,6 +153,76 @@ TEST_F(EngineServiceTest, WaitingRequestsCountOnce) {
   EXPECT_EQ(first.get().results.size(), 1u);
   EXPECT_EQ(second.get().results.size(), 5u);
   EXPECT_EQ(service_->status().waiting, 0);
+}
+
+// There is one stream: of a request's prompts the engine has one, until that ends the next.
+TEST_F(EngineServiceTest, PromptsFollowEachOther) {
+  CompletionRequest request = Request(10, 4);
+  request.answers = 2;
+  request.generation.sampling.temperature = 1;
+  request.generation.sampling.seed = 5;
+  for (int i = 1; i < 5; ++i) request.prompts.push_back(RandomTokens(10, 256, 1 + i));
+  const std::vector<std::vector<Token>> prompts = request.prompts;
+  const GenerationRequest generation = request.generation;
+  const Outcome outcome = Submit(std::move(request)).get();
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.error().message;
+  ASSERT_EQ(outcome.results.size(), 10u);
+  EXPECT_EQ(std::set(outcome.choices.begin(), outcome.choices.end()).size(), 10u);
+  for (size_t i = 0; i < outcome.results.size(); ++i) {
+    const size_t choice = outcome.choices[i];
+    CompletionRequest alone = Request(10, 4);
+    alone.prompts[0] = prompts[choice / 2];
+    alone.generation = generation;
+    alone.generation.sampling.seed += choice % 2;
+    EXPECT_EQ(outcome.results[i].tokens, Submit(std::move(alone)).get().results.at(0).tokens);
+  }
+}
+
+TEST_F(EngineServiceTest, OneImpossiblePromptIsAllThatIsSaid) {
+  CompletionRequest request = Request(10, 4);
+  request.prompts.push_back({});
+  request.prompts.push_back(RandomTokens(10, 256, 2));
+  const Outcome outcome = Submit(std::move(request)).get();
+  ASSERT_FALSE(outcome.status.ok());
+  EXPECT_EQ(outcome.status.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(outcome.results.empty());
+}
+
+TEST_F(EngineServiceTest, PromptsThatHaveNotBegunEndWithTheirRequest) {
+  for (const bool is_cancelled : {true, false}) {
+    service_ = ValueOrDie(EngineService::Start(bundle_.get(), {.engine = {.max_streams = 1}}));
+    std::promise<void> begun;
+    CompletionId id = 0;
+    CompletionRequest request = Request(10, 4000);
+    request.prompts.resize(4, request.prompts[0]);
+    auto future = Submit(std::move(request), &id, &begun);
+    begun.get_future().wait();
+    if (is_cancelled) {
+      EXPECT_TRUE(service_->Cancel(id));
+    } else {
+      service_->Stop(std::chrono::milliseconds(0));
+    }
+    const Outcome outcome = future.get();
+    EXPECT_EQ(outcome.status.ok(), is_cancelled);
+    EXPECT_EQ(outcome.results.size(), is_cancelled ? 4u : 0u);
+    for (const GenerationResult& result : outcome.results) {
+      EXPECT_EQ(result.finish, FinishReason::kCancelled);
+    }
+  }
+}
+
+// What was accepted ends within the grace, all of it.
+TEST_F(EngineServiceTest, AcceptedPromptsEndWithinTheGrace) {
+  std::promise<void> begun;
+  CompletionRequest request = Request(10, 50);
+  request.prompts.resize(4, request.prompts[0]);
+  auto future = Submit(std::move(request), nullptr, &begun);
+  begun.get_future().wait();
+  service_->Stop(std::chrono::minutes(5));
+  const Outcome outcome = future.get();
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.error().message;
+  ASSERT_EQ(outcome.results.size(), 4u);
+  for (const GenerationResult& result : outcome.results) EXPECT_EQ(result.tokens.size(), 50u);
 }
 
 TEST_F(EngineServiceTest, DeadlinesEndRequests) {

@@ -49,8 +49,8 @@ void AppendGauges(const ServiceStatus& status, const EnginePicture& picture, std
   gauge("kvasir_cache_used_bytes", "Bytes of cache blocks in use.", status.cache_used_bytes);
   gauge("kvasir_cache_budget_bytes", "Bytes the cache may use.", status.cache_budget_bytes);
   Describe("kvasir_cache_bytes", "gauge",
-           "Bytes of cache blocks: of running answers, of prefixes that only wait to be found; and "
-           "beside them the index of prefixes and activations.",
+           "Bytes of cache blocks (live: of running answers, cached: that wait to be found) and, "
+           "beside them, of the index of prefixes and of activations.",
            text);
   const size_t used = picture.stats.used_bytes;
   const std::pair<const char*, size_t> kinds[] = {
