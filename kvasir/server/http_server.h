@@ -19,7 +19,8 @@
 namespace kvasir {
 
 struct HttpServerOptions {
-  std::string host = "127.0.0.1";       // an address or a name that resolves to one
+  // An address or a name that resolves to one: this machine only; 0.0.0.0: everybody.
+  std::string host = "127.0.0.1";
   uint16_t port = 8080;                 // 0: any free one
   int64_t max_header_bytes = 64 << 10;  // more is 431
   int64_t max_body_bytes = 16 << 20;    // more is 413
@@ -33,8 +34,8 @@ struct HttpServerOptions {
   int send_buffer_bytes = 0;
   // From the end of one request until the header of the next one is complete.
   std::chrono::milliseconds idle_timeout{75'000};
-  std::chrono::milliseconds body_timeout{120'000};  // until the whole body has come
-  std::chrono::milliseconds write_timeout{30'000};  // without the client taking a single byte
+  std::chrono::milliseconds body_timeout{120'000};   // until the whole body has come
+  std::chrono::milliseconds write_timeout{120'000};  // without the client taking a single byte
   // What the server answers where it refuses a request itself; unset: no body. `head` has no
   // body, and is empty as far as the request's header could not be read.
   std::function<HttpResponse(const HttpRequest& head, int status, std::string message)> refusal;

@@ -69,19 +69,7 @@ ChatDefaults DefaultsOf(const ModelBundle& bundle) {
 
 HttpServerOptions HttpOptions(const ServerOptions& options, const AccessOptions* access,
                               Metrics* metrics) {
-  HttpServerOptions http;
-  http.host = options.host;
-  http.port = options.port;
-  http.max_header_bytes = options.max_header_bytes;
-  http.max_body_bytes = options.max_body_bytes;
-  http.max_total_body_bytes = options.max_total_body_bytes;
-  http.max_connections = options.max_connections;
-  http.max_unsent_bytes = options.max_unsent_bytes;
-  http.send_buffer_bytes = options.send_buffer_bytes;
-  http.idle_timeout = options.idle_timeout;
-  http.body_timeout = options.body_timeout;
-  http.write_timeout = options.write_timeout;
-  http.log = options.log;
+  HttpServerOptions http = options;
   http.refusal = [metrics, access](const HttpRequest& head, int status, std::string message) {
     metrics->AddResponse("none", status);
     const Route* const route = FindRoute(head.path);

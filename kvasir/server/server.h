@@ -16,38 +16,29 @@
 #include "kvasir/engine/draft_source.h"
 #include "kvasir/engine/hidden_pool.h"
 #include "kvasir/engine/model_bundle.h"
+#include "kvasir/server/http_server.h"
 #include "kvasir/server/request_record.h"
 
 namespace kvasir {
 
-struct ServerOptions {
-  std::string host = "127.0.0.1";  // this machine only; 0.0.0.0: everybody
-  uint16_t port = 8080;            // 0: any free one
-  std::string model_name;          // in answers; empty: the bundle's
-  int64_t max_header_bytes = 64 << 10;
-  int64_t max_body_bytes = 16 << 20;
-  int64_t max_total_body_bytes = 128 << 20;  // of all requests that wait or are being answered
-  int64_t max_connections = 256;
+// Beside HTTP's, whose `refusal` is the server's own.
+struct ServerOptions : HttpServerOptions {
+  std::string model_name;    // in answers; empty: the bundle's
   int64_t max_streams = 16;  // answers being made at once; they share the cache
   std::string swap_dir;      // SwapOptions: for caches of answers that others displace
   uint64_t swap_bytes = 0;
-  int64_t max_waiting_requests = 64;     // with no answer begun; more get 503
-  int64_t max_unsent_bytes = 256 << 10;  // per connection, beyond which an answer waits
-  int send_buffer_bytes = 0;             // the system's, per connection; 0: as it decides
-  Pooling pooling = Pooling::kMean;      // of embeddings
-  int64_t chunk_tokens = 512;            // of a prompt per forward pass; no influence on results
-  std::chrono::milliseconds idle_timeout{75'000};   // between requests, header included
-  std::chrono::milliseconds body_timeout{120'000};  // for a request's body
-  std::chrono::milliseconds write_timeout{30'000};  // without the client taking a byte
-  std::chrono::milliseconds ping_interval{5'000};   // silence after which a stream shows life
-  std::chrono::milliseconds stop_grace{5'000};      // for the running answer when stopping
-  std::chrono::milliseconds request_timeout{0};     // then an answer ends; 0: none
-  std::optional<ToolSyntax> tool_syntax;  // of calls; unset: as the chat template has them
-  bool reads_thoughts = true;             // false: thoughts stay in the text
-  const DraftSource* drafts = nullptr;    // who guesses ahead; outlives the server
-  int64_t max_drafts = 16;                // per step, where a request does not say
-  std::vector<std::string> api_keys;      // one of them opens everything; none: open
-  std::vector<std::string> cors_origins;  // web pages that may read answers; "*": all
+  int64_t max_waiting_requests = 64;  // with no answer begun; more get 503
+  Pooling pooling = Pooling::kMean;   // of embeddings
+  int64_t chunk_tokens = 512;         // of a prompt per forward pass; no influence on results
+  std::chrono::milliseconds ping_interval{5'000};  // silence after which a stream shows life
+  std::chrono::milliseconds stop_grace{5'000};     // for the running answer when stopping
+  std::chrono::milliseconds request_timeout{0};    // then an answer ends; 0: none
+  std::optional<ToolSyntax> tool_syntax;           // of calls; unset: as the chat template has them
+  bool reads_thoughts = true;                      // false: thoughts stay in the text
+  const DraftSource* drafts = nullptr;             // who guesses ahead; outlives the server
+  int64_t max_drafts = 16;                         // per step, where a request does not say
+  std::vector<std::string> api_keys;               // one of them opens everything; none: open
+  std::vector<std::string> cors_origins;           // web pages that may read answers; "*": all
   // Names that a server without keys on a loopback address answers to, beside localhost; "*": all.
   std::vector<std::string> allowed_hosts;
   bool has_web_page = true;  // at "/"
@@ -57,7 +48,6 @@ struct ServerOptions {
   std::string prompt_cache_file;
   std::string slot_save_path;  // folder for POST /slots/{id}; empty: none
   size_t prompt_cache_bytes = 0;
-  LogSink log;
   RequestLogDetail log_detail = RequestLogDetail::kNone;  // in lines of LogLevel::kDebug
   // Gets what is known of every answered request; unset: a line goes to `log`. THREADS: any.
   RequestObserver request_log;

@@ -622,7 +622,9 @@ TEST(ServerStart, NeedsATokenizer) {
   auto bundle = ModelBundle::Load(
       std::string(KVASIR_SOURCE_DIR) + "/testdata/models/public_llama_f32", options);
   ASSERT_TRUE(bundle.ok()) << bundle.error().message;
-  auto server = Server::Start(bundle->get(), {.port = 0});
+  ServerOptions any_port;
+  any_port.port = 0;
+  auto server = Server::Start(bundle->get(), any_port);
   ASSERT_FALSE(server.ok());
   EXPECT_EQ(server.error().code, ErrorCode::kFailedPrecondition);
 }
