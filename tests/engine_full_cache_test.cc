@@ -93,14 +93,14 @@ TEST_F(FullCacheTest, AnswersBeyondThePlacesWaitForOne) {
   bench_.Start(size_t{64} << 20, options);
   EngineRequest request = Request(Prompt(200), 20, 40);
   request.answers = 5;
-  int first_tokens = 0;
+  int tokens_within_places = 0;
   EngineCallbacks callbacks;
   callbacks.on_token = [&](int, Token, const TokenScores*) {
-    if (bench_.engine().Stats().active_streams <= 2) ++first_tokens;
+    if (bench_.engine().Stats().active_streams <= 2) ++tokens_within_places;
   };
   const RequestId id = bench_.Submit(request, callbacks);
   bench_.Drain();
-  EXPECT_EQ(first_tokens, 5 * 20);
+  EXPECT_EQ(tokens_within_places, 5 * 20);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(bench_.Answer(id, i).tokens, bench_.Alone(request, i)) << i;
   EXPECT_EQ(bench_.engine().Stats().evaluated_tokens, 200 + 5 * 19);
 }
