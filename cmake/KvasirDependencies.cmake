@@ -34,6 +34,7 @@ endmacro()
 kvasir_find_library(Kvasir::hwy FILE hwy HEADER hwy/highway.h)
 kvasir_find_library(Kvasir::pcre2 FILE pcre2-8 HEADER pcre2.h)
 kvasir_find_library(Kvasir::utf8proc FILE utf8proc HEADER utf8proc.h)
+kvasir_find_library(Kvasir::crypto FILE crypto HEADER openssl/evp.h)
 
 if(TARGET Kvasir::pcre2)
   file(STRINGS ${KVASIR_pcre2-8_INCLUDE_DIR}/pcre2.h kvasir_pcre2_minor

@@ -136,6 +136,8 @@ TEST(CliErrorsTest, WhatTheConfigTellsIsSaidBeforeWeightsAreRead) {
   ExpectError({"serve", "-m", folder, "--cors-origin", "app.example"}, 2, "'app.example'");
   ExpectError({"serve", "-m", folder, "--allowed-host", "http://box"}, 2, "'http://box'");
   ExpectError({"serve", "-m", folder, "--swap-bytes", "5G"}, 2, "--swap-dir");
+  ExpectError({"serve", "-m", folder, "--cache-dir-bytes", "5G"}, 2, "--cache-dir");
+  ExpectError({"serve", "-m", folder, "--cache-dir", scratch.File("none")}, 3, "stored prefixes");
   ExpectError({"serve", "-m", folder, "--prompt-cache-bytes", "5G"}, 2, "--prompt-cache");
   ExpectError({"serve", "-m", folder, "--slot-save-path", scratch.File("none")}, 3, "slots");
   ExpectError({"generate", "-m", folder, "-p", "x", "--draft-model", scratch.File("none")}, 3,

@@ -90,6 +90,10 @@ class ServeCommand final : public Command {
               "folder for the caches of answers that others displace; default: computed again");
     flags.Add("--swap-bytes", &swap_bytes_,
               "upper bound of what lies there, e.g. 20G; 0: half of what the disk has free");
+    flags.Add("--cache-dir", &cache_dir_,
+              "folder for what is cached: it outlives memory and the server; default: none");
+    flags.Add("--cache-dir-bytes", &cache_dir_bytes_,
+              "upper bound of what lies there, e.g. 50G; 0: it and half of what the disk has free");
     flags.Add("--ubatch-size", &chunk_tokens_, "tokens per forward pass");
     flags.Add("--pooling", &pooling_, "embeddings are the mean of all tokens, or of the last");
     flags.Add("--timeout", &timeout_s_, "seconds for a body to arrive and a client to read");
@@ -193,6 +197,11 @@ class ServeCommand final : public Command {
     if (options.swap_bytes > 0 && swap_dir_.empty()) {
       return {ErrorCode::kInvalidArgument, "--swap-bytes means nothing without --swap-dir"};
     }
+    options.cache_dir = cache_dir_;
+    KVASIR_TRY(options.cache_dir_bytes, ParseBytes("--cache-dir-bytes", cache_dir_bytes_));
+    if (options.cache_dir_bytes > 0 && cache_dir_.empty()) {
+      return {ErrorCode::kInvalidArgument, "--cache-dir-bytes means nothing without --cache-dir"};
+    }
     if (prompt_cache_bytes > 0 && prompt_cache_.empty()) {
       return {ErrorCode::kInvalidArgument,
               "--prompt-cache-bytes means nothing without --prompt-cache"};
@@ -233,6 +242,8 @@ class ServeCommand final : public Command {
   int64_t max_streams_ = 16;
   std::string swap_dir_;
   std::string swap_bytes_ = "0";
+  std::string cache_dir_;
+  std::string cache_dir_bytes_ = "0";
   int64_t chunk_tokens_ = 512;
   int64_t timeout_s_ = 120;
   int64_t request_timeout_s_ = 0;

@@ -5,24 +5,21 @@
 #ifndef KVASIR_ENGINE_CONVERSATION_FILE_H_
 #define KVASIR_ENGINE_CONVERSATION_FILE_H_
 
-#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvasir/base/file.h"
 #include "kvasir/base/result.h"
 #include "kvasir/engine/engine.h"
 #include "kvasir/engine/lent_blocks.h"
+#include "kvasir/engine/lent_snapshot.h"
 #include "kvasir/engine/model_bundle.h"
 #include "kvasir/engine/prefix_cache_file.h"
-#include "kvasir/kv/snapshot_file_blocks.h"
 #include "kvasir/kv/snapshot_file_index.h"
 
 namespace kvasir {
-
-// Asked before every block: an error ends the saving or loading and is handed on.
-using FileProgress = std::function<Status()>;
 
 // THREADS: Begin and the destructor are the engine's; Write is any.
 class ConversationSave {
@@ -34,16 +31,14 @@ class ConversationSave {
   ConversationSave(const ConversationSave&) = delete;
   ConversationSave& operator=(const ConversationSave&) = delete;
 
-  // A file of that name is replaced once the new one is complete. ERRORS: as SaveSnapshots, then
-  // nothing is left behind; kResourceExhausted if memory was needed; those of `progress`.
+  // ERRORS: as LentSnapshot::Write.
   Result<PrefixCacheFileStats> Write(const std::string& path, const FileProgress& progress);
 
  private:
-  ConversationSave(NumberedBlocks numbered, std::vector<NamedSnapshot> snapshots);
+  explicit ConversationSave(std::unique_ptr<LentSnapshot> snapshot)
+      : snapshot_(std::move(snapshot)) {}
 
-  const NumberedBlocks numbered_;
-  SnapshotBlockReader reader_;
-  const std::shared_ptr<LentBlocks> lent_;
+  const std::unique_ptr<LentSnapshot> snapshot_;
 };
 
 // THREADS: Open and Read are any; Begin, Publish and the destructor of what has begun the engine's.

@@ -10,6 +10,9 @@
 namespace kvasir {
 namespace {
 
+// A step that has nothing to evaluate waits for the store so long: then somebody may have come.
+constexpr std::chrono::milliseconds kStoreWait{5};
+
 Status Invalid(std::string message) { return {ErrorCode::kInvalidArgument, std::move(message)}; }
 
 // `callbacks` must outlive it.
@@ -59,10 +62,17 @@ Result<std::unique_ptr<Engine>> Engine::Create(EngineParts parts, EngineOptions 
   if (!options.swap.dir.empty()) {
     KVASIR_TRY(swap, SwapStore::Open(options.swap));
   }
-  return std::unique_ptr<Engine>(new Engine(std::move(parts), std::move(options), std::move(swap)));
+  std::unique_ptr<PrefixStore> store;
+  if (!options.store.dir.empty()) {
+    // What is being written cannot be evicted, so it must not be all there is.
+    KVASIR_TRY(store, PrefixStore::Open(options.store, parts.spec, parts.pool->budget_bytes() / 4));
+  }
+  return std::unique_ptr<Engine>(
+      new Engine(std::move(parts), std::move(options), std::move(swap), std::move(store)));
 }
 
-Engine::Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapStore> swap)
+Engine::Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapStore> swap,
+               std::unique_ptr<PrefixStore> store)
     : parts_(std::move(parts)),
       options_(std::move(options)),
       tree_(parts_.pool, parts_.spec, options_.max_index_bytes),
@@ -76,7 +86,8 @@ Engine::Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapSto
                                [](const KvLayerSpec& layer) {
                                  return layer.retention.kind == RetentionSpec::Kind::kBudget;
                                })),
-      swap_(std::move(swap)) {}
+      swap_(std::move(swap)),
+      store_(std::move(store)) {}
 
 Engine::~Engine() {
   is_ending_ = true;
@@ -168,6 +179,7 @@ void Engine::CancelAll() {
   for (const auto* list : {&submitted_, &jobs_}) {
     for (const auto& job : *list) job->is_cancelled = true;
   }
+  if (store_ != nullptr) store_->StopWriting();
   if (!is_stepping_) EndCancelled();
 }
 
@@ -188,6 +200,7 @@ bool Engine::Step() {
       std::erase_if(lent_, [](const std::weak_ptr<LentBlocks>& lent) { return lent.expired(); });
   if (ended > 0) is_admission_blocked_ = false;
   UpdateSwaps();
+  UpdateStore();
   Admit();
   std::vector<Member> members = PlanMembers();
   ProposeDrafts(members);
@@ -199,6 +212,7 @@ bool Engine::Step() {
   }
   // All that is left to do is the disk's.
   if (members.empty() && swap_ != nullptr) swap_->WaitForProgress(swap_wait_left_);
+  if (members.empty() && store_ != nullptr) store_->WaitForProgress(kStoreWait);
   is_stepping_ = false;
   EndCancelled();
   return has_work();
@@ -286,6 +300,7 @@ EngineStats Engine::Stats() const {
   stats.index_bytes = tree_.index_bytes();
   stats.evictions = tree_.evictions();
   stats.swap_bytes = swap_ == nullptr ? 0 : swap_->used_bytes();
+  if (store_ != nullptr) stats.store = store_->stats();
   stats.waiting_requests = static_cast<int64_t>(submitted_.size());
   for (const auto& job : jobs_) {
     ++(job->is_begun ? stats.running_requests : stats.waiting_requests);

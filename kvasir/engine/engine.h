@@ -20,6 +20,7 @@
 #include "kvasir/base/result.h"
 #include "kvasir/engine/engine_stream.h"
 #include "kvasir/engine/lent_blocks.h"
+#include "kvasir/engine/prefix_store.h"
 #include "kvasir/engine/request.h"
 #include "kvasir/engine/scheduler.h"
 #include "kvasir/engine/swap_store.h"
@@ -47,7 +48,8 @@ struct EngineOptions {
   // Drafts per answer and step at most, for requests that do not say; how many there are is chosen
   // from what they cost and bring.
   int64_t max_drafts = 16;
-  SwapOptions swap;  // for preempted answers
+  SwapOptions swap;          // for preempted answers
+  PrefixStoreOptions store;  // for what is cached
   // What the prefix tree may take beside blocks; see CacheBudget.
   size_t max_index_bytes = std::numeric_limits<size_t>::max();
   std::function<EngineClock::time_point()> now = {};  // empty: EngineClock::now
@@ -76,11 +78,13 @@ struct EngineStats {
   // Steps of one answer that verified so many drafts, the last: so many or more; the first counts
   // only answers that could have had some.
   std::array<int64_t, 17> draft_depths = {};
-  int64_t swapped_out = 0;    // preempted caches that began to go to disk
-  int64_t swapped_in = 0;     // and came back whole
-  int64_t swaps_lost = 0;     // and were given up for a reason of the disk's or of memory
-  uint64_t swap_bytes = 0;    // on disk now
-  PrefixEvictions evictions;  // for whatever wanted the memory
+  int64_t swapped_out = 0;  // preempted caches that began to go to disk
+  int64_t swapped_in = 0;   // and came back whole
+  int64_t swaps_lost = 0;   // and were given up for a reason of the disk's or of memory
+  uint64_t swap_bytes = 0;  // on disk now
+  PrefixStoreStats store;
+  int64_t fetched_tokens = 0;  // that came from the store instead of being evaluated
+  PrefixEvictions evictions;   // for whatever wanted the memory
 };
 
 // What a request is answered depends on the request alone: not on others, on memory pressure, on
@@ -89,9 +93,9 @@ struct EngineStats {
 class Engine {
  public:
   // ERRORS: kInvalidArgument (options, vocabulary, a spec that is not the model's); as
-  // SwapStore::Open.
+  // SwapStore::Open and PrefixStore::Open.
   static Result<std::unique_ptr<Engine>> Create(EngineParts parts, EngineOptions options = {});
-  // Cancels whatever is unfinished.
+  // Cancels whatever is unfinished, also what is being stored.
   ~Engine();
 
   // From now on answers are drafted and verified several tokens at a time. Changes how fast they
@@ -119,11 +123,15 @@ class Engine {
   // Ends a request with FinishReason::kCancelled and gives back its memory: at once, or at the end
   // of the step when called from a callback. Unknown and finished ids are ignored.
   void Cancel(RequestId id);
+  // Also what is being stored.
   void CancelAll();
 
   // Admits, runs one forward pass, shows new tokens. Returns whether work is left.
   bool Step();
-  bool has_work() const { return !jobs_.empty() || !submitted_.empty(); }
+  // Also what is being stored.
+  bool has_work() const {
+    return !jobs_.empty() || !submitted_.empty() || (store_ != nullptr && store_->is_writing());
+  }
 
   EngineStats Stats() const;
   // For people to look at (engine_picture.h). Costs what `options` allow; a request's salt decides
@@ -149,7 +157,8 @@ class Engine {
     int64_t hidden_rows = 0;  // of its last tokens, drafts included
   };
 
-  Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapStore> swap);
+  Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapStore> swap,
+         std::unique_ptr<PrefixStore> store);
 
   EngineClock::time_point Now() const { return options_.now ? options_.now() : EngineClock::now(); }
   void AddStreams(Job& job, int count);
@@ -166,12 +175,12 @@ class Engine {
   std::vector<Member> PlanMembers();
   Result<ConstFloatRows> Forward(std::vector<Member>& members);
   void Deliver(std::vector<Member>& members, ConstFloatRows logits);
-  void BeginAnswers(Job& job, const EngineStream& first, ConstFloatRows hidden);
+  void BeginAnswers(Job& job, EngineStream& first, ConstFloatRows hidden);
   void Accept(Job& job, EngineStream& stream, std::span<const float> logits);
   void EndPooled(Job& job, EngineStream& stream);
   void Choose(Job& job, EngineStream& stream, std::span<const float> logits);
   void Retire(const Job& job, EngineStream& stream);
-  void Publish(const Job& job, const EngineStream& stream);
+  void Publish(const Job& job, EngineStream& stream);
 
   // engine_drafts.cc
   void ProposeDrafts(std::vector<Member>& members);
@@ -215,6 +224,15 @@ class Engine {
   int64_t ExclusiveTokens(const EngineStream& stream) const;
   void MeasureStep(int64_t tokens, std::chrono::steady_clock::duration time);
 
+  // engine_store.cc
+  void UpdateStore();
+  void UpdateFetch(const Job& job, EngineStream& stream);
+  void PublishFetched(const Job& job, const EngineStream& stream, const KvSnapshot& segment);
+  bool IsBeingFetched(const PrefixKey& key) const;
+  bool FetchMore(const Job& job, EngineStream& stream, int64_t found_tokens, int64_t limit);
+  void StorePrefix(const Job& job, EngineStream& stream);
+  bool WaitForStore();
+
   const EngineParts parts_;
   const EngineOptions options_;
   std::atomic<RequestId> next_id_ = 1;
@@ -225,13 +243,15 @@ class Engine {
   std::optional<Speculation> speculation_;   // of the step being made
   const bool shares_any_prefix_;             // every layer keeps all rows
   const bool evicts_rows_;
-  const std::unique_ptr<SwapStore> swap_;  // null: nothing is swapped
+  const std::unique_ptr<SwapStore> swap_;     // null: nothing is swapped
+  const std::unique_ptr<PrefixStore> store_;  // null: what is cached is in memory only
   std::vector<std::weak_ptr<LentBlocks>> lent_;
   double prefill_rate_ = 0;  // tokens per second, measured; 0: not yet
   std::chrono::milliseconds last_step_{0};
-  std::chrono::milliseconds swap_wait_left_{0};  // of this step
-  std::vector<std::unique_ptr<Job>> submitted_;  // since the last step began
-  std::vector<std::unique_ptr<Job>> jobs_;       // in order of arrival
+  std::chrono::milliseconds swap_wait_left_{0};   // of this step
+  std::chrono::milliseconds store_wait_left_{0};  // likewise
+  std::vector<std::unique_ptr<Job>> submitted_;   // since the last step began
+  std::vector<std::unique_ptr<Job>> jobs_;        // in order of arrival
   bool is_stepping_ = false;
   bool is_ending_ = false;
   // Growing streams only take room away, so whoever did not fit need not be asked again before some

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "kvasir/engine/engine.h"
+#include "kvasir/kv/prefix_segment.h"
 
 namespace kvasir {
 
 // A prompt being read is published whenever it has come this far again: whoever comes later shares
 // it, and window layers can be gone on with at these points. Each costs references to the blocks
-// of their windows, so points are a few blocks apart.
-inline constexpr int64_t kPublishTokens = 8 * kBlockTokens;
+// of their windows, so points are a few blocks apart: where segments of the store end.
+inline constexpr int64_t kPublishTokens = kSegmentTokens;
 
 inline double MsBetween(EngineClock::time_point begin, EngineClock::time_point end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();

@@ -60,6 +60,7 @@ void Engine::Admit() {
 }
 
 Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
+  if (stream.fetch) return Admission::kLater;
   const int64_t known = stream.known_tokens();
   // The last token is always evaluated, and of a prompt that is scored every one: no cache holds
   // logits.
@@ -83,6 +84,7 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   }
   const auto victims = FindVictims(job, stream, match->sequence);
   if (!victims) return Admission::kNoRoom;
+  if (FetchMore(job, stream, found, limit)) return Admission::kLater;
   tree_.Use(job.request.salt, std::span(tokens).first(static_cast<size_t>(match->tokens)));
   for (const Member& victim : *victims) Preempt(*victim.job, *victim.stream);
   stream.tokens_at_admission = stream.generated_tokens();
@@ -198,7 +200,7 @@ bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
     wanted += member.stream->sequence->BytesToReserve(member.tokens);
   }
   if (tree_.Evict(wanted) > 0) return true;
-  if (WaitForSwap()) return true;
+  if (WaitForSwap() || WaitForStore()) return true;
   if (TakeBackLent()) return true;
   const std::vector<Member> active = StreamsByRank(true);
   const Member last = active.back();

@@ -32,6 +32,11 @@ std::vector<Engine::Member> Engine::PlanMembers() {
       const int64_t pending = stream->known_tokens() - stream->sequence->position();
       int64_t run_limit = stream->sequence->RunLimit();
       if (job->is_scored()) run_limit = std::min(run_limit, kMostScoredRows);
+      // Layers that hold whole states at the end of a run only are published and stored there.
+      if (!shares_any_prefix_) {
+        run_limit =
+            std::min(run_limit, kPublishTokens - stream->sequence->position() % kPublishTokens);
+      }
       // Long runs take blocks for a moment, in whose slabs a few that stay keep all from others.
       if (stream->is_starting_over()) {
         run_limit = std::min<int64_t>(run_limit, kBlockTokens);
@@ -154,7 +159,7 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
 
 // The prompt is read: as many answers as there are places for go on from its cache, the others wait
 // for one with their first token chosen.
-void Engine::BeginAnswers(Job& job, const EngineStream& first, ConstFloatRows hidden) {
+void Engine::BeginAnswers(Job& job, EngineStream& first, ConstFloatRows hidden) {
   Publish(job, first);
   tree_.AddUser(job.request.salt, job.request.prompt);
   const auto active = static_cast<int64_t>(StreamsByRank(true).size());
@@ -167,6 +172,7 @@ void Engine::BeginAnswers(Job& job, const EngineStream& first, ConstFloatRows hi
       stream.waits_for_place = true;
     }
     stream.admitted_at = first.admitted_at;
+    stream.keys = first.keys;
     if (hidden.rows > 0) {
       stream.KeepHidden(first.sequence->position() - 1, hidden.Part(hidden.rows - 1, 1));
     }
@@ -218,9 +224,9 @@ void Engine::EndPooled(Job& job, EngineStream& stream) {
 }
 
 // What the stream has read becomes findable for others: references, no copies.
-void Engine::Publish(const Job& job, const EngineStream& stream) {
+void Engine::Publish(const Job& job, EngineStream& stream) {
   const std::vector<Token> tokens = stream.known().Copy(0, stream.sequence->position());
-  (void)tree_.Insert(job.request.salt, tokens, *stream.sequence);
+  if (tree_.Insert(job.request.salt, tokens, *stream.sequence)) StorePrefix(job, stream);
 }
 
 }  // namespace kvasir

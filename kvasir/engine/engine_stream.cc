@@ -23,6 +23,7 @@ void EngineStream::ReleaseCache() {
   if (sequence) result().stats.kv_bytes = sequence->nbytes();
   sequence.reset();
   swapped.reset();
+  fetch.reset();
 }
 
 }  // namespace kvasir

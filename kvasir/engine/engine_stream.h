@@ -11,6 +11,8 @@
 
 #include "kvasir/engine/answer_builder.h"
 #include "kvasir/engine/hidden_pool.h"
+#include "kvasir/engine/prefix_key.h"
+#include "kvasir/engine/prefix_store.h"
 #include "kvasir/engine/request.h"
 #include "kvasir/engine/swapped_cache.h"
 #include "kvasir/kv/kv_sequence.h"
@@ -42,6 +44,13 @@ class EngineStream : public AnswerBuilder {
   std::optional<KvSequence> sequence;
   // What a preempted stream has on disk. Null if nothing; never beside a sequence.
   std::unique_ptr<SwappedCache> swapped;
+
+  // What its tokens are called in the store, as far as somebody asked; what it waits for from
+  // there, without a sequence; and how often it may do so, as what came can be evicted again:
+  // enough for kMostSegments each time of any context.
+  PrefixKeys keys;
+  std::unique_ptr<PrefixFetch> fetch;
+  int fetches_left = 32;
 
   // Whether it has blocks that others could get: a sequence, or those that one is being read into.
   bool holds_blocks() const { return sequence || is_reading(); }

@@ -19,7 +19,10 @@ constexpr std::chrono::hours kLongestGrace{24 * 365};
 }  // namespace
 
 EngineThread::EngineThread(std::unique_ptr<Engine> engine, int64_t max_waiting)
-    : engine_(std::move(engine)), max_waiting_(max_waiting), thread_([this] { Run(); }) {}
+    : engine_(std::move(engine)),
+      max_waiting_(max_waiting),
+      stats_(engine_->Stats()),
+      thread_([this] { Run(); }) {}
 
 EngineThread::~EngineThread() {
   Stop(std::chrono::milliseconds(0));

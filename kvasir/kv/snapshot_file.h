@@ -1,6 +1,6 @@
 // Snapshots as bytes and files: every codec, retention and state comes back to the same bits, and
 // blocks that sequences share are stored once and shared again.
-// Deliberately whole files only: tiers that move single runs of blocks have their own unit.
+// Deliberately whole files only: who moves runs of blocks makes a file of each (prefix_segment.h).
 // Byte by byte: docs/formats/kv-snapshot.md.
 #ifndef KVASIR_KV_SNAPSHOT_FILE_H_
 #define KVASIR_KV_SNAPSHOT_FILE_H_

@@ -85,4 +85,12 @@ Status WriteSnapshotBlocks(const KvBlockMap& map, const SnapshotBlockSource& rea
   return {};
 }
 
+Result<uint64_t> SnapshotFileBytes(const KvBlockMap& map) {
+  const std::vector<uint64_t> checksums(map.block_bytes.size());
+  KVASIR_TRY(const std::string front, SnapshotFileFront(map, checksums));
+  uint64_t bytes = front.size();
+  for (const uint64_t block : map.block_bytes) bytes = NextBlock(bytes) + block;
+  return bytes;
+}
+
 }  // namespace kvasir

@@ -47,6 +47,9 @@ using SnapshotBlockSource = std::function<Result<std::span<const std::byte>>(siz
 Status WriteSnapshotBlocks(const KvBlockMap& map, const SnapshotBlockSource& read,
                            const ByteSink& sink);
 
+// How large that file is. ERRORS: as SnapshotFileFront.
+Result<uint64_t> SnapshotFileBytes(const KvBlockMap& map);
+
 }  // namespace kvasir
 
 #endif  // KVASIR_KV_SNAPSHOT_FILE_BLOCKS_H_

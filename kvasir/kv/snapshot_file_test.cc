@@ -15,6 +15,7 @@
 #include "kvasir/kv/block_map_svg.h"
 #include "kvasir/kv/kv_batch.h"
 #include "kvasir/kv/kv_test_util.h"
+#include "kvasir/kv/snapshot_file_blocks.h"
 #include "kvasir/kv/snapshot_file_index.h"
 
 namespace kvasir {
@@ -34,6 +35,9 @@ std::string Bytes(const KvSnapshotFile& file) {
     out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return Status();
   }));
+  NumberedBlocks numbered = Must(NumberBlocks(file.sequences));
+  numbered.map.metadata = file.metadata;
+  EXPECT_EQ(Must(SnapshotFileBytes(numbered.map)), out.size());
   return out;
 }
 

@@ -63,6 +63,7 @@ void AppendGauges(const ServiceStatus& status, const EnginePicture& picture, std
         "kvasir_cache_bytes{kind=\"" + std::string(kind) + "\"} " + std::to_string(bytes) + "\n";
   }
   gauge("kvasir_swap_bytes", "Bytes of caches on disk.", status.engine.swap_bytes);
+  gauge("kvasir_store_bytes", "Bytes of stored prefixes.", status.engine.store.bytes);
 }
 
 }  // namespace
@@ -118,6 +119,14 @@ std::string Metrics::Render(const ServiceStatus& status, const EnginePicture& pi
   counter("kvasir_swapped_in_total", "Caches that came back from disk.", status.engine.swapped_in);
   counter("kvasir_swaps_lost_total", "Caches that were given up on their way.",
           status.engine.swaps_lost);
+  counter("kvasir_store_written_total", "Files of prefixes that were stored.",
+          status.engine.store.written);
+  counter("kvasir_store_removed_total", "Files of prefixes that were removed for room.",
+          status.engine.store.removed);
+  counter("kvasir_store_failures_total", "Files of prefixes that could not be written or read.",
+          status.engine.store.failed);
+  counter("kvasir_store_fetched_tokens_total", "Tokens that were read from stored prefixes.",
+          status.engine.fetched_tokens);
   counter("kvasir_drafted_tokens_total", "Tokens that were verified as drafts.",
           status.engine.drafted_tokens);
   counter("kvasir_accepted_drafts_total", "Drafts that were right.", status.engine.accepted_drafts);

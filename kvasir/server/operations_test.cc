@@ -269,15 +269,30 @@ TEST_F(OperationsTest, MetricsAreCompleteAndWellFormed) {
   EXPECT_EQ(samples.at("kvasir_generated_tokens_total"), 7);
   EXPECT_EQ(samples.at("kvasir_time_to_first_token_seconds_count"), 2);
   EXPECT_EQ(samples.at("kvasir_inter_token_seconds_count"), 5);
-  for (const char* name :
-       {"kvasir_requests_running", "kvasir_requests_waiting", "kvasir_cache_used_bytes",
-        "kvasir_cache_budget_bytes", "kvasir_cache_bytes{kind=\"live\"}",
-        "kvasir_cache_bytes{kind=\"cached\"}", "kvasir_cache_bytes{kind=\"scratch\"}",
-        "kvasir_preemptions_total", "kvasir_evictions_total", "kvasir_evicted_bytes_total",
-        "kvasir_steps_total", "kvasir_evaluated_tokens_total", "kvasir_swapped_out_total",
-        "kvasir_swapped_in_total", "kvasir_swaps_lost_total", "kvasir_swap_bytes",
-        "kvasir_drafted_tokens_total", "kvasir_accepted_drafts_total",
-        "kvasir_cache_bytes{kind=\"index\"}"}) {
+  for (const char* name : {"kvasir_requests_running",
+                           "kvasir_requests_waiting",
+                           "kvasir_cache_used_bytes",
+                           "kvasir_cache_budget_bytes",
+                           "kvasir_cache_bytes{kind=\"live\"}",
+                           "kvasir_cache_bytes{kind=\"cached\"}",
+                           "kvasir_cache_bytes{kind=\"scratch\"}",
+                           "kvasir_preemptions_total",
+                           "kvasir_evictions_total",
+                           "kvasir_evicted_bytes_total",
+                           "kvasir_steps_total",
+                           "kvasir_evaluated_tokens_total",
+                           "kvasir_swapped_out_total",
+                           "kvasir_swapped_in_total",
+                           "kvasir_swaps_lost_total",
+                           "kvasir_swap_bytes",
+                           "kvasir_drafted_tokens_total",
+                           "kvasir_accepted_drafts_total",
+                           "kvasir_cache_bytes{kind=\"index\"}",
+                           "kvasir_store_written_total",
+                           "kvasir_store_removed_total",
+                           "kvasir_store_failures_total",
+                           "kvasir_store_fetched_tokens_total",
+                           "kvasir_store_bytes"}) {
     EXPECT_EQ(samples.count(name), 1u) << name;
   }
 }
@@ -349,6 +364,25 @@ class PromptCacheTest : public OperationsTest {
   const std::string file_ = folder_ + "/prompts.kv";
   const std::string long_prompt_ = std::string(300, 'x') + "yz";
 };
+
+// What a server has just computed is stored before it ends, and the next one says so.
+TEST_F(PromptCacheTest, StoredPrefixesOutliveTheServer) {
+  ServerOptions options;
+  options.cache_dir = folder_ + "/stored";
+  ASSERT_TRUE(std::filesystem::create_directory(options.cache_dir));
+  const std::string prompt = std::string(1200, 'x') + "yz";
+  Start(options);
+  const auto first = Answer(prompt);
+  EXPECT_EQ(first.second, 0);
+  server_->Stop();
+  lines_.clear();
+  Start(options);
+  ASSERT_EQ(lines_.size(), 1u);
+  EXPECT_EQ(lines_[0].find(options.cache_dir + ": 2 stored prefixes, "), 0u) << lines_[0];
+  EXPECT_EQ(Answer(prompt), std::pair(first.first, int64_t{1024}));
+  EXPECT_NE(Ask("GET", "/metrics").body.find("kvasir_store_fetched_tokens_total 1024\n"),
+            std::string::npos);
+}
 
 TEST_F(PromptCacheTest, OutlivesTheServer) {
   Restart();

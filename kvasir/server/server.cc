@@ -10,6 +10,7 @@
 
 #include "kvasir/base/file.h"
 #include "kvasir/base/file_writer.h"
+#include "kvasir/base/work_thread.h"
 #include "kvasir/engine/recommended_sampling.h"
 #include "kvasir/server/access.h"
 #include "kvasir/server/api_error.h"
@@ -19,7 +20,6 @@
 #include "kvasir/server/prompt_cache_file.h"
 #include "kvasir/server/routes.h"
 #include "kvasir/server/server_context.h"
-#include "kvasir/server/work_thread.h"
 
 namespace kvasir {
 namespace {
@@ -121,7 +121,8 @@ Status ServerOptions::Check() const {
     if (!status.ok()) return WithContext(status.error(), "the file of the prompt cache");
   }
   for (const auto& [folder, what] : {std::pair{&slot_save_path, "the folder of slots"},
-                                     std::pair{&swap_dir, "the folder of swapped caches"}}) {
+                                     std::pair{&swap_dir, "the folder of swapped caches"},
+                                     std::pair{&cache_dir, "the folder of stored prefixes"}}) {
     if (folder->empty()) continue;
     const Status status = CheckWritableFolder(*folder);
     if (!status.ok()) return WithContext(status.error(), what);
@@ -164,10 +165,16 @@ class Server::Impl {
   Status Start() {
     KVASIR_TRY_OK(options_.Check());
     // Files of caches want it, and from here on the engine runs the model.
-    if (!options_.prompt_cache_file.empty() || !options_.slot_save_path.empty()) {
-      KVASIR_TRY_OK(bundle_->Fingerprint().status());
+    std::string fingerprint;
+    if (!options_.prompt_cache_file.empty() || !options_.slot_save_path.empty() ||
+        !options_.cache_dir.empty()) {
+      KVASIR_TRY(fingerprint, bundle_->Fingerprint());
     }
     EngineServiceOptions service;
+    service.engine.store = {.dir = options_.cache_dir,
+                            .max_bytes = options_.cache_dir_bytes,
+                            .fingerprint = std::move(fingerprint),
+                            .log = options_.log};
     service.engine.max_streams = options_.max_streams;
     service.engine.swap = {.dir = options_.swap_dir, .max_bytes = options_.swap_bytes};
     service.engine.scheduler.step_tokens = options_.chunk_tokens;
@@ -181,6 +188,12 @@ class Server::Impl {
     if (bundle_->chat() == nullptr) {
       Log(options_.log, LogLevel::kWarning,
           "the model has no chat template: chats are refused, completions and embeddings work");
+    }
+    if (!options_.cache_dir.empty()) {
+      const PrefixStoreStats stored = service_->status().engine.store;
+      Log(options_.log, LogLevel::kInfo,
+          options_.cache_dir + ": " + std::to_string(stored.files) + " stored prefixes, " +
+              std::to_string(stored.bytes) + " bytes");
     }
     prompt_cache_.Load(*service_);
     KVASIR_TRY(http_, HttpServer::Start(HttpOptions(options_, &access_, &metrics_),

@@ -27,6 +27,8 @@ struct ServerOptions : HttpServerOptions {
   int64_t max_streams = 16;  // answers being made at once; they share the cache
   std::string swap_dir;      // SwapOptions: for caches of answers that others displace
   uint64_t swap_bytes = 0;
+  std::string cache_dir;  // PrefixStoreOptions: for what is cached
+  uint64_t cache_dir_bytes = 0;
   int64_t max_waiting_requests = 64;  // with no answer begun; more get 503
   Pooling pooling = Pooling::kMean;   // of embeddings
   int64_t chunk_tokens = 512;         // of a prompt per forward pass; no influence on results

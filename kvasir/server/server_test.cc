@@ -641,7 +641,9 @@ TEST(ServerStart, FoldersMustBeThere) {
   EXPECT_EQ(Server::Start(bundle->get(), folder).status().error().code, ErrorCode::kIo);
   ServerOptions slots;
   slots.slot_save_path = "/nowhere/slots";
-  for (ServerOptions* const options : {&cache, &slots}) {
+  ServerOptions stored;
+  stored.cache_dir = "/nowhere/stored";
+  for (ServerOptions* const options : {&cache, &slots, &stored}) {
     options->port = 0;
     const auto server = Server::Start(bundle->get(), *options);
     ASSERT_FALSE(server.ok());

@@ -1,7 +1,7 @@
 // WorkThread: a thread that runs tasks one after the other, in the order in which they came.
-// Deliberately without a bound of its own: what may wait is bounded by the connections.
-#ifndef KVASIR_SERVER_WORK_THREAD_H_
-#define KVASIR_SERVER_WORK_THREAD_H_
+// Deliberately without a bound of its own: that is for those who post.
+#ifndef KVASIR_BASE_WORK_THREAD_H_
+#define KVASIR_BASE_WORK_THREAD_H_
 
 #include <condition_variable>
 #include <deque>
@@ -59,4 +59,4 @@ class WorkThread {
 
 }  // namespace kvasir
 
-#endif  // KVASIR_SERVER_WORK_THREAD_H_
+#endif  // KVASIR_BASE_WORK_THREAD_H_

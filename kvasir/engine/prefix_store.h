@@ -1,0 +1,204 @@
+// PrefixStore: caches of prefixes in a folder, for when memory has no room for them and for whoever
+// starts next: a file per segment, written when it is computed and read when it is wanted.
+// Deliberately without a list of its own beside the files: a name says what a file is a cache of,
+// and what cannot be read is as good as not there.
+#ifndef KVASIR_ENGINE_PREFIX_STORE_H_
+#define KVASIR_ENGINE_PREFIX_STORE_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "kvasir/base/log.h"
+#include "kvasir/base/result.h"
+#include "kvasir/base/work_thread.h"
+#include "kvasir/engine/lent_snapshot.h"
+#include "kvasir/engine/prefix_key.h"
+#include "kvasir/engine/swap_store.h"
+#include "kvasir/kv/kv_snapshot.h"
+
+namespace kvasir {
+
+struct PrefixStoreOptions {
+  std::string dir;         // empty: there is none
+  uint64_t max_bytes = 0;  // of all files; 0: what lies there and half of what the disk has free
+  // What decides the bits of rows beside the spec of the cache: ModelBundle::Fingerprint.
+  std::string fingerprint;
+  bool ignores_rates = false;  // reads even where computing is faster: to test and to measure
+  LogSink log;                 // hears what could not be written or read, at most once a minute
+  // Called by the store's threads before each block: to test slow disks. May be empty.
+  std::function<void(bool is_read)> before_block;
+};
+
+struct PrefixStoreStats {
+  int64_t files = 0;
+  uint64_t bytes = 0;   // of them
+  int64_t written = 0;  // files, since the store was opened
+  int64_t removed = 0;  // to make room
+  int64_t failed = 0;   // that could not be written or read: disk full, bytes changed, gone
+};
+
+enum class FetchState {
+  kOpening,  // files are looked at
+  kOpened,   // it is known which blocks it takes: PrefixFetch::Read
+  kReading,
+  kRead,  // PrefixFetch::Take
+  kFailed,
+};
+
+class PrefixFetch;
+
+// Files may come and go, also by others that use the same folder: then something is computed again.
+// THREADS: one calls it, that of the pool.
+class PrefixStore {
+ public:
+  // Reads at most so many segments at once.
+  static constexpr size_t kMostSegments = 64;
+
+  // `max_pending_bytes`: of blocks that are held because they are being written.
+  // ERRORS: kNotFound, kIo if no file can be made in the folder, naming it.
+  static Result<std::unique_ptr<PrefixStore>> Open(
+      PrefixStoreOptions options, std::shared_ptr<const KvCacheSpec> spec,
+      size_t max_pending_bytes = std::numeric_limits<size_t>::max());
+  // Gives up what is under way; waits for the block that is just being written or read.
+  ~PrefixStore();
+  PrefixStore(const PrefixStore&) = delete;
+  PrefixStore& operator=(const PrefixStore&) = delete;
+
+  // Of the empty prefix of those who share `salt`.
+  PrefixKey RootOf(uint64_t salt) const { return RootKey(identity_, salt); }
+
+  // How many of these keys, which follow each other, have a file, up to the first that has none.
+  struct Found {
+    size_t segments = 0;
+    uint64_t bytes = 0;
+  };
+  Found Look(std::span<const PrefixKey> keys) const;
+  // These are wanted: their files outlive those of others, the last one the least.
+  void Use(std::span<const PrefixKey> keys);
+
+  // Whether Write would write it: it has no file, is not being written, and not too much is.
+  bool Wants(const PrefixKey& key) const;
+  // Begins to write what has the last of these keys, with the keys of all prefixes of it. Lent
+  // until it is written (Reap) or taken back.
+  std::shared_ptr<LentBlocks> Write(std::span<const PrefixKey> path, KvSnapshot segment);
+  // Gives back the blocks of what has been written.
+  void Reap();
+  void StopWriting();
+  bool is_writing() const { return !writes_.empty(); }
+
+  // Begins to read the segments of these keys, the first of which begins at `begin`.
+  // REQUIRES: 1 to kMostSegments keys.
+  std::unique_ptr<PrefixFetch> Fetch(std::span<const PrefixKey> keys, Position begin);
+
+  // Returns when a file is done, none is under way, or the time is over.
+  void WaitForProgress(std::chrono::milliseconds most);
+  // For how long the block that is just being read has been; 0 if none is.
+  std::chrono::steady_clock::duration read_time() const;
+  // Of reading.
+  SwapRates rates() const;
+  PrefixStoreStats stats() const;
+  const PrefixStoreOptions& options() const { return options_; }
+
+ private:
+  friend class PrefixFetch;
+  struct Writing;
+  struct Reading;
+  struct Entry {
+    uint64_t bytes = 0;
+    std::list<PrefixKey>::iterator use;
+    bool is_touched = false;  // used since its file was told so
+  };
+
+  PrefixStore(PrefixStoreOptions options, std::shared_ptr<const KvCacheSpec> spec,
+              std::string identity, size_t max_pending_bytes);
+  std::string PathOf(const PrefixKey& key) const;
+  void Scan();
+
+  // The threads'.
+  void Run(Writing& writing);
+  Status MakeRoom(uint64_t bytes, std::span<const PrefixKey> path);
+  void TouchFiles();
+  FetchState OpenFiles(Reading& reading);
+  FetchState ReadBlocks(Reading& reading);
+  Status ReadBlock(Reading& reading, size_t number, std::vector<std::byte>* block);
+  void Lose(const PrefixKey& key, const Error& error);
+  void CountFailure(const Error& error);
+
+  void PostRead(std::shared_ptr<Reading> reading, std::function<FetchState(Reading&)> task);
+
+  // Called with the lock held.
+  void UseLocked(std::span<const PrefixKey> keys);
+  void Forget(const PrefixKey& key);
+
+  PrefixStoreOptions options_;
+  const std::shared_ptr<const KvCacheSpec> spec_;
+  const std::string identity_;
+  const size_t max_pending_bytes_;
+  std::vector<std::shared_ptr<Writing>> writes_;  // the caller's
+
+  mutable std::mutex mutex_;
+  std::condition_variable progress_;
+  std::unordered_map<PrefixKey, Entry, PrefixKeyHash> entries_;
+  std::list<PrefixKey> uses_;  // the oldest first
+  std::unordered_set<PrefixKey, PrefixKeyHash> pending_;
+  size_t pending_bytes_ = 0;
+  bool has_touched_ = false;  // TouchFiles will come
+  uint64_t done_ = 0;
+  int64_t reads_ = 0;  // under way
+  double read_rate_ = 0;
+  std::chrono::steady_clock::time_point rate_measured_at_;
+  PrefixStoreStats stats_;
+  std::chrono::steady_clock::time_point said_at_;  // the last failure
+  // When it began, in the clock's ticks; 0: none is being read.
+  std::atomic<int64_t> read_began_ = 0;
+  std::atomic<bool> is_ending_ = false;
+
+  // Apart, as who waits for a file must not wait for the disk to take another.
+  WorkThread writer_;
+  WorkThread reader_;
+};
+
+// Segments on their way from the store. Destroyed before that, it gives them up, and the blocks.
+// THREADS: the store's caller.
+class PrefixFetch {
+ public:
+  ~PrefixFetch();
+  PrefixFetch(const PrefixFetch&) = delete;
+  PrefixFetch& operator=(const PrefixFetch&) = delete;
+
+  FetchState state() const;
+  // Whether it reads the segment of this key.
+  bool Reads(const PrefixKey& key) const;
+  // Takes blocks, for which the tree is evicted, and begins to read into them: they are lent.
+  // REQUIRES: kOpened. ERRORS: kResourceExhausted.
+  Result<std::shared_ptr<LentBlocks>> Read(KvPool* pool, PrefixTree* tree);
+  // What continues the prefix that it began at. REQUIRES: kRead. ERRORS: kResourceExhausted if the
+  // blocks were taken back.
+  Result<KvSnapshot> Take(KvPool* pool);
+
+ private:
+  friend class PrefixStore;
+  PrefixFetch(PrefixStore* store, std::shared_ptr<PrefixStore::Reading> reading);
+
+  PrefixStore* const store_;
+  const std::shared_ptr<PrefixStore::Reading> reading_;
+  const std::vector<PrefixKey> keys_;
+  std::shared_ptr<LentBlocks> lent_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_PREFIX_STORE_H_

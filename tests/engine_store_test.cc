@@ -1,0 +1,519 @@
+// Cached prefixes in a folder: whoever starts next, or has forgotten, goes on from there with the
+// same answers, and whatever becomes of the folder, the answers stay right and nothing is left.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kvasir/kv/prefix_segment.h"
+#include "tests/support/engine_bench.h"
+#include "tests/support/swap_folder.h"
+
+namespace kvasir {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr TinyPolicy kFull = {"full_f32", kTinyFull, "f32", "f32"};
+constexpr TinyPolicy kWindows = {"windows_f32", kTinyWindows, "f32", "f32"};
+constexpr int64_t kSegment = kSegmentTokens;
+
+class StoreBench {
+ public:
+  explicit StoreBench(const TinyPolicy& policy) : bench_(policy) {}
+
+  Bench& bench() { return bench_; }
+  Engine& engine() { return bench_.engine(); }
+  const SwapFolder& folder() const { return folder_; }
+  EngineOptions Options() const {
+    return {.store = {.dir = folder_.path(), .fingerprint = "tiny", .ignores_rates = true}};
+  }
+  // As a process that knows nothing but the folder.
+  void Restart(EngineOptions options, size_t budget_bytes = size_t{64} << 20) {
+    bench_.Start(budget_bytes, std::move(options));
+  }
+  void Restart() { Restart(Options()); }
+
+  Tokens Prompt(int64_t tokens, uint64_t seed = 1) const {
+    return RandomTokens(tokens, bench_.model().vocab_size(), seed);
+  }
+  // One after the other; also what is written is waited for.
+  const GenerationResult& Answer(const EngineRequest& request) {
+    const RequestId id = bench_.Submit(request);
+    bench_.Drain();
+    return bench_.Answer(id);
+  }
+  void ExpectRight(const EngineRequest& request) {
+    EXPECT_EQ(Answer(request).tokens, bench_.Alone(request));
+  }
+  EngineStats Stats() { return bench_.engine().Stats(); }
+
+  std::vector<fs::path> Files() const {
+    std::vector<fs::path> files;
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator(folder_.path(), gone)) {
+      files.push_back(entry.path());
+    }
+    return files;
+  }
+  void ExpectNothingLeft() {
+    EXPECT_EQ(bench_.LiveBytes(), 0u);
+    bench_.engine().prefix_tree().Clear();
+    EXPECT_EQ(bench_.pool().used_bytes(), 0u);
+    EXPECT_FALSE(engine().has_work());
+  }
+
+ private:
+  SwapFolder folder_;
+  Bench bench_;
+};
+
+class EngineStoreTest : public testing::TestWithParam<TinyPolicy> {};
+
+// Also shorter, longer, and other from some point on.
+TEST_P(EngineStoreTest, WhoeverStartsNextGoesOnFromThere) {
+  StoreBench store(GetParam());
+  const EngineRequest request = Request(store.Prompt(2 * kSegment + 300), 30);
+  store.Restart();
+  const Tokens wanted = store.Answer(request).tokens;
+  EXPECT_EQ(wanted, store.bench().Alone(request));
+  const bool keeps_rows = *GetParam().budget == '\0';
+  EXPECT_EQ(store.Stats().store.written, keeps_rows ? 2 : 0);
+  EXPECT_EQ(store.Files().size(), keeps_rows ? 2u : 0u);
+
+  std::vector<std::pair<EngineRequest, int64_t>> others = {{request, 2 * kSegment}};
+  others.emplace_back(request, kSegment);
+  others.back().first.prompt.resize(kSegment + 100);
+  others.emplace_back(request, kSegment);
+  others.back().first.prompt[kSegment + 50] ^= 1;
+  others.emplace_back(request, 0);
+  others.back().first.prompt[kSegment - 1] ^= 1;
+  others.emplace_back(request, 0);
+  others.back().first.prompt.resize(kSegment);  // whose last token is always evaluated
+  others.emplace_back(request, kSegment);
+  others.back().first.prompt.resize(kSegment + 1);
+  for (const auto& [other, stored] : others) {
+    store.Restart();
+    const GenerationResult& answer = store.Answer(other);
+    const int64_t fetched = keeps_rows ? stored : 0;
+    EXPECT_EQ(answer.tokens, store.bench().Alone(other));
+    EXPECT_EQ(answer.stats.cached_tokens, fetched);
+    EXPECT_EQ(store.Stats().fetched_tokens, fetched);
+    EXPECT_EQ(store.Stats().store.failed, 0);
+    // The last token chosen is not evaluated.
+    EXPECT_EQ(store.Stats().evaluated_tokens,
+              static_cast<int64_t>(other.prompt.size()) - fetched + 30 - 1);
+    store.ExpectNothingLeft();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, EngineStoreTest, testing::ValuesIn(EnginePolicies()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// An answer of a conversation is stored as its prompt is, and the next turn goes on behind it.
+TEST(EngineStoreTest, AnswersAreStoredToo) {
+  StoreBench store(kFull);
+  EngineRequest request = Request(store.Prompt(kSegment - 100), 2 * kSegment);
+  store.Restart();
+  const Tokens answer = store.Answer(request).tokens;
+  request.prompt.insert(request.prompt.end(), answer.begin(), answer.end());
+  request.max_tokens = 10;
+  store.Restart();
+  store.ExpectRight(request);
+  EXPECT_EQ(store.Stats().fetched_tokens, 2 * kSegment);
+}
+
+TEST(EngineStoreTest, WhatMemoryForgotComesBack) {
+  for (const TinyPolicy& policy : {kFull, kWindows}) {
+    StoreBench store(policy);
+    const int64_t tokens = 2 * kSegment + 100;
+    // For one prompt and a little.
+    store.Restart(store.Options(),
+                  store.bench().spec().BytesAt(tokens + 200) + 4 * store.bench().spec().BytesAt(1));
+    const EngineRequest first = Request(store.Prompt(tokens, 1), 10);
+    const EngineRequest second = Request(store.Prompt(tokens, 2), 10, 3);
+    store.ExpectRight(first);
+    store.ExpectRight(second);
+    const int64_t before = store.Stats().fetched_tokens;
+    store.ExpectRight(first);
+    EXPECT_GE(store.Stats().fetched_tokens - before, kSegment) << policy.name;
+    store.ExpectNothingLeft();
+  }
+}
+
+// A prompt goes on from what memory has and the store has behind it.
+TEST(EngineStoreTest, OnlyWhatIsMissingIsRead) {
+  StoreBench store(kFull);
+  std::atomic<int> blocks = 0;
+  EngineOptions options = store.Options();
+  options.store.before_block = [&](bool is_read) { blocks += is_read; };
+  const EngineRequest request = Request(store.Prompt(3 * kSegment + 10), 5);
+  store.Restart(options);
+  store.ExpectRight(request);
+  EngineRequest beginning = request;
+  beginning.prompt.resize(kSegment + 200);
+  store.Restart(options);
+  store.ExpectRight(beginning);
+  const int blocks_of_one = blocks.exchange(0);
+  EXPECT_GT(blocks_of_one, 0);
+  store.ExpectRight(request);
+  EXPECT_EQ(blocks, 2 * blocks_of_one);
+}
+
+// Twenty ask for the same at once: one reads it.
+TEST(EngineStoreTest, OneReadsForAll) {
+  StoreBench store(kWindows);
+  const EngineRequest request = Request(store.Prompt(2 * kSegment + 40), 5);
+  store.Restart();
+  store.ExpectRight(request);
+  std::atomic<int> blocks = 0;
+  EngineOptions options = store.Options();
+  options.store.before_block = [&](bool is_read) { blocks += is_read; };
+  store.Restart(options);
+  store.ExpectRight(request);
+  const int blocks_of_one = blocks.exchange(0);
+  store.Restart(options);
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 20; ++i) ids.push_back(store.bench().Submit(request));
+  store.bench().Drain();
+  for (const RequestId id : ids) {
+    EXPECT_EQ(store.bench().Answer(id).tokens, store.bench().Alone(request));
+  }
+  EXPECT_EQ(blocks, blocks_of_one);
+  EXPECT_EQ(store.Stats().fetched_tokens, 2 * kSegment);
+}
+
+TEST(EngineStoreTest, NobodyGetsWhatIsOfOthers) {
+  StoreBench store(kFull);
+  EngineRequest request = Request(store.Prompt(kSegment + 10), 5);
+  request.salt = 1;
+  store.Restart();
+  store.ExpectRight(request);
+  // Of another tenant, of a model of other bits, of a cache that is stored otherwise.
+  EngineRequest others = request;
+  others.salt = 2;
+  store.Restart();
+  store.ExpectRight(others);
+  EXPECT_EQ(store.Stats().fetched_tokens, 0);
+  EngineOptions other_model = store.Options();
+  other_model.store.fingerprint = "other";
+  store.Restart(other_model);
+  store.ExpectRight(request);
+  EXPECT_EQ(store.Stats().fetched_tokens, 0);
+  StoreBench packed({"affine8", kTinyWindows, "affine8:32", "affine8:32"});
+  EngineOptions options = packed.Options();
+  options.store.dir = store.folder().path();
+  packed.Restart(options);
+  packed.ExpectRight(Request(request.prompt, 5));
+  EXPECT_EQ(packed.Stats().fetched_tokens, 0);
+  EXPECT_EQ(packed.Stats().store.failed, 0);
+}
+
+// Flipped bits, half a file, none, another's under its name, a folder in its place.
+TEST(EngineStoreTest, WhatCannotBeReadIsComputedAgain) {
+  using Change = std::function<void(const fs::path& file, const fs::path& other)>;
+  const std::vector<std::pair<const char*, Change>> changes = {
+      {"flipped",
+       [](const fs::path& file, const fs::path&) {
+         std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+         bytes.seekp(static_cast<std::streamoff>(fs::file_size(file)) - 100);
+         bytes.put('x').put('y').put('z');
+       }},
+      {"cut", [](const fs::path& file, const fs::path&) { fs::resize_file(file, 5000); }},
+      {"empty", [](const fs::path& file, const fs::path&) { fs::resize_file(file, 0); }},
+      {"gone", [](const fs::path& file, const fs::path&) { fs::remove(file); }},
+      {"other",
+       [](const fs::path& file, const fs::path& other) {
+         fs::copy_file(other, file, fs::copy_options::overwrite_existing);
+       }},
+      {"folder",
+       [](const fs::path& file, const fs::path&) {
+         fs::remove(file);
+         fs::create_directory(file);
+       }},
+  };
+  for (const auto& [name, change] : changes) {
+    SCOPED_TRACE(name);
+    StoreBench store(kFull);
+    const EngineRequest request = Request(store.Prompt(2 * kSegment + 10), 5);
+    store.Restart();
+    store.ExpectRight(request);
+    std::vector<fs::path> files = store.Files();
+    ASSERT_EQ(files.size(), 2u);
+    store.Restart();
+    change(files[0], files[1]);
+    store.ExpectRight(request);
+    EXPECT_GE(store.Stats().store.failed, 1);
+    EXPECT_LE(store.Stats().fetched_tokens, kSegment);
+    store.ExpectNothingLeft();
+    if (std::string(name) == "folder") continue;  // which nobody may write over
+    // What was bad has been written anew.
+    store.Restart();
+    store.ExpectRight(request);
+    EXPECT_EQ(store.Stats().fetched_tokens, 2 * kSegment);
+    EXPECT_EQ(store.Stats().store.failed, 0);
+  }
+}
+
+TEST(EngineStoreTest, AFolderThatVanishesIsNoError) {
+  StoreBench store(kFull);
+  const EngineRequest request = Request(store.Prompt(kSegment + 10), 5);
+  store.Restart();
+  fs::remove_all(store.folder().path());
+  store.ExpectRight(request);
+  EXPECT_EQ(store.Stats().store.written, 0);
+  EXPECT_GE(store.Stats().store.failed, 1);
+  store.ExpectNothingLeft();
+}
+
+TEST(EngineStoreTest, AFolderThatIsNotThereIsRefused) {
+  TinyModel tiny({.folder = kTinyFull});
+  KvPool pool({.budget_bytes = 1 << 20});
+  const auto engine =
+      Engine::Create({.model = &tiny.model(),
+                      .pool = &pool,
+                      .spec = std::make_shared<const KvCacheSpec>(tiny.model().CacheSpec({})),
+                      .vocabulary = {.sampleable_tokens = tiny.model().vocab_size()}},
+                     {.store = {.dir = "/there/is/no/such/folder"}});
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kNotFound);
+  EXPECT_NE(engine.error().message.find("/there/is/no/such/folder"), std::string::npos);
+}
+
+TEST(EngineStoreTest, ADiskThatHangsIsComputedAgain) {
+  StoreBench store(kFull);
+  const EngineRequest request = Request(store.Prompt(kSegment + 10), 5);
+  store.Restart();
+  store.ExpectRight(request);
+  std::atomic<bool> hangs = true;
+  EngineOptions options = store.Options();
+  options.store.before_block = [&](bool is_read) {
+    if (is_read && hangs.exchange(false)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    }
+  };
+  store.Restart(options);
+  store.ExpectRight(request);
+  EXPECT_FALSE(hangs);
+  EXPECT_EQ(store.Stats().fetched_tokens, 0);
+  store.ExpectNothingLeft();
+}
+
+TEST(EngineStoreTest, CancelledWhileItIsRead) {
+  StoreBench store(kFull);
+  const EngineRequest request = Request(store.Prompt(kSegment + 10), 5);
+  store.Restart();
+  store.ExpectRight(request);
+  std::atomic<bool> may_go = false;
+  std::atomic<bool> is_reading = false;
+  EngineOptions options = store.Options();
+  options.store.before_block = [&](bool is_read) {
+    if (!is_read) return;
+    is_reading = true;
+    while (!may_go) std::this_thread::yield();
+  };
+  store.Restart(options);
+  const RequestId id = store.bench().Submit(request);
+  while (!is_reading) store.engine().Step();
+  EXPECT_GT(store.bench().pool().used_bytes(), 0u);
+  store.engine().Cancel(id);
+  EXPECT_TRUE(store.bench().IsFinished(id));
+  store.ExpectNothingLeft();  // although the disk is still at it
+  may_go = true;
+  store.ExpectRight(request);
+}
+
+// The engine may end in the middle of anything.
+TEST(EngineStoreTest, EndsWhileItIsReadAndWritten) {
+  StoreBench store(kFull);
+  const EngineRequest request = Request(store.Prompt(kSegment + 10), 5);
+  store.Restart();
+  (void)store.bench().Submit(request);
+  while (store.Stats().steps < 2) store.engine().Step();
+  store.Restart();
+  (void)store.bench().Submit(request);
+  for (int i = 0; i < 3; ++i) store.engine().Step();
+  store.Restart();
+  store.ExpectRight(request);
+}
+
+TEST(EngineStoreTest, TheFolderHasABound) {
+  StoreBench store(kFull);
+  store.Restart();
+  store.ExpectRight(Request(store.Prompt(2 * kSegment + 10, 1), 5));
+  uint64_t bytes = 0;
+  for (const fs::path& file : store.Files()) bytes += fs::file_size(file);
+  EXPECT_EQ(store.Stats().store.bytes, bytes);
+  EngineOptions options = store.Options();
+  options.store.max_bytes = bytes * 2 - 1;  // three files
+  store.Restart(options);
+  // The first is used again, so of the next two the older goes: its end before its beginning.
+  store.ExpectRight(Request(store.Prompt(2 * kSegment + 10, 2), 5));
+  EXPECT_EQ(store.Stats().store.files, 3);
+  store.ExpectRight(Request(store.Prompt(2 * kSegment + 10, 2), 5));
+  EXPECT_EQ(store.Stats().store.files, 3);
+  EXPECT_LE(store.Stats().store.bytes, options.store.max_bytes);
+  for (const auto& [seed, fetched] : {std::pair{1u, kSegment}, std::pair{2u, 2 * kSegment}}) {
+    EngineOptions read_only = options;
+    store.Restart(read_only);
+    (void)store.Answer(Request(store.Prompt(2 * kSegment + 10, seed), 1));
+    EXPECT_EQ(store.Stats().fetched_tokens, fetched) << seed;
+    if (seed == 1u) break;  // what it writes takes the others' place
+  }
+  // A start with a smaller bound, and one that has no room for anything.
+  options.store.max_bytes = bytes / 2 + 100;
+  store.Restart(options);
+  store.ExpectRight(Request(store.Prompt(20, 5), 5));
+  options.store.max_bytes = 1000;
+  store.Restart(options);
+  store.ExpectRight(Request(store.Prompt(2 * kSegment + 10, 3), 5));
+  EXPECT_EQ(store.Stats().store.files, 0);
+  EXPECT_TRUE(store.Files().empty());
+}
+
+// What is used stays, and the order of use outlives the process.
+TEST(EngineStoreTest, TheLeastRecentlyUsedGoesFirst) {
+  StoreBench store(kFull);
+  const auto ask = [&](uint64_t seed) {
+    const int64_t before = store.Stats().fetched_tokens;
+    (void)store.Answer(Request(store.Prompt(kSegment + 10, seed), 1));
+    return store.Stats().fetched_tokens - before;
+  };
+  store.Restart();
+  for (const uint64_t seed : {1u, 2u, 3u}) ask(seed);
+  EXPECT_EQ(store.Stats().store.files, 3);
+  ask(1);  // from memory: it is used all the same
+  EngineOptions options = store.Options();
+  options.store.max_bytes = store.Stats().store.bytes;
+  store.Restart(options);
+  ask(4);  // takes the place of 2
+  store.Restart(options);
+  EXPECT_EQ(ask(1), kSegment);
+  EXPECT_EQ(ask(3), kSegment);
+  EXPECT_EQ(ask(4), kSegment);
+  EXPECT_EQ(ask(2), 0);
+}
+
+// Names that are none of its own are left alone, and what a killed process left goes.
+TEST(EngineStoreTest, OtherFilesStay) {
+  StoreBench store(kFull);
+  store.Restart();
+  store.ExpectRight(Request(store.Prompt(kSegment + 10), 5));
+  const fs::path own = store.Files().at(0);
+  const fs::path foreign = own.parent_path() / "notes.txt";
+  const fs::path link = own.parent_path() / (std::string(64, 'a') + ".kv");
+  std::ofstream(foreign) << "mine";
+  fs::create_symlink(foreign, link);
+  const fs::path left = own.string() + ".tmp.77.1";
+  std::ofstream(left) << "half";
+  const fs::path fresh = own.string() + ".tmp.78.1";
+  std::ofstream(fresh) << "half";
+  fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  EngineOptions options = store.Options();
+  options.store.max_bytes = 1;
+  store.Restart(options);
+  store.ExpectRight(Request(store.Prompt(10), 5));
+  EXPECT_TRUE(fs::exists(foreign));
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_TRUE(fs::exists(fresh));
+  EXPECT_FALSE(fs::exists(left));
+}
+
+// Where computing is faster nothing is read: a disk of a byte a millisecond.
+TEST(EngineStoreTest, ASlowDiskIsNotWaitedFor) {
+  StoreBench store(kFull);
+  const EngineRequest request = Request(store.Prompt(kSegment + 10), 5);
+  const EngineRequest other = Request(store.Prompt(kSegment + 10, 2), 5);
+  store.Restart();
+  store.ExpectRight(request);
+  store.ExpectRight(other);
+  EngineOptions options = store.Options();
+  options.store.ignores_rates = false;
+  options.store.before_block = [](bool is_read) {
+    if (is_read) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  };
+  store.Restart(options);
+  // Measures how fast the engine is, and then the disk.
+  store.ExpectRight(Request(store.Prompt(300, 9), 5));
+  store.ExpectRight(request);
+  EXPECT_EQ(store.Stats().fetched_tokens, kSegment);
+  store.ExpectRight(other);
+  EXPECT_EQ(store.Stats().fetched_tokens, kSegment);
+}
+
+// Little memory, a small folder, prompts with beginnings in common, tenants, clients that leave,
+// files that change and go: every answer is right, and nothing is left.
+TEST(EngineStoreTest, Soak) {
+  for (const TinyPolicy& policy :
+       {kFull, kWindows, TinyPolicy{"turbo4", kTinyFull, "turbo4", "turbo4"}}) {
+    SCOPED_TRACE(policy.name);
+    StoreBench store(policy);
+    std::mt19937_64 random(5);
+    std::vector<EngineRequest> requests;
+    std::vector<Tokens> wanted;
+    size_t largest = 0;
+    for (uint64_t i = 0; i < 5; ++i) {
+      Tokens prompt = store.Prompt(kSegment + 100, 100 + i / 3);
+      const Tokens own = store.Prompt(150 * static_cast<int64_t>(i) + 50, i);
+      prompt.insert(prompt.end(), own.begin(), own.end());
+      requests.push_back(Request(std::move(prompt), 30, i));
+      wanted.push_back(store.bench().Alone(requests.back()));
+      largest = std::max(largest, store.bench().spec().BytesAt(
+                                      static_cast<Position>(requests.back().prompt.size()) + 30));
+    }
+    EngineOptions options = store.Options();
+    options.scheduler = {128, 64};
+    options.max_streams = 4;
+    options.store.max_bytes = 3 * largest;
+    SwapFolder swap;
+    options.swap = {.dir = swap.path(), .max_bytes = 4 * largest, .ignores_rates = true};
+    const size_t budget = 2 * largest;
+    store.Restart(options, budget);
+    std::map<RequestId, size_t> asked;
+    std::vector<RequestId> gone;
+    while (asked.size() < 60 || store.engine().has_work()) {
+      if (asked.size() < 60 && store.Stats().waiting_requests < 6) {
+        const size_t which = random() % requests.size();
+        EngineRequest request = requests[which];
+        request.salt = random() % 2;
+        request.priority = static_cast<int>(random() % 2);
+        asked.emplace(store.bench().Submit(request), which);
+      }
+      if (random() % 50 == 0) {
+        const auto leaving =
+            std::next(asked.begin(), static_cast<ptrdiff_t>(random() % asked.size()));
+        if (!store.bench().IsFinished(leaving->first)) gone.push_back(leaving->first);
+        store.engine().Cancel(leaving->first);
+      }
+      if (random() % 20 == 0) {
+        const std::vector<fs::path> files = store.Files();
+        std::error_code raced;
+        if (!files.empty() && random() % 2 == 0) fs::remove(files[random() % files.size()], raced);
+        if (!files.empty()) fs::resize_file(files[random() % files.size()], random() % 9000, raced);
+      }
+      store.engine().Step();
+      ASSERT_LE(store.bench().pool().used_bytes(), budget);
+    }
+    for (const auto& [id, which] : asked) {
+      const GenerationResult& answer = store.bench().Answer(id);
+      if (std::find(gone.begin(), gone.end(), id) != gone.end()) continue;
+      EXPECT_EQ(answer.tokens, wanted[which]);
+    }
+    EXPECT_GT(store.Stats().fetched_tokens, 0);
+    EXPECT_GT(store.Stats().store.failed, 0);
+    EXPECT_GT(store.Stats().preemptions, 0);
+    store.ExpectNothingLeft();
+  }
+}
+
+}  // namespace
+}  // namespace kvasir
