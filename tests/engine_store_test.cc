@@ -16,6 +16,7 @@
 
 #include "kvasir/kv/prefix_segment.h"
 #include "tests/support/engine_bench.h"
+#include "tests/support/oracle_drafter.h"
 #include "tests/support/swap_folder.h"
 
 namespace kvasir {
@@ -35,7 +36,7 @@ class StoreBench {
   Engine& engine() { return bench_.engine(); }
   const SwapFolder& folder() const { return folder_; }
   EngineOptions Options() const {
-    return {.store = {.dir = folder_.path(), .fingerprint = "tiny", .ignores_rates = true}};
+    return {.store = {.dir = folder_.path(), .identity = "tiny", .ignores_rates = true}};
   }
   // As a process that knows nothing but the folder.
   void Restart(EngineOptions options, size_t budget_bytes = size_t{64} << 20) {
@@ -205,17 +206,21 @@ TEST(EngineStoreTest, NobodyGetsWhatIsOfOthers) {
   store.ExpectRight(others);
   EXPECT_EQ(store.Stats().fetched_tokens, 0);
   EngineOptions other_model = store.Options();
-  other_model.store.fingerprint = "other";
+  other_model.store.identity = "other";
   store.Restart(other_model);
   store.ExpectRight(request);
   EXPECT_EQ(store.Stats().fetched_tokens, 0);
-  StoreBench packed({"affine8", kTinyWindows, "affine8:32", "affine8:32"});
+  StoreBench packed({"turbo4", kTinyFull, "turbo4", "turbo4"});
   EngineOptions options = packed.Options();
   options.store.dir = store.folder().path();
   packed.Restart(options);
-  packed.ExpectRight(Request(request.prompt, 5));
+  packed.ExpectRight(request);
   EXPECT_EQ(packed.Stats().fetched_tokens, 0);
   EXPECT_EQ(packed.Stats().store.failed, 0);
+  EXPECT_EQ(packed.Stats().store.files, 4);  // each wrote its own
+  store.Restart();
+  store.ExpectRight(request);
+  EXPECT_EQ(store.Stats().fetched_tokens, kSegment);
 }
 
 // Flipped bits, half a file, none, another's under its name, a folder in its place.
@@ -346,36 +351,41 @@ TEST(EngineStoreTest, EndsWhileItIsReadAndWritten) {
   store.ExpectRight(request);
 }
 
+// Of a prompt that has no room beside what is used its end goes before its beginning.
 TEST(EngineStoreTest, TheFolderHasABound) {
   StoreBench store(kFull);
+  const auto prompt = [&](uint64_t seed) {
+    return Request(store.Prompt(2 * kSegment + 10, seed), 5);
+  };
   store.Restart();
-  store.ExpectRight(Request(store.Prompt(2 * kSegment + 10, 1), 5));
+  store.ExpectRight(prompt(1));
   uint64_t bytes = 0;
   for (const fs::path& file : store.Files()) bytes += fs::file_size(file);
   EXPECT_EQ(store.Stats().store.bytes, bytes);
   EngineOptions options = store.Options();
   options.store.max_bytes = bytes * 2 - 1;  // three files
   store.Restart(options);
-  // The first is used again, so of the next two the older goes: its end before its beginning.
-  store.ExpectRight(Request(store.Prompt(2 * kSegment + 10, 2), 5));
+  store.ExpectRight(prompt(2));
   EXPECT_EQ(store.Stats().store.files, 3);
-  store.ExpectRight(Request(store.Prompt(2 * kSegment + 10, 2), 5));
-  EXPECT_EQ(store.Stats().store.files, 3);
+  EXPECT_EQ(store.Files().size(), 3u);
   EXPECT_LE(store.Stats().store.bytes, options.store.max_bytes);
-  for (const auto& [seed, fetched] : {std::pair{1u, kSegment}, std::pair{2u, 2 * kSegment}}) {
-    EngineOptions read_only = options;
-    store.Restart(read_only);
-    (void)store.Answer(Request(store.Prompt(2 * kSegment + 10, seed), 1));
+  // Each by a process that could store nothing more.
+  for (const auto& [seed, fetched] : {std::pair{2u, 2 * kSegment}, std::pair{1u, kSegment}}) {
+    store.Restart(options);
+    const RequestId id = store.bench().Submit(prompt(seed));
+    while (store.Stats().prompt_tokens == 0) store.engine().Step();
     EXPECT_EQ(store.Stats().fetched_tokens, fetched) << seed;
-    if (seed == 1u) break;  // what it writes takes the others' place
+    store.engine().Cancel(id);
   }
   // A start with a smaller bound, and one that has no room for anything.
   options.store.max_bytes = bytes / 2 + 100;
   store.Restart(options);
   store.ExpectRight(Request(store.Prompt(20, 5), 5));
+  store.Restart();  // when the one before has done what it had to
+  EXPECT_EQ(store.Files().size(), 1u);
   options.store.max_bytes = 1000;
   store.Restart(options);
-  store.ExpectRight(Request(store.Prompt(2 * kSegment + 10, 3), 5));
+  store.ExpectRight(prompt(3));
   EXPECT_EQ(store.Stats().store.files, 0);
   EXPECT_TRUE(store.Files().empty());
 }
@@ -428,26 +438,160 @@ TEST(EngineStoreTest, OtherFilesStay) {
   EXPECT_FALSE(fs::exists(left));
 }
 
-// Where computing is faster nothing is read: a disk of a byte a millisecond.
+// Where computing is faster nothing is read, once it is known: a disk that takes four times as
+// long.
 TEST(EngineStoreTest, ASlowDiskIsNotWaitedFor) {
   StoreBench store(kFull);
   const EngineRequest request = Request(store.Prompt(kSegment + 10), 5);
   const EngineRequest other = Request(store.Prompt(kSegment + 10, 2), 5);
   store.Restart();
+  const auto begin = std::chrono::steady_clock::now();
   store.ExpectRight(request);
+  const auto evaluating = std::chrono::steady_clock::now() - begin;
   store.ExpectRight(other);
   EngineOptions options = store.Options();
   options.store.ignores_rates = false;
-  options.store.before_block = [](bool is_read) {
-    if (is_read) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::atomic<int> blocks = 0;
+  options.store.before_block = [&](bool is_read) {
+    if (!is_read) return;
+    ++blocks;
+    std::this_thread::sleep_for(evaluating / 8);  // of at least 32
   };
   store.Restart(options);
-  // Measures how fast the engine is, and then the disk.
-  store.ExpectRight(Request(store.Prompt(300, 9), 5));
-  store.ExpectRight(request);
-  EXPECT_EQ(store.Stats().fetched_tokens, kSegment);
+  store.ExpectRight(Request(store.Prompt(300, 9), 5));  // how fast the engine is
+  store.ExpectRight(request);                           // how fast the disk is
+  EXPECT_GT(blocks.exchange(0), 0);
   store.ExpectRight(other);
+  EXPECT_EQ(blocks, 0);
+}
+
+// Somebody is answered beside it whose memory it would need: it is evaluated when that has ended.
+TEST(EngineStoreTest, NothingIsReadThatHasNoRoom) {
+  StoreBench store(kFull);
+  const EngineRequest request = Request(store.Prompt(2 * kSegment + 10), 5);
+  store.Restart();
+  store.ExpectRight(request);
+  const KvCacheSpec& spec = store.bench().spec();
+  store.Restart(store.Options(), spec.BytesAt(3 * kSegment));
+  const EngineRequest large = Request(store.Prompt(kSegment - 20, 2), kSegment);
+  const RequestId first = store.bench().Submit(large);
+  while (store.Stats().generated_tokens < kSegment / 2) store.engine().Step();
+  const RequestId second = store.bench().Submit(request);
+  store.bench().Drain();
+  EXPECT_EQ(store.bench().Answer(first).tokens, store.bench().Alone(large));
+  EXPECT_EQ(store.bench().Answer(second).tokens, store.bench().Alone(request));
+  store.ExpectNothingLeft();
+}
+
+// A writer that hangs holds up neither answers nor, once its blocks are wanted, memory.
+TEST(EngineStoreTest, AWriterThatHangsHoldsNothingUp) {
+  StoreBench store(kFull);
+  std::atomic<bool> may_go = false;
+  EngineOptions options = store.Options();
+  options.store.before_block = [&](bool is_read) {
+    while (!is_read && !may_go) std::this_thread::yield();
+  };
+  const KvCacheSpec& spec = store.bench().spec();
+  store.Restart(options, spec.BytesAt(kSegment + 300));
+  const EngineRequest requests[] = {Request(store.Prompt(kSegment + 10, 1), 20),
+                                    Request(store.Prompt(kSegment + 10, 2), 20)};
+  for (const EngineRequest& request : requests) {
+    const RequestId id = store.bench().Submit(request);
+    while (!store.bench().IsFinished(id)) store.engine().Step();
+    EXPECT_EQ(store.bench().Answer(id).tokens, store.bench().Alone(request));
+  }
+  store.engine().CancelAll();
+  store.ExpectNothingLeft();
+  EXPECT_EQ(store.Stats().store.written, 0);
+  may_go = true;
+}
+
+// More than is read at once.
+TEST(EngineStoreTest, LongPromptsAreReadInSeveralGoes) {
+  StoreBench store(kFull);
+  const auto segments = static_cast<int64_t>(PrefixStore::kMostSegments) + 2;
+  KvPool pool({.budget_bytes = size_t{1} << 30});
+  PrefixStoreOptions options = {.dir = store.folder().path(), .identity = "long"};
+  const auto spec = std::make_shared<const KvCacheSpec>(store.bench().spec());
+  const auto files = ValueOrDie(PrefixStore::Open(options, spec));
+  KvSequence sequence = ValueOrDie(KvSequence::Create(&pool, spec));
+  PrefixTree tree(&pool, spec);
+  PrefixKeys keys;
+  const Tokens tokens = store.Prompt(segments * kSegment);
+  keys.Extend(files->RootOf(0), tokens);
+  OrDie(sequence.Reserve(segments * kSegment));
+  sequence.Advance(segments * kSegment);
+  for (int64_t i = 0; i < segments; ++i) {
+    (void)files->Write(keys.keys().first(static_cast<size_t>(i + 1)),
+                       *SegmentOf(sequence.Snapshot(), i * kSegment, (i + 1) * kSegment));
+  }
+  while (files->is_writing()) {
+    files->WaitForProgress(std::chrono::milliseconds(100));
+    files->Reap();
+  }
+  EXPECT_EQ(files->Look(keys.keys()).segments, keys.keys().size());
+  int64_t done = 0;
+  for (const size_t count : {PrefixStore::kMostSegments, size_t{2}}) {
+    const auto fetch =
+        files->Fetch(keys.keys().subspan(static_cast<size_t>(done), count), done * kSegment);
+    while (fetch->state() != FetchState::kRead) {
+      if (fetch->state() == FetchState::kOpened) (void)ValueOrDie(fetch->Read(&pool, &tree));
+      ASSERT_NE(fetch->state(), FetchState::kFailed);
+      files->WaitForProgress(std::chrono::milliseconds(100));
+    }
+    const KvSnapshot read = ValueOrDie(fetch->Take(&pool));
+    EXPECT_EQ(read.begin(), done * kSegment);
+    done += static_cast<int64_t>(count);
+    EXPECT_EQ(read.end(), done * kSegment);
+    EXPECT_TRUE(tree.Insert(0, tokens, read));
+  }
+  EXPECT_EQ(tree.LookForTokens(0, tokens, segments * kSegment), segments * kSegment);
+}
+
+// A well-made file under the right name that holds more than the name speaks for.
+TEST(EngineStoreTest, ASegmentOfAnotherLengthIsNone) {
+  StoreBench store(kFull);
+  const EngineRequest request = Request(store.Prompt(2 * kSegment + 10), 5);
+  const auto spec = std::make_shared<const KvCacheSpec>(store.bench().spec());
+  {
+    KvPool pool({.budget_bytes = size_t{64} << 20});
+    KvSequence sequence = ValueOrDie(KvSequence::Create(&pool, spec));
+    OrDie(sequence.Reserve(2 * kSegment));
+    sequence.Advance(2 * kSegment);
+    const auto files =
+        ValueOrDie(PrefixStore::Open({.dir = store.folder().path(), .identity = "tiny"}, spec));
+    PrefixKeys keys;
+    keys.Extend(files->RootOf(0), request.prompt);
+    (void)files->Write(keys.keys().first(1), *SegmentOf(sequence.Snapshot(), 0, 2 * kSegment));
+    while (files->is_writing()) {
+      files->WaitForProgress(std::chrono::milliseconds(100));
+      files->Reap();
+    }
+    EXPECT_EQ(files->stats().written, 1);
+  }
+  store.Restart();
+  EngineRequest shorter = request;
+  shorter.prompt.resize(kSegment + 10);
+  store.ExpectRight(shorter);
+  EXPECT_EQ(store.Stats().fetched_tokens, 0);
+  EXPECT_EQ(store.Stats().store.failed, 1);
+}
+
+// Drafts beside it.
+TEST(EngineStoreTest, DraftedAnswersGoOnFromThere) {
+  StoreBench store(kFull);
+  const EngineRequest request = Request(store.Prompt(kSegment + 40), 60);
+  store.Restart();
+  const Tokens wanted = store.Answer(request).tokens;
+  EngineOptions options = store.bench().FlatCosts();
+  options.store = store.Options().store;
+  store.Restart(std::move(options));
+  auto oracle = std::make_unique<OracleDrafter>(OracleOptions{.wrong_percent = 15});
+  oracle->Learn(request.prompt, wanted);
+  store.engine().UseDrafter(std::move(oracle));
+  EXPECT_EQ(store.Answer(request).tokens, wanted);
   EXPECT_EQ(store.Stats().fetched_tokens, kSegment);
+  EXPECT_GT(store.Stats().accepted_drafts, 0);
 }
 
 // Little memory, a small folder, prompts with beginnings in common, tenants, clients that leave,

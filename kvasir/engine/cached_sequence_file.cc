@@ -57,6 +57,11 @@ Result<CacheMetadata> ModelMetadata(const ModelBundle& bundle) {
                        {"fingerprint", std::move(fingerprint)}};
 }
 
+Result<std::string> ModelIdentity(const ModelBundle& bundle) {
+  KVASIR_TRY(const std::string fingerprint, bundle.Fingerprint());
+  return bundle.name() + ", " + ModelSize(bundle.model()) + ", " + fingerprint;
+}
+
 Status CheckCacheFile(const CacheMetadata& metadata, const KvCacheSpec& spec,
                       const ModelBundle& bundle) {
   const std::string name = Value(metadata, "model");

@@ -20,6 +20,9 @@ using CacheMetadata = std::map<std::string, std::string>;  // UTF-8
 // "fingerprint" (ModelBundle::Fingerprint, whose errors and threads are this function's and those
 // of all below).
 Result<CacheMetadata> ModelMetadata(const ModelBundle& bundle);
+// All of that which decides bits, in one line, for what is found without being asked for: the
+// model's name and size as well, as the fingerprint does not see everything. ERRORS: likewise.
+Result<std::string> ModelIdentity(const ModelBundle& bundle);
 // OK if a file is of this model and stores rows as it does. ERRORS: as LoadCachedSequence.
 Status CheckCacheFile(const CacheMetadata& metadata, const KvCacheSpec& spec,
                       const ModelBundle& bundle);

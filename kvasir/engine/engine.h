@@ -227,8 +227,8 @@ class Engine {
   // engine_store.cc
   void UpdateStore();
   void UpdateFetch(const Job& job, EngineStream& stream);
-  void PublishFetched(const Job& job, const EngineStream& stream, const KvSnapshot& segment);
-  bool IsBeingFetched(const PrefixKey& key) const;
+  bool PublishFetched(const Job& job, const EngineStream& stream, const KvSnapshot& segment);
+  void EndFetch(EngineStream& stream);
   bool FetchMore(const Job& job, EngineStream& stream, int64_t found_tokens, int64_t limit);
   void StorePrefix(const Job& job, EngineStream& stream);
   bool WaitForStore();

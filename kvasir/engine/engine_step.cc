@@ -33,7 +33,7 @@ std::vector<Engine::Member> Engine::PlanMembers() {
       int64_t run_limit = stream->sequence->RunLimit();
       if (job->is_scored()) run_limit = std::min(run_limit, kMostScoredRows);
       // Layers that hold whole states at the end of a run only are published and stored there.
-      if (!shares_any_prefix_) {
+      if (!shares_any_prefix_ && !job->is_mean_pooled()) {
         run_limit =
             std::min(run_limit, kPublishTokens - stream->sequence->position() % kPublishTokens);
       }

@@ -14,6 +14,12 @@ namespace {
 
 // A disk that has not moved a block for so long hangs: computing again is surer.
 constexpr std::chrono::seconds kMostStall{1};
+// And one that has not taken one, or has not said that a file is safe, for so long.
+constexpr std::chrono::seconds kMostWriteStall{10};
+// Nobody waits for less: what evaluating takes is an estimate.
+constexpr std::chrono::seconds kLeastFetchTime{1};
+// Where nothing was evaluated yet; then a fetch is what tells how fast the disk is.
+constexpr std::chrono::seconds kFirstFetchTime{5};
 // A step waits for what is being written at most as long as the last one took to compute, and in
 // any case long enough for a disk to begin.
 constexpr std::chrono::milliseconds kLeastWait{20};
@@ -24,65 +30,60 @@ constexpr std::chrono::milliseconds kLeastWait{20};
 void Engine::UpdateStore() {
   if (store_ == nullptr) return;
   store_->Reap();
+  if (store_->write_time() > kMostWriteStall) store_->StopWriting();
   store_wait_left_ = std::max(last_step_, kLeastWait);
-  const bool hangs = store_->read_time() > kMostStall;
   for (const auto& job : jobs_) {
     for (const auto& stream : job->streams) {
-      if (stream->fetch == nullptr) continue;
-      UpdateFetch(*job, *stream);
-      if (!hangs || stream->fetch == nullptr) continue;
-      stream->fetch.reset();
-      is_admission_blocked_ = false;
+      if (stream->fetch != nullptr) UpdateFetch(*job, *stream);
     }
   }
 }
 
 void Engine::UpdateFetch(const Job& job, EngineStream& stream) {
   const FetchState state = stream.fetch->state();
-  if (state == FetchState::kOpening || state == FetchState::kReading) return;
-  if (state == FetchState::kOpened) {
+  const bool takes_too_long =
+      std::chrono::steady_clock::now() >= stream.fetch_deadline || store_->read_time() > kMostStall;
+  if (state == FetchState::kRead) {
+    const auto segment = stream.fetch->Take(parts_.pool);
+    if (segment.ok() && PublishFetched(job, stream, *segment)) return EndFetch(stream);
+  } else if (state != FetchState::kFailed && !takes_too_long) {
+    if (state != FetchState::kOpened) return;
     auto lent = stream.fetch->Read(parts_.pool, &tree_);
     if (lent.ok()) return Lend(*std::move(lent));
   }
-  if (state == FetchState::kRead) {
-    const auto segment = stream.fetch->Take(parts_.pool);
-    if (segment.ok()) PublishFetched(job, stream, *segment);
-  }
+  // Somebody took the memory, or a file is gone, which is known now: once more, and no longer.
+  stream.fetches_left = std::min(stream.fetches_left, 1);
+  EndFetch(stream);
+}
+
+void Engine::EndFetch(EngineStream& stream) {
   stream.fetch.reset();
   is_admission_blocked_ = false;
 }
 
-void Engine::PublishFetched(const Job& job, const EngineStream& stream, const KvSnapshot& segment) {
+bool Engine::PublishFetched(const Job& job, const EngineStream& stream, const KvSnapshot& segment) {
   const std::vector<Token> tokens = stream.known().Copy(0, segment.end());
   const int64_t known = tree_.LookForTokens(job.request.salt, tokens, segment.end());
-  if (!tree_.Insert(job.request.salt, tokens, segment)) return;
+  if (!tree_.Insert(job.request.salt, tokens, segment)) return false;
   stats_.fetched_tokens += segment.end() - known;
   store_->Use(stream.keys.keys().first(static_cast<size_t>(segment.end() / kSegmentTokens)));
+  return true;
 }
 
-// Whether somebody is waiting for what this stream would have to ask for.
-bool Engine::IsBeingFetched(const PrefixKey& key) const {
-  return std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& job) {
-    return std::any_of(job->streams.begin(), job->streams.end(), [&](const auto& stream) {
-      return stream->fetch != nullptr && stream->fetch->Reads(key);
-    });
-  });
-}
-
-// Begins to read from the store what goes on from the tokens that the tree has, where that takes
-// less time than evaluating them, or waits for who is at it. False: there is nothing to wait for.
+// Whether the stream has to wait for the store: begins to read what goes on from the tokens that
+// the tree has, where that takes less time than evaluating them. One stream at a time: what is read
+// for two would take each other's memory before either is admitted, and the disk is one.
 bool Engine::FetchMore(const Job& job, EngineStream& stream, int64_t found_tokens, int64_t limit) {
-  if (store_ == nullptr || stream.swapped != nullptr) return false;
+  if (store_ == nullptr || stream.swapped != nullptr || stream.fetches_left == 0) return false;
   // Nothing that it would share with the tree may be in its way.
-  if (stream.is_starting_over()) return false;
+  if (stream.is_starting_over() || store_->read_time() > kMostStall) return false;
   const int64_t first = found_tokens / kSegmentTokens;
   if (limit < (first + 1) * kSegmentTokens) return false;
-  stream.keys.Extend(store_->RootOf(job.request.salt), stream.known().Copy(0, limit));
+  const std::vector<Token> tokens = stream.known().Copy(0, limit);
+  stream.keys.Extend(store_->RootOf(job.request.salt), tokens);
   auto keys = stream.keys.keys().subspan(static_cast<size_t>(first));
   keys = keys.first(std::min({keys.size(), static_cast<size_t>(limit / kSegmentTokens - first),
                               PrefixStore::kMostSegments}));
-  if (IsBeingFetched(keys[0])) return true;
-  if (stream.fetches_left == 0 || store_->read_time() > kMostStall) return false;
   const PrefixStore::Found stored = store_->Look(keys);
   const int64_t end = (first + static_cast<int64_t>(stored.segments)) * kSegmentTokens;
   const SwapCost cost = {.tokens = end - found_tokens,
@@ -91,8 +92,25 @@ bool Engine::FetchMore(const Job& job, EngineStream& stream, int64_t found_token
                          .disk = store_->rates()};
   if (cost.tokens < kBlockTokens) return false;
   if (!store_->options().ignores_rates && !IsSwapFaster(cost)) return false;
+  const bool is_busy = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& other) {
+    return std::any_of(other->streams.begin(), other->streams.end(),
+                       [](const auto& fetching) { return fetching->fetch != nullptr; });
+  });
+  if (is_busy) return true;
   --stream.fetches_left;
+  // What it goes on from has to be there when it has been read.
+  if (found_tokens > 0) {
+    tree_.Use(job.request.salt, std::span(tokens).first(static_cast<size_t>(found_tokens)));
+  }
   stream.fetch = store_->Fetch(keys.first(stored.segments), first * kSegmentTokens);
+  stream.fetch_deadline =
+      std::chrono::steady_clock::now() +
+      (prefill_rate_ > 0 ? std::max<std::chrono::steady_clock::duration>(
+                               std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                   std::chrono::duration<double>(static_cast<double>(cost.tokens) /
+                                                                 prefill_rate_)),
+                               kLeastFetchTime)
+                         : kFirstFetchTime);
   return true;
 }
 
@@ -105,13 +123,15 @@ void Engine::StorePrefix(const Job& job, EngineStream& stream) {
   stream.keys.Extend(store_->RootOf(job.request.salt), stream.known().Copy(0, position));
   const auto keys = stream.keys.keys().first(segments);
   const KvSnapshot snapshot = stream.sequence->Snapshot();
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (!store_->Wants(keys[i])) continue;
-    const Position begin = static_cast<int64_t>(i) * kSegmentTokens;
+  size_t stored = 0;  // without a gap, behind which nothing is found
+  for (; stored < keys.size(); ++stored) {
+    if (store_->Has(keys[stored])) continue;
+    const Position begin = static_cast<int64_t>(stored) * kSegmentTokens;
     auto segment = SegmentOf(snapshot, begin, begin + kSegmentTokens);
-    if (segment) Lend(store_->Write(keys.first(i + 1), *std::move(segment)));
+    if (!segment || !store_->CanWrite()) break;
+    Lend(store_->Write(keys.first(stored + 1), *std::move(segment)));
   }
-  store_->Use(keys);
+  store_->Use(keys.first(stored));
 }
 
 // Waits until some of what is being written has been. False: nothing is, or the step would take too

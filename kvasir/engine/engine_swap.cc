@@ -111,7 +111,7 @@ bool Engine::BeginReading(EngineStream& stream, const KvSequence& known) {
     if (begun.ok()) return true;
     const size_t wanted = parts_.pool->used_bytes() + stream.swapped->bytes_to_read(known);
     const size_t budget = parts_.pool->budget_bytes();
-    if (tree_.Evict(wanted > budget ? wanted - budget : 1) > 0) continue;
+    if (tree_.Evict(wanted > budget ? wanted - budget : 1) > 0 || TakeBackLent()) continue;
     LoseSwap(stream);
     return false;
   }

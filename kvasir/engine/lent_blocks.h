@@ -34,6 +34,11 @@ class LentBlocks {
     copy();
     return true;
   }
+  // THREADS: any.
+  bool is_taken_back() const {
+    const std::lock_guard lock(mutex_);
+    return !held_;
+  }
   // What was held; none if it was taken back before. THREADS: the pool's.
   std::optional<Held> TakeBack() {
     const std::lock_guard lock(mutex_);
@@ -41,7 +46,7 @@ class LentBlocks {
   }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::optional<Held> held_;
 };
 

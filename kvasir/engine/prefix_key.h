@@ -1,6 +1,7 @@
 // PrefixKey: what a prefix of tokens is called by whoever keeps its cache outside of memory.
 // Deliberately a hash that nobody can make collide: by its key a cache is believed to be of these
-// tokens, of this model and of whoever may see it, without looking at them.
+// tokens, without looking at them. Of which model it is, and who may see it, is as sure as the
+// identity and the salt that it begins with.
 #ifndef KVASIR_ENGINE_PREFIX_KEY_H_
 #define KVASIR_ENGINE_PREFIX_KEY_H_
 

@@ -10,11 +10,15 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "kvasir/base/check.h"
 #include "kvasir/base/file.h"
+#include "kvasir/engine/prefix_reading.h"
 #include "kvasir/kv/prefix_segment.h"
 #include "kvasir/kv/snapshot_file_index.h"
 #include "kvasir/kv/snapshot_file_spec.h"
@@ -68,19 +72,6 @@ struct PrefixStore::Writing {
   const PrefixKey& key() const { return path.back(); }
 };
 
-// Handed to and fro: whoever sets `state` hands the rest on.
-struct PrefixStore::Reading {
-  std::vector<PrefixKey> keys;
-  Position begin = 0;
-  std::vector<FileReader> files;
-  std::vector<KvSnapshotIndex> indices;
-  JoinedSegments joined;
-  std::vector<std::byte*> targets;  // by block number; the lent blocks'
-  std::shared_ptr<LentBlocks> lent;
-  std::atomic<FetchState> state = FetchState::kOpening;
-  std::atomic<bool> is_stopped = false;
-};
-
 // --- The folder ---
 
 Result<std::unique_ptr<PrefixStore>> PrefixStore::Open(PrefixStoreOptions options,
@@ -90,7 +81,7 @@ Result<std::unique_ptr<PrefixStore>> PrefixStore::Open(PrefixStoreOptions option
   if (!writable.ok()) return WithContext(writable.error(), "the folder of stored prefixes");
   KVASIR_TRY(const Json layers, KvSpecToJson(*spec));
   std::string identity = "kvasir prefix, snapshots of version " +
-                         std::to_string(kSnapshotFileVersion) + ", " + options.fingerprint + ", " +
+                         std::to_string(kSnapshotFileVersion) + ", " + options.identity + ", " +
                          layers.Dump();
   auto store = std::unique_ptr<PrefixStore>(
       new PrefixStore(std::move(options), std::move(spec), std::move(identity), max_pending_bytes));
@@ -158,7 +149,7 @@ PrefixStore::Found PrefixStore::Look(std::span<const PrefixKey> keys) const {
   Found found;
   for (const PrefixKey& key : keys) {
     const auto entry = entries_.find(key);
-    if (entry == entries_.end()) break;
+    if (entry == entries_.end() || entry->second.is_bad) break;
     ++found.segments;
     found.bytes += entry->second.bytes;
   }
@@ -180,7 +171,7 @@ void PrefixStore::UseLocked(std::span<const PrefixKey> keys) {
     found->second.is_touched = true;
     is_any = true;
   }
-  if (!is_any || std::exchange(has_touched_, true)) return;
+  if (!is_any || std::exchange(will_touch_, true)) return;
   (void)writer_.Post([this] { TouchFiles(); });
 }
 
@@ -198,7 +189,7 @@ void PrefixStore::TouchFiles() {
   std::vector<PrefixKey> keys;
   {
     const std::lock_guard lock(mutex_);
-    has_touched_ = false;
+    will_touch_ = false;
     for (auto use = uses_.rbegin(); use != uses_.rend(); ++use) {
       Entry& entry = entries_.at(*use);
       if (!std::exchange(entry.is_touched, false)) break;
@@ -221,10 +212,15 @@ PrefixStoreStats PrefixStore::stats() const {
 
 // --- Writing ---
 
-bool PrefixStore::Wants(const PrefixKey& key) const {
+bool PrefixStore::Has(const PrefixKey& key) const {
   const std::lock_guard lock(mutex_);
-  return entries_.count(key) == 0 && pending_.count(key) == 0 &&
-         pending_bytes_ < max_pending_bytes_;
+  const auto entry = entries_.find(key);
+  return (entry != entries_.end() && !entry->second.is_bad) || pending_.count(key) > 0;
+}
+
+bool PrefixStore::CanWrite() const {
+  const std::lock_guard lock(mutex_);
+  return pending_bytes_ < max_pending_bytes_;
 }
 
 std::shared_ptr<LentBlocks> PrefixStore::Write(std::span<const PrefixKey> path,
@@ -247,15 +243,19 @@ std::shared_ptr<LentBlocks> PrefixStore::Write(std::span<const PrefixKey> path,
 }
 
 void PrefixStore::Run(Writing& writing) {
-  const auto progress = [this]() -> Status {
-    if (options_.before_block) options_.before_block(false);
+  const auto progress = [&]() -> Status {
     if (is_ending_) return {ErrorCode::kCancelled, "the store is being closed"};
+    if (writing.snapshot->lent()->is_taken_back()) return TakenBack();
+    write_began_ = Clock::now().time_since_epoch().count();
+    if (options_.before_block) options_.before_block(false);
     return {};
   };
-  const std::string path = PathOf(writing.key());
   const auto bytes = SnapshotFileBytes(writing.snapshot->map());
-  Status status = bytes.ok() ? MakeRoom(*bytes, writing.path) : bytes.status();
-  if (status.ok()) status = writing.snapshot->Write(path, progress);
+  Status status = bytes.ok() ? progress() : bytes.status();
+  // Nothing goes for what is not written.
+  if (status.ok()) status = MakeRoom(*bytes, writing.path);
+  if (status.ok()) status = writing.snapshot->Write(PathOf(writing.key()), progress);
+  write_began_ = 0;
   if (!status.ok() && status.error().code != ErrorCode::kResourceExhausted &&
       status.error().code != ErrorCode::kCancelled) {
     CountFailure(status.error());
@@ -297,9 +297,8 @@ Status PrefixStore::MakeRoom(uint64_t bytes, std::span<const PrefixKey> path) {
 
 void PrefixStore::Reap() {
   std::erase_if(writes_, [](const std::shared_ptr<Writing>& writing) {
-    if (!writing->is_done) return false;
-    (void)writing->snapshot->lent()->TakeBack();
-    return true;
+    if (writing->is_done) (void)writing->snapshot->lent()->TakeBack();
+    return writing->snapshot->lent()->is_taken_back();
   });
 }
 
@@ -312,23 +311,22 @@ void PrefixStore::StopWriting() {
 
 std::unique_ptr<PrefixFetch> PrefixStore::Fetch(std::span<const PrefixKey> keys, Position begin) {
   KVASIR_CHECK(!keys.empty() && keys.size() <= kMostSegments);
-  auto reading = std::make_shared<Reading>();
+  auto reading = std::make_shared<PrefixReading>();
   reading->keys.assign(keys.begin(), keys.end());
   reading->begin = begin;
-  auto fetch = std::unique_ptr<PrefixFetch>(new PrefixFetch(this, reading));
-  PostRead(std::move(reading), [this](Reading& begun) { return OpenFiles(begun); });
-  return fetch;
+  PostRead(reading, &PrefixStore::OpenFiles);
+  return std::unique_ptr<PrefixFetch>(new PrefixFetch(this, std::move(reading)));
 }
 
 // A task of the reader, which says how far it came.
-void PrefixStore::PostRead(std::shared_ptr<Reading> reading,
-                           std::function<FetchState(Reading&)> task) {
+void PrefixStore::PostRead(std::shared_ptr<PrefixReading> reading,
+                           FetchState (PrefixStore::*task)(PrefixReading& reading)) {
   {
     const std::lock_guard lock(mutex_);
     ++reads_;
   }
-  (void)reader_.Post([this, reading = std::move(reading), task = std::move(task)] {
-    const FetchState state = task(*reading);
+  (void)reader_.Post([this, reading = std::move(reading), task] {
+    const FetchState state = (this->*task)(*reading);
     read_began_ = 0;
     if (state != FetchState::kOpened) reading->files.clear();
     const std::lock_guard lock(mutex_);
@@ -339,12 +337,15 @@ void PrefixStore::PostRead(std::shared_ptr<Reading> reading,
   });
 }
 
-// What has a key and cannot be read is not worth a second try.
+// What is not what it was is removed; what cannot be read now, whyever, may be written anew.
 void PrefixStore::Lose(const PrefixKey& key, const Error& error) {
-  if (error.code == ErrorCode::kCorrupt) unlink(PathOf(key).c_str());
+  const bool is_corrupt = error.code == ErrorCode::kCorrupt;
+  if (is_corrupt) unlink(PathOf(key).c_str());
   CountFailure(error);
   const std::lock_guard lock(mutex_);
-  Forget(key);
+  if (is_corrupt || error.code == ErrorCode::kNotFound) return Forget(key);
+  const auto found = entries_.find(key);
+  if (found != entries_.end()) found->second.is_bad = true;
 }
 
 void PrefixStore::CountFailure(const Error& error) {
@@ -358,40 +359,46 @@ void PrefixStore::CountFailure(const Error& error) {
       "a stored prefix is not read, or not written: " + error.message);
 }
 
+// A file that is what its name says.
+Status PrefixStore::OpenFile(PrefixReading& reading, size_t number) {
+  const PrefixKey& key = reading.keys[number];
+  const std::string path = PathOf(key);
+  KVASIR_TRY(FileReader file, FileReader::Open(path));
+  KVASIR_TRY(KvSnapshotIndex index, KvSnapshotIndex::Read(file));
+  const Position begin = reading.begin + static_cast<int64_t>(number) * kSegmentTokens;
+  // Alone it has to be as right as with the others.
+  const auto joined = JoinSegments(*spec_, begin, std::span(&index.map, 1));
+  if (!joined.ok()) return WithContext(joined.error(), path);
+  if (index.map.metadata != MetadataOf(key) ||
+      joined->map.sequences[0].end != begin + kSegmentTokens) {
+    return {ErrorCode::kCorrupt, path + ": it is not what its name says"};
+  }
+  reading.files.push_back(std::move(file));
+  reading.indices.push_back(std::move(index));
+  return {};
+}
+
 // As many of the files as there are without a gap.
-FetchState PrefixStore::OpenFiles(Reading& reading) {
-  std::vector<KvBlockMap> maps;
-  for (const PrefixKey& key : reading.keys) {
+FetchState PrefixStore::OpenFiles(PrefixReading& reading) {
+  for (size_t i = 0; i < reading.keys.size(); ++i) {
     if (reading.is_stopped || is_ending_) return FetchState::kFailed;
     read_began_ = Clock::now().time_since_epoch().count();
-    Status status;
-    if (auto file = FileReader::Open(PathOf(key)); !file.ok()) {
-      status = file.status();
-    } else if (auto index = KvSnapshotIndex::Read(*file); !index.ok()) {
-      status = index.status();
-    } else if (index->map.metadata != MetadataOf(key)) {
-      status = {ErrorCode::kCorrupt, PathOf(key) + ": it is not what its name says"};
-    } else {
-      maps.push_back(index->map);
-      reading.files.push_back(*std::move(file));
-      reading.indices.push_back(*std::move(index));
-    }
+    const Status status = OpenFile(reading, i);
     if (status.ok()) continue;
-    Lose(key, status.error());
+    Lose(reading.keys[i], status.error());
     break;
   }
-  reading.keys.resize(maps.size());
+  std::vector<KvBlockMap> maps;
+  for (const KvSnapshotIndex& index : reading.indices) maps.push_back(index.map);
   if (maps.empty()) return FetchState::kFailed;
   auto joined = JoinSegments(*spec_, reading.begin, maps);
-  if (!joined.ok()) {
-    for (const PrefixKey& key : reading.keys) Lose(key, joined.error());
-    return FetchState::kFailed;
-  }
+  if (!joined.ok()) return FetchState::kFailed;
   reading.joined = *std::move(joined);
   return FetchState::kOpened;
 }
 
-Status PrefixStore::ReadBlock(Reading& reading, size_t number, std::vector<std::byte>* block) {
+Status PrefixStore::ReadBlock(PrefixReading& reading, size_t number,
+                              std::vector<std::byte>* block) {
   if (reading.is_stopped || is_ending_) return TakenBack();
   if (options_.before_block) options_.before_block(true);
   const JoinedSegments::Source& source = reading.joined.sources[number];
@@ -404,7 +411,7 @@ Status PrefixStore::ReadBlock(Reading& reading, size_t number, std::vector<std::
   return is_there ? Status() : TakenBack();
 }
 
-FetchState PrefixStore::ReadBlocks(Reading& reading) {
+FetchState PrefixStore::ReadBlocks(PrefixReading& reading) {
   const Clock::time_point begin = Clock::now();
   uint64_t bytes = 0;
   std::vector<std::byte> block;
@@ -416,21 +423,27 @@ FetchState PrefixStore::ReadBlocks(Reading& reading) {
     const auto& second = reading.joined.sources[b];
     return std::tie(first.segment, first.block) < std::tie(second.segment, second.block);
   });
+  FetchState state = FetchState::kRead;
   for (const size_t number : order) {
     read_began_ = Clock::now().time_since_epoch().count();
     const Status status = ReadBlock(reading, number, &block);
-    bytes += block.size();
-    if (status.ok()) continue;
+    if (status.ok()) {
+      bytes += block.size();
+      continue;
+    }
     if (status.error().code != ErrorCode::kResourceExhausted) {
       Lose(reading.keys[reading.joined.sources[number].segment], status.error());
     }
-    return FetchState::kFailed;
+    state = FetchState::kFailed;
+    break;
   }
   const std::lock_guard lock(mutex_);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  read_rate_ = static_cast<double>(bytes) / std::max(seconds, 1e-9);
-  rate_measured_at_ = Clock::now();
-  return FetchState::kRead;
+  if (bytes > 0) {
+    read_rate_ = static_cast<double>(bytes) / std::max(seconds, 1e-9);
+    rate_measured_at_ = Clock::now();
+  }
+  return state;
 }
 
 void PrefixStore::WaitForProgress(std::chrono::milliseconds most) {
@@ -440,51 +453,16 @@ void PrefixStore::WaitForProgress(std::chrono::milliseconds most) {
                      [&] { return done_ != before || (pending_.empty() && reads_ == 0); });
 }
 
-Clock::duration PrefixStore::read_time() const {
-  const int64_t began = read_began_;
-  if (began == 0) return Clock::duration::zero();
-  return Clock::now().time_since_epoch() - Clock::duration(began);
+Clock::duration PrefixStore::TimeSince(const std::atomic<int64_t>& began) {
+  const int64_t ticks = began;
+  return ticks == 0 ? Clock::duration::zero()
+                    : Clock::now().time_since_epoch() - Clock::duration(ticks);
 }
 
 SwapRates PrefixStore::rates() const {
   const std::lock_guard lock(mutex_);
   const bool is_fresh = Clock::now() - rate_measured_at_ < kRateLife;
   return {.write = 0, .read = is_fresh ? read_rate_ : 0};
-}
-
-// --- PrefixFetch ---
-
-PrefixFetch::PrefixFetch(PrefixStore* store, std::shared_ptr<PrefixStore::Reading> reading)
-    : store_(store), reading_(std::move(reading)), keys_(reading_->keys) {}
-
-PrefixFetch::~PrefixFetch() {
-  reading_->is_stopped = true;
-  if (lent_ != nullptr) (void)lent_->TakeBack();
-}
-
-FetchState PrefixFetch::state() const { return reading_->state; }
-
-bool PrefixFetch::Reads(const PrefixKey& key) const {
-  return std::find(keys_.begin(), keys_.end(), key) != keys_.end();
-}
-
-Result<std::shared_ptr<LentBlocks>> PrefixFetch::Read(KvPool* pool, PrefixTree* tree) {
-  KVASIR_CHECK(state() == FetchState::kOpened);
-  KVASIR_TRY(std::vector<BlockRef> blocks, TakeBlocks(pool, tree, reading_->joined.map));
-  for (const BlockRef& block : blocks) reading_->targets.push_back(block.data());
-  reading_->lent = lent_ = std::make_shared<LentBlocks>(std::move(blocks));
-  reading_->state = FetchState::kReading;
-  store_->PostRead(reading_, [store = store_](auto& begun) { return store->ReadBlocks(begun); });
-  return lent_;
-}
-
-Result<KvSnapshot> PrefixFetch::Take(KvPool* pool) {
-  KVASIR_CHECK(state() == FetchState::kRead);
-  const std::optional<LentBlocks::Held> held = lent_->TakeBack();
-  if (!held) return TakenBack().error();
-  KVASIR_TRY(auto snapshots,
-             MakeSnapshots(pool, reading_->joined.map, std::get<std::vector<BlockRef>>(*held)));
-  return std::move(snapshots[0].snapshot);
 }
 
 }  // namespace kvasir

@@ -25,6 +25,7 @@
 #include "kvasir/base/result.h"
 #include "kvasir/base/work_thread.h"
 #include "kvasir/engine/lent_snapshot.h"
+#include "kvasir/engine/prefix_fetch.h"
 #include "kvasir/engine/prefix_key.h"
 #include "kvasir/engine/swap_store.h"
 #include "kvasir/kv/kv_snapshot.h"
@@ -34,8 +35,8 @@ namespace kvasir {
 struct PrefixStoreOptions {
   std::string dir;         // empty: there is none
   uint64_t max_bytes = 0;  // of all files; 0: what lies there and half of what the disk has free
-  // What decides the bits of rows beside the spec of the cache: ModelBundle::Fingerprint.
-  std::string fingerprint;
+  // What decides the bits of rows beside the spec of the cache: ModelIdentity.
+  std::string identity;
   bool ignores_rates = false;  // reads even where computing is faster: to test and to measure
   LogSink log;                 // hears what could not be written or read, at most once a minute
   // Called by the store's threads before each block: to test slow disks. May be empty.
@@ -50,16 +51,6 @@ struct PrefixStoreStats {
   int64_t failed = 0;   // that could not be written or read: disk full, bytes changed, gone
 };
 
-enum class FetchState {
-  kOpening,  // files are looked at
-  kOpened,   // it is known which blocks it takes: PrefixFetch::Read
-  kReading,
-  kRead,  // PrefixFetch::Take
-  kFailed,
-};
-
-class PrefixFetch;
-
 // Files may come and go, also by others that use the same folder: then something is computed again.
 // THREADS: one calls it, that of the pool.
 class PrefixStore {
@@ -67,12 +58,14 @@ class PrefixStore {
   // Reads at most so many segments at once.
   static constexpr size_t kMostSegments = 64;
 
-  // `max_pending_bytes`: of blocks that are held because they are being written.
+  // `max_pending_bytes`: of blocks that are held because they are being written; then no more are
+  // begun.
   // ERRORS: kNotFound, kIo if no file can be made in the folder, naming it.
   static Result<std::unique_ptr<PrefixStore>> Open(
       PrefixStoreOptions options, std::shared_ptr<const KvCacheSpec> spec,
       size_t max_pending_bytes = std::numeric_limits<size_t>::max());
-  // Gives up what is under way; waits for the block that is just being written or read.
+  // Gives up what is under way; waits for the block that is just being written or read, or for the
+  // disk to have a file that is complete.
   ~PrefixStore();
   PrefixStore(const PrefixStore&) = delete;
   PrefixStore& operator=(const PrefixStore&) = delete;
@@ -89,14 +82,17 @@ class PrefixStore {
   // These are wanted: their files outlive those of others, the last one the least.
   void Use(std::span<const PrefixKey> keys);
 
-  // Whether Write would write it: it has no file, is not being written, and not too much is.
-  bool Wants(const PrefixKey& key) const;
+  // Whether it has a file, or will.
+  bool Has(const PrefixKey& key) const;
+  // Whether not too much is being written already.
+  bool CanWrite() const;
   // Begins to write what has the last of these keys, with the keys of all prefixes of it. Lent
   // until it is written (Reap) or taken back.
   std::shared_ptr<LentBlocks> Write(std::span<const PrefixKey> path, KvSnapshot segment);
-  // Gives back the blocks of what has been written.
+  // Gives back the blocks of what has been written, or will not be.
   void Reap();
   void StopWriting();
+  // Whether blocks are held for it.
   bool is_writing() const { return !writes_.empty(); }
 
   // Begins to read the segments of these keys, the first of which begins at `begin`.
@@ -105,8 +101,10 @@ class PrefixStore {
 
   // Returns when a file is done, none is under way, or the time is over.
   void WaitForProgress(std::chrono::milliseconds most);
-  // For how long the block that is just being read has been; 0 if none is.
-  std::chrono::steady_clock::duration read_time() const;
+  // For how long the block that is just being read has been; 0 if none is. Likewise what is just
+  // being written, of which a block may be the last, with all that the disk has not taken before.
+  std::chrono::steady_clock::duration read_time() const { return TimeSince(read_began_); }
+  std::chrono::steady_clock::duration write_time() const { return TimeSince(write_began_); }
   // Of reading.
   SwapRates rates() const;
   PrefixStoreStats stats() const;
@@ -115,11 +113,11 @@ class PrefixStore {
  private:
   friend class PrefixFetch;
   struct Writing;
-  struct Reading;
   struct Entry {
     uint64_t bytes = 0;
     std::list<PrefixKey>::iterator use;
     bool is_touched = false;  // used since its file was told so
+    bool is_bad = false;      // cannot be read, but takes its place
   };
 
   PrefixStore(PrefixStoreOptions options, std::shared_ptr<const KvCacheSpec> spec,
@@ -127,17 +125,21 @@ class PrefixStore {
   std::string PathOf(const PrefixKey& key) const;
   void Scan();
 
+  static std::chrono::steady_clock::duration TimeSince(const std::atomic<int64_t>& began);
+
   // The threads'.
   void Run(Writing& writing);
   Status MakeRoom(uint64_t bytes, std::span<const PrefixKey> path);
   void TouchFiles();
-  FetchState OpenFiles(Reading& reading);
-  FetchState ReadBlocks(Reading& reading);
-  Status ReadBlock(Reading& reading, size_t number, std::vector<std::byte>* block);
+  FetchState OpenFiles(PrefixReading& reading);
+  Status OpenFile(PrefixReading& reading, size_t number);
+  FetchState ReadBlocks(PrefixReading& reading);
+  Status ReadBlock(PrefixReading& reading, size_t number, std::vector<std::byte>* block);
   void Lose(const PrefixKey& key, const Error& error);
   void CountFailure(const Error& error);
 
-  void PostRead(std::shared_ptr<Reading> reading, std::function<FetchState(Reading&)> task);
+  void PostRead(std::shared_ptr<PrefixReading> reading,
+                FetchState (PrefixStore::*task)(PrefixReading& reading));
 
   // Called with the lock held.
   void UseLocked(std::span<const PrefixKey> keys);
@@ -155,48 +157,21 @@ class PrefixStore {
   std::list<PrefixKey> uses_;  // the oldest first
   std::unordered_set<PrefixKey, PrefixKeyHash> pending_;
   size_t pending_bytes_ = 0;
-  bool has_touched_ = false;  // TouchFiles will come
+  bool will_touch_ = false;  // TouchFiles was posted
   uint64_t done_ = 0;
   int64_t reads_ = 0;  // under way
   double read_rate_ = 0;
   std::chrono::steady_clock::time_point rate_measured_at_;
   PrefixStoreStats stats_;
   std::chrono::steady_clock::time_point said_at_;  // the last failure
-  // When it began, in the clock's ticks; 0: none is being read.
+  // When the block did, in the clock's ticks; 0: there is none.
   std::atomic<int64_t> read_began_ = 0;
+  std::atomic<int64_t> write_began_ = 0;
   std::atomic<bool> is_ending_ = false;
 
   // Apart, as who waits for a file must not wait for the disk to take another.
   WorkThread writer_;
   WorkThread reader_;
-};
-
-// Segments on their way from the store. Destroyed before that, it gives them up, and the blocks.
-// THREADS: the store's caller.
-class PrefixFetch {
- public:
-  ~PrefixFetch();
-  PrefixFetch(const PrefixFetch&) = delete;
-  PrefixFetch& operator=(const PrefixFetch&) = delete;
-
-  FetchState state() const;
-  // Whether it reads the segment of this key.
-  bool Reads(const PrefixKey& key) const;
-  // Takes blocks, for which the tree is evicted, and begins to read into them: they are lent.
-  // REQUIRES: kOpened. ERRORS: kResourceExhausted.
-  Result<std::shared_ptr<LentBlocks>> Read(KvPool* pool, PrefixTree* tree);
-  // What continues the prefix that it began at. REQUIRES: kRead. ERRORS: kResourceExhausted if the
-  // blocks were taken back.
-  Result<KvSnapshot> Take(KvPool* pool);
-
- private:
-  friend class PrefixStore;
-  PrefixFetch(PrefixStore* store, std::shared_ptr<PrefixStore::Reading> reading);
-
-  PrefixStore* const store_;
-  const std::shared_ptr<PrefixStore::Reading> reading_;
-  const std::vector<PrefixKey> keys_;
-  std::shared_ptr<LentBlocks> lent_;
 };
 
 }  // namespace kvasir

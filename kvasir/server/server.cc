@@ -11,6 +11,7 @@
 #include "kvasir/base/file.h"
 #include "kvasir/base/file_writer.h"
 #include "kvasir/base/work_thread.h"
+#include "kvasir/engine/cached_sequence_file.h"
 #include "kvasir/engine/recommended_sampling.h"
 #include "kvasir/server/access.h"
 #include "kvasir/server/api_error.h"
@@ -165,15 +166,15 @@ class Server::Impl {
   Status Start() {
     KVASIR_TRY_OK(options_.Check());
     // Files of caches want it, and from here on the engine runs the model.
-    std::string fingerprint;
+    std::string identity;
     if (!options_.prompt_cache_file.empty() || !options_.slot_save_path.empty() ||
         !options_.cache_dir.empty()) {
-      KVASIR_TRY(fingerprint, bundle_->Fingerprint());
+      KVASIR_TRY(identity, ModelIdentity(*bundle_));
     }
     EngineServiceOptions service;
     service.engine.store = {.dir = options_.cache_dir,
                             .max_bytes = options_.cache_dir_bytes,
-                            .fingerprint = std::move(fingerprint),
+                            .identity = std::move(identity),
                             .log = options_.log};
     service.engine.max_streams = options_.max_streams;
     service.engine.swap = {.dir = options_.swap_dir, .max_bytes = options_.swap_bytes};

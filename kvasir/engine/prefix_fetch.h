@@ -1,0 +1,58 @@
+// PrefixFetch: cached tokens on their way from the store.
+// Deliberately without policy: the engine decides whether it is worth waiting for.
+#ifndef KVASIR_ENGINE_PREFIX_FETCH_H_
+#define KVASIR_ENGINE_PREFIX_FETCH_H_
+
+#include <memory>
+#include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/base/token.h"
+#include "kvasir/engine/lent_blocks.h"
+#include "kvasir/engine/prefix_key.h"
+#include "kvasir/kv/kv_pool.h"
+#include "kvasir/kv/kv_snapshot.h"
+#include "kvasir/kv/prefix_tree.h"
+
+namespace kvasir {
+
+class PrefixStore;
+struct PrefixReading;
+
+enum class FetchState {
+  kOpening,  // files are looked at
+  kOpened,   // it is known which blocks it takes: PrefixFetch::Read
+  kReading,
+  kRead,  // PrefixFetch::Take
+  kFailed,
+};
+
+// Made by PrefixStore::Fetch. Destroyed before that, it gives up what is under way, and the blocks.
+// THREADS: the store's caller.
+class PrefixFetch {
+ public:
+  ~PrefixFetch();
+  PrefixFetch(const PrefixFetch&) = delete;
+  PrefixFetch& operator=(const PrefixFetch&) = delete;
+
+  FetchState state() const;
+  // Takes blocks, for which the tree is evicted, and begins to read into them: they are lent.
+  // REQUIRES: kOpened. ERRORS: kResourceExhausted.
+  Result<std::shared_ptr<LentBlocks>> Read(KvPool* pool, PrefixTree* tree);
+  // What continues the prefix that it began at. REQUIRES: kRead. ERRORS: kResourceExhausted if the
+  // blocks were taken back.
+  Result<KvSnapshot> Take(KvPool* pool);
+
+ private:
+  friend class PrefixStore;
+  PrefixFetch(PrefixStore* store, std::shared_ptr<PrefixReading> reading)
+      : store_(store), reading_(std::move(reading)) {}
+
+  PrefixStore* const store_;
+  const std::shared_ptr<PrefixReading> reading_;
+  std::shared_ptr<LentBlocks> lent_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_PREFIX_FETCH_H_
