@@ -229,7 +229,9 @@ class Engine {
   void UpdateFetch(const Job& job, EngineStream& stream);
   bool PublishFetched(const Job& job, const EngineStream& stream, const KvSnapshot& segment);
   void EndFetch(EngineStream& stream);
-  bool FetchMore(const Job& job, EngineStream& stream, int64_t found_tokens, int64_t limit);
+  // `tokens`: as many as may come from a cache.
+  bool FetchMore(const Job& job, EngineStream& stream, std::span<const Token> tokens,
+                 int64_t found_tokens);
   void StorePrefix(const Job& job, EngineStream& stream);
   bool WaitForStore();
 

@@ -84,7 +84,8 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   }
   const auto victims = FindVictims(job, stream, match->sequence);
   if (!victims) return Admission::kNoRoom;
-  if (FetchMore(job, stream, found, limit)) return Admission::kLater;
+  const auto cacheable = std::span(tokens).first(static_cast<size_t>(limit));
+  if (FetchMore(job, stream, cacheable, found)) return Admission::kLater;
   tree_.Use(job.request.salt, std::span(tokens).first(static_cast<size_t>(match->tokens)));
   for (const Member& victim : *victims) Preempt(*victim.job, *victim.stream);
   stream.tokens_at_admission = stream.generated_tokens();

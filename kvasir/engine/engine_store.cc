@@ -24,6 +24,14 @@ constexpr std::chrono::seconds kFirstFetchTime{5};
 // any case long enough for a disk to begin.
 constexpr std::chrono::milliseconds kLeastWait{20};
 
+// As long as evaluating would take.
+std::chrono::milliseconds PatienceFor(const SwapCost& cost) {
+  if (cost.prefill_rate <= 0) return kFirstFetchTime;
+  const double ms = 1000 * static_cast<double>(cost.tokens) / cost.prefill_rate;
+  return std::max<std::chrono::milliseconds>(std::chrono::milliseconds(static_cast<int64_t>(ms)),
+                                             kLeastFetchTime);
+}
+
 }  // namespace
 
 // What the store has done since the last step.
@@ -40,16 +48,26 @@ void Engine::UpdateStore() {
 }
 
 void Engine::UpdateFetch(const Job& job, EngineStream& stream) {
-  const FetchState state = stream.fetch->state();
-  const bool takes_too_long =
-      std::chrono::steady_clock::now() >= stream.fetch_deadline || store_->read_time() > kMostStall;
-  if (state == FetchState::kRead) {
-    const auto segment = stream.fetch->Take(parts_.pool);
-    if (segment.ok() && PublishFetched(job, stream, *segment)) return EndFetch(stream);
-  } else if (state != FetchState::kFailed && !takes_too_long) {
-    if (state != FetchState::kOpened) return;
-    auto lent = stream.fetch->Read(parts_.pool, &tree_);
-    if (lent.ok()) return Lend(*std::move(lent));
+  const auto now = std::chrono::steady_clock::now();
+  switch (stream.fetch->state()) {
+    case FetchState::kOpening:
+    case FetchState::kReading:
+      if (now < stream.fetch_deadline && store_->read_time() <= kMostStall) return;
+      break;
+    case FetchState::kOpened: {
+      auto lent = stream.fetch->Read(parts_.pool, &tree_);
+      if (!lent.ok()) break;
+      // How long a step took meanwhile is not the disk's fault.
+      stream.fetch_deadline = now + stream.fetch_patience;
+      return Lend(*std::move(lent));
+    }
+    case FetchState::kRead: {
+      const auto segment = stream.fetch->Take(parts_.pool);
+      if (segment.ok() && PublishFetched(job, stream, *segment)) return EndFetch(stream);
+      break;
+    }
+    case FetchState::kFailed:
+      break;
   }
   // Somebody took the memory, or a file is gone, which is known now: once more, and no longer.
   stream.fetches_left = std::min(stream.fetches_left, 1);
@@ -73,17 +91,18 @@ bool Engine::PublishFetched(const Job& job, const EngineStream& stream, const Kv
 // Whether the stream has to wait for the store: begins to read what goes on from the tokens that
 // the tree has, where that takes less time than evaluating them. One stream at a time: what is read
 // for two would take each other's memory before either is admitted, and the disk is one.
-bool Engine::FetchMore(const Job& job, EngineStream& stream, int64_t found_tokens, int64_t limit) {
+bool Engine::FetchMore(const Job& job, EngineStream& stream, std::span<const Token> tokens,
+                       int64_t found_tokens) {
   if (store_ == nullptr || stream.swapped != nullptr || stream.fetches_left == 0) return false;
   // Nothing that it would share with the tree may be in its way.
   if (stream.is_starting_over() || store_->read_time() > kMostStall) return false;
   const int64_t first = found_tokens / kSegmentTokens;
-  if (limit < (first + 1) * kSegmentTokens) return false;
-  const std::vector<Token> tokens = stream.known().Copy(0, limit);
+  const int64_t wanted = static_cast<int64_t>(tokens.size()) / kSegmentTokens - first;
+  if (wanted <= 0) return false;
   stream.keys.Extend(store_->RootOf(job.request.salt), tokens);
-  auto keys = stream.keys.keys().subspan(static_cast<size_t>(first));
-  keys = keys.first(std::min({keys.size(), static_cast<size_t>(limit / kSegmentTokens - first),
-                              PrefixStore::kMostSegments}));
+  const auto keys =
+      stream.keys.keys().subspan(static_cast<size_t>(first),
+                                 std::min(static_cast<size_t>(wanted), PrefixStore::kMostSegments));
   const PrefixStore::Found stored = store_->Look(keys);
   const int64_t end = (first + static_cast<int64_t>(stored.segments)) * kSegmentTokens;
   const SwapCost cost = {.tokens = end - found_tokens,
@@ -100,17 +119,11 @@ bool Engine::FetchMore(const Job& job, EngineStream& stream, int64_t found_token
   --stream.fetches_left;
   // What it goes on from has to be there when it has been read.
   if (found_tokens > 0) {
-    tree_.Use(job.request.salt, std::span(tokens).first(static_cast<size_t>(found_tokens)));
+    tree_.Use(job.request.salt, tokens.first(static_cast<size_t>(found_tokens)));
   }
   stream.fetch = store_->Fetch(keys.first(stored.segments), first * kSegmentTokens);
-  stream.fetch_deadline =
-      std::chrono::steady_clock::now() +
-      (prefill_rate_ > 0 ? std::max<std::chrono::steady_clock::duration>(
-                               std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                   std::chrono::duration<double>(static_cast<double>(cost.tokens) /
-                                                                 prefill_rate_)),
-                               kLeastFetchTime)
-                         : kFirstFetchTime);
+  stream.fetch_patience = PatienceFor(cost);
+  stream.fetch_deadline = std::chrono::steady_clock::now() + stream.fetch_patience;
   return true;
 }
 

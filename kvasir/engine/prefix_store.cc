@@ -137,9 +137,11 @@ void PrefixStore::Scan() {
     stats_.bytes += file.bytes;
   }
   stats_.files = static_cast<int64_t>(files.size());
-  struct statvfs disk = {};
-  if (options_.max_bytes == 0 && statvfs(options_.dir.c_str(), &disk) == 0) {
-    options_.max_bytes = stats_.bytes + static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize / 2;
+  if (options_.max_bytes == 0) {
+    struct statvfs disk = {};
+    const bool is_known = statvfs(options_.dir.c_str(), &disk) == 0;
+    const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
+    options_.max_bytes = is_known ? stats_.bytes + free / 2 : std::numeric_limits<uint64_t>::max();
   }
   (void)writer_.Post([this] { (void)MakeRoom(0, {}); });
 }
