@@ -383,6 +383,12 @@ TEST(EngineStoreTest, TheFolderHasABound) {
   store.ExpectRight(Request(store.Prompt(20, 5), 5));
   store.Restart();  // when the one before has done what it had to
   EXPECT_EQ(store.Files().size(), 1u);
+  // Of a prompt that has more than the folder its beginning stays.
+  store.Restart(options);
+  store.ExpectRight(prompt(4));
+  store.Restart(options);
+  store.ExpectRight(prompt(4));
+  EXPECT_EQ(store.Stats().fetched_tokens, kSegment);
   options.store.max_bytes = 1000;
   store.Restart(options);
   store.ExpectRight(prompt(3));
