@@ -1,9 +1,10 @@
 // Fuzzes snapshot files: any bytes, with their checksums put right, are refused or become sequences
-// that go on, trim and are saved again.
+// that go on, trim and are saved again; as segments of a prefix, too, that are joined and cached.
 // Deliberately repairs checksums: a fuzzer that must guess them would only ever test the first one.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "kvasir/base/checksum.h"
 #include "kvasir/kv/block_map_svg.h"
 #include "kvasir/kv/kv_sequence.h"
+#include "kvasir/kv/prefix_segment.h"
+#include "kvasir/kv/prefix_tree.h"
 #include "kvasir/kv/snapshot_file.h"
 
 namespace {
@@ -82,6 +85,43 @@ void GoOn(kvasir::KvSequence sequence) {
   KVASIR_CHECK(again.ok() || again.error().code == kvasir::ErrorCode::kResourceExhausted);
 }
 
+// The map and one like it behind it, as two files of a store would have them.
+void Join(kvasir::KvPool* pool, const kvasir::KvBlockMap& map) {
+  constexpr kvasir::Position kMostTokens = 4096;
+  const kvasir::KvBlockMap::Sequence& first = map.sequences[0];
+  if (first.end > kMostTokens) return;
+  kvasir::KvBlockMap next = map;
+  const kvasir::Position tokens = first.end - first.begin;
+  next.sequences[0].begin += tokens;
+  next.sequences[0].end += tokens;
+  for (kvasir::KvBlockMap::List& list : next.sequences[0].lists) {
+    if (list.part != kvasir::KvBlockMap::Part::kState) {
+      list.first_block += tokens / kvasir::kBlockTokens;
+    }
+  }
+  const kvasir::KvBlockMap maps[] = {map, next};
+  for (const size_t count : {size_t{1}, size_t{2}}) {
+    const auto joined = kvasir::JoinSegments(map.spec, first.begin, std::span(maps).first(count));
+    if (!joined.ok()) {
+      KVASIR_CHECK(joined.error().code == kvasir::ErrorCode::kCorrupt);
+      continue;
+    }
+    const auto blocks = kvasir::TakeBlocks(pool, joined->map);
+    if (!blocks.ok()) continue;
+    for (const kvasir::BlockRef& block : *blocks) {
+      std::memset(block.data(), 0, block.get()->owner->block_bytes());
+    }
+    const auto snapshots = kvasir::MakeSnapshots(pool, joined->map, *blocks);
+    KVASIR_CHECK(snapshots.ok());
+    const kvasir::KvSnapshot& snapshot = (*snapshots)[0].snapshot;
+    kvasir::PrefixTree tree(pool, std::make_shared<const kvasir::KvCacheSpec>(map.spec));
+    const std::vector<kvasir::Token> known(static_cast<size_t>(snapshot.end()));
+    if (!tree.Insert(0, known, snapshot)) continue;
+    auto match = tree.Find(0, known, snapshot.end());
+    if (match.ok() && match->tokens > 0) GoOn(std::move(match->sequence));
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -100,6 +140,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   KVASIR_CHECK(numbered.ok());
   KVASIR_CHECK(!kvasir::BlockMapSvg(numbered->map).empty());
   for (const kvasir::NamedSnapshot& named : loaded->sequences) {
+    Join(&pool, kvasir::NumberBlocks(std::span(&named, 1))->map);
     auto sequence = kvasir::KvSequence::Restore(&pool, named.snapshot);
     if (sequence.ok()) GoOn(*std::move(sequence));
   }
