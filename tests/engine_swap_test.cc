@@ -204,16 +204,9 @@ TEST(EngineSwapTest, AFullOrVanishedDiskIsComputedAgain) {
 }
 
 TEST(EngineSwapTest, AFolderThatIsNotThereIsRefused) {
-  TinyModel tiny({.folder = kTinyFull});
-  KvPool pool({.budget_bytes = 1 << 20});
-  const auto engine =
-      Engine::Create({.model = &tiny.model(),
-                      .pool = &pool,
-                      .spec = std::make_shared<const KvCacheSpec>(tiny.model().CacheSpec({})),
-                      .vocabulary = {.sampleable_tokens = tiny.model().vocab_size()}},
-                     {.swap = {.dir = "/there/is/no/such/folder"}});
-  ASSERT_FALSE(engine.ok());
-  EXPECT_EQ(engine.error().code, ErrorCode::kNotFound);
+  const Error error = RefusalOf({.swap = {.dir = "/there/is/no/such/folder"}});
+  EXPECT_EQ(error.code, ErrorCode::kNotFound);
+  EXPECT_NE(error.message.find("/there/is/no/such/folder"), std::string::npos);
 }
 
 }  // namespace

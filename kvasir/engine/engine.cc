@@ -15,6 +15,12 @@ constexpr std::chrono::milliseconds kStoreWait{5};
 
 Status Invalid(std::string message) { return {ErrorCode::kInvalidArgument, std::move(message)}; }
 
+bool EvictsRows(const KvCacheSpec& spec) {
+  return std::any_of(spec.layers.begin(), spec.layers.end(), [](const KvLayerSpec& layer) {
+    return layer.retention.kind == RetentionSpec::Kind::kBudget;
+  });
+}
+
 // `callbacks` must outlive it.
 AnswerBuilder::Listener ListenerOf(const EngineCallbacks& callbacks, int answer) {
   AnswerBuilder::Listener listener;
@@ -66,6 +72,11 @@ Result<std::unique_ptr<Engine>> Engine::Create(EngineParts parts, EngineOptions 
   if (!options.store.dir.empty()) {
     // What is being written cannot be evicted, so it must not be all there is.
     KVASIR_TRY(store, PrefixStore::Open(options.store, parts.spec, parts.pool->budget_bytes() / 4));
+    if (EvictsRows(*parts.spec)) {
+      Log(options.store.log, LogLevel::kWarning,
+          "prefixes are stored only up to where rows are first evicted: behind that a cache is not "
+          "one of all its tokens");
+    }
   }
   return std::unique_ptr<Engine>(
       new Engine(std::move(parts), std::move(options), std::move(swap), std::move(store)));
@@ -82,10 +93,7 @@ Engine::Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapSto
                                               layer.layout.dense_recent == 0 &&
                                               layer.retention.kind == RetentionSpec::Kind::kAll;
                                      })),
-      evicts_rows_(std::any_of(parts_.spec->layers.begin(), parts_.spec->layers.end(),
-                               [](const KvLayerSpec& layer) {
-                                 return layer.retention.kind == RetentionSpec::Kind::kBudget;
-                               })),
+      evicts_rows_(EvictsRows(*parts_.spec)),
       swap_(std::move(swap)),
       store_(std::move(store)) {}
 
@@ -199,6 +207,7 @@ bool Engine::Step() {
   const auto ended =
       std::erase_if(lent_, [](const std::weak_ptr<LentBlocks>& lent) { return lent.expired(); });
   if (ended > 0) is_admission_blocked_ = false;
+  disk_wait_left_ = std::max(last_step_, kLeastDiskWait);
   UpdateSwaps();
   UpdateStore();
   Admit();
@@ -211,7 +220,7 @@ bool Engine::Step() {
     RecordStep(members, MsBetween(begin, Now()));
   }
   // All that is left to do is the disk's.
-  if (members.empty() && swap_ != nullptr) swap_->WaitForProgress(swap_wait_left_);
+  if (members.empty() && swap_ != nullptr) swap_->WaitForProgress(disk_wait_left_);
   if (members.empty() && store_ != nullptr) store_->WaitForProgress(kStoreWait);
   is_stepping_ = false;
   EndCancelled();

@@ -250,10 +250,9 @@ class Engine {
   std::vector<std::weak_ptr<LentBlocks>> lent_;
   double prefill_rate_ = 0;  // tokens per second, measured; 0: not yet
   std::chrono::milliseconds last_step_{0};
-  std::chrono::milliseconds swap_wait_left_{0};   // of this step
-  std::chrono::milliseconds store_wait_left_{0};  // likewise
-  std::vector<std::unique_ptr<Job>> submitted_;   // since the last step began
-  std::vector<std::unique_ptr<Job>> jobs_;        // in order of arrival
+  std::chrono::milliseconds disk_wait_left_{0};  // of this step
+  std::vector<std::unique_ptr<Job>> submitted_;  // since the last step began
+  std::vector<std::unique_ptr<Job>> jobs_;       // in order of arrival
   bool is_stepping_ = false;
   bool is_ending_ = false;
   // Growing streams only take room away, so whoever did not fit need not be asked again before some

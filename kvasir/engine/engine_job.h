@@ -3,6 +3,7 @@
 #ifndef KVASIR_ENGINE_ENGINE_JOB_H_
 #define KVASIR_ENGINE_ENGINE_JOB_H_
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,12 @@ namespace kvasir {
 // it, and window layers can be gone on with at these points. Each costs references to the blocks
 // of their windows, so points are a few blocks apart: where segments of the store end.
 inline constexpr int64_t kPublishTokens = kSegmentTokens;
+
+// A step waits for disks at most as long as the last one took to compute, and in any case long
+// enough for one to begin.
+inline constexpr std::chrono::milliseconds kLeastDiskWait{20};
+// A disk that has not moved a block for so long hangs: computing again is surer.
+inline constexpr std::chrono::seconds kMostDiskStall{1};
 
 inline double MsBetween(EngineClock::time_point begin, EngineClock::time_point end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();

@@ -12,17 +12,12 @@
 namespace kvasir {
 namespace {
 
-// A disk that has not moved a block for so long hangs: computing again is surer.
-constexpr std::chrono::seconds kMostStall{1};
-// And one that has not taken one, or has not said that a file is safe, for so long.
+// As kMostDiskStall, of what is written: a disk may take its time to say that a file is safe.
 constexpr std::chrono::seconds kMostWriteStall{10};
 // Nobody waits for less: what evaluating takes is an estimate.
 constexpr std::chrono::seconds kLeastFetchTime{1};
 // Where nothing was evaluated yet; then a fetch is what tells how fast the disk is.
 constexpr std::chrono::seconds kFirstFetchTime{5};
-// A step waits for what is being written at most as long as the last one took to compute, and in
-// any case long enough for a disk to begin.
-constexpr std::chrono::milliseconds kLeastWait{20};
 
 // As long as evaluating would take.
 std::chrono::milliseconds PatienceFor(const SwapCost& cost) {
@@ -39,7 +34,6 @@ void Engine::UpdateStore() {
   if (store_ == nullptr) return;
   store_->Reap();
   if (store_->write_time() > kMostWriteStall) store_->StopWriting();
-  store_wait_left_ = std::max(last_step_, kLeastWait);
   for (const auto& job : jobs_) {
     for (const auto& stream : job->streams) {
       if (stream->fetch != nullptr) UpdateFetch(*job, *stream);
@@ -48,17 +42,14 @@ void Engine::UpdateStore() {
 }
 
 void Engine::UpdateFetch(const Job& job, EngineStream& stream) {
-  const auto now = std::chrono::steady_clock::now();
   switch (stream.fetch->state()) {
     case FetchState::kOpening:
     case FetchState::kReading:
-      if (now < stream.fetch_deadline && store_->read_time() <= kMostStall) return;
+      if (!stream.fetch->is_late() && store_->read_time() <= kMostDiskStall) return;
       break;
     case FetchState::kOpened: {
       auto lent = stream.fetch->Read(parts_.pool, &tree_);
       if (!lent.ok()) break;
-      // How long a step took meanwhile is not the disk's fault.
-      stream.fetch_deadline = now + stream.fetch_patience;
       return Lend(*std::move(lent));
     }
     case FetchState::kRead: {
@@ -95,7 +86,7 @@ bool Engine::FetchMore(const Job& job, EngineStream& stream, std::span<const Tok
                        int64_t found_tokens) {
   if (store_ == nullptr || stream.swapped != nullptr || stream.fetches_left == 0) return false;
   // Nothing that it would share with the tree may be in its way.
-  if (stream.is_starting_over() || store_->read_time() > kMostStall) return false;
+  if (stream.is_starting_over() || store_->read_time() > kMostDiskStall) return false;
   const int64_t first = found_tokens / kSegmentTokens;
   const int64_t wanted = static_cast<int64_t>(tokens.size()) / kSegmentTokens - first;
   if (wanted <= 0) return false;
@@ -121,9 +112,8 @@ bool Engine::FetchMore(const Job& job, EngineStream& stream, std::span<const Tok
   if (found_tokens > 0) {
     tree_.Use(job.request.salt, tokens.first(static_cast<size_t>(found_tokens)));
   }
-  stream.fetch = store_->Fetch(keys.first(stored.segments), first * kSegmentTokens);
-  stream.fetch_patience = PatienceFor(cost);
-  stream.fetch_deadline = std::chrono::steady_clock::now() + stream.fetch_patience;
+  stream.fetch =
+      store_->Fetch(keys.first(stored.segments), first * kSegmentTokens, PatienceFor(cost));
   return true;
 }
 
@@ -150,11 +140,11 @@ void Engine::StorePrefix(const Job& job, EngineStream& stream) {
 // Waits until some of what is being written has been. False: nothing is, or the step would take too
 // long; then it is given up.
 bool Engine::WaitForStore() {
-  if (store_ == nullptr || !store_->is_writing() || store_wait_left_.count() <= 0) return false;
+  if (store_ == nullptr || !store_->is_writing() || disk_wait_left_.count() <= 0) return false;
   const auto begin = std::chrono::steady_clock::now();
-  store_->WaitForProgress(store_wait_left_);
+  store_->WaitForProgress(disk_wait_left_);
   store_->Reap();
-  store_wait_left_ -=
+  disk_wait_left_ -=
       std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
   return true;
 }

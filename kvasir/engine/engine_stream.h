@@ -3,7 +3,6 @@
 #ifndef KVASIR_ENGINE_ENGINE_STREAM_H_
 #define KVASIR_ENGINE_ENGINE_STREAM_H_
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -51,8 +50,6 @@ class EngineStream : public AnswerBuilder {
   // enough for kMostSegments each time of any context.
   PrefixKeys keys;
   std::unique_ptr<PrefixFetch> fetch;
-  std::chrono::steady_clock::time_point fetch_deadline;  // of what the disk has to do next
-  std::chrono::milliseconds fetch_patience{0};           // until then, each time
   int fetches_left = 32;
 
   // Whether it has blocks that others could get: a sequence, or those that one is being read into.

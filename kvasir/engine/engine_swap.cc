@@ -16,13 +16,8 @@ namespace {
 
 using State = SwappedCache::State;
 
-// A step waits for the disk at most as long as the last one took to compute, and in any case long
-// enough for a disk to begin.
-constexpr std::chrono::milliseconds kLeastWait{20};
 // So much at once: what was written meanwhile is looked at in between.
 constexpr std::chrono::milliseconds kWaitSlice{5};
-// A disk that has not moved a block for so long hangs: computing again is surer.
-constexpr std::chrono::seconds kMostStall{1};
 
 }  // namespace
 
@@ -30,8 +25,7 @@ constexpr std::chrono::seconds kMostStall{1};
 void Engine::UpdateSwaps() {
   if (swap_ == nullptr) return;
   swap_->Reap();
-  swap_wait_left_ = std::max(last_step_, kLeastWait);
-  const bool hangs = swap_->block_time() > kMostStall;
+  const bool hangs = swap_->block_time() > kMostDiskStall;
   for (const auto& job : jobs_) {
     for (const auto& stream : job->streams) {
       UpdateSwap(*stream);
@@ -130,12 +124,12 @@ bool Engine::WaitForSwap() {
   }
   if (writing.empty()) return false;
   const auto begin = std::chrono::steady_clock::now();
-  swap_->WaitForProgress(std::min(swap_wait_left_, kWaitSlice));
-  swap_wait_left_ -=
+  swap_->WaitForProgress(std::min(disk_wait_left_, kWaitSlice));
+  disk_wait_left_ -=
       std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
   for (EngineStream* stream : writing) {
     UpdateSwap(*stream);
-    if (swap_wait_left_.count() > 0 || !stream->swapped) continue;
+    if (disk_wait_left_.count() > 0 || !stream->swapped) continue;
     if (stream->swapped->state() == State::kWriting) LoseSwap(*stream);
   }
   return true;

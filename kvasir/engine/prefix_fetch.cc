@@ -1,7 +1,9 @@
 #include "kvasir/engine/prefix_fetch.h"
 
+#include <optional>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "kvasir/base/check.h"
 #include "kvasir/engine/lent_snapshot.h"
@@ -23,6 +25,7 @@ Result<std::shared_ptr<LentBlocks>> PrefixFetch::Read(KvPool* pool, PrefixTree* 
   for (const BlockRef& block : blocks) reading_->targets.push_back(block.data());
   reading_->lent = lent_ = std::make_shared<LentBlocks>(std::move(blocks));
   reading_->state = FetchState::kReading;
+  deadline_ = std::chrono::steady_clock::now() + patience_;
   store_->PostRead(reading_, &PrefixStore::ReadBlocks);
   return lent_;
 }

@@ -3,8 +3,9 @@
 #ifndef KVASIR_ENGINE_PREFIX_FETCH_H_
 #define KVASIR_ENGINE_PREFIX_FETCH_H_
 
+#include <chrono>
 #include <memory>
-#include <vector>
+#include <utility>
 
 #include "kvasir/base/result.h"
 #include "kvasir/base/token.h"
@@ -36,6 +37,9 @@ class PrefixFetch {
   PrefixFetch& operator=(const PrefixFetch&) = delete;
 
   FetchState state() const;
+  // Whether the reader has taken longer to open the files, or to read them, than it was given for
+  // each. How long the caller takes in between is not the disk's fault.
+  bool is_late() const { return std::chrono::steady_clock::now() >= deadline_; }
   // Takes blocks, for which the tree is evicted, and begins to read into them: they are lent.
   // REQUIRES: kOpened. ERRORS: kResourceExhausted.
   Result<std::shared_ptr<LentBlocks>> Read(KvPool* pool, PrefixTree* tree);
@@ -45,11 +49,14 @@ class PrefixFetch {
 
  private:
   friend class PrefixStore;
-  PrefixFetch(PrefixStore* store, std::shared_ptr<PrefixReading> reading)
-      : store_(store), reading_(std::move(reading)) {}
+  PrefixFetch(PrefixStore* store, std::shared_ptr<PrefixReading> reading,
+              std::chrono::milliseconds patience)
+      : store_(store), reading_(std::move(reading)), patience_(patience) {}
 
   PrefixStore* const store_;
   const std::shared_ptr<PrefixReading> reading_;
+  const std::chrono::milliseconds patience_;
+  std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::now() + patience_;
   std::shared_ptr<LentBlocks> lent_;
 };
 

@@ -311,13 +311,14 @@ void PrefixStore::StopWriting() {
 
 // --- Reading ---
 
-std::unique_ptr<PrefixFetch> PrefixStore::Fetch(std::span<const PrefixKey> keys, Position begin) {
+std::unique_ptr<PrefixFetch> PrefixStore::Fetch(std::span<const PrefixKey> keys, Position begin,
+                                                std::chrono::milliseconds patience) {
   KVASIR_CHECK(!keys.empty() && keys.size() <= kMostSegments);
   auto reading = std::make_shared<PrefixReading>();
   reading->keys.assign(keys.begin(), keys.end());
   reading->begin = begin;
   PostRead(reading, &PrefixStore::OpenFiles);
-  return std::unique_ptr<PrefixFetch>(new PrefixFetch(this, std::move(reading)));
+  return std::unique_ptr<PrefixFetch>(new PrefixFetch(this, std::move(reading), patience));
 }
 
 // A task of the reader, which says how far it came.

@@ -38,7 +38,9 @@ struct PrefixStoreOptions {
   // What decides the bits of rows beside the spec of the cache: ModelIdentity.
   std::string identity;
   bool ignores_rates = false;  // reads even where computing is faster: to test and to measure
-  LogSink log;                 // hears what could not be written or read, at most once a minute
+  // Hears what could not be written or read, at most once a minute, and of caches that cannot be
+  // stored.
+  LogSink log;
   // Called by the store's threads before each block: to test slow disks. May be empty.
   std::function<void(bool is_read)> before_block;
 };
@@ -95,9 +97,10 @@ class PrefixStore {
   // Whether blocks are held for it.
   bool is_writing() const { return !writes_.empty(); }
 
-  // Begins to read the segments of these keys, the first of which begins at `begin`.
-  // REQUIRES: 1 to kMostSegments keys.
-  std::unique_ptr<PrefixFetch> Fetch(std::span<const PrefixKey> keys, Position begin);
+  // Begins to read the segments of these keys, the first of which begins at `begin`. `patience`:
+  // PrefixFetch::is_late. REQUIRES: 1 to kMostSegments keys.
+  std::unique_ptr<PrefixFetch> Fetch(std::span<const PrefixKey> keys, Position begin,
+                                     std::chrono::milliseconds patience);
 
   // Returns when a file is done, none is under way, or the time is over.
   void WaitForProgress(std::chrono::milliseconds most);

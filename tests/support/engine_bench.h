@@ -125,6 +125,20 @@ class Bench {
   std::map<RequestId, EngineResult> finished_;
 };
 
+// Why an engine over a tiny model does not begin with these options.
+inline Error RefusalOf(EngineOptions options) {
+  TinyModel tiny({.folder = kTinyFull});
+  KvPool pool({.budget_bytes = 1 << 20});
+  const auto engine =
+      Engine::Create({.model = &tiny.model(),
+                      .pool = &pool,
+                      .spec = std::make_shared<const KvCacheSpec>(tiny.model().CacheSpec({})),
+                      .vocabulary = {.sampleable_tokens = tiny.model().vocab_size()}},
+                     std::move(options));
+  EXPECT_FALSE(engine.ok());
+  return engine.ok() ? Error{} : engine.error();
+}
+
 // Requests of all kinds: greedy and sampled, short and long, with penalties, some with a beginning
 // in common.
 inline std::vector<EngineRequest> Mixed(int64_t vocab_size) {
