@@ -94,7 +94,7 @@ bool Engine::FetchMore(const Job& job, EngineStream& stream, std::span<const Tok
   const auto keys =
       stream.keys.keys().subspan(static_cast<size_t>(first),
                                  std::min(static_cast<size_t>(wanted), PrefixStore::kMostSegments));
-  const PrefixStore::Found stored = store_->Look(keys);
+  const PrefixFolder::Found stored = store_->Look(keys);
   const int64_t end = (first + static_cast<int64_t>(stored.segments)) * kSegmentTokens;
   const SwapCost cost = {.tokens = end - found_tokens,
                          .prefill_rate = prefill_rate_,

@@ -12,12 +12,10 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -26,6 +24,7 @@
 #include "kvasir/base/work_thread.h"
 #include "kvasir/engine/lent_snapshot.h"
 #include "kvasir/engine/prefix_fetch.h"
+#include "kvasir/engine/prefix_folder.h"
 #include "kvasir/engine/prefix_key.h"
 #include "kvasir/engine/swap_store.h"
 #include "kvasir/kv/kv_snapshot.h"
@@ -75,13 +74,8 @@ class PrefixStore {
   // Of the empty prefix of those who share `salt`.
   PrefixKey RootOf(uint64_t salt) const { return RootKey(identity_, salt); }
 
-  // How many of these keys, which follow each other, have a file, up to the first that has none.
-  struct Found {
-    size_t segments = 0;
-    uint64_t bytes = 0;
-  };
-  Found Look(std::span<const PrefixKey> keys) const;
-  // These are wanted: their files outlive those of others, the last one the least.
+  // Which of these there are; and that they are wanted: as PrefixFolder.
+  PrefixFolder::Found Look(std::span<const PrefixKey> keys) const { return folder_->Look(keys); }
   void Use(std::span<const PrefixKey> keys);
 
   // Whether it has a file, or will.
@@ -116,24 +110,15 @@ class PrefixStore {
  private:
   friend class PrefixFetch;
   struct Writing;
-  struct Entry {
-    uint64_t bytes = 0;
-    std::list<PrefixKey>::iterator use;
-    bool is_touched = false;  // used since its file was told so
-    bool is_bad = false;      // cannot be read, but takes its place
-  };
 
-  PrefixStore(PrefixStoreOptions options, std::shared_ptr<const KvCacheSpec> spec,
-              std::string identity, size_t max_pending_bytes);
-  std::string PathOf(const PrefixKey& key) const;
-  void Scan();
+  PrefixStore(PrefixStoreOptions options, std::unique_ptr<PrefixFolder> folder,
+              std::shared_ptr<const KvCacheSpec> spec, std::string identity,
+              size_t max_pending_bytes);
 
   static std::chrono::steady_clock::duration TimeSince(const std::atomic<int64_t>& began);
 
   // The threads'.
   void Run(Writing& writing);
-  Status MakeRoom(uint64_t bytes, std::span<const PrefixKey> path);
-  void TouchFiles();
   FetchState OpenFiles(PrefixReading& reading);
   Status OpenFile(PrefixReading& reading, size_t number);
   FetchState ReadBlocks(PrefixReading& reading);
@@ -144,11 +129,8 @@ class PrefixStore {
   void PostRead(std::shared_ptr<PrefixReading> reading,
                 FetchState (PrefixStore::*task)(PrefixReading& reading));
 
-  // Called with the lock held.
-  void UseLocked(std::span<const PrefixKey> keys);
-  void Forget(const PrefixKey& key);
-
-  PrefixStoreOptions options_;
+  const PrefixStoreOptions options_;
+  const std::unique_ptr<PrefixFolder> folder_;
   const std::shared_ptr<const KvCacheSpec> spec_;
   const std::string identity_;
   const size_t max_pending_bytes_;
@@ -156,16 +138,14 @@ class PrefixStore {
 
   mutable std::mutex mutex_;
   std::condition_variable progress_;
-  std::unordered_map<PrefixKey, Entry, PrefixKeyHash> entries_;
-  std::list<PrefixKey> uses_;  // the oldest first
   std::unordered_set<PrefixKey, PrefixKeyHash> pending_;
   size_t pending_bytes_ = 0;
-  bool will_touch_ = false;  // TouchFiles was posted
   uint64_t done_ = 0;
   int64_t reads_ = 0;  // under way
   double read_rate_ = 0;
   std::chrono::steady_clock::time_point rate_measured_at_;
-  PrefixStoreStats stats_;
+  int64_t written_ = 0;
+  int64_t failed_ = 0;
   std::chrono::steady_clock::time_point said_at_;  // the last failure
   // When the block did, in the clock's ticks; 0: there is none.
   std::atomic<int64_t> read_began_ = 0;

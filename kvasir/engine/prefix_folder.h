@@ -1,0 +1,89 @@
+// PrefixFolder: which stored prefixes lie in a folder, in the order of their use and below a bound.
+// Deliberately without what is in the files: PrefixStore writes and reads them.
+#ifndef KVASIR_ENGINE_PREFIX_FOLDER_H_
+#define KVASIR_ENGINE_PREFIX_FOLDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "kvasir/base/result.h"
+#include "kvasir/engine/prefix_key.h"
+
+namespace kvasir {
+
+// Every file counts that is called as a prefix is, whosever it is; others are left alone. What
+// other processes add or remove is not seen before somebody opens it. docs/formats/prefix-store.md.
+// THREADS: any.
+class PrefixFolder {
+ public:
+  // `max_bytes` of all files; 0: what lies there and half of what the disk has free.
+  // ERRORS: kNotFound, kIo if no file can be made in the folder, naming it.
+  static Result<std::unique_ptr<PrefixFolder>> Open(std::string dir, uint64_t max_bytes);
+  PrefixFolder(const PrefixFolder&) = delete;
+  PrefixFolder& operator=(const PrefixFolder&) = delete;
+
+  std::string PathOf(const PrefixKey& key) const;
+
+  // How many of these keys, which follow each other, have a file, up to the first that has none.
+  struct Found {
+    size_t segments = 0;
+    uint64_t bytes = 0;
+  };
+  Found Look(std::span<const PrefixKey> keys) const;
+  bool Has(const PrefixKey& key) const { return Look(std::span(&key, 1)).segments == 1; }
+
+  // These are wanted: their files outlive those of others, the last one the least. True if files
+  // are to be told by TouchFiles, and nobody was told so yet.
+  bool Use(std::span<const PrefixKey> keys);
+  // Writes the order of use to files that were used, for who starts next.
+  void TouchFiles();
+
+  // Removes what was used least recently, until so much more has room. ERRORS: kResourceExhausted
+  // if that would be what `path` continues: without that it would be of no use.
+  Status MakeRoom(uint64_t bytes, std::span<const PrefixKey> path);
+  // There is a file now.
+  void Add(const PrefixKey& key, uint64_t bytes);
+  // There is none any more.
+  void Forget(const PrefixKey& key);
+  void Remove(const PrefixKey& key);
+  // It cannot be read, but takes its place: as if there were none, but for the bound.
+  void MarkBad(const PrefixKey& key);
+
+  struct Stats {
+    int64_t files = 0;
+    uint64_t bytes = 0;   // of them
+    int64_t removed = 0;  // to make room
+  };
+  Stats stats() const;
+
+ private:
+  struct Entry {
+    uint64_t bytes = 0;
+    std::list<PrefixKey>::iterator use;
+    bool is_touched = false;  // used since its file was told so
+    bool is_bad = false;
+  };
+
+  PrefixFolder(std::string dir, uint64_t max_bytes) : dir_(std::move(dir)), max_bytes_(max_bytes) {}
+  void Scan();
+  void ForgetLocked(const PrefixKey& key);
+
+  const std::string dir_;
+  uint64_t max_bytes_;
+  mutable std::mutex mutex_;
+  std::unordered_map<PrefixKey, Entry, PrefixKeyHash> entries_;
+  std::list<PrefixKey> uses_;  // the oldest first
+  bool will_touch_ = false;    // somebody was told to
+  Stats stats_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_ENGINE_PREFIX_FOLDER_H_
