@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <string_view>
@@ -32,12 +33,15 @@ constexpr int64_t kSegment = kSegmentTokens;
 class StoreBench {
  public:
   explicit StoreBench(const TinyPolicy& policy) : bench_(policy) {}
+  // As another process, on whatever machine, with the same folder.
+  StoreBench(const TinyPolicy& policy, const StoreBench& other)
+      : folder_(other.folder_), bench_(policy) {}
 
   Bench& bench() { return bench_; }
   Engine& engine() { return bench_.engine(); }
-  const SwapFolder& folder() const { return folder_; }
+  const SwapFolder& folder() const { return *folder_; }
   EngineOptions Options() const {
-    return {.store = {.dir = folder_.path(), .identity = "tiny", .ignores_rates = true}};
+    return {.store = {.dir = folder_->path(), .identity = "tiny", .ignores_rates = true}};
   }
   // As a process that knows nothing but the folder.
   void Restart(EngineOptions options, size_t budget_bytes = size_t{64} << 20) {
@@ -62,7 +66,7 @@ class StoreBench {
   std::vector<fs::path> Files() const {
     std::vector<fs::path> files;
     std::error_code gone;
-    for (const auto& entry : fs::directory_iterator(folder_.path(), gone)) {
+    for (const auto& entry : fs::directory_iterator(folder_->path(), gone)) {
       files.push_back(entry.path());
     }
     return files;
@@ -75,7 +79,7 @@ class StoreBench {
   }
 
  private:
-  SwapFolder folder_;
+  std::shared_ptr<const SwapFolder> folder_ = std::make_shared<SwapFolder>();
   Bench bench_;
 };
 
@@ -537,7 +541,7 @@ TEST(EngineStoreTest, LongPromptsAreReadInSeveralGoes) {
                        *SegmentOf(sequence.Snapshot(), i * kSegment, (i + 1) * kSegment));
   }
   while (files->is_writing()) {
-    files->WaitForProgress(std::chrono::milliseconds(100));
+    files->WaitForProgress(files->progress(), std::chrono::milliseconds(100));
     files->Reap();
   }
   EXPECT_EQ(files->Look(keys.keys()).segments, keys.keys().size());
@@ -548,7 +552,7 @@ TEST(EngineStoreTest, LongPromptsAreReadInSeveralGoes) {
     while (fetch->state() != FetchState::kRead) {
       if (fetch->state() == FetchState::kOpened) (void)ValueOrDie(fetch->Read(&pool, &tree));
       ASSERT_NE(fetch->state(), FetchState::kFailed);
-      files->WaitForProgress(std::chrono::milliseconds(100));
+      files->WaitForProgress(files->progress(), std::chrono::milliseconds(100));
     }
     const KvSnapshot read = ValueOrDie(fetch->Take(&pool));
     EXPECT_EQ(read.begin(), done * kSegment);
@@ -575,7 +579,7 @@ TEST(EngineStoreTest, ASegmentOfAnotherLengthIsNone) {
     keys.Extend(files->RootOf(0), request.prompt);
     (void)files->Write(keys.keys().first(1), *SegmentOf(sequence.Snapshot(), 0, 2 * kSegment));
     while (files->is_writing()) {
-      files->WaitForProgress(std::chrono::milliseconds(100));
+      files->WaitForProgress(files->progress(), std::chrono::milliseconds(100));
       files->Reap();
     }
     EXPECT_EQ(files->stats().written, 1);
@@ -605,14 +609,193 @@ TEST(EngineStoreTest, DraftedAnswersGoOnFromThere) {
   EXPECT_GT(store.Stats().accepted_drafts, 0);
 }
 
-// Little memory, a small folder, prompts with beginnings in common, tenants, clients that leave,
-// files that change and go: every answer is right, and nothing is left.
+// A conversation that goes from one process to another and back, both of which began with nothing:
+// each goes on from what the other wrote, and writes what goes on from there.
+TEST_P(EngineStoreTest, WhatOthersStoreIsFound) {
+  const bool keeps_rows = *GetParam().budget == '\0';
+  for (const bool forgets : {true, false}) {
+    StoreBench first(GetParam());
+    StoreBench second(GetParam(), first);
+    first.Restart();
+    second.Restart();
+    EngineRequest request = Request(first.Prompt(kSegment + 100), kSegment);
+    int64_t turns = 0;
+    for (StoreBench* store : {&first, &second, &first, &second}) {
+      SCOPED_TRACE(turns);
+      if (forgets) store->engine().prefix_tree().Clear();
+      const auto stored = static_cast<int64_t>(first.Files().size()) * kSegment;
+      const int64_t before = store->Stats().fetched_tokens;
+      const GenerationResult answer = store->Answer(request);
+      EXPECT_EQ(answer.tokens, store->bench().Alone(request));
+      if (forgets) {
+        EXPECT_EQ(store->Stats().fetched_tokens - before, stored);
+      }
+      // At least the prompt, and each segment once.
+      ++turns;
+      EXPECT_GE(first.Files().size(), keeps_rows ? static_cast<size_t>(turns) : 0u);
+      EXPECT_EQ(first.Stats().store.written + second.Stats().store.written,
+                static_cast<int64_t>(first.Files().size()));
+      request.prompt.insert(request.prompt.end(), answer.tokens.begin(), answer.tokens.end());
+    }
+    EXPECT_EQ(first.Stats().store.failed + second.Stats().store.failed, 0);
+    first.ExpectNothingLeft();
+    second.ExpectNothingLeft();
+  }
+}
+
+// Two that evaluate the same at the same time.
+TEST(EngineStoreTest, TwoMayStoreTheSame) {
+  StoreBench first(kWindows);
+  StoreBench second(kWindows, first);
+  first.Restart();
+  second.Restart();
+  const EngineRequest request = Request(first.Prompt(3 * kSegment + 100), 5);
+  const RequestId ids[] = {first.bench().Submit(request), second.bench().Submit(request)};
+  for (bool is_left = true; is_left;) {
+    const bool first_left = first.engine().Step();
+    is_left = second.engine().Step() || first_left;
+  }
+  EXPECT_EQ(first.bench().Answer(ids[0]).tokens, first.bench().Alone(request));
+  EXPECT_EQ(second.bench().Answer(ids[1]).tokens, first.bench().Alone(request));
+  EXPECT_EQ(first.Files().size(), 3u);
+  EXPECT_EQ(first.Stats().store.failed + second.Stats().store.failed, 0);
+  EXPECT_GE(first.Stats().store.written + second.Stats().store.written, 3);
+  StoreBench third(kWindows, first);
+  third.Restart();
+  third.ExpectRight(request);
+  EXPECT_EQ(third.Stats().fetched_tokens, 3 * kSegment);
+}
+
+// What others wrote counts, and what they use stays.
+TEST(EngineStoreTest, TheBoundHoldsForAllWhoUseTheFolder) {
+  StoreBench first(kFull);
+  StoreBench second(kFull, first);
+  const auto prompt = [&](uint64_t seed) { return Request(first.Prompt(kSegment + 10, seed), 1); };
+  first.Restart();
+  first.ExpectRight(prompt(1));
+  EngineOptions options = first.Options();
+  options.store.max_bytes = 4 * first.Stats().store.bytes;
+  options.store.scan_interval = std::chrono::milliseconds(0);
+  first.Restart(options);
+  second.Restart(options);
+  for (const uint64_t seed : {2u, 3u, 4u}) second.ExpectRight(prompt(seed));
+  EXPECT_EQ(first.Files().size(), 4u);
+  second.ExpectRight(prompt(1));  // which the first would take to be the oldest
+  first.ExpectRight(prompt(5));
+  first.ExpectRight(prompt(6));
+  EXPECT_EQ(first.Files().size(), 4u);
+  EXPECT_EQ(first.Stats().store.files, 4);
+  EXPECT_EQ(first.Stats().store.removed, 2);
+  StoreBench third(kFull, first);
+  options.store.max_bytes = 0;
+  third.Restart(options);
+  for (const uint64_t seed : {1u, 4u, 5u, 6u, 2u, 3u}) third.ExpectRight(prompt(seed));
+  EXPECT_EQ(third.Stats().fetched_tokens, 4 * kSegment);
+  EXPECT_EQ(third.Files().size(), 6u);
+  // Files that others removed make room.
+  for (const fs::path& file : third.Files()) fs::remove(file);
+  first.ExpectRight(prompt(7));
+  EXPECT_EQ(first.Stats().store.files, 1);
+  EXPECT_EQ(first.Stats().store.removed, 2);
+}
+
+// What could not be read is tried again when others have written it anew, or could read it.
+TEST(EngineStoreTest, WhatOthersMendIsReadAgain) {
+  StoreBench first(kFull);
+  StoreBench second(kFull, first);
+  const EngineRequest request = Request(first.Prompt(kSegment + 10), 5);
+  first.Restart();
+  first.ExpectRight(request);
+  const fs::path file = first.Files().at(0);
+  const fs::path aside = file.string() + ".aside";
+  EngineOptions options = first.Options();
+  options.store.scan_interval = std::chrono::milliseconds(0);
+  second.Restart(options);
+  fs::rename(file, aside);
+  fs::create_directory(file);
+  second.ExpectRight(request);
+  EXPECT_EQ(second.Stats().fetched_tokens, 0);
+  EXPECT_GE(second.Stats().store.failed, 1);
+  fs::remove(file);
+  fs::rename(aside, file);
+  fs::last_write_time(file, fs::file_time_type::clock::now());
+  second.ExpectRight(Request(first.Prompt(kSegment + 10, 2), 5));
+  second.engine().prefix_tree().Clear();
+  second.ExpectRight(request);
+  EXPECT_EQ(second.Stats().fetched_tokens, kSegment);
+}
+
+// A disk that does not say what there is.
+TEST(EngineStoreTest, ASearchThatHangsIsNotWaitedFor) {
+  StoreBench store(kFull);
+  const EngineRequest request = Request(store.Prompt(kSegment + 10), 5);
+  std::atomic<bool> may_go = false;
+  std::atomic<int> searches = 0;
+  EngineOptions options = store.Options();
+  options.store.before_search = [&] {
+    ++searches;
+    while (!may_go) std::this_thread::yield();
+  };
+  store.Restart(options);
+  const RequestId cancelled = store.bench().Submit(request);
+  while (searches == 0) store.engine().Step();
+  store.engine().Cancel(cancelled);
+  EXPECT_TRUE(store.bench().IsFinished(cancelled));
+  store.ExpectRight(request);  // it waits for the search before, and then no longer
+  store.ExpectRight(Request(store.Prompt(kSegment + 10, 2), 5));
+  EXPECT_EQ(searches, 1);
+  store.ExpectNothingLeft();
+  may_go = true;
+}
+
+// Sixty requests, a few at a time, tenants, clients that leave, files that change and go.
+void SoakOne(StoreBench& store, const std::vector<EngineRequest>& requests,
+             const std::vector<Tokens>& wanted, size_t budget, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::map<RequestId, size_t> asked;
+  std::vector<RequestId> gone;
+  while (asked.size() < 60 || store.engine().has_work()) {
+    if (asked.size() < 60 && store.Stats().waiting_requests < 6) {
+      const size_t which = random() % requests.size();
+      EngineRequest request = requests[which];
+      request.salt = random() % 2;
+      request.priority = static_cast<int>(random() % 2);
+      asked.emplace(store.bench().Submit(request), which);
+    }
+    if (random() % 50 == 0) {
+      const auto leaving =
+          std::next(asked.begin(), static_cast<ptrdiff_t>(random() % asked.size()));
+      if (!store.bench().IsFinished(leaving->first)) gone.push_back(leaving->first);
+      store.engine().Cancel(leaving->first);
+    }
+    if (random() % 20 == 0) {
+      const std::vector<fs::path> files = store.Files();
+      std::error_code raced;
+      if (!files.empty() && random() % 2 == 0) fs::remove(files[random() % files.size()], raced);
+      if (!files.empty()) fs::resize_file(files[random() % files.size()], random() % 9000, raced);
+    }
+    store.engine().Step();
+    ASSERT_LE(store.bench().pool().used_bytes(), budget);
+  }
+  for (const auto& [id, which] : asked) {
+    const GenerationResult& answer = store.bench().Answer(id);
+    if (std::find(gone.begin(), gone.end(), id) != gone.end()) continue;
+    EXPECT_EQ(answer.tokens, wanted[which]);
+  }
+  EXPECT_GT(store.Stats().fetched_tokens, 0);
+  EXPECT_GT(store.Stats().store.failed, 0);
+  EXPECT_GT(store.Stats().preemptions, 0);
+  store.ExpectNothingLeft();
+}
+
+// Little memory, a small folder, prompts with beginnings in common, two processes: every answer is
+// right, and nothing is left.
 TEST(EngineStoreTest, Soak) {
   for (const TinyPolicy& policy :
        {kFull, kWindows, TinyPolicy{"turbo4", kTinyFull, "turbo4", "turbo4"}}) {
     SCOPED_TRACE(policy.name);
     StoreBench store(policy);
-    std::mt19937_64 random(5);
+    StoreBench other(policy, store);
     std::vector<EngineRequest> requests;
     std::vector<Tokens> wanted;
     size_t largest = 0;
@@ -629,44 +812,15 @@ TEST(EngineStoreTest, Soak) {
     options.scheduler = {128, 64};
     options.max_streams = 4;
     options.store.max_bytes = 3 * largest;
+    options.store.scan_interval = std::chrono::milliseconds(20);
     SwapFolder swap;
     options.swap = {.dir = swap.path(), .max_bytes = 4 * largest, .ignores_rates = true};
     const size_t budget = 2 * largest;
     store.Restart(options, budget);
-    std::map<RequestId, size_t> asked;
-    std::vector<RequestId> gone;
-    while (asked.size() < 60 || store.engine().has_work()) {
-      if (asked.size() < 60 && store.Stats().waiting_requests < 6) {
-        const size_t which = random() % requests.size();
-        EngineRequest request = requests[which];
-        request.salt = random() % 2;
-        request.priority = static_cast<int>(random() % 2);
-        asked.emplace(store.bench().Submit(request), which);
-      }
-      if (random() % 50 == 0) {
-        const auto leaving =
-            std::next(asked.begin(), static_cast<ptrdiff_t>(random() % asked.size()));
-        if (!store.bench().IsFinished(leaving->first)) gone.push_back(leaving->first);
-        store.engine().Cancel(leaving->first);
-      }
-      if (random() % 20 == 0) {
-        const std::vector<fs::path> files = store.Files();
-        std::error_code raced;
-        if (!files.empty() && random() % 2 == 0) fs::remove(files[random() % files.size()], raced);
-        if (!files.empty()) fs::resize_file(files[random() % files.size()], random() % 9000, raced);
-      }
-      store.engine().Step();
-      ASSERT_LE(store.bench().pool().used_bytes(), budget);
-    }
-    for (const auto& [id, which] : asked) {
-      const GenerationResult& answer = store.bench().Answer(id);
-      if (std::find(gone.begin(), gone.end(), id) != gone.end()) continue;
-      EXPECT_EQ(answer.tokens, wanted[which]);
-    }
-    EXPECT_GT(store.Stats().fetched_tokens, 0);
-    EXPECT_GT(store.Stats().store.failed, 0);
-    EXPECT_GT(store.Stats().preemptions, 0);
-    store.ExpectNothingLeft();
+    other.Restart(options, budget);
+    std::thread beside([&] { SoakOne(other, requests, wanted, budget, 6); });
+    SoakOne(store, requests, wanted, budget, 5);
+    beside.join();
   }
 }
 

@@ -208,6 +208,7 @@ bool Engine::Step() {
       std::erase_if(lent_, [](const std::weak_ptr<LentBlocks>& lent) { return lent.expired(); });
   if (ended > 0) is_admission_blocked_ = false;
   disk_wait_left_ = std::max(last_step_, kLeastDiskWait);
+  const uint64_t stored_before = store_ == nullptr ? 0 : store_->progress();
   UpdateSwaps();
   UpdateStore();
   Admit();
@@ -221,7 +222,7 @@ bool Engine::Step() {
   }
   // All that is left to do is the disk's.
   if (members.empty() && swap_ != nullptr) swap_->WaitForProgress(disk_wait_left_);
-  if (members.empty() && store_ != nullptr) store_->WaitForProgress(kStoreWait);
+  if (members.empty() && store_ != nullptr) store_->WaitForProgress(stored_before, kStoreWait);
   is_stepping_ = false;
   EndCancelled();
   return has_work();

@@ -229,11 +229,15 @@ class Engine {
   void UpdateFetch(const Job& job, EngineStream& stream);
   bool PublishFetched(const Job& job, const EngineStream& stream, const KvSnapshot& segment);
   void EndFetch(EngineStream& stream);
+  bool IsSearching(const EngineStream& stream) const;
+  void EndSearch(EngineStream& stream);
+  bool SearchMore(EngineStream& stream, std::span<const PrefixKey> keys, size_t first);
   // `tokens`: as many as may come from a cache.
   bool FetchMore(const Job& job, EngineStream& stream, std::span<const Token> tokens,
                  int64_t found_tokens);
   void StorePrefix(const Job& job, EngineStream& stream);
   bool WaitForStore();
+  void WaitForDisk(uint64_t since, std::chrono::milliseconds most);
 
   const EngineParts parts_;
   const EngineOptions options_;

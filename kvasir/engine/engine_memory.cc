@@ -60,7 +60,7 @@ void Engine::Admit() {
 }
 
 Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
-  if (stream.fetch) return Admission::kLater;
+  if (stream.fetch || stream.search) return Admission::kLater;
   const int64_t known = stream.known_tokens();
   // The last token is always evaluated, and of a prompt that is scored every one: no cache holds
   // logits.

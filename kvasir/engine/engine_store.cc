@@ -18,6 +18,8 @@ constexpr std::chrono::seconds kMostWriteStall{10};
 constexpr std::chrono::seconds kLeastFetchTime{1};
 // Where nothing was evaluated yet; then a fetch is what tells how fast the disk is.
 constexpr std::chrono::seconds kFirstFetchTime{5};
+// A search is waited for at once for so long, which is more than a local disk needs.
+constexpr std::chrono::milliseconds kBriefSearch{2};
 
 // As long as evaluating would take.
 std::chrono::milliseconds PatienceFor(const SwapCost& cost) {
@@ -37,8 +39,19 @@ void Engine::UpdateStore() {
   for (const auto& job : jobs_) {
     for (const auto& stream : job->streams) {
       if (stream->fetch != nullptr) UpdateFetch(*job, *stream);
+      if (stream->search != nullptr && !IsSearching(*stream)) EndSearch(*stream);
     }
   }
+}
+
+bool Engine::IsSearching(const EngineStream& stream) const {
+  return !stream.search->is_done() && !stream.search->is_late() &&
+         store_->search_time() <= kMostDiskStall;
+}
+
+void Engine::EndSearch(EngineStream& stream) {
+  stream.search.reset();
+  is_admission_blocked_ = false;
 }
 
 void Engine::UpdateFetch(const Job& job, EngineStream& stream) {
@@ -79,6 +92,23 @@ bool Engine::PublishFetched(const Job& job, const EngineStream& stream, const Kv
   return true;
 }
 
+// Whether the stream has to wait until it is known what others have stored of these keys, of which
+// those from `first` on may be read. The ones before are asked for too: behind what seems to be
+// missing nothing is written.
+bool Engine::SearchMore(EngineStream& stream, std::span<const PrefixKey> keys, size_t first) {
+  if (keys.size() <= stream.searched_segments || store_->Look(keys).segments == keys.size()) {
+    return false;
+  }
+  if (store_->search_time() > kMostDiskStall) return false;
+  stream.searched_segments = keys.size();
+  const uint64_t before = store_->progress();
+  stream.search = store_->Search(keys, first);
+  WaitForDisk(before, std::min(kBriefSearch, disk_wait_left_));
+  if (IsSearching(stream)) return true;
+  stream.search.reset();
+  return false;
+}
+
 // Whether the stream has to wait for the store: begins to read what goes on from the tokens that
 // the tree has, where that takes less time than evaluating them. One stream at a time: what is read
 // for two would take each other's memory before either is admitted, and the disk is one.
@@ -87,15 +117,14 @@ bool Engine::FetchMore(const Job& job, EngineStream& stream, std::span<const Tok
   if (store_ == nullptr || stream.swapped != nullptr || stream.fetches_left == 0) return false;
   // Nothing that it would share with the tree may be in its way.
   if (stream.is_starting_over() || store_->read_time() > kMostDiskStall) return false;
-  const int64_t first = found_tokens / kSegmentTokens;
-  const int64_t wanted = static_cast<int64_t>(tokens.size()) / kSegmentTokens - first;
-  if (wanted <= 0) return false;
   stream.keys.Extend(store_->RootOf(job.request.salt), tokens);
-  const auto keys =
-      stream.keys.keys().subspan(static_cast<size_t>(first),
-                                 std::min(static_cast<size_t>(wanted), PrefixStore::kMostSegments));
+  const auto first = static_cast<size_t>(found_tokens / kSegmentTokens);
+  const auto until = stream.keys.keys().first(
+      std::min(tokens.size() / kSegmentTokens, first + PrefixStore::kMostSegments));
+  if (SearchMore(stream, until, first)) return true;
+  const auto keys = until.subspan(first);
   const PrefixFolder::Found stored = store_->Look(keys);
-  const int64_t end = (first + static_cast<int64_t>(stored.segments)) * kSegmentTokens;
+  const auto end = static_cast<int64_t>(first + stored.segments) * kSegmentTokens;
   const SwapCost cost = {.tokens = end - found_tokens,
                          .prefill_rate = prefill_rate_,
                          .read_bytes = stored.bytes,
@@ -112,8 +141,8 @@ bool Engine::FetchMore(const Job& job, EngineStream& stream, std::span<const Tok
   if (found_tokens > 0) {
     tree_.Use(job.request.salt, tokens.first(static_cast<size_t>(found_tokens)));
   }
-  stream.fetch =
-      store_->Fetch(keys.first(stored.segments), first * kSegmentTokens, PatienceFor(cost));
+  stream.fetch = store_->Fetch(keys.first(stored.segments),
+                               static_cast<int64_t>(first) * kSegmentTokens, PatienceFor(cost));
   return true;
 }
 
@@ -141,12 +170,17 @@ void Engine::StorePrefix(const Job& job, EngineStream& stream) {
 // long; then it is given up.
 bool Engine::WaitForStore() {
   if (store_ == nullptr || !store_->is_writing() || disk_wait_left_.count() <= 0) return false;
-  const auto begin = std::chrono::steady_clock::now();
-  store_->WaitForProgress(disk_wait_left_);
+  WaitForDisk(store_->progress(), disk_wait_left_);
   store_->Reap();
+  return true;
+}
+
+// Until the store has done something since `since`, out of the step's patience with disks.
+void Engine::WaitForDisk(uint64_t since, std::chrono::milliseconds most) {
+  const auto begin = std::chrono::steady_clock::now();
+  store_->WaitForProgress(since, most);
   disk_wait_left_ -=
       std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
-  return true;
 }
 
 }  // namespace kvasir

@@ -24,6 +24,7 @@ void EngineStream::ReleaseCache() {
   sequence.reset();
   swapped.reset();
   fetch.reset();
+  search.reset();
 }
 
 }  // namespace kvasir

@@ -51,6 +51,10 @@ class EngineStream : public AnswerBuilder {
   PrefixKeys keys;
   std::unique_ptr<PrefixFetch> fetch;
   int fetches_left = 32;
+  // Others may have stored what this process does not know of: the question that it waits for an
+  // answer to, and up to which segment it has asked.
+  std::shared_ptr<const PrefixSearch> search;
+  size_t searched_segments = 0;
 
   // Whether it has blocks that others could get: a sequence, or those that one is being read into.
   bool holds_blocks() const { return sequence || is_reading(); }

@@ -11,7 +11,6 @@
 #include <limits>
 #include <optional>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -37,6 +36,19 @@ bool IsUnfinished(std::string_view name) {
   return tmp != name.npos && KeyOfFile(name.substr(0, tmp)).has_value();
 }
 
+struct FileOnDisk {
+  uint64_t bytes;
+  int64_t modified_ns;
+};
+
+// None where there is no regular file.
+std::optional<FileOnDisk> FindFile(const std::string& path) {
+  struct stat found = {};
+  if (lstat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return std::nullopt;
+  return FileOnDisk{static_cast<uint64_t>(found.st_size),
+                    int64_t{found.st_mtim.tv_sec} * kNsPerSecond + found.st_mtim.tv_nsec};
+}
+
 int64_t NowNs() {
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -50,6 +62,13 @@ Result<std::unique_ptr<PrefixFolder>> PrefixFolder::Open(std::string dir, uint64
   if (!writable.ok()) return WithContext(writable.error(), "the folder of stored prefixes");
   auto folder = std::unique_ptr<PrefixFolder>(new PrefixFolder(std::move(dir), max_bytes));
   folder->Scan();
+  if (folder->max_bytes_ == 0) {
+    struct statvfs disk = {};
+    const bool is_known = statvfs(folder->dir_.c_str(), &disk) == 0;
+    const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
+    folder->max_bytes_ =
+        is_known ? folder->stats().bytes + free / 2 : std::numeric_limits<uint64_t>::max();
+  }
   return folder;
 }
 
@@ -57,42 +76,53 @@ std::string PrefixFolder::PathOf(const PrefixKey& key) const {
   return dir_ + "/" + key.Name() + std::string(kSuffix);
 }
 
+void PrefixFolder::Search(std::span<const PrefixKey> keys) {
+  for (const PrefixKey& key : keys) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto known = entries_.find(key);
+      if (known != entries_.end()) {
+        if (known->second.is_bad) return;
+        continue;
+      }
+    }
+    const std::optional<FileOnDisk> file = FindFile(PathOf(key));
+    if (!file) return;
+    const std::lock_guard lock(mutex_);
+    SeeLocked(key, file->bytes, file->modified_ns);
+  }
+}
+
 // What lies there, whosever it is: the bound holds for all of it.
 void PrefixFolder::Scan() {
-  struct File {
-    int64_t modified_ns;
-    PrefixKey key;
-    uint64_t bytes;
-  };
-  std::vector<File> files;
+  uint64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    number = ++scan_;
+  }
   const int64_t now = NowNs();
   std::error_code error;
   for (auto it = std::filesystem::directory_iterator(dir_, error);
        !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
     const std::string name = it->path().filename().string();
-    struct stat found = {};
-    if (lstat(it->path().c_str(), &found) != 0 || !S_ISREG(found.st_mode)) continue;
-    const int64_t modified = int64_t{found.st_mtim.tv_sec} * kNsPerSecond + found.st_mtim.tv_nsec;
-    if (const auto key = KeyOfFile(name)) {
-      files.push_back({modified, *key, static_cast<uint64_t>(found.st_size)});
-    } else if (IsUnfinished(name) && now - modified > kMostWriteNs) {
-      unlink(it->path().c_str());
+    const std::optional<PrefixKey> key = KeyOfFile(name);
+    if (!key && !IsUnfinished(name)) continue;
+    const std::optional<FileOnDisk> file = FindFile(it->path().string());
+    if (!file) continue;
+    if (!key) {
+      if (now - file->modified_ns > kMostWriteNs) unlink(it->path().c_str());
+      continue;
     }
+    const std::lock_guard lock(mutex_);
+    SeeLocked(*key, file->bytes, file->modified_ns);
   }
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
-    return std::tie(a.modified_ns, a.key) < std::tie(b.modified_ns, b.key);
-  });
-  for (const File& file : files) {
-    entries_[file.key] = {file.bytes, uses_.insert(uses_.end(), file.key)};
-    stats_.bytes += file.bytes;
+  if (error) return;  // what was not seen may be there
+  const std::lock_guard lock(mutex_);
+  std::vector<PrefixKey> gone;
+  for (const auto& [key, entry] : entries_) {
+    if (entry.seen_scan < number) gone.push_back(key);
   }
-  stats_.files = static_cast<int64_t>(files.size());
-  if (max_bytes_ == 0) {
-    struct statvfs disk = {};
-    const bool is_known = statvfs(dir_.c_str(), &disk) == 0;
-    const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
-    max_bytes_ = is_known ? stats_.bytes + free / 2 : std::numeric_limits<uint64_t>::max();
-  }
+  for (const PrefixKey& key : gone) ForgetLocked(key);
 }
 
 PrefixFolder::Found PrefixFolder::Look(std::span<const PrefixKey> keys) const {
@@ -110,35 +140,31 @@ PrefixFolder::Found PrefixFolder::Look(std::span<const PrefixKey> keys) const {
 // The last one first: without what it continues it is of no use.
 bool PrefixFolder::Use(std::span<const PrefixKey> keys) {
   const std::lock_guard lock(mutex_);
-  bool is_any = false;
+  const bool will_touch = !to_touch_.empty();
   for (size_t i = keys.size(); i-- > 0;) {
     const auto found = entries_.find(keys[i]);
     if (found == entries_.end()) continue;
-    uses_.splice(uses_.end(), uses_, found->second.use);
-    found->second.is_touched = true;
-    is_any = true;
+    UseLocked(keys[i], found->second, NextUseLocked());
+    if (!std::exchange(found->second.is_to_touch, true)) to_touch_.push_back(keys[i]);
   }
-  return is_any && !std::exchange(will_touch_, true);
+  return !will_touch && !to_touch_.empty();
 }
 
-// Files of what was used say so to who starts next, in the order of use.
 void PrefixFolder::TouchFiles() {
-  std::vector<PrefixKey> keys;
+  std::vector<std::pair<PrefixKey, int64_t>> uses;
   {
     const std::lock_guard lock(mutex_);
-    will_touch_ = false;
-    for (auto use = uses_.rbegin(); use != uses_.rend(); ++use) {
-      Entry& entry = entries_.at(*use);
-      if (!std::exchange(entry.is_touched, false)) break;
-      keys.push_back(*use);
+    for (const PrefixKey& key : std::exchange(to_touch_, {})) {
+      const auto found = entries_.find(key);
+      if (found == entries_.end()) continue;
+      found->second.is_to_touch = false;
+      uses.emplace_back(key, found->second.used_ns);
     }
   }
-  // By our own clock: that of the file system is coarser than this loop.
-  int64_t time = NowNs() - static_cast<int64_t>(keys.size());
-  for (auto key = keys.rbegin(); key != keys.rend(); ++key, ++time) {
+  for (const auto& [key, time] : uses) {
     const timespec modified = {.tv_sec = time / kNsPerSecond, .tv_nsec = time % kNsPerSecond};
     const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, modified};
-    (void)utimensat(AT_FDCWD, PathOf(*key).c_str(), times, AT_SYMLINK_NOFOLLOW);
+    (void)utimensat(AT_FDCWD, PathOf(key).c_str(), times, AT_SYMLINK_NOFOLLOW);
   }
 }
 
@@ -146,25 +172,32 @@ Status PrefixFolder::MakeRoom(uint64_t bytes, std::span<const PrefixKey> path) {
   const Error no_room = {ErrorCode::kResourceExhausted, dir_ + ": it is full"};
   if (bytes > max_bytes_) return no_room;
   for (;;) {
-    PrefixKey oldest;
+    std::pair<int64_t, PrefixKey> oldest;
     {
       const std::lock_guard lock(mutex_);
       if (uses_.empty() || stats_.bytes + bytes <= max_bytes_) return {};
-      oldest = uses_.front();
-      if (std::find(path.begin(), path.end(), oldest) != path.end()) return no_room;
-      ForgetLocked(oldest);
-      ++stats_.removed;
+      oldest = *uses_.begin();
     }
-    unlink(PathOf(oldest).c_str());
+    const PrefixKey& key = oldest.second;
+    const std::optional<FileOnDisk> file = FindFile(PathOf(key));
+    const bool others_use_it = file && file->modified_ns > oldest.first;
+    {
+      const std::lock_guard lock(mutex_);
+      if (others_use_it) SeeLocked(key, file->bytes, file->modified_ns);
+      if (uses_.empty() || *uses_.begin() != oldest) continue;
+      if (std::find(path.begin(), path.end(), key) != path.end()) return no_room;
+      ForgetLocked(key);
+    }
+    if (unlink(PathOf(key).c_str()) != 0) continue;
+    const std::lock_guard lock(mutex_);
+    ++stats_.removed;
   }
 }
 
 void PrefixFolder::Add(const PrefixKey& key, uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   ForgetLocked(key);
-  entries_[key] = {bytes, uses_.insert(uses_.end(), key)};
-  stats_.bytes += bytes;
-  ++stats_.files;
+  SeeLocked(key, bytes, NextUseLocked());
 }
 
 void PrefixFolder::Forget(const PrefixKey& key) {
@@ -183,12 +216,33 @@ void PrefixFolder::MarkBad(const PrefixKey& key) {
   if (found != entries_.end()) found->second.is_bad = true;
 }
 
+void PrefixFolder::SeeLocked(const PrefixKey& key, uint64_t bytes, int64_t modified_ns) {
+  const auto [found, is_new] = entries_.try_emplace(key);
+  Entry& entry = found->second;
+  if (is_new) ++stats_.files;
+  stats_.bytes += bytes - entry.bytes;
+  entry.bytes = bytes;
+  entry.seen_scan = scan_;
+  if (!is_new && modified_ns <= entry.used_ns) return;
+  entry.is_bad = false;  // somebody wrote it anew, or could read it
+  UseLocked(key, entry, modified_ns);
+}
+
+void PrefixFolder::UseLocked(const PrefixKey& key, Entry& entry, int64_t time_ns) {
+  uses_.erase({entry.used_ns, key});
+  entry.used_ns = time_ns;
+  uses_.emplace(time_ns, key);
+}
+
+// By our own clock: that of file systems is coarser than what follows each other.
+int64_t PrefixFolder::NextUseLocked() { return last_use_ns_ = std::max(NowNs(), last_use_ns_ + 1); }
+
 void PrefixFolder::ForgetLocked(const PrefixKey& key) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return;
   stats_.bytes -= found->second.bytes;
   --stats_.files;
-  uses_.erase(found->second.use);
+  uses_.erase({found->second.used_ns, key});
   entries_.erase(found);
 }
 

@@ -5,22 +5,24 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "kvasir/base/result.h"
 #include "kvasir/engine/prefix_key.h"
 
 namespace kvasir {
 
-// Every file counts that is called as a prefix is, whosever it is; others are left alone. What
-// other processes add or remove is not seen before somebody opens it. docs/formats/prefix-store.md.
-// THREADS: any.
+// Every file counts that is called as a prefix is, whosever it is; others are left alone. Others
+// may use the same folder, also on other machines: what they add is known after Search or Scan,
+// that they used something when it is about to go. docs/formats/prefix-store.md. THREADS: any, if
+// not said otherwise.
 class PrefixFolder {
  public:
   // `max_bytes` of all files; 0: what lies there and half of what the disk has free.
@@ -31,7 +33,8 @@ class PrefixFolder {
 
   std::string PathOf(const PrefixKey& key) const;
 
-  // How many of these keys, which follow each other, have a file, up to the first that has none.
+  // How many of these keys, which follow each other, are known to have a file, up to the first that
+  // is not. Does not ask the disk.
   struct Found {
     size_t segments = 0;
     uint64_t bytes = 0;
@@ -39,14 +42,21 @@ class PrefixFolder {
   Found Look(std::span<const PrefixKey> keys) const;
   bool Has(const PrefixKey& key) const { return Look(std::span(&key, 1)).segments == 1; }
 
+  // Asks the disk for those that are not known, up to the first that has no file.
+  void Search(std::span<const PrefixKey> keys);
+  // Everything that lies there now, and when it was used last, whoever did; and removes what others
+  // left unfinished. THREADS: one at a time.
+  void Scan();
+
   // These are wanted: their files outlive those of others, the last one the least. True if files
   // are to be told by TouchFiles, and nobody was told so yet.
   bool Use(std::span<const PrefixKey> keys);
-  // Writes the order of use to files that were used, for who starts next.
+  // Writes the order of use to files that were used, for others and for who starts next.
   void TouchFiles();
 
-  // Removes what was used least recently, until so much more has room. ERRORS: kResourceExhausted
-  // if that would be what `path` continues: without that it would be of no use.
+  // Removes what was used least recently, by whomever, until so much more has room.
+  // ERRORS: kResourceExhausted if that would be what `path` continues: without that it would be of
+  // no use.
   Status MakeRoom(uint64_t bytes, std::span<const PrefixKey> path);
   // There is a file now.
   void Add(const PrefixKey& key, uint64_t bytes);
@@ -66,21 +76,27 @@ class PrefixFolder {
  private:
   struct Entry {
     uint64_t bytes = 0;
-    std::list<PrefixKey>::iterator use;
-    bool is_touched = false;  // used since its file was told so
+    int64_t used_ns = 0;     // of the clock of files
+    uint64_t seen_scan = 0;  // the scan that saw it last, or during which it was added
+    bool is_to_touch = false;
     bool is_bad = false;
   };
 
   PrefixFolder(std::string dir, uint64_t max_bytes) : dir_(std::move(dir)), max_bytes_(max_bytes) {}
-  void Scan();
+  // The file of `key`, as it lies there.
+  void SeeLocked(const PrefixKey& key, uint64_t bytes, int64_t modified_ns);
+  void UseLocked(const PrefixKey& key, Entry& entry, int64_t time_ns);
   void ForgetLocked(const PrefixKey& key);
+  int64_t NextUseLocked();
 
   const std::string dir_;
   uint64_t max_bytes_;
   mutable std::mutex mutex_;
   std::unordered_map<PrefixKey, Entry, PrefixKeyHash> entries_;
-  std::list<PrefixKey> uses_;  // the oldest first
-  bool will_touch_ = false;    // somebody was told to
+  std::set<std::pair<int64_t, PrefixKey>> uses_;  // by used_ns: the oldest first
+  std::vector<PrefixKey> to_touch_;
+  int64_t last_use_ns_ = 0;
+  uint64_t scan_ = 0;
   Stats stats_;
 };
 

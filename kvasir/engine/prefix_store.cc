@@ -23,6 +23,8 @@ constexpr const char* kKeyName = "prefix_key";
 // A disk that was fast a minute ago says little about now.
 constexpr std::chrono::seconds kRateLife{60};
 constexpr std::chrono::seconds kLogInterval{60};
+// Looking through the folder takes no more of the writer's time than one part in so many.
+constexpr int kScanShare = 50;
 
 // The store's own words for what its name promises.
 std::map<std::string, std::string> MetadataOf(const PrefixKey& key) {
@@ -63,13 +65,15 @@ PrefixStore::PrefixStore(PrefixStoreOptions options, std::unique_ptr<PrefixFolde
       folder_(std::move(folder)),
       spec_(std::move(spec)),
       identity_(std::move(identity)),
-      max_pending_bytes_(max_pending_bytes) {}
+      max_pending_bytes_(max_pending_bytes),
+      next_scan_(Clock::now() + options_.scan_interval) {}
 
 PrefixStore::~PrefixStore() {
   is_ending_ = true;
   StopWriting();
   writer_.Stop();
   reader_.Stop();
+  searcher_.Stop();
 }
 
 void PrefixStore::Use(std::span<const PrefixKey> keys) {
@@ -114,6 +118,22 @@ std::shared_ptr<LentBlocks> PrefixStore::Write(std::span<const PrefixKey> path,
 }
 
 void PrefixStore::Run(Writing& writing) {
+  const Status status = WriteFile(writing);
+  write_began_ = 0;
+  if (!status.ok() && status.error().code != ErrorCode::kResourceExhausted &&
+      status.error().code != ErrorCode::kCancelled) {
+    CountFailure(status.error());
+  }
+  if (status.ok()) Use(writing.path);
+  const std::lock_guard lock(mutex_);
+  pending_.erase(writing.key());
+  pending_bytes_ -= writing.snapshot->bytes();
+  writing.is_done = true;
+  ++done_;
+  progress_.notify_all();
+}
+
+Status PrefixStore::WriteFile(Writing& writing) {
   const auto progress = [&]() -> Status {
     if (is_ending_) return {ErrorCode::kCancelled, "the store is being closed"};
     if (writing.snapshot->lent()->is_taken_back()) return TakenBack();
@@ -121,27 +141,27 @@ void PrefixStore::Run(Writing& writing) {
     if (options_.before_block) options_.before_block(false);
     return {};
   };
-  const auto bytes = SnapshotFileBytes(writing.snapshot->map());
-  Status status = bytes.ok() ? progress() : bytes.status();
+  KVASIR_TRY_OK(progress());
+  // Others may have.
+  folder_->Search(std::span(&writing.key(), 1));
+  if (folder_->Has(writing.key())) return {};
+  KVASIR_TRY(const uint64_t bytes, SnapshotFileBytes(writing.snapshot->map()));
   // Nothing goes for what is not written.
-  if (status.ok()) status = folder_->MakeRoom(*bytes, writing.path);
-  if (status.ok()) status = writing.snapshot->Write(folder_->PathOf(writing.key()), progress);
-  write_began_ = 0;
-  if (!status.ok() && status.error().code != ErrorCode::kResourceExhausted &&
-      status.error().code != ErrorCode::kCancelled) {
-    CountFailure(status.error());
-  }
-  if (status.ok()) {
-    folder_->Add(writing.key(), *bytes);
-    Use(writing.path);
-  }
+  ScanIfDue();
+  KVASIR_TRY_OK(folder_->MakeRoom(bytes, writing.path));
+  KVASIR_TRY_OK(writing.snapshot->Write(folder_->PathOf(writing.key()), progress));
+  folder_->Add(writing.key(), bytes);
   const std::lock_guard lock(mutex_);
-  written_ += status.ok();
-  pending_.erase(writing.key());
-  pending_bytes_ -= writing.snapshot->bytes();
-  writing.is_done = true;
-  ++done_;
-  progress_.notify_all();
+  ++written_;
+  return {};
+}
+
+void PrefixStore::ScanIfDue() {
+  const Clock::time_point begin = Clock::now();
+  if (begin < next_scan_) return;
+  folder_->Scan();
+  const Clock::time_point end = Clock::now();
+  next_scan_ = end + std::max<Clock::duration>(options_.scan_interval, kScanShare * (end - begin));
 }
 
 void PrefixStore::Reap() {
@@ -157,6 +177,33 @@ void PrefixStore::StopWriting() {
 }
 
 // --- Reading ---
+
+std::shared_ptr<const PrefixSearch> PrefixStore::Search(std::span<const PrefixKey> keys,
+                                                        size_t first) {
+  KVASIR_CHECK(first <= keys.size());
+  auto search = std::make_shared<PrefixSearch>();
+  {
+    const std::lock_guard lock(mutex_);
+    ++reads_;
+  }
+  (void)searcher_.Post([this, search, first, all = std::vector(keys.begin(), keys.end())] {
+    search_began_ = Clock::now().time_since_epoch().count();
+    // Nobody waits any more, or for long.
+    if (search.use_count() > 1 && !is_ending_) {
+      if (options_.before_search) options_.before_search();
+      const std::span<const PrefixKey> keys = all;
+      folder_->Search(keys.first(first));
+      folder_->Search(keys.subspan(first));
+    }
+    search_began_ = 0;
+    const std::lock_guard lock(mutex_);
+    search->is_done_ = true;
+    --reads_;
+    ++done_;
+    progress_.notify_all();
+  });
+  return search;
+}
 
 std::unique_ptr<PrefixFetch> PrefixStore::Fetch(std::span<const PrefixKey> keys, Position begin,
                                                 std::chrono::milliseconds patience) {
@@ -293,11 +340,15 @@ FetchState PrefixStore::ReadBlocks(PrefixReading& reading) {
   return state;
 }
 
-void PrefixStore::WaitForProgress(std::chrono::milliseconds most) {
+uint64_t PrefixStore::progress() const {
+  const std::lock_guard lock(mutex_);
+  return done_;
+}
+
+void PrefixStore::WaitForProgress(uint64_t since, std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
-  const uint64_t before = done_;
   progress_.wait_for(lock, most,
-                     [&] { return done_ != before || (pending_.empty() && reads_ == 0); });
+                     [&] { return done_ != since || (pending_.empty() && reads_ == 0); });
 }
 
 Clock::duration PrefixStore::TimeSince(const std::atomic<int64_t>& began) {

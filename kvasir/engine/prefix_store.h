@@ -40,8 +40,12 @@ struct PrefixStoreOptions {
   // Hears what could not be written or read, at most once a minute, and of caches that cannot be
   // stored.
   LogSink log;
-  // Called by the store's threads before each block: to test slow disks. May be empty.
+  // How long others' files in the folder may be overlooked when room is made.
+  std::chrono::milliseconds scan_interval = std::chrono::seconds(10);
+  // Called by the store's threads before each block, and before the disk is asked what there is: to
+  // test slow disks. May be empty.
   std::function<void(bool is_read)> before_block;
+  std::function<void()> before_search;
 };
 
 struct PrefixStoreStats {
@@ -52,7 +56,25 @@ struct PrefixStoreStats {
   int64_t failed = 0;   // that could not be written or read: disk full, bytes changed, gone
 };
 
-// Files may come and go, also by others that use the same folder: then something is computed again.
+// The disk being asked what others have stored (PrefixStore::Search). Whoever drops it no longer
+// wants to know.
+class PrefixSearch {
+ public:
+  bool is_done() const { return is_done_; }
+  // Whether it has taken longer than anybody waits.
+  bool is_late() const { return std::chrono::steady_clock::now() >= deadline_; }
+
+ private:
+  friend class PrefixStore;
+  static constexpr std::chrono::seconds kMostTime{1};
+
+  const std::chrono::steady_clock::time_point deadline_ =
+      std::chrono::steady_clock::now() + kMostTime;
+  std::atomic<bool> is_done_ = false;
+};
+
+// Files may come and go, also by others that use the same folder, on this machine or another: what
+// they wrote is read as what this process wrote is, and what is gone is computed again.
 // THREADS: one calls it, that of the pool.
 class PrefixStore {
  public:
@@ -77,13 +99,16 @@ class PrefixStore {
   // Which of these there are; and that they are wanted: as PrefixFolder.
   PrefixFolder::Found Look(std::span<const PrefixKey> keys) const { return folder_->Look(keys); }
   void Use(std::span<const PrefixKey> keys);
+  // Finds out which of these others have stored, up to the first that is missing, and once more
+  // from `first` on: then Look knows them. REQUIRES: first <= keys.size().
+  std::shared_ptr<const PrefixSearch> Search(std::span<const PrefixKey> keys, size_t first);
 
-  // Whether it has a file, or will.
+  // Whether it has a file that is known, or will.
   bool Has(const PrefixKey& key) const;
   // Whether not too much is being written already.
   bool CanWrite() const;
-  // Begins to write what has the last of these keys, with the keys of all prefixes of it. Lent
-  // until it is written (Reap) or taken back.
+  // Begins to write what has the last of these keys, with the keys of all prefixes of it, if
+  // nobody else has. Lent until it is written (Reap) or taken back.
   std::shared_ptr<LentBlocks> Write(std::span<const PrefixKey> path, KvSnapshot segment);
   // Gives back the blocks of what has been written, or will not be.
   void Reap();
@@ -96,11 +121,15 @@ class PrefixStore {
   std::unique_ptr<PrefixFetch> Fetch(std::span<const PrefixKey> keys, Position begin,
                                      std::chrono::milliseconds patience);
 
-  // Returns when a file is done, none is under way, or the time is over.
-  void WaitForProgress(std::chrono::milliseconds most);
-  // For how long the block that is just being read has been; 0 if none is. Likewise what is just
-  // being written, of which a block may be the last, with all that the disk has not taken before.
+  // How much has been done: a number that changes with every file and search.
+  uint64_t progress() const;
+  // Returns when progress() is no longer `since`, nothing is under way, or the time is over.
+  void WaitForProgress(uint64_t since, std::chrono::milliseconds most);
+  // For how long the block that is just being read has been; 0 if none is. Likewise the search, and
+  // what is just being written, of which a block may be the last, with all that the disk has not
+  // taken before.
   std::chrono::steady_clock::duration read_time() const { return TimeSince(read_began_); }
+  std::chrono::steady_clock::duration search_time() const { return TimeSince(search_began_); }
   std::chrono::steady_clock::duration write_time() const { return TimeSince(write_began_); }
   // Of reading.
   SwapRates rates() const;
@@ -119,6 +148,8 @@ class PrefixStore {
 
   // The threads'.
   void Run(Writing& writing);
+  Status WriteFile(Writing& writing);
+  void ScanIfDue();
   FetchState OpenFiles(PrefixReading& reading);
   Status OpenFile(PrefixReading& reading, size_t number);
   FetchState ReadBlocks(PrefixReading& reading);
@@ -141,7 +172,7 @@ class PrefixStore {
   std::unordered_set<PrefixKey, PrefixKeyHash> pending_;
   size_t pending_bytes_ = 0;
   uint64_t done_ = 0;
-  int64_t reads_ = 0;  // under way
+  int64_t reads_ = 0;  // under way, with searches
   double read_rate_ = 0;
   std::chrono::steady_clock::time_point rate_measured_at_;
   int64_t written_ = 0;
@@ -150,11 +181,16 @@ class PrefixStore {
   // When the block did, in the clock's ticks; 0: there is none.
   std::atomic<int64_t> read_began_ = 0;
   std::atomic<int64_t> write_began_ = 0;
+  std::atomic<int64_t> search_began_ = 0;
   std::atomic<bool> is_ending_ = false;
 
-  // Apart, as who waits for a file must not wait for the disk to take another.
+  std::chrono::steady_clock::time_point next_scan_;  // the writer's
+
+  // Apart, as who waits for a file must not wait for the disk to take another, nor who wants to
+  // know whether there is one for others to be read.
   WorkThread writer_;
   WorkThread reader_;
+  WorkThread searcher_;
 };
 
 }  // namespace kvasir
