@@ -274,7 +274,10 @@ TEST(EngineStoreTest, WhatCannotBeReadIsComputedAgain) {
     store.Restart();
     change(files[0], files[1]);
     store.ExpectRight(request);
-    EXPECT_GE(store.Stats().store.failed, 1);
+    // Whoever shares the folder may take a file away.
+    if (std::string(name) != "gone") {
+      EXPECT_GE(store.Stats().store.failed, 1);
+    }
     EXPECT_LE(store.Stats().fetched_tokens, kSegment);
     store.ExpectNothingLeft();
     if (std::string(name) == "folder") continue;  // which nobody may write over
@@ -613,12 +616,17 @@ TEST(EngineStoreTest, DraftedAnswersGoOnFromThere) {
 // each goes on from what the other wrote, and writes what goes on from there.
 TEST_P(EngineStoreTest, WhatOthersStoreIsFound) {
   const bool keeps_rows = *GetParam().budget == '\0';
+  Tokens wanted;
   for (const bool forgets : {true, false}) {
     StoreBench first(GetParam());
     StoreBench second(GetParam(), first);
     first.Restart();
     second.Restart();
     EngineRequest request = Request(first.Prompt(kSegment + 100), kSegment);
+    // One answer of the likeliest tokens, however many turns it takes.
+    if (wanted.empty()) {
+      wanted = first.bench().Alone(Request(request.prompt, 4 * kSegment));
+    }
     int64_t turns = 0;
     for (StoreBench* store : {&first, &second, &first, &second}) {
       SCOPED_TRACE(turns);
@@ -626,7 +634,8 @@ TEST_P(EngineStoreTest, WhatOthersStoreIsFound) {
       const auto stored = static_cast<int64_t>(first.Files().size()) * kSegment;
       const int64_t before = store->Stats().fetched_tokens;
       const GenerationResult answer = store->Answer(request);
-      EXPECT_EQ(answer.tokens, store->bench().Alone(request));
+      EXPECT_EQ(answer.tokens,
+                Tokens(wanted.begin() + turns * kSegment, wanted.begin() + (turns + 1) * kSegment));
       if (forgets) {
         EXPECT_EQ(store->Stats().fetched_tokens - before, stored);
       }
@@ -727,10 +736,10 @@ TEST(EngineStoreTest, WhatOthersMendIsReadAgain) {
 
 // A disk that does not say what there is.
 TEST(EngineStoreTest, ASearchThatHangsIsNotWaitedFor) {
-  StoreBench store(kFull);
-  const EngineRequest request = Request(store.Prompt(kSegment + 10), 5);
   std::atomic<bool> may_go = false;
   std::atomic<int> searches = 0;
+  StoreBench store(kFull);
+  const EngineRequest request = Request(store.Prompt(kSegment + 10), 5);
   EngineOptions options = store.Options();
   options.store.before_search = [&] {
     ++searches;
@@ -782,9 +791,6 @@ void SoakOne(StoreBench& store, const std::vector<EngineRequest>& requests,
     if (std::find(gone.begin(), gone.end(), id) != gone.end()) continue;
     EXPECT_EQ(answer.tokens, wanted[which]);
   }
-  EXPECT_GT(store.Stats().fetched_tokens, 0);
-  EXPECT_GT(store.Stats().store.failed, 0);
-  EXPECT_GT(store.Stats().preemptions, 0);
   store.ExpectNothingLeft();
 }
 
@@ -821,6 +827,10 @@ TEST(EngineStoreTest, Soak) {
     std::thread beside([&] { SoakOne(other, requests, wanted, budget, 6); });
     SoakOne(store, requests, wanted, budget, 5);
     beside.join();
+    const auto sum = [&](auto&& of) { return of(store.Stats()) + of(other.Stats()); };
+    EXPECT_GT(sum([](const EngineStats& stats) { return stats.fetched_tokens; }), 0);
+    EXPECT_GT(sum([](const EngineStats& stats) { return stats.store.failed; }), 0);
+    EXPECT_GT(sum([](const EngineStats& stats) { return stats.preemptions; }), 0);
   }
 }
 

@@ -237,7 +237,6 @@ class Engine {
                  int64_t found_tokens);
   void StorePrefix(const Job& job, EngineStream& stream);
   bool WaitForStore();
-  void WaitForDisk(uint64_t since, std::chrono::milliseconds most);
 
   const EngineParts parts_;
   const EngineOptions options_;

@@ -101,9 +101,9 @@ bool Engine::SearchMore(EngineStream& stream, std::span<const PrefixKey> keys, s
   }
   if (store_->search_time() > kMostDiskStall) return false;
   stream.searched_segments = keys.size();
-  const uint64_t before = store_->progress();
+  const bool is_first = !store_->is_searching();
   stream.search = store_->Search(keys, first);
-  WaitForDisk(before, std::min(kBriefSearch, disk_wait_left_));
+  if (is_first) store_->WaitFor(*stream.search, kBriefSearch);
   if (IsSearching(stream)) return true;
   stream.search.reset();
   return false;
@@ -170,17 +170,12 @@ void Engine::StorePrefix(const Job& job, EngineStream& stream) {
 // long; then it is given up.
 bool Engine::WaitForStore() {
   if (store_ == nullptr || !store_->is_writing() || disk_wait_left_.count() <= 0) return false;
-  WaitForDisk(store_->progress(), disk_wait_left_);
-  store_->Reap();
-  return true;
-}
-
-// Until the store has done something since `since`, out of the step's patience with disks.
-void Engine::WaitForDisk(uint64_t since, std::chrono::milliseconds most) {
   const auto begin = std::chrono::steady_clock::now();
-  store_->WaitForProgress(since, most);
+  store_->WaitForProgress(store_->progress(), disk_wait_left_);
+  store_->Reap();
   disk_wait_left_ -=
       std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+  return true;
 }
 
 }  // namespace kvasir

@@ -45,7 +45,8 @@ struct PrefixStore::Writing {
 Result<std::unique_ptr<PrefixStore>> PrefixStore::Open(PrefixStoreOptions options,
                                                        std::shared_ptr<const KvCacheSpec> spec,
                                                        size_t max_pending_bytes) {
-  KVASIR_TRY(auto folder, PrefixFolder::Open(options.dir, options.max_bytes));
+  KVASIR_TRY(auto folder,
+             PrefixFolder::Open(options.dir, options.max_bytes, options.touch_interval));
   KVASIR_TRY(const Json layers, KvSpecToJson(*spec));
   std::string identity = "kvasir prefix, snapshots of version " +
                          std::to_string(kSnapshotFileVersion) + ", " + options.identity + ", " +
@@ -74,6 +75,7 @@ PrefixStore::~PrefixStore() {
   writer_.Stop();
   reader_.Stop();
   searcher_.Stop();
+  folder_->TouchAllFiles();
 }
 
 void PrefixStore::Use(std::span<const PrefixKey> keys) {
@@ -113,6 +115,7 @@ std::shared_ptr<LentBlocks> PrefixStore::Write(std::span<const PrefixKey> path,
     pending_bytes_ += writing->snapshot->bytes();
   }
   writes_.push_back(writing);
+  (void)writer_.Post([this] { ScanIfDue(); });
   (void)writer_.Post([this, writing] { Run(*writing); });
   return writing->snapshot->lent();
 }
@@ -143,11 +146,11 @@ Status PrefixStore::WriteFile(Writing& writing) {
   };
   KVASIR_TRY_OK(progress());
   // Others may have.
-  folder_->Search(std::span(&writing.key(), 1));
+  folder_->Search(std::span(&writing.key(), 1), is_ending_);
   if (folder_->Has(writing.key())) return {};
   KVASIR_TRY(const uint64_t bytes, SnapshotFileBytes(writing.snapshot->map()));
   // Nothing goes for what is not written.
-  ScanIfDue();
+  KVASIR_TRY_OK(progress());
   KVASIR_TRY_OK(folder_->MakeRoom(bytes, writing.path));
   KVASIR_TRY_OK(writing.snapshot->Write(folder_->PathOf(writing.key()), progress));
   folder_->Add(writing.key(), bytes);
@@ -159,7 +162,8 @@ Status PrefixStore::WriteFile(Writing& writing) {
 void PrefixStore::ScanIfDue() {
   const Clock::time_point begin = Clock::now();
   if (begin < next_scan_) return;
-  folder_->Scan();
+  folder_->Scan(is_ending_);
+  if (options_.scan_interval.count() == 0) return;
   const Clock::time_point end = Clock::now();
   next_scan_ = end + std::max<Clock::duration>(options_.scan_interval, kScanShare * (end - begin));
 }
@@ -184,7 +188,7 @@ std::shared_ptr<const PrefixSearch> PrefixStore::Search(std::span<const PrefixKe
   auto search = std::make_shared<PrefixSearch>();
   {
     const std::lock_guard lock(mutex_);
-    ++reads_;
+    ++searches_;
   }
   (void)searcher_.Post([this, search, first, all = std::vector(keys.begin(), keys.end())] {
     search_began_ = Clock::now().time_since_epoch().count();
@@ -192,17 +196,27 @@ std::shared_ptr<const PrefixSearch> PrefixStore::Search(std::span<const PrefixKe
     if (search.use_count() > 1 && !is_ending_) {
       if (options_.before_search) options_.before_search();
       const std::span<const PrefixKey> keys = all;
-      folder_->Search(keys.first(first));
-      folder_->Search(keys.subspan(first));
+      folder_->Search(keys.first(first), is_ending_);
+      folder_->Search(keys.subspan(first), is_ending_);
     }
     search_began_ = 0;
     const std::lock_guard lock(mutex_);
     search->is_done_ = true;
-    --reads_;
+    --searches_;
     ++done_;
     progress_.notify_all();
   });
   return search;
+}
+
+bool PrefixStore::is_searching() const {
+  const std::lock_guard lock(mutex_);
+  return searches_ > 0;
+}
+
+void PrefixStore::WaitFor(const PrefixSearch& search, std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  progress_.wait_for(lock, most, [&] { return search.is_done(); });
 }
 
 std::unique_ptr<PrefixFetch> PrefixStore::Fetch(std::span<const PrefixKey> keys, Position begin,
@@ -236,9 +250,10 @@ void PrefixStore::PostRead(std::shared_ptr<PrefixReading> reading,
 
 // What is not what it was is removed; what cannot be read now, whyever, may be written anew.
 void PrefixStore::Lose(const PrefixKey& key, const Error& error) {
+  // Others may have had no room for it.
+  if (error.code == ErrorCode::kNotFound) return folder_->Forget(key);
   CountFailure(error);
   if (error.code == ErrorCode::kCorrupt) return folder_->Remove(key);
-  if (error.code == ErrorCode::kNotFound) return folder_->Forget(key);
   folder_->MarkBad(key);
 }
 
@@ -347,8 +362,8 @@ uint64_t PrefixStore::progress() const {
 
 void PrefixStore::WaitForProgress(uint64_t since, std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
-  progress_.wait_for(lock, most,
-                     [&] { return done_ != since || (pending_.empty() && reads_ == 0); });
+  progress_.wait_for(
+      lock, most, [&] { return done_ != since || (pending_.empty() && reads_ + searches_ == 0); });
 }
 
 Clock::duration PrefixStore::TimeSince(const std::atomic<int64_t>& began) {

@@ -40,8 +40,11 @@ struct PrefixStoreOptions {
   // Hears what could not be written or read, at most once a minute, and of caches that cannot be
   // stored.
   LogSink log;
-  // How long others' files in the folder may be overlooked when room is made.
+  // How long others' files in the folder may be overlooked when room is made; 0: they never are.
   std::chrono::milliseconds scan_interval = std::chrono::seconds(10);
+  // By how much files may seem to have been used earlier than they were, to others and to who
+  // starts after a process that was killed.
+  std::chrono::milliseconds touch_interval = std::chrono::seconds(5);
   // Called by the store's threads before each block, and before the disk is asked what there is: to
   // test slow disks. May be empty.
   std::function<void(bool is_read)> before_block;
@@ -87,8 +90,8 @@ class PrefixStore {
   static Result<std::unique_ptr<PrefixStore>> Open(
       PrefixStoreOptions options, std::shared_ptr<const KvCacheSpec> spec,
       size_t max_pending_bytes = std::numeric_limits<size_t>::max());
-  // Gives up what is under way; waits for the block that is just being written or read, or for the
-  // disk to have a file that is complete.
+  // Gives up what is under way; waits for the block that is just being written or read, for the
+  // disk to have a file that is complete, and for it to say what it was just asked.
   ~PrefixStore();
   PrefixStore(const PrefixStore&) = delete;
   PrefixStore& operator=(const PrefixStore&) = delete;
@@ -102,6 +105,9 @@ class PrefixStore {
   // Finds out which of these others have stored, up to the first that is missing, and once more
   // from `first` on: then Look knows them. REQUIRES: first <= keys.size().
   std::shared_ptr<const PrefixSearch> Search(std::span<const PrefixKey> keys, size_t first);
+  // Whether one is under way, or waits for its turn.
+  bool is_searching() const;
+  void WaitFor(const PrefixSearch& search, std::chrono::milliseconds most);
 
   // Whether it has a file that is known, or will.
   bool Has(const PrefixKey& key) const;
@@ -172,7 +178,8 @@ class PrefixStore {
   std::unordered_set<PrefixKey, PrefixKeyHash> pending_;
   size_t pending_bytes_ = 0;
   uint64_t done_ = 0;
-  int64_t reads_ = 0;  // under way, with searches
+  int64_t reads_ = 0;  // under way
+  int64_t searches_ = 0;
   double read_rate_ = 0;
   std::chrono::steady_clock::time_point rate_measured_at_;
   int64_t written_ = 0;
