@@ -309,6 +309,8 @@ void RegisterRows(Isa isa) {
        4096},
       {"silu_gate",
        [](const KernelTable& t, float* x, float* y, int64_t n) { t.silu_gate(x, y, n); }, 8192},
+      {"clamped_gate",
+       [](const KernelTable& t, float* x, float* y, int64_t n) { t.clamped_gate(x, y, n); }, 8192},
       {"gelu_tanh_gate",
        [](const KernelTable& t, float* x, float* y, int64_t n) { t.gelu_tanh_gate(x, y, n); },
        8192},

@@ -71,10 +71,14 @@ struct AttendArgs {
   ConstFloatRows queries;       // [rows, query_heads * key_dim]
   std::span<const KvRun> runs;  // disjoint step rows
   std::span<const VisibleRows> visible;  // [rows]: what each query may read; never empty
-  FloatRows out;                         // [rows, query_heads * value_dim]
+  // [query_heads] or null: scores of rows that every query of a head sees besides, whose values are
+  // 0. Not scaled, capped or stored.
+  const float* sinks = nullptr;
+  FloatRows out;  // [rows, query_heads * value_dim]
 };
 
-enum class GateActivation { kSilu, kGeluTanh };
+// kClamped: KernelTable::clamped_gate.
+enum class GateActivation { kSilu, kGeluTanh, kClamped };
 
 // Which experts every row goes through, and with what weight.
 struct RouteArgs {
@@ -91,6 +95,9 @@ struct ExpertWeights {
   const WeightMatrix* gate = nullptr;  // [intermediate, hidden]
   const WeightMatrix* up = nullptr;    // [intermediate, hidden]
   const WeightMatrix* down = nullptr;  // [hidden, intermediate]
+  const float* gate_bias = nullptr;    // [intermediate] or null, as the next
+  const float* up_bias = nullptr;
+  const float* down_bias = nullptr;  // [hidden] or null
 };
 
 struct ExpertsArgs {

@@ -93,6 +93,9 @@ void StoreOutput(const KernelTable& kernels, const AttendArgs& args, const Query
     float* const out = args.out.row(tile.step_row(token)) + tile.kv_head * group * dim;
     for (int64_t i = 0; i < group; ++i) {
       const int64_t row = token * group + i;
+      if (args.sinks != nullptr) {
+        AddSink(kernels, total, row, dim, args.sinks[tile.kv_head * group + i]);
+      }
       kernels.divide(total.accumulator + row * dim, total.sum[row], dim, out + i * dim);
     }
   }

@@ -209,8 +209,7 @@ class CpuBackend final : public Backend {
   void Attend(const AttendArgs& args) override { attention_.Attend(args); }
 
   void Gate(GateActivation activation, FloatRows gate, ConstFloatRows up) override {
-    const auto kernel =
-        activation == GateActivation::kSilu ? kernels_.silu_gate : kernels_.gelu_tanh_gate;
+    const auto kernel = GateOf(activation);
     ForRows(gate.rows, gate.cols, [&](int64_t i) { kernel(gate.row(i), up.row(i), gate.cols); });
   }
 
@@ -239,6 +238,18 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  decltype(KernelTable::silu_gate) GateOf(GateActivation activation) const {
+    switch (activation) {
+      case GateActivation::kSilu:
+        return kernels_.silu_gate;
+      case GateActivation::kGeluTanh:
+        return kernels_.gelu_tanh_gate;
+      case GateActivation::kClamped:
+        return kernels_.clamped_gate;
+    }
+    KVASIR_CHECK(false);
+  }
+
   // Matrices that read the same inputs are quantized with them, in one order: one vector for all.
   InputOrder OneOf(InputOrder order) {
     for (const std::weak_ptr<const std::vector<int32_t>>& known : orders_) {

@@ -75,9 +75,12 @@ const ExpertPlan& CpuExperts::Gather(const ExpertsArgs& args) {
     const int64_t rows = begins_[i + 1] - begin;
     if (rows == 0) continue;
     const ExpertWeights& expert = args.experts[i];
-    plan_.in.push_back({{expert.gate, nullptr, Slice(plan_.gate, begin, rows)}, begin, rows});
-    plan_.in.push_back({{expert.up, nullptr, Slice(plan_.up, begin, rows)}, begin, rows});
-    plan_.out.push_back({{expert.down, nullptr, Slice(down, begin, rows)}, begin, rows});
+    const MatmulJob gate = {expert.gate, expert.gate_bias, Slice(plan_.gate, begin, rows)};
+    const MatmulJob up = {expert.up, expert.up_bias, Slice(plan_.up, begin, rows)};
+    const MatmulJob back = {expert.down, expert.down_bias, Slice(down, begin, rows)};
+    plan_.in.push_back({gate, begin, rows});
+    plan_.in.push_back({up, begin, rows});
+    plan_.out.push_back({back, begin, rows});
   }
   return plan_;
 }

@@ -52,6 +52,7 @@ struct Case {
   int64_t head_rows = 0;
   float scale = 0.1f;
   float softcap = 0;
+  bool has_sinks = false;
 };
 
 // One sequence: its blocks, and the queries of its last rows.
@@ -107,6 +108,8 @@ class Sequence {
       args.query_heads = case_.query_heads;
       args.scale = case_.scale;
       args.softcap = case_.softcap;
+      const std::vector<float> sinks = Sinks();
+      if (case_.has_sinks) args.sinks = sinks.data();
       args.queries = {queries_.data() + begin * in, rows, in, in};
       args.runs = runs;
       args.visible = visible;
@@ -121,6 +124,12 @@ class Sequence {
 
  private:
   KvKeyDerivation Derivation() const { return {key_norm_, inv_freq_}; }
+  // Above all scores, far below them, and in between.
+  std::vector<float> Sinks() const {
+    std::vector<float> sinks = Random(case_.query_heads, 5);
+    for (size_t i = 0; i < sinks.size(); ++i) sinks[i] += i % 4 == 0 ? 30.0f : i % 4 == 1 ? -50 : 4;
+    return sinks;
+  }
   int64_t FirstRecentBlock() const {
     return case_.layout.RecentBegin(case_.rows_before) / kBlockTokens;
   }
@@ -193,7 +202,7 @@ std::vector<double> Sequence::Reference() const {
     for (int64_t h = 0; h < case_.query_heads; ++h) {
       const float* q = &queries_[(i * case_.query_heads + h) * layout.key_dim];
       std::vector<double> sums(static_cast<size_t>(layout.value_dim));
-      double total = 0;
+      double total = case_.has_sinks ? std::exp(double{Sinks()[static_cast<size_t>(h)]}) : 0;
       for (int64_t row = 0; row < v.end; ++row) {
         if (row >= v.head_end && row < v.begin) continue;
         const std::vector<float> key = Decode(row, h / group, true, v.end - 1);
@@ -265,6 +274,11 @@ std::vector<Case> Cases() {
       {"packed values only, window", Layout(64, 64, from_value, turbo4), 4, 130, 5, 90, 3});
   recent.key_codec = from_value;
   cases.push_back({"values only, start and recent", recent, 4, 0, 230});
+  const auto count = cases.size();
+  for (size_t i = 0; i < count; i += 2) {
+    cases.push_back(cases[i]);
+    cases.back().has_sinks = true;
+  }
   return cases;
 }
 
@@ -484,6 +498,9 @@ std::vector<Case> AdaptiveCases() {
   Case capped = {"capped", Layout(64, 64, affine8, affine8), 4, 330, 70};
   capped.softcap = 2;
   cases.push_back(capped);
+  Case sinks = {"sinks", Layout(64, 64, affine8, affine8), 16, 2300, 70};
+  sinks.has_sinks = true;
+  cases.push_back(sinks);
   KvLayout start = Layout(64, 64, affine8, affine8);
   start.dense_start = 128;
   start.dense_recent = 64;

@@ -25,4 +25,13 @@ void MergeSoftmax(const KernelTable& kernels, const SoftmaxState& total,
   }
 }
 
+void AddSink(const KernelTable& kernels, const SoftmaxState& total, int64_t row, int64_t value_dim,
+             float sink) {
+  const float max = std::max(total.max[row], sink);
+  const float keep = Factor(total.max[row] - max);
+  total.max[row] = max;
+  total.sum[row] = total.sum[row] * keep + Factor(sink - max);
+  if (keep != 1) kernels.scale(total.accumulator + row * value_dim, keep, value_dim);
+}
+
 }  // namespace kvasir

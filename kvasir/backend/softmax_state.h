@@ -41,6 +41,10 @@ struct SoftmaxState {
 void MergeSoftmax(const KernelTable& kernels, const SoftmaxState& total,
                   const SoftmaxState& partial, int64_t rows, int64_t value_dim);
 
+// Query `row` also sees a score of `sink`, whose value is 0.
+void AddSink(const KernelTable& kernels, const SoftmaxState& total, int64_t row, int64_t value_dim,
+             float sink);
+
 // The sum of a tile's partitions. Those whose values are stored rotated are summed apart, rotated
 // back once per row and merged last, whatever their place among the others.
 struct SoftmaxTotals {

@@ -29,6 +29,9 @@ inline constexpr float kTanhMax = 20.0f;
 // gelu_tanh(x) = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 inline constexpr float kSqrtTwoOverPi = 0x1.988454p-1f;
 inline constexpr float kGeluCubic = 0.044715f;
+// Of the gate of gpt-oss.
+inline constexpr float kGateLimit = 7.0f;
+inline constexpr float kGateSlope = 1.702f;
 
 }  // namespace kvasir::math
 

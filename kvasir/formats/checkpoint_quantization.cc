@@ -170,11 +170,12 @@ Result<HfQuantization> HfQuantization::Parse(const Json& object) {
     return ParseAutoRound(object, std::move(quantization));
   }
   if (method == "fp8") return ParseFp8(object, std::move(quantization));
-  if (method == "fbgemm_fp8" || method == "modelopt") return quantization;
+  if (method == "fbgemm_fp8" || method == "modelopt" || method == "mxfp4") return quantization;
   return {ErrorCode::kUnsupported,
           "is of the method '" + method.substr(0, 40) +
-              "', which is not read (awq, gptq, auto-round, compressed-tensors, fp8, fbgemm_fp8 "
-              "and modelopt are); take the original checkpoint, or one in MLX or GGUF form"};
+              "', which is not read (awq, gptq, auto-round, compressed-tensors, fp8, "
+              "fbgemm_fp8, modelopt and mxfp4 are); take the original checkpoint, or one in MLX or "
+              "GGUF form"};
 }
 
 Result<CheckpointQuantization> CheckpointQuantization::Parse(const Json* quantization,

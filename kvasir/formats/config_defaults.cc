@@ -53,13 +53,15 @@ constexpr ConfigDefaults Gemma4(std::string_view architecture, std::string_view 
                1e6);
 }
 
-constexpr std::array<ConfigDefaults, 13> kArchitectures = {
+constexpr std::array<ConfigDefaults, 14> kArchitectures = {
     Plain("LlamaForCausalLM", "llama", ModelFamily::kLlama, 0, 0, 2048),
     Plain("MistralForCausalLM", "mistral", ModelFamily::kLlama, 8, 0, 131072),
     Plain("Mistral3ForConditionalGeneration", kMistral3, ModelFamily::kLlama, 8, 0, 131072),
     Plain("Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, 32, 0, 32768),
     Plain("Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, 32, 128, 32768),
     Plain("Qwen3MoeForCausalLM", kQwen3Moe, ModelFamily::kQwen3, 4, 0, 32768),
+    ConfigDefaults{"GptOssForCausalLM", "gpt_oss", ModelFamily::kGptOss, false, "hidden_act",
+                   "silu", 201088, 2880, 2880, 36, 64, 8, 64, 131072, 150000.0},
     Gemma("Gemma2ForCausalLM", "gemma2", ModelFamily::kGemma2, 256000, 26, 8192, 1e4),
     Gemma3("Gemma3ForCausalLM", "gemma3_text"),
     Gemma3("Gemma3ForConditionalGeneration", "gemma3"),

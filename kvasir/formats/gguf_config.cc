@@ -17,6 +17,7 @@ namespace kvasir {
 namespace {
 
 constexpr std::string_view kEmbedding = "token_embd.weight";
+constexpr std::string_view kGptOss = "gpt-oss";
 // The largest Gemma 2 and 3, whose scores are scaled by hidden_size / heads instead of head_dim.
 // llama.cpp, too, knows them by their layers: the metadata does not say.
 constexpr int64_t kGemma2With27B = 46;
@@ -31,11 +32,12 @@ struct Architecture {
   std::string_view config;
   std::string_view model_type;
 };
-constexpr std::array<Architecture, 7> kArchitectures = {{
+constexpr std::array<Architecture, 8> kArchitectures = {{
     {"llama", "LlamaForCausalLM", "llama"},
     {"qwen2", "Qwen2ForCausalLM", "qwen2"},
     {"qwen3", "Qwen3ForCausalLM", "qwen3"},
     {"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe"},
+    {kGptOss, "GptOssForCausalLM", "gpt_oss"},
     {"gemma2", "Gemma2ForCausalLM", "gemma2"},
     {"gemma3", "Gemma3ForCausalLM", "gemma3_text"},
     {"gemma4", "Gemma4ForCausalLM", "gemma4_text"},
@@ -74,6 +76,7 @@ class ConfigBuilder {
       KVASIR_TRY_OK(SetIntermediateSize());
     }
     if (architecture_ == "qwen3moe") KVASIR_TRY_OK(AddGgufQwenExperts(keys_, file_, &config_));
+    if (architecture_ == kGptOss) KVASIR_TRY_OK(AddGgufGptOss(keys_, &config_));
     KVASIR_TRY_OK(is_gemma4 ? SetGemma4Rope() : SetRope());
     return FileConfig{std::move(config_), std::move(divisors_)};
   }
@@ -99,10 +102,12 @@ class ConfigBuilder {
                                            known};
     }
     KVASIR_TRY(const int64_t experts, metadata_.IntOr(Key("expert_count"), 0));
-    if (experts != 0 && architecture_ != "qwen3moe" && architecture_ != "gemma4") {
+    if (experts != 0 && architecture_ != "qwen3moe" && architecture_ != "gemma4" &&
+        architecture_ != kGptOss) {
       return {ErrorCode::kUnsupported, "metadata '" + Key("expert_count") + "' is " +
                                            std::to_string(experts) +
-                                           ": experts are read in qwen3moe and gemma4 only"};
+                                           ": experts are read in qwen3moe, gpt-oss and gemma4 "
+                                           "only"};
     }
     KVASIR_TRY(const bool is_causal, metadata_.FlagOr(Key("attention.causal"), true));
     if (!is_causal) {
@@ -152,9 +157,10 @@ class ConfigBuilder {
 
   // Where there are only experts, a file may lack the size of the others.
   Status SetIntermediateSize() {
-    const bool only_experts =
-        architecture_ == "qwen3moe" && !metadata_.Has(Key("feed_forward_length"));
-    return CopyInt(only_experts ? "expert_feed_forward_length" : "feed_forward_length",
+    const bool has_only_experts = architecture_ == "qwen3moe" || architecture_ == kGptOss;
+    const bool lacks_others = has_only_experts && !metadata_.Has(Key("feed_forward_length"));
+    return CopyInt(architecture_ == kGptOss || lacks_others ? "expert_feed_forward_length"
+                                                            : "feed_forward_length",
                    "intermediate_size");
   }
 
@@ -212,6 +218,8 @@ class ConfigBuilder {
     KVASIR_TRY_OK(CopyYarn("original_context_length", "original_max_position_embeddings", scaling));
     KVASIR_TRY_OK(CopyYarn("yarn_beta_fast", "beta_fast", scaling));
     KVASIR_TRY_OK(CopyYarn("yarn_beta_slow", "beta_slow", scaling));
+    // As the checkpoints that such files are made of; metadata has no word for it.
+    if (architecture_ == kGptOss) scaling->Set("truncate", false);
     return {};
   }
 

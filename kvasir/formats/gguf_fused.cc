@@ -13,8 +13,8 @@
 namespace kvasir {
 namespace {
 
-constexpr std::array<std::string_view, 6> kThreeApart = {"llama",    "qwen2",  "qwen3",
-                                                         "qwen3moe", "gemma2", "gemma3"};
+constexpr std::array<std::string_view, 7> kThreeApart = {"llama",  "qwen2",  "qwen3",  "qwen3moe",
+                                                         "gemma2", "gemma3", "gpt-oss"};
 constexpr std::string_view kFused = ".attn_qkv.";
 constexpr std::array<std::string_view, 3> kParts = {".attn_q.", ".attn_k.", ".attn_v."};
 

@@ -151,6 +151,12 @@ Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* conf
   return {};
 }
 
+Status AddGgufGptOss(const GgufKeys& keys, Json* config) {
+  KVASIR_TRY_OK(AddGgufWindow(keys, config));
+  KVASIR_TRY_OK(keys.CopyInt("expert_count", "num_local_experts", config));
+  return keys.CopyInt("expert_used_count", "num_experts_per_tok", config);
+}
+
 Status AddGgufGemma4(const GgufKeys& keys, const GgufFile& file, Json* config) {
   KVASIR_TRY(const size_t layers, LayerCount(*config));
   const std::vector<bool> full = FullLayers(*config, layers);

@@ -12,6 +12,8 @@ namespace kvasir {
 namespace {
 
 constexpr int64_t kGemma4GlobalHeadDim = 512;
+constexpr double kGptOssGateLimit = 7.0;
+constexpr double kGptOssGateSlope = 1.702;
 
 // The window, had any layer one; 0 when the family or its switch says none does.
 Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& defaults) {
@@ -25,6 +27,7 @@ Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& def
   if (defaults.family == ModelFamily::kGemma4) {
     otherwise = defaults.model_type.starts_with(kGemma4Unified) ? 1024 : 512;
   }
+  if (defaults.family == ModelFamily::kGptOss) otherwise = 128;
   return reader.Integer("sliding_window", otherwise, 1, kMaxPositions);
 }
 
@@ -60,6 +63,8 @@ Result<std::vector<LayerKind>> DeriveLayerKinds(const ConfigReader& reader,
   if (is_qwen && defaults.model_type != kQwen3Moe) {
     KVASIR_TRY(first_sliding, reader.Integer("max_window_layers", 28, 0, kMaxLayers));
   } else if (model.family == ModelFamily::kGemma2) {
+    pattern = 2;
+  } else if (model.family == ModelFamily::kGptOss) {
     pattern = 2;
   } else if (model.family == ModelFamily::kGemma4) {
     pattern = 6;
@@ -238,6 +243,21 @@ Status ReadQwenExperts(const ConfigReader& reader, ModelConfig* model) {
     model->expert_layers[static_cast<size_t>(layer.as_int())] = false;
   }
   return {};
+}
+
+Status ReadGptOssExperts(const ConfigReader& reader, ModelConfig* model) {
+  const std::string_view chosen =
+      reader.Find("num_experts_per_tok") == nullptr ? "experts_per_token" : "num_experts_per_tok";
+  KVASIR_TRY(model->experts, ReadExperts(reader, "num_local_experts", 128, chosen, 4,
+                                         "intermediate_size", model->intermediate_size));
+  model->expert_layers.assign(static_cast<size_t>(model->num_hidden_layers), true);
+  KVASIR_TRY(const double limit, reader.Number("swiglu_limit", kGptOssGateLimit, 0.0, 1e9));
+  KVASIR_TRY(const double slope, reader.Number("swiglu_alpha", kGptOssGateSlope, 0.0, 1e9));
+  if (limit == kGptOssGateLimit && slope == kGptOssGateSlope) return {};
+  return reader.Bad(limit == kGptOssGateLimit ? "swiglu_alpha" : "swiglu_limit",
+                    "is " + std::to_string(limit == kGptOssGateLimit ? slope : limit) +
+                        "; supported are gates with a limit of 7 and an alpha of 1.702",
+                    ErrorCode::kUnsupported);
 }
 
 Status ReadGemma4Layers(const ConfigReader& reader, int64_t per_layer_default, ModelConfig* model) {

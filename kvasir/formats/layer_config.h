@@ -17,6 +17,7 @@ Status ReadLayerKinds(const ConfigReader& reader, const ConfigDefaults& defaults
 // Both read on where `model` has its sizes and layer kinds. `per_layer_default`: the
 // per_layer_embedding_size of a file that says none. ERRORS: as ModelConfig::Parse.
 Status ReadQwenExperts(const ConfigReader& reader, ModelConfig* model);
+Status ReadGptOssExperts(const ConfigReader& reader, ModelConfig* model);
 Status ReadGemma4Layers(const ConfigReader& reader, int64_t per_layer_default, ModelConfig* model);
 
 }  // namespace kvasir

@@ -97,7 +97,7 @@ Status ReadBiases(const ConfigReader& reader, ModelConfig* model) {
     model->qkv_bias = true;  // not configurable: the family always has them, and none on o_proj
     return {};
   }
-  KVASIR_TRY(model->qkv_bias, reader.Flag("attention_bias", false));
+  KVASIR_TRY(model->qkv_bias, reader.Flag("attention_bias", model->family == ModelFamily::kGptOss));
   model->output_bias = model->qkv_bias;
   if (model->family == ModelFamily::kLlama) {
     KVASIR_TRY(model->mlp_bias, reader.Flag("mlp_bias", false));
@@ -111,7 +111,8 @@ Result<double> Softcap(const ConfigReader& reader, std::string_view field, doubl
 }
 
 Status ReadNumbers(const ConfigReader& reader, ModelConfig* model) {
-  KVASIR_TRY(model->rms_norm_eps, reader.Number("rms_norm_eps", 1e-6, 0.0, 1.0));
+  const double eps = model->family == ModelFamily::kGptOss ? 1e-5 : 1e-6;
+  KVASIR_TRY(model->rms_norm_eps, reader.Number("rms_norm_eps", eps, 0.0, 1.0));
   model->query_pre_attn_scalar = model->head_dim;
   if (!model->traits().is_gemma) return {};
   const bool is_gemma2 = model->family == ModelFamily::kGemma2;
@@ -162,6 +163,13 @@ Status CheckSameScaling(const Json* scaling, const ModelConfig& model) {
           "'rope_parameters' alone"};
 }
 
+// Of a config that does not say.
+Json GptOssRope() {
+  return Json::Object{{"rope_type", "yarn"}, {"factor", 32.0},
+                      {"beta_fast", 32.0},   {"beta_slow", 1.0},
+                      {"truncate", false},   {"original_max_position_embeddings", int64_t{4096}}};
+}
+
 Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
   KVASIR_TRY(const double theta, reader.Number("rope_theta", defaults.rope_theta, 1.0, 1e12));
   KVASIR_TRY(const double rotated, reader.Number("partial_rotary_factor", 1.0, 0.0, 1.0));
@@ -188,8 +196,9 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
   }
   const std::string_view field = parameters != nullptr ? "rope_parameters" : "rope_scaling";
   const Json* object = parameters != nullptr ? parameters : scaling;
+  const Json unsaid = model->family == ModelFamily::kGptOss ? GptOssRope() : Json();
   KVASIR_TRY(model->rope_full,
-             RopeConfig::Parse(object == nullptr ? Json() : *object, field, theta, positions));
+             RopeConfig::Parse(object == nullptr ? unsaid : *object, field, theta, positions));
   model->rope_sliding = model->rope_full;
   if (has_local_rope) {
     // Local layers never scale: their window is far shorter than what they were trained on.
@@ -213,6 +222,7 @@ Status ReadFamily(const ConfigReader& reader, const ConfigDefaults& defaults, Mo
   model->global_head_dim = model->head_dim;
   model->global_key_value_heads = model->num_key_value_heads;
   if (defaults.model_type == kQwen3Moe) return ReadQwenExperts(reader, model);
+  if (model->family == ModelFamily::kGptOss) return ReadGptOssExperts(reader, model);
   if (model->family != ModelFamily::kGemma4) return {};
   const bool is_unified = defaults.model_type.starts_with(kGemma4Unified);
   return ReadGemma4Layers(reader, is_unified ? 0 : 256, model);
@@ -247,7 +257,8 @@ Status CheckTextModel(const ConfigDefaults& defaults, const Json* text) {
 }  // namespace
 
 std::string_view ModelFamilyName(ModelFamily family) {
-  constexpr std::string_view kNames[] = {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "gemma4"};
+  constexpr std::string_view kNames[] = {"llama",  "qwen2",  "qwen3",  "gemma2",
+                                         "gemma3", "gemma4", "gpt_oss"};
   return kNames[static_cast<size_t>(family)];
 }
 
@@ -263,6 +274,8 @@ FamilyTraits TraitsOf(ModelFamily family) {
     case ModelFamily::kGemma3:
     case ModelFamily::kGemma4:
       return {.is_gemma = true, .has_qk_norm = true, .has_sliding_rope = true};
+    case ModelFamily::kGptOss:
+      return {.has_sinks = true, .has_expert_biases = true};
   }
   return {};
 }

@@ -22,14 +22,16 @@ namespace kvasir {
 
 // kLlama also stands for Mistral: the same graph, every layer sliding when it has a window. kQwen3
 // also for Qwen3-MoE: its layers with experts say so themselves.
-enum class ModelFamily { kLlama, kQwen2, kQwen3, kGemma2, kGemma3, kGemma4 };
+enum class ModelFamily { kLlama, kQwen2, kQwen3, kGemma2, kGemma3, kGemma4, kGptOss };
 std::string_view ModelFamilyName(ModelFamily family);  // "llama", ...
 
 // What all models of a family have in common.
 struct FamilyTraits {
-  bool is_gemma = false;          // a tied head, norms also after attention and MLP
-  bool has_qk_norm = false;       // per-head RMS norms on queries and keys
-  bool has_sliding_rope = false;  // sliding layers have a rope of their own
+  bool is_gemma = false;           // a tied head, norms also after attention and MLP
+  bool has_qk_norm = false;        // per-head RMS norms on queries and keys
+  bool has_sliding_rope = false;   // sliding layers have a rope of their own
+  bool has_sinks = false;          // a score for each query head, of a row whose value is 0
+  bool has_expert_biases = false;  // also on the router
 };
 FamilyTraits TraitsOf(ModelFamily family);
 

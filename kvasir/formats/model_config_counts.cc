@@ -12,7 +12,8 @@ int64_t AttentionParameters(const ModelConfig& config, int layer) {
   const bool has_values = !(config.values_from_keys && config.is_full(layer));
   const int64_t stored = config.owns_kv(layer) ? (has_values ? 2 : 1) * keys : 0;
   return hidden * (queries + stored) + queries * hidden + (config.qkv_bias ? queries + stored : 0) +
-         (config.output_bias ? hidden : 0);
+         (config.output_bias ? hidden : 0) +
+         (config.traits().has_sinks ? config.num_attention_heads : 0);
 }
 
 int64_t MlpParameters(const ModelConfig& config, int layer) {
@@ -25,6 +26,9 @@ int64_t MlpParameters(const ModelConfig& config, int layer) {
   }
   if (config.has_experts(layer)) {
     count += experts.count * (3 * hidden * experts.intermediate_size + hidden);
+    if (config.traits().has_expert_biases) {
+      count += experts.count * (2 * experts.intermediate_size + hidden + 1);
+    }
     // The router's scales.
     if (experts.beside_dense) count += hidden + experts.count;
   }

@@ -22,7 +22,9 @@ class QuantizedModules {
       : checkpoint_(checkpoint), quantization_(quantization) {}
 
   // Of "model.layers.0.mlp.up_proj".
-  bool Has(const std::string& module) const { return IsMlx(module) || IsHf(module); }
+  bool Has(const std::string& module) const {
+    return IsMlx(module) || IsBlocks(module) || IsHf(module);
+  }
 
   // The matrix; stacked ones keep their extents. ERRORS: kCorrupt, kUnsupported, naming file and
   // module. REQUIRES: Has(module).
@@ -33,8 +35,11 @@ class QuantizedModules {
 
  private:
   bool IsMlx(const std::string& module) const;
+  // gpt-oss: "M_blocks" and "M_scales".
+  bool IsBlocks(const std::string& module) const;
   bool IsHf(const std::string& module) const;
   Result<WeightTensor> ReadMlx(const std::string& module) const;
+  Result<WeightTensor> ReadBlocks(const std::string& module) const;
 
   const Checkpoint& checkpoint_;
   const CheckpointQuantization& quantization_;

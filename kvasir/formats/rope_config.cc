@@ -59,11 +59,7 @@ Status ReadYarn(const ConfigReader& fields, int64_t max_position_embeddings, Rop
   KVASIR_TRY(rope->original_max_position_embeddings,
              fields.Integer("original_max_position_embeddings", max_position_embeddings, 1,
                             kMaxPositions));
-  KVASIR_TRY(const bool truncate, fields.Flag("truncate", true));
-  if (!truncate) {
-    return fields.Bad("truncate", "must be true: other ramps are not supported",
-                      ErrorCode::kUnsupported);
-  }
+  KVASIR_TRY(rope->truncates, fields.Flag("truncate", true));
   // A scale of 0 counts as absent, as in the reference.
   KVASIR_TRY(const double mscale, fields.Number("mscale", 0.0, 0.0, kMaxFactor));
   KVASIR_TRY(const double mscale_all, fields.Number("mscale_all_dim", 0.0, 0.0, kMaxFactor));

@@ -32,6 +32,7 @@ struct RopeConfig {
   // yarn only (Peng et al. 2023, section 3.4): the ramp's ends, in rotations over L0.
   double beta_fast = 32.0;
   double beta_slow = 1.0;
+  bool truncates = true;  // its ends to whole dimensions
   // Multiplies cos and sin; already resolved from attention_factor, mscale or 0.1 ln(factor) + 1.
   double attention_factor = 1.0;
   // [head_dim / 2]: inv_freq[i] is divided by element i, after the type's change. Empty: all 1.

@@ -119,6 +119,21 @@ void SiluGate(float* gate, const float* up, int64_t count) noexcept {
   });
 }
 
+void ClampedGate(float* gate, const float* up, int64_t count) noexcept {
+  Transform(gate, up, count, gate, [](VF x, VF y) HWY_ATTR {
+    const DF d;
+    const VF one = hn::Set(d, 1.0f);
+    const VF limit = hn::Set(d, math::kGateLimit);
+    const VF least = hn::Set(d, -math::kGateLimit);
+    const VF g = hn::IfThenElse(hn::Gt(x, limit), limit, x);
+    const VF below = hn::IfThenElse(hn::Gt(y, limit), limit, y);
+    const VF u = hn::IfThenElse(hn::Lt(below, least), least, below);
+    const VF slope = hn::Mul(hn::Set(d, math::kGateSlope), g);
+    const VF denominator = hn::Add(one, Exp(d, hn::Neg(slope)));
+    return hn::Mul(hn::Div(g, denominator), hn::Add(u, one));
+  });
+}
+
 void GeluTanhGate(float* gate, const float* up, int64_t count) noexcept {
   Transform(gate, up, count, gate, [](VF x, VF y) HWY_ATTR {
     const DF d;
@@ -211,6 +226,7 @@ void FillElementwise(KernelTable* table) {
   table->rms_norm = RmsNorm;
   table->rope = Rope;
   table->silu_gate = SiluGate;
+  table->clamped_gate = ClampedGate;
   table->gelu_tanh_gate = GeluTanhGate;
   table->add = Add;
   table->scale = Scale;

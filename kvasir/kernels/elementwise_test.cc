@@ -121,6 +121,12 @@ TEST(Elementwise, TablesHaveTheOraclesBits) {
       });
       ExpectTablesAgree(x, "silu_gate " + where,
                         [&](const KernelTable& t, float* v) { t.silu_gate(v, y.data(), count); });
+      ExpectTablesAgree(x, "clamped_gate " + where, [&](const KernelTable& t, float* v) {
+        t.clamped_gate(v, y.data(), count);
+      });
+      ExpectTablesAgree(
+          y, "clamped_gate of awkward factors " + where,
+          [&](const KernelTable& t, float* v) { t.clamped_gate(v, x.data(), count); });
       ExpectTablesAgree(x, "gelu_tanh_gate " + where, [&](const KernelTable& t, float* v) {
         t.gelu_tanh_gate(v, y.data(), count);
       });
@@ -178,6 +184,13 @@ TEST(Elementwise, OracleIsCloseToDoublePrecision) {
   Oracle().silu_gate(silu.data(), y.data(), kCount);
   std::vector<float> gelu = x;
   Oracle().gelu_tanh_gate(gelu.data(), y.data(), kCount);
+  // Also beyond its limits.
+  std::vector<float> clamped = x;
+  std::vector<float> wide = y;
+  for (float& v : clamped) v *= 5;
+  for (float& v : wide) v *= 5;
+  const std::vector<float> unclamped = clamped;
+  Oracle().clamped_gate(clamped.data(), wide.data(), kCount);
   std::vector<float> softmax = x;
   Oracle().softmax(softmax.data(), kCount);
   for (size_t i = 0; i < kCount; ++i) {
@@ -193,6 +206,13 @@ TEST(Elementwise, OracleIsCloseToDoublePrecision) {
     const double gelu_exact =
         0.5 * v * (1 + std::tanh(0.7978845608028654 * (v + 0.044715 * v * v * v))) * w;
     EXPECT_NEAR(gelu[i], gelu_exact, std::fabs(v * w) * 10 * 0x1p-24);
+    const double g = std::min<double>(unclamped[i], 7);
+    const double u = std::clamp<double>(wide[i], -7, 7);
+    const double clamped_exact = g / (1 + std::exp(-1.702 * g)) * (u + 1);
+    // The rounding of the exponent is the relative error of its exponential.
+    EXPECT_NEAR(clamped[i], clamped_exact,
+                std::fabs(g / (1 + std::exp(-1.702 * g)) * (std::fabs(u) + 1)) *
+                    (10 + std::fabs(1.702 * g)) * 0x1p-23);
     const double softmax_exact = std::exp(v) / exponentials;
     // The rounding of x - max, up to 2^-21 here, is the relative error of its exponential.
     EXPECT_NEAR(softmax[i], softmax_exact, softmax_exact * 30 * 0x1p-24);
@@ -219,6 +239,9 @@ TEST(Elementwise, BitsAreTheSameOnEveryMachine) {
     run([&](float* v) { table.softmax(v, kCount); });
     // Written by the oracle on x86-64; a change here changes every model's output.
     EXPECT_EQ(HashBits(all), 0xF42116BF6D68C147u) << IsaName(isa);
+    all.clear();
+    run([&](float* v) { table.clamped_gate(v, y.data(), kCount); });
+    EXPECT_EQ(HashBits(all), 0x75A603A0DFA8EFE0u) << IsaName(isa);
   }
 }
 

@@ -369,6 +369,9 @@ struct KernelTable {
   // gate[i] = act(gate[i]) * up[i]
   void (*silu_gate)(float* gate, const float* up, int64_t count) noexcept;
   void (*gelu_tanh_gate)(float* gate, const float* up, int64_t count) noexcept;
+  // With g = min(gate, 7) and u = up within +-7: gate = g * sigmoid(1.702 g) * (u + 1), as the
+  // experts of gpt-oss have it.
+  void (*clamped_gate)(float* gate, const float* up, int64_t count) noexcept;
   void (*add)(float* accumulator, const float* x, int64_t count) noexcept;
   void (*scale)(float* x, float factor, int64_t count) noexcept;
   // out[i] = x[i] / divisor

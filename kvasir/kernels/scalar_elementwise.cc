@@ -42,6 +42,17 @@ void SiluGate(float* gate, const float* up, int64_t count) noexcept {
   }
 }
 
+void ClampedGate(float* gate, const float* up, int64_t count) noexcept {
+  for (int64_t i = 0; i < count; ++i) {
+    // Comparisons that let a NaN through.
+    const float g = gate[i] > math::kGateLimit ? math::kGateLimit : gate[i];
+    float u = up[i] > math::kGateLimit ? math::kGateLimit : up[i];
+    u = u < -math::kGateLimit ? -math::kGateLimit : u;
+    const float denominator = 1.0f + scalar::Exp(-(math::kGateSlope * g));
+    gate[i] = g / denominator * (u + 1.0f);
+  }
+}
+
 void GeluTanhGate(float* gate, const float* up, int64_t count) noexcept {
   for (int64_t i = 0; i < count; ++i) {
     const float x = gate[i];
@@ -99,6 +110,7 @@ void FillScalarElementwise(KernelTable* table) {
   table->rms_norm = RmsNorm;
   table->rope = Rope;
   table->silu_gate = SiluGate;
+  table->clamped_gate = ClampedGate;
   table->gelu_tanh_gate = GeluTanhGate;
   table->add = Add;
   table->scale = Scale;

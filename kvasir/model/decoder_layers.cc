@@ -223,6 +223,7 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
                    .queries = queries,
                    .runs = reads.runs,
                    .visible = reads.visible,
+                   .sinks = layer.sinks.empty() ? nullptr : layer.sinks.data(),
                    .out = attended});
   const MatmulJob output[] = {layer.output.job(projected)};
   backend_.Matmul(attended, output);

@@ -79,6 +79,7 @@ class DecoderLayers {
     std::vector<float> post_attention_norm, post_mlp_norm;  // kSandwich only
     std::vector<float> query_norm, key_norm;                // has_qk_norm only
     std::vector<float> value_norm;                          // has_value_norm only: ones
+    std::vector<float> sinks;                               // has_sinks only: [query_heads]
     Linear query, key, value, output;  // key and value are empty when KV is shared
     Linear gate, up, down;             // empty where experts replace them
     std::optional<ExpertMlp> experts;

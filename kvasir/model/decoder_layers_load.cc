@@ -97,6 +97,9 @@ Status DecoderLayers::LoadAttention(int index, LayerLoader& load, Layer* layer) 
       KVASIR_TRY_OK(load.Norm("self_attn.k_norm", layer_spec.head_dim, &layer->key_norm));
     }
   }
+  if (s.has_sinks) {
+    KVASIR_TRY(layer->sinks, load.source.Vector(load.prefix + "self_attn.sinks", s.query_heads, 0));
+  }
   if (s.has_value_norm) layer->value_norm.assign(static_cast<size_t>(layer_spec.head_dim), 1.0f);
   return {};
 }

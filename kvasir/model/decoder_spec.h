@@ -44,6 +44,9 @@ struct ExpertsSpec {
   bool normalizes_weights = false;
   // The router norms the residual stream itself, with weights of its own, and scales experts.
   bool has_router_norm = false;
+  // Biases on the router and on every projection of an expert; files that stack experts without
+  // quantizing them have the inputs before the outputs, and gates and ups in turns (gpt-oss).
+  bool has_biases = false;
 };
 
 struct DecoderSpec {
@@ -68,6 +71,7 @@ struct DecoderSpec {
   Norms norms = Norms::kPre;
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // on o_proj
+  bool has_sinks = false;        // a score for each query head, of a row whose value is 0
   bool has_mlp_bias = false;
   bool has_qk_norm = false;       // per-head RMS norm of queries and keys before RoPE
   bool has_value_norm = false;    // the same of values, without weights

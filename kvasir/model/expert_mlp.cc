@@ -1,6 +1,8 @@
 #include "kvasir/model/expert_mlp.h"
 
 #include <cmath>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 namespace kvasir {
@@ -14,43 +16,110 @@ struct Names {
   const char* experts;  // Hugging Face: fused, or one tensor for each
   const char* stacked;  // MLX
 };
-constexpr Names kPlain = {"mlp.gate.weight", "mlp.experts", "mlp.switch_mlp"};
-constexpr Names kWithRouterNorm = {"router.proj.weight", "experts", "experts.switch_glu"};
+constexpr Names kPlain = {"mlp.gate", "mlp.experts", "mlp.switch_mlp"};
+constexpr Names kWithRouterNorm = {"router.proj", "experts", "experts.switch_glu"};
+constexpr Names kWithBiases = {"mlp.router", "mlp.experts", "mlp.experts"};
+
+const Names& NamesOf(const ExpertsSpec& experts) {
+  if (experts.has_router_norm) return kWithRouterNorm;
+  return experts.has_biases ? kWithBiases : kPlain;
+}
 
 enum class Part { kGate, kUp, kDown };
+constexpr Part kParts[] = {Part::kGate, Part::kUp, Part::kDown};
+
+std::string NameOf(Part part) {
+  return part == Part::kGate ? "gate_proj" : part == Part::kUp ? "up_proj" : "down_proj";
+}
 
 // Finds the matrices of experts in whichever form the source has them.
 class ExpertLoader {
  public:
-  ExpertLoader(const DecoderSpec& spec, const std::string& prefix, const Names& names,
-               WeightSource& source)
-      : count_(spec.experts.count),
+  ExpertLoader(const DecoderSpec& spec, const std::string& prefix, WeightSource& source)
+      : has_biases_(spec.experts.has_biases),
+        count_(spec.experts.count),
         hidden_(spec.hidden_size),
         intermediate_(spec.experts.intermediate_size),
-        module_(prefix + names.experts),
-        stacked_(prefix + names.stacked),
+        module_(prefix + NamesOf(spec.experts).experts),
+        stacked_(prefix + NamesOf(spec.experts).stacked),
         source_(source) {}
 
   Result<std::unique_ptr<const WeightMatrix>> Load(int expert, Part part) const {
-    const std::string name = part == Part::kGate ? "gate_proj"
-                             : part == Part::kUp ? "up_proj"
-                                                 : "down_proj";
-    const int64_t outputs = part == Part::kDown ? hidden_ : intermediate_;
+    const std::string name = NameOf(part);
     const int64_t inputs = part == Part::kDown ? intermediate_ : hidden_;
+    const int64_t outputs = OutputsOf(part);
+    const std::string alone = module_ + "." + std::to_string(expert) + "." + name + ".weight";
+    if (has_biases_) {
+      if (const auto slice = SliceWithBiases(expert, part)) {
+        MatrixSlice named = *slice;
+        named.alone = alone;
+        return source_.Rows(named);
+      }
+    }
     const std::string fused = module_ + ".gate_up_proj";
     if (part != Part::kDown && source_.Has(fused)) {
       const int64_t begin = (2 * expert + (part == Part::kUp ? 1 : 0)) * outputs;
-      return source_.Rows({fused, {count_, 2 * outputs, inputs}, begin, outputs});
+      return source_.Rows({.name = fused,
+                           .shape = {count_, 2 * outputs, inputs},
+                           .first_row = begin,
+                           .rows = outputs});
     }
     for (const std::string& stacked : {module_ + "." + name, stacked_ + "." + name + ".weight"}) {
       if (!source_.Has(stacked)) continue;
-      return source_.Rows({stacked, {count_, outputs, inputs}, expert * outputs, outputs});
+      // Of a mixture in a module of its own there are no others.
+      const bool is_one_of_many = stacked_ == module_ || stacked_.ends_with("switch_mlp");
+      return source_.Rows({.name = stacked,
+                           .shape = {count_, outputs, inputs},
+                           .first_row = expert * outputs,
+                           .rows = outputs,
+                           .alone = is_one_of_many ? alone : std::string()});
     }
-    return source_.Matrix(module_ + "." + std::to_string(expert) + "." + name + ".weight", outputs,
-                          inputs);
+    return source_.Matrix(alone, outputs, inputs);
+  }
+
+  // [experts, outputs of the part]
+  Result<std::vector<float>> Biases(Part part) const {
+    const int64_t outputs = OutputsOf(part);
+    const std::string stacked = module_ + "." + NameOf(part) + ".bias";
+    if (source_.Has(stacked)) return source_.Numbers(stacked, {count_, outputs});
+    if (part == Part::kDown) return source_.Numbers(module_ + ".down_proj_bias", {count_, outputs});
+    KVASIR_TRY(const std::vector<float> both,
+               source_.Numbers(module_ + ".gate_up_proj_bias", {count_, 2 * outputs}));
+    std::vector<float> biases;
+    for (size_t i = part == Part::kUp ? 1 : 0; i < both.size(); i += 2) biases.push_back(both[i]);
+    return biases;
   }
 
  private:
+  int64_t OutputsOf(Part part) const { return part == Part::kDown ? hidden_ : intermediate_; }
+
+  // Gates and ups in turns, quantized, or dense with inputs before outputs. Nothing where neither
+  // is what the source has.
+  std::optional<MatrixSlice> SliceWithBiases(int64_t expert, Part part) const {
+    const std::string in_turns = module_ + ".gate_up_proj";
+    const std::string quantized = in_turns + ".weight";
+    const std::string down = module_ + ".down_proj";
+    const int64_t of_both = 2 * intermediate_;
+    MatrixSlice slice = {.rows = OutputsOf(part)};
+    if (part == Part::kDown) {
+      if (!source_.Has(down)) return std::nullopt;
+      slice.name = down;
+      slice.shape = {count_, hidden_, intermediate_};
+      slice.first_row = expert * hidden_;
+      slice.is_transposed = true;
+      return slice;
+    }
+    const bool is_dense = source_.Has(in_turns);
+    if (!is_dense && !source_.Has(quantized)) return std::nullopt;
+    slice.name = is_dense ? in_turns : quantized;
+    slice.shape = {count_, of_both, hidden_};
+    slice.first_row = expert * of_both + (part == Part::kUp ? 1 : 0);
+    slice.row_step = 2;
+    slice.is_transposed = is_dense;
+    return slice;
+  }
+
+  const bool has_biases_;
   const int64_t count_;
   const int64_t hidden_;
   const int64_t intermediate_;
@@ -64,10 +133,9 @@ class ExpertLoader {
 Result<ExpertMlp> ExpertMlp::Load(const DecoderSpec& spec, const std::string& prefix,
                                   WeightSource& source) {
   const ExpertsSpec& experts = spec.experts;
-  const Names& names = experts.has_router_norm ? kWithRouterNorm : kPlain;
+  const std::string router = prefix + NamesOf(experts).router;
   ExpertMlp mlp;
-  KVASIR_TRY(mlp.router_,
-             source.ExactMatrix(prefix + names.router, experts.count, spec.hidden_size));
+  KVASIR_TRY(mlp.router_, source.ExactMatrix(router + ".weight", experts.count, spec.hidden_size));
   if (experts.has_router_norm) {
     KVASIR_TRY(mlp.router_norm_, source.Vector(prefix + "router.scale", spec.hidden_size, 0));
     const double root = std::sqrt(static_cast<double>(spec.hidden_size));
@@ -75,14 +143,28 @@ Result<ExpertMlp> ExpertMlp::Load(const DecoderSpec& spec, const std::string& pr
     KVASIR_TRY(mlp.expert_scales_,
                source.Vector(prefix + "router.per_expert_scale", experts.count, 0));
   }
-  const ExpertLoader loader(spec, prefix, names, source);
+  const ExpertLoader loader(spec, prefix, source);
+  if (experts.has_biases) {
+    KVASIR_TRY(mlp.router_bias_, source.Vector(router + ".bias", experts.count, 0));
+    for (size_t i = 0; i < std::size(kParts); ++i) {
+      KVASIR_TRY(mlp.biases_[i], loader.Biases(kParts[i]));
+    }
+  }
   for (int i = 0; i < experts.count; ++i) {
-    for (const Part part : {Part::kGate, Part::kUp, Part::kDown}) {
+    for (const Part part : kParts) {
       KVASIR_TRY(auto matrix, loader.Load(i, part));
       mlp.matrices_.push_back(std::move(matrix));
     }
     const auto* const loaded = &mlp.matrices_[3 * static_cast<size_t>(i)];
-    mlp.experts_.push_back({loaded[0].get(), loaded[1].get(), loaded[2].get()});
+    const auto biases = [&](size_t part, int64_t outputs) {
+      return experts.has_biases ? mlp.biases_[part].data() + i * outputs : nullptr;
+    };
+    mlp.experts_.push_back({.gate = loaded[0].get(),
+                            .up = loaded[1].get(),
+                            .down = loaded[2].get(),
+                            .gate_bias = biases(0, experts.intermediate_size),
+                            .up_bias = biases(1, experts.intermediate_size),
+                            .down_bias = biases(2, spec.hidden_size)});
   }
   return mlp;
 }
@@ -96,7 +178,8 @@ void ExpertMlp::Run(const DecoderSpec& spec, Backend& backend, Workspace& worksp
     input = normed;
   }
   const FloatRows scores = workspace.Rows(Buffer::kRouterScores, x.rows, spec.experts.count);
-  const MatmulJob route[] = {{router_.get(), nullptr, scores}};
+  const float* const bias = router_bias_.empty() ? nullptr : router_bias_.data();
+  const MatmulJob route[] = {{router_.get(), bias, scores}};
   backend.Matmul(input, route);
   const int64_t pairs = x.rows * spec.experts.per_token;
   const RouteArgs routing = {.scores = scores,

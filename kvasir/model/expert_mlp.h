@@ -3,6 +3,7 @@
 #ifndef KVASIR_MODEL_EXPERT_MLP_H_
 #define KVASIR_MODEL_EXPERT_MLP_H_
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,10 +35,12 @@ class ExpertMlp {
 
  private:
   std::unique_ptr<const WeightMatrix> router_;
-  std::vector<float> router_norm_;    // [hidden_size]; empty: the router reads x
-  std::vector<float> expert_scales_;  // [experts]; empty: all 1
+  std::vector<float> router_norm_;            // [hidden_size]; empty: the router reads x
+  std::vector<float> expert_scales_;          // [experts]; empty: all 1
+  std::vector<float> router_bias_;            // [experts]; empty: none
+  std::array<std::vector<float>, 3> biases_;  // of gates, ups and downs, [experts, outputs]
   std::vector<std::unique_ptr<const WeightMatrix>> matrices_;
-  std::vector<ExpertWeights> experts_;  // into matrices_
+  std::vector<ExpertWeights> experts_;  // into matrices_ and biases_
 };
 
 }  // namespace kvasir

@@ -94,6 +94,8 @@ DecoderSpec MakeDecoderSpec(const ModelConfig& config) {
       return Gemma3Spec(config);
     case ModelFamily::kGemma4:
       return Gemma4Spec(config);
+    case ModelFamily::kGptOss:
+      return GptOssSpec(config);
   }
   KVASIR_CHECK(false);
 }

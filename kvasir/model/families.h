@@ -21,6 +21,9 @@ DecoderSpec Gemma3Spec(const ModelConfig& config);
 // Gemma 4, text: all sizes (family_gemma4.cc).
 DecoderSpec Gemma4Spec(const ModelConfig& config);
 
+// gpt-oss (family_gpt_oss.cc).
+DecoderSpec GptOssSpec(const ModelConfig& config);
+
 // The spec of whichever family the config names.
 DecoderSpec MakeDecoderSpec(const ModelConfig& config);
 

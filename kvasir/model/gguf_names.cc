@@ -20,7 +20,7 @@ constexpr std::array<Renaming, 6> kTop = {{
     {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
 }};
 // Parts of a layer; ".weight" and ".bias" stay.
-constexpr std::array<Renaming, 20> kLayerParts = {{
+constexpr std::array<Renaming, 21> kLayerParts = {{
     {"input_layernorm", "attn_norm"},
     {"self_attn.q_proj", "attn_q"},
     {"self_attn.k_proj", "attn_k"},
@@ -38,12 +38,13 @@ constexpr std::array<Renaming, 20> kLayerParts = {{
     {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
     {"mlp.gate", "ffn_gate_inp"},
+    {"mlp.router", "ffn_gate_inp"},
     {"per_layer_input_gate", "inp_gate"},
     {"per_layer_projection", "proj"},
     {"post_per_layer_input_norm", "post_norm"},
 }};
 // Whole names within a layer: experts stacked into one tensor, and what goes with their router.
-constexpr std::array<Renaming, 12> kLayerTensors = {{
+constexpr std::array<Renaming, 19> kLayerTensors = {{
     {"mlp.switch_mlp.gate_proj.weight", "ffn_gate_exps.weight"},
     {"mlp.switch_mlp.up_proj.weight", "ffn_up_exps.weight"},
     {"mlp.switch_mlp.down_proj.weight", "ffn_down_exps.weight"},
@@ -56,6 +57,13 @@ constexpr std::array<Renaming, 12> kLayerTensors = {{
     {"router.scale", "ffn_gate_inp.scale"},
     {"router.per_expert_scale", "ffn_down_exps.scale"},
     {"layer_scalar", "layer_output_scale.weight"},
+    {"mlp.experts.gate_proj.weight", "ffn_gate_exps.weight"},
+    {"mlp.experts.up_proj.weight", "ffn_up_exps.weight"},
+    {"mlp.experts.down_proj.weight", "ffn_down_exps.weight"},
+    {"mlp.experts.gate_proj.bias", "ffn_gate_exps.bias"},
+    {"mlp.experts.up_proj.bias", "ffn_up_exps.bias"},
+    {"mlp.experts.down_proj.bias", "ffn_down_exps.bias"},
+    {"self_attn.sinks", "attn_sinks.weight"},
 }};
 
 template <size_t n>
@@ -75,7 +83,9 @@ std::string LayerTensorName(ModelFamily family, std::string_view name) {
   const std::string_view part = name.substr(0, suffix);
   std::string_view renamed = Renamed(kLayerParts, part);
   // The norm before the MLP, which is the one after attention in families with two norms.
-  if (!TraitsOf(family).is_gemma && part == "post_attention_layernorm") renamed = "ffn_norm";
+  const bool is_called_after_attention =
+      TraitsOf(family).is_gemma || family == ModelFamily::kGptOss;
+  if (!is_called_after_attention && part == "post_attention_layernorm") renamed = "ffn_norm";
   if (renamed.empty()) return {};
   return std::string(renamed) + std::string(name.substr(suffix));
 }

@@ -41,6 +41,8 @@ INSTANTIATE_TEST_SUITE_P(Converted, GgufModelTest,
                              Pair{"gemma3_bf16-00001-of-00002.gguf",
                                   "transformers_gemma3_sharded_bf16"},
                              Pair{"qwen3moe_bf16.gguf", "transformers_qwen3_moe_bf16"},
+                             // Gates and ups in turns, apart and each of blocks of its own.
+                             Pair{"gpt_oss_mxfp4.gguf", "transformers_gpt_oss_mxfp4"},
                              Pair{"gemma4_experts_bf16.gguf", "transformers_gemma4_experts_bf16"},
                              Pair{"gemma4_shared_bf16.gguf", "transformers_gemma4_shared_bf16"}));
 

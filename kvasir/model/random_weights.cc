@@ -48,6 +48,11 @@ class RandomWeights final : public WeightSource {
     return std::vector<float>(static_cast<size_t>(size), is_bias ? 0.0f : 1.0f);
   }
 
+  Result<std::vector<float>> Numbers(const std::string&,
+                                     const std::vector<int64_t>& shape) override {
+    return std::vector<float>(static_cast<size_t>(RowCount(shape) * shape.back()), 0.0f);
+  }
+
   std::vector<std::string> Unused() const override { return {}; }
 
  private:

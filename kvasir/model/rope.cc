@@ -17,9 +17,14 @@ double YarnDimension(double rotations, const RopeConfig& config, int head_dim) {
 }
 
 double YarnScaled(double frequency, int i, const RopeConfig& config, int head_dim) {
-  const double low = std::max(std::floor(YarnDimension(config.beta_fast, config, head_dim)), 0.0);
-  double high = std::min(std::ceil(YarnDimension(config.beta_slow, config, head_dim)),
-                         static_cast<double>(head_dim - 1));
+  double low = YarnDimension(config.beta_fast, config, head_dim);
+  double high = YarnDimension(config.beta_slow, config, head_dim);
+  if (config.truncates) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(head_dim - 1));
   if (low == high) high += 0.001;  // the reference's guard against a division by zero
   const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
   return frequency * (1 - ramp) + frequency / config.factor * ramp;

@@ -1,10 +1,68 @@
 #include "kvasir/model/stored_weights.h"
 
+#include <algorithm>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "kvasir/base/checksum.h"
 
 namespace kvasir {
+namespace {
+
+// A matrix of rows that no longer lie in one piece, while others are still to be read from their
+// pages.
+WeightTensor Scattered(WeightTensor tensor, std::vector<int64_t> shape) {
+  tensor.shape = std::move(shape);
+  tensor.source.clear();
+  tensor.is_mapped = tensor.is_raw = false;
+  return tensor;
+}
+
+// Row i is the tensor's row row_of(i).
+template <typename RowOf>
+WeightTensor Reordered(WeightTensor tensor, int64_t rows, const RowOf& row_of) {
+  tensor = Scattered(std::move(tensor), {rows, tensor.shape.back()});
+  tensor.read_row = [whole = std::move(tensor.read_row), row_of](int64_t row, float* out) {
+    whole(row_of(row), out);
+  };
+  if (tensor.read_codes) {
+    tensor.read_codes = [whole = std::move(tensor.read_codes), row_of](int64_t row, CodedRow* out) {
+      whole(row_of(row), out);
+    };
+  }
+  return tensor;
+}
+
+// Some columns of a dense tensor as rows, `rows` from `column` on with `step` between them, of the
+// `inputs` stored rows from `first` on. All are decoded when the first is read.
+WeightTensor Transposed(WeightTensor tensor, int64_t first, int64_t column, int64_t step,
+                        int64_t rows, int64_t inputs) {
+  struct Columns {
+    std::once_flag once;
+    std::vector<float> values;  // [rows, inputs]
+  };
+  auto columns = std::make_shared<Columns>();
+  const auto stored_columns = static_cast<size_t>(tensor.shape.back());
+  tensor = Scattered(std::move(tensor), {rows, inputs});
+  tensor.read_row = [=, stored = std::move(tensor.read_row)](int64_t row, float* out) {
+    std::call_once(columns->once, [&] {
+      columns->values.resize(static_cast<size_t>(rows * inputs));
+      std::vector<float> line(stored_columns);
+      for (int64_t k = 0; k < inputs; ++k) {
+        stored(first + k, line.data());
+        for (int64_t r = 0; r < rows; ++r) {
+          columns->values[static_cast<size_t>(r * inputs + k)] =
+              line[static_cast<size_t>(column + r * step)];
+        }
+      }
+    });
+    std::copy_n(columns->values.data() + row * inputs, inputs, out);
+  };
+  return tensor;
+}
+
+}  // namespace
 
 WeightFormat FormatInMemory(const WeightTensor& tensor) {
   const bool is_bf16 = tensor.stored_format == WeightFormat::kBf16;
@@ -46,11 +104,27 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::ExactMatrix(const std
   return Pack({name, ""}, tensor, DecodedFormat(tensor));
 }
 
+Result<WeightTensor> StoredWeights::Slice(const MatrixSlice& slice) {
+  if (!slice.is_transposed) {
+    KVASIR_TRY(WeightTensor tensor, Take(slice.name, slice.shape));
+    if (slice.row_step == 1) return RowsOf(std::move(tensor), slice.first_row, slice.rows);
+    return Reordered(std::move(tensor), slice.rows,
+                     [first = slice.first_row, step = slice.row_step](int64_t row) {
+                       return first + row * step;
+                     });
+  }
+  const int64_t outputs = slice.shape[slice.shape.size() - 2];
+  std::vector<int64_t> stored = slice.shape;
+  std::swap(stored[stored.size() - 2], stored.back());
+  KVASIR_TRY(WeightTensor tensor, Take(slice.name, stored));
+  return Transposed(std::move(tensor), slice.first_row / outputs * slice.shape.back(),
+                    slice.first_row % outputs, slice.row_step, slice.rows, slice.shape.back());
+}
+
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Rows(const MatrixSlice& slice) {
-  KVASIR_TRY(WeightTensor tensor, Take(slice.name, slice.shape));
-  const WeightFormat format = format_.value_or(FormatInMemory(tensor));
+  KVASIR_TRY(const WeightTensor tensor, Slice(slice));
   const std::string part = " from row " + std::to_string(slice.first_row);
-  return Pack({slice.name, part}, RowsOf(std::move(tensor), slice.first_row, slice.rows), format);
+  return Pack({slice.name, part}, tensor, format_.value_or(FormatInMemory(tensor)));
 }
 
 Result<std::unique_ptr<const WeightMatrix>> WeightSource::Gathered(const std::string& name, int64_t,
@@ -69,20 +143,22 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Gathered(const std::s
   KVASIR_TRY(WeightTensor tensor, Take(name, {outputs, inputs}));
   const std::vector<int64_t> order(rows.begin(), rows.end());
   const uint64_t order_sum = Checksum64(std::as_bytes(std::span(order)));
-  tensor.shape[0] = static_cast<int64_t>(order.size());
-  tensor.read_row = [whole = std::move(tensor.read_row), order](int64_t row, float* out) {
-    whole(order[static_cast<size_t>(row)], out);
-  };
-  if (tensor.read_codes) {
-    tensor.read_codes = [whole = std::move(tensor.read_codes), order](int64_t row, CodedRow* out) {
-      whole(order[static_cast<size_t>(row)], out);
-    };
-  }
-  // The rows no longer lie in one piece, and others are still to be read from these pages.
-  tensor.source.clear();
-  tensor.is_mapped = tensor.is_raw = false;
+  const auto count = static_cast<int64_t>(order.size());
+  tensor = Reordered(std::move(tensor), count,
+                     [order](int64_t row) { return order[static_cast<size_t>(row)]; });
   return Pack({name, " in order " + std::to_string(order_sum)}, tensor,
               format_.value_or(FormatInMemory(tensor)));
+}
+
+Result<std::vector<float>> StoredWeights::Numbers(const std::string& name,
+                                                  const std::vector<int64_t>& shape) {
+  KVASIR_TRY(const WeightTensor tensor, Take(name, shape));
+  const auto columns = static_cast<size_t>(shape.back());
+  std::vector<float> values(static_cast<size_t>(RowCount(shape)) * columns);
+  for (size_t row = 0; row * columns < values.size(); ++row) {
+    tensor.read_row(static_cast<int64_t>(row), values.data() + row * columns);
+  }
+  return values;
 }
 
 Result<std::vector<float>> StoredWeights::Vector(const std::string& name, int64_t size,

@@ -28,10 +28,13 @@ class StoredWeights : public WeightSource {
                                                        int64_t inputs,
                                                        std::span<const int64_t> rows) override;
   Result<std::vector<float>> Vector(const std::string& name, int64_t size, float offset) override;
-  // The tensor before it is packed. ERRORS: as Take.
+  Result<std::vector<float>> Numbers(const std::string& name,
+                                     const std::vector<int64_t>& shape) override;
+  // What is packed, before it is. ERRORS: as Take.
   Result<WeightTensor> Tensor(const std::string& name, const std::vector<int64_t>& shape) {
     return Take(name, shape);
   }
+  Result<WeightTensor> Slice(const MatrixSlice& slice);
 
  protected:
   StoredWeights(Backend& backend, const StoredWeightsOptions& options)

@@ -50,14 +50,12 @@ class ListingWeights final : public WeightSource {
   // Checkpoints have either one tensor for each expert, or fused ones that are listed whole, when
   // their first rows are asked for.
   Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) override {
-    const std::string each = OneExpert(slice);
-    if (!each.empty() || slice.first_row == 0) {
+    if (!slice.alone.empty()) {
+      KVASIR_TRY(WeightTensor rows, stored_.Slice(slice));
+      Add(slice.alone, std::move(rows), 0);
+    } else if (slice.first_row == 0) {
       KVASIR_TRY(WeightTensor rows, stored_.Tensor(slice.name, slice.shape));
-      if (each.empty()) {
-        Add(slice.name, std::move(rows), 0);
-      } else {
-        Add(each, RowsOf(std::move(rows), slice.first_row, slice.rows), 0);
-      }
+      Add(slice.name, std::move(rows), 0);
     }
     return std::unique_ptr<const WeightMatrix>(
         std::make_unique<Outline>(slice.rows, slice.shape.back()));
@@ -71,21 +69,18 @@ class ListingWeights final : public WeightSource {
     return values;
   }
 
+  Result<std::vector<float>> Numbers(const std::string& name,
+                                     const std::vector<int64_t>& shape) override {
+    KVASIR_TRY(WeightTensor rows, stored_.Tensor(name, shape));
+    Add(name, std::move(rows), 0);
+    return std::vector<float>(static_cast<size_t>(RowCount(shape) * shape.back()));
+  }
+
   std::vector<std::string> Unused() const override { return stored_.Unused(); }
 
   std::vector<ListedTensor> Take() { return std::move(tensors_); }
 
  private:
-  // "layers.0.mlp.switch_mlp.up_proj.weight" is one expert's
-  // "layers.0.mlp.experts.3.up_proj.weight"; empty for other stacks.
-  static std::string OneExpert(const MatrixSlice& slice) {
-    constexpr std::string_view kStack = ".switch_mlp.";
-    const size_t at = slice.name.find(kStack);
-    if (at == std::string::npos) return {};
-    return slice.name.substr(0, at) + ".experts." + std::to_string(slice.first_row / slice.rows) +
-           "." + slice.name.substr(at + kStack.size());
-  }
-
   void Add(const std::string& name, WeightTensor rows, float offset) {
     const bool is_head = name.starts_with("lm_head.");
     tensors_.push_back({is_head ? name : "model." + name, std::move(rows), offset});

@@ -25,6 +25,12 @@ struct MatrixSlice {
   std::vector<int64_t> shape;  // of the whole tensor; the last extent is the matrix's inputs
   int64_t first_row = 0;       // counted over all other extents
   int64_t rows = 0;
+  int64_t row_step = 1;  // from row to row
+  // Each matrix is stored with its inputs before its outputs; `shape` and rows are counted as if it
+  // were not. Only of dense tensors.
+  bool is_transposed = false;
+  // What they are called where they are a tensor of their own; empty where no checkpoint has such.
+  std::string alone;
 };
 
 class WeightSource {
@@ -53,6 +59,9 @@ class WeightSource {
   // offset is added to every element (norms stored around 0).
   virtual Result<std::vector<float>> Vector(const std::string& name, int64_t size,
                                             float offset) = 0;
+  // All numbers of a small tensor of whatever shape, row by row. ERRORS: as Matrix.
+  virtual Result<std::vector<float>> Numbers(const std::string& name,
+                                             const std::vector<int64_t>& shape) = 0;
   // Names in the source that nobody asked for, sorted.
   virtual std::vector<std::string> Unused() const = 0;
 };

@@ -3,8 +3,8 @@
 
   blocks OUT.safetensors   for every block type TYPE.raw (u8) and TYPE.decoded (f32): random blocks
                            with ordinary scales, decoded by gguf.quants.
-  model SOURCE OUT.gguf    a tiny llama, qwen2, qwen3 (also with experts) or gemma3 or gemma4
-                           checkpoint folder, converted by the rules of convert_hf_to_gguf.py: rows
+  model SOURCE OUT.gguf    a tiny llama, qwen2, qwen3 (also with experts), gpt-oss (of MXFP4), gemma3
+                           or gemma4 checkpoint folder, converted by the rules of convert_hf_to_gguf.py: rows
                            of llama's queries and keys interleaved, rope_freqs, Gemma 3's norms
                            plus one, experts stacked. Matrices keep their type, or become --q8.
                            With --nvfp4 those of 64 columns are random blocks of it, with a scale
@@ -64,13 +64,13 @@ NAMES = {
     "post_feedforward_layernorm_2": "post_ffw_norm_2",
     "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
     "post_per_layer_input_norm": "post_norm", "mlp.gate": "ffn_gate_inp",
-    "router.proj": "ffn_gate_inp",
+    "router.proj": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
 }
 # Gemma 4's parameters without a module of their own.
 BARE = {
     "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
     "layer_scalar": "layer_output_scale.weight", "experts.gate_up_proj": "ffn_gate_up_exps.weight",
-    "experts.down_proj": "ffn_down_exps.weight",
+    "experts.down_proj": "ffn_down_exps.weight", "self_attn.sinks": "attn_sinks.weight",
 }
 
 
@@ -87,7 +87,7 @@ def rename(name, arch):
     if rest in BARE:
         return f"blk.{layer}.{BARE[rest]}"
     part, kind = rest.rsplit(".", 1)
-    after = "post_attention_norm" if arch.startswith("gemma") else "ffn_norm"
+    after = "post_attention_norm" if arch.startswith(("gemma", "gpt-oss")) else "ffn_norm"
     part = after if part == "post_attention_layernorm" else NAMES[part]
     return f"blk.{layer}.{part}.{kind}"
 
@@ -101,7 +101,8 @@ def read_safetensors(folder):
                 continue
             begin, end = entry["data_offsets"]
             data = np.frombuffer(raw[8 + size + begin:8 + size + end], dtype={
-                "F32": np.float32, "F16": np.float16, "BF16": np.uint16}[entry["dtype"]])
+                "F32": np.float32, "F16": np.float16, "BF16": np.uint16,
+                "U8": np.uint8}[entry["dtype"]])
             yield name, entry["dtype"], data.reshape(entry["shape"])
 
 
@@ -209,6 +210,15 @@ def add_config(writer, config, arch):
         writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if arch == "gpt-oss":
+        writer.add_sliding_window(config["sliding_window"])
+        writer.add_expert_count(config["num_local_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
+        scaling = config["rope_scaling"]
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(scaling["factor"])
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
     if arch == "gemma3" and config["query_pre_attn_scalar"] != head_dim:
         writer.add_attention_scale(config["query_pre_attn_scalar"] ** -0.5)
     return llama3_divisors(config, head_dim, theta)
@@ -275,10 +285,37 @@ def add_nvfp4(writer, name, shape, rng):
     writer.add_tensor(name + ".input_scale", np.ones(matrices, dtype=np.float32))
 
 
+def add_gpt_oss_experts(writer, tensors):
+    """Adds the experts; yields the other tensors. Gates and ups come in turns; a GGUF block is the
+    scale, then 16 bytes of codes i and i + 16."""
+    experts = {}
+    for name, dtype, data in tensors:
+        if ".mlp.experts." in name:
+            experts[name] = (dtype, data)
+        else:
+            yield name, dtype, data
+    for name, (dtype, data) in experts.items():
+        layer, part = name.removeprefix("model.layers.").split(".mlp.experts.")
+        names = ["gate", "up"] if part.startswith("gate_up") else ["down"]
+        for i, out in enumerate(names):
+            rows = data[:, i::len(names)]
+            out = f"blk.{layer}.ffn_{out}_exps"
+            if part.endswith("_bias"):
+                writer.add_tensor(out + ".bias", widened(dtype, np.ascontiguousarray(rows)))
+            elif part.endswith("_blocks"):
+                codes = np.stack([rows & 15, rows >> 4], axis=-1).reshape(*rows.shape[:-1], 32)
+                packed = codes[..., :16] | codes[..., 16:] << 4
+                scales = experts[name.replace("_blocks", "_scales")][1][:, i::len(names)]
+                block = np.concatenate([scales[..., None], packed], axis=-1)
+                writer.add_tensor(out + ".weight", np.ascontiguousarray(
+                    block.reshape(*block.shape[:2], -1)), raw_dtype=Q.MXFP4)
+
+
 def write_model(folder, path, kind):
     config = json.loads((folder / "config.json").read_text())
     config = config.get("text_config", config)
-    arch = config["model_type"].removesuffix("_text").replace("_moe", "moe")
+    arch = config["model_type"].removesuffix("_text").replace("_moe", "moe").replace(
+        "gpt_oss", "gpt-oss")
     writer = gguf.GGUFWriter(path, arch)
     divisors = add_config(writer, config, arch)
     if (folder / "tokenizer.json").exists():
@@ -289,7 +326,9 @@ def write_model(folder, path, kind):
         writer.add_tensor("rope_freqs.weight", divisors)
     rng = np.random.default_rng(SEED)
     fused = {}  # by name: queries, keys and values of a layer
-    for name, dtype, data in stacked(read_safetensors(folder)):
+    tensors = read_safetensors(folder)
+    is_gpt_oss = arch == "gpt-oss"
+    for name, dtype, data in add_gpt_oss_experts(writer, tensors) if is_gpt_oss else stacked(tensors):
         if arch == "llama" and (".q_proj." in name or ".k_proj." in name):
             heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
             data = interleave(data, heads)

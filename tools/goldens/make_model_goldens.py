@@ -97,6 +97,17 @@ def gemma4_experts():
                   moe_intermediate_size=32)
 
 
+# Experts are saved as transformers has them: inputs before outputs, gates and ups in turns.
+def gpt_oss():
+    return transformers.GptOssConfig(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=32, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=24, max_position_embeddings=4096,
+        num_local_experts=5, num_experts_per_tok=2, sliding_window=12, tie_word_embeddings=False,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 150000.0, "factor": 8.0,
+                         "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                         "original_max_position_embeddings": 16})
+
+
 CASES = {
     # name: (config, model class, stored type, largest shard or None, seed)
     "transformers_llama3_rope_bf16": (llama3_rope, transformers.LlamaForCausalLM, torch.bfloat16,
@@ -116,6 +127,9 @@ CASES = {
                                                 None, 17),
     "transformers_gemma4_experts_bf16": (gemma4_experts, transformers.Gemma4ForCausalLM,
                                          torch.bfloat16, None, 18),
+    "transformers_gpt_oss_bf16": (gpt_oss, transformers.GptOssForCausalLM, torch.bfloat16, None, 41),
+    "transformers_gpt_oss_mxfp4": (gpt_oss, transformers.GptOssForCausalLM, torch.bfloat16, None,
+                                   42),
 }
 
 
@@ -125,8 +139,12 @@ def randomize(model, generator):
         with torch.no_grad():
             if tensor.dim() == 1:
                 tensor.add_(torch.randn(tensor.shape, generator=generator) * 0.2)
+            elif name.endswith("_bias"):  # of stacked experts
+                tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.2)
             else:
                 tensor.copy_(torch.randn(tensor.shape, generator=generator) * tensor.shape[-1] ** -0.5)
+            if name.endswith("experts.gate_up_proj"):
+                tensor.mul_(4.0)  # so that some are clamped
             if "embed_tokens" in name:
                 tensor.mul_(2.0)
     for name, tensor in model.named_buffers():
@@ -166,6 +184,47 @@ WRAPPED = {
 }
 
 
+FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def microscale(model, generator):
+    """Gives experts values that MXFP4 holds; returns the tensors of a published checkpoint.
+
+    Codes are [experts, outputs, groups, 16] bytes of two, the first in the low half.
+    """
+    stored = {}
+    for name, tensor in model.named_parameters():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            continue
+        experts, inputs, outputs = tensor.shape
+        shape = (experts, outputs, inputs // 32, 32)
+        codes = torch.randint(0, 16, shape, generator=generator)
+        scales = torch.randint(121, 125, shape[:3], generator=generator)
+        values = torch.where(codes > 7, -1.0, 1.0) * FP4[codes % 8]
+        values = values * torch.exp2(scales.float() - 127)[..., None]
+        with torch.no_grad():
+            tensor.copy_(values.reshape(experts, outputs, inputs).transpose(1, 2))
+        stored[name + "_blocks"] = (codes[..., 0::2] + 16 * codes[..., 1::2]).to(torch.uint8)
+        stored[name + "_scales"] = scales.to(torch.uint8)
+    return stored
+
+
+def store_microscaled(folder, stored):
+    path = folder / "model.safetensors"
+    tensors = {name: tensor for name, tensor in safetensors.torch.load_file(path).items()
+               if name + "_blocks" not in stored}
+    safetensors.torch.save_file({**tensors, **stored}, path, metadata={"format": "pt"})
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")  # as it was published
+    config.update(rope_theta=rope.pop("rope_theta"), rope_scaling=rope, swiglu_limit=7.0,
+                  experts_per_token=config["num_experts_per_tok"],
+                  quantization_config={"quant_method": "mxfp4", "modules_to_not_convert": [
+                      "model.layers.*.self_attn", "model.layers.*.mlp.router",
+                      "model.embed_tokens", "lm_head"]})
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
 def record(name, folder):
     make_config, model_class, stored, shard, seed = CASES[name]
     generator = torch.Generator().manual_seed(seed)
@@ -173,6 +232,7 @@ def record(name, folder):
     config._attn_implementation = "eager"
     model = model_class(config).eval()
     randomize(model, generator)
+    microscaled = microscale(model, generator) if name.endswith("_mxfp4") else {}
     # Only parameters are rounded: casting the whole module would round its rotary tables too.
     with torch.no_grad():
         for tensor in [*model.parameters(), *(b for n, b in model.named_buffers()
@@ -183,6 +243,8 @@ def record(name, folder):
     (folder / "generation_config.json").unlink(missing_ok=True)
     if name in WRAPPED:
         WRAPPED[name](folder)
+    if microscaled:
+        store_microscaled(folder, microscaled)
 
     tokens = torch.randint(0, VOCAB, (PROMPT_TOKENS,), generator=generator).tolist()
     with torch.no_grad():
