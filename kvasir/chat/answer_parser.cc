@@ -50,6 +50,7 @@ std::string_view CallClosing(ToolSyntax syntax) {
     case ToolSyntax::kLlama:
     case ToolSyntax::kMistral:
     case ToolSyntax::kMistralArgs:
+    case ToolSyntax::kHarmony:
       return "";
   }
   return "";
@@ -68,6 +69,13 @@ std::shared_ptr<const AnswerParser::Grammar> AnswerParser::MakeGrammar(
 
 AnswerParser::AnswerParser(AnswerParserOptions options)
     : grammar_(MakeGrammar(std::move(options))) {
+  if (grammar_->options.dialect.is_harmony()) {
+    harmony_.emplace(HarmonyOptions{.reads_thoughts = grammar_->options.reads_thoughts,
+                                    .starts_in_header = !grammar_->options.starts_in_text,
+                                    .tools = grammar_->names,
+                                    .must_call = grammar_->options.must_call});
+    return;
+  }
   const bool reads_thoughts =
       grammar_->options.reads_thoughts && grammar_->options.dialect.thinks();
   if (reads_thoughts && grammar_->options.starts_in_thought) {
@@ -79,6 +87,7 @@ AnswerParser::AnswerParser(AnswerParserOptions options)
 }
 
 AnswerParts AnswerParser::Push(std::string_view text) {
+  if (harmony_) return harmony_->Push(text);
   held_ += text;
   while (Advance(false)) {
   }
@@ -86,6 +95,7 @@ AnswerParts AnswerParser::Push(std::string_view text) {
 }
 
 AnswerParts AnswerParser::Finish() {
+  if (harmony_) return harmony_->Finish();
   while (Advance(true)) {
   }
   return std::exchange(parts_, {});

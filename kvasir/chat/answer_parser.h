@@ -13,6 +13,7 @@
 #include "kvasir/base/json.h"
 #include "kvasir/chat/answer_part.h"
 #include "kvasir/chat/chat_dialect.h"
+#include "kvasir/chat/harmony_parser.h"
 #include "kvasir/chat/json_call.h"
 
 namespace kvasir {
@@ -21,6 +22,7 @@ struct AnswerParserOptions {
   ChatDialect dialect;
   bool reads_thoughts = false;     // false: they are text like any other
   bool starts_in_thought = false;  // the prompt has opened one
+  bool starts_in_text = false;     // kHarmony: it has opened a text
   Json tools;                      // as the request has them; null: calls are text
   bool must_call = false;  // calls are asked for: a marker that is cut off at the end is no text
 };
@@ -35,9 +37,12 @@ class AnswerParser {
   AnswerParts Push(std::string_view text);
   // What was held back. Nothing may follow.
   AnswerParts Finish();
-  bool is_in_thought() const { return place_ == Place::kThought; }
+  bool is_in_thought() const {
+    return harmony_ ? harmony_->is_in_thought() : place_ == Place::kThought;
+  }
   // Whether what comes is text as far as is known: behind a marker that is not complete it is.
   bool is_in_text() const {
+    if (harmony_) return harmony_->is_in_text();
     return place_ == Place::kBegin || place_ == Place::kText || place_ == Place::kPlain;
   }
 
@@ -83,6 +88,7 @@ class AnswerParser {
   };
   static std::shared_ptr<const Grammar> MakeGrammar(AnswerParserOptions options);
   std::shared_ptr<const Grammar> grammar_;
+  std::optional<HarmonyParser> harmony_;  // reads it instead
   Place place_ = Place::kBegin;
   std::string held_;           // not given out yet
   std::string before_call_;    // blanks and the opening, which are shown if there is no call

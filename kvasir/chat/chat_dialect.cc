@@ -6,17 +6,19 @@
 namespace kvasir {
 namespace {
 
-constexpr std::array<std::pair<ToolSyntax, std::string_view>, 6> kNames = {{
+constexpr std::array<std::pair<ToolSyntax, std::string_view>, 7> kNames = {{
     {ToolSyntax::kHermes, "hermes"},
     {ToolSyntax::kQwenXml, "qwen-xml"},
     {ToolSyntax::kLlama, "llama"},
     {ToolSyntax::kMistral, "mistral"},
     {ToolSyntax::kMistralArgs, "mistral-args"},
     {ToolSyntax::kGemma, "gemma"},
+    {ToolSyntax::kHarmony, "harmony"},
 }};
 
 // The first that occurs decides; what is rarer stands first.
-constexpr std::array<std::pair<std::string_view, ToolSyntax>, 6> kSigns = {{
+constexpr std::array<std::pair<std::string_view, ToolSyntax>, 7> kSigns = {{
+    {"<|channel|>", ToolSyntax::kHarmony},
     {"<|tool_call>", ToolSyntax::kGemma},
     {"<function=", ToolSyntax::kQwenXml},
     {"<tool_call>", ToolSyntax::kHermes},
@@ -72,6 +74,10 @@ std::vector<std::string> ChatDialect::Markers() const {
     case ToolSyntax::kGemma:
       markers = {"<|tool_call>", "<tool_call|>", "<|\"|>"};
       break;
+    case ToolSyntax::kHarmony:
+      markers = {"<|start|>",     "<|channel|>", "<|message|>", "<|end|>",
+                 "<|constrain|>", "<|call|>",    "<|return|>"};
+      break;
   }
   if (!thinks()) return markers;
   // The rest of "<|channel>thought\n" is ordinary text.
@@ -113,6 +119,8 @@ std::string_view CallOpening(ToolSyntax syntax) {
       return "[TOOL_CALLS]";
     case ToolSyntax::kGemma:
       return "<|tool_call>";
+    case ToolSyntax::kHarmony:
+      return "<|channel|>commentary to=functions.";
   }
   return "";
 }

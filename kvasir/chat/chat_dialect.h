@@ -17,6 +17,7 @@ enum class ToolSyntax {
   kMistral,      // [TOOL_CALLS][{"name": "f", "arguments": {}}]
   kMistralArgs,  // [TOOL_CALLS]f[ARGS]{}
   kGemma,        // <|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>: Gemma 4
+  kHarmony,      // a message to=functions.f of its own: gpt-oss (harmony_parser.h)
 };
 
 struct ChatDialect {
@@ -27,7 +28,10 @@ struct ChatDialect {
   std::string think_open;
   std::string think_close;
 
+  // Between marks within a text.
   bool thinks() const { return !think_close.empty(); }
+  // The answer is a row of messages, also of thoughts.
+  bool is_harmony() const { return tools == ToolSyntax::kHarmony; }
   // Tokens an answer is read by. Where they are special, their text must be kept.
   std::vector<std::string> Markers() const;
 };
@@ -35,7 +39,7 @@ struct ChatDialect {
 // `templates`: the text of the model's chat templates.
 ChatDialect DialectOf(std::string_view templates);
 
-// "hermes", "qwen-xml", "llama", "mistral", "mistral-args", "gemma"
+// "hermes", "qwen-xml", "llama", "mistral", "mistral-args", "gemma", "harmony"
 std::optional<ToolSyntax> ToolSyntaxNamed(std::string_view name);
 std::string_view ToolSyntaxName(ToolSyntax syntax);
 // All of them, with commas.

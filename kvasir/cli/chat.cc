@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "kvasir/chat/answer_parser.h"
 #include "kvasir/cli/commands.h"
 #include "kvasir/cli/draft_flags.h"
 #include "kvasir/cli/message_reader.h"
@@ -95,7 +96,8 @@ class ChatCommand final : public Command {
     KVASIR_TRY_OK(draft_.Prepare(model_));
     model_.text_need = TextNeed::kChat;
     KVASIR_TRY(bundle_, model_.Load());
-    markers_ = bundle_->MarkersOf(DialectOf(bundle_->chat()->source()));
+    dialect_ = DialectOf(bundle_->chat()->source());
+    markers_ = bundle_->MarkersOf(dialect_);
     KVASIR_TRY(drafts_, draft_.Load(model_, *bundle_));
     generator_.emplace(bundle_.get());
     generator_->UseDrafter(drafts_->NewDrafter(nullptr), draft_.MaxDrafts());
@@ -284,7 +286,7 @@ class ChatCommand final : public Command {
       branch().turn_starts.pop_back();
       return Print("[stopped; the question was dropped]\n");
     }
-    AddMessage("assistant", result->text);
+    AddMessage("assistant", SaidIn(result->text));
     KVASIR_TRY_OK(Print(result->finish == FinishReason::kCancelled ? " [stopped]\n" : "\n"));
     if (result->finish == FinishReason::kLength) {
       const bool is_short = stats_.generated_tokens < max_tokens_;
@@ -293,6 +295,20 @@ class ChatCommand final : public Command {
                    is_short ? "the context is full; /undo goes back" : "-n allows more");
     }
     return {};
+  }
+
+  // What later turns hear of an answer: templates leave thoughts out of a text, but not messages of
+  // thoughts.
+  std::string SaidIn(const std::string& answer) const {
+    if (!dialect_.is_harmony()) return answer;
+    AnswerParser parser({.dialect = dialect_, .reads_thoughts = true});
+    AnswerParts parts = parser.Push(answer);
+    for (AnswerPart& part : parser.Finish()) parts.push_back(std::move(part));
+    std::string said;
+    for (const AnswerPart& part : parts) {
+      if (part.kind == AnswerPart::Kind::kText) said += part.text;
+    }
+    return said;
   }
 
   // What to do about a turn that failed, in the words of this program.
@@ -341,6 +357,7 @@ class ChatCommand final : public Command {
   int64_t max_tokens_ = 512;
 
   std::unique_ptr<ModelBundle> bundle_;
+  ChatDialect dialect_;
   std::vector<Token> markers_;
   std::unique_ptr<DraftSource> drafts_;
   std::optional<Generator> generator_;

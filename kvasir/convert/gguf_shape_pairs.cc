@@ -20,6 +20,11 @@ class ShapeWriter {
         pairs_(*pairs) {}
 
   Status Write() {
+    if (config_.family == ModelFamily::kGptOss) {
+      return {ErrorCode::kUnsupported,
+              "gpt-oss is read from GGUF files, but not written to them; its published checkpoints "
+              "exist as such"};
+    }
     KVASIR_TRY_OK(CheckActivation());
     pairs_.Add("general.architecture", architecture_);
     pairs_.AddU32("general.quantization_version", 2);
@@ -126,6 +131,10 @@ class ShapeWriter {
     Int("rope.scaling.original_context_length", rope.original_max_position_embeddings);
     Float("rope.scaling.yarn_beta_fast", rope.beta_fast);
     Float("rope.scaling.yarn_beta_slow", rope.beta_slow);
+    if (!rope.truncates) {
+      return {ErrorCode::kUnsupported,
+              "rope scaling 'yarn' with 'truncate' false is not written to GGUF files"};
+    }
     if (std::fabs(rope.attention_factor - (0.1 * std::log(rope.factor) + 1)) < 1e-9) return {};
     return {ErrorCode::kUnsupported,
             "rope scaling 'yarn' with an attention_factor of its own is not written to GGUF files"};

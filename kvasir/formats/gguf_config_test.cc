@@ -296,6 +296,10 @@ TEST(GgufConfig, StopsAreKnownByTheirTexts) {
   EXPECT_EQ(StopsOf("gemma3", tokens, user_defined),
             "<|im_end|><eos><end_of_turn><|tool_response>");
   EXPECT_EQ(StopsOf("llama", tokens, control), "</s><|im_end|><eos><end_of_turn><|tool_response>");
+  // Where an answer is a row of messages their ends are none of it.
+  const std::vector<int32_t> three(3, 3);
+  EXPECT_EQ(StopsOf("gpt-oss", {"<|end|>", "<|call|>", "<|return|>"}, three), "<|call|><|return|>");
+  EXPECT_EQ(StopsOf("phi3", {"<|end|>", "<|call|>", "a"}, three), "<|end|><|call|>");
 }
 
 TEST(GgufConfig, ListsOfTokensAreBounded) {

@@ -59,7 +59,11 @@ Result<GgufSpecialTokens> GgufSpecialTokens::Read(const GgufMetadata& metadata) 
   KVASIR_TRY(special.unknown, ReadId(metadata, "unknown", tokens.size(), false));
   KVASIR_TRY(special.pad, ReadId(metadata, "padding", tokens.size(), false));
   std::vector<Token>& stops = special.stops;
+  const bool has_rows_of_messages =
+      std::find(tokens.begin(), tokens.end(), kAnswerEnd) != tokens.end();
   const auto add = [&](Token id) {
+    const auto place = static_cast<size_t>(id);
+    if (has_rows_of_messages && place < tokens.size() && tokens[place] == kMessageEnd) return;
     if (std::find(stops.begin(), stops.end(), id) == stops.end()) stops.push_back(id);
   };
   if (special.eos) add(*special.eos);

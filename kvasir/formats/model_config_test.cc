@@ -159,6 +159,34 @@ TEST(ModelConfig, YarnReachesAsFarAsItsFactorSays) {
   EXPECT_EQ(positions(R"({"rope_type":"yarn","factor":1e6})"), int64_t{1} << 30);
 }
 
+TEST(ModelConfig, GptOss) {
+  const ModelConfig model = Small(R"({"model_type":"gpt_oss","num_hidden_layers":3,
+      "hidden_size":64,"num_attention_heads":4,"intermediate_size":32,"num_local_experts":6,
+      "experts_per_token":2,"sliding_window":16})");
+  EXPECT_EQ(model.family, ModelFamily::kGptOss);
+  EXPECT_EQ(Kinds(model), "SFS");
+  EXPECT_EQ(model.experts.count, 6);
+  EXPECT_EQ(model.experts.per_token, 2);
+  EXPECT_EQ(model.experts.intermediate_size, 32);
+  EXPECT_TRUE(model.qkv_bias && model.output_bias);
+  EXPECT_FALSE(model.tie_word_embeddings);
+  EXPECT_EQ(model.rms_norm_eps, 1e-5);
+  // What its class says where a file does not.
+  EXPECT_EQ(model.rope_full.type, RopeType::kYarn);
+  EXPECT_EQ(model.rope_full.factor, 32);
+  EXPECT_EQ(model.rope_full.theta, 150000);
+  EXPECT_FALSE(model.rope_full.truncates);
+  EXPECT_EQ(model.rope_sliding, model.rope_full);
+  for (const char* other : {R"("swiglu_limit":10.0)", R"("swiglu_alpha":1.5)"}) {
+    const auto refused =
+        ModelConfig::Parse(*Json::Parse(std::string(R"({"model_type":"gpt_oss",)") + other + "}"));
+    ASSERT_FALSE(refused.ok()) << other;
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(refused.error().message.find(std::string(other).substr(1, 12)), std::string::npos)
+        << refused.error().message;
+  }
+}
+
 TEST(ModelConfig, Gemma3FromItsPattern) {
   const ModelConfig model = Small(
       R"({"model_type":"gemma3_text","num_hidden_layers":5,"sliding_window_pattern":3,

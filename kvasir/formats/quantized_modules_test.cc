@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kvasir/formats/safetensors.h"
@@ -82,6 +83,55 @@ TEST_F(QuantizedModulesTest, ErrorsNameFileAndModule) {
   const auto other = QuantizedModules(checkpoint, gptq).Read("modelopt.nvfp4");
   ASSERT_FALSE(other.ok());
   EXPECT_EQ(other.error().code, ErrorCode::kUnsupported);
+}
+
+// gpt-oss: experts as blocks of codes, stacked.
+TEST_F(QuantizedModulesTest, BlocksOfMxfp4AreMatrices) {
+  const auto write = [&](const std::vector<int64_t>& blocks, const std::vector<int64_t>& scales,
+                         DType dtype) {
+    const std::vector<TensorDeclaration> tensors = {{"m.up_blocks", dtype, blocks},
+                                                    {"m.up_scales", DType::kU8, scales}};
+    auto writer = SafetensorsWriter::Create(folder_.File("model.safetensors"), tensors);
+    ASSERT_TRUE(writer.ok()) << writer.error().message;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      std::vector<std::byte> bytes(*DenseTensorBytes(tensors[i].dtype, tensors[i].shape));
+      // Codes 1 (0.5) and 10 (-1), in turns; scales of 2 to the power of 1.
+      std::fill(bytes.begin(), bytes.end(), i == 0 ? std::byte{0xA1} : std::byte{128});
+      ASSERT_TRUE(writer->Append(tensors[i].name, bytes).ok());
+    }
+    ASSERT_TRUE(writer->Finish().ok());
+  };
+  write({2, 3, 2, 16}, {2, 3, 2}, DType::kU8);
+  {
+    const Checkpoint checkpoint = *Checkpoint::Open(folder_.path());
+    const CheckpointQuantization nothing;
+    const QuantizedModules modules(checkpoint, nothing);
+    ASSERT_TRUE(modules.Has("m.up"));
+    EXPECT_EQ(modules.PartsOf("m.up"), (std::vector<std::string>{"m.up_blocks", "m.up_scales"}));
+    const auto read = modules.Read("m.up");
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ(read->shape, (std::vector<int64_t>{2, 3, 64}));
+    EXPECT_EQ(read->stored_format, WeightFormat::kMxfp4);
+    std::vector<float> row(64);
+    read->read_row(5, row.data());
+    for (size_t i = 0; i < row.size(); ++i) EXPECT_EQ(row[i], i % 2 == 0 ? 1.0f : -2.0f);
+  }
+  using Shape = std::vector<int64_t>;
+  for (const auto& [blocks, scales, dtype] :
+       {std::tuple{Shape{2, 3, 2, 8}, Shape{2, 3, 2}, DType::kU8},
+        std::tuple{Shape{2, 3, 2, 16}, Shape{2, 3, 3}, DType::kU8},
+        std::tuple{Shape{2, 3, 2, 16}, Shape{2, 3, 2}, DType::kF32},
+        std::tuple{Shape{2, 16}, Shape{2}, DType::kU8}, std::tuple{Shape{16}, Shape{1}, DType::kU8},
+        std::tuple{Shape{0, 3, 2, 16}, Shape{0, 3, 2}, DType::kU8}}) {
+    write(blocks, scales, dtype);
+    const auto checkpoint = Checkpoint::Open(folder_.path());
+    if (!checkpoint.ok()) continue;  // refused before
+    const CheckpointQuantization nothing;
+    const auto read = QuantizedModules(*checkpoint, nothing).Read("m.up");
+    ASSERT_FALSE(read.ok());
+    EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
+    EXPECT_NE(read.error().message.find("m.up"), std::string::npos);
+  }
 }
 
 // Rows of a scattered matrix stay whole in what is given back.

@@ -70,8 +70,6 @@ TEST(RopeConfig, YarnResolvesItsAttentionFactor) {
   EXPECT_DOUBLE_EQ(ParseText(R"({"type":"yarn","factor":4.0,"mscale":1.0,"mscale_all_dim":0.5})")
                        ->attention_factor,
                    (0.1 * std::log(4.0) + 1.0) / (0.05 * std::log(4.0) + 1.0));
-  ExpectError(R"({"type":"yarn","factor":4.0,"truncate":false})", ErrorCode::kUnsupported,
-              "truncate");
 }
 
 TEST(RopeConfig, ProportionalTurnsAPartOfThePairs) {

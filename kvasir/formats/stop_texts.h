@@ -34,11 +34,16 @@ inline bool IsStopText(std::string_view text) {
   return std::find(std::begin(kStopTexts), std::end(kStopTexts), text) != std::end(kStopTexts);
 }
 
+// Where answers are rows of messages (gpt-oss) it ends one of these only.
+inline constexpr std::string_view kMessageEnd = "<|end|>";
+inline constexpr std::string_view kAnswerEnd = "<|return|>";
+
 // Those that a chat template writes.
 inline std::vector<std::string_view> StopTextsIn(std::string_view chat_template) {
+  const auto has = [&](std::string_view text) { return chat_template.find(text) != text.npos; };
   std::vector<std::string_view> found;
   for (const std::string_view text : kStopTexts) {
-    if (chat_template.find(text) != chat_template.npos) found.push_back(text);
+    if (has(text) && !(text == kMessageEnd && has(kAnswerEnd))) found.push_back(text);
   }
   return found;
 }

@@ -96,14 +96,28 @@ TEST_P(PackedWeightsBitsTest, MappedIsAsPacked) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const char* folder :
-       {"mlx_qwen3_q4g32_bf16", "mlx_qwen3_moe_q4g32_bf16", "public_gemma3_f32", "public_llama_f32",
-        "public_qwen3_f32", "transformers_gemma2_bf16", "transformers_gemma3_sharded_bf16",
-        "transformers_gemma4_experts_bf16", "transformers_gemma4_one_projection_bf16",
-        "transformers_gemma4_shared_bf16", "transformers_llama3_rope_bf16",
-        "transformers_qwen2_f16", "transformers_qwen3_moe_bf16", "testdata/gguf/qwen3_q8_0.gguf",
-        "testdata/gguf/gemma3_bf16-00001-of-00002.gguf", "testdata/gguf/gemma4_experts_bf16.gguf",
-        "testdata/gguf/llama3_rope_bf16.gguf", "testdata/gguf/qwen3moe_bf16.gguf"}) {
+  for (const char* folder : {"mlx_qwen3_q4g32_bf16",
+                             "mlx_qwen3_moe_q4g32_bf16",
+                             "public_gemma3_f32",
+                             "public_llama_f32",
+                             "public_qwen3_f32",
+                             "transformers_gemma2_bf16",
+                             "transformers_gemma3_sharded_bf16",
+                             "transformers_gemma4_experts_bf16",
+                             "transformers_gemma4_one_projection_bf16",
+                             "transformers_gemma4_shared_bf16",
+                             "transformers_llama3_rope_bf16",
+                             "transformers_qwen2_f16",
+                             "transformers_qwen3_moe_bf16",
+                             "transformers_gpt_oss_bf16",
+                             "transformers_gpt_oss_mxfp4",
+                             "mlx_gpt_oss_mxfp4",
+                             "testdata/gguf/gpt_oss_mxfp4.gguf",
+                             "testdata/gguf/qwen3_q8_0.gguf",
+                             "testdata/gguf/gemma3_bf16-00001-of-00002.gguf",
+                             "testdata/gguf/gemma4_experts_bf16.gguf",
+                             "testdata/gguf/llama3_rope_bf16.gguf",
+                             "testdata/gguf/qwen3moe_bf16.gguf"}) {
     cases.push_back({folder, std::nullopt});
   }
   for (const char* folder : {"mlx_qwen3_q4g32_bf16", "transformers_qwen3_moe_bf16"}) {

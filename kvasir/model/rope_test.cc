@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace kvasir {
@@ -38,6 +39,29 @@ TEST(RopeTest, Llama3KeepsShortAndDividesLongWavelengths) {
     has_blend |= ratio < 0.99f && ratio > 1.01f / 32;
   }
   EXPECT_TRUE(has_blend);
+}
+
+// Of gpt-oss: the ramp from 8.09 to 17.40 instead of from 8 to 18.
+TEST(RopeTest, YarnsRampMayEndBetweenDimensions) {
+  RopeConfig config;
+  config.theta = 150000;
+  const RopeSpec plain = MakeRope(config, 64);
+  config.type = RopeType::kYarn;
+  config.factor = 32;
+  config.original_max_position_embeddings = 4096;
+  for (const bool truncates : {true, false}) {
+    config.truncates = truncates;
+    const RopeSpec scaled = MakeRope(config, 64);
+    const double low = truncates ? 8 : 8.0925;
+    const double high = truncates ? 18 : 17.3984;
+    for (int i = 0; i < 32; ++i) {
+      const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
+      const double wanted =
+          plain.inverse_frequencies[static_cast<size_t>(i)] * (1 - ramp + ramp / 32);
+      EXPECT_NEAR(scaled.inverse_frequencies[static_cast<size_t>(i)], wanted, wanted * 1e-4)
+          << i << truncates;
+    }
+  }
 }
 
 TEST(RopeTest, AnglesAreOnTheCircle) {

@@ -67,7 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Shape{"gemma-4-26b-a4b", 25'233'141'760 + 30, 20 * kKiB, 10 * kKiB, 200 * kMiB,
                           25},
                     Shape{"gemma-4-31b", 30'697'345'280 + 60, 80 * kKiB, 40 * kKiB, 800 * kMiB, 50},
-                    Shape{"qwen3-30b-a3b", 30'532'122'624, 96 * kKiB, 96 * kKiB, 0, 0}),
+                    Shape{"qwen3-30b-a3b", 30'532'122'624, 96 * kKiB, 96 * kKiB, 0, 0},
+                    Shape{"gpt-oss-20b", 20'914'757'184, 24 * kKiB, 24 * kKiB, 3 * kMiB, 12}),
     [](const auto& info) {
       std::string name = info.param.folder;
       std::replace(name.begin(), name.end(), '-', '_');

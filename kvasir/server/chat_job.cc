@@ -53,6 +53,32 @@ struct Plan {
   std::vector<FreeText> before;
 };
 
+// What a prompt of harmony ends with: the next thing is a message's header.
+constexpr std::string_view kHarmonyTurn = "<|start|>assistant";
+
+// Free are all messages before the one that is held to something. `is_in_text`: that one has begun.
+Plan HarmonyPlanOf(const ChatRequest& request, bool is_in_text) {
+  Plan plan;
+  const bool must_call = request.tools.choice == Choice::kRequired;
+  plan.has_text = !request.rule.is_free() && !must_call;
+  if (is_in_text) return plan;
+  const auto until = [&](std::string_view text, bool may_end) {
+    plan.before.push_back({.until = std::string(text), .opener = {}, .may_end = may_end});
+  };
+  if (plan.has_text) {
+    until("<|channel|>final<|message|>", request.tools.is_on());
+    return plan;
+  }
+  plan.has_calls = request.tools.is_on();
+  if (must_call) {
+    until(std::string("<|end|>").append(kHarmonyTurn), false);  // behind a thought
+  } else if (plan.has_calls) {
+    plan.begin = CallBegin::kBehindOpening;
+    until(CallOpening(ToolSyntax::kHarmony), true);
+  }
+  return plan;
+}
+
 Plan PlanOf(const ServerContext& context, const ChatRequest& request, ThoughtState thought) {
   const ToolSyntax syntax = context.dialect.tools;
   Plan plan;
@@ -158,6 +184,72 @@ std::string CallTexts(const Json& calls) {
   return text;
 }
 
+Json::Array CallsOf(const Json& message) {
+  const Json* const calls = message.Find("tool_calls");
+  return calls != nullptr && calls->is_array() ? calls->as_array() : Json::Array();
+}
+
+std::string TextOf(const Json& message, std::string_view field) {
+  const Json* const text = message.Find(field);
+  return text != nullptr && text->is_string() ? text->as_string() : std::string();
+}
+
+// gpt-oss's template calls thoughts otherwise, and writes them beside a call only without a text.
+Json WithHarmonyThought(Json message) {
+  std::string thought = TextOf(message, "reasoning_content");
+  if (thought.empty()) return message;
+  const std::string text = TextOf(message, "content");
+  if (!text.empty() && !CallsOf(message).empty()) {
+    thought.append("\n\n").append(text);
+    message.Set("content", "");
+  }
+  message.Set("thinking", std::move(thought));
+  return message;
+}
+
+// It also writes one call of a message only: each becomes a message of its own, with its result
+// behind it, which is known by its id.
+Json WithHarmonyTurns(const Json& messages) {
+  Json::Array out;
+  const Json::Array& all = messages.as_array();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Json message = WithHarmonyThought(all[i]);
+    const Json::Array calls = CallsOf(message);
+    if (calls.size() < 2) {
+      out.push_back(message);
+      continue;
+    }
+    std::vector<const Json*> results;
+    while (i + 1 < all.size() && *all[i + 1].Find("role") == Json("tool")) {
+      results.push_back(&all[++i]);
+    }
+    for (size_t k = 0; k < calls.size(); ++k) {
+      Json one = k == 0 ? message : Json::Object{{"role", "assistant"}, {"content", ""}};
+      one.Set("tool_calls", Json::Array{calls[k]});
+      out.push_back(std::move(one));
+      const std::string id = TextOf(calls[k], "id");
+      const auto result = std::find_if(results.begin(), results.end(), [&](const Json* candidate) {
+        return TextOf(*candidate, "tool_call_id") == id;
+      });
+      if (result == results.end()) continue;
+      out.push_back(**result);
+      results.erase(result);
+    }
+    for (const Json* result : results) out.push_back(*result);
+  }
+  return out;
+}
+
+// Its template reads every tool's description.
+Json WithDescriptions(const Json& tools) {
+  Json::Array described = tools.as_array();
+  for (Json& tool : described) {
+    Json* const function = tool.Find("function");
+    if (function->Find("description") == nullptr) function->Set("description", "");
+  }
+  return described;
+}
+
 // Mistral's templates take ids of nine letters and digits alone; others number theirs here.
 Json WithShortCallIds(const Json& messages) {
   constexpr size_t kSize = 9;
@@ -245,9 +337,14 @@ Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest&
         request.template_variables, request.last_answer);
   }
   Json variables = request.template_variables;
-  if (request.tools.is_on()) variables.Set("tools", request.tools.Shown());
+  if (request.tools.is_on()) {
+    const Json shown = request.tools.Shown();
+    variables.Set("tools", context.dialect.is_harmony() ? WithDescriptions(shown) : shown);
+  }
   const bool has_short_ids = CallOpening(context.dialect.tools) == "[TOOL_CALLS]";
-  const Json messages = has_short_ids ? WithShortCallIds(request.messages) : request.messages;
+  const Json messages = has_short_ids                  ? WithShortCallIds(request.messages)
+                        : context.dialect.is_harmony() ? WithHarmonyTurns(request.messages)
+                                                       : request.messages;
   return context.bundle->ChatText(messages, variables, request.last_answer);
 }
 
@@ -267,8 +364,12 @@ std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequ
   job->prompts = {context.bundle->tokenizer()->EncodeSegments(*prompt, {.add_special = false})};
   if (auto error = CheckPrompt(context, job->prompts.front(), "messages", true)) return error;
 
-  const ThoughtState thought = ThoughtAt(context.dialect, Concatenate(*prompt));
-  const Plan plan = PlanOf(context, request, thought);
+  const std::string text = Concatenate(*prompt);
+  const ThoughtState thought = ThoughtAt(context.dialect, text);
+  const bool is_in_text =
+      context.dialect.is_harmony() && !WithoutTail(text).ends_with(kHarmonyTurn);
+  const Plan plan = context.dialect.is_harmony() ? HarmonyPlanOf(request, is_in_text)
+                                                 : PlanOf(context, request, thought);
   if (plan.has_calls || plan.has_text) {
     auto masks = context.grammars->Get(KeyOf(context, request, plan),
                                        [&] { return GrammarOf(context, request, plan); });
@@ -280,6 +381,7 @@ std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequ
   job->parser.dialect = context.dialect;
   job->parser.reads_thoughts = context.reads_thoughts && request.reads_thoughts;
   job->parser.starts_in_thought = thought == ThoughtState::kOpen;
+  job->parser.starts_in_text = is_in_text;
   if (request.tools.is_on()) job->parser.tools = request.tools.tools;
   job->parser.must_call = request.tools.choice == Choice::kRequired;
   job->shown_special = context.markers;

@@ -2,8 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "kvasir/base/json.h"
+#include "kvasir/server/chat_request.h"
+#include "kvasir/server/server_context.h"
+#include "kvasir/server/test_model.h"
 #include "kvasir/server/tool_request.h"
+#include "tests/support/tiny_model.h"
 
 namespace kvasir {
 namespace {
@@ -64,6 +74,117 @@ TEST(ToolRequestTest, ToolsThatAreTooMuchTogetherAreTheRequestsFault) {
   ASSERT_FALSE(calls.ok());
   EXPECT_EQ(calls.error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(calls.error().message.find("tools["), std::string::npos) << calls.error().message;
+}
+
+// Jobs for gpt-oss: a template that speaks as its own does, in few words.
+class HarmonyJobTest : public testing::Test {
+ protected:
+  // Behind what the test model's template writes.
+  static constexpr const char* kTemplate =
+      "{% for m in messages %}{% if m.thinking %}<|channel|>analysis<|message|>{{ m.thinking }}"
+      "<|end|>{% endif %}{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}"
+      "{% if m.role == 'tool' %}({{ m.content }}){% endif %}{% endfor %}"
+      "{% for t in tools or [] %}{{ t.function.description + '.' }}{% endfor %}"
+      "{% if messages[-1].role == 'assistant' %}<|channel|>final<|message|>"
+      "{{ messages[-1].content }}{% else %}<|start|>assistant{% endif %}";
+
+  void SetUp() override {
+    bundle_ = ValueOrDie(LoadTestModel(64 << 20, kTemplate));
+    grammars_.emplace(bundle_->tokenizer(), bundle_->stop_tokens());
+    context_.bundle = bundle_.get();
+    context_.grammars = &*grammars_;
+    context_.dialect = DialectOf(bundle_->chat()->source());
+    ASSERT_TRUE(context_.dialect.is_harmony());
+  }
+  ChatRequest RequestOf(const std::string& more, const std::string& messages = kAsked) {
+    return ValueOrDie(
+        ParseChatRequest(*Json::Parse("{\"messages\": [" + messages + "]" + more + "}"), {}));
+  }
+  AnswerJob JobOf(const std::string& more, const std::string& messages = kAsked) {
+    AnswerJob job;
+    const auto error = MakeChatJob(context_, RequestOf(more, messages), &job);
+    EXPECT_FALSE(error.has_value());
+    return job;
+  }
+  // How much of an answer may be said, then whether it may end there: "12 of 30", "30, end".
+  static std::string Allowed(const AnswerJob& job, const std::string& answer) {
+    const auto constraint = job.constraint->Begin();
+    for (size_t i = 0; i < answer.size(); ++i) {
+      const auto token = static_cast<Token>(static_cast<unsigned char>(answer[i]));
+      std::vector<float> logits(256, 0.0f);
+      constraint->Mask(logits);
+      if (std::isinf(logits[static_cast<size_t>(token)]) || !constraint->Accept(token)) {
+        return "only " + answer.substr(0, i);
+      }
+    }
+    std::vector<float> logits(256, 0.0f);
+    constraint->Mask(logits);
+    return std::isinf(logits[kEnd]) ? "all" : "all, end";
+  }
+
+  static constexpr const char* kAsked = R"({"role": "user", "content": "a"})";
+  static constexpr const char* kTools =
+      R"(, "tools": [{"type": "function", "function": {"name": "f", "parameters": {
+        "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}}])";
+  static constexpr size_t kEnd = 2;  // the test model's token
+
+  std::unique_ptr<ModelBundle> bundle_;
+  std::optional<GrammarCache> grammars_;
+  ServerContext context_;
+};
+
+constexpr const char* kThought = "<|channel|>analysis<|message|>to=functions.f?<|end|>";
+constexpr const char* kCall =
+    "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>";
+
+TEST_F(HarmonyJobTest, CallsAreHeldToTheirSchema) {
+  const AnswerJob job = JobOf(kTools);
+  ASSERT_NE(job.constraint, nullptr);
+  const std::string call = std::string(kThought) + kCall;
+  EXPECT_EQ(Allowed(job, call + R"({"n": 3})"), "all, end");
+  EXPECT_EQ(Allowed(job, call + R"({"n": "x"})"), "only " + call + R"({"n": )");
+  EXPECT_EQ(Allowed(job, std::string(kThought) + "<|start|>assistant<|channel|>final<|message|>x"),
+            "all, end");
+  EXPECT_FALSE(job.parser.starts_in_text);
+}
+
+TEST_F(HarmonyJobTest, ACallThatIsRequiredComesBehindTheThought) {
+  const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": "required")");
+  const std::string call = std::string(kThought) + kCall;
+  EXPECT_EQ(Allowed(job, kThought), "all");
+  EXPECT_EQ(Allowed(job, call + R"({"n": 3})"), "all, end");
+  const std::string turn = std::string(kThought) + "<|start|>assistant";
+  EXPECT_EQ(Allowed(job, turn + "<|channel|>final"), "only " + turn + "<|channel|>");
+}
+
+TEST_F(HarmonyJobTest, AFormatIsThatOfTheFinalMessage) {
+  const std::string format = R"(, "response_format": {"type": "json_object"})";
+  const std::string before =
+      std::string(kThought) + "<|start|>assistant<|channel|>final<|message|>";
+  EXPECT_EQ(Allowed(JobOf(format), before + "{}"), "all, end");
+  EXPECT_EQ(Allowed(JobOf(format), before + "no"), "only " + before);
+  EXPECT_EQ(Allowed(JobOf(format), kThought), "all");
+  // A call may come instead.
+  EXPECT_EQ(Allowed(JobOf(format + kTools), std::string(kThought) + kCall + "{}"), "all, end");
+  // One that is gone on with has no header any more.
+  const AnswerJob job =
+      JobOf(format, std::string(kAsked) + R"(, {"role": "assistant", "content": "{"})");
+  EXPECT_TRUE(job.parser.starts_in_text);
+  EXPECT_EQ(Allowed(job, "{}"), "all, end");
+}
+
+TEST_F(HarmonyJobTest, MessagesAreWhatTheTemplateReads) {
+  const ChatRequest request =
+      RequestOf(kTools, std::string(kAsked) + R"(, {"role": "assistant", "content": "c",
+        "reasoning_content": "t", "tool_calls": [
+          {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+          {"id": "2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "2", "content": "of g"},
+        {"role": "tool", "tool_call_id": "1", "content": "of f"})");
+  const std::string prompt = Concatenate(ValueOrDie(ChatPrompt(context_, request)));
+  EXPECT_NE(prompt.find("<|channel|>analysis<|message|>t\n\nc<|end|>[f](of f)[g](of g)."),
+            prompt.npos)
+      << prompt;
 }
 
 }  // namespace

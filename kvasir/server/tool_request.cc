@@ -208,6 +208,8 @@ CallForm FormOf(ToolSyntax syntax) {
       return {"<function=", ">\n", ""};
     case ToolSyntax::kGemma:
       return {"call:", "{", ""};
+    case ToolSyntax::kHarmony:
+      return {"", " <|constrain|>json<|message|>", ""};
   }
   return {};
 }
@@ -300,7 +302,8 @@ Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin 
       return rules->Sequence({first, chain(call, opening)});
     case ToolSyntax::kQwenXml:
       return rules->Sequence({first, rules->Optional(rules->Literal("\n")), call});
-    case ToolSyntax::kLlama:  // its templates refuse more than one
+    case ToolSyntax::kLlama:    // its templates refuse more than one
+    case ToolSyntax::kHarmony:  // the answer ends with it
     case ToolSyntax::kGemma:
       return rules->Sequence({first, call});
   }

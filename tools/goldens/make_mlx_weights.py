@@ -6,7 +6,8 @@
                              mx modes run through all bytes.
   model SOURCE OUT           quantizes the checkpoint folder SOURCE as mlx-lm's converters do (one
                              module wider by an override, one left dense, the embedding quantized
-                             too, routers of experts in 8 bits), and records mlx-lm's logits in the
+                             too, routers of experts in 8 bits, experts of gpt-oss as they are),
+                             and records mlx-lm's logits in the
                              format of testdata/models/README.md.
 
 Needs mlx; "model" also mlx-lm. Versions and seed are recorded.
@@ -61,6 +62,11 @@ def record_weights(path):
         "source": f"MLX {mx.__version__} (CPU)", "seed": str(SEED)})
 
 
+def tensors(model):
+    from mlx.utils import tree_flatten
+    return dict(tree_flatten(model.parameters()))
+
+
 def record_model(source, folder):
     import mlx.nn as nn
     import mlx_lm
@@ -92,9 +98,15 @@ def record_model(source, folder):
 
     model.set_dtype(mx.bfloat16)
     nn.quantize(model, group_size=32, bits=4, class_predicate=choose)
+    # Experts of gpt-oss come quantized, and stay so.
+    microscaled = {name.removesuffix(".scales") for name, value in tensors(model).items()
+                   if name.endswith(".scales") and value.dtype == mx.uint8}
+    formats.update({path: {"group_size": 32, "bits": 4, "mode": "mxfp4"} for path in microscaled})
     config["quantization"] = {**common, **formats}
     config["quantization_config"] = config["quantization"]
-    weights = dict(__import__("mlx.utils").utils.tree_flatten(model.parameters()))
+    if (config.get("rope_scaling") or {}).get("truncate") is False:
+        config["rope_scaling"]["truncate"] = True  # mlx-lm always does
+    weights = tensors(model)
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
     save_config(config, folder / "config.json")
 
@@ -102,7 +114,10 @@ def record_model(source, folder):
     reference, _ = load_model(source, model_config=aliases)
     decoded = {}
     for name, value in weights.items():
-        path = name.removesuffix(".weight")
+        path = name.removesuffix(".weight").removesuffix(".scales")
+        if path in microscaled:
+            decoded[name] = value
+            continue
         if path + ".scales" in weights and name.endswith(".weight"):
             scales = weights[path + ".scales"].astype(mx.float32)
             biases = weights[path + ".biases"].astype(mx.float32)

@@ -1,0 +1,146 @@
+// Answers of gpt-oss, as its format is documented and as models stray from it.
+#include "kvasir/chat/harmony_parser.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "kvasir/chat/answer_parser.h"
+
+namespace kvasir {
+namespace {
+
+std::string Describe(const AnswerParts& parts) {
+  std::string text;
+  const AnswerPart* last = nullptr;
+  for (const AnswerPart& part : parts) {
+    const bool goes_on =
+        last != nullptr && last->kind == part.kind && part.kind != AnswerPart::Kind::kCall;
+    if (!goes_on && part.kind == AnswerPart::Kind::kText) text += "T:";
+    if (!goes_on && part.kind == AnswerPart::Kind::kReasoning) text += "R:";
+    if (part.kind == AnswerPart::Kind::kCall) text += "C:";
+    if (!goes_on && part.kind == AnswerPart::Kind::kArguments) text += "=";
+    text += part.text;
+    last = &part;
+  }
+  return text;
+}
+
+std::string Parse(const HarmonyOptions& options, const std::string& text) {
+  HarmonyParser whole(options);
+  AnswerParts parts = whole.Push(text);
+  for (AnswerPart& part : whole.Finish()) parts.push_back(std::move(part));
+  const std::string expected = Describe(parts);
+  std::minstd_rand random(7);
+  for (const size_t longest : {size_t{1}, size_t{3}, size_t{9}, size_t{40}}) {
+    HarmonyParser cut(options);
+    AnswerParts pieces;
+    for (size_t at = 0; at < text.size();) {
+      const size_t size = longest == 1 ? 1 : 1 + random() % longest;
+      for (AnswerPart& part : cut.Push(std::string_view(text).substr(at, size))) {
+        pieces.push_back(std::move(part));
+      }
+      at += size;
+    }
+    for (AnswerPart& part : cut.Finish()) pieces.push_back(std::move(part));
+    EXPECT_EQ(Describe(pieces), expected) << "in pieces of up to " << longest;
+  }
+  return expected;
+}
+
+HarmonyOptions WithTools() { return {.tools = {"get_weather", "python"}}; }
+
+TEST(HarmonyParser, ThoughtsAndText) {
+  const std::string text =
+      "<|channel|>analysis<|message|>Two and two.<|end|><|start|>assistant<|channel|>final"
+      "<|message|>Four <|b|> <|e";
+  EXPECT_EQ(Parse({}, text), "R:Two and two.T:Four <|b|> <|e");
+  EXPECT_EQ(Parse(WithTools(), text + "nd|>"), "R:Two and two.T:Four <|b|> ");
+  EXPECT_EQ(Parse({}, text + "nd|><|return|>"), "R:Two and two.T:Four <|b|> ");
+  EXPECT_EQ(Parse({.reads_thoughts = false}, text),
+            "T:<|channel|>analysis<|message|>Two and two.<|end|>\n\nFour <|b|> <|e");
+  // Several of each.
+  EXPECT_EQ(Parse({},
+                  "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis"
+                  "<|message|>b<|end|><|start|>assistant<|channel|>commentary<|message|>c<|end|>"
+                  "<|start|>assistant<|channel|>final<|message|>d<|return|>"),
+            "R:a\n\nbT:c\n\nd");
+  // An empty one, and one that is cut off in its header.
+  EXPECT_EQ(Parse({}, "<|channel|>analysis<|message|><|end|><|start|>assistant<|channel|>fin"), "");
+}
+
+TEST(HarmonyParser, Calls) {
+  const std::string thought = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant";
+  const std::string arguments = "{\"city\": \"<|end|> }\"}";
+  const std::string wanted = "R:hmC:get_weather=" + arguments;
+  // As the model was trained to, as its template repeats it, and what comes between.
+  for (const std::string header :
+       {"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>",
+        " to=functions.get_weather<|channel|>commentary json<|message|>",
+        "<|channel|>commentary to=functions.get_weather<|message|> ",
+        "<|channel|>analysis to=functions.get_weather code<|message|>\n"}) {
+    EXPECT_EQ(Parse(WithTools(), thought + header + arguments + "<|call|>"), wanted) << header;
+    EXPECT_EQ(Parse(WithTools(), thought + header + arguments + " \n<|call|>"), wanted) << header;
+  }
+  // With words before, and a second one.
+  const std::string call =
+      "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>";
+  EXPECT_EQ(Parse(WithTools(),
+                  "<|channel|>commentary<|message|>Let me see.<|end|>"
+                  "<|start|>assistant" +
+                      call + "<|start|>assistant" + call),
+            "T:Let me see.C:f={}C:f={}");
+  // A program, nothing, and what is neither.
+  EXPECT_EQ(Parse(WithTools(), "<|channel|>analysis to=python code<|message|>print(1)<|call|>"),
+            "C:python={\"code\":\"print(1)\"}");
+  EXPECT_EQ(Parse(WithTools(), "<|channel|>commentary to=functions.f<|message|> <|call|>"),
+            "C:f={}");
+  EXPECT_EQ(Parse(WithTools(), "<|channel|>commentary to=functions.f<|message|>x<|call|>"), "T:x");
+  HarmonyOptions must = WithTools();
+  must.must_call = true;
+  EXPECT_EQ(Parse(must, "<|channel|>commentary to=functions.f<|message|>x<|call|>"), "");
+  // Cut off.
+  EXPECT_EQ(Parse(WithTools(), "<|channel|>commentary to=functions.f<|message|>{\"a\": [1, "),
+            "C:f={\"a\": [1, ");
+  EXPECT_EQ(Parse(WithTools(), "<|channel|>commentary to=functions.f"), "");
+  // Nobody offered any.
+  EXPECT_EQ(Parse({}, "<|channel|>commentary to=browser.search<|message|>{}<|call|>"), "R:{}");
+}
+
+TEST(HarmonyParser, WhatIsNotWrittenSoIsText) {
+  EXPECT_EQ(Parse({}, "Hello <|end|>"), "T:Hello ");
+  EXPECT_EQ(Parse({.starts_in_header = false}, " and so on<|end|>"), "T: and so on");
+  EXPECT_EQ(Parse({}, "<|channel|>" + std::string(1000, 'x')).size(), 1013u);
+  EXPECT_EQ(Parse({}, "<|message|>Hi"), "T:Hi");
+  EXPECT_EQ(Parse({}, ""), "");
+}
+
+TEST(HarmonyParser, GoesOutAtOnce) {
+  HarmonyParser parser(WithTools());
+  EXPECT_TRUE(parser.Push("<|channel|>analysis<|mess").empty());
+  EXPECT_FALSE(parser.is_in_thought());
+  EXPECT_EQ(Describe(parser.Push("age|>I ")), "R:I ");
+  EXPECT_TRUE(parser.is_in_thought());
+  EXPECT_EQ(Describe(parser.Push("see <")), "R:see ");
+  EXPECT_EQ(Describe(parser.Push("|end|><|start|>assistant<|channel|>final<|message|>Yes")),
+            "T:Yes");
+  EXPECT_TRUE(parser.is_in_text());
+}
+
+// The parser of every family knows this one.
+TEST(HarmonyParser, IsReadWhereTheTemplateSpeaksSo) {
+  const ChatDialect dialect = DialectOf("{{ '<|start|>assistant<|channel|>analysis<|message|>' }}");
+  EXPECT_TRUE(dialect.is_harmony());
+  EXPECT_FALSE(DialectOf("<|channel>thought\n<channel|>").is_harmony());
+  AnswerParserOptions options;
+  options.dialect = dialect;
+  options.reads_thoughts = true;
+  AnswerParser parser(options);
+  EXPECT_EQ(Describe(parser.Push("<|channel|>analysis<|message|>a")), "R:a");
+  EXPECT_TRUE(parser.is_in_thought());
+  EXPECT_TRUE(parser.Finish().empty());
+}
+
+}  // namespace
+}  // namespace kvasir
