@@ -52,8 +52,8 @@ TEST(RopeTest, YarnsRampMayEndBetweenDimensions) {
   for (const bool truncates : {true, false}) {
     config.truncates = truncates;
     const RopeSpec scaled = MakeRope(config, 64);
-    const double low = truncates ? 8 : 8.0925;
-    const double high = truncates ? 18 : 17.3984;
+    const double low = truncates ? 8 : 8.09278;
+    const double high = truncates ? 18 : 17.39802;
     for (int i = 0; i < 32; ++i) {
       const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
       const double wanted =
