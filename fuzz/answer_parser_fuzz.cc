@@ -43,11 +43,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   kvasir::AnswerParserOptions options;
-  options.dialect.tools = static_cast<kvasir::ToolSyntax>(data[0] % 6);
+  options.dialect.tools = static_cast<kvasir::ToolSyntax>(data[0] % 7);
   options.dialect.think_open = "<think>";
   options.dialect.think_close = "</think>";
   options.reads_thoughts = (data[0] & 64) != 0;
-  options.starts_in_thought = (data[0] & 128) != 0;
+  options.starts_in_thought = options.starts_in_text = (data[0] & 128) != 0;
   options.must_call = (data[1] & 128) != 0;
   const auto tools = kvasir::Json::Parse(
       R"([{"type": "function", "function": {"name": "f"}}, {"function": {"name": "python"}}])");

@@ -1,6 +1,7 @@
 #include "kvasir/chat/harmony_parser.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "kvasir/base/json.h"
@@ -12,17 +13,27 @@ constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kStart = "<|start|>";
 constexpr std::string_view kChannel = "<|channel|>";
 constexpr std::string_view kMessage = "<|message|>";
-constexpr std::string_view kAnalysis = "analysis";
+constexpr std::string_view kAssistant = "assistant";
 constexpr std::string_view kRecipient = "to=";
 constexpr std::string_view kFunctions = "functions.";
 constexpr std::string_view kBodyEnds[] = {"<|end|>", "<|call|>", "<|return|>", kStart};
-// What a header can begin with.
-constexpr std::string_view kHeaderBegins[] = {kStart,          kChannel,   kMessage,
-                                              "<|constrain|>", kRecipient, "assistant"};
+// What a header can begin with; one that the prompt began has said already whose it is.
+constexpr std::string_view kHeaderBegins[] = {kStart, kChannel, kMessage, "<|constrain|>",
+                                              kRecipient};
+
+enum class Channel { kNone, kAnalysis, kCommentary, kFinal };
+constexpr std::pair<std::string_view, Channel> kChannels[] = {{"analysis", Channel::kAnalysis},
+                                                              {"commentary", Channel::kCommentary},
+                                                              {"final", Channel::kFinal}};
 // Longer ones are no headers: names of tools have 64 characters.
 constexpr size_t kMostHeader = 512;
 // Tools that take whole programs, under the names that clients give them.
 constexpr std::string_view kInterpreters[] = {"python", "ipython", "code_interpreter"};
+
+bool IsInterpreter(std::string_view tool) {
+  return std::find(std::begin(kInterpreters), std::end(kInterpreters), tool) !=
+         std::end(kInterpreters);
+}
 
 size_t FirstNonBlank(std::string_view text) {
   return std::min(text.find_first_not_of(kBlanks), text.size());
@@ -36,11 +47,42 @@ std::string_view WordBehind(std::string_view text, std::string_view key) {
   return text.substr(0, text.find_first_of(" \t\r\n<"));
 }
 
-bool MayBeHeader(std::string_view text) {
+bool MayBeHeader(std::string_view text, bool is_first) {
   text.remove_prefix(FirstNonBlank(text));
-  return std::any_of(
-      std::begin(kHeaderBegins), std::end(kHeaderBegins),
-      [&](std::string_view begin) { return text.starts_with(begin) || begin.starts_with(text); });
+  const auto may_begin = [&](std::string_view begin) {
+    return text.starts_with(begin) || begin.starts_with(text);
+  };
+  return std::any_of(std::begin(kHeaderBegins), std::end(kHeaderBegins), may_begin) ||
+         (!is_first && may_begin(kAssistant));
+}
+
+// The last one that a header names: models repeat them.
+Channel ChannelOf(std::string_view header) {
+  const size_t at = header.rfind(kChannel);
+  if (at == header.npos) return Channel::kNone;
+  std::string_view name = header.substr(at + kChannel.size());
+  name.remove_prefix(FirstNonBlank(name));
+  for (const auto& [known, channel] : kChannels) {
+    if (name.starts_with(known)) return channel;
+  }
+  return Channel::kNone;
+}
+
+// Whose message it is, where a header says so.
+struct Role {
+  bool is_foreign = false;
+  std::string_view rest;
+};
+Role RoleOf(std::string_view header) {
+  header.remove_prefix(FirstNonBlank(header));
+  const bool is_named = header.starts_with(kStart);
+  if (is_named) header.remove_prefix(kStart.size());
+  if (header.starts_with(kAssistant)) {
+    header.remove_prefix(kAssistant.size());
+    return {false, header};
+  }
+  const bool is_own = header.empty() || header.starts_with("<|") || header.starts_with(" ");
+  return {is_named && !is_own, header};
 }
 
 }  // namespace
@@ -81,17 +123,18 @@ bool HarmonyParser::Advance(bool is_end) {
 
 void HarmonyParser::Emit(Kind kind, std::string_view text) {
   if (text.empty()) return;
-  // Two messages of one kind are two paragraphs.
-  if (std::exchange(is_new_message_, false) && last_kind_ == kind) parts_.push_back({kind, "\n\n"});
-  last_kind_ = kind;
+  // Two messages of one kind are two paragraphs, wherever others stand between them.
+  bool& has_some = kind == Kind::kText ? has_text_ : has_thought_;
+  if (std::exchange(is_new_message_, false) && has_some) parts_.push_back({kind, "\n\n"});
+  has_some = true;
   parts_.push_back({kind, std::string(text)});
 }
 
-bool HarmonyParser::FindEnd(size_t* at, size_t* size, size_t* tail) const {
+bool HarmonyParser::FindEnd(size_t from, size_t* at, size_t* size, size_t* tail) const {
   *at = held_.npos;
   *tail = 0;
   for (const std::string_view end : kBodyEnds) {
-    const size_t found = held_.find(end);
+    const size_t found = held_.find(end, from);
     if (found < *at) {
       *at = found;
       *size = end == kStart ? 0 : end.size();
@@ -109,35 +152,74 @@ void HarmonyParser::EndMessage(size_t bytes) {
 }
 
 bool HarmonyParser::InHeader(bool is_end) {
-  const size_t at = held_.find(kMessage);
+  size_t at = held_.find(kMessage);
+  size_t end_at = 0;
+  size_t end_size = 0;
+  size_t tail = 0;
+  // The mark that begins this header is none of its ends.
+  const size_t begin = FirstNonBlank(held_);
+  const size_t own = held_.compare(begin, kStart.size(), kStart) == 0 ? begin + kStart.size() : 0;
+  const bool is_cut = FindEnd(own, &end_at, &end_size, &tail) && end_at < at;
+  if (is_cut) at = end_at;
   if (at != held_.npos && at <= kMostHeader) {
     const std::string header = held_.substr(0, at);
-    Drop(at + kMessage.size());
-    BeginBody(header);
+    Drop(at + (is_cut ? end_size : kMessage.size()));
+    is_first_ = false;
+    if (is_cut) {
+      EmitHeaderless(header);
+    } else {
+      BeginBody(header);
+    }
     return true;
   }
-  if (held_.size() > kMostHeader || !MayBeHeader(held_)) {
+  if (held_.size() > kMostHeader + kMessage.size() || !MayBeHeader(held_, is_first_)) {
     // A model that does not speak so.
+    is_first_ = false;
     place_ = Place::kBody;
     kind_ = Kind::kText;
     is_bare_ = false;
     is_new_message_ = true;
     return true;
   }
-  if (is_end) held_.clear();
+  if (is_end) EmitHeaderless(std::exchange(held_, {}));
   return false;
+}
+
+// A message that ended before its header did: what is no part of a header was meant to be said.
+void HarmonyParser::EmitHeaderless(std::string_view header) {
+  is_new_message_ = true;
+  std::string_view said = RoleOf(header).rest;
+  if (const size_t mark = said.rfind(kChannel); mark != said.npos) {
+    said.remove_prefix(mark + kChannel.size());
+  }
+  if (said.find("<|") != said.npos || said.find(kRecipient) != said.npos) return;
+  const Channel channel = ChannelOf(header);
+  for (const auto& [name, is] : kChannels) {
+    if (is == channel && said.starts_with(name)) said.remove_prefix(name.size());
+    // Cut off within its name.
+    if (name.starts_with(said)) return;
+  }
+  said.remove_prefix(FirstNonBlank(said));
+  const bool is_marked = header.find(kChannel) != header.npos;
+  const bool is_thought = is_marked && channel != Channel::kFinal;
+  Emit(is_thought && options_->reads_thoughts ? Kind::kReasoning : Kind::kText, said);
 }
 
 void HarmonyParser::BeginBody(std::string_view header) {
   is_new_message_ = true;
   is_bare_ = false;
+  const Role role = RoleOf(header);
+  if (role.is_foreign) {
+    place_ = Place::kSkipped;  // what it made up for others to have said
+    return;
+  }
   std::string_view recipient = WordBehind(header, kRecipient);
   const bool is_function = recipient.starts_with(kFunctions);
   if (is_function) recipient.remove_prefix(kFunctions.size());
   const std::vector<std::string>& tools = options_->tools;
   const bool is_known = std::find(tools.begin(), tools.end(), recipient) != tools.end();
-  if (!recipient.empty() && recipient != "assistant" && !tools.empty() &&
-      (is_function || is_known)) {
+  const bool is_call = !recipient.empty() && recipient != kAssistant;
+  if (is_call && !tools.empty() && (is_function || is_known)) {
     call_ = recipient;
     arguments_ = {};
     place_ = Place::kCallBegin;
@@ -145,11 +227,11 @@ void HarmonyParser::BeginBody(std::string_view header) {
   }
   place_ = Place::kBody;
   // Who is called that is not there is nobody's business.
-  const bool is_thought = WordBehind(header, kChannel) == kAnalysis || !recipient.empty();
+  const bool is_thought = ChannelOf(header) == Channel::kAnalysis || is_call;
   kind_ = is_thought && options_->reads_thoughts ? Kind::kReasoning : Kind::kText;
   is_bare_ = is_thought && !options_->reads_thoughts;
   if (is_bare_) {
-    Emit(Kind::kText, std::string(kChannel).append(kAnalysis).append(kMessage));
+    Emit(Kind::kText, std::string(kChannel).append("analysis").append(kMessage));
   }
 }
 
@@ -157,7 +239,7 @@ bool HarmonyParser::InBody(bool is_end) {
   size_t at = 0;
   size_t size = 0;
   size_t tail = 0;
-  if (FindEnd(&at, &size, &tail)) {
+  if (FindEnd(0, &at, &size, &tail)) {
     Emit(kind_, std::string_view(held_).substr(0, at));
     if (is_bare_) Emit(Kind::kText, kBodyEnds[0]);
     EndMessage(at + size);
@@ -174,12 +256,12 @@ bool HarmonyParser::InBody(bool is_end) {
 bool HarmonyParser::AtCallBegin(bool is_end) {
   Drop(FirstNonBlank(held_));
   if (held_.empty() && !is_end) return false;
-  if (!held_.starts_with("{")) {
+  // A program may begin as an object does.
+  if (!held_.starts_with("{") || IsInterpreter(call_)) {
     place_ = Place::kOther;
     return true;
   }
   parts_.push_back({Kind::kCall, call_});
-  last_kind_ = Kind::kCall;
   place_ = Place::kArguments;
   return true;
 }
@@ -197,7 +279,7 @@ bool HarmonyParser::InOther(bool is_end) {
   size_t at = 0;
   size_t size = 0;
   size_t tail = 0;
-  const bool has_end = FindEnd(&at, &size, &tail);
+  const bool has_end = FindEnd(0, &at, &size, &tail);
   if (!has_end && !is_end) {
     if (place_ == Place::kSkipped) Drop(held_.size() - tail);
     return false;
@@ -206,13 +288,12 @@ bool HarmonyParser::InOther(bool is_end) {
   const Place place = place_;
   EndMessage(has_end ? at + size : held_.size());
   if (place == Place::kSkipped) return has_end;
-  const bool is_program = std::find(std::begin(kInterpreters), std::end(kInterpreters), call_) !=
-                          std::end(kInterpreters);
-  if (body.empty() || is_program) {
+  if (body.empty() || IsInterpreter(call_)) {
     parts_.push_back({Kind::kCall, call_});
-    last_kind_ = Kind::kCall;
-    const Json arguments = body.empty() ? Json(Json::Object()) : Json(Json::Object{{"code", body}});
-    parts_.push_back({Kind::kArguments, arguments.Dump()});
+    const auto object = Json::Parse(body);
+    const bool is_object = object.ok() && object->is_object();
+    const Json program = Json::Object{{"code", body}};
+    parts_.push_back({Kind::kArguments, body.empty() ? "{}" : is_object ? body : program.Dump()});
   } else if (!options_->must_call) {
     Emit(Kind::kText, body);
   }

@@ -6,7 +6,6 @@
 #define KVASIR_CHAT_HARMONY_PARSER_H_
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,8 +39,8 @@ class HarmonyParser {
     kBody,
     kCallBegin,  // a call's body, of which nothing but blanks is known
     kArguments,
-    kOther,  // a call's body that is no JSON
-    kSkipped,
+    kOther,    // a call's body that is no JSON
+    kSkipped,  // nobody's
   };
 
   bool Advance(bool is_end);
@@ -51,10 +50,11 @@ class HarmonyParser {
   bool InArguments(bool is_end);
   bool InOther(bool is_end);
   void BeginBody(std::string_view header);
+  void EmitHeaderless(std::string_view header);
   void Emit(Kind kind, std::string_view text);
-  // Whether what is held has the end of a body; else what of it may be a part of that is `*tail`
-  // bytes at its end.
-  bool FindEnd(size_t* at, size_t* size, size_t* tail) const;
+  // Whether what is held has the end of a body behind `from`; else what of it may be a part of that
+  // is `*tail` bytes at its end.
+  bool FindEnd(size_t from, size_t* at, size_t* size, size_t* tail) const;
   void Drop(size_t bytes) { held_.erase(0, bytes); }
   void EndMessage(size_t bytes);
 
@@ -63,9 +63,11 @@ class HarmonyParser {
   Kind kind_ = Kind::kText;  // of a body
   bool is_bare_ = false;     // a thought that is shown as text: its marks too
   std::string held_;
-  std::string call_;               // the tool whose call this is
-  std::optional<Kind> last_kind_;  // of what was given out
-  bool is_new_message_ = true;     // nothing of this body was
+  std::string call_;       // the tool whose call this is
+  bool has_text_ = false;  // given out
+  bool has_thought_ = false;
+  bool is_new_message_ = true;  // nothing of this body was
+  bool is_first_ = true;        // header
   JsonValueScanner arguments_;
   AnswerParts parts_;
 };

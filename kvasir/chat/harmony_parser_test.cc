@@ -116,6 +116,47 @@ TEST(HarmonyParser, WhatIsNotWrittenSoIsText) {
   EXPECT_EQ(Parse({}, ""), "");
 }
 
+// As models write now and then (one turn in twenty-five at a temperature of 1).
+TEST(HarmonyParser, HeadersThatAreNone) {
+  const std::string turn = "<|start|>assistant";
+  const std::string final = turn + "<|channel|>final<|message|>Hi";
+  // Without its mark: what is behind the channel's name.
+  EXPECT_EQ(Parse({}, "<|channel|>We need<|end|>" + turn + "<|channel|>analysis<|message|>secret"),
+            "R:We need\n\nsecret");
+  EXPECT_EQ(Parse({}, "<|channel|>analysis<|end|>" + final), "T:Hi");
+  EXPECT_EQ(Parse({}, "<|channel|>analysis Well<|end|>" + final), "R:WellT:Hi");
+  EXPECT_EQ(Parse({}, "<|channel|>final The answer is 4."), "T:The answer is 4.");
+  EXPECT_EQ(Parse({}, "<|channel|>final The answer is 4.<|return|>"), "T:The answer is 4.");
+  EXPECT_EQ(Parse({}, "assistants are helpful"), "T:assistants are helpful");
+  EXPECT_EQ(Parse({}, "<|channel|>final<|message|>a<|end|>" + turn), "T:a");
+  // The last channel counts, and what stands behind its name does not.
+  EXPECT_EQ(Parse({}, "<|channel|>commentary to=assistant<|channel|>commentary?<|end|>" + final),
+            "R:?T:Hi");
+  for (const char* name : {"analysis?", " analysis", "analysiscode", "final<|channel|>analysis",
+                           "analysis to=assistant"}) {
+    EXPECT_EQ(Parse({}, std::string("<|channel|>") + name + "<|message|>a<|end|>" + final),
+              "R:aT:Hi")
+        << name;
+  }
+  EXPECT_EQ(Parse({}, "<|channel|>final <|constrain|>json<|message|>{}"), "T:{}");
+  // What it made up for others to say.
+  EXPECT_EQ(
+      Parse({}, "<|channel|>final<|message|>a<|end|><|start|>user<|message|>b<|end|>" + final),
+      "T:a\n\nHi");
+  EXPECT_EQ(Parse(WithTools(),
+                  "<|start|>functions.f to=assistant<|channel|>commentary<|message|>1"
+                  "<|end|>" +
+                      final),
+            "T:Hi");
+  for (const size_t size : {480u, 490u, 500u, 501u, 502u, 503u, 512u, 520u}) {
+    (void)Parse({}, "<|channel|>" + std::string(size, 'x') + "<|message|>a");
+  }
+  EXPECT_EQ(Parse(WithTools(), "<|channel|>analysis to=python code<|message|>{1, 2}.pop()<|call|>"),
+            "C:python={\"code\":\"{1, 2}.pop()\"}");
+  EXPECT_EQ(Parse(WithTools(), "<|channel|>commentary to=functions.python<|message|>{\"a\": 1}"),
+            "C:python={\"a\": 1}");
+}
+
 TEST(HarmonyParser, GoesOutAtOnce) {
   HarmonyParser parser(WithTools());
   EXPECT_TRUE(parser.Push("<|channel|>analysis<|mess").empty());

@@ -114,9 +114,9 @@ class ServeCommand final : public Command {
               "error, warning, info, debug (what requests ask for) or trace (their tokens)");
     flags.Add("--reasoning-format", &reasoning_format_,
               "auto, deepseek: thoughts are told apart from answers; none: they stay in the text");
-    flags.Add("--tool-format", &tool_format_,
-              "how the model writes calls: hermes, qwen-xml, llama, mistral, mistral-args, gemma; "
-              "default: as its chat template");
+    flags.Add(
+        "--tool-format", &tool_format_,
+        "how the model writes calls: " + ToolSyntaxNames() + "; default: as its chat template");
     flags.Add("--log-json", &log_json_, "log one JSON object per line");
   }
 

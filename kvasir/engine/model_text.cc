@@ -30,6 +30,11 @@ Status LoadFolder(const std::string& folder, const ModelConfig& config, ModelTex
   };
   const Json* const eos = text->chat->special_tokens().Find("eos_token");
   if (eos != nullptr && eos->is_string()) add(eos->as_string());
+  // A call ends an answer, as somebody else goes on; some lists leave it out.
+  const std::string& source = text->chat->source();
+  if (source.find(kAnswerEnd) != source.npos) {
+    for (const std::string_view stop : {kAnswerEnd, kCallEnd}) add(stop);
+  }
   if (!config.generation.eos_token_ids.empty()) return {};
   // A config.json alone names the end of a text; its chat ends turns with another token.
   for (const std::string_view stop : StopTextsIn(text->chat->source())) {

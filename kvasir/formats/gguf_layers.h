@@ -27,9 +27,9 @@ struct GgufKeys {
 // The sliding window and which layers have it (Gemma 2, 3, 4). ERRORS: kCorrupt.
 Status AddGgufWindow(const GgufKeys& keys, Json* config);
 // Qwen3-MoE: which layers have experts, the tensors say. ERRORS: kCorrupt.
-// The window and the experts of gpt-oss.
-Status AddGgufGptOss(const GgufKeys& keys, Json* config);
 Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* config);
+// The window and the experts of gpt-oss. ERRORS: kCorrupt.
+Status AddGgufGptOss(const GgufKeys& keys, Json* config);
 // Gemma 4: sizes of layers, shared keys, per-layer embeddings, experts. `config` has its other
 // members. ERRORS: kCorrupt, kUnsupported for layers that differ in other ways.
 Status AddGgufGemma4(const GgufKeys& keys, const GgufFile& file, Json* config);

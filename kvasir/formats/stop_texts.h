@@ -37,6 +37,7 @@ inline bool IsStopText(std::string_view text) {
 // Where answers are rows of messages (gpt-oss) it ends one of these only.
 inline constexpr std::string_view kMessageEnd = "<|end|>";
 inline constexpr std::string_view kAnswerEnd = "<|return|>";
+inline constexpr std::string_view kCallEnd = "<|call|>";
 
 // Those that a chat template writes.
 inline std::vector<std::string_view> StopTextsIn(std::string_view chat_template) {

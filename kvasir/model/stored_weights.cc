@@ -10,19 +10,12 @@
 namespace kvasir {
 namespace {
 
-// A matrix of rows that no longer lie in one piece, while others are still to be read from their
-// pages.
-WeightTensor Scattered(WeightTensor tensor, std::vector<int64_t> shape) {
-  tensor.shape = std::move(shape);
-  tensor.source.clear();
-  tensor.is_mapped = tensor.is_raw = false;
-  return tensor;
-}
-
 // Row i is the tensor's row row_of(i).
 template <typename RowOf>
 WeightTensor Reordered(WeightTensor tensor, int64_t rows, const RowOf& row_of) {
-  tensor = Scattered(std::move(tensor), {rows, tensor.shape.back()});
+  tensor.shape = {rows, tensor.shape.back()};
+  tensor.is_scattered = true;
+  tensor.is_raw = false;
   tensor.read_row = [whole = std::move(tensor.read_row), row_of](int64_t row, float* out) {
     whole(row_of(row), out);
   };
@@ -34,26 +27,35 @@ WeightTensor Reordered(WeightTensor tensor, int64_t rows, const RowOf& row_of) {
   return tensor;
 }
 
-// Some columns of a dense tensor as rows, `rows` from `column` on with `step` between them, of the
-// `inputs` stored rows from `first` on. All are decoded when the first is read.
-WeightTensor Transposed(WeightTensor tensor, int64_t first, int64_t column, int64_t step,
-                        int64_t rows, int64_t inputs) {
+// Some columns of a dense matrix [inputs, columns] as rows: `rows` from `column` on, with `step`
+// between them. All are decoded when the first is read.
+WeightTensor Transposed(WeightTensor tensor, int64_t column, int64_t step, int64_t rows) {
   struct Columns {
     std::once_flag once;
     std::vector<float> values;  // [rows, inputs]
   };
   auto columns = std::make_shared<Columns>();
-  const auto stored_columns = static_cast<size_t>(tensor.shape.back());
-  tensor = Scattered(std::move(tensor), {rows, inputs});
+  const int64_t inputs = tensor.shape[0];
+  const auto stored_columns = static_cast<size_t>(tensor.shape[1]);
+  tensor.shape = {rows, inputs};
+  tensor.is_scattered = true;
+  tensor.is_raw = false;
   tensor.read_row = [=, stored = std::move(tensor.read_row)](int64_t row, float* out) {
     std::call_once(columns->once, [&] {
+      // So many at once that a row's share of them is a cache line.
+      constexpr int64_t kTogether = 16;
       columns->values.resize(static_cast<size_t>(rows * inputs));
-      std::vector<float> line(stored_columns);
-      for (int64_t k = 0; k < inputs; ++k) {
-        stored(first + k, line.data());
+      std::vector<float> lines(kTogether * stored_columns);
+      for (int64_t begin = 0; begin < inputs; begin += kTogether) {
+        const int64_t count = std::min(kTogether, inputs - begin);
+        for (int64_t k = 0; k < count; ++k) {
+          stored(begin + k, lines.data() + static_cast<size_t>(k) * stored_columns);
+        }
         for (int64_t r = 0; r < rows; ++r) {
-          columns->values[static_cast<size_t>(r * inputs + k)] =
-              line[static_cast<size_t>(column + r * step)];
+          float* const to = columns->values.data() + r * inputs + begin;
+          const float* const from = lines.data() + column + r * step;
+          for (int64_t k = 0; k < count; ++k)
+            to[k] = from[k * static_cast<int64_t>(stored_columns)];
         }
       }
     });
@@ -108,17 +110,19 @@ Result<WeightTensor> StoredWeights::Slice(const MatrixSlice& slice) {
   if (!slice.is_transposed) {
     KVASIR_TRY(WeightTensor tensor, Take(slice.name, slice.shape));
     if (slice.row_step == 1) return RowsOf(std::move(tensor), slice.first_row, slice.rows);
+    // With the rows in between, so that their pages are known.
+    const int64_t offset = slice.first_row % slice.row_step;
+    tensor = RowsOf(std::move(tensor), slice.first_row - offset, slice.rows * slice.row_step);
     return Reordered(std::move(tensor), slice.rows,
-                     [first = slice.first_row, step = slice.row_step](int64_t row) {
-                       return first + row * step;
-                     });
+                     [offset, step = slice.row_step](int64_t row) { return offset + row * step; });
   }
   const int64_t outputs = slice.shape[slice.shape.size() - 2];
+  const int64_t inputs = slice.shape.back();
   std::vector<int64_t> stored = slice.shape;
   std::swap(stored[stored.size() - 2], stored.back());
   KVASIR_TRY(WeightTensor tensor, Take(slice.name, stored));
-  return Transposed(std::move(tensor), slice.first_row / outputs * slice.shape.back(),
-                    slice.first_row % outputs, slice.row_step, slice.rows, slice.shape.back());
+  tensor = RowsOf(std::move(tensor), slice.first_row / outputs * inputs, inputs);
+  return Transposed(std::move(tensor), slice.first_row % outputs, slice.row_step, slice.rows);
 }
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Rows(const MatrixSlice& slice) {
@@ -146,6 +150,9 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Gathered(const std::s
   const auto count = static_cast<int64_t>(order.size());
   tensor = Reordered(std::move(tensor), count,
                      [order](int64_t row) { return order[static_cast<size_t>(row)]; });
+  // Others are still to be read from these pages.
+  tensor.source.clear();
+  tensor.is_mapped = false;
   return Pack({name, " in order " + std::to_string(order_sum)}, tensor,
               format_.value_or(FormatInMemory(tensor)));
 }

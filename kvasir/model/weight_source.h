@@ -25,7 +25,7 @@ struct MatrixSlice {
   std::vector<int64_t> shape;  // of the whole tensor; the last extent is the matrix's inputs
   int64_t first_row = 0;       // counted over all other extents
   int64_t rows = 0;
-  int64_t row_step = 1;  // from row to row
+  int64_t row_step = 1;  // from row to row; divides the rows of each matrix
   // Each matrix is stored with its inputs before its outputs; `shape` and rows are counted as if it
   // were not. Only of dense tensors.
   bool is_transposed = false;

@@ -77,9 +77,13 @@ void Answer::KeepScores(size_t choice, const TokenScores& scores) {
 void Answer::OnText(size_t choice, std::string_view text) {
   const AnswerParts parts = parsers_[choice].Push(text);
   if (options_.scores_text && parsers_[choice].is_in_thought()) {
-    // What came was no text but the opening of the thought.
+    // What came since the last text was none but the opening of the thought.
+    size_t known = 0;
+    for (const AnswerItem& item : results_[choice].message.items) {
+      if (item.is(AnswerPart::Kind::kText)) known = item.scores_end;
+    }
     unsent_scores_[choice].clear();
-    text_scores_[choice].clear();
+    text_scores_[choice].resize(std::min(known, text_scores_[choice].size()));
   }
   Take(choice, parts);
 }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -180,6 +181,55 @@ TEST_F(ApiTest, ThoughtsAreNotContent) {
                         "message_start", "content_block_start", "content_block_delta",
                         "content_block_stop", "content_block_start", "content_block_delta",
                         "content_block_stop", "message_delta", "message_stop"}));
+}
+
+// gpt-oss: an answer of many messages, which a grammar makes sure of behind the text that the
+// prompt has begun, in every format.
+TEST_F(ApiTest, RowsOfMessagesAreToldApart) {
+  Start({}, "<|channel|>final<|message|>{# <|start|>assistant<|channel|> #}");
+  const std::string turn = "<|start|>assistant<|channel|>";
+  const std::string answer = "one<|end|>" + turn + "analysis<|message|>so<|end|>" + turn +
+                             "commentary to=functions.f <|constrain|>json<|message|>{}<|call|>" +
+                             turn + "analysis<|message|>hm<|end|>" + turn +
+                             "final<|message|>two<|end|>" + turn + "analysis<|message|>x<|end|>" +
+                             turn + "final<|message|>three";
+  const std::string fields = R"(,"tools":[{"type":"function","name":"f","parameters":{},"function":
+      {"name":"f"}}],"grammar":)" +
+                             Json("root ::= " + Json(answer).Dump()).Dump();
+  const std::string messages = R"("messages":[{"role":"user","content":"a"}],"max_tokens":600)";
+  const auto ask = [&](const std::string& path, const std::string& body) {
+    return Parsed(Ask("POST", path, "", "{" + body + fields + "}").body);
+  };
+  const Json chat = ask("/v1/chat/completions", messages + R"(,"tool_choice":"auto")");
+  EXPECT_EQ(At(chat, {"choices", "0", "message", "content"}), Json("one\n\ntwo\n\nthree"));
+  EXPECT_EQ(At(chat, {"choices", "0", "message", "reasoning_content"}), Json("so\n\nhm\n\nx"));
+  EXPECT_EQ(At(chat, {"choices", "0", "message", "tool_calls", "0", "function", "arguments"}),
+            Json("{}"));
+  EXPECT_EQ(At(chat, {"choices", "0", "finish_reason"}), Json("tool_calls"));
+  const Json response =
+      ask("/v1/responses", R"("input":"a","max_output_tokens":600,"top_logprobs":1)");
+  std::string kinds;
+  std::set<std::string> ids;
+  size_t scores = 0;
+  const Json output = At(response, {"output"});
+  ASSERT_TRUE(output.is_array()) << response.Dump();
+  for (const Json& item : output.as_array()) {
+    kinds += item.Find("type")->as_string() + " ";
+    ids.insert(item.Find("id")->as_string());
+    if (*item.Find("type") != Json("message")) continue;
+    const Json logprobs = At(item, {"content", "0", "logprobs"});
+    scores += logprobs.is_array() ? logprobs.as_array().size() : 0;
+  }
+  EXPECT_EQ(kinds, "message reasoning function_call reasoning message reasoning message ");
+  EXPECT_EQ(ids.size(), 7u);
+  EXPECT_EQ(scores, std::string("onetwothree").size());
+  const Json message =
+      Parsed(Ask("POST", "/v1/messages", "",
+                 "{" + messages +
+                     R"(,"tools":[{"name":"f","input_schema":{"type":"object"}}],"grammar":)" +
+                     Json("root ::= " + Json(answer).Dump()).Dump() + "}")
+                 .body);
+  EXPECT_EQ(At(message, {"stop_reason"}), Json("tool_use")) << message.Dump();
 }
 
 // Mistral's templates take ids of nine letters and digits: those of other models are numbered.

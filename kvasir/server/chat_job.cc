@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "kvasir/base/text_hash.h"
@@ -50,32 +51,22 @@ struct Plan {
   CallBegin begin = CallBegin::kWithOpening;
   bool has_text = false;  // OutputRule
   bool skips_blanks = false;
+  bool is_harmony = false;  // all messages of the answer (HarmonyAnswerExpr)
   std::vector<FreeText> before;
 };
 
 // What a prompt of harmony ends with: the next thing is a message's header.
 constexpr std::string_view kHarmonyTurn = "<|start|>assistant";
+constexpr std::string_view kAssistant = "assistant";
 
-// Free are all messages before the one that is held to something. `is_in_text`: that one has begun.
+// `is_in_text`: the final message has begun.
 Plan HarmonyPlanOf(const ChatRequest& request, bool is_in_text) {
   Plan plan;
-  const bool must_call = request.tools.choice == Choice::kRequired;
-  plan.has_text = !request.rule.is_free() && !must_call;
-  if (is_in_text) return plan;
-  const auto until = [&](std::string_view text, bool may_end) {
-    plan.before.push_back({.until = std::string(text), .opener = {}, .may_end = may_end});
-  };
-  if (plan.has_text) {
-    until("<|channel|>final<|message|>", request.tools.is_on());
-    return plan;
-  }
+  plan.has_text = !request.rule.is_free() && request.tools.choice != Choice::kRequired;
   plan.has_calls = request.tools.is_on();
-  if (must_call) {
-    until(std::string("<|end|>").append(kHarmonyTurn), false);  // behind a thought
-  } else if (plan.has_calls) {
-    plan.begin = CallBegin::kBehindOpening;
-    until(CallOpening(ToolSyntax::kHarmony), true);
-  }
+  // What goes on with a text of the assistant's is that text.
+  if (is_in_text) plan.has_calls = false;
+  plan.is_harmony = !is_in_text;
   return plan;
 }
 
@@ -112,7 +103,14 @@ Result<std::shared_ptr<const Grammar>> GrammarOf(const ServerContext& context,
     texts.push_back(language.text);
   }
   GrammarSyntax& rules = language.syntax;
-  if (plan.has_calls) {
+  if (plan.is_harmony) {
+    HarmonyAnswer answer = {.has_final = request.tools.choice != Choice::kRequired,
+                            .final_text = {},
+                            .has_calls = plan.has_calls};
+    if (plan.has_text) answer.final_text = texts.front();
+    KVASIR_TRY(const GrammarSyntax::Expr all, HarmonyAnswerExpr(request.tools, answer, &rules));
+    texts = {all};
+  } else if (plan.has_calls) {
     KVASIR_TRY(const GrammarSyntax::Expr calls,
                CallsExpr(request.tools, context.dialect.tools, plan.begin, &rules));
     texts.push_back(calls);
@@ -132,12 +130,13 @@ Result<std::shared_ptr<const Grammar>> GrammarOf(const ServerContext& context,
 }
 
 std::string KeyOf(const ServerContext& context, const ChatRequest& request, const Plan& plan) {
-  std::string key = plan.skips_blanks ? "blanks " : "";
+  std::string key = plan.skips_blanks ? "blanks " : plan.is_harmony ? "messages " : "";
   if (plan.has_calls) {
     const ToolRequest& tools = request.tools;
     key.append(ToolSyntaxName(context.dialect.tools))
         .append(plan.begin == CallBegin::kWithOpening ? " with " : " behind ")
         .append(tools.is_parallel ? "many " : "one ")
+        .append(tools.choice == Choice::kRequired ? "required " : "")
         .append(Json(Json::Array(tools.only.begin(), tools.only.end())).Dump())
         .append(" ")
         .append(tools.tools.Dump())
@@ -194,9 +193,34 @@ std::string TextOf(const Json& message, std::string_view field) {
   return text != nullptr && text->is_string() ? text->as_string() : std::string();
 }
 
+// What was answered with reasoning_format "none" comes back with its marks, which the template
+// refuses.
+Json WithMessagesApart(Json message) {
+  HarmonyParser parser({});
+  AnswerParts parts = parser.Push(TextOf(message, "content"));
+  for (AnswerPart& part : parser.Finish()) parts.push_back(std::move(part));
+  std::string text;
+  std::string thought;
+  for (const AnswerPart& part : parts) {
+    (part.kind == AnswerPart::Kind::kReasoning ? thought : text) += part.text;
+  }
+  message.Set("content", std::move(text));
+  if (!thought.empty()) message.Set("reasoning_content", std::move(thought));
+  return message;
+}
+
 // gpt-oss's template calls thoughts otherwise, and writes them beside a call only without a text.
 Json WithHarmonyThought(Json message) {
+  if (const Json* calls = message.Find("tool_calls");
+      calls != nullptr && CallsOf(message).empty()) {
+    message = Without("tool_calls", message);
+  }
+  const std::string content = TextOf(message, "content");
+  if (TextOf(message, "role") == kAssistant && content.find("<|message|>") != content.npos) {
+    message = WithMessagesApart(std::move(message));
+  }
   std::string thought = TextOf(message, "reasoning_content");
+  if (thought.empty()) thought = TextOf(message, "thinking");
   if (thought.empty()) return message;
   const std::string text = TextOf(message, "content");
   if (!text.empty() && !CallsOf(message).empty()) {
@@ -208,7 +232,7 @@ Json WithHarmonyThought(Json message) {
 }
 
 // It also writes one call of a message only: each becomes a message of its own, with its result
-// behind it, which is known by its id.
+// behind it, which is known by its id, or by its place.
 Json WithHarmonyTurns(const Json& messages) {
   Json::Array out;
   const Json::Array& all = messages.as_array();
@@ -219,23 +243,28 @@ Json WithHarmonyTurns(const Json& messages) {
       out.push_back(message);
       continue;
     }
-    std::vector<const Json*> results;
-    while (i + 1 < all.size() && *all[i + 1].Find("role") == Json("tool")) {
-      results.push_back(&all[++i]);
+    std::unordered_map<std::string, const Json*, TextHash> results;
+    std::vector<const Json*> others;  // without an id that is a call's
+    std::unordered_set<std::string, TextHash> ids;
+    for (const Json& call : calls) ids.insert(TextOf(call, "id"));
+    for (; i + 1 < all.size() && *all[i + 1].Find("role") == Json("tool"); ++i) {
+      const std::string id = TextOf(all[i + 1], "tool_call_id");
+      const bool is_a_calls = ids.contains(id) && results.try_emplace(id, &all[i + 1]).second;
+      if (!is_a_calls) others.push_back(&all[i + 1]);
     }
+    size_t next = 0;  // of the others
     for (size_t k = 0; k < calls.size(); ++k) {
       Json one = k == 0 ? message : Json::Object{{"role", "assistant"}, {"content", ""}};
       one.Set("tool_calls", Json::Array{calls[k]});
       out.push_back(std::move(one));
-      const std::string id = TextOf(calls[k], "id");
-      const auto result = std::find_if(results.begin(), results.end(), [&](const Json* candidate) {
-        return TextOf(*candidate, "tool_call_id") == id;
-      });
-      if (result == results.end()) continue;
-      out.push_back(**result);
-      results.erase(result);
+      const auto result = results.find(TextOf(calls[k], "id"));
+      if (result != results.end()) {
+        out.push_back(*result->second);
+      } else if (next < others.size()) {
+        out.push_back(*others[next++]);
+      }
     }
-    for (const Json* result : results) out.push_back(*result);
+    for (; next < others.size(); ++next) out.push_back(*others[next]);
   }
   return out;
 }
@@ -245,7 +274,8 @@ Json WithDescriptions(const Json& tools) {
   Json::Array described = tools.as_array();
   for (Json& tool : described) {
     Json* const function = tool.Find("function");
-    if (function->Find("description") == nullptr) function->Set("description", "");
+    const Json* const description = function->Find("description");
+    if (description == nullptr || !description->is_string()) function->Set("description", "");
   }
   return described;
 }
@@ -378,6 +408,13 @@ std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequ
         std::make_shared<GrammarConstraintSource>(*std::move(masks), std::move(plan.before));
   }
   job->fields = request;
+  if (context.dialect.is_harmony()) {
+    // Of a row of messages they would end the first.
+    const std::vector<std::string> marks = context.dialect.Markers();
+    std::erase_if(job->fields.stop_strings, [&](const std::string& stop) {
+      return std::find(marks.begin(), marks.end(), stop) != marks.end();
+    });
+  }
   job->parser.dialect = context.dialect;
   job->parser.reads_thoughts = context.reads_thoughts && request.reads_thoughts;
   job->parser.starts_in_thought = thought == ThoughtState::kOpen;

@@ -137,35 +137,66 @@ constexpr const char* kThought = "<|channel|>analysis<|message|>to=functions.f?<
 constexpr const char* kCall =
     "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>";
 
+// However a call's header is written, and whatever comes before it.
 TEST_F(HarmonyJobTest, CallsAreHeldToTheirSchema) {
   const AnswerJob job = JobOf(kTools);
   ASSERT_NE(job.constraint, nullptr);
-  const std::string call = std::string(kThought) + kCall;
-  EXPECT_EQ(Allowed(job, call + R"({"n": 3})"), "all, end");
-  EXPECT_EQ(Allowed(job, call + R"({"n": "x"})"), "only " + call + R"({"n": )");
-  EXPECT_EQ(Allowed(job, std::string(kThought) + "<|start|>assistant<|channel|>final<|message|>x"),
-            "all, end");
+  const std::string preamble = "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>";
+  for (const std::string& before : {std::string(kThought), kThought + preamble}) {
+    for (const std::string header :
+         {"<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
+          " to=functions.f<|channel|>commentary json<|message|>",
+          "<|channel|>analysis to=functions.f code<|message|>",
+          " to=functions.f<|channel|>commentary<|message|>"}) {
+      const std::string call = before + "<|start|>assistant" + header;
+      EXPECT_EQ(Allowed(job, call + R"({"n": 3})"), "all, end");
+      EXPECT_EQ(Allowed(job, call + R"({"n": "x"})"), "only " + call + R"({"n": )");
+      EXPECT_EQ(Allowed(job, call), "all");
+    }
+  }
+  const std::string other = std::string(kThought) + "<|start|>assistant to=functions.";
+  EXPECT_EQ(Allowed(job, other + "g"), "only " + other);
+  const std::string final = std::string(kThought) + "<|start|>assistant<|channel|>final<|message|>";
+  EXPECT_EQ(Allowed(job, final + "x << | <| y"), "all, end");
+  // At once, without a thought.
+  EXPECT_EQ(Allowed(job, "<|channel|>final<|message|>x"), "all, end");
+  // A thought has no mark but its end.
+  EXPECT_EQ(Allowed(job, "<|channel|>analysis<|message|>a < b << c|d <<|x"),
+            "only <|channel|>analysis<|message|>a < b << c|d <<|");
+  EXPECT_EQ(Allowed(job, kThought), "all");
   EXPECT_FALSE(job.parser.starts_in_text);
 }
 
-TEST_F(HarmonyJobTest, ACallThatIsRequiredComesBehindTheThought) {
-  const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": "required")");
-  const std::string call = std::string(kThought) + kCall;
-  EXPECT_EQ(Allowed(job, kThought), "all");
-  EXPECT_EQ(Allowed(job, call + R"({"n": 3})"), "all, end");
-  const std::string turn = std::string(kThought) + "<|start|>assistant";
-  EXPECT_EQ(Allowed(job, turn + "<|channel|>final"), "only " + turn + "<|channel|>");
+TEST_F(HarmonyJobTest, ACallThatIsRequiredMayComeBehindAThought) {
+  for (const char* choice :
+       {R"("required")", R"({"type": "function", "function": {"name": "f"}})"}) {
+    const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": )" + choice);
+    EXPECT_EQ(Allowed(job, kThought), "all");
+    for (const std::string& before :
+         {std::string(), kThought + std::string("<|start|>assistant")}) {
+      EXPECT_EQ(
+          Allowed(job, before + " to=functions.f<|channel|>commentary json<|message|>{\"n\":1}"),
+          "all, end");
+      EXPECT_EQ(Allowed(job, before + "<|channel|>final"), "only " + before + "<|channel|>");
+    }
+  }
 }
 
 TEST_F(HarmonyJobTest, AFormatIsThatOfTheFinalMessage) {
   const std::string format = R"(, "response_format": {"type": "json_object"})";
-  const std::string before =
-      std::string(kThought) + "<|start|>assistant<|channel|>final<|message|>";
-  EXPECT_EQ(Allowed(JobOf(format), before + "{}"), "all, end");
-  EXPECT_EQ(Allowed(JobOf(format), before + "no"), "only " + before);
+  const std::string turn = std::string(kThought) + "<|start|>assistant";
+  for (const std::string& before : {std::string(), turn}) {
+    for (const std::string header :
+         {"<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>"}) {
+      EXPECT_EQ(Allowed(JobOf(format), before + header + "{}"), "all, end");
+      EXPECT_EQ(Allowed(JobOf(format), before + header + "no"), "only " + before + header);
+    }
+  }
   EXPECT_EQ(Allowed(JobOf(format), kThought), "all");
+  EXPECT_EQ(Allowed(JobOf(format), turn + " to="), "only " + turn);
   // A call may come instead.
-  EXPECT_EQ(Allowed(JobOf(format + kTools), std::string(kThought) + kCall + "{}"), "all, end");
+  EXPECT_EQ(Allowed(JobOf(format + kTools), std::string(kThought) + kCall + R"({"n": 1})"),
+            "all, end");
   // One that is gone on with has no header any more.
   const AnswerJob job =
       JobOf(format, std::string(kAsked) + R"(, {"role": "assistant", "content": "{"})");
@@ -185,6 +216,31 @@ TEST_F(HarmonyJobTest, MessagesAreWhatTheTemplateReads) {
   EXPECT_NE(prompt.find("<|channel|>analysis<|message|>t\n\nc<|end|>[f](of f)[g](of g)."),
             prompt.npos)
       << prompt;
+}
+
+// What clients send that the template cannot read.
+TEST_F(HarmonyJobTest, WhatTheTemplateRefusesIsPutAsItReadsIt) {
+  const auto prompt = [&](const std::string& more, const std::string& messages) {
+    const auto text = ChatPrompt(context_, RequestOf(more, kAsked + (", " + messages)));
+    return text.ok() ? Concatenate(*text) : text.error().message;
+  };
+  const std::string described =
+      prompt(R"(, "tools": [{"type": "function", "function": {"name": "f", "description": null}}])",
+             kAsked);
+  EXPECT_NE(described.find("<|start|>assistant"), described.npos) << described;
+  const std::string marked = prompt("", R"({"role": "assistant", "tool_calls": [], "content":
+             "<|channel|>analysis<|message|>t<|end|><|start|>assistant<|channel|>final<|message|>x"},)" +
+                                            std::string(kAsked));
+  EXPECT_NE(marked.find("<assistant>x\n"), marked.npos) << marked;
+  EXPECT_NE(marked.find("<|channel|>analysis<|message|>t<|end|>"), marked.npos) << marked;
+  // Results without ids belong to calls by their places.
+  const std::string results =
+      prompt("", R"({"role": "assistant", "content": null, "thinking": "t", "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+            {"id": "2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
+          {"role": "tool", "content": "of f"}, {"role": "tool", "content": "of g"},
+          {"role": "tool", "content": "more"})");
+  EXPECT_NE(results.find("[f](of f)[g](of g)(more)"), results.npos) << results;
 }
 
 }  // namespace

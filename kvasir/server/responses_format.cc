@@ -113,14 +113,13 @@ Json ResponsesFormat::ItemJson(const Item& item, std::string_view status) {
   return json;
 }
 
-ResponsesFormat::Item ResponsesFormat::NewItem(AnswerItem answer, size_t texts_before) const {
-  std::string id = options_.message_id;
-  if (answer.is(AnswerPart::Kind::kReasoning)) {
-    id = options_.reasoning_id;
-  } else if (answer.is(AnswerPart::Kind::kCall)) {
+ResponsesFormat::Item ResponsesFormat::NewItem(AnswerItem answer, size_t before) const {
+  const bool is_thought = answer.is(AnswerPart::Kind::kReasoning);
+  std::string id = is_thought ? options_.reasoning_id : options_.message_id;
+  if (answer.is(AnswerPart::Kind::kCall)) {
     id = "fc_" + answer.call_id;
-  } else if (texts_before > 0) {
-    id.append("_").append(std::to_string(texts_before + 1));
+  } else if (before > 0) {
+    id.append("_").append(std::to_string(before + 1));
   }
   return {std::move(answer), std::move(id), {}};
 }
@@ -136,14 +135,16 @@ Json ResponsesFormat::Output(const AnsweredChoice& result) const {
   if (items.empty()) items.emplace_back();
   Json::Array output;
   size_t texts = 0;
+  size_t thoughts = 0;
   size_t scores_begin = 0;
   for (size_t i = 0; i < items.size(); ++i) {
     const bool is_last = i + 1 == items.size();
-    Item item = NewItem(items[i], texts);
+    const bool is_thought = items[i].is(AnswerPart::Kind::kReasoning);
+    Item item = NewItem(items[i], is_thought ? thoughts++ : texts);
     if (items[i].is(AnswerPart::Kind::kText)) {
       ++texts;
       const size_t all = result.scores.size();
-      const size_t end = is_last ? all : std::min(all, items[i].scores_end);
+      const size_t end = std::max(scores_begin, is_last ? all : std::min(all, items[i].scores_end));
       item.logprobs =
           LogprobsOf(std::span(result.scores).subspan(scores_begin, end - scores_begin));
       scores_begin = end;
@@ -250,9 +251,9 @@ std::string ResponsesFormat::Part(size_t, const AnswerPart& part, const AnswerMe
   const bool is_arguments = part.kind == AnswerPart::Kind::kArguments;
   const bool goes_on = is_arguments || (open_ && open_->answer.kind == part.kind);
   if (!goes_on) {
-    const size_t texts = message.CountOf(AnswerPart::Kind::kText);
+    const size_t alike = message.CountOf(part.kind);
     events =
-        OpenItem(NewItem(WithoutText(message.items.back()), texts - std::min(texts, size_t{1})));
+        OpenItem(NewItem(WithoutText(message.items.back()), alike - std::min(alike, size_t{1})));
   }
   open_->answer.text += part.text;
   Json::Object delta = is_arguments ? Place() : PartPlace();

@@ -53,8 +53,9 @@ class ResponsesFormat final : public AnswerFormat {
   static Json ItemJson(const Item& item, std::string_view status);
   std::string OpenItem(Item item);
   std::string CloseItem(std::string_view status);
-  // An answer may have several texts, each with an id of its own.
-  Item NewItem(AnswerItem answer, size_t texts_before) const;
+  // An answer may have several texts and thoughts, each with an id of its own. `before`: how many
+  // of its kind.
+  Item NewItem(AnswerItem answer, size_t before) const;
   // One event; `members` follow type and sequence_number.
   std::string Event(std::string_view type, Json::Object members);
   // The members that say which item an event is about, and which part of it.

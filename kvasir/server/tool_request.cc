@@ -209,7 +209,7 @@ CallForm FormOf(ToolSyntax syntax) {
     case ToolSyntax::kGemma:
       return {"call:", "{", ""};
     case ToolSyntax::kHarmony:
-      return {"", " <|constrain|>json<|message|>", ""};
+      return {};  // HarmonyAnswerExpr
   }
   return {};
 }
@@ -308,6 +308,66 @@ Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin 
       return rules->Sequence({first, call});
   }
   return call;
+}
+
+Result<Expr> HarmonyAnswerExpr(const ToolRequest& request, const HarmonyAnswer& answer,
+                               GrammarSyntax* rules) {
+  const auto literal = [&](std::string_view text) { return rules->Literal(std::string(text)); };
+  const auto either = [&](std::string_view a, std::string_view b) {
+    return rules->Alternatives({literal(a), literal(b)});
+  };
+  const auto define = [&](const char* name, Expr expr) {
+    const GrammarSyntax::Rule rule = rules->RuleNamed(name);
+    rules->Define(rule, expr);
+    return rules->Call(rule);
+  };
+  // Marks are known by how they begin, so a text has no such beginning: '<'s, then no '|'.
+  const CharSet others = CharSet({{'<', '<'}}).Complement();
+  const CharSet no_marks = CharSet({{'<', '<'}, {'|', '|'}}).Complement();
+  const Expr opened =
+      rules->Repeat(rules->Chars(CharSet({{'<', '<'}})), 1, GrammarSyntax::kUnbounded);
+  const Expr piece = rules->Alternatives(
+      {rules->Chars(others), rules->Sequence({opened, rules->Chars(no_marks)})});
+  const Expr text = define("text without marks",
+                           rules->Sequence({rules->Repeat(piece, 0, GrammarSyntax::kUnbounded),
+                                            rules->Optional(opened)}));
+  const Expr message = literal("<|message|>");
+  const Expr channel = either("<|channel|>analysis", "<|channel|>commentary");
+  const Expr before =
+      define("message before the last",
+             rules->Sequence({channel, message, text, literal("<|end|><|start|>assistant")}));
+  std::vector<Expr> ends;
+  // " json", "<|constrain|>json", " <|constrain|>json", " code", or nothing.
+  const Expr type = rules->Optional(
+      rules->Sequence({rules->Optional(literal(" ")), rules->Optional(literal("<|constrain|>")),
+                       either("json", "code")}));
+  if (answer.has_final) {
+    const Expr any = rules->Repeat(rules->Chars(CharSet::All()), 0, GrammarSyntax::kUnbounded);
+    ends.push_back(rules->Sequence(
+        {literal("<|channel|>final"), type, message, answer.final_text.value_or(any)}));
+  }
+  if (answer.has_calls) {
+    std::vector<Expr> calls;
+    int64_t nodes = SchemaTranslator::kMostNodes;  // of all schemas
+    for (size_t i = 0; i < request.tools.as_array().size(); ++i) {
+      const Json& tool = request.tools.as_array()[i];
+      if (!request.only.empty() && !Contains(request.only, NameOf(tool))) continue;
+      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), &nodes, rules));
+      const GrammarSyntax::Rule rule = rules->RuleNamed("arguments of " + std::to_string(i));
+      rules->Define(rule, arguments);
+      const Expr name = literal(NameOf(tool));
+      // The call's header names the channel first, or the tool.
+      for (const bool names_channel : {true, false}) {
+        const Expr recipient = rules->Sequence({literal(" to=functions."), name});
+        calls.push_back(rules->Sequence({names_channel ? channel : recipient,
+                                         names_channel ? recipient : channel, type, message,
+                                         rules->Call(rule)}));
+      }
+    }
+    ends.push_back(define("one call", rules->Alternatives(std::move(calls))));
+  }
+  return rules->Sequence(
+      {rules->Repeat(before, 0, GrammarSyntax::kUnbounded), rules->Alternatives(std::move(ends))});
 }
 
 }  // namespace kvasir

@@ -38,9 +38,22 @@ bool HasCallGrammar(ToolSyntax syntax);
 // The text of one or more calls, with their opening or behind it. A tool's parameters are held to
 // if its schema can be, else they are any object; "strict" ones are refused then.
 // REQUIRES: request.is_on(). ERRORS: kUnsupported, kInvalidArgument "field 'tools[0]...".
+// Of kHarmony both ways to write a call are held to, and the messages before it
+// (HarmonyAnswerExpr).
 enum class CallBegin { kWithOpening, kBehindOpening };
 Result<GrammarSyntax::Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax,
                                       CallBegin begin, GrammarSyntax* rules);
+
+// A whole answer of gpt-oss: thoughts and words to the user, then a final message, or a call of the
+// request's tools. `final_text`: what the final message is held to; `has_final`, `has_calls`: which
+// of the two may come. ERRORS: as CallsExpr. REQUIRES: one may; tools are on where calls may.
+struct HarmonyAnswer {
+  bool has_final = false;
+  std::optional<GrammarSyntax::Expr> final_text;  // none: any text
+  bool has_calls = false;
+};
+Result<GrammarSyntax::Expr> HarmonyAnswerExpr(const ToolRequest& request,
+                                              const HarmonyAnswer& answer, GrammarSyntax* rules);
 
 }  // namespace kvasir
 
