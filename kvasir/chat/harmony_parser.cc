@@ -161,7 +161,7 @@ bool HarmonyParser::InHeader(bool is_end) {
   const size_t own = held_.compare(begin, kStart.size(), kStart) == 0 ? begin + kStart.size() : 0;
   const bool is_cut = FindEnd(own, &end_at, &end_size, &tail) && end_at < at;
   if (is_cut) at = end_at;
-  if (at != held_.npos && at <= kMostHeader) {
+  if (at != held_.npos && at <= kMostHeader && MayBeHeader(held_, is_first_)) {
     const std::string header = held_.substr(0, at);
     Drop(at + (is_cut ? end_size : kMessage.size()));
     is_first_ = false;

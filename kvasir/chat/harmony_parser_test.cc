@@ -113,6 +113,8 @@ TEST(HarmonyParser, WhatIsNotWrittenSoIsText) {
   EXPECT_EQ(Parse({.starts_in_header = false}, " and so on<|end|>"), "T: and so on");
   EXPECT_EQ(Parse({}, "<|channel|>" + std::string(1000, 'x')).size(), 1013u);
   EXPECT_EQ(Parse({}, "<|message|>Hi"), "T:Hi");
+  EXPECT_EQ(Parse({}, "<|channel|>final<|message|>a<|end|>tut<|message|>b"),
+            "T:a\n\ntut<|message|>b");
   EXPECT_EQ(Parse({}, ""), "");
 }
 
