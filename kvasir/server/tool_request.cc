@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kvasir/base/check.h"
 #include "kvasir/grammar/grammar.h"
 #include "kvasir/grammar/json_text.h"
 #include "kvasir/grammar/schema_merge.h"
@@ -302,12 +303,13 @@ Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin 
       return rules->Sequence({first, chain(call, opening)});
     case ToolSyntax::kQwenXml:
       return rules->Sequence({first, rules->Optional(rules->Literal("\n")), call});
-    case ToolSyntax::kLlama:    // its templates refuse more than one
-    case ToolSyntax::kHarmony:  // the answer ends with it
+    case ToolSyntax::kLlama:  // its templates refuse more than one
     case ToolSyntax::kGemma:
       return rules->Sequence({first, call});
+    case ToolSyntax::kHarmony:
+      break;
   }
-  return call;
+  KVASIR_CHECK(false);
 }
 
 Result<Expr> HarmonyAnswerExpr(const ToolRequest& request, const HarmonyAnswer& answer,

@@ -38,8 +38,7 @@ bool HasCallGrammar(ToolSyntax syntax);
 // The text of one or more calls, with their opening or behind it. A tool's parameters are held to
 // if its schema can be, else they are any object; "strict" ones are refused then.
 // REQUIRES: request.is_on(). ERRORS: kUnsupported, kInvalidArgument "field 'tools[0]...".
-// Of kHarmony both ways to write a call are held to, and the messages before it
-// (HarmonyAnswerExpr).
+// REQUIRES: not kHarmony, whose calls are messages of an answer (HarmonyAnswerExpr).
 enum class CallBegin { kWithOpening, kBehindOpening };
 Result<GrammarSyntax::Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax,
                                       CallBegin begin, GrammarSyntax* rules);
