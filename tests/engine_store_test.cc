@@ -675,6 +675,33 @@ TEST(EngineStoreTest, TwoMayStoreTheSame) {
   EXPECT_EQ(third.Stats().fetched_tokens, 3 * kSegment);
 }
 
+// Nobody has told the second that there is a file.
+TEST(EngineStoreTest, WhatOthersHaveWrittenIsNotWrittenAgain) {
+  StoreBench store(kFull);
+  const auto spec = std::make_shared<const KvCacheSpec>(store.bench().spec());
+  KvPool pool({.budget_bytes = size_t{64} << 20});
+  KvSequence sequence = ValueOrDie(KvSequence::Create(&pool, spec));
+  OrDie(sequence.Reserve(kSegment));
+  sequence.Advance(kSegment);
+  const PrefixStoreOptions options = {.dir = store.folder().path(), .identity = "tiny"};
+  const auto first = ValueOrDie(PrefixStore::Open(options, spec));
+  const auto second = ValueOrDie(PrefixStore::Open(options, spec));
+  PrefixKeys keys;
+  keys.Extend(first->RootOf(0), store.Prompt(kSegment));
+  for (PrefixStore* files : {first.get(), second.get()}) {
+    EXPECT_FALSE(files->Has(keys.keys()[0]));
+    (void)files->Write(keys.keys(), *SegmentOf(sequence.Snapshot(), 0, kSegment));
+    while (files->is_writing()) {
+      files->WaitForProgress(files->progress(), std::chrono::milliseconds(100));
+      files->Reap();
+    }
+    EXPECT_TRUE(files->Has(keys.keys()[0]));
+    EXPECT_EQ(files->stats().files, 1);
+  }
+  EXPECT_EQ(first->stats().written, 1);
+  EXPECT_EQ(second->stats().written, 0);
+}
+
 // What others wrote counts, and what they use stays.
 TEST(EngineStoreTest, TheBoundHoldsForAllWhoUseTheFolder) {
   StoreBench first(kFull);
