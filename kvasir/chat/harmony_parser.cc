@@ -130,20 +130,19 @@ void HarmonyParser::Emit(Kind kind, std::string_view text) {
   parts_.push_back({kind, std::string(text)});
 }
 
-bool HarmonyParser::FindEnd(size_t from, size_t* at, size_t* size, size_t* tail) const {
-  *at = held_.npos;
-  *tail = 0;
-  for (const std::string_view end : kBodyEnds) {
-    const size_t found = held_.find(end, from);
-    if (found < *at) {
-      *at = found;
-      *size = end == kStart ? 0 : end.size();
+HarmonyParser::BodyEnd HarmonyParser::FindEnd(size_t from) const {
+  BodyEnd first;
+  for (const std::string_view mark : kBodyEnds) {
+    const size_t found = held_.find(mark, from);
+    if (found < first.at) {
+      first.at = found;
+      first.size = mark == kStart ? 0 : mark.size();
     }
-    for (size_t length = std::min(end.size() - 1, held_.size()); length > *tail; --length) {
-      if (held_.ends_with(end.substr(0, length))) *tail = length;
+    for (size_t size = std::min(mark.size() - 1, held_.size()); size > first.tail; --size) {
+      if (held_.ends_with(mark.substr(0, size))) first.tail = size;
     }
   }
-  return *at != held_.npos;
+  return first;
 }
 
 void HarmonyParser::EndMessage(size_t bytes) {
@@ -153,17 +152,15 @@ void HarmonyParser::EndMessage(size_t bytes) {
 
 bool HarmonyParser::InHeader(bool is_end) {
   size_t at = held_.find(kMessage);
-  size_t end_at = 0;
-  size_t end_size = 0;
-  size_t tail = 0;
   // The mark that begins this header is none of its ends.
   const size_t begin = FirstNonBlank(held_);
   const size_t own = held_.compare(begin, kStart.size(), kStart) == 0 ? begin + kStart.size() : 0;
-  const bool is_cut = FindEnd(own, &end_at, &end_size, &tail) && end_at < at;
-  if (is_cut) at = end_at;
+  const BodyEnd end = FindEnd(own);
+  const bool is_cut = end.at < at;
+  if (is_cut) at = end.at;
   if (at != held_.npos && at <= kMostHeader && MayBeHeader(held_, is_first_)) {
     const std::string header = held_.substr(0, at);
-    Drop(at + (is_cut ? end_size : kMessage.size()));
+    Drop(is_cut ? end.end() : at + kMessage.size());
     is_first_ = false;
     if (is_cut) {
       EmitHeaderless(header);
@@ -236,17 +233,14 @@ void HarmonyParser::BeginBody(std::string_view header) {
 }
 
 bool HarmonyParser::InBody(bool is_end) {
-  size_t at = 0;
-  size_t size = 0;
-  size_t tail = 0;
-  if (FindEnd(0, &at, &size, &tail)) {
-    Emit(kind_, std::string_view(held_).substr(0, at));
+  const BodyEnd end = FindEnd();
+  if (end.is_there()) {
+    Emit(kind_, std::string_view(held_).substr(0, end.at));
     if (is_bare_) Emit(Kind::kText, kBodyEnds[0]);
-    EndMessage(at + size);
+    EndMessage(end.end());
     return true;
   }
-  if (is_end && !options_->must_call) tail = 0;
-  const size_t known = held_.size() - tail;
+  const size_t known = held_.size() - (is_end && !options_->must_call ? 0 : end.tail);
   Emit(kind_, std::string_view(held_).substr(0, known));
   Drop(known);
   if (is_end) held_.clear();
@@ -276,18 +270,15 @@ bool HarmonyParser::InArguments(bool is_end) {
 }
 
 bool HarmonyParser::InOther(bool is_end) {
-  size_t at = 0;
-  size_t size = 0;
-  size_t tail = 0;
-  const bool has_end = FindEnd(0, &at, &size, &tail);
-  if (!has_end && !is_end) {
-    if (place_ == Place::kSkipped) Drop(held_.size() - tail);
+  const BodyEnd end = FindEnd();
+  if (!end.is_there() && !is_end) {
+    if (place_ == Place::kSkipped) Drop(held_.size() - end.tail);
     return false;
   }
-  const std::string body = held_.substr(0, at);
-  const Place place = place_;
-  EndMessage(has_end ? at + size : held_.size());
-  if (place == Place::kSkipped) return has_end;
+  const std::string body = held_.substr(0, end.at);
+  const bool is_skipped = place_ == Place::kSkipped;
+  EndMessage(end.is_there() ? end.end() : held_.size());
+  if (is_skipped) return end.is_there();
   if (body.empty() || IsInterpreter(call_)) {
     parts_.push_back({Kind::kCall, call_});
     const auto object = Json::Parse(body);
@@ -297,7 +288,7 @@ bool HarmonyParser::InOther(bool is_end) {
   } else if (!options_->must_call) {
     Emit(Kind::kText, body);
   }
-  return has_end;
+  return end.is_there();
 }
 
 }  // namespace kvasir

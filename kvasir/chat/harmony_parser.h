@@ -52,9 +52,16 @@ class HarmonyParser {
   void BeginBody(std::string_view header);
   void EmitHeaderless(std::string_view header);
   void Emit(Kind kind, std::string_view text);
-  // Whether what is held has the end of a body behind `from`; else what of it may be a part of that
-  // is `*tail` bytes at its end.
-  bool FindEnd(size_t from, size_t* at, size_t* size, size_t* tail) const;
+  // Where a body ends in what is held, behind `from`.
+  struct BodyEnd {
+    size_t at = std::string::npos;  // npos: nowhere
+    size_t size = 0;                // of its mark, but of one that begins the next header
+    size_t tail = 0;                // bytes at the end of what is held that may be its beginning
+
+    bool is_there() const { return at != std::string::npos; }
+    size_t end() const { return at + size; }
+  };
+  BodyEnd FindEnd(size_t from = 0) const;
   void Drop(size_t bytes) { held_.erase(0, bytes); }
   void EndMessage(size_t bytes);
 
