@@ -3,8 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
 #include <string>
+
+#include "kvasir/chat/test_answers.h"
 
 namespace kvasir {
 namespace {
@@ -24,44 +25,8 @@ AnswerParserOptions Options(ToolSyntax syntax, bool has_tools = true) {
   return options;
 }
 
-// "R(thought) T(text) C(name){arguments}", neighbours of one kind joined.
-std::string Describe(const AnswerParts& parts) {
-  std::string text;
-  const AnswerPart* last = nullptr;
-  for (const AnswerPart& part : parts) {
-    const bool goes_on =
-        last != nullptr && last->kind == part.kind && part.kind != AnswerPart::Kind::kCall;
-    if (!goes_on && part.kind == AnswerPart::Kind::kText) text += "T:";
-    if (!goes_on && part.kind == AnswerPart::Kind::kReasoning) text += "R:";
-    if (part.kind == AnswerPart::Kind::kCall) text += "C:";
-    if (!goes_on && part.kind == AnswerPart::Kind::kArguments) text += "=";
-    text += part.text;
-    last = &part;
-  }
-  return text;
-}
-
 std::string Parse(const AnswerParserOptions& options, const std::string& text) {
-  AnswerParser whole(options);
-  AnswerParts parts = whole.Push(text);
-  for (AnswerPart& part : whole.Finish()) parts.push_back(std::move(part));
-  const std::string expected = Describe(parts);
-  // However it is cut, it says the same.
-  std::minstd_rand random(7);
-  for (size_t longest : {size_t{1}, size_t{3}, size_t{9}}) {
-    AnswerParser cut(options);
-    AnswerParts pieces;
-    for (size_t at = 0; at < text.size();) {
-      const size_t size = longest == 1 ? 1 : 1 + random() % longest;
-      for (AnswerPart& part : cut.Push(std::string_view(text).substr(at, size))) {
-        pieces.push_back(std::move(part));
-      }
-      at += size;
-    }
-    for (AnswerPart& part : cut.Finish()) pieces.push_back(std::move(part));
-    EXPECT_EQ(Describe(pieces), expected) << "in pieces of up to " << longest;
-  }
-  return expected;
+  return ParseHowever<AnswerParser>(options, text);
 }
 
 TEST(AnswerParser, PlainTextGoesOutAtOnce) {

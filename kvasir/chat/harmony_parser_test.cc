@@ -3,50 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
 #include <string>
 
 #include "kvasir/chat/answer_parser.h"
+#include "kvasir/chat/test_answers.h"
 
 namespace kvasir {
 namespace {
 
-std::string Describe(const AnswerParts& parts) {
-  std::string text;
-  const AnswerPart* last = nullptr;
-  for (const AnswerPart& part : parts) {
-    const bool goes_on =
-        last != nullptr && last->kind == part.kind && part.kind != AnswerPart::Kind::kCall;
-    if (!goes_on && part.kind == AnswerPart::Kind::kText) text += "T:";
-    if (!goes_on && part.kind == AnswerPart::Kind::kReasoning) text += "R:";
-    if (part.kind == AnswerPart::Kind::kCall) text += "C:";
-    if (!goes_on && part.kind == AnswerPart::Kind::kArguments) text += "=";
-    text += part.text;
-    last = &part;
-  }
-  return text;
-}
-
 std::string Parse(const HarmonyOptions& options, const std::string& text) {
-  HarmonyParser whole(options);
-  AnswerParts parts = whole.Push(text);
-  for (AnswerPart& part : whole.Finish()) parts.push_back(std::move(part));
-  const std::string expected = Describe(parts);
-  std::minstd_rand random(7);
-  for (const size_t longest : {size_t{1}, size_t{3}, size_t{9}, size_t{40}}) {
-    HarmonyParser cut(options);
-    AnswerParts pieces;
-    for (size_t at = 0; at < text.size();) {
-      const size_t size = longest == 1 ? 1 : 1 + random() % longest;
-      for (AnswerPart& part : cut.Push(std::string_view(text).substr(at, size))) {
-        pieces.push_back(std::move(part));
-      }
-      at += size;
-    }
-    for (AnswerPart& part : cut.Finish()) pieces.push_back(std::move(part));
-    EXPECT_EQ(Describe(pieces), expected) << "in pieces of up to " << longest;
-  }
-  return expected;
+  return ParseHowever<HarmonyParser>(options, text);
 }
 
 HarmonyOptions WithTools() { return {.tools = {"get_weather", "python"}}; }
