@@ -1,5 +1,6 @@
 #include "kvasir/convert/folder_plan.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -37,6 +38,22 @@ PlannedTensor Planned(const SourceTensor& tensor, const PlanOptions& options) {
     planned.is_copied = tensor.raw != nullptr && dtype == tensor.dtype;
   }
   return planned;
+}
+
+// gpt-oss's dense experts lie with their inputs before their outputs: groups of inputs would be
+// groups of outputs, and left as they are most of the model would be.
+Status CheckExpertsCanBeQuantized(const ModelSource& source) {
+  for (const SourceTensor& tensor : source.tensors()) {
+    if (!tensor.name.ends_with(".experts.gate_up_proj_bias")) continue;
+    const std::string experts = tensor.name.substr(0, tensor.name.rfind("_bias"));
+    const auto is_dense = [&](const SourceTensor& other) { return other.name == experts; };
+    if (std::none_of(source.tensors().begin(), source.tensors().end(), is_dense)) continue;
+    return {ErrorCode::kUnsupported,
+            source.path() + ": tensor '" + experts +
+                "': experts of gpt-oss in this form are not quantized; take the published "
+                "checkpoint, whose experts are MXFP4, or serve it with --weights q4 or q8"};
+  }
+  return {};
 }
 
 }  // namespace
@@ -91,6 +108,7 @@ Result<FolderPlan> PlanFolder(const ModelSource& source, const PlanOptions& opti
   FolderPlan plan;
   plan.tensors = source.tensors();
   if (options.quantize) {
+    KVASIR_TRY_OK(CheckExpertsCanBeQuantized(source));
     auto stacked = StackExperts(source.tensors());
     if (!stacked.ok()) return WithContext(stacked.error(), source.path());
     plan.tensors = SplitGatesAndUps(*std::move(stacked));

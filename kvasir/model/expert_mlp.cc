@@ -15,10 +15,11 @@ struct Names {
   const char* router;
   const char* experts;  // Hugging Face: fused, or one tensor for each
   const char* stacked;  // MLX
+  bool has_each;        // experts are tensors of their own in some checkpoints, or in ours
 };
-constexpr Names kPlain = {"mlp.gate", "mlp.experts", "mlp.switch_mlp"};
-constexpr Names kWithRouterNorm = {"router.proj", "experts", "experts.switch_glu"};
-constexpr Names kWithBiases = {"mlp.router", "mlp.experts", "mlp.experts"};
+constexpr Names kPlain = {"mlp.gate", "mlp.experts", "mlp.switch_mlp", true};
+constexpr Names kWithRouterNorm = {"router.proj", "experts", "experts.switch_glu", false};
+constexpr Names kWithBiases = {"mlp.router", "mlp.experts", "mlp.experts", true};
 
 const Names& NamesOf(const ExpertsSpec& experts) {
   if (experts.has_router_norm) return kWithRouterNorm;
@@ -37,6 +38,7 @@ class ExpertLoader {
  public:
   ExpertLoader(const DecoderSpec& spec, const std::string& prefix, WeightSource& source)
       : has_biases_(spec.experts.has_biases),
+        has_each_(NamesOf(spec.experts).has_each),
         count_(spec.experts.count),
         hidden_(spec.hidden_size),
         intermediate_(spec.experts.intermediate_size),
@@ -66,13 +68,11 @@ class ExpertLoader {
     }
     for (const std::string& stacked : {module_ + "." + name, stacked_ + "." + name + ".weight"}) {
       if (!source_.Has(stacked)) continue;
-      // Of a mixture in a module of its own there are no others.
-      const bool is_one_of_many = stacked_ == module_ || stacked_.ends_with("switch_mlp");
       return source_.Rows({.name = stacked,
                            .shape = {count_, outputs, inputs},
                            .first_row = expert * outputs,
                            .rows = outputs,
-                           .alone = is_one_of_many ? alone : std::string()});
+                           .alone = has_each_ ? alone : std::string()});
     }
     return source_.Matrix(alone, outputs, inputs);
   }
@@ -120,6 +120,7 @@ class ExpertLoader {
   }
 
   const bool has_biases_;
+  const bool has_each_;
   const int64_t count_;
   const int64_t hidden_;
   const int64_t intermediate_;
