@@ -1,4 +1,4 @@
-// Attention and elementwise kernels on one thread, per instruction set.
+// Attention, elementwise kernels and those of delta nets on one thread, per instruction set.
 // Deliberately without a backend or threads: figures of the loops themselves.
 // Caches that are multiplied in integers appear under their names, in floats, and once more with
 // the width of their multipliers, such as "affine8:64@int8".
@@ -311,6 +311,8 @@ void RegisterRows(Isa isa) {
        [](const KernelTable& t, float* x, float* y, int64_t n) { t.silu_gate(x, y, n); }, 8192},
       {"clamped_gate",
        [](const KernelTable& t, float* x, float* y, int64_t n) { t.clamped_gate(x, y, n); }, 8192},
+      {"sigmoid_gate",
+       [](const KernelTable& t, float* x, float* y, int64_t n) { t.sigmoid_gate(x, y, n); }, 8192},
       {"gelu_tanh_gate",
        [](const KernelTable& t, float* x, float* y, int64_t n) { t.gelu_tanh_gate(x, y, n); },
        8192},
@@ -331,6 +333,68 @@ void RegisterRows(Isa isa) {
         [isa, kernel = row.kernel](benchmark::State& state) { BenchRow(state, isa, kernel); })
         ->Arg(row.count);
   }
+}
+
+// A gated delta net's head: its state stays where it is if there are many tokens, and comes from
+// memory if there is one, as when 512 heads take turns. Seven operations of a number of the state.
+void BenchDeltaRule(benchmark::State& state, Isa isa) {
+  const int64_t rows = state.range(0);
+  const int64_t heads = rows == 1 ? 512 : 1;
+  const std::vector<float> tokens = RandomFloats(static_cast<size_t>(rows * 3 * kDim));
+  AlignedVector<float> states(static_cast<size_t>(heads * kDim * kDim), 0.1f);
+  const std::vector<float> gates(static_cast<size_t>(rows), 0.5f);
+  std::vector<float> out(static_cast<size_t>(rows * kDim));
+  for (auto _ : state) {
+    for (int64_t head = 0; head < heads; ++head) {
+      float* const of_head = states.data() + head * kDim * kDim;
+      KernelsFor(isa).delta_rule({.rows = rows,
+                                  .key_dim = kDim,
+                                  .lanes = kDim,
+                                  .queries = tokens.data(),
+                                  .keys = tokens.data() + kDim,
+                                  .values = tokens.data() + 2 * kDim,
+                                  .stride = 3 * kDim,
+                                  .decays = gates.data(),
+                                  .steps = gates.data(),
+                                  .gate_stride = 1,
+                                  .state = of_head,
+                                  .next = of_head,
+                                  .state_stride = kDim,
+                                  .out = out.data(),
+                                  .out_stride = kDim});
+    }
+    benchmark::DoNotOptimize(out.data());
+  }
+  const auto numbers = static_cast<double>(heads * kDim * kDim);
+  SetRates(state, numbers * sizeof(float), 7 * numbers * static_cast<double>(rows));
+}
+
+// Of a sequence's tokens, in 2,048 channels.
+void BenchCausalConv(benchmark::State& state, Isa isa) {
+  constexpr int64_t kChannels = 2048;
+  constexpr int64_t kWidth = 4;
+  const int64_t rows = state.range(0);
+  const std::vector<float> x = RandomFloats(static_cast<size_t>(rows * kChannels));
+  const std::vector<float> weights = RandomFloats(static_cast<size_t>(kWidth * kChannels));
+  std::vector<float> history(static_cast<size_t>((kWidth - 1) * kChannels));
+  std::vector<float> out(x.size());
+  for (auto _ : state) {
+    KernelsFor(isa).causal_conv({.x = x.data(),
+                                 .x_stride = kChannels,
+                                 .rows = rows,
+                                 .weights = weights.data(),
+                                 .weight_stride = kChannels,
+                                 .width = kWidth,
+                                 .history = history.data(),
+                                 .next_history = history.data(),
+                                 .history_stride = kChannels,
+                                 .channel_begin = 0,
+                                 .channel_end = kChannels,
+                                 .out = out.data(),
+                                 .out_stride = kChannels});
+    benchmark::DoNotOptimize(out.data());
+  }
+  SetRates(state, static_cast<double>(x.size() * sizeof(float)), 0);
 }
 
 using TileBenchmark = void (*)(benchmark::State&, Isa, Format);
@@ -371,6 +435,13 @@ void RegisterAll() {
     }
     for (int64_t rows : {1, 8, 64}) Register("softmax_tile", BenchWeigh, isa, Format{})->Arg(rows);
     RegisterRows(isa);
+    const auto with_isa = [isa](const char* name, void (*body)(benchmark::State&, Isa)) {
+      return benchmark::RegisterBenchmark(
+          (std::string(name) + "/" + std::string(IsaName(isa))).c_str(),
+          [=](benchmark::State& state) { body(state, isa); });
+    };
+    with_isa("delta_rule", BenchDeltaRule)->Arg(1)->Arg(512);
+    with_isa("causal_conv", BenchCausalConv)->Arg(1)->Arg(512);
   }
 }
 

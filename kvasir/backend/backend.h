@@ -77,8 +77,56 @@ struct AttendArgs {
   FloatRows out;  // [rows, query_heads * value_dim]
 };
 
-// kClamped: KernelTable::clamped_gate.
-enum class GateActivation { kSilu, kGeluTanh, kClamped };
+// kClamped: KernelTable::clamped_gate. kSigmoid has the gate in its exponent alone:
+// up / (1 + exp(-gate)).
+enum class GateActivation { kSilu, kGeluTanh, kClamped, kSigmoid };
+
+// The new tokens of one sequence in a step, and the state of its recurrent layer, aligned as floats
+// are. What a run writes is no other run's.
+struct DeltaRun {
+  const std::byte* state = nullptr;  // before the run; null: all zero
+  std::byte* next = nullptr;         // after it; may be the same, else they do not overlap
+  int64_t step_row = 0;              // row of the step's activations of the first token
+  int64_t rows = 0;                  // > 0
+};
+
+// The sizes of a gated delta net (Yang et al., arXiv 2412.06464) behind its projections.
+struct DeltaShape {
+  int key_heads = 0;
+  int value_heads = 0;  // a multiple of key_heads
+  int64_t key_dim = 0;
+  int64_t value_dim = 0;
+  int64_t conv_width = 0;  // >= 2: inputs that a convolution sees, the token's own last
+
+  // Value head h reads key head h % key_heads; else h / (value_heads / key_heads).
+  bool is_tiled = false;
+
+  int key_head_of(int value_head) const {
+    return is_tiled ? value_head % key_heads : value_head / (value_heads / key_heads);
+  }
+  int64_t channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
+  // The last conv_width - 1 inputs of the convolution, [conv_width - 1, channels], oldest first,
+  // then [value_heads, key_dim, value_dim], all float32.
+  size_t state_bytes() const {
+    return static_cast<size_t>((conv_width - 1) * channels() + value_heads * key_dim * value_dim) *
+           sizeof(float);
+  }
+};
+
+struct DeltaNetArgs {
+  DeltaShape shape;
+  std::span<const DeltaRun> runs;       // disjoint step rows
+  ConstFloatRows mixed;                 // [rows, channels]: queries, keys, values before the
+                                        // convolution
+  ConstFloatRows decay_inputs;          // [rows, value_heads]: a
+  ConstFloatRows step_inputs;           // [rows, value_heads]: b
+  std::span<const float> conv;          // [conv_width, channels]
+  std::span<const float> decay_rates;   // [value_heads], exp(A_log), >= 0
+  std::span<const float> decay_biases;  // [value_heads], dt_bias
+  FloatRows convolved;                  // [rows, channels], scratch
+  FloatRows gates;                      // [rows, 2 * value_heads], scratch
+  FloatRows out;                        // [rows, value_heads * value_dim]
+};
 
 // Which experts every row goes through, and with what weight.
 struct RouteArgs {
@@ -186,6 +234,15 @@ class Backend {
   virtual void Attend(const AttendArgs& args) = 0;
   // gate = activation(gate) * up
   virtual void Gate(GateActivation activation, FloatRows gate, ConstFloatRows up) = 0;
+  // Each row times the sigmoid of its number in gates [rows, 1].
+  virtual void GateRows(FloatRows x, ConstFloatRows gates) = 0;
+  // For every token of a run, in order: a causal depthwise convolution over time of `mixed`, then
+  // silu; queries and keys divided by their length (per head, eps 1e-6 under the root, of the sum
+  // of squares), queries also by sqrt(key_dim); with decay = exp(-rate * softplus(a + bias)) and
+  // beta = sigmoid(b) of each value head, the state S [key_dim, value_dim] of the head:
+  //   S *= decay; delta = beta * (v - S^T k); S += k delta^T; out = S^T q
+  // A run's results depend on its tokens alone, not on how a sequence is cut into runs.
+  virtual void DeltaNet(const DeltaNetArgs& args) = 0;
   virtual void Add(FloatRows accumulator, ConstFloatRows x) = 0;
   virtual void Scale(FloatRows x, float factor) = 0;
   // Softmax over a row's scores; the per_row largest probabilities are its weights, the lowest

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kvasir/backend/cpu_attention.h"
+#include "kvasir/backend/cpu_delta_net.h"
 #include "kvasir/backend/cpu_experts.h"
 #include "kvasir/backend/cpu_kv_rows.h"
 #include "kvasir/backend/for_rows.h"
@@ -14,6 +15,7 @@
 #include "kvasir/backend/weight_lookahead.h"
 #include "kvasir/base/check.h"
 #include "kvasir/base/file.h"
+#include "kvasir/base/scalar_math.h"
 #include "kvasir/base/system_info.h"
 #include "kvasir/base/thread_pool.h"
 
@@ -213,6 +215,14 @@ class CpuBackend final : public Backend {
     ForRows(gate.rows, gate.cols, [&](int64_t i) { kernel(gate.row(i), up.row(i), gate.cols); });
   }
 
+  void GateRows(FloatRows x, ConstFloatRows gates) override {
+    ForRows(x.rows, x.cols, [&](int64_t i) {
+      kernels_.scale(x.row(i), 1.0f / (1.0f + scalar::Exp(-gates.row(i)[0])), x.cols);
+    });
+  }
+
+  void DeltaNet(const DeltaNetArgs& args) override { RunDeltaNet(kernels_, pool_, args); }
+
   void Add(FloatRows accumulator, ConstFloatRows x) override {
     ForRows(x.rows, x.cols, [&](int64_t i) { kernels_.add(accumulator.row(i), x.row(i), x.cols); });
   }
@@ -246,6 +256,8 @@ class CpuBackend final : public Backend {
         return kernels_.gelu_tanh_gate;
       case GateActivation::kClamped:
         return kernels_.clamped_gate;
+      case GateActivation::kSigmoid:
+        return kernels_.sigmoid_gate;
     }
     KVASIR_CHECK(false);
   }

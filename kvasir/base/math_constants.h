@@ -1,4 +1,4 @@
-// Constants of Kvasir's exp and tanh, shared by the scalar definition and the SIMD code.
+// Constants of Kvasir's exp, tanh and softplus, shared by the scalar definition and the SIMD code.
 // Deliberately no code: a function here could be compiled for one instruction set and run on
 // another.
 #ifndef KVASIR_BASE_MATH_CONSTANTS_H_
@@ -23,6 +23,10 @@ inline constexpr float kExpPoly[5] = {0x1.000000p-1f, 0x1.55548ep-3f, 0x1.55545c
                                       0x1.123c02p-7f, 0x1.6db51ap-10f};
 inline constexpr float kExpm1Poly[6] = {0x1.000000p-1f, 0x1.555556p-3f,  0x1.5554aep-5f,
                                         0x1.111090p-7f, 0x1.6d7550p-10f, 0x1.a1a246p-13f};
+// (2 atanh(w / 2) - w) / w^3 as a polynomial in w^2 <= 4/9, the relative error of the arctangent
+// minimised in the same way (5.4e-9).
+inline constexpr float kLog1pPoly[4] = {0x1.555502p-4f, 0x1.99d208p-7f, 0x1.1ebd0ep-9f,
+                                        0x1.1ed7bep-11f};
 // 2|x| is clamped here: tanh(10) is 1 in float.
 inline constexpr float kTanhMax = 20.0f;
 

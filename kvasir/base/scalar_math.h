@@ -1,6 +1,6 @@
-// exp, tanh and the 16-lane sum as scalar code: the definition that every SIMD table repeats bit
-// for bit (kvasir/kernels/math-inl.h). Deliberately not std::exp: libm's bits differ between
-// machines.
+// exp, tanh, softplus and the 16-lane sum as scalar code: the definition that every SIMD table
+// repeats bit for bit (kvasir/kernels/math-inl.h). Deliberately not std::exp: libm's bits differ
+// between machines.
 #ifndef KVASIR_BASE_SCALAR_MATH_H_
 #define KVASIR_BASE_SCALAR_MATH_H_
 
@@ -56,6 +56,18 @@ inline float Tanh(float x) {
   const float power = PowerOfTwo(n);
   const float e = std::fma(small, power, power - 1.0f);
   return std::copysign(e / (e + 2.0f), x);
+}
+
+// ln(1 + e^x) = max(x, 0) + ln(1 + y) with y = e^-|x|, and ln(1 + y) = 2 atanh(w / 2) with w = 2y /
+// (2 + y): very negative arguments keep the relative accuracy of their exponential.
+inline float Softplus(float x) {
+  const float y = Exp(-std::fabs(x));
+  const float w = (y + y) / (2.0f + y);
+  const float z = w * w;
+  float p = math::kLog1pPoly[3];
+  for (int i = 2; i >= 0; --i) p = std::fma(p, z, math::kLog1pPoly[i]);
+  const float logarithm = std::fma(p * z, w, w);
+  return logarithm + (x < 0.0f ? 0.0f : x);
 }
 
 // softcap * tanh(x / softcap)

@@ -25,6 +25,11 @@ class ShapeWriter {
               "gpt-oss is read from GGUF files, but not written to them; its published checkpoints "
               "exist as such"};
     }
+    if (config_.family == ModelFamily::kQwen35) {
+      return {ErrorCode::kUnsupported,
+              "models with delta nets (Qwen3.5, Qwen3-Next) are read from GGUF files, but not "
+              "written to them"};
+    }
     KVASIR_TRY_OK(CheckActivation());
     pairs_.Add("general.architecture", architecture_);
     pairs_.AddU32("general.quantization_version", 2);

@@ -87,12 +87,7 @@ Engine::Engine(EngineParts parts, EngineOptions options, std::unique_ptr<SwapSto
     : parts_(std::move(parts)),
       options_(std::move(options)),
       tree_(parts_.pool, parts_.spec, options_.max_index_bytes),
-      shares_any_prefix_(std::all_of(parts_.spec->layers.begin(), parts_.spec->layers.end(),
-                                     [](const KvLayerSpec& layer) {
-                                       return !layer.is_recurrent() &&
-                                              layer.layout.dense_recent == 0 &&
-                                              layer.retention.kind == RetentionSpec::Kind::kAll;
-                                     })),
+      publish_points_(*parts_.spec, store != nullptr),
       evicts_rows_(EvictsRows(*parts_.spec)),
       swap_(std::move(swap)),
       store_(std::move(store)) {}

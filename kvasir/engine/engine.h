@@ -21,6 +21,7 @@
 #include "kvasir/engine/engine_stream.h"
 #include "kvasir/engine/lent_blocks.h"
 #include "kvasir/engine/prefix_store.h"
+#include "kvasir/engine/publish_points.h"
 #include "kvasir/engine/request.h"
 #include "kvasir/engine/scheduler.h"
 #include "kvasir/engine/swap_store.h"
@@ -246,7 +247,7 @@ class Engine {
   Sampler sampler_;
   std::optional<DraftRounds> draft_rounds_;  // null: one token at a time
   std::optional<Speculation> speculation_;   // of the step being made
-  const bool shares_any_prefix_;             // every layer keeps all rows
+  const PublishPoints publish_points_;
   const bool evicts_rows_;
   const std::unique_ptr<SwapStore> swap_;     // null: nothing is swapped
   const std::unique_ptr<PrefixStore> store_;  // null: what is cached is in memory only

@@ -12,11 +12,6 @@
 
 namespace kvasir {
 
-// A prompt being read is published whenever it has come this far again: whoever comes later shares
-// it, and window layers can be gone on with at these points. Each costs references to the blocks
-// of their windows, so points are a few blocks apart: where segments of the store end.
-inline constexpr int64_t kPublishTokens = kSegmentTokens;
-
 // A step waits for disks at most as long as the last one took to compute, and in any case long
 // enough for one to begin.
 inline constexpr std::chrono::milliseconds kLeastDiskWait{20};
@@ -46,6 +41,7 @@ struct Engine::Job {
   }
   // Every token has to be evaluated, whatever is cached, and is of no use to others.
   bool is_mean_pooled() const { return request.pooling == Pooling::kMean; }
+  int64_t prompt_tokens() const { return static_cast<int64_t>(request.prompt.size()); }
   bool is_prompt_read() const { return streams[0]->generated_tokens() > 0 || streams.size() > 1; }
   bool is_done() const {
     for (const auto& stream : streams) {

@@ -158,8 +158,8 @@ bool Engine::IsBeingRead(const Job& job, int64_t cached_tokens) const {
     const auto part = std::mismatch(mine.begin(), mine.end(), theirs.begin(), theirs.end());
     int64_t shared = part.first - mine.begin();
     // Other layers can be gone on with only where the prompt is published.
-    if (!shares_any_prefix_ && part.second != theirs.end()) {
-      shared = shared / kPublishTokens * kPublishTokens;
+    if (!publish_points_.are_anywhere() && part.second != theirs.end()) {
+      shared = publish_points_.Last(shared, other->prompt_tokens());
     }
     if (shared - cached_tokens >= kBlockTokens) return true;
   }

@@ -33,9 +33,10 @@ std::vector<Engine::Member> Engine::PlanMembers() {
       int64_t run_limit = stream->sequence->RunLimit();
       if (job->is_scored()) run_limit = std::min(run_limit, kMostScoredRows);
       // Layers that hold whole states at the end of a run only are published and stored there.
-      if (!shares_any_prefix_ && !job->is_mean_pooled()) {
-        run_limit =
-            std::min(run_limit, kPublishTokens - stream->sequence->position() % kPublishTokens);
+      const Position position = stream->sequence->position();
+      if (!publish_points_.are_anywhere() && !job->is_mean_pooled()) {
+        run_limit = std::min(run_limit,
+                             publish_points_.Next(position, job->prompt_tokens()) - position);
       }
       // Long runs take blocks for a moment, in whose slabs a few that stay keep all from others.
       if (stream->is_starting_over()) {
@@ -115,7 +116,7 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
       continue;
     }
     const Position position = stream.sequence->position();
-    const auto prompt = static_cast<int64_t>(job.request.prompt.size());
+    const int64_t prompt = job.prompt_tokens();
     if (job.callbacks.on_prefill && position - member.tokens < prompt &&
         stream.generated_tokens() == 0) {
       job.callbacks.on_prefill({.cached = stream.result().stats.cached_tokens,
@@ -135,7 +136,7 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
     if (job.request.pooling) stream.AddStates(position - hidden.rows, hidden);
     if (!is_all_read) {
       if (!job.is_mean_pooled() && !stream.is_starting_over() &&
-          position / kPublishTokens != (position - member.tokens) / kPublishTokens) {
+          publish_points_.Next(position - member.tokens, prompt) <= position) {
         Publish(job, stream);
       }
       TellDrafter(member, hidden);

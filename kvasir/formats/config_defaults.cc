@@ -25,6 +25,14 @@ constexpr ConfigDefaults Plain(std::string_view architecture, std::string_view m
           max_position_embeddings,
           10000.0};
 }
+// The intermediate size is that of dense layers, which models with experts may not have.
+constexpr ConfigDefaults Qwen35(std::string_view architecture, std::string_view model_type,
+                                int64_t intermediate_size, int64_t kv_heads) {
+  ConfigDefaults defaults =
+      Plain(architecture, model_type, ModelFamily::kQwen35, kv_heads, 256, 32768);
+  defaults.intermediate_size = intermediate_size;
+  return defaults;
+}
 constexpr ConfigDefaults Gemma(std::string_view architecture, std::string_view model_type,
                                ModelFamily family, int64_t vocab_size, int64_t num_hidden_layers,
                                int64_t max_position_embeddings, double rope_theta) {
@@ -53,13 +61,18 @@ constexpr ConfigDefaults Gemma4(std::string_view architecture, std::string_view 
                1e6);
 }
 
-constexpr std::array<ConfigDefaults, 14> kArchitectures = {
+constexpr std::array<ConfigDefaults, 19> kArchitectures = {
     Plain("LlamaForCausalLM", "llama", ModelFamily::kLlama, 0, 0, 2048),
     Plain("MistralForCausalLM", "mistral", ModelFamily::kLlama, 8, 0, 131072),
     Plain("Mistral3ForConditionalGeneration", kMistral3, ModelFamily::kLlama, 8, 0, 131072),
     Plain("Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, 32, 0, 32768),
     Plain("Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, 32, 128, 32768),
     Plain("Qwen3MoeForCausalLM", kQwen3Moe, ModelFamily::kQwen3, 4, 0, 32768),
+    Qwen35("Qwen3_5ForCausalLM", "qwen3_5_text", 12288, 4),
+    Qwen35("Qwen3_5ForConditionalGeneration", "qwen3_5", 12288, 4),
+    Qwen35("Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", 5632, 2),
+    Qwen35("Qwen3_5MoeForConditionalGeneration", kQwen35Moe, 5632, 2),
+    Qwen35("Qwen3NextForCausalLM", kQwen3Next, 5632, 2),
     ConfigDefaults{"GptOssForCausalLM", "gpt_oss", ModelFamily::kGptOss, false, "hidden_act",
                    "silu", 201088, 2880, 2880, 36, 64, 8, 64, 131072, 150000.0},
     Gemma("Gemma2ForCausalLM", "gemma2", ModelFamily::kGemma2, 256000, 26, 8192, 1e4),

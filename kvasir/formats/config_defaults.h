@@ -14,6 +14,8 @@ namespace kvasir {
 
 inline constexpr std::string_view kMistral3 = "mistral3";
 inline constexpr std::string_view kQwen3Moe = "qwen3_moe";
+inline constexpr std::string_view kQwen35Moe = "qwen3_5_moe";
+inline constexpr std::string_view kQwen3Next = "qwen3_next";
 inline constexpr std::string_view kGemma4Unified = "gemma4_unified";
 
 // What the Hugging Face configuration classes fill in for absent fields. 0: the field is required,

@@ -17,6 +17,7 @@ inline constexpr int64_t kMaxVocabulary = 1 << 22;
 inline constexpr int64_t kMaxPositions = int64_t{1} << 30;
 inline constexpr int64_t kMaxExperts = 1 << 12;
 inline constexpr int64_t kMaxPerLayerSize = 1 << 12;
+inline constexpr int64_t kMaxConvWidth = 64;
 
 }  // namespace kvasir
 

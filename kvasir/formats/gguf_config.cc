@@ -32,11 +32,14 @@ struct Architecture {
   std::string_view config;
   std::string_view model_type;
 };
-constexpr std::array<Architecture, 8> kArchitectures = {{
+constexpr std::array<Architecture, 11> kArchitectures = {{
     {"llama", "LlamaForCausalLM", "llama"},
     {"qwen2", "Qwen2ForCausalLM", "qwen2"},
     {"qwen3", "Qwen3ForCausalLM", "qwen3"},
     {"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe"},
+    {"qwen35", "Qwen3_5ForCausalLM", "qwen3_5_text"},
+    {"qwen35moe", "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text"},
+    {"qwen3next", "Qwen3NextForCausalLM", "qwen3_next"},
     {kGptOss, "GptOssForCausalLM", "gpt_oss"},
     {"gemma2", "Gemma2ForCausalLM", "gemma2"},
     {"gemma3", "Gemma3ForCausalLM", "gemma3_text"},
@@ -71,6 +74,8 @@ class ConfigBuilder {
     if (architecture_.starts_with("gemma")) KVASIR_TRY_OK(SetGemma());
     if (is_gemma4) {
       KVASIR_TRY_OK(AddGgufGemma4(keys_, file_, &config_));
+    } else if (has_delta_nets()) {
+      KVASIR_TRY_OK(AddGgufQwen35(keys_, file_, &config_));
     } else {
       KVASIR_TRY_OK(SetHeads());
       KVASIR_TRY_OK(SetIntermediateSize());
@@ -83,6 +88,9 @@ class ConfigBuilder {
 
  private:
   std::string Key(std::string_view name) const { return keys_.Key(name); }
+  bool has_delta_nets() const {
+    return architecture_ == "qwen3next" || architecture_.starts_with("qwen35");
+  }
   Status CopyInt(std::string_view name, std::string_view field) {
     return keys_.CopyInt(name, field, &config_);
   }
@@ -103,11 +111,11 @@ class ConfigBuilder {
     }
     KVASIR_TRY(const int64_t experts, metadata_.IntOr(Key("expert_count"), 0));
     if (experts != 0 && architecture_ != "qwen3moe" && architecture_ != "gemma4" &&
-        architecture_ != kGptOss) {
+        architecture_ != kGptOss && (architecture_ == "qwen35" || !has_delta_nets())) {
       return {ErrorCode::kUnsupported, "metadata '" + Key("expert_count") + "' is " +
                                            std::to_string(experts) +
-                                           ": experts are read in qwen3moe, gpt-oss and gemma4 "
-                                           "only"};
+                                           ": experts are read in qwen3moe, qwen35moe, qwen3next, "
+                                           "gpt-oss and gemma4 only"};
     }
     KVASIR_TRY(const bool is_causal, metadata_.FlagOr(Key("attention.causal"), true));
     if (!is_causal) {
@@ -174,13 +182,15 @@ class ConfigBuilder {
 
   Status SetRope() {
     KVASIR_TRY(const int64_t head_dim, config_.GetInt("head_dim"));
-    KVASIR_TRY_OK(RequireSize("rope.dimension_count", head_dim));
+    if (!has_delta_nets()) KVASIR_TRY_OK(RequireSize("rope.dimension_count", head_dim));
     KVASIR_TRY_OK(CheckRopeFactors());
     const bool is_gemma3 = architecture_ == "gemma3";
     const std::string base = FirstKey("rope.freq_base", "rope.global.freq_base");
     KVASIR_TRY(const double theta, metadata_.NumberOr(base, is_gemma3 ? 1e6 : 10000.0));
     config_.Set("rope_theta", theta);
-    KVASIR_TRY(divisors_, ReadGgufRopeDivisors(file_, head_dim));
+    if (!has_delta_nets()) {
+      KVASIR_TRY(divisors_, ReadGgufRopeDivisors(file_, head_dim));
+    }
     double unsaid = 1.0;
     if (is_gemma3 && !metadata_.Has(base)) {
       // Ollama writes nothing about rope for models that also see.
@@ -319,6 +329,14 @@ class ConfigBuilder {
   std::vector<float> divisors_;
 };
 
+// Whether value heads lie in rounds, as what has no joined matrix of steps and decays has them.
+bool HasTiledHeads(const GgufFile& file) {
+  for (const std::string& name : file.names()) {
+    if (name.ends_with(".ssm_alpha.weight")) return true;
+  }
+  return false;
+}
+
 // Whether a file has biases, its tensors say.
 struct Biases {
   bool qkv = false;
@@ -424,6 +442,7 @@ Result<ModelConfig> GgufModelConfig(const GgufFile& file) {
   if (!parsed.ok()) return WithContext(parsed.error(), file.path() + ": as config.json");
   ModelConfig& model = *parsed;
   model.norms_hold_offset = true;
+  model.delta_net.is_tiled = HasTiledHeads(file);
   const Biases biases = BiasesOf(file);
   model.qkv_bias = biases.qkv;
   model.output_bias = biases.output;

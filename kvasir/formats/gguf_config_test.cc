@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "kvasir/formats/gguf_rope.h"
 #include "kvasir/formats/gguf_test_bytes.h"
@@ -27,9 +28,9 @@ TEST(GgufConfig, UnknownArchitecturesListTheKnown) {
   const auto config = GgufModelConfig(*file);
   ASSERT_FALSE(config.ok());
   EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(
-      config.error().message.find("'rwkv7'; supported are llama, qwen2, qwen3, qwen3moe, gpt-oss,"),
-      std::string::npos)
+  EXPECT_NE(config.error().message.find("'rwkv7'; supported are llama, qwen2, qwen3, qwen3moe, "
+                                        "qwen35, qwen35moe, qwen3next, gpt-oss,"),
+            std::string::npos)
       << config.error().message;
 }
 
@@ -272,6 +273,167 @@ TEST(GgufConfig, OnlyGemmasNormsAreKnownWithoutTheirEpsilon) {
             "no error");
   EXPECT_NE(ErrorOf(without("llama")).find("'llama.attention.layer_norm_rms_epsilon'"),
             std::string::npos);
+}
+
+// A model with delta nets, but for a key that a test has or lacks itself.
+GgufTestFile TinyDeltaNets(const std::string& architecture, uint32_t blocks,
+                           const std::string& without = "") {
+  GgufTestFile file = Tiny(architecture, blocks);
+  const std::pair<std::string, uint32_t> kNumbers[] = {
+      {"attention.head_count_kv", 1}, {"attention.key_length", 16}, {"ssm.conv_kernel", 3},
+      {"ssm.state_size", 8},          {"ssm.group_count", 2},       {"ssm.time_step_rank", 4},
+      {"ssm.inner_size", 48},         {"rope.dimension_count", 6}};
+  for (const auto& [name, value] : kNumbers) {
+    if (name != without) file.U32(architecture + "." + name, value);
+  }
+  return file;
+}
+
+GgufTestFile TinyQwen35(const std::string& without = "") {
+  return TinyDeltaNets("qwen35", 5, without);
+}
+
+std::string Kinds(const ModelConfig& model) {
+  std::string text;
+  for (const LayerKind kind : model.layer_kinds) text += kind == LayerKind::kLinear ? 'L' : 'F';
+  return text;
+}
+
+TEST(GgufConfig, DeltaNetsOfQwen35) {
+  const ModelConfig model = ConfigOf(TinyQwen35().F32("qwen35.rope.freq_base", 1e7f));
+  EXPECT_EQ(model.family, ModelFamily::kQwen35);
+  EXPECT_EQ(model.architecture, "Qwen3_5ForCausalLM");
+  EXPECT_EQ(model.head_dim, 16);
+  EXPECT_EQ(model.num_key_value_heads, 1);
+  EXPECT_EQ(model.intermediate_size, 64);
+  const DeltaNetConfig net = {
+      .key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 12, .conv_width = 3};
+  EXPECT_EQ(model.delta_net, net);
+  EXPECT_EQ(Kinds(model), "LLLFL");
+  EXPECT_EQ(model.rope_full.theta, 1e7);
+  EXPECT_EQ(RotatedElements(model.rope_full, 16), 6);
+  EXPECT_TRUE(model.norms_hold_offset);
+  EXPECT_TRUE(model.tie_word_embeddings);
+  EXPECT_TRUE(model.expert_layers.empty());
+  // As llama.cpp reads files without the key.
+  EXPECT_EQ(RotatedElements(ConfigOf(TinyQwen35("rope.dimension_count")).rope_full, 16), 16);
+  // Older files of Ollama: no keys and values in linear layers.
+  EXPECT_EQ(ConfigOf(TinyQwen35("attention.head_count_kv")
+                         .I32s("qwen35.attention.head_count_kv", {0, 0, 0, 2, 0}))
+                .num_key_value_heads,
+            2);
+  EXPECT_EQ(ConfigOf(TinyQwen35("attention.head_count_kv")).num_key_value_heads, 2);
+}
+
+TEST(GgufConfig, WhichLayersHaveDeltaNets) {
+  EXPECT_EQ(Kinds(ConfigOf(TinyQwen35().U32("qwen35.full_attention_interval", 2))), "LFLFL");
+  // The list says more than the interval, which a converter may have made up.
+  const auto listed = [] {
+    GgufTestFile file = TinyQwen35().U32("qwen35.full_attention_interval", 4);
+    return file.I32s("qwen35.attention.recurrent_layers", {1, 0, 0, 1, 0});
+  };
+  EXPECT_EQ(Kinds(ConfigOf(listed())), "LFFLF");
+  // The last block drafts.
+  EXPECT_EQ(Kinds(ConfigOf(listed().U32("qwen35.nextn_predict_layers", 1))), "LFFL");
+  EXPECT_EQ(ConfigOf(TinyQwen35().U32("qwen35.nextn_predict_layers", 1)).num_hidden_layers, 4);
+}
+
+// Whatever the architecture is called: Ollama writes Qwen3-Next as qwen35moe.
+TEST(GgufConfig, ValueHeadsAreInRoundsWhereStepsAndDecaysAreApart) {
+  GgufTestFile apart = TinyQwen35();
+  apart.Tensor({"blk.0.ssm_alpha.weight", {32, 4}, 0, 0});
+  EXPECT_TRUE(ConfigOf(apart).delta_net.is_tiled);
+  GgufTestFile joined = TinyQwen35();
+  joined.Tensor({"blk.0.ssm_ba.weight", {32, 8}, 0, 0});
+  EXPECT_FALSE(ConfigOf(joined).delta_net.is_tiled);
+}
+
+TEST(GgufConfig, DeltaNetsThatDoNotAddUpAreRefused) {
+  EXPECT_EQ(ErrorOf(TinyQwen35()), "no error");
+  const auto expect = [](const GgufTestFile& file, const std::string& part) {
+    EXPECT_NE(ErrorOf(file).find(part), std::string::npos) << part << "; " << ErrorOf(file);
+  };
+  expect(TinyQwen35("ssm.inner_size"), "'qwen35.ssm.inner_size' is missing");
+  expect(TinyQwen35("ssm.inner_size").U32("qwen35.ssm.inner_size", 50),
+         "'qwen35.ssm.inner_size' is 50, no multiple of the 4 value heads");
+  expect(TinyQwen35("ssm.time_step_rank").U32("qwen35.ssm.time_step_rank", 0),
+         "no multiple of the 0 value heads");
+  expect(TinyQwen35("ssm.group_count").U32("qwen35.ssm.group_count", 3), "linear_num_value_heads");
+  for (const uint32_t drafting : {5u, 6u}) {
+    expect(TinyQwen35().U32("qwen35.nextn_predict_layers", drafting),
+           "'qwen35.nextn_predict_layers' is " + std::to_string(drafting) + " of 5 blocks");
+  }
+  for (const uint32_t rotated : {0u, 17u}) {
+    expect(TinyQwen35("rope.dimension_count").U32("qwen35.rope.dimension_count", rotated),
+           "'qwen35.rope.dimension_count' is " + std::to_string(rotated) + " of 16");
+  }
+  expect(TinyQwen35("rope.dimension_count").U32("qwen35.rope.dimension_count", 5),
+         "partial_rotary_factor");
+  expect(TinyQwen35().I32s("qwen35.attention.recurrent_layers", {1, 1, 1, 0}),
+         "'qwen35.attention.recurrent_layers' has 4 elements for 5 layers");
+  expect(TinyQwen35("attention.head_count_kv")
+             .I32s("qwen35.attention.head_count_kv", {1, 0, 0, 2, 0}),
+         "'qwen35.attention.head_count_kv' differs between layers");
+  expect(TinyQwen35().U32("qwen35.full_attention_interval", 0), "full_attention_interval");
+}
+
+TEST(GgufConfig, ExpertsBesideDeltaNets) {
+  const auto with_experts = [](const std::string& architecture) {
+    GgufTestFile file = TinyDeltaNets(architecture, 3);
+    file.U32(architecture + ".expert_count", 6).U32(architecture + ".expert_used_count", 2);
+    return file.U32(architecture + ".expert_feed_forward_length", 24);
+  };
+  ModelConfig model = ConfigOf(with_experts("qwen35moe"));
+  EXPECT_EQ(model.architecture, "Qwen3_5MoeForCausalLM");
+  EXPECT_EQ(model.experts.count, 6);
+  EXPECT_EQ(model.experts.per_token, 2);
+  EXPECT_EQ(model.experts.intermediate_size, 24);
+  EXPECT_EQ(model.experts.shared_intermediate_size, 24);
+  EXPECT_TRUE(model.experts.normalizes_weights);
+  EXPECT_EQ(model.expert_layers, std::vector<bool>(3, true));
+  // Which layers of Qwen3-Next have experts, the tensors say.
+  GgufTestFile next = with_experts("qwen3next");
+  next.U32("qwen3next.expert_shared_feed_forward_length", 40);
+  next.Tensor({"blk.1.ffn_gate_inp.weight", {32, 6}, 0, 0});
+  model = ConfigOf(next);
+  EXPECT_EQ(model.architecture, "Qwen3NextForCausalLM");
+  EXPECT_EQ(model.experts.shared_intermediate_size, 40);
+  EXPECT_EQ(model.expert_layers, (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(model.intermediate_size, 64);
+
+  for (const std::string architecture : {"qwen35moe", "qwen3next"}) {
+    EXPECT_NE(ErrorOf(TinyDeltaNets(architecture, 3)).find("expert_count' is missing"),
+              std::string::npos);
+  }
+  EXPECT_NE(ErrorOf(with_experts("qwen35")).find("'qwen35.expert_count' is 6: experts are read in"),
+            std::string::npos);
+}
+
+// From files as the converter writes them.
+TEST(GgufConfig, ReadsTinyDeltaNets) {
+  const auto read = [](const std::string& name) {
+    const auto file = GgufFile::Open(Testdata(name));
+    auto config = file.ok() ? GgufModelConfig(*file) : Result<ModelConfig>(file.error());
+    EXPECT_TRUE(config.ok()) << config.error().message;
+    return config.ok() ? *std::move(config) : ModelConfig();
+  };
+  const ModelConfig dense = read("qwen35_bf16.gguf");
+  EXPECT_EQ(Kinds(dense), "LLFLL");
+  EXPECT_EQ(dense.delta_net, (DeltaNetConfig{.key_heads = 2,
+                                             .value_heads = 4,
+                                             .key_dim = 16,
+                                             .value_dim = 24,
+                                             .conv_width = 4,
+                                             .is_tiled = true}));
+  EXPECT_FALSE(dense.tie_word_embeddings);
+  const ModelConfig experts = read("qwen35moe_bf16.gguf");
+  EXPECT_EQ(Kinds(experts), "LFLL");
+  EXPECT_TRUE(experts.delta_net.is_tiled);
+  EXPECT_EQ(experts.experts.shared_intermediate_size, 24);
+  const ModelConfig next = read("qwen3next_bf16.gguf");
+  EXPECT_EQ(Kinds(next), "LLFLLF");
+  EXPECT_FALSE(next.delta_net.is_tiled);
+  EXPECT_EQ(next.expert_layers, (std::vector<bool>{false, true, false, false, false, true}));
 }
 
 // Texts of the stops of a vocabulary, in its order.

@@ -1,5 +1,7 @@
 #include "kvasir/formats/gguf_layers.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -39,6 +41,18 @@ Status AddExperts(const GgufKeys& keys, std::string_view chosen, Json* config) {
   KVASIR_TRY_OK(keys.CopyInt("expert_count", "num_experts", config));
   KVASIR_TRY_OK(keys.CopyInt("expert_used_count", chosen, config));
   return keys.CopyInt("expert_feed_forward_length", "moe_intermediate_size", config);
+}
+
+// Which layers have experts, the tensors say.
+void AddDenseLayers(const GgufFile& file, size_t layers, Json* config) {
+  Json dense = Json::Array();
+  for (size_t i = 0; i < layers; ++i) {
+    if (file.Find(LayerTensor(i, "ffn_gate_inp")) == nullptr) {
+      dense.Append(static_cast<int64_t>(i));
+    }
+  }
+  config->Set("decoder_sparse_step", int64_t{1});
+  config->Set("mlp_only_layers", std::move(dense));
 }
 
 Error Unlike(const std::string& key, size_t layer) {
@@ -96,6 +110,74 @@ Status AddMlpSizes(const GgufKeys& keys, size_t layers, int64_t shared, Json* co
   return {};
 }
 
+// Blocks that only draft tokens come last and count as layers.
+Status DropDraftBlocks(const GgufKeys& keys, Json* config) {
+  const std::string key = keys.Key("nextn_predict_layers");
+  KVASIR_TRY(const int64_t drafting, keys.metadata.IntOr(key, 0));
+  KVASIR_TRY(const int64_t blocks, config->GetInt("num_hidden_layers"));
+  if (drafting < 0 || drafting >= blocks) {
+    return {ErrorCode::kCorrupt, "metadata '" + key + "' is " + std::to_string(drafting) + " of " +
+                                     std::to_string(blocks) + " blocks"};
+  }
+  config->Set("num_hidden_layers", blocks - drafting);
+  return {};
+}
+
+Status AddDeltaNet(const GgufKeys& keys, Json* config) {
+  KVASIR_TRY_OK(keys.CopyInt("ssm.conv_kernel", "linear_conv_kernel_dim", config));
+  KVASIR_TRY_OK(keys.CopyInt("ssm.state_size", "linear_key_head_dim", config));
+  KVASIR_TRY_OK(keys.CopyInt("ssm.group_count", "linear_num_key_heads", config));
+  KVASIR_TRY_OK(keys.CopyInt("ssm.time_step_rank", "linear_num_value_heads", config));
+  const std::string key = keys.Key("ssm.inner_size");
+  KVASIR_TRY(const int64_t values, keys.metadata.SameInt(key));
+  KVASIR_TRY(const int64_t heads, config->GetInt("linear_num_value_heads"));
+  if (heads <= 0 || values % heads != 0) {
+    return {ErrorCode::kCorrupt, "metadata '" + key + "' is " + std::to_string(values) +
+                                     ", no multiple of the " + std::to_string(heads) +
+                                     " value heads"};
+  }
+  config->Set("linear_value_head_dim", values / heads);
+  return {};
+}
+
+// A bool for each block, where a file has them; else every so many layers one is full.
+Status AddLinearLayers(const GgufKeys& keys, size_t layers, Json* config) {
+  const std::string key = keys.Key("attention.recurrent_layers");
+  if (!keys.metadata.Has(key)) {
+    KVASIR_TRY(const int64_t interval, keys.metadata.IntOr(keys.Key("full_attention_interval"), 4));
+    config->Set("full_attention_interval", interval);
+    return {};
+  }
+  KVASIR_TRY(const std::vector<int64_t> recurrent, keys.metadata.Ints(key));
+  if (recurrent.size() < layers) {
+    return {ErrorCode::kCorrupt, "metadata '" + key + "' has " + std::to_string(recurrent.size()) +
+                                     " elements for " + std::to_string(layers) + " layers"};
+  }
+  Json::Array types;
+  for (size_t i = 0; i < layers; ++i) {
+    types.push_back(Json(recurrent[i] != 0 ? "linear_attention" : "full_attention"));
+  }
+  config->Set("layer_types", std::move(types));
+  return {};
+}
+
+// One number for all, or one for each block, which is 0 where there is no attention.
+Result<int64_t> KeyValueHeads(const GgufKeys& keys) {
+  const std::string key = keys.Key("attention.head_count_kv");
+  const GgufValue* const value = keys.metadata.Find(key);
+  if (value == nullptr) return keys.metadata.Int(keys.Key("attention.head_count"));
+  if (std::holds_alternative<int64_t>(*value)) return keys.metadata.Int(key);
+  KVASIR_TRY(const std::vector<int64_t> list, keys.metadata.Ints(key));
+  int64_t heads = 0;
+  for (const int64_t here : list) {
+    if (heads != 0 && here != 0 && here != heads) {
+      return {ErrorCode::kUnsupported, "metadata '" + key + "' differs between layers"};
+    }
+    heads = std::max(heads, here);
+  }
+  return heads;
+}
+
 }  // namespace
 
 Status GgufKeys::CopyInt(std::string_view name, std::string_view field, Json* config) const {
@@ -140,14 +222,47 @@ Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* conf
   KVASIR_TRY_OK(AddExperts(keys, "num_experts_per_tok", config));
   config->Set("norm_topk_prob", true);  // the metadata does not say; every release does
   KVASIR_TRY(const size_t layers, LayerCount(*config));
-  Json dense = Json::Array();
-  for (size_t i = 0; i < layers; ++i) {
-    if (file.Find(LayerTensor(i, "ffn_gate_inp")) == nullptr) {
-      dense.Append(static_cast<int64_t>(i));
+  AddDenseLayers(file, layers, config);
+  return {};
+}
+
+Status AddGgufQwen35(const GgufKeys& keys, const GgufFile& file, Json* config) {
+  const GgufMetadata& metadata = keys.metadata;
+  KVASIR_TRY_OK(DropDraftBlocks(keys, config));
+  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY_OK(AddDeltaNet(keys, config));
+  KVASIR_TRY_OK(AddLinearLayers(keys, layers, config));
+  KVASIR_TRY(const auto heads, KeyValueHeads(keys));
+  config->Set("num_key_value_heads", heads);
+  KVASIR_TRY(const int64_t hidden, config->GetInt("hidden_size"));
+  KVASIR_TRY(const int64_t query_heads, config->GetInt("num_attention_heads"));
+  KVASIR_TRY(const int64_t head_dim, metadata.IntOr(keys.Key("attention.key_length"),
+                                                    query_heads > 0 ? hidden / query_heads : 0));
+  config->Set("head_dim", head_dim);
+  KVASIR_TRY(const int64_t rotated, metadata.IntOr(keys.Key("rope.dimension_count"), head_dim));
+  if (head_dim > 0 && rotated > 0 && rotated <= head_dim) {
+    double fraction = static_cast<double>(rotated) / static_cast<double>(head_dim);
+    // Readers multiply and cut.
+    if (static_cast<int64_t>(fraction * static_cast<double>(head_dim)) < rotated) {
+      fraction = std::nextafter(fraction, 2.0);
     }
+    config->Set("partial_rotary_factor", fraction);
+  } else {
+    return {ErrorCode::kCorrupt, "metadata '" + keys.Key("rope.dimension_count") + "' is " +
+                                     std::to_string(rotated) + " of " + std::to_string(head_dim)};
   }
-  config->Set("decoder_sparse_step", int64_t{1});
-  config->Set("mlp_only_layers", std::move(dense));
+  if (metadata.Has(keys.Key("feed_forward_length"))) {
+    KVASIR_TRY_OK(keys.CopyInt("feed_forward_length", "intermediate_size", config));
+  }
+  if (keys.architecture == "qwen35") return {};  // the others always have experts
+  KVASIR_TRY_OK(AddExperts(keys, "num_experts_per_tok", config));
+  // llama.cpp has no other files of Qwen3-Next than those with experts everywhere, but forks do.
+  if (keys.architecture == "qwen3next") AddDenseLayers(file, layers, config);
+  KVASIR_TRY(const int64_t size, metadata.SameInt(keys.Key("expert_feed_forward_length")));
+  KVASIR_TRY(const int64_t shared,
+             metadata.IntOr(keys.Key("expert_shared_feed_forward_length"), size));
+  config->Set("shared_expert_intermediate_size", shared);
+  config->Set("norm_topk_prob", true);  // the metadata does not say; every release does
   return {};
 }
 

@@ -28,6 +28,9 @@ struct GgufKeys {
 Status AddGgufWindow(const GgufKeys& keys, Json* config);
 // Qwen3-MoE: which layers have experts, the tensors say. ERRORS: kCorrupt.
 Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* config);
+// Qwen3.5 and Qwen3-Next: heads, delta nets, which layers have them, rope's part of a head,
+// experts, and of Next which layers have them; blocks that draft are not counted. ERRORS: kCorrupt.
+Status AddGgufQwen35(const GgufKeys& keys, const GgufFile& file, Json* config);
 // The window and the experts of gpt-oss. ERRORS: kCorrupt.
 Status AddGgufGptOss(const GgufKeys& keys, Json* config);
 // Gemma 4: sizes of layers, shared keys, per-layer embeddings, experts. `config` has its other

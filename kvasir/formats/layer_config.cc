@@ -17,7 +17,8 @@ constexpr double kGptOssGateSlope = 1.702;
 
 // The window, had any layer one; 0 when the family or its switch says none does.
 Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& defaults) {
-  if (defaults.model_type == "llama") return 0;  // the class has no such field
+  // The classes have no such field.
+  if (defaults.model_type == "llama" || defaults.family == ModelFamily::kQwen35) return 0;
   if (defaults.family == ModelFamily::kQwen2 || defaults.family == ModelFamily::kQwen3) {
     KVASIR_TRY(const bool uses_window, reader.Flag("use_sliding_window", false));
     if (!uses_window) return 0;
@@ -32,7 +33,9 @@ Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& def
 }
 
 Result<std::vector<LayerKind>> ReadLayerTypes(const ConfigReader& reader, const Json& list,
-                                              int layers) {
+                                              const ModelConfig& model) {
+  const int layers = model.num_hidden_layers;
+  const bool has_linear = model.family == ModelFamily::kQwen35;
   if (!list.is_array() || static_cast<int64_t>(list.as_array().size()) != layers) {
     return reader.Bad("layer_types",
                       "must list one type for each of the " + std::to_string(layers) + " layers");
@@ -41,14 +44,27 @@ Result<std::vector<LayerKind>> ReadLayerTypes(const ConfigReader& reader, const 
   for (const Json& type : list.as_array()) {
     if (type == Json("full_attention")) {
       kinds.push_back(LayerKind::kFull);
-    } else if (type == Json("sliding_attention")) {
+    } else if (type == Json("sliding_attention") && !has_linear) {
       kinds.push_back(LayerKind::kSliding);
+    } else if (type == Json("linear_attention") && has_linear) {
+      kinds.push_back(LayerKind::kLinear);
     } else {
       const std::string name = type.is_string() ? type.as_string().substr(0, 40) : "no string";
       return reader.Bad("layer_types",
-                        "holds '" + name + "'; supported are full_attention and sliding_attention",
+                        "holds '" + name + "'; supported are full_attention and " +
+                            (has_linear ? "linear_attention" : "sliding_attention"),
                         ErrorCode::kUnsupported);
     }
+  }
+  return kinds;
+}
+
+Result<std::vector<LayerKind>> DeriveLinearLayers(const ConfigReader& reader,
+                                                  const ModelConfig& model) {
+  KVASIR_TRY(const int64_t interval, reader.Integer("full_attention_interval", 4, 1, kMaxLayers));
+  std::vector<LayerKind> kinds;
+  for (int i = 0; i < model.num_hidden_layers; ++i) {
+    kinds.push_back((i + 1) % interval == 0 ? LayerKind::kFull : LayerKind::kLinear);
   }
   return kinds;
 }
@@ -57,6 +73,7 @@ Result<std::vector<LayerKind>> ReadLayerTypes(const ConfigReader& reader, const 
 Result<std::vector<LayerKind>> DeriveLayerKinds(const ConfigReader& reader,
                                                 const ConfigDefaults& defaults,
                                                 const ModelConfig& model) {
+  if (model.family == ModelFamily::kQwen35) return DeriveLinearLayers(reader, model);
   int64_t first_sliding = 0;  // qwen: layers below it are full
   int64_t pattern = 0;        // gemma: every pattern-th layer is full
   const bool is_qwen = model.family == ModelFamily::kQwen2 || model.family == ModelFamily::kQwen3;
@@ -96,6 +113,48 @@ Result<ExpertsConfig> ReadExperts(const ConfigReader& reader, std::string_view c
   experts.count = static_cast<int>(all);
   experts.per_token = static_cast<int>(per_token);
   return experts;
+}
+
+// Every decoder_sparse_step-th layer, but for those named.
+Status ReadExpertLayers(const ConfigReader& reader, ModelConfig* model) {
+  KVASIR_TRY(const int64_t step,
+             reader.Integer("decoder_sparse_step", 1, 1, model->num_hidden_layers));
+  for (int i = 0; i < model->num_hidden_layers; ++i) {
+    model->expert_layers.push_back((i + 1) % step == 0);
+  }
+  const Json* dense = reader.Find("mlp_only_layers");
+  if (dense == nullptr) return {};
+  if (!dense->is_array()) return reader.Bad("mlp_only_layers", "must be a list of layers");
+  for (const Json& layer : dense->as_array()) {
+    if (!layer.is_int() || layer.as_int() < 0 || layer.as_int() >= model->num_hidden_layers) {
+      return reader.Bad("mlp_only_layers",
+                        "must list layers below " + std::to_string(model->num_hidden_layers));
+    }
+    model->expert_layers[static_cast<size_t>(layer.as_int())] = false;
+  }
+  return {};
+}
+
+Status ReadDeltaNet(const ConfigReader& reader, ModelConfig* model) {
+  DeltaNetConfig net;
+  const auto read = [&](std::string_view field, int64_t otherwise, int64_t least, int64_t most,
+                        int* out) -> Status {
+    KVASIR_TRY(const int64_t value, reader.Integer(field, otherwise, least, most));
+    *out = static_cast<int>(value);
+    return {};
+  };
+  KVASIR_TRY_OK(read("linear_num_key_heads", 16, 1, kMaxHeads, &net.key_heads));
+  KVASIR_TRY_OK(read("linear_num_value_heads", 32, 1, kMaxHeads, &net.value_heads));
+  KVASIR_TRY_OK(read("linear_key_head_dim", 128, 1, kMaxHeadDim, &net.key_dim));
+  KVASIR_TRY_OK(read("linear_value_head_dim", 128, 1, kMaxHeadDim, &net.value_dim));
+  KVASIR_TRY_OK(read("linear_conv_kernel_dim", 4, 2, kMaxConvWidth, &net.conv_width));
+  if (net.value_heads % net.key_heads != 0) {
+    return reader.Bad("linear_num_value_heads", std::to_string(net.value_heads) +
+                                                    " must be a multiple of the " +
+                                                    std::to_string(net.key_heads) + " key heads");
+  }
+  model->delta_net = net;
+  return {};
 }
 
 // Shape of the full-attention layers: published files have two fields; newer writers list every
@@ -208,7 +267,7 @@ Status ReadLayerKinds(const ConfigReader& reader, const ConfigDefaults& defaults
   const Json* types = reader.Find("layer_types");
   // The class of Qwen3-MoE has neither layer_types nor max_window_layers: all slide, or none.
   if (types != nullptr && defaults.model_type != kQwen3Moe) {
-    KVASIR_TRY(model->layer_kinds, ReadLayerTypes(reader, *types, model->num_hidden_layers));
+    KVASIR_TRY(model->layer_kinds, ReadLayerTypes(reader, *types, *model));
   } else {
     KVASIR_TRY(model->layer_kinds, DeriveLayerKinds(reader, defaults, *model));
   }
@@ -227,24 +286,32 @@ Status ReadQwenExperts(const ConfigReader& reader, ModelConfig* model) {
   KVASIR_TRY(model->experts, ReadExperts(reader, count, 128, "num_experts_per_tok", 8,
                                          "moe_intermediate_size", 768));
   KVASIR_TRY(model->experts.normalizes_weights, reader.Flag("norm_topk_prob", false));
-  KVASIR_TRY(const int64_t step,
-             reader.Integer("decoder_sparse_step", 1, 1, model->num_hidden_layers));
-  for (int i = 0; i < model->num_hidden_layers; ++i) {
-    model->expert_layers.push_back((i + 1) % step == 0);
-  }
-  const Json* dense = reader.Find("mlp_only_layers");
-  if (dense == nullptr) return {};
-  if (!dense->is_array()) return reader.Bad("mlp_only_layers", "must be a list of layers");
-  for (const Json& layer : dense->as_array()) {
-    if (!layer.is_int() || layer.as_int() < 0 || layer.as_int() >= model->num_hidden_layers) {
-      return reader.Bad("mlp_only_layers",
-                        "must list layers below " + std::to_string(model->num_hidden_layers));
-    }
-    model->expert_layers[static_cast<size_t>(layer.as_int())] = false;
-  }
-  return {};
+  return ReadExpertLayers(reader, model);
 }
 
+Status ReadQwen35Layers(const ConfigReader& reader, const ConfigDefaults& defaults,
+                        ModelConfig* model) {
+  KVASIR_TRY_OK(ReadDeltaNet(reader, model));
+  KVASIR_TRY(const bool has_gates, reader.Flag("attn_output_gate", true));
+  if (!has_gates) {
+    return reader.Bad("attn_output_gate", "is false; the family's attention has gates",
+                      ErrorCode::kUnsupported);
+  }
+  const bool is_next = defaults.model_type == kQwen3Next;
+  if (!is_next && !defaults.model_type.starts_with(kQwen35Moe)) return {};
+  KVASIR_TRY(model->experts,
+             ReadExperts(reader, "num_experts", is_next ? 512 : 256, "num_experts_per_tok",
+                         is_next ? 10 : 8, "moe_intermediate_size", 512));
+  KVASIR_TRY(model->experts.shared_intermediate_size,
+             reader.Integer("shared_expert_intermediate_size", 512, 1, kMaxIntermediate));
+  if (!is_next) {
+    model->expert_layers.assign(static_cast<size_t>(model->num_hidden_layers), true);
+    model->intermediate_size = model->experts.shared_intermediate_size;  // the only dense MLP
+    return {};
+  }
+  KVASIR_TRY(model->experts.normalizes_weights, reader.Flag("norm_topk_prob", true));
+  return ReadExpertLayers(reader, model);
+}
 Status ReadGptOssExperts(const ConfigReader& reader, ModelConfig* model) {
   const std::string_view chosen =
       reader.Find("num_experts_per_tok") == nullptr ? "experts_per_token" : "num_experts_per_tok";

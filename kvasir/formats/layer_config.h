@@ -1,5 +1,5 @@
-// What differs from layer to layer in a model's config: windows, experts, heads of full-attention
-// layers, keys and values shared with an earlier layer.
+// What differs from layer to layer in a model's config: windows, experts, delta nets, heads of
+// full-attention layers, keys and values shared with an earlier layer.
 // Deliberately only checked numbers: what a layer computes with them is the model layer's business.
 #ifndef KVASIR_FORMATS_LAYER_CONFIG_H_
 #define KVASIR_FORMATS_LAYER_CONFIG_H_
@@ -14,9 +14,11 @@ namespace kvasir {
 // Which layers slide, and their window. ERRORS: as ModelConfig::Parse.
 Status ReadLayerKinds(const ConfigReader& reader, const ConfigDefaults& defaults,
                       ModelConfig* model);
-// Both read on where `model` has its sizes and layer kinds. `per_layer_default`: the
+// These read on where `model` has its sizes and layer kinds. `per_layer_default`: the
 // per_layer_embedding_size of a file that says none. ERRORS: as ModelConfig::Parse.
 Status ReadQwenExperts(const ConfigReader& reader, ModelConfig* model);
+Status ReadQwen35Layers(const ConfigReader& reader, const ConfigDefaults& defaults,
+                        ModelConfig* model);
 Status ReadGptOssExperts(const ConfigReader& reader, ModelConfig* model);
 Status ReadGemma4Layers(const ConfigReader& reader, int64_t per_layer_default, ModelConfig* model);
 

@@ -156,7 +156,7 @@ Status CheckSameScaling(const Json* scaling, const ModelConfig& model) {
   if (scaling == nullptr) return {};
   KVASIR_TRY(const RopeConfig other,
              RopeConfig::Parse(*scaling, "rope_scaling", model.rope_full.theta,
-                               model.max_position_embeddings));
+                               model.max_position_embeddings, model.rope_full.rotated_fraction));
   if (other == model.rope_full) return {};
   return {ErrorCode::kUnsupported,
           "field 'rope_scaling' says something else than 'rope_parameters'; write the scaling into "
@@ -170,13 +170,26 @@ Json GptOssRope() {
                       {"truncate", false},   {"original_max_position_embeddings", int64_t{4096}}};
 }
 
-Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
-  KVASIR_TRY(const double theta, reader.Number("rope_theta", defaults.rope_theta, 1.0, 1e12));
-  KVASIR_TRY(const double rotated, reader.Number("partial_rotary_factor", 1.0, 0.0, 1.0));
-  if (rotated != 1.0) {
-    return reader.Bad("partial_rotary_factor", "must be 1: no supported family rotates less",
+// How much of a head turns, where that is its first elements.
+Status CheckRotated(const ConfigReader& reader, const ModelConfig& model) {
+  const RopeConfig& rope = model.rope_full;
+  if (rope.type == RopeType::kProportional || rope.rotated_fraction == 1.0) return {};
+  if (model.family != ModelFamily::kQwen35) {
+    return reader.Bad("partial_rotary_factor", "must be 1: this family rotates whole heads",
                       ErrorCode::kUnsupported);
   }
+  const int rotated = RotatedElements(rope, model.head_dim);
+  if (rotated >= 2 && rotated % 2 == 0) return {};
+  return reader.Bad("partial_rotary_factor", "leaves " + std::to_string(rotated) + " of " +
+                                                 std::to_string(model.head_dim) +
+                                                 " elements of a head to turn; they turn in pairs");
+}
+
+Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
+  KVASIR_TRY(const double theta, reader.Number("rope_theta", defaults.rope_theta, 1.0, 1e12));
+  const bool is_qwen35 = model->family == ModelFamily::kQwen35;
+  KVASIR_TRY(const double rotated,
+             reader.Number("partial_rotary_factor", is_qwen35 ? 0.25 : 1.0, 0.0, 1.0));
   const bool has_local_rope = model->traits().has_sliding_rope;
   double sliding_theta = theta;
   if (has_local_rope) {
@@ -197,8 +210,9 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
   const std::string_view field = parameters != nullptr ? "rope_parameters" : "rope_scaling";
   const Json* object = parameters != nullptr ? parameters : scaling;
   const Json unsaid = model->family == ModelFamily::kGptOss ? GptOssRope() : Json();
-  KVASIR_TRY(model->rope_full,
-             RopeConfig::Parse(object == nullptr ? unsaid : *object, field, theta, positions));
+  KVASIR_TRY(model->rope_full, RopeConfig::Parse(object == nullptr ? unsaid : *object, field, theta,
+                                                 positions, rotated));
+  KVASIR_TRY_OK(CheckRotated(reader, *model));
   model->rope_sliding = model->rope_full;
   if (has_local_rope) {
     // Local layers never scale: their window is far shorter than what they were trained on.
@@ -223,6 +237,7 @@ Status ReadFamily(const ConfigReader& reader, const ConfigDefaults& defaults, Mo
   model->global_key_value_heads = model->num_key_value_heads;
   if (defaults.model_type == kQwen3Moe) return ReadQwenExperts(reader, model);
   if (model->family == ModelFamily::kGptOss) return ReadGptOssExperts(reader, model);
+  if (model->family == ModelFamily::kQwen35) return ReadQwen35Layers(reader, defaults, model);
   if (model->family != ModelFamily::kGemma4) return {};
   const bool is_unified = defaults.model_type.starts_with(kGemma4Unified);
   return ReadGemma4Layers(reader, is_unified ? 0 : 256, model);
@@ -257,8 +272,8 @@ Status CheckTextModel(const ConfigDefaults& defaults, const Json* text) {
 }  // namespace
 
 std::string_view ModelFamilyName(ModelFamily family) {
-  constexpr std::string_view kNames[] = {"llama",  "qwen2",  "qwen3",  "gemma2",
-                                         "gemma3", "gemma4", "gpt_oss"};
+  constexpr std::string_view kNames[] = {"llama",  "qwen2",  "qwen3",  "qwen3_5",
+                                         "gemma2", "gemma3", "gemma4", "gpt_oss"};
   return kNames[static_cast<size_t>(family)];
 }
 
@@ -269,6 +284,8 @@ FamilyTraits TraitsOf(ModelFamily family) {
       return {};
     case ModelFamily::kQwen3:
       return {.has_qk_norm = true};
+    case ModelFamily::kQwen35:
+      return {.has_qk_norm = true, .has_query_gates = true};
     case ModelFamily::kGemma2:
       return {.is_gemma = true};
     case ModelFamily::kGemma3:

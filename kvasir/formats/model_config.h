@@ -21,8 +21,10 @@
 namespace kvasir {
 
 // kLlama also stands for Mistral: the same graph, every layer sliding when it has a window. kQwen3
-// also for Qwen3-MoE: its layers with experts say so themselves.
-enum class ModelFamily { kLlama, kQwen2, kQwen3, kGemma2, kGemma3, kGemma4, kGptOss };
+// also for Qwen3-MoE: its layers with experts say so themselves. kQwen35 stands for all whose
+// layers are gated delta nets but for every fourth: Qwen3.5, 3.6 and Qwen3-Next, with experts and
+// without.
+enum class ModelFamily { kLlama, kQwen2, kQwen3, kQwen35, kGemma2, kGemma3, kGemma4, kGptOss };
 std::string_view ModelFamilyName(ModelFamily family);  // "llama", ...
 
 // What all models of a family have in common.
@@ -32,13 +34,15 @@ struct FamilyTraits {
   bool has_sliding_rope = false;   // sliding layers have a rope of their own
   bool has_sinks = false;          // a score for each query head, of a row whose value is 0
   bool has_expert_biases = false;  // also on the router
+  bool has_query_gates = false;    // q_proj also makes a gate of what each query head attended to
 };
 FamilyTraits TraitsOf(ModelFamily family);
 
 enum class Activation { kSilu, kGeluTanh };
 
-// kSliding: key j is visible to query i iff i - sliding_window < j <= i.
-enum class LayerKind { kFull, kSliding };
+// kSliding: key j is visible to query i iff i - sliding_window < j <= i. kLinear: a gated delta
+// net, which has a state instead of keys and values.
+enum class LayerKind { kFull, kSliding, kLinear };
 
 // Numbers of weights.
 struct ParameterCounts {
@@ -59,8 +63,23 @@ struct ExpertsConfig {
   bool normalizes_weights = true;  // the weights of the chosen sum to 1
   // The dense MLP of such a layer stays, beside the experts; otherwise they replace it.
   bool beside_dense = false;
+  // Of one more, which every token goes through, times the sigmoid of a gate; 0: there is none.
+  int64_t shared_intermediate_size = 0;
 
   friend bool operator==(const ExpertsConfig&, const ExpertsConfig&) = default;
+};
+
+// Sizes of a gated delta net (Yang et al., arXiv 2412.06464).
+struct DeltaNetConfig {
+  int key_heads = 0;    // of queries too; 0: the model has none
+  int value_heads = 0;  // a multiple of key_heads
+  int key_dim = 0;
+  int value_dim = 0;
+  int conv_width = 0;
+  // Value head h reads key head h % key_heads; else h / (value_heads / key_heads).
+  bool is_tiled = false;
+
+  friend bool operator==(const DeltaNetConfig&, const DeltaNetConfig&) = default;
 };
 
 struct ModelConfig {
@@ -87,6 +106,7 @@ struct ModelConfig {
   int64_t per_layer_embedding_size = 0;
   ExpertsConfig experts;
   std::vector<bool> expert_layers;  // one per layer; empty without experts
+  DeltaNetConfig delta_net;         // of linear layers
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
@@ -138,6 +158,12 @@ struct ModelConfig {
   bool is_full(int layer) const {
     return layer_kinds[static_cast<size_t>(layer)] == LayerKind::kFull;
   }
+  bool is_sliding(int layer) const {
+    return layer_kinds[static_cast<size_t>(layer)] == LayerKind::kSliding;
+  }
+  bool is_linear(int layer) const {
+    return layer_kinds[static_cast<size_t>(layer)] == LayerKind::kLinear;
+  }
   int head_dim_of(int layer) const { return is_full(layer) ? global_head_dim : head_dim; }
   int key_value_heads_of(int layer) const {
     return is_full(layer) ? global_key_value_heads : num_key_value_heads;
@@ -145,7 +171,7 @@ struct ModelConfig {
   bool has_experts(int layer) const {
     return !expert_layers.empty() && expert_layers[static_cast<size_t>(layer)];
   }
-  // Whether it has keys and values of its own.
+  // Whether it has keys and values, or a state, of its own.
   bool owns_kv(int layer) const { return layer < num_hidden_layers - num_kv_shared_layers; }
   // The earlier layer whose keys and values this one reads; -1: its own, or another model's (an
   // assistant has none).

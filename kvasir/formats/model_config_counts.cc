@@ -5,14 +5,25 @@
 namespace kvasir {
 namespace {
 
+// Of a gated delta net: q, k, v, z, beta and decay, the convolution, decays and the way back.
+int64_t DeltaNetParameters(const DeltaNetConfig& net, int64_t hidden) {
+  const int64_t keys = int64_t{net.key_heads} * net.key_dim;
+  const int64_t values = int64_t{net.value_heads} * net.value_dim;
+  const int64_t heads = net.value_heads;
+  return hidden * (2 * keys + 2 * values + 2 * heads) + net.conv_width * (2 * keys + values) +
+         2 * heads + values * hidden;
+}
+
 int64_t AttentionParameters(const ModelConfig& config, int layer) {
   const int64_t hidden = config.hidden_size;
+  if (config.is_linear(layer)) return DeltaNetParameters(config.delta_net, hidden);
   const int64_t queries = int64_t{config.num_attention_heads} * config.head_dim_of(layer);
+  const int64_t gates = config.traits().has_query_gates ? queries : 0;
   const int64_t keys = int64_t{config.key_value_heads_of(layer)} * config.head_dim_of(layer);
   const bool has_values = !(config.values_from_keys && config.is_full(layer));
   const int64_t stored = config.owns_kv(layer) ? (has_values ? 2 : 1) * keys : 0;
-  return hidden * (queries + stored) + queries * hidden + (config.qkv_bias ? queries + stored : 0) +
-         (config.output_bias ? hidden : 0) +
+  return hidden * (queries + gates + stored) + queries * hidden +
+         (config.qkv_bias ? queries + gates + stored : 0) + (config.output_bias ? hidden : 0) +
          (config.traits().has_sinks ? config.num_attention_heads : 0);
 }
 
@@ -29,6 +40,9 @@ int64_t MlpParameters(const ModelConfig& config, int layer) {
     if (config.traits().has_expert_biases) {
       count += experts.count * (2 * experts.intermediate_size + hidden + 1);
     }
+    if (experts.shared_intermediate_size > 0) {
+      count += 3 * hidden * experts.shared_intermediate_size + hidden;
+    }
     // The router's scales.
     if (experts.beside_dense) count += hidden + experts.count;
   }
@@ -39,6 +53,7 @@ int64_t NormParameters(const ModelConfig& config, int layer) {
   const int64_t hidden = config.hidden_size;
   const int64_t head_norms = config.owns_kv(layer) ? 2 : 1;
   int64_t count = (config.traits().is_gemma ? 4 : 2) * hidden;
+  if (config.is_linear(layer)) return count + config.delta_net.value_dim;
   if (config.traits().has_qk_norm) count += head_norms * config.head_dim_of(layer);
   if (config.has_experts(layer) && config.experts.beside_dense) count += 3 * hidden;
   if (config.per_layer_embedding_size > 0) count += hidden;
@@ -75,7 +90,8 @@ ParameterCounts ModelConfig::CountParameters() const {
 int64_t ModelConfig::KvElementsPerToken() const {
   int64_t elements = 0;
   for (int i = 0; i < num_hidden_layers; ++i) {
-    if (owns_kv(i)) elements += int64_t{2} * key_value_heads_of(i) * head_dim_of(i);
+    if (owns_kv(i) && !is_linear(i))
+      elements += int64_t{2} * key_value_heads_of(i) * head_dim_of(i);
   }
   return elements;
 }

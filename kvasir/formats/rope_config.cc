@@ -71,20 +71,15 @@ Status ReadYarn(const ConfigReader& fields, int64_t max_position_embeddings, Rop
 }
 
 Result<RopeConfig> ReadRope(const ConfigReader& fields, double theta,
-                            int64_t max_position_embeddings) {
+                            int64_t max_position_embeddings, double rotated_fraction) {
   RopeConfig rope;
   KVASIR_TRY(rope.theta, fields.Number("rope_theta", theta, 1.0, 1e12));
   KVASIR_TRY(rope.type, ReadType(fields));
-  KVASIR_TRY(rope.rotated_fraction, fields.Number("partial_rotary_factor", 1.0, 0.0, 1.0));
+  KVASIR_TRY(rope.rotated_fraction,
+             fields.Number("partial_rotary_factor", rotated_fraction, 0.0, 1.0));
   if (rope.type == RopeType::kProportional) {
     KVASIR_TRY(rope.factor, fields.Number("factor", 1.0, 1.0, kMaxFactor));
     return rope;
-  }
-  if (rope.rotated_fraction != 1.0) {
-    return fields.Bad("partial_rotary_factor",
-                      "must be 1 unless rope_type is proportional: no supported family rotates "
-                      "less in another way",
-                      ErrorCode::kUnsupported);
   }
   if (rope.type == RopeType::kDefault) return rope;
   if (fields.Find("factor") == nullptr) return fields.Bad("factor", "is missing");
@@ -115,19 +110,25 @@ std::string_view RopeTypeName(RopeType type) {
 }
 
 Result<RopeConfig> RopeConfig::Parse(const Json& object, std::string_view field, double theta,
-                                     int64_t max_position_embeddings) {
+                                     int64_t max_position_embeddings, double rotated_fraction) {
   if (object.is_null()) {
     RopeConfig rope;
     rope.theta = theta;
+    rope.rotated_fraction = rotated_fraction;
     return rope;
   }
   if (!object.is_object()) {
     return {ErrorCode::kCorrupt, "field '" + std::string(field) + "' must be an object, not " +
                                      std::string(object.type_name())};
   }
-  auto rope = ReadRope(ConfigReader(object, object), theta, max_position_embeddings);
+  auto rope =
+      ReadRope(ConfigReader(object, object), theta, max_position_embeddings, rotated_fraction);
   if (!rope.ok()) return WithContext(rope.error(), field);
   return rope;
+}
+
+int RotatedElements(const RopeConfig& rope, int head_dim) {
+  return static_cast<int>(rope.rotated_fraction * head_dim);
 }
 
 double Llama3Scaled(double frequency, const RopeConfig& rope) {

@@ -22,7 +22,8 @@ struct RopeConfig {
   double theta = 10000.0;
   RopeType type = RopeType::kDefault;
   double factor = 1.0;  // >= 1; linear and proportional: inv_freq / factor
-  // proportional only: this part of the pairs turns, the first ones; inv_freq of the others is 0.
+  // This part of a head turns. proportional: the first pairs; inv_freq of the others is 0. All
+  // other types: the first elements, as if they were a head of their own, so that d is that many.
   double rotated_fraction = 1.0;
   // Context length before scaling, L0. Set for llama3 and yarn, else 0.
   int64_t original_max_position_embeddings = 0;
@@ -41,14 +42,18 @@ struct RopeConfig {
 
   // Reads one "rope_scaling" or "rope_parameters" object. `field` is what errors call it; null
   // means no scaling. `theta` is used unless the object has a rope_theta of its own.
-  // `max_position_embeddings` is yarn's fallback for L0.
+  // `max_position_embeddings` is yarn's fallback for L0, `rotated_fraction` that of the object's.
   // ERRORS: kCorrupt; kUnsupported for other types. "dynamic" is refused for good: its frequencies
   // depend on the length of the sequence, so cached keys would have to be computed anew.
   static Result<RopeConfig> Parse(const Json& object, std::string_view field, double theta,
-                                  int64_t max_position_embeddings);
+                                  int64_t max_position_embeddings, double rotated_fraction = 1.0);
 
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
+
+// Elements of a head that turn, the first ones, where the type is not kProportional; the others'
+// pairs have no frequency.
+int RotatedElements(const RopeConfig& rope, int head_dim);
 
 // A frequency as llama3's type changes it. REQUIRES: rope.type is kLlama3.
 double Llama3Scaled(double frequency, const RopeConfig& rope);

@@ -134,6 +134,13 @@ void ClampedGate(float* gate, const float* up, int64_t count) noexcept {
   });
 }
 
+void SigmoidGate(float* gate, const float* up, int64_t count) noexcept {
+  Transform(gate, up, count, gate, [](VF x, VF y) HWY_ATTR {
+    const DF d;
+    return hn::Div(y, hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(x))));
+  });
+}
+
 void GeluTanhGate(float* gate, const float* up, int64_t count) noexcept {
   Transform(gate, up, count, gate, [](VF x, VF y) HWY_ATTR {
     const DF d;
@@ -227,6 +234,7 @@ void FillElementwise(KernelTable* table) {
   table->rope = Rope;
   table->silu_gate = SiluGate;
   table->clamped_gate = ClampedGate;
+  table->sigmoid_gate = SigmoidGate;
   table->gelu_tanh_gate = GeluTanhGate;
   table->add = Add;
   table->scale = Scale;

@@ -84,6 +84,23 @@ TEST(ScalarMath, TanhIsWithinThreeUlp) {
   EXPECT_TRUE(std::isnan(scalar::Tanh(kNan)));
 }
 
+TEST(ScalarMath, SoftplusIsWithinThreeUlp) {
+  double worst = 0;
+  ForEachFloat(0.0f, 110.0f, 743, [&](float x) {
+    const double exact = std::log1p(std::exp(static_cast<double>(x)));
+    worst = std::max(worst, UlpError(exact, scalar::Softplus(x)));
+  });
+  // Roundings of e^-|x| (1.05 ulp), of a sum, of the quotient and of the logarithm, some of them
+  // with a step to a smaller exponent.
+  EXPECT_LT(worst, 3.0);
+  RecordProperty("worst_ulp", std::to_string(worst));
+  EXPECT_EQ(scalar::Softplus(-kInfinity), 0.0f);
+  EXPECT_EQ(scalar::Softplus(kInfinity), kInfinity);
+  EXPECT_TRUE(std::isnan(scalar::Softplus(kNan)));
+  for (const float x : {20.0f, 25.5f, 3e38f}) EXPECT_EQ(scalar::Softplus(x), x);
+  for (const float x : {-20.0f, -90.0f, -103.5f}) EXPECT_EQ(scalar::Softplus(x), scalar::Exp(x));
+}
+
 // Runs `kernel` on copies of x with each table and compares the bits of x afterwards.
 void ExpectTablesAgree(const std::vector<float>& x, const std::string& what,
                        const std::function<void(const KernelTable&, float*)>& kernel) {
@@ -127,6 +144,12 @@ TEST(Elementwise, TablesHaveTheOraclesBits) {
       ExpectTablesAgree(
           y, "clamped_gate of awkward factors " + where,
           [&](const KernelTable& t, float* v) { t.clamped_gate(v, x.data(), count); });
+      ExpectTablesAgree(x, "sigmoid_gate " + where, [&](const KernelTable& t, float* v) {
+        t.sigmoid_gate(v, y.data(), count);
+      });
+      ExpectTablesAgree(
+          y, "sigmoid_gate of awkward factors " + where,
+          [&](const KernelTable& t, float* v) { t.sigmoid_gate(v, x.data(), count); });
       ExpectTablesAgree(x, "gelu_tanh_gate " + where, [&](const KernelTable& t, float* v) {
         t.gelu_tanh_gate(v, y.data(), count);
       });
@@ -182,6 +205,8 @@ TEST(Elementwise, OracleIsCloseToDoublePrecision) {
   Oracle().rms_norm(x.data(), y.data(), 1e-6f, kCount, norm.data());
   std::vector<float> silu = x;
   Oracle().silu_gate(silu.data(), y.data(), kCount);
+  std::vector<float> sigmoid = x;
+  Oracle().sigmoid_gate(sigmoid.data(), y.data(), kCount);
   std::vector<float> gelu = x;
   Oracle().gelu_tanh_gate(gelu.data(), y.data(), kCount);
   // Also beyond its limits.
@@ -202,6 +227,8 @@ TEST(Elementwise, OracleIsCloseToDoublePrecision) {
     EXPECT_NEAR(norm[i], norm_exact, std::fabs(norm_exact) * 20 * 0x1p-24);
     const double silu_exact = v / (1 + std::exp(-v)) * w;
     EXPECT_NEAR(silu[i], silu_exact, std::fabs(silu_exact) * 10 * 0x1p-24);
+    const double sigmoid_exact = w / (1 + std::exp(-v));
+    EXPECT_NEAR(sigmoid[i], sigmoid_exact, std::fabs(sigmoid_exact) * 10 * 0x1p-24);
     // 1 + tanh cancels where tanh is near -1, so the error is relative to x * w, not the result.
     const double gelu_exact =
         0.5 * v * (1 + std::tanh(0.7978845608028654 * (v + 0.044715 * v * v * v))) * w;
@@ -242,6 +269,9 @@ TEST(Elementwise, BitsAreTheSameOnEveryMachine) {
     all.clear();
     run([&](float* v) { table.clamped_gate(v, y.data(), kCount); });
     EXPECT_EQ(HashBits(all), 0x75A603A0DFA8EFE0u) << IsaName(isa);
+    all.clear();
+    run([&](float* v) { table.sigmoid_gate(v, y.data(), kCount); });
+    EXPECT_EQ(HashBits(all), 0x80E4E45A1111930Du) << IsaName(isa);
   }
 }
 
@@ -294,6 +324,8 @@ TEST(Elementwise, NonFiniteNumbersAgree) {
     ExpectTablesAgree(x, "rms_norm", [&](const KernelTable& t, float* v) {
       t.rms_norm(v, ones.data(), 1e-6f, 70, v);
     });
+    ExpectTablesAgree(x, "sigmoid_gate",
+                      [&](const KernelTable& t, float* v) { t.sigmoid_gate(v, ones.data(), 70); });
     ExpectTablesAgree(x, "gelu_tanh_gate", [&](const KernelTable& t, float* v) {
       t.gelu_tanh_gate(v, ones.data(), 70);
     });

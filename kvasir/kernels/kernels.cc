@@ -104,6 +104,7 @@ KernelTable MakeTable(Isa isa) {
     FillScalarCodedMatmul(&table);
     FillScalarAttention(&table);
     FillScalarElementwise(&table);
+    FillScalarDelta(&table);
     FillScalarPacked(&table);
     FillScalarInteger(&table);
     FillScalarPairs(&table);
@@ -119,6 +120,7 @@ KernelTable MakeTable(Isa isa) {
     FillSoftmaxTile(vectors, &table);
     FillIntegerMaxima(vectors, &table);
     FillElementwise(vectors, &table);
+    FillDeltaNet(vectors, &table);
     FillPackedAttention(vectors, &table);
     FillPackedEncode(vectors, &table);
     FillWidenRows(vectors, &table);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kvasir/base/result.h"
+#include "kvasir/kernels/delta_net.h"
 #include "kvasir/kernels/prefetching.h"
 #include "kvasir/tensor/kv_layout.h"
 #include "kvasir/tensor/packed_matrix.h"
@@ -372,6 +373,8 @@ struct KernelTable {
   // With g = min(gate, 7) and u = up within +-7: gate = g * sigmoid(1.702 g) * (u + 1), as the
   // experts of gpt-oss have it.
   void (*clamped_gate)(float* gate, const float* up, int64_t count) noexcept;
+  // gate = up * sigmoid(gate), as up / (1 + exp(-gate))
+  void (*sigmoid_gate)(float* gate, const float* up, int64_t count) noexcept;
   void (*add)(float* accumulator, const float* x, int64_t count) noexcept;
   void (*scale)(float* x, float factor, int64_t count) noexcept;
   // out[i] = x[i] / divisor
@@ -384,6 +387,10 @@ struct KernelTable {
   void (*softmax)(float* x, int64_t count) noexcept;
   // Index of the largest; the lowest index of equals; NaN counts as smallest; 0 if all are NaN.
   int64_t (*argmax)(const float* x, int64_t count) noexcept;
+
+  void (*causal_conv)(const CausalConvArgs&) noexcept;
+  void (*delta_gates)(const DeltaGateArgs&) noexcept;
+  void (*delta_rule)(const DeltaRuleArgs&) noexcept;
 };
 
 // Tables that this CPU can run, the scalar reference first, the fastest last.

@@ -1,5 +1,5 @@
-// SIMD exp, tanh, softcap and 16-lane sums: the operations of scalar_math.h in the same order.
-// Included once per Highway target. Deliberately without a choice of accuracy.
+// SIMD exp, tanh, softplus, softcap and 16-lane sums: the operations of scalar_math.h in the same
+// order. Included once per Highway target. Deliberately without a choice of accuracy.
 #if defined(KVASIR_KERNELS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVASIR_KERNELS_MATH_INL_H_
 #undef KVASIR_KERNELS_MATH_INL_H_
@@ -129,6 +129,20 @@ HWY_INLINE V Tanh(D d, V x) {
   const V power = PowerOfTwo(d, RoundedInteger(d, shifted));
   const V e = hn::MulAdd(small, power, hn::Sub(power, hn::Set(d, 1.0f)));
   return hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, 2.0f))), x);
+}
+
+// ln(1 + e^x); see scalar::Softplus.
+template <class D, class V>
+HWY_INLINE V Softplus(D d, V x) {
+  const V y = ExpOfNonPositive(d, hn::Neg(hn::Abs(x)));
+  const V w = hn::Div(hn::Add(y, y), hn::Add(hn::Set(d, 2.0f), y));
+  const V z = hn::Mul(w, w);
+  V p = hn::Set(d, math::kLog1pPoly[3]);
+  p = hn::MulAdd(p, z, hn::Set(d, math::kLog1pPoly[2]));
+  p = hn::MulAdd(p, z, hn::Set(d, math::kLog1pPoly[1]));
+  p = hn::MulAdd(p, z, hn::Set(d, math::kLog1pPoly[0]));
+  const V logarithm = hn::MulAdd(hn::Mul(p, z), w, w);
+  return hn::Add(logarithm, AtLeast(hn::Zero(d), x));
 }
 
 // cap * tanh(x / cap)

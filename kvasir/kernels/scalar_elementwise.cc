@@ -53,6 +53,10 @@ void ClampedGate(float* gate, const float* up, int64_t count) noexcept {
   }
 }
 
+void SigmoidGate(float* gate, const float* up, int64_t count) noexcept {
+  for (int64_t i = 0; i < count; ++i) gate[i] = up[i] / (1.0f + scalar::Exp(-gate[i]));
+}
+
 void GeluTanhGate(float* gate, const float* up, int64_t count) noexcept {
   for (int64_t i = 0; i < count; ++i) {
     const float x = gate[i];
@@ -111,6 +115,7 @@ void FillScalarElementwise(KernelTable* table) {
   table->rope = Rope;
   table->silu_gate = SiluGate;
   table->clamped_gate = ClampedGate;
+  table->sigmoid_gate = SigmoidGate;
   table->gelu_tanh_gate = GeluTanhGate;
   table->add = Add;
   table->scale = Scale;

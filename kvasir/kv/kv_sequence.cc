@@ -74,7 +74,7 @@ const std::byte* KvSequence::State(int layer) const {
   return content_.states.current.empty() ? nullptr : content_.states.current[state].data();
 }
 
-std::byte* KvSequence::MutableState(int layer) {
+std::byte* KvSequence::MutableState(int layer) const {
   KVASIR_CHECK(reserved_end_ > position_);
   return content_.states.current[content_.plan->state_of(layer)].data();
 }

@@ -131,7 +131,7 @@ class KvSequence {
   // zero because nothing was ever reserved. MutableState: to become that at the position that the
   // next Advance reaches. REQUIRES: the layer is recurrent; MutableState: reserved.
   const std::byte* State(int layer) const;
-  std::byte* MutableState(int layer);
+  std::byte* MutableState(int layer) const;
   // Remembers the states at position() by reference, so that Trim, Snapshot and Restore can come
   // back to it. Without recurrent layers there is nothing to do.
   // ERRORS: kFailedPrecondition while rows are reserved: states may be half written.

@@ -37,6 +37,11 @@ class CheckpointWeights final : public StoredWeights {
 
   bool Has(const std::string& name) const override { return Exists(FullName(name)); }
 
+  std::vector<int64_t> Shape(const std::string& name) const override {
+    const TensorView* const view = checkpoint_.Find(FullName(name));
+    return view == nullptr ? std::vector<int64_t>() : view->shape;
+  }
+
   Result<std::vector<int64_t>> Integers(const std::string& name, int64_t size) override {
     const std::string where = Where(name);
     const TensorView* const view = checkpoint_.Find(FullName(name));

@@ -148,6 +148,8 @@ int DecoderLayers::FirstNarrowLayer(const LayerStep& step) const {
   int last = layers - 1;
   while (last >= 0 && spec_.layers[static_cast<size_t>(last)].shares_kv >= 0) --last;
   if (last < 0) return 0;
+  // What a state becomes is known with all of the layer but its way back.
+  if (spec_.layers[static_cast<size_t>(last)].is_recurrent) return last + 1;
   const KvLayout& layout = step.runs[0].sequence->spec().layers[static_cast<size_t>(last)].layout;
   // The cache keeps queries of rows that nobody wants.
   return layout.query_floats > 0 ? last + 1 : last;
@@ -168,7 +170,11 @@ void DecoderLayers::RunLayer(int index, const TurnedStep& step, Workspace& works
   };
 
   backend_.RmsNorm(hidden, layer.attention_norm, spec_.norm_eps, normed);
-  Attention(index, step, workspace, normed, projected);
+  if (layer.delta_net) {
+    RunDeltaNet(index, step, workspace, normed, projected);
+  } else {
+    Attention(index, step, workspace, normed, projected);
+  }
   add_residual(layer.post_attention_norm);
 
   Mlp(index, workspace, hidden, normed, projected);
@@ -204,8 +210,7 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
   if (owns_kv && index != step.written_layer) {
     new_rows = ProjectKv(index, step, workspace, normed, queries);
   } else {
-    const MatmulJob jobs[] = {layer.query.job(queries)};
-    backend_.Matmul(normed, jobs);
+    backend_.Matmul(normed, QueryJobs(layer, workspace, queries));
   }
   if (spec_.has_qk_norm) backend_.RmsNorm(queries, layer.query_norm, spec_.norm_eps, queries);
   const size_t rope = static_cast<size_t>(layer_spec.rope);
@@ -225,8 +230,38 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
                    .visible = reads.visible,
                    .sinks = layer.sinks.empty() ? nullptr : layer.sinks.data(),
                    .out = attended});
+  ConstFloatRows mixed = attended;
+  if (spec_.has_query_gates) {
+    const FloatRows gates = workspace.Rows(Buffer::kGate, step.rows(), query_size);
+    backend_.Gate(GateActivation::kSigmoid, gates, attended);
+    mixed = gates;
+  }
   const MatmulJob output[] = {layer.output.job(projected)};
-  backend_.Matmul(attended, output);
+  backend_.Matmul(mixed, output);
+}
+
+// Queries, and their gates where there are some.
+std::vector<MatmulJob> DecoderLayers::QueryJobs(const Layer& layer, Workspace& workspace,
+                                                FloatRows queries) const {
+  std::vector<MatmulJob> jobs = {layer.query.job(queries)};
+  if (spec_.has_query_gates) {
+    jobs.push_back(layer.query_gate.job(workspace.Rows(Buffer::kGate, queries.rows, queries.cols)));
+  }
+  return jobs;
+}
+
+// Each run's state becomes that behind its rows.
+void DecoderLayers::RunDeltaNet(int index, const LayerStep& step, Workspace& workspace,
+                                ConstFloatRows normed, FloatRows projected) const {
+  std::vector<DeltaRun> runs;
+  int64_t row = 0;
+  for (const LayerRun& run : step.runs) {
+    std::byte* const state = run.sequence->MutableState(index);
+    runs.push_back({.state = state, .next = state, .step_row = row, .rows = run.rows});
+    row += run.rows;
+  }
+  layers_[static_cast<size_t>(index)].delta_net->Run(spec_, backend_, workspace, runs, normed,
+                                                     projected);
 }
 
 // Projects queries, keys and values; returns the latter two as they are cached.
@@ -239,7 +274,7 @@ DecoderLayers::KvRows DecoderLayers::ProjectKv(int index, const TurnedStep& step
   const FloatRows keys = workspace.Rows(Buffer::kKeys, step.rows(), kv_size);
   const FloatRows values = workspace.Rows(Buffer::kValues, step.rows(), kv_size);
   std::vector<MatmulJob> jobs;
-  if (queries.data != nullptr) jobs.push_back(layer.query.job(queries));
+  if (queries.data != nullptr) jobs = QueryJobs(layer, workspace, queries);
   jobs.push_back(layer.key.job(keys));
   if (!layer_spec.values_from_keys) jobs.push_back(layer.value.job(values));
   backend_.Matmul(normed, jobs);

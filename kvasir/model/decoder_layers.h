@@ -11,6 +11,7 @@
 
 #include "kvasir/kv/kv_sequence.h"
 #include "kvasir/model/decoder_spec.h"
+#include "kvasir/model/delta_net.h"
 #include "kvasir/model/expert_mlp.h"
 #include "kvasir/model/weight_source.h"
 #include "kvasir/model/workspace.h"
@@ -57,11 +58,12 @@ class DecoderLayers {
   void ForEachMatrix(const Visit& visit) const {
     for (const Layer& layer : layers_) {
       for (const Linear* linear :
-           {&layer.query, &layer.key, &layer.value, &layer.output, &layer.gate, &layer.up,
-            &layer.down, &layer.per_layer_gate, &layer.per_layer_projection}) {
+           {&layer.query, &layer.query_gate, &layer.key, &layer.value, &layer.output, &layer.gate,
+            &layer.up, &layer.down, &layer.per_layer_gate, &layer.per_layer_projection}) {
         if (linear->weights != nullptr) visit(*linear->weights);
       }
       if (layer.experts) layer.experts->ForEachMatrix(visit);
+      if (layer.delta_net) layer.delta_net->ForEachMatrix(visit);
     }
   }
 
@@ -80,8 +82,10 @@ class DecoderLayers {
     std::vector<float> query_norm, key_norm;                // has_qk_norm only
     std::vector<float> value_norm;                          // has_value_norm only: ones
     std::vector<float> sinks;                               // has_sinks only: [query_heads]
-    Linear query, key, value, output;  // key and value are empty when KV is shared
-    Linear gate, up, down;             // empty where experts replace them
+    Linear query, key, value, output;   // key and value are empty when KV is shared
+    Linear query_gate;                  // has_query_gates only
+    std::optional<DeltaNet> delta_net;  // of recurrent layers, in place of all these
+    Linear gate, up, down;              // empty where experts replace them
     std::optional<ExpertMlp> experts;
     std::vector<float> post_dense_norm, pre_experts_norm, post_experts_norm;  // kDenseAndExperts
     Linear per_layer_gate, per_layer_projection;  // per_layer_size > 0 only
@@ -105,8 +109,12 @@ class DecoderLayers {
   void RunLayer(int index, const TurnedStep& step, Workspace& workspace) const;
   // What a layer leaves in the cache, and nothing else of it.
   void WriteKv(int index, const TurnedStep& step, Workspace& workspace) const;
+  void RunDeltaNet(int index, const LayerStep& step, Workspace& workspace, ConstFloatRows normed,
+                   FloatRows projected) const;
   void Attention(int index, const TurnedStep& step, Workspace& workspace, ConstFloatRows normed,
                  FloatRows projected) const;
+  std::vector<MatmulJob> QueryJobs(const Layer& layer, Workspace& workspace,
+                                   FloatRows queries) const;
   // Keys and values of a step, each [rows, kv_heads * head_dim].
   struct KvRows {
     ConstFloatRows keys;

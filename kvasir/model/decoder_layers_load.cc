@@ -1,11 +1,32 @@
 // Loading of DecoderLayers: which tensors a spec asks for, and what they weigh.
 // Deliberately no arithmetic: decoder_layers.cc runs what is loaded here.
+#include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "kvasir/model/decoder_layers.h"
 
 namespace kvasir {
+namespace {
+
+// Of every head's rows, `head_rows`, those from `begin` on, in the given order.
+std::vector<int64_t> RowsOfHeads(int heads, int64_t head_rows, int64_t begin,
+                                 std::span<const int64_t> order) {
+  std::vector<int64_t> rows;
+  for (int64_t head = 0; head < heads; ++head) {
+    for (const int64_t row : order) rows.push_back(head * head_rows + begin + row);
+  }
+  return rows;
+}
+
+std::vector<float> InOrder(std::span<const float> stored, std::span<const int64_t> order) {
+  std::vector<float> ordered;
+  for (const int64_t i : order) ordered.push_back(stored[static_cast<size_t>(i)]);
+  return ordered;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<const DecoderLayers>> DecoderLayers::Load(DecoderSpec spec,
                                                                  WeightSource& source,
@@ -39,6 +60,15 @@ struct DecoderLayers::LayerLoader {
     KVASIR_TRY(out->bias, source.Vector(prefix + name + ".bias", outputs, 0));
     return {};
   }
+  // Some rows of a stored matrix.
+  Status Gathered(const std::string& name, int64_t outputs, int64_t inputs,
+                  const std::vector<int64_t>& rows, bool has_bias, Linear* out) {
+    KVASIR_TRY(out->weights, source.Gathered(prefix + name + ".weight", outputs, inputs, rows));
+    if (!has_bias) return {};
+    KVASIR_TRY(const std::vector<float> bias, source.Vector(prefix + name + ".bias", outputs, 0));
+    out->bias = InOrder(bias, rows);
+    return {};
+  }
   Status Linear_(const std::string& name, int64_t outputs, int64_t inputs, bool has_bias,
                  Linear* out) {
     return has_bias ? MatrixAndBias(name, outputs, inputs, out)
@@ -58,7 +88,11 @@ Status DecoderLayers::LoadLayer(int index, WeightSource& source, Layer* layer) c
   } else {
     KVASIR_TRY_OK(load.Norm("post_attention_layernorm", s.hidden_size, &layer->mlp_norm));
   }
-  KVASIR_TRY_OK(LoadAttention(index, load, layer));
+  if (s.layers[static_cast<size_t>(index)].is_recurrent) {
+    KVASIR_TRY(layer->delta_net, DeltaNet::Load(s, load.prefix, source));
+  } else {
+    KVASIR_TRY_OK(LoadAttention(index, load, layer));
+  }
   KVASIR_TRY_OK(LoadMlp(index, load, layer));
   if (s.per_layer_size > 0) {
     KVASIR_TRY_OK(load.Matrix("per_layer_input_gate", s.per_layer_size, s.hidden_size,
@@ -82,9 +116,29 @@ Status DecoderLayers::LoadAttention(int index, LayerLoader& load, Layer* layer) 
   const int64_t kv_size = int64_t{layer_spec.kv_heads} * layer_spec.head_dim;
   const bool bias = s.has_qkv_bias;
   const bool owns_kv = layer_spec.shares_kv < 0;
-  KVASIR_TRY_OK(load.Linear_("self_attn.q_proj", query_size, s.hidden_size, bias, &layer->query));
-  if (owns_kv) {
+  const RopeSpec& rope = s.ropes[static_cast<size_t>(layer_spec.rope)];
+  const std::vector<int64_t> order = HeadOrder(rope);
+  const bool is_ordered = rope.rotated == layer_spec.head_dim;
+  if (s.has_query_gates) {
+    const char* const name = "self_attn.q_proj";
+    KVASIR_TRY_OK(load.Gathered(name, 2 * query_size, s.hidden_size,
+                                RowsOfHeads(s.query_heads, 2 * layer_spec.head_dim, 0, order), bias,
+                                &layer->query));
+    std::vector<int64_t> as_stored(order.size());
+    std::iota(as_stored.begin(), as_stored.end(), int64_t{0});
+    KVASIR_TRY_OK(load.Gathered(
+        name, 2 * query_size, s.hidden_size,
+        RowsOfHeads(s.query_heads, 2 * layer_spec.head_dim, layer_spec.head_dim, as_stored), bias,
+        &layer->query_gate));
+  } else {
+    KVASIR_TRY_OK(load.Linear_("self_attn.q_proj", query_size, s.hidden_size, bias, &layer->query));
+  }
+  if (owns_kv && is_ordered) {
     KVASIR_TRY_OK(load.Linear_("self_attn.k_proj", kv_size, s.hidden_size, bias, &layer->key));
+  } else if (owns_kv) {
+    KVASIR_TRY_OK(load.Gathered("self_attn.k_proj", kv_size, s.hidden_size,
+                                RowsOfHeads(layer_spec.kv_heads, layer_spec.head_dim, 0, order),
+                                bias, &layer->key));
   }
   if (owns_kv && !layer_spec.values_from_keys) {
     KVASIR_TRY_OK(load.Linear_("self_attn.v_proj", kv_size, s.hidden_size, bias, &layer->value));
@@ -93,8 +147,10 @@ Status DecoderLayers::LoadAttention(int index, LayerLoader& load, Layer* layer) 
                              &layer->output));
   if (s.has_qk_norm) {
     KVASIR_TRY_OK(load.Norm("self_attn.q_norm", layer_spec.head_dim, &layer->query_norm));
+    layer->query_norm = InOrder(layer->query_norm, order);
     if (owns_kv) {
       KVASIR_TRY_OK(load.Norm("self_attn.k_norm", layer_spec.head_dim, &layer->key_norm));
+      layer->key_norm = InOrder(layer->key_norm, order);
     }
   }
   if (s.has_sinks) {

@@ -44,6 +44,7 @@ struct DecoderModel::Step {
 Result<std::unique_ptr<const Model>> DecoderModel::Load(DecoderSpec spec, WeightSource& source,
                                                         Backend& backend) {
   auto decoder = std::unique_ptr<DecoderModel>(new DecoderModel(backend));
+  if (HoldsNormOffset(spec, source)) spec.norm_offset = 0;
   KVASIR_TRY(decoder->embedding_,
              source.Matrix("embed_tokens.weight", spec.vocab_size, spec.hidden_size));
   // Where configs leave tie_word_embeddings out readers disagree about what that means; whether the
@@ -107,14 +108,24 @@ Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {
 
 size_t DecoderModel::ScratchBytes(int64_t rows, int64_t logits_rows) const {
   int64_t kv_size = 0;
-  int64_t intermediate = 0;
   int64_t query_size = 0;
   StepShape shape = {.rows = rows, .logits = logits_rows, .query_heads = spec().query_heads};
   for (const DecoderLayerSpec& layer : spec().layers) {
+    if (layer.is_recurrent) continue;
     shape.layers.push_back({layer.kv_heads, layer.head_dim});
     query_size = std::max(query_size, int64_t{spec().query_heads} * layer.head_dim);
     kv_size = std::max(kv_size, int64_t{layer.kv_heads} * layer.head_dim);
+  }
+  int64_t intermediate =
+      std::max(spec().experts.shared_intermediate_size, spec().has_query_gates ? query_size : 0);
+  for (const DecoderLayerSpec& layer : spec().layers) {
     intermediate = std::max(intermediate, layer.intermediate_size);
+  }
+  const DeltaShape& delta_net = spec().delta_net;
+  if (delta_net.value_heads > 0) {
+    const int64_t values = delta_net.value_heads * delta_net.value_dim;
+    query_size = std::max(query_size, values);
+    intermediate = std::max(intermediate, values);
   }
   shape.inputs = std::max({spec().hidden_size, query_size, intermediate});
   int64_t angles = 0;
@@ -124,13 +135,14 @@ size_t DecoderModel::ScratchBytes(int64_t rows, int64_t logits_rows) const {
   // kHidden, kNormed, kProjected, kStates; kQueries, kAttended; kKeys, kValues; kGate, kUp.
   int64_t row_floats =
       4 * spec().hidden_size + 2 * query_size + 2 * kv_size + 2 * intermediate + angles;
+  if (delta_net.value_heads > 0) row_floats += DeltaNetRowFloats(delta_net);
   // kPerLayer, kPerLayerContext; kPerLayerGate.
   const auto layers = static_cast<int64_t>(spec().layers.size());
   row_floats += (2 * layers + 1) * spec().per_layer_size;
   const ExpertsSpec& experts = spec().experts;
   if (experts.count > 0) {
-    // kExperts, kRouterInput, kRouterScores; Chosen, ChosenWeights.
-    row_floats += 2 * spec().hidden_size + experts.count + 2 * experts.per_token;
+    // kExperts, kRouterInput, kRouterScores; Chosen, ChosenWeights; kSharedGate.
+    row_floats += 2 * spec().hidden_size + experts.count + 2 * experts.per_token + 1;
     shape.experts_of_row = experts.per_token;
     shape.expert_hidden = spec().hidden_size;
     shape.expert_intermediate = experts.intermediate_size;

@@ -35,6 +35,8 @@ struct DecoderLayerSpec {
   // No value projection: values are the keys before their norm and RoPE. With has_value_norm, the
   // cache need not hold the keys (KvCodec::Kind::kFromValue).
   bool values_from_keys = false;
+  // A gated delta net in place of attention, with a state instead of keys and values.
+  bool is_recurrent = false;
 };
 
 struct ExpertsSpec {
@@ -47,6 +49,8 @@ struct ExpertsSpec {
   // Biases on the router and on every projection of an expert; files that stack experts without
   // quantizing them have the inputs before the outputs, and gates and ups in turns (gpt-oss).
   bool has_biases = false;
+  // Of one more, which every token goes through, times the sigmoid of a gate; 0: there is none.
+  int64_t shared_intermediate_size = 0;
 };
 
 struct DecoderSpec {
@@ -73,6 +77,9 @@ struct DecoderSpec {
   bool has_output_bias = false;  // on o_proj
   bool has_sinks = false;        // a score for each query head, of a row whose value is 0
   bool has_mlp_bias = false;
+  // q_proj has behind each head's query a gate, by whose sigmoid what the head attended to is
+  // multiplied.
+  bool has_query_gates = false;
   bool has_qk_norm = false;       // per-head RMS norm of queries and keys before RoPE
   bool has_value_norm = false;    // the same of values, without weights
   bool has_layer_scalar = false;  // multiplies the residual stream after each layer
@@ -84,6 +91,8 @@ struct DecoderSpec {
   int64_t per_layer_size = 0;
   ExpertsSpec experts;                   // of layers that have them
   std::vector<Token> suppressed_tokens;  // get the logit -infinity
+
+  DeltaShape delta_net;  // of recurrent layers
 
   // The decoder has no keys and values: all layers read those of another model's, its target's,
   // where the step's own rows are not.

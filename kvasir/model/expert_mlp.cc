@@ -167,7 +167,40 @@ Result<ExpertMlp> ExpertMlp::Load(const DecoderSpec& spec, const std::string& pr
                             .up_bias = biases(1, experts.intermediate_size),
                             .down_bias = biases(2, spec.hidden_size)});
   }
+  if (experts.shared_intermediate_size > 0) {
+    KVASIR_TRY_OK(mlp.LoadShared(spec, prefix + "mlp.", source));
+  }
   return mlp;
+}
+
+Status ExpertMlp::LoadShared(const DecoderSpec& spec, const std::string& prefix,
+                             WeightSource& source) {
+  const int64_t hidden = spec.hidden_size;
+  const int64_t size = spec.experts.shared_intermediate_size;
+  const std::string expert = prefix + "shared_expert.";
+  KVASIR_TRY(shared_.switch_, source.Matrix(prefix + "shared_expert_gate.weight", 1, hidden));
+  KVASIR_TRY(shared_.gate, source.Matrix(expert + "gate_proj.weight", size, hidden));
+  KVASIR_TRY(shared_.up, source.Matrix(expert + "up_proj.weight", size, hidden));
+  KVASIR_TRY(shared_.down, source.Matrix(expert + "down_proj.weight", hidden, size));
+  return {};
+}
+
+void ExpertMlp::AddShared(const DecoderSpec& spec, Backend& backend, Workspace& workspace,
+                          ConstFloatRows x, FloatRows out) const {
+  const int64_t size = spec.experts.shared_intermediate_size;
+  const FloatRows gate = workspace.Rows(Buffer::kGate, x.rows, size);
+  const FloatRows up = workspace.Rows(Buffer::kUp, x.rows, size);
+  const FloatRows share = workspace.Rows(Buffer::kSharedGate, x.rows, 1);
+  const MatmulJob in[] = {{shared_.gate.get(), nullptr, gate},
+                          {shared_.up.get(), nullptr, up},
+                          {shared_.switch_.get(), nullptr, share}};
+  backend.Matmul(x, in);
+  backend.Gate(spec.activation, gate, up);
+  const FloatRows shared = workspace.Rows(Buffer::kExperts, x.rows, spec.hidden_size);
+  const MatmulJob back[] = {{shared_.down.get(), nullptr, shared}};
+  backend.Matmul(gate, back);
+  backend.GateRows(shared, share);
+  backend.Add(out, shared);
 }
 
 void ExpertMlp::Run(const DecoderSpec& spec, Backend& backend, Workspace& workspace,
@@ -197,6 +230,7 @@ void ExpertMlp::Run(const DecoderSpec& spec, Backend& backend, Workspace& worksp
                    .chosen = routing.chosen,
                    .weights = routing.weights,
                    .out = out});
+  if (shared_.down != nullptr) AddShared(spec, backend, workspace, x, out);
 }
 
 }  // namespace kvasir

@@ -31,15 +31,30 @@ class ExpertMlp {
   void ForEachMatrix(const Visit& visit) const {
     visit(*router_);
     for (const auto& matrix : matrices_) visit(*matrix);
+    for (const Matrix* matrix : {&shared_.switch_, &shared_.gate, &shared_.up, &shared_.down}) {
+      if (*matrix != nullptr) visit(**matrix);
+    }
   }
 
  private:
-  std::unique_ptr<const WeightMatrix> router_;
+  using Matrix = std::unique_ptr<const WeightMatrix>;
+  // The expert that every token goes through, and what it is gated by. Null: there is none.
+  struct Shared {
+    Matrix switch_;  // [1, hidden_size]
+    Matrix gate, up, down;
+  };
+
+  Status LoadShared(const DecoderSpec& spec, const std::string& prefix, WeightSource& source);
+  void AddShared(const DecoderSpec& spec, Backend& backend, Workspace& workspace, ConstFloatRows x,
+                 FloatRows out) const;
+
+  Matrix router_;
+  Shared shared_;
   std::vector<float> router_norm_;            // [hidden_size]; empty: the router reads x
   std::vector<float> expert_scales_;          // [experts]; empty: all 1
   std::vector<float> router_bias_;            // [experts]; empty: none
   std::array<std::vector<float>, 3> biases_;  // of gates, ups and downs, [experts, outputs]
-  std::vector<std::unique_ptr<const WeightMatrix>> matrices_;
+  std::vector<Matrix> matrices_;
   std::vector<ExpertWeights> experts_;  // into matrices_ and biases_
 };
 

@@ -1,5 +1,6 @@
 #include "kvasir/model/families.h"
 
+#include <charconv>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -7,6 +8,25 @@
 #include "kvasir/base/check.h"
 
 namespace kvasir {
+namespace {
+
+// In whole cache lines, so that states are aligned to them.
+size_t StateBytes(const DeltaShape& shape) {
+  constexpr size_t kLine = 64;
+  return (shape.state_bytes() + kLine - 1) / kLine * kLine;
+}
+
+// The number of a block of a GGUF file, 0 for what belongs to none.
+size_t BlockOf(const std::string& name) {
+  constexpr std::string_view kBlock = "blk.";
+  size_t number = 0;
+  if (name.starts_with(kBlock)) {
+    std::from_chars(name.data() + kBlock.size(), name.data() + name.size(), number);
+  }
+  return number;
+}
+
+}  // namespace
 
 DecoderSpec CommonSpec(const ModelConfig& config) {
   DecoderSpec spec;
@@ -22,6 +42,7 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
   spec.has_output_bias = config.output_bias;
   spec.has_mlp_bias = config.mlp_bias;
   spec.has_qk_norm = config.traits().has_qk_norm;
+  spec.has_query_gates = config.traits().has_query_gates;
   spec.ties_embeddings = config.tie_word_embeddings;
   spec.has_own_head = config.has_own_head;
   spec.activation =
@@ -30,7 +51,8 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
                   .per_token = config.experts.per_token,
                   .intermediate_size = config.experts.intermediate_size,
                   .normalizes_weights = config.experts.normalizes_weights,
-                  .has_router_norm = config.experts.beside_dense};
+                  .has_router_norm = config.experts.beside_dense,
+                  .shared_intermediate_size = config.experts.shared_intermediate_size};
   for (const Token token : config.suppressed_tokens) {
     if (token >= 0 && token < config.vocab_size) spec.suppressed_tokens.push_back(token);
   }
@@ -40,7 +62,7 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
       !(config.rope_sliding == config.rope_full) || config.head_dim != config.global_head_dim;
   if (has_own_sliding_rope) spec.ropes.push_back(MakeRope(config.rope_sliding, config.head_dim));
   for (int i = 0; i < config.num_hidden_layers; ++i) {
-    const bool slides = !config.is_full(i);
+    const bool slides = config.is_sliding(i);
     const MlpKind experts =
         config.experts.beside_dense ? MlpKind::kDenseAndExperts : MlpKind::kExperts;
     spec.layers.push_back(
@@ -51,7 +73,8 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
          .head_dim = config.head_dim_of(i),
          .intermediate_size = config.intermediate_size_of(i),
          .mlp = config.has_experts(i) ? experts : MlpKind::kDense,
-         .values_from_keys = config.values_from_keys && !slides});
+         .values_from_keys = config.values_from_keys && !slides,
+         .is_recurrent = config.is_linear(i)});
   }
   return spec;
 }
@@ -61,6 +84,12 @@ KvCacheSpec DecoderCacheSpec(const DecoderSpec& spec, KvCodec codec,
   KvCacheSpec cache;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const DecoderLayerSpec& layer = spec.layers[i];
+    if (layer.is_recurrent) {
+      KvLayerSpec recurrent;
+      recurrent.state_bytes = StateBytes(spec.delta_net);
+      cache.layers.push_back(std::move(recurrent));
+      continue;
+    }
     const bool derives = layer.values_from_keys && spec.has_value_norm;
     const size_t owner = layer.shares_kv < 0 ? i : static_cast<size_t>(layer.shares_kv);
     std::vector<float> key_norm;
@@ -88,6 +117,8 @@ DecoderSpec MakeDecoderSpec(const ModelConfig& config) {
     case ModelFamily::kQwen2:
     case ModelFamily::kQwen3:
       return QwenSpec(config);
+    case ModelFamily::kQwen35:
+      return Qwen35Spec(config);
     case ModelFamily::kGemma2:
       return Gemma2Spec(config);
     case ModelFamily::kGemma3:
@@ -103,10 +134,13 @@ DecoderSpec MakeDecoderSpec(const ModelConfig& config) {
 bool IsKnownUnused(const DecoderSpec& spec, const std::string& name) {
   for (const std::string_view part :
        {"rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", "embed_vision.",
-        "audio_tower.", "embed_audio.", "vision_embedder.", ".input_min", ".input_max",
+        "audio_tower.", "embed_audio.", "visual.", "vision_embedder.", ".input_min", ".input_max",
         ".output_min", ".output_max", ".input_scale"}) {
     if (name.find(part) != std::string::npos) return true;
   }
+  // Of layers that draft tokens.
+  if (name.starts_with("mtp.") || name.starts_with("language_model.mtp.")) return true;
+  if (spec.delta_net.value_heads > 0 && BlockOf(name) >= spec.layers.size()) return true;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     if (spec.layers[i].shares_kv < 0) continue;
     const std::string prefix = "layers." + std::to_string(i) + ".self_attn.";

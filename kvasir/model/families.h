@@ -21,6 +21,8 @@ DecoderSpec Gemma3Spec(const ModelConfig& config);
 // Gemma 4, text: all sizes (family_gemma4.cc).
 DecoderSpec Gemma4Spec(const ModelConfig& config);
 
+// Qwen3.5, 3.6 and Qwen3-Next (family_qwen35.cc).
+DecoderSpec Qwen35Spec(const ModelConfig& config);
 // gpt-oss (family_gpt_oss.cc).
 DecoderSpec GptOssSpec(const ModelConfig& config);
 

@@ -20,7 +20,7 @@ constexpr std::array<Renaming, 6> kTop = {{
     {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
 }};
 // Parts of a layer; ".weight" and ".bias" stay.
-constexpr std::array<Renaming, 21> kLayerParts = {{
+constexpr std::array<Renaming, 33> kLayerParts = {{
     {"input_layernorm", "attn_norm"},
     {"self_attn.q_proj", "attn_q"},
     {"self_attn.k_proj", "attn_k"},
@@ -42,9 +42,21 @@ constexpr std::array<Renaming, 21> kLayerParts = {{
     {"per_layer_input_gate", "inp_gate"},
     {"per_layer_projection", "proj"},
     {"post_per_layer_input_norm", "post_norm"},
+    {"linear_attn.in_proj_qkv", "attn_qkv"},
+    {"linear_attn.in_proj_z", "attn_gate"},
+    {"linear_attn.in_proj_b", "ssm_beta"},
+    {"linear_attn.in_proj_a", "ssm_alpha"},
+    {"linear_attn.in_proj_qkvz", "ssm_in"},
+    {"linear_attn.in_proj_ba", "ssm_ba"},
+    {"linear_attn.conv1d", "ssm_conv1d"},
+    {"linear_attn.norm", "ssm_norm"},
+    {"linear_attn.out_proj", "ssm_out"},
+    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
 }};
 // Whole names within a layer: experts stacked into one tensor, and what goes with their router.
-constexpr std::array<Renaming, 19> kLayerTensors = {{
+constexpr std::array<Renaming, 23> kLayerTensors = {{
     {"mlp.switch_mlp.gate_proj.weight", "ffn_gate_exps.weight"},
     {"mlp.switch_mlp.up_proj.weight", "ffn_up_exps.weight"},
     {"mlp.switch_mlp.down_proj.weight", "ffn_down_exps.weight"},
@@ -64,6 +76,10 @@ constexpr std::array<Renaming, 19> kLayerTensors = {{
     {"mlp.experts.up_proj.bias", "ffn_up_exps.bias"},
     {"mlp.experts.down_proj.bias", "ffn_down_exps.bias"},
     {"self_attn.sinks", "attn_sinks.weight"},
+    {"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight"},
+    {"mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight"},
+    {"linear_attn.A", "ssm_a"},
+    {"linear_attn.dt_bias", "ssm_dt.bias"},
 }};
 
 template <size_t n>
@@ -84,7 +100,7 @@ std::string LayerTensorName(ModelFamily family, std::string_view name) {
   std::string_view renamed = Renamed(kLayerParts, part);
   // The norm before the MLP, which is the one after attention in families with two norms.
   const bool is_called_after_attention =
-      TraitsOf(family).is_gemma || family == ModelFamily::kGptOss;
+      TraitsOf(family).is_gemma || family == ModelFamily::kGptOss || family == ModelFamily::kQwen35;
   if (!is_called_after_attention && part == "post_attention_layernorm") renamed = "ffn_norm";
   if (renamed.empty()) return {};
   return std::string(renamed) + std::string(name.substr(suffix));

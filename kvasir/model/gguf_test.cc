@@ -1,6 +1,9 @@
 // A GGUF file and the safetensors folder it was made of give the same numbers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "kvasir/formats/gguf.h"
 #include "kvasir/tensor/packed_matrix.h"
 #include "tests/support/tiny_model.h"
@@ -15,9 +18,11 @@ struct Pair {
 
 class GgufModelTest : public testing::TestWithParam<Pair> {};
 
-std::vector<float> Logits(const std::string& path, const std::vector<Token>& tokens) {
+std::vector<float> Logits(const std::string& path, const std::vector<Token>& tokens,
+                          std::optional<WeightFormat> weights = {}) {
   TinyModelOptions options;
   options.folder = path;
+  options.weights = weights;
   TinyModel tiny(options);
   KvSequence sequence = tiny.NewSequence();
   return tiny.Feed(sequence, tokens);
@@ -45,6 +50,57 @@ INSTANTIATE_TEST_SUITE_P(Converted, GgufModelTest,
                              Pair{"gpt_oss_mxfp4.gguf", "transformers_gpt_oss_mxfp4"},
                              Pair{"gemma4_experts_bf16.gguf", "transformers_gemma4_experts_bf16"},
                              Pair{"gemma4_shared_bf16.gguf", "transformers_gemma4_shared_bf16"}));
+
+class GgufDeltaNetTest : public testing::TestWithParam<Pair> {};
+
+size_t Best(std::span<const float> logits) {
+  return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// Not the same bits: value heads in rounds (of qwen35 and qwen35moe) change the order in which
+// out_proj adds, and a converter's exp(A_log) may differ from ours in the last one. In float32,
+// where no activation is rounded to the other side for it.
+TEST_P(GgufDeltaNetTest, LogitsAreCloseToThoseOfTheFolder) {
+  constexpr size_t kVocabulary = 256;
+  const std::vector<Token> tokens = RandomTokens(80, kVocabulary, 5);
+  const auto wanted = Logits(GetParam().folder, tokens, WeightFormat::kF32);
+  const auto actual =
+      Logits("testdata/gguf/" + std::string(GetParam().gguf), tokens, WeightFormat::kF32);
+  ASSERT_EQ(actual.size(), wanted.size());
+  float largest = 0;
+  float worst = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    largest = std::max(largest, std::fabs(wanted[i]));
+    worst = std::max(worst, std::fabs(actual[i] - wanted[i]));
+  }
+  EXPECT_LE(worst, 1e-4f * largest);
+  for (size_t row = 0; row < tokens.size(); ++row) {
+    EXPECT_EQ(Best(std::span(actual).subspan(row * kVocabulary, kVocabulary)),
+              Best(std::span(wanted).subspan(row * kVocabulary, kVocabulary)))
+        << "row " << row;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Converted, GgufDeltaNetTest,
+    testing::Values(Pair{"qwen35_bf16.gguf", "transformers_qwen3_5_bf16"},
+                    // Behind its layers a block that drafts; the shared expert's gate is one row.
+                    Pair{"qwen35moe_bf16.gguf", "transformers_qwen3_5_moe_bf16"},
+                    // Steps and decays joined by key head, and layers without experts.
+                    Pair{"qwen3next_bf16.gguf", "transformers_qwen3_next_bf16"}));
+
+// Those of blocks that draft are not asked for, and no reason to warn.
+TEST(GgufModel, EveryTensorOfDeltaNetsIsKnown) {
+  for (const char* const name :
+       {"qwen35_bf16.gguf", "qwen35moe_bf16.gguf", "qwen3next_bf16.gguf"}) {
+    const auto backend = ValueOrDie(MakeCpuBackend({.threads = 1}));
+    std::string warnings;
+    LoadOptions options;
+    options.log = [&](LogLevel, std::string_view message) { warnings += message; };
+    ValueOrDie(LoadModel(TinyModel::Folder("testdata/gguf/" + std::string(name)), *backend, options));
+    EXPECT_EQ(warnings, "") << name;
+  }
+}
 
 // What the documentation promises of --weights stored.
 TEST(GgufModel, Q8_0KeepsItsValuesAsQ8) {

@@ -24,6 +24,11 @@ class GgufWeights final : public StoredWeights {
 
   bool Has(const std::string& name) const override { return file_.Find(FileName(name)) != nullptr; }
 
+  std::vector<int64_t> Shape(const std::string& name) const override {
+    const GgufEntry* const entry = file_.Find(FileName(name));
+    return entry == nullptr ? std::vector<int64_t>() : entry->shape;
+  }
+
   std::vector<std::string> Unused() const override {
     std::vector<std::string> unused;
     for (const std::string& name : file_.names()) {
@@ -35,7 +40,11 @@ class GgufWeights final : public StoredWeights {
  protected:
   Result<WeightTensor> Take(const std::string& name, const std::vector<int64_t>& shape) override {
     const std::string file_name = FileName(name);
-    KVASIR_TRY(WeightTensor tensor, file_.Get(file_name, shape));
+    // A matrix of one row may be stored as that.
+    const bool is_row = shape.size() == 2 && shape[0] == 1 && Shape(name).size() == 1;
+    KVASIR_TRY(WeightTensor tensor,
+               file_.Get(file_name, is_row ? std::vector<int64_t>{shape[1]} : shape));
+    tensor.shape = shape;
     used_.insert(file_name);
     const std::string scale_name = GgufScaleName(family_, file_name);
     if (file_.Find(scale_name) != nullptr) {

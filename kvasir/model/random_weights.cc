@@ -48,9 +48,11 @@ class RandomWeights final : public WeightSource {
     return std::vector<float>(static_cast<size_t>(size), is_bias ? 0.0f : 1.0f);
   }
 
-  Result<std::vector<float>> Numbers(const std::string&,
+  Result<std::vector<float>> Numbers(const std::string& name,
                                      const std::vector<int64_t>& shape) override {
-    return std::vector<float>(static_cast<size_t>(RowCount(shape) * shape.back()), 0.0f);
+    const bool is_bias = name.find("bias") != std::string::npos;
+    return std::vector<float>(static_cast<size_t>(RowCount(shape) * shape.back()),
+                              is_bias ? 0.0f : 1.0f / static_cast<float>(shape.back()));
   }
 
   std::vector<std::string> Unused() const override { return {}; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "kvasir/base/trigonometry.h"
 
@@ -35,9 +36,11 @@ double YarnScaled(double frequency, int i, const RopeConfig& config, int head_di
 RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
   RopeSpec rope;
   rope.attention_factor = static_cast<float>(config.attention_factor);
+  const bool is_proportional = config.type == RopeType::kProportional;
+  rope.rotated = is_proportional ? head_dim : RotatedElements(config, head_dim);
   const int turning = static_cast<int>(config.rotated_fraction * head_dim / 2);
-  for (int i = 0; i < head_dim / 2; ++i) {
-    double frequency = std::pow(config.theta, -2.0 * i / head_dim);
+  for (int i = 0; i < rope.rotated / 2; ++i) {
+    double frequency = std::pow(config.theta, -2.0 * i / rope.rotated);
     switch (config.type) {
       case RopeType::kDefault:
         break;
@@ -48,7 +51,7 @@ RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
         frequency = Llama3Scaled(frequency, config);
         break;
       case RopeType::kYarn:
-        frequency = YarnScaled(frequency, i, config, head_dim);
+        frequency = YarnScaled(frequency, i, config, rope.rotated);
         break;
       case RopeType::kProportional:
         frequency = i < turning ? frequency / config.factor : 0.0;
@@ -59,7 +62,18 @@ RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
     }
     rope.inverse_frequencies.push_back(static_cast<float>(frequency));
   }
+  rope.inverse_frequencies.resize(static_cast<size_t>(head_dim / 2), 0.0f);
   return rope;
+}
+
+std::vector<int64_t> HeadOrder(const RopeSpec& rope) {
+  std::vector<int64_t> order(2 * rope.inverse_frequencies.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  // What turns with the first elements goes behind the first half, before all else that is there.
+  const auto begin = order.begin() + rope.rotated / 2;
+  std::rotate(begin, order.begin() + rope.rotated,
+              begin + static_cast<int64_t>(rope.inverse_frequencies.size()));
+  return order;
 }
 
 void FillAngles(const RopeSpec& rope, std::span<const Position> positions, FloatRows cos,

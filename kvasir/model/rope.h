@@ -17,11 +17,17 @@ namespace kvasir {
 
 struct RopeSpec {
   std::vector<float> inverse_frequencies;  // [head_dim / 2], radians per position
-  float attention_factor = 1;              // multiplies cos and sin (YaRN)
+  // Elements of a stored head that turn, the first ones, half with half; head_dim: all.
+  int rotated = 0;
+  float attention_factor = 1;  // multiplies cos and sin (YaRN)
 };
 
 // Frequencies for `head_dim` (even) under a parsed rope description.
 RopeSpec MakeRope(const RopeConfig& config, int head_dim);
+
+// Which elements of a stored head the elements of a head are whose pairs are (i, i + head_dim/2).
+// All kinds of scores are the same whatever the order of a head's elements.
+std::vector<int64_t> HeadOrder(const RopeSpec& rope);
 
 // cos and sin of every position: [positions.size(), head_dim / 2]. The angle is the float product
 // of position and frequency, as the reference implementations compute it.

@@ -1,6 +1,7 @@
 #include "kvasir/model/tensor_list.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "kvasir/backend/cpu_backend.h"
@@ -32,6 +33,7 @@ class ListingWeights final : public WeightSource {
       : stored_(stored), norm_offset_(norm_offset) {}
 
   bool Has(const std::string& name) const override { return stored_.Has(name); }
+  std::vector<int64_t> Shape(const std::string& name) const override { return stored_.Shape(name); }
 
   Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name, int64_t outputs,
                                                      int64_t inputs) override {
@@ -59,6 +61,18 @@ class ListingWeights final : public WeightSource {
     }
     return std::unique_ptr<const WeightMatrix>(
         std::make_unique<Outline>(slice.rows, slice.shape.back()));
+  }
+
+  // A matrix is listed whole, when some of its rows are asked for first.
+  Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name, int64_t outputs,
+                                                       int64_t inputs,
+                                                       std::span<const int64_t> rows) override {
+    if (gathered_.insert(name).second) {
+      KVASIR_TRY(WeightTensor whole, stored_.Tensor(name, {outputs, inputs}));
+      Add(name, std::move(whole), 0);
+    }
+    return std::unique_ptr<const WeightMatrix>(
+        std::make_unique<Outline>(static_cast<int64_t>(rows.size()), inputs));
   }
 
   Result<std::vector<float>> Vector(const std::string& name, int64_t size, float) override {
@@ -89,6 +103,7 @@ class ListingWeights final : public WeightSource {
   StoredWeights& stored_;
   const float norm_offset_;
   std::vector<ListedTensor> tensors_;
+  std::set<std::string> gathered_;
 };
 
 Result<TensorList> ListedBy(ListingWeights& listing, const DecoderSpec& spec, Backend& backend) {

@@ -39,6 +39,8 @@ class WeightSource {
 
   // Names are without the checkpoint's prefix: "layers.0.self_attn.q_proj.weight".
   virtual bool Has(const std::string& name) const = 0;
+  // As it is stored; empty where there is no such tensor, or none is stored.
+  virtual std::vector<int64_t> Shape(const std::string&) const { return {}; }
   // ERRORS: kNotFound, kCorrupt (shape or type), naming the tensor.
   virtual Result<std::unique_ptr<const WeightMatrix>> Matrix(const std::string& name,
                                                              int64_t outputs, int64_t inputs) = 0;

@@ -31,10 +31,16 @@ class Workspace {
     kPerLayerGate,
     kRouterInput,
     kRouterScores,
-    kExperts,   // what experts add beside a dense MLP
-    kSelected,  // hidden rows that need logits
-    kStates,    // hidden rows that were asked for, after the final norm
-    kJoined,    // a token's embedding and a state side by side, of an assistant
+    kExperts,      // what experts add beside a dense MLP
+    kMixed,        // queries, keys and values of a delta net, [rows, channels]
+    kConvolved,    // the same behind their convolution
+    kDeltaSteps,   // [rows, value_heads]
+    kDeltaDecays,  // [rows, value_heads]
+    kDeltaGates,   // [rows, 2 * value_heads]
+    kSharedGate,   // [rows, 1]
+    kSelected,     // hidden rows that need logits
+    kStates,       // hidden rows that were asked for, after the final norm
+    kJoined,       // a token's embedding and a state side by side, of an assistant
     kLogits,
     kCount,
   };

@@ -3,10 +3,12 @@
 
   blocks OUT.safetensors   for every block type TYPE.raw (u8) and TYPE.decoded (f32): random blocks
                            with ordinary scales, decoded by gguf.quants.
-  model SOURCE OUT.gguf    a tiny llama, qwen2, qwen3 (also with experts), gpt-oss (of MXFP4), gemma3
-                           or gemma4 checkpoint folder, converted by the rules of convert_hf_to_gguf.py: rows
-                           of llama's queries and keys interleaved, rope_freqs, Gemma 3's norms
-                           plus one, experts stacked. Matrices keep their type, or become --q8.
+  model SOURCE OUT.gguf    a tiny llama, qwen2, qwen3 (also with experts), qwen3.5, qwen3-next, gpt-oss
+                           (of MXFP4), gemma3 or gemma4 checkpoint folder, converted by the rules of
+                           convert_hf_to_gguf.py: rows of llama's queries and keys interleaved,
+                           rope_freqs, norms of Gemma 3 and of models with delta nets plus one, value
+                           heads of Qwen3.5 in rounds, experts stacked. Matrices keep their type, or
+                           become --q8.
                            With --nvfp4 those of 64 columns are random blocks of it, with a scale
                            of their own, as of converted ModelOpt checkpoints. With --fused the
                            projections of queries, keys and values are one tensor.
@@ -65,13 +67,25 @@ NAMES = {
     "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
     "post_per_layer_input_norm": "post_norm", "mlp.gate": "ffn_gate_inp",
     "router.proj": "ffn_gate_inp", "mlp.router": "ffn_gate_inp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.in_proj_a": "ssm_alpha", "linear_attn.in_proj_ba": "ssm_ba",
+    "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
 }
-# Gemma 4's parameters without a module of their own.
+# Parameters without a module of their own.
 BARE = {
     "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
     "layer_scalar": "layer_output_scale.weight", "experts.gate_up_proj": "ffn_gate_up_exps.weight",
     "experts.down_proj": "ffn_down_exps.weight", "self_attn.sinks": "attn_sinks.weight",
+    "linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias",
 }
+
+
+def has_delta_nets(arch):
+    return arch in ("qwen35", "qwen35moe", "qwen3next")
 
 
 def rename(name, arch):
@@ -87,7 +101,8 @@ def rename(name, arch):
     if rest in BARE:
         return f"blk.{layer}.{BARE[rest]}"
     part, kind = rest.rsplit(".", 1)
-    after = "post_attention_norm" if arch.startswith(("gemma", "gpt-oss")) else "ffn_norm"
+    is_named_after = arch.startswith(("gemma", "gpt-oss")) or has_delta_nets(arch)
+    after = "post_attention_norm" if is_named_after else "ffn_norm"
     part = after if part == "post_attention_layernorm" else NAMES[part]
     return f"blk.{layer}.{part}.{kind}"
 
@@ -182,6 +197,37 @@ def add_gemma4(writer, config):
     return np.array([1.0] * turning + [1e30] * (global_dim // 2 - turning), dtype=np.float32)
 
 
+# Blocks that draft tokens, which come behind the layers.
+def drafting_blocks(arch):
+    return 1 if arch == "qwen35moe" else 0
+
+
+def add_delta_nets(writer, config, arch, head_dim):
+    rope = config.get("rope_parameters") or config
+    drafting = drafting_blocks(arch)
+    if drafting:
+        writer.add_nextn_predict_layers(drafting)
+    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 0.25)))
+    if "mrope_section" in rope:
+        writer.add_rope_dimension_sections((rope["mrope_section"] + [0])[:4])
+    writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+    writer.add_ssm_state_size(config["linear_key_head_dim"])
+    writer.add_ssm_group_count(config["linear_num_key_heads"])
+    writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
+    writer.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
+    # Where a config only lists its layers the converter writes the interval of most models, which
+    # the list overrules.
+    writer.add_full_attention_interval(config.get("full_attention_interval", 4))
+    if "layer_types" in config:
+        writer.add_array(f"{arch}.attention.recurrent_layers", [
+            kind == "linear_attention" for kind in config["layer_types"]] + [False] * drafting)
+    if "num_experts" in config:
+        writer.add_expert_count(config["num_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+
+
 def add_config(writer, config, arch):
     """Returns the divisors of rope's frequencies, None where there are none."""
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
@@ -189,10 +235,10 @@ def add_config(writer, config, arch):
     rope = config.get("rope_parameters") or {}
     theta = config.get("rope_theta") or rope.get("rope_theta") or \
         rope["full_attention"]["rope_theta"]
-    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_block_count(config["num_hidden_layers"] + drafting_blocks(arch))
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(hidden)
-    if arch != "gemma4":
+    if arch not in ("gemma4", "qwen35moe"):
         writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(heads)
     if arch != "gemma4":
@@ -206,6 +252,8 @@ def add_config(writer, config, arch):
         writer.add_sliding_window_pattern(slides(config))
     if arch == "gemma4":
         return add_gemma4(writer, config)
+    if has_delta_nets(arch):
+        add_delta_nets(writer, config, arch, head_dim)
     if arch == "qwen3moe":
         writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
@@ -245,13 +293,13 @@ def add_tokenizer(writer, folder):
     writer.add_chat_template(settings["chat_template"])
 
 
-def add_tokens(writer):
+def add_tokens(writer, pre="qwen2"):
     """256 byte-level tokens without merges: every id is a byte."""
     printable = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
     others = [b for b in range(256) if b not in printable]
     chars = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list([chars[b] for b in range(256)])
     writer.add_token_types([1] * 256)
 
@@ -311,24 +359,85 @@ def add_gpt_oss_experts(writer, tensors):
                     block.reshape(*block.shape[:2], -1)), raw_dtype=Q.MXFP4)
 
 
+def tiled(data, heads, key_heads):
+    """Value heads in rounds over the key heads, instead of all of one key head after another's."""
+    return data.reshape(key_heads, heads // key_heads, -1).swapaxes(0, 1).reshape(data.shape)
+
+
+def with_delta_nets(tensors, config, arch):
+    """As the converter stores them; norms are float32 with 1 added to them."""
+    key_heads, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    key_dim, value_dim = config["linear_key_head_dim"], config["linear_value_head_dim"]
+    keys = 2 * key_heads * key_dim
+    for name, dtype, data in tensors:
+        part = name.rsplit("linear_attn.", 1)[-1].removesuffix(".weight")
+        if part == "in_proj_qkvz":  # by key head: its query, its key, values and gates
+            of_head = heads // key_heads * value_dim
+            parts = np.split(data.reshape(key_heads, -1, data.shape[-1]),
+                             [key_dim, 2 * key_dim, 2 * key_dim + of_head], axis=1)
+            q, k, v, z = (p.reshape(-1, data.shape[-1]) for p in parts)
+            yield name.replace(part, "in_proj_qkv"), dtype, np.concatenate([q, k, v])
+            yield name.replace(part, "in_proj_z"), dtype, z
+            continue
+        if part == "conv1d":
+            data = data.squeeze(1)
+        elif part == "A_log":
+            dtype, data = "F32", -np.exp(widened(dtype, data))
+        elif name.endswith(("layernorm.weight", "_norm.weight", "model.norm.weight")):
+            dtype, data = "F32", widened(dtype, data) + np.float32(1)
+        if arch != "qwen3next":
+            if part in ("in_proj_qkv", "conv1d"):
+                data = np.concatenate([data[:keys], tiled(data[keys:], heads, key_heads)])
+            elif part in ("in_proj_z", "in_proj_a", "in_proj_b", "A_log", "dt_bias"):
+                data = tiled(data, heads, key_heads)
+            elif part == "out_proj":
+                data = np.ascontiguousarray(tiled(np.ascontiguousarray(data.T), heads, key_heads).T)
+            elif part.endswith("shared_expert_gate"):  # as llama-quantize leaves it
+                dtype, data = "F32", widened(dtype, data[0])
+        yield name, dtype, data
+
+
+def with_drafting_block(tensors, config):
+    """Behind the layers one more like the first full one, and its own tensors: to be ignored."""
+    full = config["layer_types"].index("full_attention")
+    last, hidden = config["num_hidden_layers"], config["hidden_size"]
+    for name, dtype, data in tensors:
+        yield name, dtype, data
+        for prefix in ("model.layers", "blk"):
+            if name.startswith(f"{prefix}.{full}."):
+                yield name.replace(f"{prefix}.{full}", f"{prefix}.{last}"), dtype, data
+    nextn = f"blk.{last}.nextn."
+    yield nextn + "eh_proj.weight", "BF16", np.full((hidden, 2 * hidden), 0x3F80, dtype=np.uint16)
+    for norm in ("enorm", "hnorm", "shared_head_norm"):
+        yield f"{nextn}{norm}.weight", "F32", np.ones(hidden, dtype=np.float32)
+
+
+def model_tensors(folder, writer, config, arch):
+    tensors = read_safetensors(folder)
+    if arch == "gpt-oss":
+        return add_gpt_oss_experts(writer, tensors)
+    tensors = stacked(tensors)
+    if has_delta_nets(arch):
+        tensors = with_delta_nets(tensors, config, arch)
+    return with_drafting_block(tensors, config) if drafting_blocks(arch) else tensors
+
+
 def write_model(folder, path, kind):
     config = json.loads((folder / "config.json").read_text())
     config = config.get("text_config", config)
     arch = config["model_type"].removesuffix("_text").replace("_moe", "moe").replace(
-        "gpt_oss", "gpt-oss")
+        "gpt_oss", "gpt-oss").replace("qwen3_5", "qwen35").replace("qwen3_next", "qwen3next")
     writer = gguf.GGUFWriter(path, arch)
     divisors = add_config(writer, config, arch)
     if (folder / "tokenizer.json").exists():
         add_tokenizer(writer, folder)
     else:
-        add_tokens(writer)
+        add_tokens(writer, "qwen35" if arch.startswith("qwen35") else "qwen2")
     if divisors is not None:
         writer.add_tensor("rope_freqs.weight", divisors)
     rng = np.random.default_rng(SEED)
     fused = {}  # by name: queries, keys and values of a layer
-    tensors = read_safetensors(folder)
-    is_gpt_oss = arch == "gpt-oss"
-    for name, dtype, data in add_gpt_oss_experts(writer, tensors) if is_gpt_oss else stacked(tensors):
+    for name, dtype, data in model_tensors(folder, writer, config, arch):
         if arch == "llama" and (".q_proj." in name or ".k_proj." in name):
             heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
             data = interleave(data, heads)
@@ -341,7 +450,7 @@ def write_model(folder, path, kind):
             if len(parts) == 3:
                 writer.add_tensor(part[1] + "qkv" + part[3],
                                   np.concatenate([parts[p] for p in "qkv"]))
-        elif data.ndim == 1 or ".ffn_gate_inp." in out:
+        elif data.ndim == 1 or ".ffn_gate_inp." in out or ".ssm_conv1d." in out:
             data = widened(dtype, data)
             writer.add_tensor(out, data + np.float32(1) if arch == "gemma3" else data)
         elif kind == "--nvfp4" and data.shape[-1] % 64 == 0 and out != "token_embd.weight":

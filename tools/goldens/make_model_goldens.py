@@ -108,6 +108,61 @@ def gpt_oss():
                          "original_max_position_embeddings": 16})
 
 
+# As Qwen3.5: three of four layers (here all but one) carry a state instead of keys and values.
+def qwen3_5(**own):
+    return transformers.Qwen3_5TextConfig(**{**dict(
+        vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=5,
+        layer_types=["linear_attention"] * 2 + ["full_attention"] + ["linear_attention"] * 2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=32, max_position_embeddings=4096,
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
+        linear_value_head_dim=24,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000000.0,
+                         "partial_rotary_factor": 0.25, "mrope_section": [2, 1, 1],
+                         "mrope_interleaved": True}), **own})
+
+
+def qwen3_5_wrapped():
+    return qwen3_5(hidden_size=64, intermediate_size=64, num_hidden_layers=4,
+                   layer_types=["linear_attention"] * 2 + ["full_attention", "linear_attention"],
+                   num_attention_heads=2, num_key_value_heads=1, linear_num_value_heads=2,
+                   linear_value_head_dim=32, tie_word_embeddings=True)
+
+
+def qwen3_5_moe(**own):
+    return transformers.Qwen3_5MoeTextConfig(**{**dict(
+        vocab_size=VOCAB, hidden_size=48, num_hidden_layers=4,
+        layer_types=["linear_attention", "full_attention"] + ["linear_attention"] * 2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=24, max_position_embeddings=4096,
+        linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8,
+        linear_value_head_dim=16, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16,
+        shared_expert_intermediate_size=24,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000000.0,
+                         "partial_rotary_factor": 0.25, "mrope_section": [1, 1, 1],
+                         "mrope_interleaved": True}), **own})
+
+
+def qwen3_5_moe_wrapped():
+    return qwen3_5_moe(hidden_size=64, num_hidden_layers=3,
+                       layer_types=["linear_attention", "full_attention", "linear_attention"],
+                       num_attention_heads=2, num_key_value_heads=1, head_dim=32,
+                       linear_num_value_heads=4, linear_key_head_dim=16, num_experts=4,
+                       moe_intermediate_size=32, shared_expert_intermediate_size=32,
+                       rope_parameters=qwen3_5().rope_parameters)
+
+
+# Experts in layers 1 and 5: every second layer, but not those named.
+def qwen3_next():
+    return transformers.Qwen3NextConfig(
+        vocab_size=VOCAB, hidden_size=48, intermediate_size=64, num_hidden_layers=6,
+        layer_types=(["linear_attention"] * 2 + ["full_attention"]) * 2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=24, max_position_embeddings=4096,
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+        linear_value_head_dim=16, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16,
+        shared_expert_intermediate_size=24, decoder_sparse_step=2, mlp_only_layers=[3],
+        rope_parameters={"rope_type": "default", "rope_theta": 10000000.0,
+                         "partial_rotary_factor": 0.25})
+
+
 CASES = {
     # name: (config, model class, stored type, largest shard or None, seed)
     "transformers_llama3_rope_bf16": (llama3_rope, transformers.LlamaForCausalLM, torch.bfloat16,
@@ -130,20 +185,45 @@ CASES = {
     "transformers_gpt_oss_bf16": (gpt_oss, transformers.GptOssForCausalLM, torch.bfloat16, None, 41),
     "transformers_gpt_oss_mxfp4": (gpt_oss, transformers.GptOssForCausalLM, torch.bfloat16, None,
                                    42),
+    "transformers_qwen3_5_bf16": (qwen3_5, transformers.Qwen3_5ForCausalLM, torch.bfloat16, None,
+                                  75),
+    "transformers_qwen3_5_wrapped_bf16": (qwen3_5_wrapped, transformers.Qwen3_5ForCausalLM,
+                                          torch.bfloat16, None, 78),
+    "transformers_qwen3_5_moe_bf16": (qwen3_5_moe, transformers.Qwen3_5MoeForCausalLM,
+                                      torch.bfloat16, None, 87),
+    "transformers_qwen3_5_moe_wrapped_bf16": (qwen3_5_moe_wrapped,
+                                              transformers.Qwen3_5MoeForCausalLM, torch.bfloat16,
+                                              None, 61),
+    "transformers_qwen3_next_bf16": (qwen3_next, transformers.Qwen3NextForCausalLM, torch.bfloat16,
+                                     None, 53),
+}
+
+# Stored in float32, as Qwen3.5 was published.
+FLOAT32 = {
+    "transformers_qwen3_5_wrapped_bf16": ("linear_attn.A_log", "linear_attn.norm.weight"),
+    "transformers_qwen3_5_moe_wrapped_bf16": ("linear_attn.A_log", "linear_attn.norm.weight"),
 }
 
 
 def randomize(model, generator):
-    """Weights large enough that logits spread (standard deviation about 2) and norms matter."""
+    """Weights large enough that logits spread (standard deviation about 2) and norms matter.
+
+    States of linear attention forget at rates that differ: half is gone after 0.5 to 65 tokens.
+    """
+    hybrid = any("linear_attn" in name for name, _ in model.named_parameters())
     for name, tensor in model.named_parameters():
         with torch.no_grad():
-            if tensor.dim() == 1:
+            if name.endswith("A_log"):
+                tensor.copy_(torch.log(0.5 + 7.5 * torch.rand(tensor.shape, generator=generator)))
+            elif name.endswith("dt_bias"):
+                tensor.copy_(-5.0 + 4.0 * torch.rand(tensor.shape, generator=generator))
+            elif tensor.dim() == 1:
                 tensor.add_(torch.randn(tensor.shape, generator=generator) * 0.2)
             elif name.endswith("_bias"):  # of stacked experts
                 tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.2)
             else:
                 tensor.copy_(torch.randn(tensor.shape, generator=generator) * tensor.shape[-1] ** -0.5)
-            if name.endswith("experts.gate_up_proj"):
+            if name.endswith("experts.gate_up_proj") and not hybrid:
                 tensor.mul_(4.0)  # so that some are clamped
             if "embed_tokens" in name:
                 tensor.mul_(2.0)
@@ -152,10 +232,11 @@ def randomize(model, generator):
             tensor.copy_(0.75 + 0.5 * torch.rand(tensor.shape, generator=generator))
 
 
-def wrap(folder, wrapper, model_type, renamed, more=None):
+def wrap(folder, wrapper, model_type, renamed, more=None, text_fields=None, fields=None):
     """Turns a saved text model into the form of a published multimodal checkpoint.
 
-    renamed(name): what the wrapper calls a tensor; more: what a vision tower would hold.
+    renamed(name): what the wrapper calls a tensor; more: what a vision tower would hold;
+    text_fields, fields: what the published config also has, inside text_config and around it.
     """
     path = folder / "config.json"
     text = json.loads(path.read_text())
@@ -164,15 +245,74 @@ def wrap(folder, wrapper, model_type, renamed, more=None):
         text["global_head_dim"] = heads["head_dim"]
         text["num_global_key_value_heads"] = heads.get("num_key_value_heads")
     text.pop("architectures")
+    text.update(text_fields or {})
     path.write_text(json.dumps({"architectures": [wrapper], "model_type": model_type,
-                                "text_config": text}, indent=2) + "\n")
+                                "text_config": text, **(fields or {})}, indent=2) + "\n")
     path = folder / "model.safetensors"
     tensors = {renamed(name): tensor
                for name, tensor in safetensors.torch.load_file(path).items()}
     safetensors.torch.save_file({**tensors, **(more or {})}, path, metadata={"format": "pt"})
 
 
-# Saved as published, inside a multimodal wrapper.
+def ones(*shape):
+    return torch.ones(shape, dtype=torch.bfloat16)
+
+
+def wrap_qwen3_5(folder, wrapper, model_type, interval, more):
+    """As published: tensors of the wrapper, experts in one tensor, a vision tower, one MTP layer."""
+    text = json.loads((folder / "config.json").read_text())
+    hidden, tied = text["hidden_size"], text["tie_word_embeddings"]
+    tower = {"model.visual.patch_embed.proj.weight": ones(16, 3, 2, 2, 2),
+             "model.visual.patch_embed.proj.bias": ones(16),
+             "model.visual.pos_embed.weight": ones(16, 16),
+             "model.visual.blocks.0.norm1.weight": ones(16),
+             "model.visual.blocks.0.attn.qkv.weight": ones(48, 16),
+             "model.visual.merger.linear_fc2.weight": ones(hidden, 64)}
+    drafter = {"mtp.fc.weight": ones(hidden, 2 * hidden), "mtp.norm.weight": ones(hidden),
+               "mtp.pre_fc_norm_embedding.weight": ones(hidden),
+               "mtp.pre_fc_norm_hidden.weight": ones(hidden),
+               "mtp.layers.0.input_layernorm.weight": ones(hidden),
+               "mtp.layers.0.post_attention_layernorm.weight": ones(hidden)}
+    wrap(folder, wrapper, model_type,
+         lambda name: name.replace("model.", "model.language_model.", 1), {
+             **tower, **drafter,
+             **{"mtp.layers.0." + name: ones(*shape) for name, shape in more.items()}},
+         {"attn_output_gate": True, "full_attention_interval": interval,
+          "mamba_ssm_dtype": "float32", "mlp_only_layers": [], "mtp_num_hidden_layers": 1,
+          "mtp_use_dedicated_embeddings": False},
+         {"image_token_id": 248, "video_token_id": 249, "vision_start_token_id": 245,
+          "vision_end_token_id": 246, "tie_word_embeddings": tied,
+          "vision_config": {"depth": 1, "hidden_size": 16, "in_channels": 3,
+                            "intermediate_size": 24, "model_type": model_type,
+                            "num_heads": 2, "num_position_embeddings": 16,
+                            "out_hidden_size": hidden, "patch_size": 2, "spatial_merge_size": 2,
+                            "temporal_patch_size": 2}})
+    path = folder / "model.safetensors"
+    stored = safetensors.torch.load_file(path)
+    for layer in range(text["num_hidden_layers"]):
+        experts = f"model.language_model.layers.{layer}.mlp.experts."
+        if experts + "0.gate_proj.weight" not in stored:
+            continue
+        of = lambda e, part: stored.pop(f"{experts}{e}.{part}_proj.weight")
+        stored[experts + "gate_up_proj"] = torch.stack(
+            [torch.cat([of(e, "gate"), of(e, "up")]) for e in range(text["num_experts"])])
+        stored[experts + "down_proj"] = torch.stack(
+            [of(e, "down") for e in range(text["num_experts"])])
+    safetensors.torch.save_file(stored, path, metadata={"format": "pt"})
+
+
+def publish_qwen3_next(folder):
+    """Qwen3-Next came before transformers 5: other fields say where layers attend and turn."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    interval = config.pop("layer_types").index("full_attention") + 1
+    config.update(full_attention_interval=interval, rope_theta=rope["rope_theta"],
+                  partial_rotary_factor=rope["partial_rotary_factor"], rope_scaling=None)
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+# Saved as published, most inside a multimodal wrapper.
 WRAPPED = {
     "transformers_gemma4_shared_bf16": lambda folder: wrap(
         folder, "Gemma4ForConditionalGeneration", "gemma4",
@@ -181,6 +321,17 @@ WRAPPED = {
         folder, "Mistral3ForConditionalGeneration", "mistral3", lambda name: "language_model." + name,
         {"vision_tower.patch_conv.weight": torch.ones(8, 3, 2, 2, dtype=torch.bfloat16),
          "multi_modal_projector.linear_1.weight": torch.ones(64, 8, dtype=torch.bfloat16)}),
+    "transformers_qwen3_5_wrapped_bf16": lambda folder: wrap_qwen3_5(
+        folder, "Qwen3_5ForConditionalGeneration", "qwen3_5", 3,
+        {"self_attn.q_proj.weight": (128, 64), "self_attn.k_proj.weight": (32, 64),
+         "self_attn.v_proj.weight": (32, 64), "self_attn.o_proj.weight": (64, 64),
+         "self_attn.q_norm.weight": (32,), "self_attn.k_norm.weight": (32,),
+         "mlp.gate_proj.weight": (64, 64), "mlp.up_proj.weight": (64, 64),
+         "mlp.down_proj.weight": (64, 64)}),
+    "transformers_qwen3_5_moe_wrapped_bf16": lambda folder: wrap_qwen3_5(
+        folder, "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", 2,
+        {"mlp.gate.weight": (4, 64), "mlp.shared_expert_gate.weight": (1, 64)}),
+    "transformers_qwen3_next_bf16": publish_qwen3_next,
 }
 
 
@@ -233,12 +384,17 @@ def record(name, folder):
     model = model_class(config).eval()
     randomize(model, generator)
     microscaled = microscale(model, generator) if name.endswith("_mxfp4") else {}
+    wide = FLOAT32.get(name, ())
     # Only parameters are rounded: casting the whole module would round its rotary tables too.
     with torch.no_grad():
-        for tensor in [*model.parameters(), *(b for n, b in model.named_buffers()
-                                              if n.endswith("layer_scalar"))]:
+        for tensor in [*(p for n, p in model.named_parameters() if not n.endswith(wide)),
+                       *(b for n, b in model.named_buffers() if n.endswith("layer_scalar"))]:
             tensor.copy_(tensor.to(stored).float())
-    copy.deepcopy(model).to(stored).save_pretrained(
+    saved = copy.deepcopy(model).to(stored)
+    for (n, tensor), exact in zip(saved.named_parameters(), model.parameters()):
+        if n.endswith(wide):
+            tensor.data = exact.data.clone()
+    saved.save_pretrained(
         folder, safe_serialization=True, **({"max_shard_size": shard} if shard else {}))
     (folder / "generation_config.json").unlink(missing_ok=True)
     if name in WRAPPED:

@@ -1,0 +1,169 @@
+#include "kvasir/model/delta_net.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kvasir/base/scalar_math.h"
+
+namespace kvasir {
+namespace {
+
+using Buffer = Workspace::Buffer;
+
+constexpr const char* kConvolution = "linear_attn.conv1d.weight";
+
+// The taps of a channel follow each other in all of them.
+std::vector<int64_t> ConvShape(const DeltaShape& shape, const WeightSource& source,
+                               const std::string& name) {
+  const int64_t channels = shape.channels();
+  for (std::vector<int64_t> known : {std::vector<int64_t>{channels, shape.conv_width, 1},
+                                     std::vector<int64_t>{channels, shape.conv_width}}) {
+    if (source.Shape(name) == known) return known;
+  }
+  return {channels, 1, shape.conv_width};
+}
+
+}  // namespace
+
+// Rows of matrices that join what belongs to one key head.
+struct DeltaNet::Loader {
+  const DeltaShape& shape;
+  const int64_t hidden;
+  const std::string prefix;  // "layers.3.linear_attn."
+  WeightSource& source;
+
+  int64_t ratio() const { return shape.value_heads / shape.key_heads; }
+  int64_t value_size() const { return shape.value_heads * shape.value_dim; }
+
+  Result<Matrix> Whole(const char* name, int64_t outputs) {
+    return source.Matrix(prefix + name + ".weight", outputs, hidden);
+  }
+
+  // Of every key head's rows, `head_rows`, those from `begin` on.
+  void AddPart(int64_t head_rows, int64_t begin, int64_t count, std::vector<int64_t>* rows) const {
+    for (int64_t head = 0; head < shape.key_heads; ++head) {
+      for (int64_t i = 0; i < count; ++i) rows->push_back(head * head_rows + begin + i);
+    }
+  }
+
+  Status LoadApart(DeltaNet* net) {
+    KVASIR_TRY(net->mixed_, Whole("in_proj_qkv", shape.channels()));
+    KVASIR_TRY(net->gate_, Whole("in_proj_z", value_size()));
+    KVASIR_TRY(net->step_, Whole("in_proj_b", shape.value_heads));
+    KVASIR_TRY(net->decay_, Whole("in_proj_a", shape.value_heads));
+    return {};
+  }
+
+  // Per key head: its query, its key, the values of its heads, their gates.
+  Status LoadJoined(DeltaNet* net) {
+    const int64_t values = ratio() * shape.value_dim;
+    const int64_t head_rows = 2 * shape.key_dim + 2 * values;
+    const int64_t outputs = shape.key_heads * head_rows;
+    std::vector<int64_t> mixed;
+    AddPart(head_rows, 0, shape.key_dim, &mixed);
+    AddPart(head_rows, shape.key_dim, shape.key_dim, &mixed);
+    AddPart(head_rows, 2 * shape.key_dim, values, &mixed);
+    std::vector<int64_t> gate;
+    AddPart(head_rows, 2 * shape.key_dim + values, values, &gate);
+    const std::string joined = prefix + "in_proj_qkvz.weight";
+    KVASIR_TRY(net->mixed_, source.Gathered(joined, outputs, hidden, mixed));
+    KVASIR_TRY(net->gate_, source.Gathered(joined, outputs, hidden, gate));
+    std::vector<int64_t> step;
+    AddPart(2 * ratio(), 0, ratio(), &step);
+    std::vector<int64_t> decay;
+    AddPart(2 * ratio(), ratio(), ratio(), &decay);
+    const std::string numbers = prefix + "in_proj_ba.weight";
+    KVASIR_TRY(net->step_, source.Gathered(numbers, 2 * shape.value_heads, hidden, step));
+    KVASIR_TRY(net->decay_, source.Gathered(numbers, 2 * shape.value_heads, hidden, decay));
+    return {};
+  }
+
+  Status LoadDecays(DeltaNet* net) {
+    const std::string logarithms = prefix + "A_log";
+    // GGUF files have the rates themselves, negative.
+    const bool has_logarithms = source.Has(logarithms);
+    KVASIR_TRY(net->decay_rates_,
+               source.Vector(has_logarithms ? logarithms : prefix + "A", shape.value_heads, 0));
+    for (float& rate : net->decay_rates_) rate = has_logarithms ? scalar::Exp(rate) : -rate;
+    KVASIR_TRY(net->decay_biases_, source.Vector(prefix + "dt_bias", shape.value_heads, 0));
+    return {};
+  }
+
+  Status LoadConvolution(DeltaNet* net) {
+    const std::string name = prefix + "conv1d.weight";
+    KVASIR_TRY(const std::vector<float> stored,
+               source.Numbers(name, ConvShape(shape, source, name)));
+    const auto channels = static_cast<size_t>(shape.channels());
+    const auto width = static_cast<size_t>(shape.conv_width);
+    net->conv_.resize(stored.size());
+    for (size_t channel = 0; channel < channels; ++channel) {
+      for (size_t tap = 0; tap < width; ++tap) {
+        net->conv_[tap * channels + channel] = stored[channel * width + tap];
+      }
+    }
+    return {};
+  }
+};
+
+Result<DeltaNet> DeltaNet::Load(const DecoderSpec& spec, const std::string& prefix,
+                                WeightSource& source) {
+  const DeltaShape& shape = spec.delta_net;
+  Loader loader{shape, spec.hidden_size, prefix + "linear_attn.", source};
+  DeltaNet net;
+  const bool is_joined = !source.Has(loader.prefix + "in_proj_qkv.weight") &&
+                         source.Has(loader.prefix + "in_proj_qkvz.weight");
+  KVASIR_TRY_OK(is_joined ? loader.LoadJoined(&net) : loader.LoadApart(&net));
+  KVASIR_TRY_OK(loader.LoadDecays(&net));
+  KVASIR_TRY_OK(loader.LoadConvolution(&net));
+  KVASIR_TRY(net.norm_, source.Vector(loader.prefix + "norm.weight", shape.value_dim, 0));
+  KVASIR_TRY(net.out_, source.Matrix(loader.prefix + "out_proj.weight", spec.hidden_size,
+                                     loader.value_size()));
+  return net;
+}
+
+void DeltaNet::Run(const DecoderSpec& spec, Backend& backend, Workspace& workspace,
+                   std::span<const DeltaRun> runs, ConstFloatRows x, FloatRows out) const {
+  const DeltaShape& shape = spec.delta_net;
+  const int64_t heads = shape.value_heads;
+  const FloatRows mixed = workspace.Rows(Buffer::kMixed, x.rows, shape.channels());
+  const FloatRows gate = workspace.Rows(Buffer::kGate, x.rows, heads * shape.value_dim);
+  const FloatRows step = workspace.Rows(Buffer::kDeltaSteps, x.rows, heads);
+  const FloatRows decay = workspace.Rows(Buffer::kDeltaDecays, x.rows, heads);
+  const MatmulJob in[] = {{mixed_.get(), nullptr, mixed},
+                          {gate_.get(), nullptr, gate},
+                          {step_.get(), nullptr, step},
+                          {decay_.get(), nullptr, decay}};
+  backend.Matmul(x, in);
+  const FloatRows read = workspace.Rows(Buffer::kAttended, x.rows, heads * shape.value_dim);
+  backend.DeltaNet({.shape = shape,
+                    .runs = runs,
+                    .mixed = mixed,
+                    .decay_inputs = decay,
+                    .step_inputs = step,
+                    .conv = conv_,
+                    .decay_rates = decay_rates_,
+                    .decay_biases = decay_biases_,
+                    .convolved = workspace.Rows(Buffer::kConvolved, x.rows, shape.channels()),
+                    .gates = workspace.Rows(Buffer::kDeltaGates, x.rows, 2 * heads),
+                    .out = read});
+  backend.RmsNorm(read, norm_, spec.norm_eps, read);
+  backend.Gate(GateActivation::kSilu, gate, read);
+  const MatmulJob back[] = {{out_.get(), nullptr, out}};
+  backend.Matmul(gate, back);
+}
+
+int64_t DeltaNetRowFloats(const DeltaShape& shape) {
+  return 2 * shape.channels() + 4 * shape.value_heads;
+}
+
+bool HoldsNormOffset(const DecoderSpec& spec, const WeightSource& source) {
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    if (!spec.layers[i].is_recurrent) continue;
+    const std::string name = "layers." + std::to_string(i) + "." + kConvolution;
+    const std::vector<int64_t> shape = source.Shape(name);
+    return shape.size() == 3 && shape[2] == 1 && shape[1] != 1;
+  }
+  return false;
+}
+
+}  // namespace kvasir
