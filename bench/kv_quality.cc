@@ -238,7 +238,7 @@ std::vector<Bench::RealLayer> Bench::RealLayers() {
   std::vector<RealLayer> layers;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     KvLayerSpec& layer = spec.layers[i];
-    if (layer.retention.kind != RetentionSpec::Kind::kAll) continue;
+    if (layer.is_recurrent() || layer.retention.kind != RetentionSpec::Kind::kAll) continue;
     layers.push_back({.index = static_cast<int>(i), .layout = layer.layout, .count = rows});
     // A budget that is about to be full has recorded the last queries.
     layer.retention = {.kind = RetentionSpec::Kind::kBudget,

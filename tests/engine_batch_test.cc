@@ -108,7 +108,7 @@ class EngineTest : public testing::Test {
 };
 
 TEST_F(EngineTest, AnIdenticalPromptEvaluatesOneToken) {
-  for (const char* folder : {kTinyFull, kTinyWindows}) {
+  for (const char* folder : {kTinyFull, kTinyWindows, kTinyStates}) {
     Bench bench({"f32", folder, "f32", "f32"});
     bench.Start();
     const EngineRequest request = Request(Prompt(200), 1);
@@ -143,7 +143,7 @@ TEST_F(EngineTest, TheNextTurnReadsOnlyWhatIsNew) {
 }
 
 TEST_F(EngineTest, APromptThatIsJustBeingReadIsReadOnce) {
-  for (const char* folder : {kTinyFull, kTinyWindows}) {
+  for (const char* folder : {kTinyFull, kTinyWindows, kTinyStates}) {
     Bench bench({"f32", folder, "f32", "f32"});
     bench.Start(size_t{64} << 20, {.scheduler = {64, 64}});
     std::vector<EngineRequest> requests(4, Request(Prompt(300), 5));

@@ -148,7 +148,9 @@ INSTANTIATE_TEST_SUITE_P(Models, EngineEmbeddingTest,
                          testing::Values(EmbeddingCase{kTinyFull, Pooling::kMean},
                                          EmbeddingCase{kTinyFull, Pooling::kLast},
                                          EmbeddingCase{kTinyWindows, Pooling::kMean},
-                                         EmbeddingCase{kTinyWindows, Pooling::kLast}),
+                                         EmbeddingCase{kTinyWindows, Pooling::kLast},
+                                         EmbeddingCase{kTinyStates, Pooling::kMean},
+                                         EmbeddingCase{kTinyStates, Pooling::kLast}),
                          [](const auto& info) {
                            return std::string(info.param.folder) +
                                   (info.param.pooling == Pooling::kMean ? "_mean" : "_last");

@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, EngineSoakTest, testing::ValuesIn(EnginePolic
 
 // A token sequence that only one tenant has ever sent or been answered is never known to another.
 TEST(EngineIsolationTest, CanaryTokensStayWithTheirTenant) {
-  for (const char* folder : {kTinyFull, kTinyWindows}) {
+  for (const char* folder : {kTinyFull, kTinyWindows, kTinyStates}) {
     Bench bench({"f32", folder, "f32", "f32"});
     bench.Start();
     const Tokens canary = RandomTokens(200, bench.model().vocab_size(), 77);

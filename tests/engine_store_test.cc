@@ -83,7 +83,7 @@ TEST(EngineStoreTest, AnswersAreStoredToo) {
 }
 
 TEST(EngineStoreTest, WhatMemoryForgotComesBack) {
-  for (const TinyPolicy& policy : {kFull, kWindows}) {
+  for (const TinyPolicy& policy : {kFull, kWindows, kStates}) {
     StoreBench store(policy);
     const int64_t tokens = 2 * kSegment + 100;
     // For one prompt and a little.
@@ -585,7 +585,7 @@ void SoakOne(StoreBench& store, const std::vector<EngineRequest>& requests,
 // right, and nothing is left.
 TEST(EngineStoreTest, Soak) {
   for (const TinyPolicy& policy :
-       {kFull, kWindows, TinyPolicy{"turbo4", kTinyFull, "turbo4", "turbo4"}}) {
+       {kFull, kWindows, kStates, TinyPolicy{"turbo4", kTinyFull, "turbo4", "turbo4"}}) {
     SCOPED_TRACE(policy.name);
     StoreBench store(policy);
     StoreBench other(policy, store);

@@ -259,13 +259,11 @@ TEST_P(InvarianceTest, TrimmedAndContinuedEqualsNeverAppended) {
   const auto rest = Prompt(tiny, 80, 3);
   KvSequence trimmed = tiny.NewSequence();
   constexpr int64_t kSurplus = 21;
-  tiny.Feed(trimmed, {prompt.begin(), prompt.end() - kSurplus});
-  OrDie(trimmed.Checkpoint());  // where layers have states, they go back to this one only
-  tiny.Feed(trimmed, {prompt.end() - kSurplus, prompt.end()});
+  trimmed.KeepStatesAt(PositionsWithin(150 - kSurplus, 150));
+  tiny.Feed(trimmed, prompt);
   // A window layer has let go of old blocks and gives back less than the others: it says how much,
   // refuses more, and what it gives back is exact.
-  const bool has_states = trimmed.spec().HasRecurrentLayers();
-  const int64_t surplus = has_states ? kSurplus : std::min(trimmed.MaxTrim(), kSurplus);
+  const int64_t surplus = std::min(trimmed.MaxTrim(), kSurplus);
   ASSERT_GT(surplus, 0);
   if (trimmed.MaxTrim() < 150) {
     EXPECT_EQ(trimmed.Trim(trimmed.MaxTrim() + 1).error().code, ErrorCode::kFailedPrecondition);
@@ -300,7 +298,6 @@ TEST_P(InvarianceTest, VerifiedDraftsEqualDecodedTokens) {
   const auto prompt = Prompt(tiny, 100);
   const auto truth = Prompt(tiny, 60, 2);
   KvSequence plain = tiny.NewSequence();
-  if (plain.spec().HasRecurrentLayers()) GTEST_SKIP() << "states do not go back by single tokens";
   tiny.Feed(plain, prompt);
   const Logits wanted = tiny.Feed(plain, truth, {1});
   // Rounds of 5 drafts of which a varying number is right; wrong ones must leave no trace.
@@ -316,6 +313,8 @@ TEST_P(InvarianceTest, VerifiedDraftsEqualDecodedTokens) {
     while (drafts.size() < 5) drafts.push_back(static_cast<Token>(random() % 256));
     KvSequence* member = &sequence;
     Speculation round = ValueOrDie(Speculation::Begin(std::span(&member, 1)));
+    const Position begin = sequence.position();
+    sequence.KeepStatesAt(PositionsWithin(begin + 1, begin + 5));
     const Logits logits = tiny.Feed(sequence, drafts);
     const int64_t accepted = static_cast<int64_t>(right);
     OrDie(round.Commit(std::span(&accepted, 1)));
@@ -326,30 +325,28 @@ TEST_P(InvarianceTest, VerifiedDraftsEqualDecodedTokens) {
   EXPECT_TRUE(SameBits(verified, wanted));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, InvarianceTest,
-                         testing::Values(Case{"public_llama_f32", "", "f32"},
-                                         Case{"public_llama_f32", "q8", "f16"},
-                                         Case{"public_qwen3_f32", "q4", "bf16"},
-                                         Case{"public_gemma3_f32", "", "f16"},
-                                         Case{"transformers_gemma3_sharded_bf16", "q8", "f32"},
-                                         Case{"transformers_qwen2_f16", "", "f16"},
-                                         Case{"transformers_llama3_rope_bf16", "", "bf16"},
-                                         Case{"transformers_llama3_rope_bf16", "bf16", "bf16"},
-                                         Case{"transformers_gemma2_bf16", "", "f16"},
-                                         Case{"transformers_qwen3_moe_bf16", "q8", "f16"},
-                                         Case{"transformers_gemma4_shared_bf16", "", "f16"},
-                                         Case{"transformers_gemma4_one_projection_bf16", "", "f16"},
-                                         Case{"transformers_gemma4_experts_bf16", "q4", "f32"},
-                                         Case{"transformers_gpt_oss_bf16", "", "f16"},
-                                         Case{"transformers_gpt_oss_mxfp4", "", "bf16"},
-                                         Case{"transformers_qwen3_5_bf16", "", "f16"},
-                                         Case{"transformers_qwen3_5_moe_bf16", "q8", "f32"},
-                                         Case{"transformers_qwen3_next_bf16", "q4", "f16"},
-                                         Case{"mlx_qwen3_5_q4g32_bf16", "", "f16"},
-                                         Case{"hf_qwen3_gptq", "", "f16"},
-                                         Case{"hf_qwen3_compressed_tensors", "", "f16"},
-                                         Case{"hf_qwen3_fp8", "", "f16"}),
-                         CaseName);
+INSTANTIATE_TEST_SUITE_P(
+    Models, InvarianceTest,
+    testing::Values(Case{"public_llama_f32", "", "f32"}, Case{"public_llama_f32", "q8", "f16"},
+                    Case{"public_qwen3_f32", "q4", "bf16"}, Case{"public_gemma3_f32", "", "f16"},
+                    Case{"transformers_gemma3_sharded_bf16", "q8", "f32"},
+                    Case{"transformers_qwen2_f16", "", "f16"},
+                    Case{"transformers_llama3_rope_bf16", "", "bf16"},
+                    Case{"transformers_llama3_rope_bf16", "bf16", "bf16"},
+                    Case{"transformers_gemma2_bf16", "", "f16"},
+                    Case{"transformers_qwen3_moe_bf16", "q8", "f16"},
+                    Case{"transformers_gemma4_shared_bf16", "", "f16"},
+                    Case{"transformers_gemma4_one_projection_bf16", "", "f16"},
+                    Case{"transformers_gemma4_experts_bf16", "q4", "f32"},
+                    Case{"transformers_gpt_oss_bf16", "", "f16"},
+                    Case{"transformers_gpt_oss_mxfp4", "", "bf16"},
+                    Case{"transformers_qwen3_5_bf16", "", "f16"},
+                    Case{"transformers_qwen3_5_moe_bf16", "q8", "f32"},
+                    Case{"transformers_qwen3_next_bf16", "q4", "f16"},
+                    Case{"mlx_qwen3_5_q4g32_bf16", "", "f16"}, Case{"hf_qwen3_gptq", "", "f16"},
+                    Case{"hf_qwen3_compressed_tensors", "", "f16"},
+                    Case{"hf_qwen3_fp8", "", "f16"}),
+    CaseName);
 
 }  // namespace
 }  // namespace kvasir

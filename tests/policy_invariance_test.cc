@@ -168,6 +168,7 @@ TEST_P(PolicyInvarianceTest, TrimmedTokensLeaveNoTrace) {
   for (const int64_t end : {150, 280, 380}) {
     constexpr int64_t kWrong = 11;
     KvSequence sequence = New();
+    sequence.KeepStatesAt(PositionsWithin(end - kWrong - 30, end));
     tiny_.Feed(sequence, Slice(tokens, 0, end - kWrong));
     tiny_.Feed(sequence, Tokens(kWrong, 3));
     const int64_t most = sequence.MaxTrim();
@@ -223,6 +224,7 @@ TEST_P(PolicyInvarianceTest, RejectedDraftsLeaveNoTrace) {
     Speculation round = ValueOrDie(Speculation::Begin(std::span(&member, 1)));
     const int64_t drafts = std::min<int64_t>(8, sequence.RunLimit());
     ASSERT_GT(drafts, 0) << begin;
+    sequence.KeepStatesAt(PositionsWithin(begin + 1, begin + drafts));
     const int64_t right = std::min<int64_t>(random() % 9, drafts);
     auto run = Slice(tokens, begin, begin + right);
     while (static_cast<int64_t>(run.size()) < drafts) {

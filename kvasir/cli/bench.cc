@@ -71,11 +71,14 @@ size_t RowBytes(const KvLayout& layout, int64_t row, int64_t query) {
   return block.NormsOffset() / kBlockTokens;
 }
 
-// Bytes of cache that one token's attention reads at the sequence's position.
+// Bytes of cache that one token reads at the sequence's position.
 size_t KvBytesRead(const KvSequence& sequence) {
   size_t bytes = 0;
   for (size_t i = 0; i < sequence.spec().layers.size(); ++i) {
-    const KvLayout& layout = sequence.spec().layers[i].layout;
+    const KvLayerSpec& layer = sequence.spec().layers[i];
+    bytes += layer.state_bytes;
+    if (layer.is_recurrent()) continue;
+    const KvLayout& layout = layer.layout;
     const VisibleRows visible = sequence.Visible(static_cast<int>(i), sequence.position());
     const int64_t query = visible.end - 1;
     for (int64_t row = 0; row < visible.end; ++row) {

@@ -176,15 +176,32 @@ class InspectCommand final : public Command {
     return verdict;
   }
 
+  // Of one sequence, whatever its length.
+  static int64_t StateBytes(const ModelConfig& config) {
+    size_t bytes = 0;
+    for (const auto& layer : DecoderCacheSpec(MakeDecoderSpec(config), KvCodec()).layers) {
+      bytes += layer.state_bytes;
+    }
+    return static_cast<int64_t>(bytes);
+  }
+
   void Describe(const ModelConfig& config, Json* report) const {
     int64_t window_layers = 0;
-    for (const LayerKind kind : config.layer_kinds) window_layers += kind == LayerKind::kSliding;
+    int64_t recurrent_layers = 0;
+    for (const LayerKind kind : config.layer_kinds) {
+      window_layers += kind == LayerKind::kSliding;
+      recurrent_layers += kind == LayerKind::kLinear;
+    }
     report->Set("architecture", config.architecture);
     report->Set("family", ModelFamilyName(config.family));
     report->Set("parameters", config.ParameterCount());
     report->Set("layers", config.num_hidden_layers);
     report->Set("window_layers", window_layers);
     report->Set("window_tokens", config.sliding_window);
+    if (recurrent_layers > 0) {
+      report->Set("recurrent_layers", recurrent_layers);
+      report->Set("state_bytes", StateBytes(config));
+    }
     report->Set("hidden_size", config.hidden_size);
     report->Set("query_heads", config.num_attention_heads);
     report->Set("kv_heads", config.num_key_value_heads);

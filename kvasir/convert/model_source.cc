@@ -232,8 +232,9 @@ Status ModelSource::OpenGguf() {
   KVASIR_TRY(const ModelConfig config, GgufModelConfig(*gguf_));
   if (config.family == ModelFamily::kQwen35) {
     return {ErrorCode::kUnsupported,
-            path_ + ": GGUF files of models with delta nets (Qwen3.5, Qwen3-Next) are run as they "
-                    "are, but not made into others; convert the checkpoint"};
+            path_ +
+                ": GGUF files of models with delta nets (Qwen3.5, Qwen3-Next) are run as they "
+                "are, but not made into others; convert the checkpoint"};
   }
   KVASIR_TRY(TensorList listed, ListTensors(*gguf_, config));
   left_out_ = std::move(listed.unread);

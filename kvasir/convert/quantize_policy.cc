@@ -12,9 +12,10 @@ namespace {
 constexpr int64_t kFewestNumbers = 1024;
 
 constexpr std::string_view kDense[] = {
-    "norm",           "router",    "vision", "audio",       "visual",
-    "mlp.gate.",      "per_layer", "conv",   "multi_modal", "position_embedding",
-    "token_ordering", "centroids", "lora_",  "rotary"};
+    "norm",           "router",     "vision",     "audio",       "visual",
+    "mlp.gate.",      "per_layer",  "conv",       "multi_modal", "position_embedding",
+    "token_ordering", "centroids",  "lora_",      "rotary",      "shared_expert_gate",
+    "in_proj_a.",     "in_proj_b.", "in_proj_ba."};
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;

@@ -108,7 +108,8 @@ TEST(CacheBudgetTest, TheDefaultIsHalfOfWhatTheWeightsLeave) {
 
 TEST(CacheBudgetTest, AWorkspaceAndTheBackendStayWithinTheScratchOfTheirRows) {
   for (const char* folder : {"public_llama_f32", "transformers_qwen3_moe_bf16", "hf_qwen3_gptq",
-                             "transformers_gemma4_experts_bf16", "transformers_gpt_oss_mxfp4"}) {
+                             "transformers_gemma4_experts_bf16", "transformers_gpt_oss_mxfp4",
+                             "transformers_qwen3_5_bf16", "transformers_qwen3_5_moe_bf16"}) {
     for (const int threads : {1, 3}) {
       for (const KvCodec::Kind kind : {KvCodec::Kind::kF32, KvCodec::Kind::kF16}) {
         TinyModel tiny({.folder = folder, .threads = threads, .codec = {kind}});
@@ -124,7 +125,7 @@ TEST(CacheBudgetTest, AWorkspaceAndTheBackendStayWithinTheScratchOfTheirRows) {
 
 // Everything that takes rows: long prompts, many answers, scores of several prompts at once.
 TEST(CacheBudgetTest, AnEngineStaysWithinItsScratch) {
-  for (const char* folder : {kTinyFull, kTinyWindows, kTinyQwen}) {
+  for (const char* folder : {kTinyFull, kTinyWindows, kTinyQwen, kTinyStates}) {
     Bench bench({"f32", folder, "f32", "f32"});
     const CacheBudget budget = ValueOrDie(PlanCacheBudget(
         bench.model(), {.total_bytes = size_t{64} << 20, .step_tokens = 200, .streams = 8}));

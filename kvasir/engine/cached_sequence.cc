@@ -1,9 +1,11 @@
 #include "kvasir/engine/cached_sequence.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "kvasir/base/check.h"
+#include "kvasir/engine/publish_points.h"
 #include "kvasir/kv/speculation.h"
 
 namespace kvasir {
@@ -12,6 +14,8 @@ namespace {
 // A restore point references the blocks of its last window only once the sequence has moved on,
 // so 32 of them cost a few windows' worth of blocks; more turns than that are rarely undone.
 constexpr size_t kMaxRestorePoints = 32;
+// Each has a whole state for itself. A turn adds three.
+constexpr size_t kMaxRestorePointsWithStates = 9;
 
 // How many of a run's last tokens need their hidden state. `is_last`: nothing known follows.
 int64_t HiddenRows(HiddenWanted wanted, int64_t tokens, bool is_last) {
@@ -107,6 +111,7 @@ Result<std::span<const float>> CachedSequence::Evaluate(std::span<const Token> t
                                                         const EvaluateOptions& options) {
   if (tokens.empty()) return {ErrorCode::kInvalidArgument, "there is no token to evaluate"};
   const int64_t chunk = std::max<int64_t>(options.chunk_tokens, 1);
+  KeepStates(static_cast<int64_t>(tokens.size()));
   for (size_t begin = 0;;) {
     if (options.is_cancelled && options.is_cancelled()) {
       return {ErrorCode::kCancelled, "cancelled by the caller"};
@@ -121,6 +126,7 @@ Result<std::span<const float>> CachedSequence::Evaluate(std::span<const Token> t
         HiddenRows(options.hidden, static_cast<int64_t>(part.size()), is_last)};
     KVASIR_TRY(const ConstFloatRows logits, Step(run, workspace));
     begin += part.size();
+    AddKeptRestorePoints();
     if (run.hidden_rows > 0) {
       options.on_hidden(position() - run.hidden_rows, workspace.HiddenStates());
     }
@@ -138,10 +144,14 @@ Result<ConstFloatRows> CachedSequence::Step(const SequenceRun& run, Workspace& w
       tokens_.insert(tokens_.end(), run.tokens.begin(), run.tokens.end());
       return logits;
     }
-    if (logits.error().code != ErrorCode::kResourceExhausted || restore_points_.empty()) {
+    if (logits.error().code != ErrorCode::kResourceExhausted) return logits;
+    if (!restore_points_.empty()) {
+      restore_points_.pop_front();
+    } else if (sequence_.InnerStateCount(static_cast<int64_t>(run.tokens.size())) > 0) {
+      sequence_.KeepStatesAt({});
+    } else {
       return logits;
     }
-    restore_points_.pop_front();
   }
 }
 
@@ -151,11 +161,15 @@ Status CachedSequence::EvaluateDrafts(std::span<const Token> tokens, Workspace& 
   KvSequence* const sequence = &sequence_;
   KVASIR_TRY(Speculation speculation, Speculation::Begin({&sequence, 1}));
   const auto rows = static_cast<int64_t>(tokens.size());
+  std::vector<Position> states(tokens.size() - 1);  // any token may be the last that is kept
+  std::iota(states.begin(), states.end(), position() + 1);
+  sequence_.KeepStatesAt(std::move(states));
   const bool wants_hidden = options.hidden != HiddenWanted::kNone;
   const SequenceRun run = {&sequence_, tokens, rows, wants_hidden ? rows : 0};
   KVASIR_TRY(const ConstFloatRows logits, model_->Forward(std::span(&run, 1), workspace));
   const int64_t kept[] = {judge(logits)};
   KVASIR_TRY_OK(speculation.Commit(kept));
+  sequence_.DropCheckpoints(position() + 1);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.begin() + kept[0]);
   if (wants_hidden) {
     const int64_t told = HiddenRows(options.hidden, kept[0], true);
@@ -164,11 +178,30 @@ Status CachedSequence::EvaluateDrafts(std::span<const Token> tokens, Workspace& 
   return {};
 }
 
-void CachedSequence::AddRestorePoint() {
-  if (position() == 0) return;
-  if (!restore_points_.empty() && restore_points_.back().end() == position()) return;
-  restore_points_.push_back(sequence_.Snapshot());
-  if (restore_points_.size() > kMaxRestorePoints) restore_points_.pop_front();
+void CachedSequence::AddRestorePoint() { AddRestorePointAt(position()); }
+
+void CachedSequence::AddRestorePointAt(Position at) {
+  if (at == 0 || (!restore_points_.empty() && restore_points_.back().end() == at)) return;
+  restore_points_.push_back(sequence_.Snapshot(0, at));
+  const size_t most = spec_->HasRecurrentLayers() ? kMaxRestorePointsWithStates : kMaxRestorePoints;
+  if (restore_points_.size() > most) restore_points_.pop_front();
+}
+
+// States cannot go back by single tokens: some tokens are evaluated for going back to near the end
+// of what is said at once, and to one token before it.
+void CachedSequence::KeepStates(int64_t tokens) {
+  const PublishPoints points(*spec_, false);
+  const Position end = position() + tokens;
+  std::vector<Position> near_end;
+  for (const Position at : points.StatesWithin(position(), end, {.tokens = end})) {
+    if (at + 2 * kBlockTokens > end) near_end.push_back(at);
+  }
+  sequence_.KeepStatesAt(std::move(near_end));
+}
+
+void CachedSequence::AddKeptRestorePoints() {
+  for (const Position at : sequence_.Checkpoints()) AddRestorePointAt(at);
+  sequence_.DropCheckpoints(position() + 1);
 }
 
 CachedSequence CachedSequence::Fork() const {

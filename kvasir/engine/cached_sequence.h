@@ -64,10 +64,11 @@ class CachedSequence {
   // The same for the latest state at or before `target`. Returns the position reached.
   Position RewindTo(Position target);
 
-  // Appends `tokens` and returns the logits of the last one, which live in `workspace`.
-  // When the pool is full, restore points are given up before it fails.
-  // ERRORS: as Model::Forward; kCancelled; kInvalidArgument for no tokens. The sequence then ends
-  // after the last chunk that was done.
+  // Appends `tokens` and returns the logits of the last one, which live in `workspace`. Where
+  // layers have states, adds restore points shortly before the end and one token before it. When
+  // the pool is full, restore points are given up before it fails. ERRORS: as Model::Forward;
+  // kCancelled; kInvalidArgument for no tokens. The sequence then ends after the last chunk that
+  // was done.
   Result<std::span<const float>> Evaluate(std::span<const Token> tokens, Workspace& workspace,
                                           const EvaluateOptions& options = {});
 
@@ -95,6 +96,9 @@ class CachedSequence {
       : model_(model), spec_(std::move(spec)), sequence_(std::move(sequence)) {}
 
   Result<ConstFloatRows> Step(const SequenceRun& run, Workspace& workspace);
+  void AddRestorePointAt(Position at);
+  void KeepStates(int64_t tokens);
+  void AddKeptRestorePoints();
   bool TrimTo(Position target);
   bool RestoreNear(Position target);
 

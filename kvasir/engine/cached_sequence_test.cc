@@ -105,7 +105,8 @@ TEST_P(CachedSequenceTest, CancellationKeepsWholeChunks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CachedSequenceTest,
-                         testing::Values("public_qwen3_f32", "public_gemma3_f32"),
+                         testing::Values("public_qwen3_f32", "public_gemma3_f32",
+                                         "transformers_qwen3_5_bf16"),
                          [](const auto& info) { return info.param; });
 
 TEST(CachedSequenceBudgetTest, RestorePointsGiveWayBeforeAFailure) {

@@ -209,6 +209,7 @@ bool Engine::Step() {
   Admit();
   std::vector<Member> members = PlanMembers();
   ProposeDrafts(members);
+  KeepStates(members);
   const EngineClock::time_point begin = Now();
   const auto logits = Forward(members);
   if (logits.ok()) {

@@ -182,11 +182,16 @@ class Engine {
   void Choose(Job& job, EngineStream& stream, std::span<const float> logits);
   void Retire(const Job& job, EngineStream& stream);
   void Publish(const Job& job, EngineStream& stream);
+  void PublishPoint(const Job& job, EngineStream& stream);
+  void KeepStates(const std::vector<Member>& members);
+  static bool DropKeptStates(const std::vector<Member>& members);
+  static void ForgetStates(KvSequence& sequence);
 
   // engine_drafts.cc
   void ProposeDrafts(std::vector<Member>& members);
   int64_t MaxDrafts(const Member& member, int64_t streams) const;
   void OpenSpeculation(std::vector<Member>& members);
+  static void KeepStatesOfDrafts(const Member& member);
   bool DropDrafts(std::vector<Member>& members);
   void Verify(Member& member, ConstFloatRows logits, int64_t row);
   int64_t HiddenRows(const Member& member, bool is_last) const;
@@ -205,6 +210,8 @@ class Engine {
   Admission TryAdmit(Job& job, EngineStream& stream);
   void Begin(Job& job, EngineStream& stream, int64_t cached_tokens, int64_t known_prefix_tokens);
   bool IsBeingRead(const Job& job, int64_t cached_tokens) const;
+  static size_t BytesToReserve(const std::vector<Member>& members);
+  bool EvictFor(const std::vector<Member>& members);
   bool MakeRoom(std::vector<Member>& members, const Error& error);
   bool StartOver(Job& job, EngineStream& stream, size_t wanted);
   void AllowStartingOver(const EngineStream* taker);

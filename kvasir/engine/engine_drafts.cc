@@ -3,6 +3,7 @@
 // a draft is accepted if it is what was sampled.
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 #include "kvasir/base/check.h"
@@ -13,7 +14,7 @@ namespace kvasir {
 void Engine::UseDrafter(std::unique_ptr<Drafter> drafter) {
   KVASIR_CHECK(!has_work());
   draft_rounds_.reset();
-  if (drafter == nullptr || parts_.spec->HasRecurrentLayers()) return;
+  if (drafter == nullptr) return;
   draft_rounds_.emplace(std::move(drafter), options_.now);
 }
 
@@ -83,6 +84,17 @@ void Engine::OpenSpeculation(std::vector<Member>& members) {
     return;
   }
   speculation_.emplace(std::move(speculation).value());
+  for (const Member& member : members) {
+    if (!member.drafts.empty()) KeepStatesOfDrafts(member);
+  }
+}
+
+// Any of them may be the last that is kept.
+void Engine::KeepStatesOfDrafts(const Member& member) {
+  KvSequence& sequence = *member.stream->sequence;
+  std::vector<Position> states(member.drafts.size());
+  std::iota(states.begin(), states.end(), sequence.position() + member.tokens);
+  sequence.KeepStatesAt(std::move(states));
 }
 
 // Whether there were any.
@@ -147,6 +159,7 @@ void Engine::CommitDrafts(const std::vector<Member>& members) {
   for (const Member& member : members) {
     if (member.drafts.empty()) continue;
     EngineStream& stream = *member.stream;
+    ForgetStates(*stream.sequence);
     const auto drafted = static_cast<int64_t>(member.drafts.size());
     draft_rounds_->Judge(
         stream.drafted, drafted, member.accepted_drafts,

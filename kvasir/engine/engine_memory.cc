@@ -94,6 +94,7 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   if (std::exchange(stream.waits_for_place, false)) stream.first_token_at = Now();
   if (stream.swapped && BeginReading(stream, match->sequence)) return Admission::kAdmitted;
   stream.sequence = std::move(match->sequence);
+  stream.parts_at = match->diverges_at;
   if (!job.is_begun) Begin(job, stream, match->tokens, match->diverges_at);
   return Admission::kAdmitted;
 }
@@ -166,6 +167,20 @@ bool Engine::IsBeingRead(const Job& job, int64_t cached_tokens) const {
   return false;
 }
 
+size_t Engine::BytesToReserve(const std::vector<Member>& members) {
+  size_t bytes = 0;
+  for (const Member& member : members) {
+    const auto drafts = static_cast<int64_t>(member.drafts.size());
+    bytes += member.stream->sequence->BytesToReserve(member.tokens + drafts);
+  }
+  return bytes;
+}
+
+// Whether the tree had anything to give.
+bool Engine::EvictFor(const std::vector<Member>& members) {
+  return tree_.Evict(BytesToReserve(members)) > 0;
+}
+
 // Whether the stream fits beside these. What only the prefix tree holds can be evicted.
 bool Engine::HasRoomFor(const EngineStream& stream, const KvSequence& cached,
                         std::span<const Member> active) const {
@@ -196,11 +211,7 @@ bool Engine::HasRoomFor(const EngineStream& stream, const KvSequence& cached,
 
 // Finds memory for a step that the pool refused. False: there is none left to find.
 bool Engine::MakeRoom(std::vector<Member>& members, const Error& error) {
-  size_t wanted = 0;
-  for (const Member& member : members) {
-    wanted += member.stream->sequence->BytesToReserve(member.tokens);
-  }
-  if (tree_.Evict(wanted) > 0) return true;
+  const size_t wanted = BytesToReserve(members);
   if (WaitForSwap() || WaitForStore()) return true;
   if (TakeBackLent()) return true;
   const std::vector<Member> active = StreamsByRank(true);

@@ -34,9 +34,9 @@ std::vector<Engine::Member> Engine::PlanMembers() {
       if (job->is_scored()) run_limit = std::min(run_limit, kMostScoredRows);
       // Layers that hold whole states at the end of a run only are published and stored there.
       const Position position = stream->sequence->position();
-      if (!publish_points_.are_anywhere() && !job->is_mean_pooled()) {
-        run_limit = std::min(run_limit,
-                             publish_points_.Next(position, job->prompt_tokens()) - position);
+      if (publish_points_.cut_runs() && !job->is_mean_pooled()) {
+        run_limit =
+            std::min(run_limit, publish_points_.Next(position, job->prompt_tokens()) - position);
       }
       // Long runs take blocks for a moment, in whose slabs a few that stay keep all from others.
       if (stream->is_starting_over()) {
@@ -91,9 +91,20 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
       return logits;
     }
     const Error error = logits.error();
-    // Nobody loses a cache for somebody's drafts.
+    const bool is_full = error.code == ErrorCode::kResourceExhausted;
+    // Nobody loses a cache for somebody's drafts; only for the states behind each of them, which are
+    // given back at once, so that the next drafts find room.
+    if (is_full && parts_.spec->HasRecurrentLayers() && EvictFor(members)) {
+      speculation_.reset();
+      continue;
+    }
     if (DropDrafts(members)) continue;
-    if (error.code == ErrorCode::kResourceExhausted && MakeRoom(members, error)) continue;
+    if (is_full) {
+      if (EvictFor(members)) continue;
+      // Nobody waits for what others may find.
+      if (DropKeptStates(members)) continue;
+      if (MakeRoom(members, error)) continue;
+    }
     // Checked requests give the model nothing to refuse; if it does, these can never go on.
     for (const Member& member : members) EndJob(*member.job, FinishReason::kCancelled, error);
     return error;
@@ -137,7 +148,7 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
     if (!is_all_read) {
       if (!job.is_mean_pooled() && !stream.is_starting_over() &&
           publish_points_.Next(position - member.tokens, prompt) <= position) {
-        Publish(job, stream);
+        PublishPoint(job, stream);
       }
       TellDrafter(member, hidden);
       continue;
@@ -226,8 +237,51 @@ void Engine::EndPooled(Job& job, EngineStream& stream) {
 
 // What the stream has read becomes findable for others: references, no copies.
 void Engine::Publish(const Job& job, EngineStream& stream) {
-  const std::vector<Token> tokens = stream.known().Copy(0, stream.sequence->position());
-  if (tree_.Insert(job.request.salt, tokens, *stream.sequence)) StorePrefix(job, stream);
+  KvSequence& sequence = *stream.sequence;
+  const std::vector<Token> tokens = stream.known().Copy(0, sequence.position());
+  if (tree_.Insert(job.request.salt, tokens, sequence)) StorePrefix(job, stream);
+  ForgetStates(sequence);
+}
+
+// The same of a prompt that is still being read: where states are kept, up to the last of them, as
+// the state here is about to change.
+void Engine::PublishPoint(const Job& job, EngineStream& stream) {
+  KvSequence& sequence = *stream.sequence;
+  const std::vector<Position> kept = sequence.Checkpoints();
+  if (kept.empty()) return Publish(job, stream);
+  const std::vector<Token> tokens = stream.known().Copy(0, kept.back());
+  if (tree_.Insert(job.request.salt, tokens, sequence.Snapshot(0, kept.back()))) {
+    StorePrefix(job, stream);
+  }
+  ForgetStates(sequence);
+}
+
+// Which states the next runs leave, of those that are not asked for drafts.
+void Engine::KeepStates(const std::vector<Member>& members) {
+  for (const Member& member : members) {
+    KvSequence& sequence = *member.stream->sequence;
+    if (member.job->is_mean_pooled() || !member.drafts.empty()) continue;
+    const Position position = sequence.position();
+    sequence.KeepStatesAt(publish_points_.StatesWithin(
+        position, position + member.tokens,
+        {.tokens = member.job->prompt_tokens(), .parts_at = member.stream->parts_at}));
+  }
+}
+
+// Whether there were any.
+bool Engine::DropKeptStates(const std::vector<Member>& members) {
+  bool dropped = false;
+  for (const Member& member : members) {
+    KvSequence& sequence = *member.stream->sequence;
+    dropped |= sequence.InnerStateCount(member.tokens) > 0;
+    if (member.drafts.empty()) sequence.KeepStatesAt({});
+  }
+  return dropped;
+}
+
+// The tree has them.
+void Engine::ForgetStates(KvSequence& sequence) {
+  sequence.DropCheckpoints(sequence.position() + 1);
 }
 
 }  // namespace kvasir

@@ -55,6 +55,8 @@ class EngineStream : public AnswerBuilder {
   // answer to, and up to which segment it has asked.
   std::shared_ptr<const PrefixSearch> search;
   size_t searched_segments = 0;
+  // Where the prompt parts from all that was cached: others will part from it there too.
+  Position parts_at = 0;
 
   // Whether it has blocks that others could get: a sequence, or those that one is being read into.
   bool holds_blocks() const { return sequence || is_reading(); }

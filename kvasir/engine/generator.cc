@@ -148,7 +148,7 @@ void Generator::UseDrafter(std::unique_ptr<Drafter> drafter, int64_t max_drafts,
                            std::function<DraftRounds::Clock::time_point()> now) {
   draft_rounds_.reset();
   max_drafts_ = max_drafts;
-  if (drafter == nullptr || bundle_->cache_spec()->HasRecurrentLayers()) return;
+  if (drafter == nullptr) return;
   draft_rounds_.emplace(std::move(drafter), std::move(now));
 }
 

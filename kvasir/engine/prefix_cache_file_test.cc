@@ -36,7 +36,8 @@ std::vector<Setting> Settings() {
   return {{"full", "public_qwen3_f32", {}},
           {"windows", "public_gemma3_f32", {}},
           {"windows_packed", "models/kvasir-demo", packed},
-          {"windows_budget", "public_gemma3_f32", budget}};
+          {"windows_budget", "public_gemma3_f32", budget},
+          {"states", "transformers_qwen3_5_bf16", {}}};
 }
 
 // An engine over a freshly loaded model: what a restarted server has.

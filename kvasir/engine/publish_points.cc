@@ -21,12 +21,11 @@ int64_t IntervalOf(const KvCacheSpec& spec) {
 }  // namespace
 
 PublishPoints::PublishPoints(const KvCacheSpec& spec, bool stores_segments)
-    : are_anywhere_(std::ranges::all_of(spec.layers,
-                                        [](const KvLayerSpec& layer) {
-                                          return !layer.is_recurrent() &&
-                                                 layer.layout.dense_recent == 0 &&
-                                                 layer.retention.kind == RetentionSpec::Kind::kAll;
-                                        })),
+    : cut_runs_(std::ranges::any_of(spec.layers,
+                                    [](const KvLayerSpec& layer) {
+                                      return layer.layout.dense_recent > 0 ||
+                                             layer.retention.kind != RetentionSpec::Kind::kAll;
+                                    })),
       has_states_(spec.HasRecurrentLayers()) {
   if (has_states_ && !stores_segments) interval_ = IntervalOf(spec);
 }
@@ -41,6 +40,22 @@ Position PublishPoints::Last(Position position, int64_t prompt_tokens) const {
   const Position regular = position / interval_ * interval_;
   const Position before_end = BeforeEnd(prompt_tokens);
   return before_end <= position ? std::max(regular, before_end) : regular;
+}
+
+std::vector<Position> PublishPoints::StatesWithin(Position begin, Position end,
+                                                  const Prompt& prompt) const {
+  std::vector<Position> states;
+  if (!has_states_) return states;
+  const Position last = prompt.tokens - 1;
+  for (Position at = begin; at < std::min(end, last);) {
+    at = Next(at, prompt.tokens);
+    if (prompt.parts_at > begin && (states.empty() || prompt.parts_at > states.back())) {
+      at = std::min(at, prompt.parts_at);
+    }
+    states.push_back(std::min(at, last));
+  }
+  while (!states.empty() && states.back() > end) states.pop_back();
+  return states;
 }
 
 // At a block's border, where no rows are copied.

@@ -1,9 +1,10 @@
 // PublishPoints: where a prompt that is being read becomes findable for others.
-// Deliberately positions only: the engine ends runs there and publishes.
+// Deliberately positions only: the engine keeps states there, or ends runs, and publishes.
 #ifndef KVASIR_ENGINE_PUBLISH_POINTS_H_
 #define KVASIR_ENGINE_PUBLISH_POINTS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "kvasir/base/token.h"
 #include "kvasir/kv/kv_spec.h"
@@ -13,27 +14,41 @@ namespace kvasir {
 
 // Points are a multiple of a segment of the store apart. Where all layers keep all rows they only
 // say when others may look: what was published is found to the token. Window layers can be gone on
-// with at points only, which cost references to the blocks of their windows. Recurrent layers keep
-// a whole state for each, so there points are so far apart that states take no more room than rows
-// (4,096 tokens at most); and there is one more, shortly before the prompt's end, as the next turn
-// of a conversation may part from this one at what the template puts there to begin an answer.
+// with at points only, which cost references to the blocks of their windows.
+//
+// Recurrent layers keep a whole state for each point. So there they are so far apart that states
+// take no more room than rows, 4,096 tokens at most, and there are more where prompts are gone on
+// with: where this one parts from all others, as the next will part there too; shortly before the
+// end, as the next turn of a conversation may part from this one at what the template writes to
+// begin an answer; and before the last token, for the same prompt again.
 class PublishPoints {
  public:
   // `stores_segments`: what is read is to be stored in segments, each of which needs a point.
   PublishPoints(const KvCacheSpec& spec, bool stores_segments);
 
   // Whether what was published can be gone on with at any position.
-  bool are_anywhere() const { return are_anywhere_; }
-  // The first point behind `position` in a prompt of so many tokens.
+  bool are_anywhere() const { return !cut_runs_ && !has_states_; }
+  // Whether runs must end at points: layers hold what is needed there no longer once they have
+  // moved on, and nobody keeps it for them as states are kept.
+  bool cut_runs() const { return cut_runs_; }
+  // The first point behind `position` in a prompt of so many tokens, but for the one before its
+  // last token.
   Position Next(Position position, int64_t prompt_tokens) const;
-  // The last one at `position` or before it; 0: there is none.
+  // The last one at `position` or before it, but for that; 0: there is none.
   Position Last(Position position, int64_t prompt_tokens) const;
+  struct Prompt {
+    int64_t tokens = 0;
+    Position parts_at = 0;  // from what was cached before; 0: from the start
+  };
+  // Where a run of the positions [begin, end) of a prompt is to leave states: points behind
+  // `begin`, `end` included, ascending.
+  std::vector<Position> StatesWithin(Position begin, Position end, const Prompt& prompt) const;
 
  private:
   // 0: there is none.
   Position BeforeEnd(int64_t prompt_tokens) const;
 
-  bool are_anywhere_ = false;
+  bool cut_runs_ = false;
   bool has_states_ = false;
   int64_t interval_ = kSegmentTokens;
 };

@@ -21,6 +21,8 @@ KvLayerSpec State(size_t bytes) {
 TEST(PublishPoints, RowsThatStayAreFoundAnywhere) {
   const PublishPoints points({{Rows(RetentionSpec::All())}}, false);
   EXPECT_TRUE(points.are_anywhere());
+  EXPECT_FALSE(points.cut_runs());
+  EXPECT_TRUE(points.StatesWithin(0, 10'000, {.tokens = 10'000}).empty());
   EXPECT_EQ(points.Next(0, 10'000), kSegmentTokens);
   EXPECT_EQ(points.Next(kSegmentTokens - 1, 10'000), kSegmentTokens);
   EXPECT_EQ(points.Next(kSegmentTokens, 10'000), 2 * kSegmentTokens);
@@ -30,8 +32,10 @@ TEST(PublishPoints, RowsThatStayAreFoundAnywhere) {
 }
 
 TEST(PublishPoints, WindowsAreGoneOnWithAtPoints) {
-  const PublishPoints points({{Rows(RetentionSpec::All()), Rows(RetentionSpec::Window(64))}}, false);
+  const PublishPoints points({{Rows(RetentionSpec::All()), Rows(RetentionSpec::Window(64))}},
+                             false);
   EXPECT_FALSE(points.are_anywhere());
+  EXPECT_TRUE(points.cut_runs());
   EXPECT_EQ(points.Next(5, 700), kSegmentTokens);
   EXPECT_EQ(points.Next(kSegmentTokens, 700), 2 * kSegmentTokens);
 }
@@ -60,6 +64,31 @@ TEST(PublishPoints, StatesAreKeptShortlyBeforeAnAnswer) {
   EXPECT_EQ(points.Last(959, 1000), kSegmentTokens);
   EXPECT_EQ(points.Last(990, 1000), 960);
   EXPECT_EQ(points.Last(63, 80), 0);
+  EXPECT_FALSE(points.are_anywhere());
+  EXPECT_FALSE(points.cut_runs());
+}
+
+TEST(PublishPoints, RunsLeaveStatesWherePromptsAreGoneOnWith) {
+  const PublishPoints points({{Rows(RetentionSpec::All()), State(64)}}, false);
+  using Positions = std::vector<Position>;
+  EXPECT_EQ(points.StatesWithin(0, 1000, {.tokens = 1000}), (Positions{512, 960, 999}));
+  EXPECT_EQ(points.StatesWithin(0, 512, {.tokens = 1000}), (Positions{512}));
+  EXPECT_EQ(points.StatesWithin(512, 999, {.tokens = 1000}), (Positions{960, 999}));
+  EXPECT_EQ(points.StatesWithin(999, 1000, {.tokens = 1000}), Positions());
+  EXPECT_EQ(points.StatesWithin(1000, 1600, {.tokens = 1000}),
+            Positions());  // an answer that is read again
+  EXPECT_EQ(points.StatesWithin(0, 513, {.tokens = 513}), (Positions{448, 512}));
+  EXPECT_EQ(points.StatesWithin(0, 1, {.tokens = 1}), Positions());
+  EXPECT_EQ(points.StatesWithin(0, 2, {.tokens = 2}), (Positions{1}));
+  // Where the prompt parts from others, but once.
+  EXPECT_EQ(points.StatesWithin(0, 1000, {.tokens = 1000, .parts_at = 700}),
+            (Positions{512, 700, 960, 999}));
+  EXPECT_EQ(points.StatesWithin(700, 1000, {.tokens = 1000, .parts_at = 700}),
+            (Positions{960, 999}));
+  EXPECT_EQ(points.StatesWithin(512, 600, {.tokens = 1000, .parts_at = 700}), Positions());
+  EXPECT_EQ(points.StatesWithin(0, 600, {.tokens = 1000, .parts_at = 512}), (Positions{512}));
+  EXPECT_EQ(points.StatesWithin(0, 1000, {.tokens = 1000, .parts_at = 1000}),
+            (Positions{512, 960, 999}));
 }
 
 }  // namespace

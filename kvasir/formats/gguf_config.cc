@@ -442,7 +442,7 @@ Result<ModelConfig> GgufModelConfig(const GgufFile& file) {
   if (!parsed.ok()) return WithContext(parsed.error(), file.path() + ": as config.json");
   ModelConfig& model = *parsed;
   model.norms_hold_offset = true;
-  model.delta_net.is_tiled = HasTiledHeads(file);
+  model.delta_net.is_tiled = model.family == ModelFamily::kQwen35 && HasTiledHeads(file);
   const Biases biases = BiasesOf(file);
   model.qkv_bias = biases.qkv;
   model.output_bias = biases.output;

@@ -178,9 +178,12 @@ GgufTestFile Tiny(const std::string& architecture, uint32_t layers) {
       .F32(architecture + ".attention.layer_norm_rms_epsilon", 1e-5f);
 }
 
-ModelConfig ConfigOf(const GgufTestFile& content) {
+constexpr uint64_t kEmbeddingBytes = 32 * 8 * 4;
+
+ModelConfig ConfigOf(const GgufTestFile& content, uint64_t bytes_behind_embedding = 0) {
   const ScratchFolder folder;
-  const auto file = GgufFile::Open(folder.Write("m.gguf", content.Bytes(32 * 8 * 4)));
+  const auto file = GgufFile::Open(
+      folder.Write("m.gguf", content.Bytes(kEmbeddingBytes + bytes_behind_embedding)));
   if (!file.ok()) {
     ADD_FAILURE() << file.error().message;
     return {};
@@ -341,11 +344,11 @@ TEST(GgufConfig, WhichLayersHaveDeltaNets) {
 // Whatever the architecture is called: Ollama writes Qwen3-Next as qwen35moe.
 TEST(GgufConfig, ValueHeadsAreInRoundsWhereStepsAndDecaysAreApart) {
   GgufTestFile apart = TinyQwen35();
-  apart.Tensor({"blk.0.ssm_alpha.weight", {32, 4}, 0, 0});
-  EXPECT_TRUE(ConfigOf(apart).delta_net.is_tiled);
+  apart.Tensor({"blk.0.ssm_alpha.weight", {32, 4}, 0, kEmbeddingBytes});
+  EXPECT_TRUE(ConfigOf(apart, 32 * 4 * 4).delta_net.is_tiled);
   GgufTestFile joined = TinyQwen35();
-  joined.Tensor({"blk.0.ssm_ba.weight", {32, 8}, 0, 0});
-  EXPECT_FALSE(ConfigOf(joined).delta_net.is_tiled);
+  joined.Tensor({"blk.0.ssm_ba.weight", {32, 8}, 0, kEmbeddingBytes});
+  EXPECT_FALSE(ConfigOf(joined, 32 * 8 * 4).delta_net.is_tiled);
 }
 
 TEST(GgufConfig, DeltaNetsThatDoNotAddUpAreRefused) {
@@ -371,9 +374,9 @@ TEST(GgufConfig, DeltaNetsThatDoNotAddUpAreRefused) {
          "partial_rotary_factor");
   expect(TinyQwen35().I32s("qwen35.attention.recurrent_layers", {1, 1, 1, 0}),
          "'qwen35.attention.recurrent_layers' has 4 elements for 5 layers");
-  expect(TinyQwen35("attention.head_count_kv")
-             .I32s("qwen35.attention.head_count_kv", {1, 0, 0, 2, 0}),
-         "'qwen35.attention.head_count_kv' differs between layers");
+  expect(
+      TinyQwen35("attention.head_count_kv").I32s("qwen35.attention.head_count_kv", {1, 0, 0, 2, 0}),
+      "'qwen35.attention.head_count_kv' differs between layers");
   expect(TinyQwen35().U32("qwen35.full_attention_interval", 0), "full_attention_interval");
 }
 
@@ -394,8 +397,8 @@ TEST(GgufConfig, ExpertsBesideDeltaNets) {
   // Which layers of Qwen3-Next have experts, the tensors say.
   GgufTestFile next = with_experts("qwen3next");
   next.U32("qwen3next.expert_shared_feed_forward_length", 40);
-  next.Tensor({"blk.1.ffn_gate_inp.weight", {32, 6}, 0, 0});
-  model = ConfigOf(next);
+  next.Tensor({"blk.1.ffn_gate_inp.weight", {32, 6}, 0, kEmbeddingBytes});
+  model = ConfigOf(next, 32 * 6 * 4);
   EXPECT_EQ(model.architecture, "Qwen3NextForCausalLM");
   EXPECT_EQ(model.experts.shared_intermediate_size, 40);
   EXPECT_EQ(model.expert_layers, (std::vector<bool>{false, true, false}));

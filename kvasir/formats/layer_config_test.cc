@@ -1,4 +1,5 @@
-// Experts, heads of full-attention layers and shared keys and values, as config.json says them.
+// Experts, delta nets, heads of full-attention layers and shared keys and values, as config.json
+// says them.
 // Deliberately in text: each test shows the file it is about.
 #include "kvasir/formats/layer_config.h"
 
@@ -18,6 +19,10 @@ constexpr char kGemma4[] =
 constexpr char kQwenMoe[] =
     R"({"architectures":["Qwen3MoeForCausalLM"],"hidden_size":64,"intermediate_size":96,
         "num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":2,"vocab_size":256})";
+constexpr char kQwen35[] =
+    R"({"architectures":["Qwen3_5ForCausalLM"],"hidden_size":64,"intermediate_size":96,
+        "num_hidden_layers":6,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,
+        "vocab_size":256})";
 
 Result<ModelConfig> ParseWith(const std::string& base, const std::string& changes) {
   Json config = *Json::Parse(base);
@@ -67,6 +72,113 @@ TEST(LayerConfig, QwenLayersWithoutExperts) {
   ExpectError(kQwenMoe, R"({"num_experts":1099511627776})", ErrorCode::kCorrupt, "num_experts");
   ExpectError(kQwenMoe, R"({"moe_intermediate_size":-1})", ErrorCode::kCorrupt,
               "moe_intermediate_size");
+}
+
+std::string Kinds(const ModelConfig& model) {
+  std::string text;
+  for (const LayerKind kind : model.layer_kinds) text += kind == LayerKind::kLinear ? 'L' : 'F';
+  return text;
+}
+
+TEST(LayerConfig, DeltaNetsStandBetweenFullLayers) {
+  EXPECT_EQ(Kinds(Parsed(kQwen35, "{}")), "LLLFLL");
+  EXPECT_EQ(Kinds(Parsed(kQwen35, R"({"full_attention_interval":3})")), "LLFLLF");
+  EXPECT_EQ(Kinds(Parsed(kQwen35, R"({"full_attention_interval":1})")), "FFFFFF");
+  const ModelConfig listed =
+      Parsed(kQwen35, R"({"full_attention_interval":3,"sliding_window":16,"layer_types":
+          ["linear_attention","full_attention","full_attention","linear_attention",
+           "linear_attention","linear_attention"]})");
+  EXPECT_EQ(Kinds(listed), "LFFLLL");
+  EXPECT_EQ(listed.sliding_window, 0);
+  EXPECT_TRUE(listed.is_linear(0) && listed.is_full(1));
+  EXPECT_FALSE(listed.is_full(0) || listed.is_linear(1) || listed.is_sliding(0));
+  EXPECT_EQ(listed.KvElementsPerToken(), 2 * 2 * 2 * 16);
+
+  ExpectError(kQwen35, R"({"full_attention_interval":0})", ErrorCode::kCorrupt,
+              "full_attention_interval");
+  ExpectError(kQwen35, R"({"layer_types":["linear_attention"]})", ErrorCode::kCorrupt,
+              "layer_types");
+  ExpectError(kQwen35, R"({"layer_types":["linear_attention","sliding_attention","full_attention",
+                           "full_attention","full_attention","full_attention"]})",
+              ErrorCode::kUnsupported,
+              "'sliding_attention'; supported are full_attention and linear_attention");
+  ExpectError(kQwenMoe, R"({"model_type":"qwen3","architectures":["Qwen3ForCausalLM"],
+                            "layer_types":["linear_attention","full_attention","full_attention",
+                                           "full_attention"]})",
+              ErrorCode::kUnsupported,
+              "'linear_attention'; supported are full_attention and sliding_attention");
+}
+
+TEST(LayerConfig, SizesOfDeltaNets) {
+  const std::string sizes = R"("linear_num_key_heads":3,"linear_num_value_heads":6,
+      "linear_key_head_dim":8,"linear_value_head_dim":20)";
+  const ModelConfig model = Parsed(kQwen35, "{" + sizes + R"(,"linear_conv_kernel_dim":2})");
+  EXPECT_EQ(model.delta_net,
+            (DeltaNetConfig{
+                .key_heads = 3, .value_heads = 6, .key_dim = 8, .value_dim = 20, .conv_width = 2}));
+  // q, k, v, z, steps, decays; convolution; rates and biases; norm; the way back.
+  const int64_t net = 64 * (2 * 24 + 2 * 120 + 2 * 6) + 2 * (2 * 24 + 120) + 2 * 6 + 20 + 120 * 64;
+  // Queries with gates, keys, values, the way back, norms of heads.
+  const int64_t attention = 64 * (2 * 64 + 2 * 32) + 64 * 64 + 2 * 16;
+  EXPECT_EQ(model.ParameterCount(),
+            5 * net + attention + 6 * (3 * 64 * 96 + 2 * 64) + 64 + 2 * 256 * 64);
+
+  ExpectError(kQwen35, R"({"linear_num_key_heads":5})", ErrorCode::kCorrupt,
+              "'linear_num_value_heads' 32 must be a multiple of the 5 key heads");
+  ExpectError(kQwen35, R"({"linear_num_value_heads":8})", ErrorCode::kCorrupt,
+              "'linear_num_value_heads' 8 must be a multiple of the 16 key heads");
+  ExpectError(kQwen35, R"({"attn_output_gate":false})", ErrorCode::kUnsupported,
+              "attn_output_gate");
+  for (const char* field : {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+                            "linear_value_head_dim", "linear_conv_kernel_dim"}) {
+    for (const char* bad : {"0", "-4", "1099511627776", "1.5", "\"8\""}) {
+      ExpectError(kQwen35, "{\"" + std::string(field) + "\":" + bad + "}", ErrorCode::kCorrupt,
+                  field);
+    }
+  }
+  for (const char* bad : {"1", "65"}) {
+    ExpectError(kQwen35, R"({"linear_conv_kernel_dim":)" + std::string(bad) + "}",
+                ErrorCode::kCorrupt, "linear_conv_kernel_dim");
+  }
+}
+
+TEST(LayerConfig, ExpertsOfQwen35AreInEveryLayer) {
+  const std::string moe = R"("architectures":["Qwen3_5MoeForCausalLM"],"intermediate_size":null)";
+  const ModelConfig model = Parsed(
+      kQwen35,
+      "{" + moe + R"(,"norm_topk_prob":false,"mlp_only_layers":[1],"decoder_sparse_step":2})");
+  EXPECT_EQ(model.experts.count, 256);
+  EXPECT_EQ(model.experts.per_token, 8);
+  EXPECT_EQ(model.experts.intermediate_size, 512);
+  EXPECT_EQ(model.experts.shared_intermediate_size, 512);
+  // Its class knows none of the three fields.
+  EXPECT_TRUE(model.experts.normalizes_weights);
+  EXPECT_EQ(model.expert_layers, std::vector<bool>(6, true));
+  EXPECT_FALSE(model.experts.beside_dense);
+  ExpectError(kQwen35, "{" + moe + R"(,"num_experts":4})", ErrorCode::kCorrupt,
+              "'num_experts_per_tok' 8 is more than the 4");
+  ExpectError(kQwen35, "{" + moe + R"(,"shared_expert_intermediate_size":0})", ErrorCode::kCorrupt,
+              "shared_expert_intermediate_size");
+  EXPECT_TRUE(Parsed(kQwen35, R"({"num_experts":8})").expert_layers.empty());
+}
+
+TEST(LayerConfig, Qwen3NextHasLayersWithoutExperts) {
+  const std::string next = R"("architectures":["Qwen3NextForCausalLM"])";
+  const ModelConfig plain = Parsed(kQwen35, "{" + next + "}");
+  EXPECT_EQ(plain.family, ModelFamily::kQwen35);
+  EXPECT_EQ(plain.experts.count, 512);
+  EXPECT_EQ(plain.experts.per_token, 10);
+  EXPECT_EQ(plain.experts.intermediate_size, 512);
+  EXPECT_TRUE(plain.experts.normalizes_weights);
+  EXPECT_EQ(plain.expert_layers, std::vector<bool>(6, true));
+  const ModelConfig sparse =
+      Parsed(kQwen35, "{" + next + R"(,"num_experts":5,"num_experts_per_tok":2,
+          "norm_topk_prob":false,"decoder_sparse_step":2,"mlp_only_layers":[3]})");
+  EXPECT_FALSE(sparse.experts.normalizes_weights);
+  EXPECT_EQ(sparse.expert_layers, (std::vector<bool>{false, true, false, false, false, true}));
+  EXPECT_EQ(sparse.intermediate_size_of(0), 96);
+  ExpectError(kQwen35, "{" + next + R"(,"mlp_only_layers":[6]})", ErrorCode::kCorrupt,
+              "mlp_only_layers");
 }
 
 TEST(LayerConfig, Gemma4FullLayersHaveHeadsOfTheirOwn) {

@@ -136,7 +136,7 @@ Status ReadNumbers(const ConfigReader& reader, ModelConfig* model) {
 
 // The rope of one kind of layer where "rope_parameters" has an object for each.
 Result<RopeConfig> ReadRopeOfKind(const Json* parameters, std::string_view kind, double theta,
-                                  const ModelConfig& model) {
+                                  double rotated, const ModelConfig& model) {
   const Json* object = parameters == nullptr ? nullptr : parameters->Find(kind);
   if (object == nullptr && model.family == ModelFamily::kGemma4 && kind == "full_attention") {
     RopeConfig rope;
@@ -147,7 +147,7 @@ Result<RopeConfig> ReadRopeOfKind(const Json* parameters, std::string_view kind,
   }
   return RopeConfig::Parse(object == nullptr ? Json() : *object,
                            "rope_parameters." + std::string(kind), theta,
-                           model.max_position_embeddings);
+                           model.max_position_embeddings, rotated);
 }
 
 // People who extend a context add "rope_scaling" to a file that newer writers gave
@@ -171,8 +171,7 @@ Json GptOssRope() {
 }
 
 // How much of a head turns, where that is its first elements.
-Status CheckRotated(const ConfigReader& reader, const ModelConfig& model) {
-  const RopeConfig& rope = model.rope_full;
+Status CheckRotated(const ConfigReader& reader, const ModelConfig& model, const RopeConfig& rope) {
   if (rope.type == RopeType::kProportional || rope.rotated_fraction == 1.0) return {};
   if (model.family != ModelFamily::kQwen35) {
     return reader.Bad("partial_rotary_factor", "must be 1: this family rotates whole heads",
@@ -190,6 +189,10 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
   const bool is_qwen35 = model->family == ModelFamily::kQwen35;
   KVASIR_TRY(const double rotated,
              reader.Number("partial_rotary_factor", is_qwen35 ? 0.25 : 1.0, 0.0, 1.0));
+  if (!is_qwen35 && rotated != 1.0) {
+    return reader.Bad("partial_rotary_factor", "must be 1: this family rotates whole heads",
+                      ErrorCode::kUnsupported);
+  }
   const bool has_local_rope = model->traits().has_sliding_rope;
   double sliding_theta = theta;
   if (has_local_rope) {
@@ -202,9 +205,12 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
       parameters != nullptr && (parameters->Find("full_attention") != nullptr ||
                                 parameters->Find("sliding_attention") != nullptr);
   if (per_layer || model->family == ModelFamily::kGemma4) {
-    KVASIR_TRY(model->rope_full, ReadRopeOfKind(parameters, "full_attention", theta, *model));
+    KVASIR_TRY(model->rope_full,
+               ReadRopeOfKind(parameters, "full_attention", theta, rotated, *model));
     KVASIR_TRY(model->rope_sliding,
-               ReadRopeOfKind(parameters, "sliding_attention", sliding_theta, *model));
+               ReadRopeOfKind(parameters, "sliding_attention", sliding_theta, rotated, *model));
+    KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_full));
+    KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_sliding));
     return CheckSameScaling(scaling, *model);
   }
   const std::string_view field = parameters != nullptr ? "rope_parameters" : "rope_scaling";
@@ -212,7 +218,7 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
   const Json unsaid = model->family == ModelFamily::kGptOss ? GptOssRope() : Json();
   KVASIR_TRY(model->rope_full, RopeConfig::Parse(object == nullptr ? unsaid : *object, field, theta,
                                                  positions, rotated));
-  KVASIR_TRY_OK(CheckRotated(reader, *model));
+  KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_full));
   model->rope_sliding = model->rope_full;
   if (has_local_rope) {
     // Local layers never scale: their window is far shorter than what they were trained on.

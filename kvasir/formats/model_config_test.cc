@@ -48,7 +48,7 @@ void ExpectError(const std::string& changes, ErrorCode code, const std::string& 
 
 std::string Kinds(const ModelConfig& model) {
   std::string text;
-  for (const LayerKind kind : model.layer_kinds) text += kind == LayerKind::kFull ? 'F' : 'S';
+  for (const LayerKind kind : model.layer_kinds) text += "FSL"[static_cast<size_t>(kind)];
   return text;
 }
 
@@ -340,6 +340,99 @@ TEST(ModelConfig, QwensExpertsSlideInAllLayersOrNone) {
       "head_dim":16,"moe_intermediate_size":32,"num_experts":4,"num_experts_per_tok":2)";
   EXPECT_EQ(Kinds(Small("{" + experts + "}")), "FFFF");
   EXPECT_EQ(Kinds(Small(R"({"use_sliding_window":true,)" + experts + "}")), "SSSS");
+}
+
+TEST(ModelConfig, Qwen35) {
+  const ModelConfig model = Small(R"({"architectures":["Qwen3_5ForCausalLM"]})");
+  EXPECT_EQ(model.family, ModelFamily::kQwen35);
+  EXPECT_EQ(Kinds(model), "LLLF");
+  EXPECT_EQ(model.head_dim, 256);
+  EXPECT_EQ(model.query_pre_attn_scalar, 256.0);
+  EXPECT_EQ(model.rope_full.type, RopeType::kDefault);
+  EXPECT_EQ(model.rope_full.rotated_fraction, 0.25);
+  EXPECT_EQ(RotatedElements(model.rope_full, model.head_dim), 64);
+  EXPECT_TRUE(model.traits().has_qk_norm && model.traits().has_query_gates);
+  EXPECT_FALSE(model.qkv_bias || model.tie_word_embeddings || model.norms_hold_offset);
+  EXPECT_EQ(model.sliding_window, 0);
+  EXPECT_TRUE(model.expert_layers.empty());
+  EXPECT_EQ(
+      model.delta_net,
+      (DeltaNetConfig{
+          .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .conv_width = 4}));
+  // The one full layer's.
+  EXPECT_EQ(model.KvElementsPerToken(), 2 * 2 * 256);
+}
+
+// As published, but for its sizes: in a wrapper with a tower, and with layers that draft.
+TEST(ModelConfig, Qwen35InAWrapper) {
+  const std::string text = std::string(kSmall).substr(1);
+  const auto model = ModelConfig::Parse(*Json::Parse(
+      R"({"architectures":["Qwen3_5ForConditionalGeneration"],"model_type":"qwen3_5",
+          "tie_word_embeddings":true,"vision_config":{"hidden_size":1024},
+          "text_config":{"model_type":"qwen3_5_text","attn_output_gate":true,"eos_token_id":248044,
+            "tie_word_embeddings":true,"mtp_num_hidden_layers":1,"head_dim":32,
+            "mamba_ssm_dtype":"float32","rope_parameters":{"mrope_interleaved":true,
+              "mrope_section":[11,11,10],"partial_rotary_factor":0.5,"rope_theta":10000000,
+              "rope_type":"default"},)" +
+      text + "}"));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(model->family, ModelFamily::kQwen35);
+  EXPECT_EQ(Kinds(*model), "LLLF");
+  EXPECT_EQ(model->rope_full.theta, 1e7);
+  EXPECT_EQ(RotatedElements(model->rope_full, model->head_dim), 16);
+  EXPECT_TRUE(model->tie_word_embeddings);
+  EXPECT_EQ(model->eos_token_ids, (std::vector<Token>{248044}));
+  EXPECT_EQ(Small(R"({"architectures":["Qwen3_5MoeForConditionalGeneration"],"head_dim":32})")
+                .experts.count,
+            256);
+}
+
+TEST(ModelConfig, Qwen35TurnsTheFirstElementsOfAHead) {
+  const auto rotated = [](const std::string& fields) {
+    const ModelConfig model = Small(R"({"model_type":"qwen3_next","head_dim":24,)" + fields + "}");
+    return RotatedElements(model.rope_full, model.head_dim);
+  };
+  EXPECT_EQ(rotated(R"("rope_theta":1e7)"), 6);
+  EXPECT_EQ(rotated(R"("partial_rotary_factor":0.5,"rope_scaling":null)"), 12);
+  EXPECT_EQ(rotated(R"("partial_rotary_factor":0.5,"rope_parameters":{"rope_type":"default"})"),
+            12);
+  EXPECT_EQ(rotated(R"("rope_parameters":{"rope_type":"default","partial_rotary_factor":1.0})"),
+            24);
+  EXPECT_EQ(rotated(R"("partial_rotary_factor":0.5,"rope_scaling":{"type":"yarn","factor":4})"),
+            12);
+  for (const char* odd : {"0.05", "0.21", "0.0"}) {
+    const auto model = ParseWith(kSmall, R"({"model_type":"qwen3_5_text","head_dim":24,
+                                             "partial_rotary_factor":)" +
+                                             std::string(odd) + "}");
+    ASSERT_FALSE(model.ok()) << odd;
+    EXPECT_EQ(model.error().code, ErrorCode::kCorrupt);
+    EXPECT_NE(model.error().message.find("'partial_rotary_factor' leaves "), std::string::npos)
+        << model.error().message;
+  }
+}
+
+// In whatever way it is said.
+TEST(ModelConfig, OtherFamiliesTurnWholeHeads) {
+  const std::string half = R"("rope_type":"default","partial_rotary_factor":0.5)";
+  const std::string whole = R"("rope_type":"default")";
+  const std::vector<std::string> said = {
+      R"("model_type":"llama","partial_rotary_factor":0.5)",
+      R"("model_type":"gemma4_text","num_hidden_layers":6,"partial_rotary_factor":0.5)",
+      R"("model_type":"qwen3","rope_parameters":{)" + half + "}",
+      R"("model_type":"qwen3","rope_scaling":{"factor":2,"type":"linear",
+            "partial_rotary_factor":0.5})",
+      R"("model_type":"gemma3_text","rope_parameters":{)" + half + "}",
+      R"("model_type":"gemma3_text","rope_parameters":{"full_attention":{)" + half +
+          R"(},"sliding_attention":{)" + whole + "}}",
+      R"("model_type":"gemma3_text","rope_parameters":{"full_attention":{)" + whole +
+          R"(},"sliding_attention":{)" + half + "}}"};
+  for (const std::string& fields : said) {
+    const auto model = ParseWith(kSmall, "{" + fields + "}");
+    ASSERT_FALSE(model.ok()) << fields;
+    EXPECT_EQ(model.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(model.error().message.find("partial_rotary_factor"), std::string::npos)
+        << model.error().message;
+  }
 }
 
 TEST(ModelConfig, UnknownArchitecturesListTheKnown) {

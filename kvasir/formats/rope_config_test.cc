@@ -84,13 +84,30 @@ TEST(RopeConfig, ProportionalTurnsAPartOfThePairs) {
               "partial_rotary_factor");
 }
 
+// Whether a family can do that, its config says.
+TEST(RopeConfig, OtherTypesTurnAPartOfTheElements) {
+  const auto rope = ParseText(R"({"rope_type":"default","partial_rotary_factor":0.25})");
+  ASSERT_TRUE(rope.ok()) << rope.error().message;
+  EXPECT_EQ(rope->type, RopeType::kDefault);
+  EXPECT_EQ(rope->rotated_fraction, 0.25);
+  EXPECT_EQ(RotatedElements(*rope, 256), 64);
+  EXPECT_EQ(RotatedElements(*rope, 26), 6);  // cut, as transformers does
+  // What stands beside the object holds where it says nothing.
+  const auto beside = [](const std::string& text) {
+    return RopeConfig::Parse(*Json::Parse(text), "rope_scaling", 5e5, 32768, 0.5)->rotated_fraction;
+  };
+  EXPECT_EQ(beside("null"), 0.5);
+  EXPECT_EQ(beside(R"({"type":"yarn","factor":4})"), 0.5);
+  EXPECT_EQ(beside(R"({"rope_type":"default","partial_rotary_factor":0.25})"), 0.25);
+  ExpectError(R"({"rope_type":"default","partial_rotary_factor":1.5})", ErrorCode::kCorrupt,
+              "partial_rotary_factor");
+}
+
 TEST(RopeConfig, RefusesOtherTypesByName) {
   for (const char* type : {"dynamic", "longrope", "su", "ntk"}) {
     ExpectError("{\"rope_type\":\"" + std::string(type) + "\",\"factor\":2}",
                 ErrorCode::kUnsupported, type);
   }
-  ExpectError(R"({"rope_type":"default","partial_rotary_factor":0.5})", ErrorCode::kUnsupported,
-              "partial_rotary_factor");
 }
 
 TEST(RopeConfig, RefusesNonsense) {

@@ -475,8 +475,20 @@ class Machine {
     for (int part = 0; part < 2; ++part) {
       const int64_t length = RunWithin(sequence) / (2 - part);
       const auto tokens = RandomTokens(length);
-      if (length == 0 || !kv_testing::Append(sequence, tokens).ok()) continue;
+      std::vector<Position> kept;
+      for (Position at = expected->end() + 1; at <= expected->end() + length; ++at) {
+        if (expected->recurrent() && Below(3) == 0) kept.push_back(at);
+      }
+      sequence.KeepStatesAt(kept);
+      if (length == 0 || !kv_testing::Append(sequence, tokens).ok()) {
+        sequence.KeepStatesAt({});
+        continue;
+      }
       expected->Append(tokens);
+      for (const Position at : kept) {
+        expected->checkpoints.insert(at);
+        allowed.push_back(at - start);
+      }
       if (!expected->recurrent() || Below(2) == 0) continue;
       MustOk(sequence.Checkpoint());
       expected->checkpoints.insert(expected->end());

@@ -154,6 +154,64 @@ TEST_F(KvRecurrentTest, SpeculationKeepsAllNoneOrUpToACheckpoint) {
   EXPECT_EQ(sequence.Checkpoints(), std::vector<Position>{22});
 }
 
+TEST_F(KvRecurrentTest, RunsLeaveStatesWhereTheyAreAskedFor) {
+  auto sequence = Make();
+  AppendTo(sequence, 10);
+  sequence.KeepStatesAt({5, 10, 13, 15, 20, 30});  // what is behind is none
+  EXPECT_EQ(sequence.BytesToReserve(10), 2 * 64u);
+  AppendTo(sequence, 20);  // the run ends at one of them, by reference
+  EXPECT_EQ(sequence.Checkpoints(), (std::vector<Position>{13, 15, 20}));
+  ExpectStateOf(sequence, 20);
+  AppendTo(sequence, 25);  // and goes on from a copy
+  AppendTo(sequence, 31);
+  EXPECT_EQ(sequence.Checkpoints(), (std::vector<Position>{13, 15, 20, 30}));
+  for (const Position at : {30, 20, 13}) {
+    MustOk(sequence.Trim(sequence.position() - at).status());
+    ExpectStateOf(sequence, at);
+  }
+  AppendTo(sequence, 40);  // trimming has forgotten what was asked for
+  EXPECT_EQ(sequence.Checkpoints(), std::vector<Position>{13});
+  sequence.DropCheckpoints(41);
+  EXPECT_EQ(pool_.used_bytes(), sequence.nbytes());
+}
+
+TEST_F(KvRecurrentTest, StatesWithinARunThatDidNotHappenAreGone) {
+  auto sequence = Make();
+  AppendTo(sequence, 10);
+  const size_t used = pool_.used_bytes();
+  sequence.KeepStatesAt({12, 14});
+  MustOk(sequence.Reserve(3));
+  EXPECT_EQ(sequence.InnerStates(0).size(), 1u);
+  EXPECT_EQ(sequence.nbytes(), pool_.used_bytes());
+  MustOk(sequence.Reserve(8));  // a longer one takes the other
+  EXPECT_EQ(sequence.InnerStates(0).size(), 2u);
+  EXPECT_EQ(sequence.InnerStateCount(8), 0u);
+  sequence.Unreserve();
+  EXPECT_TRUE(sequence.InnerStates(0).empty());
+  EXPECT_EQ(pool_.used_bytes(), used);
+  EXPECT_TRUE(sequence.Checkpoints().empty());
+  AppendTo(sequence, 15);  // it is still asked for
+  EXPECT_EQ(sequence.Checkpoints(), (std::vector<Position>{12, 14}));
+  ExpectStateOf(sequence, 15);
+}
+
+TEST_F(KvRecurrentTest, SpeculationKeepsAnyCountWhoseStateWasKept) {
+  for (const int64_t accepted : {0, 1, 3, 4}) {
+    auto sequence = Make();
+    AppendTo(sequence, 10);
+    KvSequence* const member = &sequence;
+    auto speculation = Must(Speculation::Begin({&member, 1}));
+    sequence.KeepStatesAt({11, 12, 13});
+    AppendTo(sequence, 14);
+    MustOk(speculation.Commit({&accepted, 1}));
+    ExpectStateOf(sequence, 10 + accepted);
+    sequence.DropCheckpoints(sequence.position() + 1);
+    EXPECT_TRUE(sequence.Checkpoints().empty());
+    AppendTo(sequence, 20);
+    ExpectStateOf(sequence, 20);
+  }
+}
+
 TEST_F(KvRecurrentTest, ABatchTrimsEachOrNamesIt) {
   KvBatch batch;
   for (SequenceId id = 1; id <= 2; ++id) {

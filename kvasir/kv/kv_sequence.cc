@@ -32,7 +32,9 @@ KvSequence::KvSequence(KvContent content, Position position)
 KvSequence::KvSequence(KvSequence&& other) noexcept
     : content_(std::move(other.content_)),
       position_(other.position_),
-      reserved_end_(other.reserved_end_) {
+      reserved_end_(other.reserved_end_),
+      kept_positions_(std::move(other.kept_positions_)),
+      inner_states_(std::move(other.inner_states_)) {
   KVASIR_CHECK(other.speculation_start_ < 0);
 }
 
@@ -41,6 +43,8 @@ KvSequence& KvSequence::operator=(KvSequence&& other) noexcept {
   content_ = std::move(other.content_);
   position_ = other.position_;
   reserved_end_ = other.reserved_end_;
+  kept_positions_ = std::move(other.kept_positions_);
+  inner_states_ = std::move(other.inner_states_);
   return *this;
 }
 
@@ -79,6 +83,22 @@ std::byte* KvSequence::MutableState(int layer) const {
   return content_.states.current[content_.plan->state_of(layer)].data();
 }
 
+void KvSequence::KeepStatesAt(std::vector<Position> positions) {
+  KVASIR_CHECK(reserved_end_ == position_);
+  std::erase_if(positions, [this](Position position) { return position <= position_; });
+  KVASIR_CHECK(std::ranges::is_sorted(positions));
+  if (!content_.plan->states().empty()) kept_positions_ = std::move(positions);
+}
+
+std::vector<KvSequence::InnerState> KvSequence::InnerStates(int layer) const {
+  const size_t state = content_.plan->state_of(layer);
+  std::vector<InnerState> inner;
+  for (const RecurrentStates::Checkpoint& checkpoint : inner_states_) {
+    inner.push_back({checkpoint.position, checkpoint.blocks[state].data()});
+  }
+  return inner;
+}
+
 Status KvSequence::Checkpoint() {
   RecurrentStates& states = content_.states;
   if (content_.plan->states().empty() || position_ == 0) return {};
@@ -112,6 +132,16 @@ void KvSequence::Advance(int64_t tokens) {
   KVASIR_CHECK(tokens >= 0 && tokens <= reserved_end_ - position_);
   const Position begin = position_;
   position_ += tokens;
+  std::vector<RecurrentStates::Checkpoint>& checkpoints = content_.states.checkpoints;
+  while (!inner_states_.empty() && inner_states_.front().position <= position_) {
+    checkpoints.push_back(std::move(inner_states_.front()));
+    inner_states_.erase(inner_states_.begin());
+  }
+  if (std::ranges::binary_search(kept_positions_, position_) &&
+      content_.states.CheckpointAt(position_) == nullptr) {
+    checkpoints.push_back({position_, content_.states.current});
+  }
+  std::erase_if(kept_positions_, [this](Position kept) { return kept <= position_; });
   if (tokens > 0 && speculation_start_ < 0) ReleaseUnneeded(begin);
 }
 
@@ -166,6 +196,7 @@ Result<int64_t> KvSequence::Trim(int64_t tokens) {
                    " on");
   }
   SetPosition(target);
+  kept_positions_.clear();
   return trimmed;
 }
 
@@ -196,6 +227,7 @@ void KvSequence::SetPosition(Position position) {
                 [&](const auto& checkpoint) { return checkpoint.position > position; });
   position_ = position;
   reserved_end_ = position;
+  inner_states_.clear();
   for (size_t i = 0; i < content_.stores.size(); ++i) {
     content_.stores[i].DropFrom(BlocksUpTo(content_.RowAt(i, position)));
   }
@@ -216,6 +248,14 @@ KvSnapshot KvSequence::Snapshot(Position begin, Position end) const {
     snapshot.content_.states.current = content_.states.current;
   }
   return snapshot;
+}
+
+std::vector<const KvBlock*> KvSequence::BlockReferences() const {
+  std::vector<const KvBlock*> references = content_.References();
+  for (const RecurrentStates::Checkpoint& inner : inner_states_) {
+    for (const BlockRef& block : inner.blocks) references.push_back(block.get());
+  }
+  return references;
 }
 
 size_t KvSequence::nbytes() const { return BlockBytes(BlockReferences()); }

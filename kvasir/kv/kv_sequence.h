@@ -132,6 +132,20 @@ class KvSequence {
   // next Advance reaches. REQUIRES: the layer is recurrent; MutableState: reserved.
   const std::byte* State(int layer) const;
   std::byte* MutableState(int layer) const;
+  // Positions, ascending, at which coming runs are to leave checkpoints: for those within a run the
+  // next Reserve takes blocks of their own, which are written through InnerStates, and Advance
+  // makes checkpoints of them; where a run ends the checkpoint is a reference. Replaces what was
+  // asked for before; Trim and the end of a Speculation forget it. REQUIRES: nothing is reserved.
+  void KeepStatesAt(std::vector<Position> positions);
+  // Where a recurrent layer's state at a position within the reserved run is to be written.
+  struct InnerState {
+    Position position = 0;
+    std::byte* data = nullptr;  // [state_bytes]
+  };
+  // How many of them a run of so many tokens would have.
+  size_t InnerStateCount(int64_t tokens) const { return NewInnerPositions(tokens).size(); }
+  // Ascending. REQUIRES: the layer is recurrent.
+  std::vector<InnerState> InnerStates(int layer) const;
   // Remembers the states at position() by reference, so that Trim, Snapshot and Restore can come
   // back to it. Without recurrent layers there is nothing to do.
   // ERRORS: kFailedPrecondition while rows are reserved: states may be half written.
@@ -167,7 +181,7 @@ class KvSequence {
   // Bytes that destroying this sequence now would give back to the pool.
   size_t nbytes_exclusive() const;
   // Every reference to a block, as often as this sequence holds it. For statistics.
-  std::vector<const KvBlock*> BlockReferences() const { return content_.References(); }
+  std::vector<const KvBlock*> BlockReferences() const;
   // All that it holds, for pictures of it.
   const KvContent& content() const { return content_; }
   // The position this sequence can reach before the pool needs another slab, if nobody else takes
@@ -196,9 +210,11 @@ class KvSequence {
   Status CheckReserve(int64_t tokens) const;
   std::vector<KvCompaction> DueCompactions() const;
   void AddNeeds(int64_t tokens, std::span<const KvCompaction> first, Needs* needs) const;
-  void AddStateNeeds(Needs* needs) const;
+  void AddStateNeeds(int64_t tokens, Needs* needs) const;
   void TakeReserved(int64_t tokens);
-  void TakeStates();
+  void TakeStates(int64_t tokens);
+  // Those asked for within [position(), position() + tokens) that have no blocks yet.
+  std::vector<Position> NewInnerPositions(int64_t tokens) const;
   // Of what nobody can see any more, after the run [run_begin, position()).
   void ReleaseUnneeded(Position run_begin);
   void SetPosition(Position position);
@@ -208,6 +224,8 @@ class KvSequence {
   KvContent content_;
   Position position_ = 0;
   Position reserved_end_ = 0;
+  std::vector<Position> kept_positions_;                   // of KeepStatesAt, behind position_
+  std::vector<RecurrentStates::Checkpoint> inner_states_;  // of the reserved run, ascending
   // Start of the open Speculation; -1: none. While it is open no row is released.
   Position speculation_start_ = -1;
 };

@@ -176,7 +176,7 @@ Result<bool> KvSequence::Compact(int64_t slack_rows) {
 void KvSequence::AddNeeds(int64_t tokens, std::span<const KvCompaction> first, Needs* needs) const {
   if (position_ + tokens <= reserved_end_) return;
   for (const KvCompaction& compaction : first) needs->Add(compaction.Needs(content_));
-  AddStateNeeds(needs);
+  AddStateNeeds(tokens, needs);
   for (size_t i = 0; i < content_.stores.size(); ++i) {
     int64_t rows = content_.RowAt(i, position_);
     int64_t held_end = content_.stores[i].end_block();
@@ -196,7 +196,20 @@ void KvSequence::AddNeeds(int64_t tokens, std::span<const KvCompaction> first, N
   }
 }
 
-void KvSequence::AddStateNeeds(Needs* needs) const {
+std::vector<Position> KvSequence::NewInnerPositions(int64_t tokens) const {
+  const Position known = inner_states_.empty() ? position_ : inner_states_.back().position;
+  std::vector<Position> positions;
+  for (const Position position : kept_positions_) {
+    if (position > known && position < position_ + tokens) positions.push_back(position);
+  }
+  return positions;
+}
+
+void KvSequence::AddStateNeeds(int64_t tokens, Needs* needs) const {
+  const auto inner = static_cast<int64_t>(NewInnerPositions(tokens).size());
+  for (const KvPlan::State& state : content_.plan->states()) {
+    if (inner > 0) KvPool::AddDemand({state.bytes, inner}, &needs->demands);
+  }
   if (reserved_end_ > position_) return;
   for (size_t i = 0; i < content_.plan->states().size(); ++i) {
     if (content_.states.current.empty()) {
@@ -210,7 +223,7 @@ void KvSequence::AddStateNeeds(Needs* needs) const {
 void KvSequence::TakeReserved(int64_t tokens) {
   const Position end = position_ + tokens;
   if (end <= reserved_end_) return;
-  TakeStates();
+  TakeStates(tokens);
   for (size_t i = 0; i < content_.stores.size(); ++i) {
     KvLayer& layer = content_.stores[i];
     const int64_t rows = content_.RowAt(i, position_);
@@ -225,7 +238,13 @@ void KvSequence::TakeReserved(int64_t tokens) {
   reserved_end_ = end;
 }
 
-void KvSequence::TakeStates() {
+void KvSequence::TakeStates(int64_t tokens) {
+  for (const Position position : NewInnerPositions(tokens)) {
+    inner_states_.push_back({position, {}});
+    for (const KvPlan::State& state : content_.plan->states()) {
+      inner_states_.back().blocks.push_back(pool()->Take(state.bytes));
+    }
+  }
   if (reserved_end_ > position_) return;
   std::vector<BlockRef>& current = content_.states.current;
   if (current.empty()) {

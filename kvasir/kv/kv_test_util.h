@@ -89,7 +89,16 @@ inline void WriteReserved(KvSequence& sequence, std::span<const Token> tokens) {
   for (size_t i = 0; i < layers.size(); ++i) {
     if (layers[i].is_recurrent() && !tokens.empty()) {
       std::byte* state = sequence.MutableState(static_cast<int>(i));
-      const uint64_t next = NextState(LoadState(state), static_cast<int>(i), tokens);
+      uint64_t next = LoadState(state);
+      size_t done = 0;
+      for (const KvSequence::InnerState& inner : sequence.InnerStates(static_cast<int>(i))) {
+        const auto until = static_cast<size_t>(inner.position - sequence.position());
+        if (until > tokens.size()) break;
+        next = NextState(next, static_cast<int>(i), tokens.subspan(done, until - done));
+        done = until;
+        std::memcpy(inner.data, &next, sizeof(next));
+      }
+      next = NextState(next, static_cast<int>(i), tokens.subspan(done));
       std::memcpy(state, &next, sizeof(next));
     }
     if (!layers[i].owns_rows()) continue;

@@ -48,6 +48,20 @@ void SetBounded(KvContent part, PrefixNode* node) {
   node->restorable = true;
 }
 
+void DropBounded(PrefixNode* node) {
+  const KvPlan& plan = *node->held.plan;
+  for (size_t i = 0; i < plan.stores().size(); ++i) {
+    if (IsBounded(plan.stores()[i])) node->held.stores[i] = KvLayer();
+  }
+  node->held.states = {};
+  node->restorable = false;
+}
+
+bool AreStatesInUse(const PrefixNode& node) {
+  return std::ranges::all_of(node.held.states.current,
+                             [](const BlockRef& block) { return block.shared(); });
+}
+
 size_t IndexBytes(const PrefixNode& node) {
   // In the tree's map and its order, in its parent's, and what the allocator adds.
   constexpr size_t kMapBytes = 256;

@@ -75,6 +75,11 @@ std::optional<KvContent> BoundedPart(const KvContent& content, Position end, Pos
 // Makes `node` restorable with such a part of its end.
 void SetBounded(KvContent part, PrefixNode* node);
 
+// Takes that from it.
+void DropBounded(PrefixNode* node);
+// Whether others than the tree, or other nodes, reference all of the node's states.
+bool AreStatesInUse(const PrefixNode& node);
+
 // Bytes of the node itself, its tokens and its references.
 size_t IndexBytes(const PrefixNode& node);
 

@@ -156,6 +156,8 @@ class PrefixTree {
   std::optional<PrefixNode::Key> Shorten(PrefixNode* leaf, size_t bytes_wanted);
   std::optional<PrefixNode::Key> Remove(PrefixNode* leaf);
   void BoundIndex();
+  std::vector<PrefixNode::Key> InnerStates() const;
+  void DropStates(const PrefixNode::Key& key);
   void CountEviction(size_t bytes);
   void Recount(PrefixNode* node);
 

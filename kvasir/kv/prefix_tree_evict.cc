@@ -13,8 +13,14 @@ size_t PrefixTree::Evict(size_t bytes_wanted) {
     CountEviction(freed());
     return freed();
   };
+  const std::vector<PrefixNode::Key> inner = InnerStates();
+  auto state = inner.begin();
   for (auto at = leaves_.begin(); freed() < bytes_wanted && at != leaves_.end();) {
     const PrefixNode::Key key = *at;
+    if (state != inner.end() && *state < key) {
+      DropStates(*state++);
+      continue;
+    }
     PrefixNode* leaf = NodeOf(key);
     if (IsInUse(*leaf)) {
       ++at;
@@ -29,6 +35,29 @@ size_t PrefixTree::Evict(size_t bytes_wanted) {
   const size_t reachable = std::min(bytes_wanted, freed() + nbytes_exclusive());
   while (freed() < reachable) (void)Shorten(NodeOf(*leaves_.begin()), reachable - freed());
   return counted();
+}
+
+// Nodes that others continue, with states of their own, in the order of eviction. Of a conversation
+// that goes on they are the states of earlier turns, which come before its end as they are older.
+std::vector<PrefixNode::Key> PrefixTree::InnerStates() const {
+  std::vector<PrefixNode::Key> keys;
+  if (plan_->states().empty()) return keys;
+  for (const auto& [id, node] : nodes_) {
+    if (!node.children.empty() && !node.held.states.current.empty()) keys.push_back(node.key());
+  }
+  std::ranges::sort(keys);
+  return keys;
+}
+
+// The rows stay: what goes on from an earlier state reads them again, and what is deeper needs
+// them.
+void PrefixTree::DropStates(const PrefixNode::Key& key) {
+  const auto found = nodes_.find(std::get<2>(key));
+  if (found == nodes_.end()) return;  // went with a leaf
+  PrefixNode& node = found->second;
+  if (node.children.empty() || AreStatesInUse(node)) return;
+  DropBounded(&node);
+  Recount(&node);
 }
 
 void PrefixTree::CountEviction(size_t bytes) {

@@ -461,6 +461,39 @@ TEST_F(PrefixTreeWindowTest, AStateAtTheDivergenceServesTheThirdRequest) {
   EXPECT_EQ(Found(Tokens(0, 1000)), 1000);
 }
 
+// Of a conversation that goes on the states of earlier turns go first, and its rows stay.
+TEST(PrefixTreeRecurrentTest, EarlierStatesAreEvictedBeforeTheEndOfAConversation) {
+  KvPool pool(Budget(kAmpleBytes));
+  const auto spec = Spec({Recurrent(4096), Layer(RetentionSpec::All())});
+  PrefixTree tree(&pool, spec);
+  auto tokens = Tokens(0, 400);
+  {
+    auto sequence = Must(KvSequence::Create(&pool, spec));
+    for (const Position end : {100, 200, 300, 400}) {
+      MustOk(Append(sequence,
+                    std::span(tokens).subspan(static_cast<size_t>(sequence.position()), 100)));
+      ASSERT_TRUE(tree.Insert(0, std::span(tokens).first(static_cast<size_t>(end)), sequence));
+    }
+  }
+  const auto found = [&](int64_t limit) { return tree.LookForTokens(0, tokens, limit); };
+  EXPECT_EQ(found(400), 400);
+  EXPECT_EQ(found(150), 100);
+  EXPECT_EQ(tree.Evict(4096), 4096u);
+  EXPECT_EQ(found(150), 0);  // the oldest
+  EXPECT_EQ(found(250), 200);
+  EXPECT_EQ(tree.Evict(2 * 4096), 2 * 4096u);
+  EXPECT_EQ(found(399), 0);
+  EXPECT_EQ(found(400), 400);
+  {
+    const auto match = Must(tree.Find(0, tokens, 400));
+    ASSERT_EQ(match.tokens, 400);
+    ExpectSame(match.sequence, Compute(&pool, spec, tokens));
+  }
+  EXPECT_GT(tree.Evict(1), 0u);
+  EXPECT_EQ(found(400), 0);
+  EXPECT_EQ(tree.leaf_count(), 0);
+}
+
 TEST(PrefixTreeRecurrentTest, CheckpointsAreRestorePoints) {
   KvPool pool(Budget(kAmpleBytes));
   const auto spec = Spec({Recurrent(64), Layer(RetentionSpec::All())});

@@ -71,7 +71,8 @@ Status Speculation::Commit(std::span<const int64_t> accepted) {
     if (members_[i].sequence->StatesReach(members_[i].start + accepted[i])) continue;
     return {ErrorCode::kFailedPrecondition,
             count + ": its recurrent layers have no state there; accept 0 or " +
-                std::to_string(appended(i)) + ", or take a checkpoint after each token"};
+                std::to_string(appended(i)) +
+                ", or keep its states after each token (KeepStatesAt)"};
   }
   for (size_t i = 0; i < accepted.size(); ++i) {
     Close(members_[i], members_[i].start + accepted[i]);
@@ -88,6 +89,7 @@ void Speculation::Rollback() {
 
 void Speculation::Close(const Member& member, Position position) {
   member.sequence->SetPosition(position);
+  member.sequence->kept_positions_.clear();
   Forget(member);
   // Where nothing was kept all is as it was.
   if (position > member.start) member.sequence->ReleaseUnneeded(member.start);

@@ -36,7 +36,7 @@ class Speculation {
   // ERRORS: kInvalidArgument unless there is a count within [0, appended(i)] for every sequence:
   // nothing is kept or dropped and the speculation stays open; kFailedPrecondition when closed, or
   // (still open) if a sequence has recurrent layers and its count is neither 0 nor all nor leads to
-  // a checkpoint that was taken meanwhile.
+  // a checkpoint that was taken meanwhile (KvSequence::KeepStatesAt).
   Status Commit(std::span<const int64_t> accepted);
   // Drops everything appended since Begin, reservations included, and closes. No effect when
   // closed.

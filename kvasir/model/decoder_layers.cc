@@ -250,17 +250,32 @@ std::vector<MatmulJob> DecoderLayers::QueryJobs(const Layer& layer, Workspace& w
   return jobs;
 }
 
-// Each run's state becomes that behind its rows.
+// Each run's state becomes that behind its rows. Where states within the run are kept, it is cut
+// there: the piece before one writes it, the next goes on from it.
 void DecoderLayers::RunDeltaNet(int index, const LayerStep& step, Workspace& workspace,
                                 ConstFloatRows normed, FloatRows projected) const {
-  std::vector<DeltaRun> runs;
+  std::vector<std::vector<DeltaRun>> rounds;
+  const auto add = [&rounds](size_t round, const DeltaRun& piece) {
+    if (rounds.size() <= round) rounds.resize(round + 1);
+    rounds[round].push_back(piece);
+  };
   int64_t row = 0;
   for (const LayerRun& run : step.runs) {
     std::byte* const state = run.sequence->MutableState(index);
-    runs.push_back({.state = state, .next = state, .step_row = row, .rows = run.rows});
-    row += run.rows;
+    DeltaRun piece = {.state = state, .next = state, .step_row = row, .rows = run.rows};
+    const int64_t run_end = row + run.rows;
+    size_t round = 0;
+    for (const KvSequence::InnerState& kept : run.sequence->InnerStates(index)) {
+      const int64_t end = row + (kept.position - run.sequence->position());
+      piece.next = kept.data;
+      piece.rows = end - piece.step_row;
+      add(round++, piece);
+      piece = {.state = kept.data, .next = state, .step_row = end, .rows = run_end - end};
+    }
+    add(round, piece);
+    row = run_end;
   }
-  layers_[static_cast<size_t>(index)].delta_net->Run(spec_, backend_, workspace, runs, normed,
+  layers_[static_cast<size_t>(index)].delta_net->Run(spec_, backend_, workspace, rounds, normed,
                                                      projected);
 }
 

@@ -63,7 +63,8 @@ struct DecoderLayers::LayerLoader {
   // Some rows of a stored matrix.
   Status Gathered(const std::string& name, int64_t outputs, int64_t inputs,
                   const std::vector<int64_t>& rows, bool has_bias, Linear* out) {
-    KVASIR_TRY(out->weights, source.Gathered(prefix + name + ".weight", outputs, inputs, rows));
+    KVASIR_TRY(out->weights,
+               source.Gathered(prefix + name + ".weight", outputs, inputs, rows, false));
     if (!has_bias) return {};
     KVASIR_TRY(const std::vector<float> bias, source.Vector(prefix + name + ".bias", outputs, 0));
     out->bias = InOrder(bias, rows);

@@ -44,7 +44,6 @@ struct DecoderModel::Step {
 Result<std::unique_ptr<const Model>> DecoderModel::Load(DecoderSpec spec, WeightSource& source,
                                                         Backend& backend) {
   auto decoder = std::unique_ptr<DecoderModel>(new DecoderModel(backend));
-  if (HoldsNormOffset(spec, source)) spec.norm_offset = 0;
   KVASIR_TRY(decoder->embedding_,
              source.Matrix("embed_tokens.weight", spec.vocab_size, spec.hidden_size));
   // Where configs leave tie_word_embeddings out readers disagree about what that means; whether the

@@ -10,8 +10,6 @@ namespace {
 
 using Buffer = Workspace::Buffer;
 
-constexpr const char* kConvolution = "linear_attn.conv1d.weight";
-
 // The taps of a channel follow each other in all of them.
 std::vector<int64_t> ConvShape(const DeltaShape& shape, const WeightSource& source,
                                const std::string& name) {
@@ -39,6 +37,11 @@ struct DeltaNet::Loader {
     return source.Matrix(prefix + name + ".weight", outputs, hidden);
   }
 
+  // A number for each value head, whose error all later tokens inherit.
+  Result<Matrix> Exact(const char* name) {
+    return source.ExactMatrix(prefix + name + ".weight", shape.value_heads, hidden);
+  }
+
   // Of every key head's rows, `head_rows`, those from `begin` on.
   void AddPart(int64_t head_rows, int64_t begin, int64_t count, std::vector<int64_t>* rows) const {
     for (int64_t head = 0; head < shape.key_heads; ++head) {
@@ -46,16 +49,18 @@ struct DeltaNet::Loader {
     }
   }
 
-  Status LoadApart(DeltaNet* net) {
-    KVASIR_TRY(net->mixed_, Whole("in_proj_qkv", shape.channels()));
-    KVASIR_TRY(net->gate_, Whole("in_proj_z", value_size()));
-    KVASIR_TRY(net->step_, Whole("in_proj_b", shape.value_heads));
-    KVASIR_TRY(net->decay_, Whole("in_proj_a", shape.value_heads));
-    return {};
+  // GGUF files of Qwen3-Next have only the first of both pairs apart.
+  bool IsJoined(const char* apart, const char* joined) const {
+    return !source.Has(prefix + apart + ".weight") && source.Has(prefix + joined + ".weight");
   }
 
   // Per key head: its query, its key, the values of its heads, their gates.
-  Status LoadJoined(DeltaNet* net) {
+  Status LoadMixed(DeltaNet* net) {
+    if (!IsJoined("in_proj_qkv", "in_proj_qkvz")) {
+      KVASIR_TRY(net->mixed_, Whole("in_proj_qkv", shape.channels()));
+      KVASIR_TRY(net->gate_, Whole("in_proj_z", value_size()));
+      return {};
+    }
     const int64_t values = ratio() * shape.value_dim;
     const int64_t head_rows = 2 * shape.key_dim + 2 * values;
     const int64_t outputs = shape.key_heads * head_rows;
@@ -66,15 +71,25 @@ struct DeltaNet::Loader {
     std::vector<int64_t> gate;
     AddPart(head_rows, 2 * shape.key_dim + values, values, &gate);
     const std::string joined = prefix + "in_proj_qkvz.weight";
-    KVASIR_TRY(net->mixed_, source.Gathered(joined, outputs, hidden, mixed));
-    KVASIR_TRY(net->gate_, source.Gathered(joined, outputs, hidden, gate));
+    KVASIR_TRY(net->mixed_, source.Gathered(joined, outputs, hidden, mixed, false));
+    KVASIR_TRY(net->gate_, source.Gathered(joined, outputs, hidden, gate, false));
+    return {};
+  }
+
+  // Per key head: the steps of its value heads, their decays.
+  Status LoadNumbers(DeltaNet* net) {
+    if (!IsJoined("in_proj_b", "in_proj_ba")) {
+      KVASIR_TRY(net->step_, Exact("in_proj_b"));
+      KVASIR_TRY(net->decay_, Exact("in_proj_a"));
+      return {};
+    }
     std::vector<int64_t> step;
     AddPart(2 * ratio(), 0, ratio(), &step);
     std::vector<int64_t> decay;
     AddPart(2 * ratio(), ratio(), ratio(), &decay);
     const std::string numbers = prefix + "in_proj_ba.weight";
-    KVASIR_TRY(net->step_, source.Gathered(numbers, 2 * shape.value_heads, hidden, step));
-    KVASIR_TRY(net->decay_, source.Gathered(numbers, 2 * shape.value_heads, hidden, decay));
+    KVASIR_TRY(net->step_, source.Gathered(numbers, 2 * shape.value_heads, hidden, step, true));
+    KVASIR_TRY(net->decay_, source.Gathered(numbers, 2 * shape.value_heads, hidden, decay, true));
     return {};
   }
 
@@ -85,7 +100,9 @@ struct DeltaNet::Loader {
     KVASIR_TRY(net->decay_rates_,
                source.Vector(has_logarithms ? logarithms : prefix + "A", shape.value_heads, 0));
     for (float& rate : net->decay_rates_) rate = has_logarithms ? scalar::Exp(rate) : -rate;
-    KVASIR_TRY(net->decay_biases_, source.Vector(prefix + "dt_bias", shape.value_heads, 0));
+    // Some GGUF files call them as a matrix would be called.
+    const std::string biases = prefix + (source.Has(prefix + "dt") ? "dt" : "dt_bias");
+    KVASIR_TRY(net->decay_biases_, source.Vector(biases, shape.value_heads, 0));
     return {};
   }
 
@@ -110,9 +127,8 @@ Result<DeltaNet> DeltaNet::Load(const DecoderSpec& spec, const std::string& pref
   const DeltaShape& shape = spec.delta_net;
   Loader loader{shape, spec.hidden_size, prefix + "linear_attn.", source};
   DeltaNet net;
-  const bool is_joined = !source.Has(loader.prefix + "in_proj_qkv.weight") &&
-                         source.Has(loader.prefix + "in_proj_qkvz.weight");
-  KVASIR_TRY_OK(is_joined ? loader.LoadJoined(&net) : loader.LoadApart(&net));
+  KVASIR_TRY_OK(loader.LoadMixed(&net));
+  KVASIR_TRY_OK(loader.LoadNumbers(&net));
   KVASIR_TRY_OK(loader.LoadDecays(&net));
   KVASIR_TRY_OK(loader.LoadConvolution(&net));
   KVASIR_TRY(net.norm_, source.Vector(loader.prefix + "norm.weight", shape.value_dim, 0));
@@ -122,7 +138,8 @@ Result<DeltaNet> DeltaNet::Load(const DecoderSpec& spec, const std::string& pref
 }
 
 void DeltaNet::Run(const DecoderSpec& spec, Backend& backend, Workspace& workspace,
-                   std::span<const DeltaRun> runs, ConstFloatRows x, FloatRows out) const {
+                   std::span<const std::vector<DeltaRun>> rounds, ConstFloatRows x,
+                   FloatRows out) const {
   const DeltaShape& shape = spec.delta_net;
   const int64_t heads = shape.value_heads;
   const FloatRows mixed = workspace.Rows(Buffer::kMixed, x.rows, shape.channels());
@@ -135,17 +152,21 @@ void DeltaNet::Run(const DecoderSpec& spec, Backend& backend, Workspace& workspa
                           {decay_.get(), nullptr, decay}};
   backend.Matmul(x, in);
   const FloatRows read = workspace.Rows(Buffer::kAttended, x.rows, heads * shape.value_dim);
-  backend.DeltaNet({.shape = shape,
-                    .runs = runs,
-                    .mixed = mixed,
-                    .decay_inputs = decay,
-                    .step_inputs = step,
-                    .conv = conv_,
-                    .decay_rates = decay_rates_,
-                    .decay_biases = decay_biases_,
-                    .convolved = workspace.Rows(Buffer::kConvolved, x.rows, shape.channels()),
-                    .gates = workspace.Rows(Buffer::kDeltaGates, x.rows, 2 * heads),
-                    .out = read});
+  DeltaNetArgs args = {.shape = shape,
+                       .runs = {},
+                       .mixed = mixed,
+                       .decay_inputs = decay,
+                       .step_inputs = step,
+                       .conv = conv_,
+                       .decay_rates = decay_rates_,
+                       .decay_biases = decay_biases_,
+                       .convolved = workspace.Rows(Buffer::kConvolved, x.rows, shape.channels()),
+                       .gates = workspace.Rows(Buffer::kDeltaGates, x.rows, 2 * heads),
+                       .out = read};
+  for (const std::vector<DeltaRun>& round : rounds) {
+    args.runs = round;
+    backend.DeltaNet(args);
+  }
   backend.RmsNorm(read, norm_, spec.norm_eps, read);
   backend.Gate(GateActivation::kSilu, gate, read);
   const MatmulJob back[] = {{out_.get(), nullptr, out}};
@@ -154,16 +175,6 @@ void DeltaNet::Run(const DecoderSpec& spec, Backend& backend, Workspace& workspa
 
 int64_t DeltaNetRowFloats(const DeltaShape& shape) {
   return 2 * shape.channels() + 4 * shape.value_heads;
-}
-
-bool HoldsNormOffset(const DecoderSpec& spec, const WeightSource& source) {
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    if (!spec.layers[i].is_recurrent) continue;
-    const std::string name = "layers." + std::to_string(i) + "." + kConvolution;
-    const std::vector<int64_t> shape = source.Shape(name);
-    return shape.size() == 3 && shape[2] == 1 && shape[1] != 1;
-  }
-  return false;
 }
 
 }  // namespace kvasir

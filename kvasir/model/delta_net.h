@@ -22,10 +22,10 @@ class DeltaNet {
   static Result<DeltaNet> Load(const DecoderSpec& spec, const std::string& prefix,
                                WeightSource& source);
 
-  // Takes the state of every run through its rows of x [rows, hidden_size]; out, of the same size:
-  // what they read of it.
+  // Takes states through rows of x [rows, hidden_size]; out, of the same size: what they read of
+  // them. `rounds`: runs of different sequences each, one round after the other.
   void Run(const DecoderSpec& spec, Backend& backend, Workspace& workspace,
-           std::span<const DeltaRun> runs, ConstFloatRows x, FloatRows out) const;
+           std::span<const std::vector<DeltaRun>> rounds, ConstFloatRows x, FloatRows out) const;
 
   template <typename Visit>
   void ForEachMatrix(const Visit& visit) const {
@@ -52,10 +52,6 @@ class DeltaNet {
 
 // Floats of a row that Run takes in the workspace, but for kGate and kAttended.
 int64_t DeltaNetRowFloats(const DeltaShape& shape);
-
-// Whether the source has norms that are stored around 0 with the 1 in them: MLX adds it, and has
-// the taps of a convolution before its one input, where others have them behind it.
-bool HoldsNormOffset(const DecoderSpec& spec, const WeightSource& source);
 
 }  // namespace kvasir
 

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "kvasir/base/check.h"
+
 namespace kvasir {
 namespace {
 
@@ -178,7 +180,7 @@ Status ExpertMlp::LoadShared(const DecoderSpec& spec, const std::string& prefix,
   const int64_t hidden = spec.hidden_size;
   const int64_t size = spec.experts.shared_intermediate_size;
   const std::string expert = prefix + "shared_expert.";
-  KVASIR_TRY(shared_.switch_, source.Matrix(prefix + "shared_expert_gate.weight", 1, hidden));
+  KVASIR_TRY(shared_.switch_, source.ExactMatrix(prefix + "shared_expert_gate.weight", 1, hidden));
   KVASIR_TRY(shared_.gate, source.Matrix(expert + "gate_proj.weight", size, hidden));
   KVASIR_TRY(shared_.up, source.Matrix(expert + "up_proj.weight", size, hidden));
   KVASIR_TRY(shared_.down, source.Matrix(expert + "down_proj.weight", hidden, size));
@@ -197,6 +199,7 @@ void ExpertMlp::AddShared(const DecoderSpec& spec, Backend& backend, Workspace& 
   backend.Matmul(x, in);
   backend.Gate(spec.activation, gate, up);
   const FloatRows shared = workspace.Rows(Buffer::kExperts, x.rows, spec.hidden_size);
+  KVASIR_CHECK(out.data != shared.data);
   const MatmulJob back[] = {{shared_.down.get(), nullptr, shared}};
   backend.Matmul(gate, back);
   backend.GateRows(shared, share);

@@ -131,6 +131,16 @@ DecoderSpec MakeDecoderSpec(const ModelConfig& config) {
   KVASIR_CHECK(false);
 }
 
+bool HoldsNormOffset(const ModelConfig& config, const Checkpoint& checkpoint) {
+  if (config.family != ModelFamily::kQwen35) return false;
+  for (const std::string& name : checkpoint.names()) {
+    if (!name.ends_with(".linear_attn.conv1d.weight")) continue;
+    const std::vector<int64_t>& shape = checkpoint.Find(name)->shape;
+    return shape.size() == 3 && shape[2] == 1 && shape[1] != 1;
+  }
+  return false;
+}
+
 bool IsKnownUnused(const DecoderSpec& spec, const std::string& name) {
   for (const std::string_view part :
        {"rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", "embed_vision.",

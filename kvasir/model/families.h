@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kvasir/formats/checkpoint.h"
 #include "kvasir/formats/model_config.h"
 #include "kvasir/model/decoder_spec.h"
 
@@ -31,6 +32,11 @@ DecoderSpec MakeDecoderSpec(const ModelConfig& config);
 
 // What every family has in common: sizes, softcaps, and per layer its window and its rope.
 DecoderSpec CommonSpec(const ModelConfig& config);
+
+// Whether norms that are stored around 0 have their 1 in this checkpoint: MLX adds it to those of
+// models with delta nets, and has the taps of a convolution before its one input, where others have
+// them behind it.
+bool HoldsNormOffset(const ModelConfig& config, const Checkpoint& checkpoint);
 
 // True for tensors that checkpoints carry and no decoder reads: rotary tables, the k and v of a
 // layer that shares another's, parts of a multimodal wrapper. `name` is as in the checkpoint.

@@ -56,7 +56,7 @@ constexpr std::array<Renaming, 33> kLayerParts = {{
     {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
 }};
 // Whole names within a layer: experts stacked into one tensor, and what goes with their router.
-constexpr std::array<Renaming, 23> kLayerTensors = {{
+constexpr std::array<Renaming, 24> kLayerTensors = {{
     {"mlp.switch_mlp.gate_proj.weight", "ffn_gate_exps.weight"},
     {"mlp.switch_mlp.up_proj.weight", "ffn_up_exps.weight"},
     {"mlp.switch_mlp.down_proj.weight", "ffn_down_exps.weight"},
@@ -80,6 +80,7 @@ constexpr std::array<Renaming, 23> kLayerTensors = {{
     {"mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight"},
     {"linear_attn.A", "ssm_a"},
     {"linear_attn.dt_bias", "ssm_dt.bias"},
+    {"linear_attn.dt", "ssm_dt"},
 }};
 
 template <size_t n>

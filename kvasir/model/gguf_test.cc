@@ -97,7 +97,8 @@ TEST(GgufModel, EveryTensorOfDeltaNetsIsKnown) {
     std::string warnings;
     LoadOptions options;
     options.log = [&](LogLevel, std::string_view message) { warnings += message; };
-    ValueOrDie(LoadModel(TinyModel::Folder("testdata/gguf/" + std::string(name)), *backend, options));
+    ValueOrDie(
+        LoadModel(TinyModel::Folder("testdata/gguf/" + std::string(name)), *backend, options));
     EXPECT_EQ(warnings, "") << name;
   }
 }

@@ -120,6 +120,7 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
   const auto config_file = ConfigVersion(folder);
   KVASIR_TRY(ModelConfig config, ModelConfig::Load(folder));
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
+  config.norms_hold_offset = HoldsNormOffset(config, checkpoint);
   const DecoderSpec spec = MakeDecoderSpec(config);
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedModel> {
     const auto source = MakeCheckpointWeights(checkpoint, config.quantization, backend,

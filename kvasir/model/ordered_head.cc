@@ -42,8 +42,9 @@ Result<OrderedHead> OrderedHead::Load(const AssistantConfig& config, WeightSourc
              source.ExactMatrix("masked_embedding.centroids.weight", config.clusters, hidden));
   const auto size = static_cast<size_t>(vocabulary / config.clusters);
   for (size_t i = 0; i < static_cast<size_t>(config.clusters); ++i) {
-    KVASIR_TRY(auto cluster, source.Gathered("embed_tokens.weight", vocabulary, hidden,
-                                             std::span(head.order_).subspan(i * size, size)));
+    KVASIR_TRY(auto cluster,
+               source.Gathered("embed_tokens.weight", vocabulary, hidden,
+                               std::span(head.order_).subspan(i * size, size), false));
     head.clusters_.push_back(std::move(cluster));
   }
   return head;

@@ -31,9 +31,11 @@ class RandomWeights final : public WeightSource {
 
   Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name, int64_t,
                                                        int64_t inputs,
-                                                       std::span<const int64_t> rows) override {
+                                                       std::span<const int64_t> rows,
+                                                       bool is_exact) override {
+    const bool is_dense = is_exact && IsQuantized(format_);
     return Make(Seed(name) + static_cast<uint64_t>(rows.front()), static_cast<int64_t>(rows.size()),
-                inputs, format_);
+                inputs, is_dense ? WeightFormat::kBf16 : format_);
   }
 
   // An order of things: as they are.

@@ -64,6 +64,44 @@ TEST(RopeTest, YarnsRampMayEndBetweenDimensions) {
   }
 }
 
+// As if what turns were a head of its own.
+TEST(RopeTest, APartOfTheHead) {
+  RopeConfig config;
+  config.theta = 1e7;
+  EXPECT_EQ(MakeRope(config, 256).rotated, 256);
+  for (const RopeType type : {RopeType::kDefault, RopeType::kYarn}) {
+    config.type = type;
+    config.factor = type == RopeType::kYarn ? 4 : 1;
+    config.original_max_position_embeddings = type == RopeType::kYarn ? 4096 : 0;
+    config.rotated_fraction = 1;
+    const RopeSpec small = MakeRope(config, 64);
+    config.rotated_fraction = 0.25;
+    const RopeSpec rope = MakeRope(config, 256);
+    EXPECT_EQ(rope.rotated, 64);
+    ASSERT_EQ(rope.inverse_frequencies.size(), 128u);
+    for (size_t i = 0; i < 128; ++i) {
+      EXPECT_EQ(rope.inverse_frequencies[i], i < 32 ? small.inverse_frequencies[i] : 0.0f) << i;
+    }
+  }
+  // Pairs of the whole head, of which only the first turn.
+  config.type = RopeType::kProportional;
+  EXPECT_EQ(MakeRope(config, 256).rotated, 256);
+}
+
+TEST(RopeTest, PairsOfAPartComeTogether) {
+  RopeConfig config;
+  config.rotated_fraction = 0.4;
+  const RopeSpec rope = MakeRope(config, 10);
+  ASSERT_EQ(rope.rotated, 4);
+  // Stored pairs (0, 2) and (1, 3) become (0, 5) and (1, 6).
+  EXPECT_EQ(HeadOrder(rope), (std::vector<int64_t>{0, 1, 4, 5, 6, 2, 3, 7, 8, 9}));
+  for (const double whole : {1.0, 0.0}) {
+    config.rotated_fraction = whole;
+    config.type = whole == 1.0 ? RopeType::kDefault : RopeType::kProportional;
+    EXPECT_EQ(HeadOrder(MakeRope(config, 6)), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  }
+}
+
 TEST(RopeTest, AnglesAreOnTheCircle) {
   RopeConfig config;
   const RopeSpec rope = MakeRope(config, 8);

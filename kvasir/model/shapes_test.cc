@@ -12,6 +12,9 @@ namespace {
 constexpr KvCodec kBf16 = {KvCodec::Kind::kBf16};
 constexpr int64_t kKiB = 1 << 10;
 constexpr int64_t kMiB = 1 << 20;
+// The state of a linear layer of all three: 3 inputs of a convolution over 16 heads of queries and
+// of keys and 32 of values, and the values' matrices, all of 128, in float32.
+constexpr int64_t kDeltaNet = (3 * (16 + 16 + 32) * 128 + 32 * 128 * 128) * 4;
 
 struct Shape {
   const char* folder;
@@ -20,6 +23,7 @@ struct Shape {
   int64_t growing;       // the same as stored here: keys that values say are not
   int64_t window_bytes;  // rows within the windows of all sliding layers
   int64_t window_layers;
+  int64_t state_bytes = 0;  // of all linear layers
 };
 
 class ShapesTest : public testing::TestWithParam<Shape> {
@@ -39,7 +43,9 @@ TEST_P(ShapesTest, CacheGrowsAndStaysAsPublished) {
   int64_t both_stored = 0;
   int64_t window_bytes = 0;
   int64_t window_layers = 0;
+  int64_t state_bytes = 0;
   for (const KvLayerSpec& layer : cache.layers) {
+    state_bytes += static_cast<int64_t>(layer.state_bytes);
     if (!layer.owns_rows()) continue;
     const int64_t row = int64_t{2} * layer.layout.kv_heads * layer.layout.key_dim * 2;
     if (layer.retention.kind == RetentionSpec::Kind::kAll) {
@@ -52,6 +58,7 @@ TEST_P(ShapesTest, CacheGrowsAndStaysAsPublished) {
   EXPECT_EQ(both_stored, GetParam().both_stored);
   EXPECT_EQ(window_bytes, GetParam().window_bytes);
   EXPECT_EQ(window_layers, GetParam().window_layers);
+  EXPECT_EQ(state_bytes, GetParam().state_bytes);
   // Far beyond every window, only full-attention layers grow.
   const auto bytes = [&](Position position) {
     return static_cast<int64_t>(cache.BytesAt(position));
@@ -61,17 +68,21 @@ TEST_P(ShapesTest, CacheGrowsAndStaysAsPublished) {
 
 INSTANTIATE_TEST_SUITE_P(
     Published, ShapesTest,
-    testing::Values(Shape{"gemma-4-e2b", 4'628'569'344 + 35, 6 * kKiB, 6 * kKiB, 6 * kMiB, 12},
-                    Shape{"gemma-4-e4b", 7'463'013'376 + 42, 16 * kKiB, 16 * kKiB, 20 * kMiB, 20},
-                    Shape{"gemma-4-12b", 11'907'350'272 + 48, 16 * kKiB, 8 * kKiB, 320 * kMiB, 40},
-                    Shape{"gemma-4-26b-a4b", 25'233'141'760 + 30, 20 * kKiB, 10 * kKiB, 200 * kMiB,
-                          25},
-                    Shape{"gemma-4-31b", 30'697'345'280 + 60, 80 * kKiB, 40 * kKiB, 800 * kMiB, 50},
-                    Shape{"qwen3-30b-a3b", 30'532'122'624, 96 * kKiB, 96 * kKiB, 0, 0},
-                    Shape{"gpt-oss-20b", 20'914'757'184, 24 * kKiB, 24 * kKiB, 3 * kMiB, 12}),
+    testing::Values(
+        Shape{"gemma-4-e2b", 4'628'569'344 + 35, 6 * kKiB, 6 * kKiB, 6 * kMiB, 12},
+        Shape{"gemma-4-e4b", 7'463'013'376 + 42, 16 * kKiB, 16 * kKiB, 20 * kMiB, 20},
+        Shape{"gemma-4-12b", 11'907'350'272 + 48, 16 * kKiB, 8 * kKiB, 320 * kMiB, 40},
+        Shape{"gemma-4-26b-a4b", 25'233'141'760 + 30, 20 * kKiB, 10 * kKiB, 200 * kMiB, 25},
+        Shape{"gemma-4-31b", 30'697'345'280 + 60, 80 * kKiB, 40 * kKiB, 800 * kMiB, 50},
+        Shape{"qwen3-30b-a3b", 30'532'122'624, 96 * kKiB, 96 * kKiB, 0, 0},
+        Shape{"gpt-oss-20b", 20'914'757'184, 24 * kKiB, 24 * kKiB, 3 * kMiB, 12},
+        Shape{"qwen3.5-4b", 4'205'751'296, 32 * kKiB, 32 * kKiB, 0, 0, 24 * kDeltaNet},
+        Shape{"qwen3.5-35b-a3b", 34'660'610'688, 20 * kKiB, 20 * kKiB, 0, 0, 30 * kDeltaNet},
+        Shape{"qwen3-next-80b-a3b", 79'674'391'296, 24 * kKiB, 24 * kKiB, 0, 0, 36 * kDeltaNet}),
     [](const auto& info) {
       std::string name = info.param.folder;
       std::replace(name.begin(), name.end(), '-', '_');
+      std::replace(name.begin(), name.end(), '.', '_');
       return name;
     });
 

@@ -133,7 +133,7 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Rows(const MatrixSlic
 
 Result<std::unique_ptr<const WeightMatrix>> WeightSource::Gathered(const std::string& name, int64_t,
                                                                    int64_t,
-                                                                   std::span<const int64_t>) {
+                                                                   std::span<const int64_t>, bool) {
   return {ErrorCode::kUnsupported, "tensor '" + name + "' cannot be read in another order here"};
 }
 
@@ -143,7 +143,8 @@ Result<std::vector<int64_t>> WeightSource::Integers(const std::string& name, int
 
 Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Gathered(const std::string& name,
                                                                     int64_t outputs, int64_t inputs,
-                                                                    std::span<const int64_t> rows) {
+                                                                    std::span<const int64_t> rows,
+                                                                    bool is_exact) {
   KVASIR_TRY(WeightTensor tensor, Take(name, {outputs, inputs}));
   const std::vector<int64_t> order(rows.begin(), rows.end());
   const uint64_t order_sum = Checksum64(std::as_bytes(std::span(order)));
@@ -154,7 +155,7 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Gathered(const std::s
   tensor.source.clear();
   tensor.is_mapped = false;
   return Pack({name, " in order " + std::to_string(order_sum)}, tensor,
-              format_.value_or(FormatInMemory(tensor)));
+              is_exact ? DecodedFormat(tensor) : format_.value_or(FormatInMemory(tensor)));
 }
 
 Result<std::vector<float>> StoredWeights::Numbers(const std::string& name,

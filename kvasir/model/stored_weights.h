@@ -26,7 +26,8 @@ class StoredWeights : public WeightSource {
   Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) override;
   Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name, int64_t outputs,
                                                        int64_t inputs,
-                                                       std::span<const int64_t> rows) override;
+                                                       std::span<const int64_t> rows,
+                                                       bool is_exact) override;
   Result<std::vector<float>> Vector(const std::string& name, int64_t size, float offset) override;
   Result<std::vector<float>> Numbers(const std::string& name,
                                      const std::vector<int64_t>& shape) override;

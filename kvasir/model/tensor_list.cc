@@ -66,10 +66,12 @@ class ListingWeights final : public WeightSource {
   // A matrix is listed whole, when some of its rows are asked for first.
   Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name, int64_t outputs,
                                                        int64_t inputs,
-                                                       std::span<const int64_t> rows) override {
+                                                       std::span<const int64_t> rows,
+                                                       bool is_exact) override {
     if (gathered_.insert(name).second) {
       KVASIR_TRY(WeightTensor whole, stored_.Tensor(name, {outputs, inputs}));
       Add(name, std::move(whole), 0);
+      tensors_.back().is_exact = is_exact;
     }
     return std::unique_ptr<const WeightMatrix>(
         std::make_unique<Outline>(static_cast<int64_t>(rows.size()), inputs));
@@ -141,7 +143,9 @@ Result<TensorList> ListTensors(const Checkpoint& checkpoint, const ModelConfig& 
   KVASIR_TRY(const auto backend, MakeCpuBackend({.threads = 1}));
   const auto stored = MakeCheckpointTensors(checkpoint, config.quantization, *backend);
   ListingWeights listing(*stored, 0);
-  return ListedBy(listing, MakeDecoderSpec(config), *backend);
+  ModelConfig stored_config = config;
+  stored_config.norms_hold_offset = HoldsNormOffset(config, checkpoint);
+  return ListedBy(listing, MakeDecoderSpec(stored_config), *backend);
 }
 
 WeightFormat FormatInMemory(const ListedTensor& tensor) {

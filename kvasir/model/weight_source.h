@@ -51,11 +51,12 @@ class WeightSource {
                                                                   int64_t inputs) = 0;
   // ERRORS: as Matrix. REQUIRES: the rows lie within the shape.
   virtual Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) = 0;
-  // The given rows of a stored matrix, in that order. ERRORS: as Matrix, and kUnsupported where a
-  // source has no such thing. REQUIRES: the rows lie within it.
+  // The given rows of a stored matrix, in that order; `is_exact`: as ExactMatrix. ERRORS: as
+  // Matrix, and kUnsupported where a source has no such thing. REQUIRES: the rows lie within it.
   virtual Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name,
                                                                int64_t outputs, int64_t inputs,
-                                                               std::span<const int64_t> rows);
+                                                               std::span<const int64_t> rows,
+                                                               bool is_exact);
   // A vector of whole numbers. ERRORS: as Gathered.
   virtual Result<std::vector<int64_t>> Integers(const std::string& name, int64_t size);
   // offset is added to every element (norms stored around 0).

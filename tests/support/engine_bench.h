@@ -162,7 +162,7 @@ inline std::vector<TinyPolicy> EnginePolicies() {
   for (const TinyPolicy& policy : TinyPolicies()) {
     const std::string name = policy.name;
     if (name == "affine4" || name == "turbo4" || name == "dense_ends" || name == "keydiff_recent" ||
-        name == "tova") {
+        name == "tova" || name.starts_with("states")) {
       policies.push_back(policy);
     }
   }

@@ -20,6 +20,7 @@ namespace kvasir {
 namespace fs = std::filesystem;
 
 inline constexpr TinyPolicy kFull = {"full_f32", kTinyFull, "f32", "f32"};
+inline constexpr TinyPolicy kStates = {"states_f32", kTinyStates, "f32", "f32"};
 inline constexpr TinyPolicy kWindows = {"windows_f32", kTinyWindows, "f32", "f32"};
 inline constexpr int64_t kSegment = kSegmentTokens;
 

@@ -31,6 +31,13 @@ inline void OrDie(const Status& status) {
   KVASIR_CHECK(status.ok());
 }
 
+// [begin, end), for KvSequence::KeepStatesAt.
+inline std::vector<Position> PositionsWithin(Position begin, Position end) {
+  std::vector<Position> positions(static_cast<size_t>(end - begin));
+  std::iota(positions.begin(), positions.end(), begin);
+  return positions;
+}
+
 struct TinyModelOptions {
   std::string folder;  // under testdata/models, or a path from the repository's root
   int threads = 1;

@@ -53,6 +53,9 @@ inline constexpr const char* kTinyQwen = "public_qwen3_f32";
 // One full-attention layer of six, whose keys its values say; rows of 16 and of 32.
 inline constexpr const char* kTinyFromValue = "transformers_gemma4_one_projection_bf16";
 
+// One full-attention layer of five; the others have states.
+inline constexpr const char* kTinyStates = "transformers_qwen3_5_bf16";
+
 inline std::vector<TinyPolicy> TinyPolicies() {
   return {
       {"affine8", kTinyWindows, "affine8:32", "affine8:32"},
@@ -90,6 +93,10 @@ inline std::vector<TinyPolicy> TinyPolicies() {
        "budget:128,keep=4,recent=64,interval=64,score=knorm"},
       {"random", kTinyFull, "f16", "turbo2",
        "budget:128,keep=4,interval=64,score=random,per-layer"},
+      {"states", kTinyStates, "f16", "f16"},
+      {"states_dense_ends", kTinyStates, "affine4:32", "turbo4", "", 128, 64},
+      {"states_knorm", kTinyStates, "f16", "f16",
+       "budget:128,keep=4,recent=64,interval=64,score=knorm"},
   };
 }
 

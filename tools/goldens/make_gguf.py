@@ -3,12 +3,12 @@
 
   blocks OUT.safetensors   for every block type TYPE.raw (u8) and TYPE.decoded (f32): random blocks
                            with ordinary scales, decoded by gguf.quants.
-  model SOURCE OUT.gguf    a tiny llama, qwen2, qwen3 (also with experts), qwen3.5, qwen3-next, gpt-oss
-                           (of MXFP4), gemma3 or gemma4 checkpoint folder, converted by the rules of
-                           convert_hf_to_gguf.py: rows of llama's queries and keys interleaved,
-                           rope_freqs, norms of Gemma 3 and of models with delta nets plus one, value
-                           heads of Qwen3.5 in rounds, experts stacked. Matrices keep their type, or
-                           become --q8.
+  model SOURCE OUT.gguf    a tiny llama, qwen2, qwen3 (also with experts), qwen3.5, qwen3-next,
+                           gpt-oss (of MXFP4), gemma3 or gemma4 checkpoint folder, converted by the
+                           rules of convert_hf_to_gguf.py: rows of llama's queries and keys
+                           interleaved, rope_freqs, norms of Gemma 3 and of models with delta nets
+                           plus one, value heads of Qwen3.5 in rounds, experts stacked. Matrices
+                           keep their type, or become --q8.
                            With --nvfp4 those of 64 columns are random blocks of it, with a scale
                            of their own, as of converted ModelOpt checkpoints. With --fused the
                            projections of queries, keys and values are one tensor.
