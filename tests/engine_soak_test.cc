@@ -170,7 +170,9 @@ TEST_P(EngineSoakTest, EveryAnswerIsRightAndNothingIsLeft) {
 }
 
 TEST_P(EngineSoakTest, AlsoWithDrafts) {
-  EXPECT_GT(Run(Soak::Drafts::kOracle).accepted_drafts, 100);
+  // A state behind each draft takes room that is short here.
+  const bool has_states = std::string_view(GetParam().folder) == kTinyStates;
+  EXPECT_GT(Run(Soak::Drafts::kOracle).accepted_drafts, has_states ? 10 : 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, EngineSoakTest, testing::ValuesIn(EnginePolicies()),

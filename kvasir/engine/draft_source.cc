@@ -29,13 +29,9 @@ Result<DraftKind> DraftKindFromName(std::string_view name) {
           std::string(name) + " is no kind of drafts; there are none, ngram, model and mtp"};
 }
 
-std::string DescribeDrafts(DraftKind kind, const std::string& name, const KvCacheSpec& spec) {
+std::string DescribeDrafts(DraftKind kind, const std::string& name) {
   if (kind == DraftKind::kNone) return "none";
-  const std::string whose = kind == DraftKind::kNgram ? "what was said before" : name;
-  if (!spec.HasRecurrentLayers()) return whose;
-  return "none; " + whose +
-         " is not used, as the model has recurrent layers, whose states cannot go back by single "
-         "tokens";
+  return kind == DraftKind::kNgram ? "what was said before" : name;
 }
 
 Status CheckSameVocabulary(const Tokenizer& target, const Tokenizer& draft) {
@@ -149,12 +145,8 @@ std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
   return std::move(drafter).value();
 }
 
-bool DraftSource::is_used() const {
-  return kind_ != DraftKind::kNone && !target_.cache_spec()->HasRecurrentLayers();
-}
+bool DraftSource::is_used() const { return kind_ != DraftKind::kNone; }
 
-std::string DraftSource::Describe() const {
-  return DescribeDrafts(kind_, name_, *target_.cache_spec());
-}
+std::string DraftSource::Describe() const { return DescribeDrafts(kind_, name_); }
 
 }  // namespace kvasir

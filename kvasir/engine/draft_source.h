@@ -27,9 +27,8 @@ struct DraftSourceOptions {
   BundleOptions bundle;  // how it is loaded; its cache budget is the drafts'
 };
 
-// Its name, "none" or what takes its place, for people. A cache with recurrent layers takes none,
-// as its states cannot go back by single tokens: then it says so.
-std::string DescribeDrafts(DraftKind kind, const std::string& name, const KvCacheSpec& spec);
+// Its name, "none" or what takes its place, for people.
+std::string DescribeDrafts(DraftKind kind, const std::string& name);
 
 // OK if both say the same with the same tokens. ERRORS: kInvalidArgument naming the first token
 // that differs.

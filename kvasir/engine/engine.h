@@ -100,8 +100,7 @@ class Engine {
   ~Engine();
 
   // From now on answers are drafted and verified several tokens at a time. Changes how fast they
-  // come and not one bit of them. Without effect where a cache has recurrent layers, which cannot
-  // go back by single tokens. REQUIRES: nothing is being answered.
+  // come and not one bit of them. REQUIRES: nothing is being answered.
   void UseDrafter(std::unique_ptr<Drafter> drafter);
 
   // A name that no request of this engine has had. THREADS: any.

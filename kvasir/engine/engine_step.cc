@@ -92,8 +92,8 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
     }
     const Error error = logits.error();
     const bool is_full = error.code == ErrorCode::kResourceExhausted;
-    // Nobody loses a cache for somebody's drafts; only for the states behind each of them, which are
-    // given back at once, so that the next drafts find room.
+    // Nobody loses a cache for somebody's drafts; only for the states behind each of them, which
+    // are given back at once, so that the next drafts find room.
     if (is_full && parts_.spec->HasRecurrentLayers() && EvictFor(members)) {
       speculation_.reset();
       continue;

@@ -32,9 +32,8 @@ class Generator {
       : bundle_(bundle), chunk_tokens_(chunk_tokens) {}
 
   // From now on answers are drafted and verified several tokens at a time, at most `max_drafts` of
-  // them: faster, and the same bits. Null: no more. Without effect where the cache has recurrent
-  // layers. The drafter's parts outlive this. `now` is the clock by which drafts have to pay;
-  // empty: that of the machine.
+  // them: faster, and the same bits. Null: no more. The drafter's parts outlive this. `now` is the
+  // clock by which drafts have to pay; empty: that of the machine.
   void UseDrafter(std::unique_ptr<Drafter> drafter, int64_t max_drafts,
                   std::function<DraftRounds::Clock::time_point()> now = {});
 
