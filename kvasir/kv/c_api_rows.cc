@@ -202,6 +202,20 @@ kvasir_kv_code kvasir_kv_sequence_mutable_state(kvasir_kv_sequence* sequence, in
   });
 }
 
+kvasir_kv_code kvasir_kv_sequence_inner_state(const kvasir_kv_sequence* sequence, int32_t layer,
+                                              size_t index, int64_t* position, void** state,
+                                              kvasir_kv_error* error) {
+  return Guarded(error, [&]() -> Status {
+    KVASIR_TRY_OK(NotNull(sequence, "sequence"));
+    KVASIR_TRY_OK(NotNull(state, "state"));
+    KVASIR_TRY_OK(CheckRecurrent(sequence->at->spec(), layer));
+    const std::vector<KvSequence::InnerState> inner = sequence->at->InnerStates(layer);
+    *state = index < inner.size() ? inner[index].data : nullptr;
+    if (position != nullptr && index < inner.size()) *position = inner[index].position;
+    return {};
+  });
+}
+
 kvasir_kv_code kvasir_kv_sequence_dlpack_block(const kvasir_kv_sequence* sequence, int32_t layer,
                                                int32_t part, int64_t block,
                                                struct DLManagedTensor** tensor,

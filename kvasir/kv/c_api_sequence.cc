@@ -1,7 +1,11 @@
 // kvasir_kv.h: sequences.
 // Deliberately not what they hold: rows and states are in c_api_rows.cc.
+#include <algorithm>
+#include <functional>
 #include <span>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "kvasir/kv/c_api_handles.h"
 
@@ -162,6 +166,26 @@ kvasir_kv_code kvasir_kv_sequence_compact(kvasir_kv_sequence* sequence, int64_t 
 
 int32_t kvasir_kv_sequence_evicted(const kvasir_kv_sequence* sequence) {
   return ValueOr<int32_t>(-1, sequence, [](const auto& handle) { return handle.at->evicted(); });
+}
+
+kvasir_kv_code kvasir_kv_sequence_keep_states_at(kvasir_kv_sequence* sequence,
+                                                 const int64_t* positions, size_t count,
+                                                 kvasir_kv_error* error) {
+  return Guarded(error, [&]() -> Status {
+    KVASIR_TRY_OK(NotNull(sequence, "sequence"));
+    if (count > 0) KVASIR_TRY_OK(NotNull(positions, "positions"));
+    std::vector<Position> kept(positions, positions + count);
+    if (std::ranges::adjacent_find(kept, std::ranges::greater_equal()) != kept.end()) {
+      return {ErrorCode::kInvalidArgument, "positions: they must be strictly ascending"};
+    }
+    if (sequence->at->reserved_end() > sequence->at->position()) {
+      return {ErrorCode::kFailedPrecondition,
+              "sequence: tokens are reserved, so memory for states is taken; advance, or give them "
+              "back, before asking for others"};
+    }
+    sequence->at->KeepStatesAt(std::move(kept));
+    return {};
+  });
 }
 
 kvasir_kv_code kvasir_kv_sequence_checkpoint(kvasir_kv_sequence* sequence, kvasir_kv_error* error) {

@@ -551,6 +551,32 @@ static void TestRecurrentState(void) {
   EXPECT_ERROR(kvasir_kv_sequence_visible(sequence, 0, 0, &visible, &error),
                KVASIR_KV_INVALID_ARGUMENT, "recurrent");
   kvasir_kv_sequence_drop_checkpoints(sequence, 100);
+
+  // Checkpoints within a run, of which the last ends it.
+  const int64_t kept[] = {12, 13, 15}, twice[] = {12, 12};
+  EXPECT_ERROR(kvasir_kv_sequence_keep_states_at(sequence, kept, 3, &error),
+               KVASIR_KV_FAILED_PRECONDITION, "reserved");
+  kvasir_kv_sequence_unreserve(sequence);
+  EXPECT_ERROR(kvasir_kv_sequence_keep_states_at(sequence, twice, 2, &error),
+               KVASIR_KV_INVALID_ARGUMENT, "ascending");
+  EXPECT_OK(kvasir_kv_sequence_keep_states_at(sequence, kept, 3, &error));
+  EXPECT_OK(kvasir_kv_sequence_reserve(sequence, 5, &error));
+  int64_t position = 0;
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_OK(kvasir_kv_sequence_inner_state(sequence, 0, i, &position, &writable, &error));
+    EXPECT(position == kept[i]);
+    memset(writable, (int)position, 256);
+  }
+  EXPECT_OK(kvasir_kv_sequence_inner_state(sequence, 0, 2, NULL, &writable, &error));
+  EXPECT(writable == NULL);
+  EXPECT_OK(kvasir_kv_sequence_mutable_state(sequence, 0, &writable, &error));
+  memset(writable, 15, 256);
+  EXPECT_OK(kvasir_kv_sequence_advance(sequence, 5, &error));
+  for (int64_t back = 15; back >= 12; back -= back == 15 ? 2 : 1) {
+    EXPECT_OK(kvasir_kv_sequence_state(sequence, 0, &state, &error));
+    EXPECT(((const char*)state)[0] == back);
+    if (back > 12) EXPECT_OK(kvasir_kv_sequence_trim(sequence, back == 15 ? 2 : 1, NULL, &error));
+  }
   EXPECT_OK(kvasir_kv_sequence_destroy(sequence, &error));
   EXPECT_OK(kvasir_kv_pool_destroy(pool, &error));
 }
@@ -687,6 +713,8 @@ static void TestNull(void) {
   EXPECT(kvasir_kv_sequence_state(NULL, 0, NULL, NULL) == invalid);
   EXPECT(kvasir_kv_sequence_mutable_state(NULL, 0, NULL, NULL) == invalid);
   EXPECT(kvasir_kv_sequence_checkpoint(NULL, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_keep_states_at(NULL, NULL, 0, NULL) == invalid);
+  EXPECT(kvasir_kv_sequence_inner_state(NULL, 0, 0, NULL, NULL, NULL) == invalid);
   kvasir_kv_sequence_drop_checkpoints(NULL, 0);
   EXPECT(kvasir_kv_snapshot_evicted(NULL) == -1);
   EXPECT(kvasir_kv_sequence_create(NULL, NULL, NULL, NULL) == invalid);

@@ -284,6 +284,18 @@ kvasir_kv_code kvasir_kv_sequence_state(const kvasir_kv_sequence* sequence, int3
 // reserved.
 kvasir_kv_code kvasir_kv_sequence_mutable_state(kvasir_kv_sequence* sequence, int32_t layer,
                                                 void** state, kvasir_kv_error* error);
+// `count` positions, strictly ascending, at which coming runs leave checkpoints: reserve takes
+// memory for the states at those within its run, advance makes checkpoints of them. Replaces what
+// was asked for before; positions that are passed are forgotten. FAILED_PRECONDITION while tokens
+// are reserved.
+kvasir_kv_code kvasir_kv_sequence_keep_states_at(kvasir_kv_sequence* sequence,
+                                                 const int64_t* positions, size_t count,
+                                                 kvasir_kv_error* error);
+// The index-th state within the reserved run, in ascending order, which is to be written on the way
+// to that of mutable_state; NULL in `state` behind the last. `position` may be NULL.
+kvasir_kv_code kvasir_kv_sequence_inner_state(const kvasir_kv_sequence* sequence, int32_t layer,
+                                              size_t index, int64_t* position, void** state,
+                                              kvasir_kv_error* error);
 // Remembers the states at this position, so that trim and snapshots can come back to it.
 kvasir_kv_code kvasir_kv_sequence_checkpoint(kvasir_kv_sequence* sequence, kvasir_kv_error* error);
 // Forgets the checkpoints below `position`.
