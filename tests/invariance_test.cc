@@ -276,6 +276,30 @@ TEST_P(InvarianceTest, TrimmedAndContinuedEqualsNeverAppended) {
   EXPECT_TRUE(SameBits(tiny.Feed(trimmed, rest), wanted));
 }
 
+// A reservation may be longer than the run that follows, and states asked for lie behind its end.
+TEST_P(InvarianceTest, ShorterRunsThanReservedLeaveTheStatesWithinThem) {
+  TinyModel tiny(Options());
+  const auto prompt = Prompt(tiny, 60);
+  const auto rest = Prompt(tiny, 20, 2);
+  for (const int64_t run : {10, 20, 21, 60}) {
+    KvSequence sequence = tiny.NewSequence();
+    sequence.KeepStatesAt({5, 20, 50});
+    OrDie(sequence.Reserve(60));
+    tiny.Feed(sequence, {prompt.begin(), prompt.begin() + run});
+    if (sequence.MaxTrim() < run) {
+      const Position kept = run < 20 ? 5 : run < 50 ? 20 : 50;
+      EXPECT_EQ(sequence.Checkpoints().back(), kept);
+      OrDie(sequence.Trim(run - kept).status());
+    } else {
+      OrDie(sequence.Trim(run - 5).status());
+    }
+    const Position position = sequence.position();
+    KvSequence fresh = tiny.NewSequence();
+    tiny.Feed(fresh, {prompt.begin(), prompt.begin() + position});
+    EXPECT_TRUE(SameBits(tiny.Feed(sequence, rest), tiny.Feed(fresh, rest))) << run;
+  }
+}
+
 TEST_P(InvarianceTest, SnapshotRestoredEqualsStraightOn) {
   TinyModel tiny(Options());
   const auto prompt = Prompt(tiny, 333);

@@ -14,8 +14,8 @@ namespace {
 // A restore point references the blocks of its last window only once the sequence has moved on,
 // so 32 of them cost a few windows' worth of blocks; more turns than that are rarely undone.
 constexpr size_t kMaxRestorePoints = 32;
-// Each has a whole state for itself. A turn adds three.
-constexpr size_t kMaxRestorePointsWithStates = 9;
+// Each has a whole state for itself. A turn of a chat adds four.
+constexpr size_t kMaxRestorePointsWithStates = 16;
 
 // How many of a run's last tokens need their hidden state. `is_last`: nothing known follows.
 int64_t HiddenRows(HiddenWanted wanted, int64_t tokens, bool is_last) {
@@ -145,10 +145,10 @@ Result<ConstFloatRows> CachedSequence::Step(const SequenceRun& run, Workspace& w
       return logits;
     }
     if (logits.error().code != ErrorCode::kResourceExhausted) return logits;
-    if (!restore_points_.empty()) {
-      restore_points_.pop_front();
-    } else if (sequence_.InnerStateCount(static_cast<int64_t>(run.tokens.size())) > 0) {
+    if (sequence_.InnerStateCount(static_cast<int64_t>(run.tokens.size())) > 0) {
       sequence_.KeepStatesAt({});
+    } else if (!restore_points_.empty()) {
+      restore_points_.pop_front();
     } else {
       return logits;
     }
@@ -158,6 +158,7 @@ Result<ConstFloatRows> CachedSequence::Step(const SequenceRun& run, Workspace& w
 Status CachedSequence::EvaluateDrafts(std::span<const Token> tokens, Workspace& workspace,
                                       const std::function<int64_t(ConstFloatRows logits)>& judge,
                                       const EvaluateOptions& options) {
+  if (tokens.empty()) return {ErrorCode::kInvalidArgument, "there is no token to evaluate"};
   KvSequence* const sequence = &sequence_;
   KVASIR_TRY(Speculation speculation, Speculation::Begin({&sequence, 1}));
   const auto rows = static_cast<int64_t>(tokens.size());
@@ -187,8 +188,8 @@ void CachedSequence::AddRestorePointAt(Position at) {
   if (restore_points_.size() > most) restore_points_.pop_front();
 }
 
-// States cannot go back by single tokens: some tokens are evaluated for going back to near the end
-// of what is said at once, and to one token before it.
+// Of what is evaluated at once, as states cannot go back by single tokens: shortly before its end,
+// and one token before it.
 void CachedSequence::KeepStates(int64_t tokens) {
   const PublishPoints points(*spec_, false);
   const Position end = position() + tokens;
@@ -200,7 +201,10 @@ void CachedSequence::KeepStates(int64_t tokens) {
 }
 
 void CachedSequence::AddKeptRestorePoints() {
-  for (const Position at : sequence_.Checkpoints()) AddRestorePointAt(at);
+  for (const Position at : sequence_.Checkpoints()) {
+    sequence_.DropCheckpoints(at);  // a point holds no other's states
+    if (restore_points_.empty() || at > restore_points_.back().end()) AddRestorePointAt(at);
+  }
   sequence_.DropCheckpoints(position() + 1);
 }
 

@@ -89,6 +89,20 @@ TEST_P(CachedSequencePolicyTest, TokensAfterTheLastEvictionAreTrimmed) {
   EXPECT_EQ(AskAgain(sequence, Diverging(prompt, 335)), has_states ? 320 : 335);
 }
 
+TEST_P(CachedSequencePolicyTest, AskingAgainLeavesPointsInOrder) {
+  const auto prompt = RandomTokens(390, 256, 4);
+  CachedSequence sequence = New();
+  for (int i = 0; i < 4; ++i) {
+    Evaluate(tiny_, sequence, std::span(prompt).subspan(static_cast<size_t>(sequence.position())));
+    sequence.AddRestorePoint();
+    (void)sequence.Rewind(prompt);
+  }
+  const auto spec = GetParam().Spec(tiny_.model());
+  const auto snapshots = sequence.Snapshots();
+  EXPECT_LE(snapshots.size(), 4u);
+  OrDie(CachedSequence::Restore(&tiny_.model(), &tiny_.pool(), spec, snapshots).status());
+}
+
 TEST_P(CachedSequencePolicyTest, SnapshotsBringBackSequenceAndRestorePoints) {
   const auto prompt = RandomTokens(390, 256, 4);
   CachedSequence sequence = New();

@@ -182,6 +182,7 @@ class Engine {
   void Retire(const Job& job, EngineStream& stream);
   void Publish(const Job& job, EngineStream& stream);
   void PublishPoint(const Job& job, EngineStream& stream);
+  static PublishPoints::Prompt PointsOf(const Job& job, const EngineStream& stream);
   void KeepStates(const std::vector<Member>& members);
   static bool DropKeptStates(const std::vector<Member>& members);
   static void ForgetStates(KvSequence& sequence);
@@ -191,6 +192,7 @@ class Engine {
   int64_t MaxDrafts(const Member& member, int64_t streams) const;
   void OpenSpeculation(std::vector<Member>& members);
   static void KeepStatesOfDrafts(const Member& member);
+  int64_t StatesForDrafts() const;
   bool DropDrafts(std::vector<Member>& members);
   void Verify(Member& member, ConstFloatRows logits, int64_t row);
   int64_t HiddenRows(const Member& member, bool is_last) const;
@@ -210,6 +212,7 @@ class Engine {
   void Begin(Job& job, EngineStream& stream, int64_t cached_tokens, int64_t known_prefix_tokens);
   bool IsBeingRead(const Job& job, int64_t cached_tokens) const;
   static size_t BytesToReserve(const std::vector<Member>& members);
+  bool IsEvictionEnough(const std::vector<Member>& members) const;
   bool EvictFor(const std::vector<Member>& members);
   bool MakeRoom(std::vector<Member>& members, const Error& error);
   bool StartOver(Job& job, EngineStream& stream, size_t wanted);

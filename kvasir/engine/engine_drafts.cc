@@ -3,6 +3,7 @@
 // a draft is accepted if it is what was sampled.
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -30,7 +31,16 @@ int64_t Engine::MaxDrafts(const Member& member, int64_t streams) const {
                                  parts_.model->context_tokens() - position - 1,
                                  options_.scheduler.mixed_step_tokens / streams});
   const int64_t wanted = member.job->request.max_drafts.value_or(options_.max_drafts);
-  return std::max<int64_t>(0, std::min(room, wanted));
+  return std::max<int64_t>(0, std::min({room, wanted, StatesForDrafts() / streams}));
+}
+
+// How many states the drafts of a step may take, one each.
+int64_t Engine::StatesForDrafts() const {
+  constexpr size_t kPartOfBudget = 4;
+  size_t bytes = 0;
+  for (const KvLayerSpec& layer : parts_.spec->layers) bytes += layer.state_bytes;
+  if (bytes == 0) return std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>(parts_.pool->budget_bytes() / kPartOfBudget / bytes);
 }
 
 void Engine::ProposeDrafts(std::vector<Member>& members) {

@@ -94,7 +94,9 @@ Engine::Admission Engine::TryAdmit(Job& job, EngineStream& stream) {
   if (std::exchange(stream.waits_for_place, false)) stream.first_token_at = Now();
   if (stream.swapped && BeginReading(stream, match->sequence)) return Admission::kAdmitted;
   stream.sequence = std::move(match->sequence);
-  stream.parts_at = match->diverges_at;
+  if (!job.is_begun && match->diverges_at - match->tokens >= kBlockTokens) {
+    stream.parts_at = match->diverges_at;
+  }
   if (!job.is_begun) Begin(job, stream, match->tokens, match->diverges_at);
   return Admission::kAdmitted;
 }
@@ -176,9 +178,19 @@ size_t Engine::BytesToReserve(const std::vector<Member>& members) {
   return bytes;
 }
 
-// Whether the tree had anything to give.
+// Whether the members would fit if the tree gave all it has.
+bool Engine::IsEvictionEnough(const std::vector<Member>& members) const {
+  return parts_.pool->used_bytes() + BytesToReserve(members) <=
+         parts_.pool->budget_bytes() + tree_.nbytes_exclusive();
+}
+
+// Whether the tree had anything to give: first what is missing; where that is nothing, what is
+// there lies in blocks of other sizes.
 bool Engine::EvictFor(const std::vector<Member>& members) {
-  return tree_.Evict(BytesToReserve(members)) > 0;
+  const size_t wanted = BytesToReserve(members);
+  const size_t needed = parts_.pool->used_bytes() + wanted;
+  const size_t budget = parts_.pool->budget_bytes();
+  return tree_.Evict(needed > budget ? needed - budget : wanted) > 0;
 }
 
 // Whether the stream fits beside these. What only the prefix tree holds can be evicted.

@@ -36,7 +36,7 @@ std::vector<Engine::Member> Engine::PlanMembers() {
       const Position position = stream->sequence->position();
       if (publish_points_.cut_runs() && !job->is_mean_pooled()) {
         run_limit =
-            std::min(run_limit, publish_points_.Next(position, job->prompt_tokens()) - position);
+            std::min(run_limit, publish_points_.Next(position, PointsOf(*job, *stream)) - position);
       }
       // Long runs take blocks for a moment, in whose slabs a few that stay keep all from others.
       if (stream->is_starting_over()) {
@@ -94,7 +94,8 @@ Result<ConstFloatRows> Engine::Forward(std::vector<Member>& members) {
     const bool is_full = error.code == ErrorCode::kResourceExhausted;
     // Nobody loses a cache for somebody's drafts; only for the states behind each of them, which
     // are given back at once, so that the next drafts find room.
-    if (is_full && parts_.spec->HasRecurrentLayers() && EvictFor(members)) {
+    if (is_full && parts_.spec->HasRecurrentLayers() && IsEvictionEnough(members) &&
+        EvictFor(members)) {
       speculation_.reset();
       continue;
     }
@@ -147,7 +148,7 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
     if (job.request.pooling) stream.AddStates(position - hidden.rows, hidden);
     if (!is_all_read) {
       if (!job.is_mean_pooled() && !stream.is_starting_over() &&
-          publish_points_.Next(position - member.tokens, prompt) <= position) {
+          publish_points_.Next(position - member.tokens, PointsOf(job, stream)) <= position) {
         PublishPoint(job, stream);
       }
       TellDrafter(member, hidden);
@@ -172,7 +173,7 @@ void Engine::Deliver(std::vector<Member>& members, ConstFloatRows logits) {
 // The prompt is read: as many answers as there are places for go on from its cache, the others wait
 // for one with their first token chosen.
 void Engine::BeginAnswers(Job& job, EngineStream& first, ConstFloatRows hidden) {
-  Publish(job, first);
+  PublishPoint(job, first);
   tree_.AddUser(job.request.salt, job.request.prompt);
   const auto active = static_cast<int64_t>(StreamsByRank(true).size());
   AddStreams(job, job.request.answers);
@@ -243,17 +244,21 @@ void Engine::Publish(const Job& job, EngineStream& stream) {
   ForgetStates(sequence);
 }
 
-// The same of a prompt that is still being read: where states are kept, up to the last of them, as
-// the state here is about to change.
+// The same of a prompt that is gone on with: where states are kept, up to the last of them, as the
+// state here is about to change and nobody will ask for it.
 void Engine::PublishPoint(const Job& job, EngineStream& stream) {
   KvSequence& sequence = *stream.sequence;
   const std::vector<Position> kept = sequence.Checkpoints();
-  if (kept.empty()) return Publish(job, stream);
+  if (kept.empty() || publish_points_.cut_runs()) return Publish(job, stream);
   const std::vector<Token> tokens = stream.known().Copy(0, kept.back());
   if (tree_.Insert(job.request.salt, tokens, sequence.Snapshot(0, kept.back()))) {
     StorePrefix(job, stream);
   }
   ForgetStates(sequence);
+}
+
+PublishPoints::Prompt Engine::PointsOf(const Job& job, const EngineStream& stream) {
+  return {.tokens = job.prompt_tokens(), .parts_at = stream.parts_at};
 }
 
 // Which states the next runs leave, of those that are not asked for drafts.
@@ -262,19 +267,25 @@ void Engine::KeepStates(const std::vector<Member>& members) {
     KvSequence& sequence = *member.stream->sequence;
     if (member.job->is_mean_pooled() || !member.drafts.empty()) continue;
     const Position position = sequence.position();
-    sequence.KeepStatesAt(publish_points_.StatesWithin(
-        position, position + member.tokens,
-        {.tokens = member.job->prompt_tokens(), .parts_at = member.stream->parts_at}));
+    // Whoever starts over has no memory for it.
+    if (member.stream->is_starting_over()) {
+      sequence.KeepStatesAt({});
+    } else {
+      sequence.KeepStatesAt(publish_points_.StatesWithin(position, position + member.tokens,
+                                                         PointsOf(*member.job, *member.stream)));
+    }
   }
 }
 
-// Whether there were any.
+// Those that runs were to leave, and those that they have left and nobody can find yet. Whether
+// there were any.
 bool Engine::DropKeptStates(const std::vector<Member>& members) {
   bool dropped = false;
   for (const Member& member : members) {
     KvSequence& sequence = *member.stream->sequence;
-    dropped |= sequence.InnerStateCount(member.tokens) > 0;
-    if (member.drafts.empty()) sequence.KeepStatesAt({});
+    dropped |= sequence.InnerStateCount(member.tokens) > 0 || !sequence.Checkpoints().empty();
+    sequence.KeepStatesAt({});
+    ForgetStates(sequence);
   }
   return dropped;
 }

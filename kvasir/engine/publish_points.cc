@@ -30,10 +30,13 @@ PublishPoints::PublishPoints(const KvCacheSpec& spec, bool stores_segments)
   if (has_states_ && !stores_segments) interval_ = IntervalOf(spec);
 }
 
-Position PublishPoints::Next(Position position, int64_t prompt_tokens) const {
-  const Position regular = position / interval_ * interval_ + interval_;
-  const Position before_end = BeforeEnd(prompt_tokens);
-  return before_end > position ? std::min(regular, before_end) : regular;
+Position PublishPoints::Next(Position position, const Prompt& prompt) const {
+  Position next = position / interval_ * interval_ + interval_;
+  if (!has_states_) return next;
+  for (const Position at : {BeforeEnd(prompt.tokens), prompt.parts_at}) {
+    if (at > position) next = std::min(next, at);
+  }
+  return next;
 }
 
 Position PublishPoints::Last(Position position, int64_t prompt_tokens) const {
@@ -48,13 +51,9 @@ std::vector<Position> PublishPoints::StatesWithin(Position begin, Position end,
   if (!has_states_) return states;
   const Position last = prompt.tokens - 1;
   for (Position at = begin; at < std::min(end, last);) {
-    at = Next(at, prompt.tokens);
-    if (prompt.parts_at > begin && (states.empty() || prompt.parts_at > states.back())) {
-      at = std::min(at, prompt.parts_at);
-    }
-    states.push_back(std::min(at, last));
+    at = std::min(Next(at, prompt), last);
+    if (at <= end) states.push_back(at);
   }
-  while (!states.empty() && states.back() > end) states.pop_back();
   return states;
 }
 

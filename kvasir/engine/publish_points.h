@@ -31,15 +31,15 @@ class PublishPoints {
   // Whether runs must end at points: layers hold what is needed there no longer once they have
   // moved on, and nobody keeps it for them as states are kept.
   bool cut_runs() const { return cut_runs_; }
-  // The first point behind `position` in a prompt of so many tokens, but for the one before its
-  // last token.
-  Position Next(Position position, int64_t prompt_tokens) const;
-  // The last one at `position` or before it, but for that; 0: there is none.
-  Position Last(Position position, int64_t prompt_tokens) const;
   struct Prompt {
     int64_t tokens = 0;
     Position parts_at = 0;  // from what was cached before; 0: from the start
   };
+  // The first point behind `position`, but for the one before the prompt's last token.
+  Position Next(Position position, const Prompt& prompt) const;
+  // The last one at `position` or before it, but for that and where the prompt parts; 0: there is
+  // none.
+  Position Last(Position position, int64_t prompt_tokens) const;
   // Where a run of the positions [begin, end) of a prompt is to leave states: points behind
   // `begin`, `end` included, ascending.
   std::vector<Position> StatesWithin(Position begin, Position end, const Prompt& prompt) const;

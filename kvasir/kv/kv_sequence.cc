@@ -134,11 +134,11 @@ void KvSequence::Advance(int64_t tokens) {
   position_ += tokens;
   std::vector<RecurrentStates::Checkpoint>& checkpoints = content_.states.checkpoints;
   while (!inner_states_.empty() && inner_states_.front().position <= position_) {
-    checkpoints.push_back(std::move(inner_states_.front()));
+    const bool is_end = inner_states_.front().position == position_;  // of a shorter run
+    if (!is_end) checkpoints.push_back(std::move(inner_states_.front()));
     inner_states_.erase(inner_states_.begin());
   }
-  if (std::ranges::binary_search(kept_positions_, position_) &&
-      content_.states.CheckpointAt(position_) == nullptr) {
+  if (std::ranges::binary_search(kept_positions_, position_)) {
     checkpoints.push_back({position_, content_.states.current});
   }
   std::erase_if(kept_positions_, [this](Position kept) { return kept <= position_; });

@@ -137,7 +137,8 @@ class KvSequence {
   // makes checkpoints of them; where a run ends the checkpoint is a reference. Replaces what was
   // asked for before; Trim and the end of a Speculation forget it. REQUIRES: nothing is reserved.
   void KeepStatesAt(std::vector<Position> positions);
-  // Where a recurrent layer's state at a position within the reserved run is to be written.
+  // Where a recurrent layer's state at a position within the reserved run is to be written; by a
+  // run that is shorter only those before its end.
   struct InnerState {
     Position position = 0;
     std::byte* data = nullptr;  // [state_bytes]
@@ -169,7 +170,8 @@ class KvSequence {
   // checkpoint there, or an open Speculation began later.
   int64_t MaxTrim() const;
 
-  // An independent sequence with the same content. O(blocks), copies no row.
+  // An independent sequence with the same content, of which no states are asked for. O(blocks),
+  // copies no row.
   // REQUIRES: with recurrent layers, nothing is reserved.
   KvSequence Fork() const;
   // What every layer holds of [begin, end). REQUIRES: 0 <= begin <= end <= position.

@@ -93,7 +93,7 @@ inline void WriteReserved(KvSequence& sequence, std::span<const Token> tokens) {
       size_t done = 0;
       for (const KvSequence::InnerState& inner : sequence.InnerStates(static_cast<int>(i))) {
         const auto until = static_cast<size_t>(inner.position - sequence.position());
-        if (until > tokens.size()) break;
+        if (until >= tokens.size()) break;
         next = NextState(next, static_cast<int>(i), tokens.subspan(done, until - done));
         done = until;
         std::memcpy(inner.data, &next, sizeof(next));

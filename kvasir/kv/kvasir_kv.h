@@ -292,7 +292,8 @@ kvasir_kv_code kvasir_kv_sequence_keep_states_at(kvasir_kv_sequence* sequence,
                                                  const int64_t* positions, size_t count,
                                                  kvasir_kv_error* error);
 // The index-th state within the reserved run, in ascending order, which is to be written on the way
-// to that of mutable_state; NULL in `state` behind the last. `position` may be NULL.
+// to that of mutable_state, by a run that is shorter only if it lies before its end; NULL in
+// `state` behind the last. `position` may be NULL.
 kvasir_kv_code kvasir_kv_sequence_inner_state(const kvasir_kv_sequence* sequence, int32_t layer,
                                               size_t index, int64_t* position, void** state,
                                               kvasir_kv_error* error);

@@ -50,6 +50,13 @@ struct PrefixNode {
   // The order of eviction: by last use, but each user beyond the first counts as if it had come
   // kUsesPerUser uses of anything later.
   Key key() const { return {priority, last_used + Head(users), id}; }
+  // The same for its states alone, which only those go on from who end or part here: users of one
+  // that continues it have states behind these.
+  Key states_key() const {
+    int64_t most = 0;
+    for (const auto& [token, child] : children) most = std::max(most, child->users);
+    return {priority, last_used + Head(users - most), id};
+  }
 
  private:
   // What many conversations begin with is worth more than the last of them, and is not worth
@@ -75,9 +82,9 @@ std::optional<KvContent> BoundedPart(const KvContent& content, Position end, Pos
 // Makes `node` restorable with such a part of its end.
 void SetBounded(KvContent part, PrefixNode* node);
 
-// Takes that from it.
+// The node can be gone on with no more.
 void DropBounded(PrefixNode* node);
-// Whether others than the tree, or other nodes, reference all of the node's states.
+// Whether something besides this node references all of its states.
 bool AreStatesInUse(const PrefixNode& node);
 
 // Bytes of the node itself, its tokens and its references.

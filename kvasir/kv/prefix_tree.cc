@@ -126,6 +126,7 @@ bool PrefixTree::Insert(uint64_t salt, std::span<const Token> tokens, const KvSn
       !plan_->Compatible(*content.plan)) {
     return false;
   }
+  ++clock_;
   for (const auto& checkpoint : content.states.checkpoints) {
     if (checkpoint.position >= snapshot.end()) continue;
     Publish(salt, tokens.first(static_cast<size_t>(checkpoint.position)), snapshot, priority);
@@ -153,7 +154,6 @@ bool PrefixTree::Publish(uint64_t salt, std::span<const Token> tokens, const KvS
     path.nodes.push_back(node);
   }
   MakeRestorable(path.nodes, *std::move(bounded));
-  ++clock_;
   for (PrefixNode* node : path.nodes) {
     Rank(node, [&] {
       node->last_used = clock_;

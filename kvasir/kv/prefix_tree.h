@@ -104,8 +104,9 @@ class PrefixTree {
 
   // Frees at least `bytes_wanted` bytes of the pool, or all it can, and returns how many: blocks
   // that sequences use free nothing and are left alone while others will do. Leaves go before what
-  // they continue, by priority, then by last use and number of users; where every layer sees all
-  // rows, a leaf loses only as many blocks from its end as it takes.
+  // they continue, by priority, then by last use and number of users; states that others continue
+  // go in that order by themselves. Where every layer sees all rows, a leaf loses only as many
+  // blocks from its end as it takes.
   size_t Evict(size_t bytes_wanted);
   const PrefixEvictions& evictions() const { return evictions_; }
   // Forgets everything but the counts of hits and misses.

@@ -30,6 +30,7 @@ size_t PrefixTree::Evict(size_t bytes_wanted) {
       at = leaves_.lower_bound(std::min(key, next.value_or(key)));
     }
   }
+  for (; freed() < bytes_wanted && state != inner.end(); ++state) DropStates(*state);
   if (freed() >= bytes_wanted) return counted();
   // What can still be freed is held by several nodes, or by one above leaves that are in use.
   const size_t reachable = std::min(bytes_wanted, freed() + nbytes_exclusive());
@@ -37,13 +38,16 @@ size_t PrefixTree::Evict(size_t bytes_wanted) {
   return counted();
 }
 
-// Nodes that others continue, with states of their own, in the order of eviction. Of a conversation
-// that goes on they are the states of earlier turns, which come before its end as they are older.
+// Nodes that others continue, with states of their own, in the order in which these are evicted. Of
+// a conversation that goes on they are the states of earlier turns, which come before its end as
+// they are older.
 std::vector<PrefixNode::Key> PrefixTree::InnerStates() const {
   std::vector<PrefixNode::Key> keys;
   if (plan_->states().empty()) return keys;
   for (const auto& [id, node] : nodes_) {
-    if (!node.children.empty() && !node.held.states.current.empty()) keys.push_back(node.key());
+    if (!node.children.empty() && !node.held.states.current.empty()) {
+      keys.push_back(node.states_key());
+    }
   }
   std::ranges::sort(keys);
   return keys;

@@ -267,6 +267,7 @@ void DecoderLayers::RunDeltaNet(int index, const LayerStep& step, Workspace& wor
     size_t round = 0;
     for (const KvSequence::InnerState& kept : run.sequence->InnerStates(index)) {
       const int64_t end = row + (kept.position - run.sequence->position());
+      if (end >= run_end) break;
       piece.next = kept.data;
       piece.rows = end - piece.step_row;
       add(round++, piece);
