@@ -43,8 +43,9 @@ struct PrefixNode {
   bool restorable = false;
   PrefixPriority priority = PrefixPriority::kNormal;
   uint64_t last_used = 0;
-  int64_t users = 0;       // requests that have these tokens in common
-  size_t index_bytes = 0;  // as the tree has counted it
+  uint64_t states_used = 0;  // when its states were kept or gone on with last
+  int64_t users = 0;         // requests that have these tokens in common
+  size_t index_bytes = 0;    // as the tree has counted it
 
   Position end() const { return begin + static_cast<Position>(tokens.size()); }
   // The order of eviction: by last use, but each user beyond the first counts as if it had come
@@ -55,7 +56,8 @@ struct PrefixNode {
   Key states_key() const {
     int64_t most = 0;
     for (const auto& [token, child] : children) most = std::max(most, child->users);
-    return {priority, last_used + Head(users - most), id};
+    const uint64_t used = states_used > kUsesOfAStep ? states_used - kUsesOfAStep : 0;
+    return {priority, used + Head(users - most), id};
   }
 
  private:
@@ -64,6 +66,9 @@ struct PrefixNode {
   // about three uses, and at most some 300.
   static constexpr int64_t kUsesPerUser = 16;
   static constexpr int64_t kMostUsers = 64;
+  // States on the way are worth less than where something ends: they count as used so much earlier,
+  // some twenty requests. A conversation whose turns leave states then does not push others out.
+  static constexpr uint64_t kUsesOfAStep = 64;
   static uint64_t Head(int64_t users) {
     return static_cast<uint64_t>(kUsesPerUser * (std::clamp<int64_t>(users, 1, kMostUsers) - 1));
   }

@@ -89,7 +89,9 @@ void PrefixTree::Use(uint64_t salt, std::span<const Token> found) {
   }
   ++hits_;
   ++clock_;
-  for (PrefixNode* node : Walk(salt, found).nodes) Rank(node, [&] { node->last_used = clock_; });
+  const Path path = Walk(salt, found);
+  for (PrefixNode* node : path.nodes) Rank(node, [&] { node->last_used = clock_; });
+  if (!path.nodes.empty()) path.nodes.back()->states_used = clock_;
 }
 
 Result<PrefixTree::Match> PrefixTree::Look(uint64_t salt, std::span<const Token> tokens,
@@ -170,6 +172,7 @@ void PrefixTree::MakeRestorable(std::span<PrefixNode* const> path, KvContent bou
   PrefixNode& last = *path.back();
   if (last.restorable) return;
   SetBounded(std::move(bounded), &last);
+  last.states_used = clock_;
   for (auto node = path.rbegin() + 1; node != path.rend(); ++node) {
     if ((*node)->restorable) continue;
     auto part = BoundedPart(last.held, last.end(), (*node)->end());

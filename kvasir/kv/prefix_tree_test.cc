@@ -494,6 +494,26 @@ TEST(PrefixTreeRecurrentTest, EarlierStatesAreEvictedBeforeTheEndOfAConversation
   EXPECT_EQ(tree.leaf_count(), 0);
 }
 
+TEST(PrefixTreeRecurrentTest, StatesOfEarlierTurnsPushNobodyOut) {
+  KvPool pool(Budget(kAmpleBytes));
+  const auto spec = Spec({Recurrent(4096), Layer(RetentionSpec::All())});
+  PrefixTree tree(&pool, spec);
+  const auto insert = [&](std::span<const Token> tokens) {
+    EXPECT_TRUE(tree.Insert(kSalt, tokens, Compute(&pool, spec, {tokens.begin(), tokens.end()})));
+  };
+  const std::vector<Token> other = Tokens(5000, 300);
+  insert(other);
+  const std::vector<Token> chat = Tokens(0, 1000);
+  for (size_t end = 100; end <= 1000; end += 100) insert(std::span(chat).first(end));
+  for (int turn = 0; turn < 9; ++turn) EXPECT_GT(tree.Evict(1), 0u);
+  EXPECT_EQ(tree.LookForTokens(kSalt, other, kNoLimit), 300);
+  EXPECT_EQ(tree.LookForTokens(kSalt, chat, kNoLimit), 1000);
+  EXPECT_EQ(tree.LookForTokens(kSalt, chat, 999), 0);
+  EXPECT_GT(tree.Evict(1), 0u);
+  EXPECT_EQ(tree.LookForTokens(kSalt, other, kNoLimit), 0);  // used least recently
+  EXPECT_EQ(tree.LookForTokens(kSalt, chat, kNoLimit), 1000);
+}
+
 TEST(PrefixTreeRecurrentTest, CheckpointsAreRestorePoints) {
   KvPool pool(Budget(kAmpleBytes));
   const auto spec = Spec({Recurrent(64), Layer(RetentionSpec::All())});

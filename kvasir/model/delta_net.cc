@@ -96,10 +96,10 @@ struct DeltaNet::Loader {
   Status LoadDecays(DeltaNet* net) {
     const std::string logarithms = prefix + "A_log";
     // GGUF files have the rates themselves, negative.
-    const bool has_logarithms = source.Has(logarithms);
+    const bool has_rates = !source.Has(logarithms) && source.Has(prefix + "A");
     KVASIR_TRY(net->decay_rates_,
-               source.Vector(has_logarithms ? logarithms : prefix + "A", shape.value_heads, 0));
-    for (float& rate : net->decay_rates_) rate = has_logarithms ? scalar::Exp(rate) : -rate;
+               source.Vector(has_rates ? prefix + "A" : logarithms, shape.value_heads, 0));
+    for (float& rate : net->decay_rates_) rate = has_rates ? -rate : scalar::Exp(rate);
     // Some GGUF files call them as a matrix would be called.
     const std::string biases = prefix + (source.Has(prefix + "dt") ? "dt" : "dt_bias");
     KVASIR_TRY(net->decay_biases_, source.Vector(biases, shape.value_heads, 0));
