@@ -78,6 +78,7 @@ std::vector<int64_t> HeadOrder(const RopeSpec& rope) {
 
 void FillAngles(const RopeSpec& rope, std::span<const Position> positions, FloatRows cos,
                 FloatRows sin) {
+  const auto turning = static_cast<size_t>(rope.rotated / 2);
   for (size_t row = 0; row < positions.size(); ++row) {
     const float position = static_cast<float>(positions[row]);
     float* const cos_row = cos.row(static_cast<int64_t>(row));
@@ -85,8 +86,9 @@ void FillAngles(const RopeSpec& rope, std::span<const Position> positions, Float
     for (size_t i = 0; i < rope.inverse_frequencies.size(); ++i) {
       const float angle = position * rope.inverse_frequencies[i];
       const SinCosResult result = SinCos(angle);
-      cos_row[i] = static_cast<float>(result.cos) * rope.attention_factor;
-      sin_row[i] = static_cast<float>(result.sin) * rope.attention_factor;
+      const float factor = i < turning ? rope.attention_factor : 1.0f;
+      cos_row[i] = static_cast<float>(result.cos) * factor;
+      sin_row[i] = static_cast<float>(result.sin) * factor;
     }
   }
 }

@@ -19,7 +19,7 @@ struct RopeSpec {
   std::vector<float> inverse_frequencies;  // [head_dim / 2], radians per position
   // Elements of a stored head that turn, the first ones, half with half; head_dim: all.
   int rotated = 0;
-  float attention_factor = 1;  // multiplies cos and sin (YaRN)
+  float attention_factor = 1;  // multiplies cos and sin of what turns (YaRN)
 };
 
 // Frequencies for `head_dim` (even) under a parsed rope description.

@@ -114,5 +114,24 @@ TEST(RopeTest, AnglesAreOnTheCircle) {
   for (size_t i = 0; i < 12; ++i) EXPECT_NEAR(cos[i] * cos[i] + sin[i] * sin[i], 1, 1e-6);
 }
 
+// YaRN's factor is for what turns: the rest of a head goes on as it is.
+TEST(RopeTest, WhatDoesNotTurnIsNotScaled) {
+  RopeConfig config;
+  config.rotated_fraction = 0.5;
+  config.attention_factor = 1.25;
+  const RopeSpec rope = MakeRope(config, 8);
+  const std::vector<Position> positions = {0, 7};
+  std::vector<float> cos(8), sin(8);
+  FillAngles(rope, positions, {cos.data(), 2, 4, 4}, {sin.data(), 2, 4, 4});
+  for (size_t row = 0; row < 2; ++row) {
+    for (size_t i = 0; i < 4; ++i) {
+      const float length = std::hypot(cos[4 * row + i], sin[4 * row + i]);
+      EXPECT_FLOAT_EQ(length, i < 2 ? 1.25f : 1.0f) << row << " " << i;
+    }
+    EXPECT_EQ(cos[4 * row + 2], 1.0f);
+    EXPECT_EQ(sin[4 * row + 3], 0.0f);
+  }
+}
+
 }  // namespace
 }  // namespace kvasir
