@@ -130,10 +130,24 @@ class Painter {
 
   static void AddStates(const RecurrentStates& states, size_t state, Position end, Column* column) {
     for (const RecurrentStates::Checkpoint& checkpoint : states.checkpoints) {
-      (*column)[BlocksUpTo(checkpoint.position) - 1] = checkpoint.blocks[state].get();
+      AddState(checkpoint.blocks[state].get(), checkpoint.position, column);
     }
-    if (states.current.empty()) return;
-    (*column)[std::max<int64_t>(BlocksUpTo(end) - 1, 0)] = states.current[state].get();
+    if (!states.current.empty()) AddState(states.current[state].get(), end, column);
+  }
+
+  // Where another state is already, in the next free place before it, or else behind.
+  static void AddState(const KvBlock* block, Position position, Column* column) {
+    const int64_t at = std::max<int64_t>(BlocksUpTo(position) - 1, 0);
+    int64_t free = at;
+    const auto is_taken = [&](int64_t index) {
+      const auto there = column->find(index);
+      return there != column->end() && there->second != block;
+    };
+    while (free >= 0 && is_taken(free)) --free;
+    if (free < 0) {
+      for (free = at + 1; is_taken(free);) ++free;
+    }
+    (*column)[free] = block;
   }
 
   int CodecOf(const KindSource& source, int64_t index) {

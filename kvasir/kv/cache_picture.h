@@ -26,7 +26,8 @@ struct CachePicture {
   };
   // Consecutive blocks that are alike.
   struct Run {
-    int64_t first_block = 0;  // block i: rows [64i, 64i + 64); a state: the block it comes after
+    int64_t first_block = 0;  // block i: rows [64i, 64i + 64); a state: the block it comes after,
+                              // or a place beside it where that has one
     int64_t blocks = 0;
     int shared_by = 0;    // sequences of this picture that hold them, this one included
     int codec = 0;        // of `codecs`

@@ -136,5 +136,30 @@ TEST_F(MixedCachePictureTest, KindsHaveTheirOwnBlocksAndCodecs) {
   EXPECT_EQ(picture.codecs, (std::vector<std::string>{"f16", "f32", "state"}));
 }
 
+class StatesCachePictureTest : public CachePictureTest {
+ protected:
+  StatesCachePictureTest() : CachePictureTest({Recurrent(4096), Layer(RetentionSpec::All())}) {}
+};
+
+// Also those that come after the same block.
+TEST_F(StatesCachePictureTest, EveryStateIsShown) {
+  const std::vector<Token> tokens = Tokens(1, 200);
+  {
+    KvSequence sequence = Must(KvSequence::Create(&pool_, spec_));
+    sequence.KeepStatesAt({10, 20, 63, 130, 199});
+    MustOk(Append(sequence, tokens));
+    ASSERT_TRUE(tree_.Insert(kSalt, tokens, sequence));
+  }
+  const CachePicture picture = PictureOf({}, tree_);
+  ASSERT_EQ(picture.sequences.size(), 1u);
+  EXPECT_EQ(picture.sequences[0].bytes, pool_.used_bytes());
+  int64_t states = 0;
+  for (size_t kind = 0; kind < picture.kinds.size(); ++kind) {
+    if (picture.kinds[kind].name != "state") continue;
+    for (const CachePicture::Run& run : picture.sequences[0].runs[kind]) states += run.blocks;
+  }
+  EXPECT_EQ(states, 6);
+}
+
 }  // namespace
 }  // namespace kvasir

@@ -1,6 +1,7 @@
 #include "kvasir/kv/kv_sequence.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -86,7 +87,8 @@ std::byte* KvSequence::MutableState(int layer) const {
 void KvSequence::KeepStatesAt(std::vector<Position> positions) {
   KVASIR_CHECK(reserved_end_ == position_);
   std::erase_if(positions, [this](Position position) { return position <= position_; });
-  KVASIR_CHECK(std::ranges::is_sorted(positions));
+  KVASIR_CHECK(std::ranges::adjacent_find(positions, std::ranges::greater_equal()) ==
+               positions.end());
   if (!content_.plan->states().empty()) kept_positions_ = std::move(positions);
 }
 

@@ -132,10 +132,11 @@ class KvSequence {
   // next Advance reaches. REQUIRES: the layer is recurrent; MutableState: reserved.
   const std::byte* State(int layer) const;
   std::byte* MutableState(int layer) const;
-  // Positions, ascending, at which coming runs are to leave checkpoints: for those within a run the
-  // next Reserve takes blocks of their own, which are written through InnerStates, and Advance
-  // makes checkpoints of them; where a run ends the checkpoint is a reference. Replaces what was
-  // asked for before; Trim and the end of a Speculation forget it. REQUIRES: nothing is reserved.
+  // Positions, strictly ascending, at which coming runs are to leave checkpoints: for those within
+  // a run the next Reserve takes blocks of their own, which are written through InnerStates, and
+  // Advance makes checkpoints of them; where a run ends the checkpoint is a reference. Replaces
+  // what was asked for before; Trim and the end of a Speculation forget it. REQUIRES: nothing is
+  // reserved.
   void KeepStatesAt(std::vector<Position> positions);
   // Where a recurrent layer's state at a position within the reserved run is to be written; by a
   // run that is shorter only those before its end.

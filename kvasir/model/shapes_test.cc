@@ -76,6 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{"gemma-4-31b", 30'697'345'280 + 60, 80 * kKiB, 40 * kKiB, 800 * kMiB, 50},
         Shape{"qwen3-30b-a3b", 30'532'122'624, 96 * kKiB, 96 * kKiB, 0, 0},
         Shape{"gpt-oss-20b", 20'914'757'184, 24 * kKiB, 24 * kKiB, 3 * kMiB, 12},
+        Shape{"qwen3.5-0.8b", 752'393'024, 12 * kKiB, 12 * kKiB, 0, 0,
+              18 * (73'728 + (size_t{1} << 20))},
         Shape{"qwen3.5-4b", 4'205'751'296, 32 * kKiB, 32 * kKiB, 0, 0, 24 * kDeltaNet},
         Shape{"qwen3.5-35b-a3b", 34'660'610'688, 20 * kKiB, 20 * kKiB, 0, 0, 30 * kDeltaNet},
         Shape{"qwen3-next-80b-a3b", 79'674'391'296, 24 * kKiB, 24 * kKiB, 0, 0, 36 * kDeltaNet}),
