@@ -1,12 +1,32 @@
 #include "kvasir/engine/conversation_file.h"
 
 #include <cstring>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "kvasir/engine/cached_sequence_file.h"
+#include "kvasir/kv/prefix_node.h"
 
 namespace kvasir {
 namespace {
+
+// Each has states or windows for itself.
+constexpr size_t kMostEarlierStates = 16;
+
+// Where a conversation can be gone on with before its end, the latest first: the next turn parts
+// from it there if the template leaves something out of earlier ones, as thoughts.
+std::vector<int64_t> EarlierStates(const PrefixTree& tree, const SavedConversation& conversation,
+                                   int64_t end) {
+  std::vector<int64_t> states;
+  if (!HasRestorePoints(tree.plan())) return states;  // anywhere
+  const PrefixNode* node = tree.LastWithin(conversation.salt, conversation.tokens);
+  for (; node != nullptr && node->parent != nullptr; node = node->parent) {
+    if (node->restorable && node->end() < end) states.push_back(node->end());
+    if (states.size() == kMostEarlierStates) break;
+  }
+  return states;
+}
 
 Status CheckSalt(const KvBlockMap& map, uint64_t salt) {
   for (const KvBlockMap::Sequence& sequence : map.sequences) {
@@ -23,17 +43,25 @@ Status CheckSalt(const KvBlockMap& map, uint64_t salt) {
 
 Result<std::unique_ptr<ConversationSave>> ConversationSave::Begin(
     Engine& engine, const ModelBundle& bundle, const SavedConversation& conversation) {
-  std::vector<Token> tokens = conversation.tokens;
-  KVASIR_TRY(
-      PrefixTree::Match match,
-      engine.prefix_tree().Find(conversation.salt, tokens, static_cast<int64_t>(tokens.size())));
+  const std::span<const Token> tokens(conversation.tokens);
+  PrefixTree& tree = engine.prefix_tree();
+  std::vector<NamedSnapshot> snapshots;
+  const auto add = [&](const PrefixTree::Match& match) {
+    const auto known = tokens.first(static_cast<size_t>(match.tokens));
+    snapshots.push_back({std::to_string(conversation.salt),
+                         match.sequence.Snapshot(),
+                         {known.begin(), known.end()}});
+  };
+  KVASIR_TRY(const PrefixTree::Match match,
+             tree.Find(conversation.salt, tokens, static_cast<int64_t>(tokens.size())));
   if (match.tokens == 0) {
     return {ErrorCode::kFailedPrecondition, "nothing of this conversation is cached any more"};
   }
-  tokens.resize(static_cast<size_t>(match.tokens));
-  std::vector<NamedSnapshot> snapshots;
-  snapshots.push_back(
-      {std::to_string(conversation.salt), match.sequence.Snapshot(), std::move(tokens)});
+  add(match);
+  for (const int64_t state : EarlierStates(tree, conversation, match.tokens)) {
+    KVASIR_TRY(const PrefixTree::Match earlier, tree.Look(conversation.salt, tokens, state));
+    add(earlier);
+  }
   KVASIR_TRY(CacheMetadata metadata, ModelMetadata(bundle));
   KVASIR_TRY(auto snapshot, LentSnapshot::Make(std::move(snapshots), std::move(metadata)));
   engine.Lend(snapshot->lent());
@@ -94,8 +122,9 @@ Result<PrefixCacheFileStats> ConversationLoad::Publish(Engine& engine,
   if (!held) return TakenBack().error();
   KVASIR_TRY(const auto snapshots,
              MakeSnapshots(pool_, index_.map, std::get<std::vector<BlockRef>>(*held)));
-  const PrefixCacheFileStats stats =
+  PrefixCacheFileStats stats =
       PublishStates(engine.prefix_tree(), snapshots, BlockBytes(index_.map), conversation);
+  stats.tokens = static_cast<int64_t>(conversation->tokens.size());
   if (stats.tokens > 0) return stats;
   return {ErrorCode::kFailedPrecondition,
           path_ + ": nothing of it could be found again: its first rows were evicted"};

@@ -24,7 +24,8 @@ namespace kvasir {
 // THREADS: Begin and the destructor are the engine's; Write is any.
 class ConversationSave {
  public:
-  // What the tree has of the conversation's beginning; counts as use of it.
+  // What the tree has of the conversation's beginning, and the states on the way that are nearest
+  // to its end where layers can be gone on with at such only; counts as use of it.
   // ERRORS: kFailedPrecondition if nothing of it is cached any more.
   static Result<std::unique_ptr<ConversationSave>> Begin(Engine& engine, const ModelBundle& bundle,
                                                          const SavedConversation& conversation);
@@ -57,7 +58,8 @@ class ConversationLoad {
   // `progress`. REQUIRES: begun.
   Status Read(const FileProgress& progress);
   // What was read can be found now; `conversation` becomes what the file holds, of several the
-  // first. ERRORS: kResourceExhausted if memory was needed. REQUIRES: read.
+  // first, and its tokens are those of the stats. ERRORS: kResourceExhausted if memory was needed.
+  // REQUIRES: read.
   Result<PrefixCacheFileStats> Publish(Engine& engine, SavedConversation* conversation);
 
  private:

@@ -68,9 +68,11 @@ class SlotFileTest : public testing::Test {
     service_ = ValueOrDie(EngineService::Start(bundle_.get(), {.engine = {.max_streams = 4}}));
   }
   GenerationResult Answer(uint64_t seed, int64_t slot, int64_t prompt_tokens = kPrompt) {
+    return AnswerTo(RandomTokens(prompt_tokens, 256, seed), slot);
+  }
+  GenerationResult AnswerTo(std::vector<Token> prompt, int64_t slot) {
     CompletionRequest request;
-    request.prompts.resize(1);
-    request.prompts[0] = RandomTokens(prompt_tokens, 256, seed);
+    request.prompts = {std::move(prompt)};
     request.generation.max_tokens = 8;
     request.generation.ignore_stop_tokens = true;
     request.slot = slot;
@@ -101,6 +103,16 @@ class SlotFileTest : public testing::Test {
     const GenerationResult warm = Answer(seed, 1);
     EXPECT_EQ(warm.stats.cached_tokens, kPrompt - 1);
     EXPECT_EQ(warm.tokens, cold.tokens);
+  }
+  // Another model's weights, of 256 tokens, for the next start.
+  void UseWeightsOf(const std::string& name) {
+    for (const auto& file : std::filesystem::directory_iterator(TinyModel::Folder(name))) {
+      const std::string file_name = file.path().filename().string();
+      if (file_name != "config.json" && file_name.find(".safetensors") == std::string::npos)
+        continue;
+      std::filesystem::copy(file.path(), model_ + "/" + file_name,
+                            std::filesystem::copy_options::overwrite_existing);
+    }
   }
   int64_t FilesLeft() const {
     return std::distance(std::filesystem::directory_iterator(files_), {});
@@ -141,6 +153,39 @@ TEST_F(SlotFileTest, OthersAreAnsweredMeanwhile) {
   };
   ASSERT_TRUE(service_->LoadSlot({.number = 0}, File(between_loads)).ok());
   EXPECT_TRUE(is_answered);
+}
+
+// The next turn of a template that leaves thoughts out parts from the conversation before its end.
+TEST_F(SlotFileTest, AConversationIsGoneOnWithFromBeforeItsEnd) {
+  for (const char* name : {"transformers_qwen3_5_bf16", "transformers_gemma3_sharded_bf16"}) {
+    SCOPED_TRACE(name);
+    UseWeightsOf(name);
+    Start(size_t{64} << 20);
+    Answer(1, 0);
+    ASSERT_TRUE(service_->SaveSlot({.number = 0}, File()).ok());
+    const auto answers = [&] {
+      std::vector<GenerationResult> results;
+      for (const size_t parts_at : {299, 290}) {
+        std::vector<Token> prompt = RandomTokens(kPrompt, 256, 1);
+        prompt.resize(parts_at);
+        const std::vector<Token> more = RandomTokens(40, 256, parts_at);
+        prompt.insert(prompt.end(), more.begin(), more.end());
+        results.push_back(AnswerTo(std::move(prompt), 1));
+      }
+      return results;
+    };
+    const std::vector<GenerationResult> before = answers();
+    Start(size_t{64} << 20);
+    const auto loaded = service_->LoadSlot({.number = 0}, File());
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_EQ(loaded->tokens, kPrompt + 7);
+    const std::vector<GenerationResult> after = answers();
+    for (size_t i = 0; i < before.size(); ++i) {
+      EXPECT_EQ(after[i].tokens, before[i].tokens) << i;
+      EXPECT_GT(after[i].stats.cached_tokens, 0) << i;
+      EXPECT_EQ(after[i].stats.cached_tokens, before[i].stats.cached_tokens) << i;
+    }
+  }
 }
 
 TEST_F(SlotFileTest, TwoSavesOfOneFileLeaveOneOfThem) {
