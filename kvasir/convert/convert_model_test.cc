@@ -416,6 +416,26 @@ TEST(ConvertModel, InfinitiesStayOrAreNamed) {
   }
 }
 
+// As published, with the rates of decay in f32 among weights of 16 bits.
+TEST(ConvertModel, WhatStatesHangOnStaysFloat32) {
+  const ScratchFolder scratch;
+  const std::string wide = scratch.File("wide");
+  ASSERT_TRUE(Convert(Path("testdata/models/transformers_qwen3_5_bf16"), "f32", wide).ok());
+  for (const char* type : {"bf16", "f16"}) {
+    const std::string out = scratch.File(type);
+    ASSERT_TRUE(Convert(wide, type, out).ok()) << type;
+    const auto written = ValueOrDie(Checkpoint::Open(out));
+    const std::string layer = "model.layers.0.linear_attn.";
+    for (const char* name : {"A_log", "dt_bias", "norm.weight"}) {
+      EXPECT_EQ(written.Find(layer + name)->dtype, DType::kF32) << type << " " << name;
+    }
+    EXPECT_NE(written.Find(layer + "in_proj_a.weight")->dtype, DType::kF32) << type;
+    if (std::string_view(type) == "bf16") {
+      EXPECT_EQ(Logits(out, WeightFormat::kF32), Logits(wide, WeightFormat::kF32));
+    }
+  }
+}
+
 // As the cache of a download that has not ended.
 TEST(ConvertModel, LinksThatLeadNowhereAreNamed) {
   const ScratchFolder scratch;

@@ -23,11 +23,19 @@ std::string Module(const std::string& name) {
   return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
 }
 
+// Few numbers that a whole state hangs on, as how fast it fades: published checkpoints have them in
+// float32 among weights of 16 bits, and mlx-lm keeps them so.
+bool StaysF32(const SourceTensor& tensor) {
+  return tensor.dtype == DType::kF32 && tensor.shape.size() == 1 &&
+         tensor.name.find(".linear_attn.") != std::string::npos;
+}
+
 PlannedTensor Planned(const SourceTensor& tensor, const PlanOptions& options) {
   PlannedTensor planned;
   planned.source = &tensor;
   const bool is_float = static_cast<bool>(tensor.rows.read_row);
-  const DType dtype = is_float ? options.dtype.value_or(tensor.dtype) : tensor.dtype;
+  const bool is_converted = is_float && !StaysF32(tensor);
+  const DType dtype = is_converted ? options.dtype.value_or(tensor.dtype) : tensor.dtype;
   planned.encoding.dtype = dtype;
   const auto format = is_float && options.quantize
                           ? options.quantize->For(tensor.name, tensor.shape)
