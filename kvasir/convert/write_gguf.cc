@@ -161,7 +161,7 @@ class ExportPlan {
   }
 
   Status Add(const SourceTensor& tensor, const std::string& name) {
-    std::string file_name = GgufTensorName(config_.family, name);
+    std::string file_name = GgufTensorName(config_, name);
     if (file_name == name || !tensor.rows.read_row) {
       return {ErrorCode::kUnsupported, source_.path() + ": tensor '" + tensor.name +
                                            "' has no name in a GGUF file of this architecture"};

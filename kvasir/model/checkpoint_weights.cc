@@ -144,14 +144,13 @@ class CheckpointWeights final : public StoredWeights {
   }
 
   // The head lies outside the decoder's prefix: "lm_head.weight", "language_model.lm_head.weight";
-  // so does what an assistant has beside its decoder.
+  // so does what an assistant, or a layer that drafts, has beside the decoder.
   std::string FullName(const std::string& name) const {
-    if (name != kHead) {
-      const bool is_beside = !Exists(prefix_ + name) && Exists(name);
-      return is_beside ? name : prefix_ + name;
-    }
     const std::string nested = "language_model." + name;
-    return Exists(nested) ? nested : name;
+    if (name == kHead) return Exists(nested) ? nested : name;
+    if (Exists(prefix_ + name)) return prefix_ + name;
+    if (Exists(name)) return name;
+    return Exists(nested) ? nested : prefix_ + name;
   }
 
   const Checkpoint& checkpoint_;

@@ -38,9 +38,11 @@ struct LayerStep {
 
 class DecoderLayers {
  public:
-  // `backend` must outlive the layers. ERRORS: as WeightSource.
+  // `backend` must outlive the layers; `prefix` is what names of all their tensors begin with.
+  // ERRORS: as WeightSource.
   static Result<std::unique_ptr<const DecoderLayers>> Load(DecoderSpec spec, WeightSource& source,
-                                                           Backend& backend);
+                                                           Backend& backend,
+                                                           const std::string& prefix = {});
 
   const DecoderSpec& spec() const { return spec_; }
   // Takes the residual stream, the workspace's kHidden [rows, hidden_size], through all layers and
@@ -100,7 +102,7 @@ class DecoderLayers {
   struct KvReads;
 
   DecoderLayers(DecoderSpec spec, Backend& backend) : spec_(std::move(spec)), backend_(backend) {}
-  Status LoadLayer(int index, WeightSource& source, Layer* layer) const;
+  Status LoadLayer(int index, LayerLoader& load, Layer* layer) const;
   Status LoadAttention(int index, LayerLoader& load, Layer* layer) const;
   Status LoadMlp(int index, LayerLoader& load, Layer* layer) const;
   // The layer from which on only wanted rows are computed, whose keys and values are all rows'

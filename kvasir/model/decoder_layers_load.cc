@@ -28,20 +28,7 @@ std::vector<float> InOrder(std::span<const float> stored, std::span<const int64_
 
 }  // namespace
 
-Result<std::unique_ptr<const DecoderLayers>> DecoderLayers::Load(DecoderSpec spec,
-                                                                 WeightSource& source,
-                                                                 Backend& backend) {
-  auto layers = std::unique_ptr<DecoderLayers>(new DecoderLayers(std::move(spec), backend));
-  const DecoderSpec& s = layers->spec_;
-  KVASIR_TRY(layers->final_norm_, source.Vector("norm.weight", s.hidden_size, s.norm_offset));
-  layers->layers_.resize(s.layers.size());
-  for (size_t i = 0; i < s.layers.size(); ++i) {
-    KVASIR_TRY_OK(layers->LoadLayer(static_cast<int>(i), source, &layers->layers_[i]));
-  }
-  return std::unique_ptr<const DecoderLayers>(std::move(layers));
-}
-
-// Reads the tensors of one layer by their names under "layers.N.".
+// Reads the tensors of one layer by their names under "layers.N." (or "mtp.layers.N.").
 struct DecoderLayers::LayerLoader {
   WeightSource& source;
   std::string prefix;
@@ -77,9 +64,24 @@ struct DecoderLayers::LayerLoader {
   }
 };
 
-Status DecoderLayers::LoadLayer(int index, WeightSource& source, Layer* layer) const {
+Result<std::unique_ptr<const DecoderLayers>> DecoderLayers::Load(DecoderSpec spec,
+                                                                 WeightSource& source,
+                                                                 Backend& backend,
+                                                                 const std::string& prefix) {
+  auto layers = std::unique_ptr<DecoderLayers>(new DecoderLayers(std::move(spec), backend));
+  const DecoderSpec& s = layers->spec_;
+  KVASIR_TRY(layers->final_norm_,
+             source.Vector(prefix + "norm.weight", s.hidden_size, s.norm_offset));
+  layers->layers_.resize(s.layers.size());
+  for (size_t i = 0; i < s.layers.size(); ++i) {
+    LayerLoader load{source, prefix + "layers." + std::to_string(i) + ".", s.norm_offset};
+    KVASIR_TRY_OK(layers->LoadLayer(static_cast<int>(i), load, &layers->layers_[i]));
+  }
+  return std::unique_ptr<const DecoderLayers>(std::move(layers));
+}
+
+Status DecoderLayers::LoadLayer(int index, LayerLoader& load, Layer* layer) const {
   const DecoderSpec& s = spec_;
-  LayerLoader load{source, "layers." + std::to_string(index) + ".", s.norm_offset};
   KVASIR_TRY_OK(load.Norm("input_layernorm", s.hidden_size, &layer->attention_norm));
   if (s.norms == DecoderSpec::Norms::kSandwich) {
     KVASIR_TRY_OK(
@@ -90,7 +92,7 @@ Status DecoderLayers::LoadLayer(int index, WeightSource& source, Layer* layer) c
     KVASIR_TRY_OK(load.Norm("post_attention_layernorm", s.hidden_size, &layer->mlp_norm));
   }
   if (s.layers[static_cast<size_t>(index)].is_recurrent) {
-    KVASIR_TRY(layer->delta_net, DeltaNet::Load(s, load.prefix, source));
+    KVASIR_TRY(layer->delta_net, DeltaNet::Load(s, load.prefix, load.source));
   } else {
     KVASIR_TRY_OK(LoadAttention(index, load, layer));
   }
@@ -104,7 +106,8 @@ Status DecoderLayers::LoadLayer(int index, WeightSource& source, Layer* layer) c
         load.Norm("post_per_layer_input_norm", s.hidden_size, &layer->post_per_layer_norm));
   }
   if (s.has_layer_scalar) {
-    KVASIR_TRY(const std::vector<float> scalar, source.Vector(load.prefix + "layer_scalar", 1, 0));
+    KVASIR_TRY(const std::vector<float> scalar,
+               load.source.Vector(load.prefix + "layer_scalar", 1, 0));
     layer->scalar = scalar[0];
   }
   return {};

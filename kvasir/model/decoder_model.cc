@@ -169,7 +169,7 @@ Result<ConstFloatRows> DecoderModel::Forward(std::span<const SequenceRun> runs,
     run.sequence->Advance(static_cast<int64_t>(run.tokens.size()));
   }
   workspace.SetHiddenStates(Normed(step.hidden_rows, wanted, Buffer::kStates, workspace));
-  return Logits(step, wanted, workspace);
+  return WantedLogits(step, wanted, workspace);
 }
 
 // The given rows of the residual stream after the final norm.
@@ -185,22 +185,24 @@ FloatRows DecoderModel::Normed(std::span<const int64_t> rows, ConstFloatRows hid
   return normed;
 }
 
-ConstFloatRows DecoderModel::Logits(const Step& step, ConstFloatRows hidden,
-                                    Workspace& workspace) const {
+ConstFloatRows DecoderModel::WantedLogits(const Step& step, ConstFloatRows hidden,
+                                          Workspace& workspace) const {
   const int64_t count = static_cast<int64_t>(step.logits_rows.size());
   const FloatRows logits = workspace.Rows(Buffer::kLogits, count, spec().vocab_size);
-  if (count == 0) return logits;
-  const FloatRows normed = Normed(step.logits_rows, hidden, Buffer::kSelected, workspace);
+  if (count > 0) Logits(Normed(step.logits_rows, hidden, Buffer::kSelected, workspace), logits);
+  return logits;
+}
+
+void DecoderModel::Logits(ConstFloatRows states, FloatRows out) const {
   const WeightMatrix& head = head_ == nullptr ? *embedding_ : *head_;
-  const MatmulJob jobs[] = {{&head, nullptr, logits}};
-  backend_.Matmul(normed, jobs);
-  if (spec().final_softcap > 0) backend_.Softcap(logits, spec().final_softcap);
+  const MatmulJob jobs[] = {{&head, nullptr, out}};
+  backend_.Matmul(states, jobs);
+  if (spec().final_softcap > 0) backend_.Softcap(out, spec().final_softcap);
   for (const Token token : spec().suppressed_tokens) {
-    for (int64_t i = 0; i < count; ++i) {
-      logits.row(i)[token] = -std::numeric_limits<float>::infinity();
+    for (int64_t i = 0; i < out.rows; ++i) {
+      out.row(i)[token] = -std::numeric_limits<float>::infinity();
     }
   }
-  return logits;
 }
 
 }  // namespace kvasir

@@ -28,6 +28,7 @@ class DecoderModel final : public Model {
   int64_t parameters() const override;
   KvCacheSpec CacheSpec(KvCodec codec) const override { return layers_->CacheSpec(codec); }
   void EmbedTokens(std::span<const Token> tokens, FloatRows out) const override;
+  void Logits(ConstFloatRows states, FloatRows out) const override;
   int query_heads() const override { return spec().query_heads; }
   size_t ScratchBytes(int64_t rows, int64_t logits_rows) const override;
   size_t backend_bytes() const override { return backend_.scratch_bytes(); }
@@ -43,7 +44,7 @@ class DecoderModel final : public Model {
   Status CheckRuns(std::span<const SequenceRun> runs) const;
   FloatRows Normed(std::span<const int64_t> rows, ConstFloatRows hidden, Workspace::Buffer buffer,
                    Workspace& workspace) const;
-  ConstFloatRows Logits(const Step& step, ConstFloatRows hidden, Workspace& workspace) const;
+  ConstFloatRows WantedLogits(const Step& step, ConstFloatRows hidden, Workspace& workspace) const;
   template <typename Visit>
   void ForEachMatrix(const Visit& visit) const {
     visit(*embedding_);

@@ -1,7 +1,9 @@
 #include "kvasir/model/gguf_names.h"
 
 #include <array>
+#include <charconv>
 #include <string_view>
+#include <system_error>
 
 namespace kvasir {
 namespace {
@@ -18,6 +20,14 @@ constexpr std::array<Renaming, 6> kTop = {{
     {"embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
     {"per_layer_model_projection.weight", "per_layer_model_proj.weight"},
     {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
+}};
+// Of what surrounds the layer that drafts; ".weight" stays.
+constexpr std::array<Renaming, 5> kDraftParts = {{
+    {"fc", "nextn.eh_proj"},
+    {"pre_fc_norm_embedding", "nextn.enorm"},
+    {"pre_fc_norm_hidden", "nextn.hnorm"},
+    {"norm", "nextn.shared_head_norm"},
+    {"embed_tokens", "nextn.embed_tokens"},
 }};
 // Parts of a layer; ".weight" and ".bias" stay.
 constexpr std::array<Renaming, 33> kLayerParts = {{
@@ -91,34 +101,64 @@ std::string_view Renamed(const std::array<Renaming, n>& list, std::string_view n
   return {};
 }
 
-// Within a layer; empty for what has no name.
-std::string LayerTensorName(ModelFamily family, std::string_view name) {
-  const std::string_view whole = Renamed(kLayerTensors, name);
-  if (!whole.empty()) return std::string(whole);
+// Of a name without its suffix, the suffix added again; empty for what has no name.
+template <size_t n>
+std::string RenamedPart(const std::array<Renaming, n>& list, std::string_view name) {
   const size_t suffix = name.rfind('.');
   if (suffix == std::string_view::npos) return {};
-  const std::string_view part = name.substr(0, suffix);
-  std::string_view renamed = Renamed(kLayerParts, part);
-  // The norm before the MLP, which is the one after attention in families with two norms.
-  const bool is_called_after_attention =
-      TraitsOf(family).is_gemma || family == ModelFamily::kGptOss || family == ModelFamily::kQwen35;
-  if (!is_called_after_attention && part == "post_attention_layernorm") renamed = "ffn_norm";
+  const std::string_view renamed = Renamed(list, name.substr(0, suffix));
   if (renamed.empty()) return {};
   return std::string(renamed) + std::string(name.substr(suffix));
 }
 
+// Within a layer; empty for what has no name.
+std::string LayerTensorName(ModelFamily family, std::string_view name) {
+  const std::string_view whole = Renamed(kLayerTensors, name);
+  if (!whole.empty()) return std::string(whole);
+  // The norm before the MLP, which is the one after attention in families with two norms.
+  const bool is_called_after_attention =
+      TraitsOf(family).is_gemma || family == ModelFamily::kGptOss || family == ModelFamily::kQwen35;
+  constexpr std::string_view kNorm = "post_attention_layernorm.";
+  if (!is_called_after_attention && name.starts_with(kNorm)) {
+    return "ffn_norm." + std::string(name.substr(kNorm.size()));
+  }
+  return RenamedPart(kLayerParts, name);
+}
+
+// "blk.3." and what it is called there; empty for what has no name.
+std::string BlockTensorName(int64_t block, const std::string& name) {
+  return name.empty() ? name : "blk." + std::to_string(block) + "." + name;
+}
+
+// Of `name`, "layers.3.mlp.up_proj.weight"; blocks are counted from `first` on.
+std::string LayerName(ModelFamily family, int64_t first, std::string_view name) {
+  constexpr std::string_view kLayers = "layers.";
+  if (!name.starts_with(kLayers)) return {};
+  name.remove_prefix(kLayers.size());
+  int64_t layer = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  if (error != std::errc() || end == name.data() + name.size() || *end != '.') return {};
+  name.remove_prefix(static_cast<size_t>(end - name.data()) + 1);
+  return BlockTensorName(first + layer, LayerTensorName(family, name));
+}
+
+// `name` without its "mtp.".
+std::string DraftName(const ModelConfig& config, std::string_view name) {
+  const std::string part = RenamedPart(kDraftParts, name);
+  if (!part.empty()) return BlockTensorName(config.num_hidden_layers, part);
+  return LayerName(config.family, config.num_hidden_layers, name);
+}
+
 }  // namespace
 
-std::string GgufTensorName(ModelFamily family, const std::string& name) {
+std::string GgufTensorName(const ModelConfig& config, const std::string& name) {
   const std::string_view top = Renamed(kTop, name);
   if (!top.empty()) return std::string(top);
-  constexpr std::string_view kLayers = "layers.";
-  const size_t number_end = name.find('.', kLayers.size());
-  if (!name.starts_with(kLayers) || number_end == std::string::npos) return name;
-  const std::string renamed =
-      LayerTensorName(family, std::string_view(name).substr(number_end + 1));
-  if (renamed.empty()) return name;
-  return "blk." + name.substr(kLayers.size(), number_end + 1 - kLayers.size()) + renamed;
+  constexpr std::string_view kDraft = "mtp.";
+  const std::string renamed = name.starts_with(kDraft)
+                                  ? DraftName(config, std::string_view(name).substr(kDraft.size()))
+                                  : LayerName(config.family, 0, name);
+  return renamed.empty() ? name : renamed;
 }
 
 std::string GgufScaleName(ModelFamily family, std::string_view tensor) {

@@ -11,8 +11,9 @@
 
 namespace kvasir {
 
-// "layers.3.mlp.up_proj.weight" is "blk.3.ffn_up.weight". Names that mean nothing stay as they are.
-std::string GgufTensorName(ModelFamily family, const std::string& name);
+// "layers.3.mlp.up_proj.weight" is "blk.3.ffn_up.weight"; those of a layer that drafts, "mtp.*",
+// are the block's behind the last layer's. Names that mean nothing stay as they are.
+std::string GgufTensorName(const ModelConfig& config, const std::string& name);
 
 // Of "blk.3.ffn_up.weight" "blk.3.ffn_up.scale", whose number, of experts one each, all weights of
 // the tensor are to be multiplied with (files that were NVFP4 before). Empty where a family has

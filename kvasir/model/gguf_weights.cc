@@ -17,6 +17,7 @@ class GgufWeights final : public StoredWeights {
               const StoredWeightsOptions& options)
       : StoredWeights(backend, options),
         file_(file),
+        config_(config),
         family_(config.family),
         head_dim_(config.head_dim) {
     used_.insert("rope_freqs.weight");  // part of the config
@@ -102,9 +103,10 @@ class GgufWeights final : public StoredWeights {
     return ordered;
   }
 
-  std::string FileName(const std::string& name) const { return GgufTensorName(family_, name); }
+  std::string FileName(const std::string& name) const { return GgufTensorName(config_, name); }
 
   const GgufFile& file_;
+  const ModelConfig config_;
   const ModelFamily family_;
   const int64_t head_dim_;
   std::unordered_set<std::string> used_;

@@ -48,6 +48,9 @@ class Model {
   // Embeddings as they enter the first layer, scaled, [tokens, hidden_size].
   // REQUIRES: 0 <= token < vocab_size().
   virtual void EmbedTokens(std::span<const Token> tokens, FloatRows out) const = 0;
+  // Logits of hidden states after the final norm (Forward's own, or what a drafting layer makes of
+  // them): [rows, hidden_size] to [rows, vocab_size].
+  virtual void Logits(ConstFloatRows states, FloatRows out) const = 0;
 
   // Upper bound of what a workspace and the backend take for steps of so many tokens, `logits_rows`
   // of which need logits.

@@ -141,6 +141,26 @@ Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
   return LoadedModel{std::move(config), std::move(model)};
 }
 
+Result<std::unique_ptr<const MtpHead>> LoadMtpHead(const std::string& path,
+                                                   const ModelConfig& config, const Model& target,
+                                                   Backend& backend, const LoadOptions& options) {
+  const StoredWeightsOptions stored = {options.weight_format, nullptr};
+  if (IsGguf(path)) {
+    KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
+    const auto source = MakeGgufWeights(file, config, backend, stored);
+    return MtpHead::Load(config, target, *source, backend);
+  }
+  KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(path));
+  const auto source = MakeCheckpointWeights(checkpoint, config.quantization, backend, stored);
+  return MtpHead::Load(config, target, *source, backend);
+}
+
+Result<std::unique_ptr<const MtpHead>> MakeRandomMtpHead(const ModelConfig& config,
+                                                         const Model& target, Backend& backend,
+                                                         WeightFormat format) {
+  return MtpHead::Load(config, target, *MakeRandomWeights(backend, format), backend);
+}
+
 Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConfig& target,
                                       Backend& backend, const LoadOptions& options) {
   const auto config_file = ConfigVersion(folder);

@@ -12,6 +12,7 @@
 #include "kvasir/formats/model_config.h"
 #include "kvasir/model/assistant_model.h"
 #include "kvasir/model/model.h"
+#include "kvasir/model/mtp_head.h"
 
 namespace kvasir {
 
@@ -42,6 +43,19 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
 // kResourceExhausted when they would not fit the available memory.
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
                                     WeightFormat format);
+
+// The layer that drafts which a model's files bring along, for `target`, loaded from them with this
+// config; both `target` and `backend` must outlive it. Its weights are packed anew each time.
+// ERRORS: as LoadModel and MtpHead::Load.
+Result<std::unique_ptr<const MtpHead>> LoadMtpHead(const std::string& path,
+                                                   const ModelConfig& config, const Model& target,
+                                                   Backend& backend,
+                                                   const LoadOptions& options = {});
+
+// Its shapes with made-up weights. ERRORS: as MtpHead::Load.
+Result<std::unique_ptr<const MtpHead>> MakeRandomMtpHead(const ModelConfig& config,
+                                                         const Model& target, Backend& backend,
+                                                         WeightFormat format);
 
 struct LoadedAssistant {
   AssistantConfig config;

@@ -21,15 +21,17 @@ uint64_t PairSalt(uint64_t salt, Token first) {
 
 struct PairDrafter::State final : DraftState {
   std::optional<KvSequence> cache;
-  int64_t settled = 0;         // its slots that hold what the target has read; others are guesses
-  std::vector<float> pending;  // states of the slots from `settled` on
-  std::vector<float> last;     // state of slot settled - 1; empty: not known
+  int64_t settled = 0;         // its rows that hold what the target has read; others are guesses
+  int64_t missing = 0;         // slots between them that nobody reported
+  std::vector<float> pending;  // states of the slots from next_slot() on
+  std::vector<float> last;     // state of slot next_slot() - 1; empty: not known
   bool is_given_up = false;
 
   void GiveUp() {
     *this = State();
     is_given_up = true;
   }
+  int64_t next_slot() const { return settled + missing; }
   int64_t pending_slots(int64_t state_size) const {
     return static_cast<int64_t>(pending.size()) / state_size;
   }
@@ -61,6 +63,7 @@ std::unique_ptr<DraftState> PairDrafter::ForkState(const DraftState& base) {
   const State& from = static_cast<const State&>(base);
   auto state = std::make_unique<State>();
   state->settled = from.settled;
+  state->missing = from.missing;
   state->pending = from.pending;
   state->last = from.last;
   state->is_given_up = from.is_given_up;
@@ -83,10 +86,14 @@ void PairDrafter::Report(const DraftReport& report) {
   if (state.is_given_up) return;
   if (!state.cache) Begin(state, report);
   const int64_t size = parts_.head->state_size();
-  const int64_t level = state.settled + state.pending_slots(size);
-  if (state.is_given_up || report.begin > level || report.hidden.cols != size) {
-    return state.GiveUp();
+  if (state.is_given_up || report.hidden.cols != size) return state.GiveUp();
+  if (report.begin > state.next_slot() + state.pending_slots(size)) {
+    Settle(state, report.known);  // pending slots have no gap among them
+    if (state.is_given_up) return;
+    state.missing = report.begin - state.settled;
+    state.last.clear();
   }
+  const int64_t level = state.next_slot() + state.pending_slots(size);
   for (int64_t slot = level; slot < report.begin + report.hidden.rows; ++slot) {
     const float* const row = report.hidden.row(slot - report.begin);
     state.pending.insert(state.pending.end(), row, row + size);
@@ -99,7 +106,7 @@ bool PairDrafter::IsLevel(const DraftRequest& request) const {
   const State& state = static_cast<const State&>(*request.state);
   const int64_t slots = request.known.size() - 1;
   if (state.is_given_up || !state.cache) return false;
-  if (state.settled + state.pending_slots(parts_.head->state_size()) != slots) return false;
+  if (state.next_slot() + state.pending_slots(parts_.head->state_size()) != slots) return false;
   // The first draft comes of the last pair, read now or once more.
   return !state.pending.empty() || !state.last.empty();
 }
@@ -112,11 +119,11 @@ std::optional<int64_t> PairDrafter::MissingTokens(const DraftRequest& request) {
 PairDrafter::Member PairDrafter::Pending(State& state, const KnownTokens& known) const {
   const int64_t size = parts_.head->state_size();
   state.DropGuesses();
-  const int64_t end = std::min(state.settled + state.pending_slots(size), known.size() - 1);
-  const int64_t count = std::max<int64_t>(0, end - state.settled);
-  return {&state,
-          known.Copy(state.settled + 1, state.settled + 1 + count),
-          {state.pending.data(), count, size, size}};
+  const int64_t begin = state.next_slot();
+  const int64_t end = std::min(begin + state.pending_slots(size), known.size() - 1);
+  const int64_t count = std::max<int64_t>(0, end - begin);
+  return {
+      &state, known.Copy(begin + 1, begin + 1 + count), {state.pending.data(), count, size, size}};
 }
 
 // Reads what is pending, a token whose successor is not known yet left out.
@@ -210,7 +217,8 @@ void PairDrafter::Finish(DraftState& base, KnownTokens known, uint64_t salt) {
   State& state = static_cast<State&>(base);
   if (!state.cache) return;
   Settle(state, known);
-  if (!state.cache || state.settled == 0) return;
+  // With a gap the rows say what they do of these tokens no more; before it the tree has them.
+  if (!state.cache || state.settled == 0 || state.missing > 0) return;
   state.DropGuesses();
   (void)tree_.Insert(PairSalt(salt, known[0]), known.Copy(1, 1 + state.settled), *state.cache);
 }

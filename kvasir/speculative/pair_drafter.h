@@ -1,7 +1,7 @@
 // PairDrafter: drafts of a PairHead, and the contract of its cache: what was read for good stands
 // there with the target's states, and what was only guessed is gone before anything is built on it.
-// Deliberately without a way to catch up by itself: states that nobody reported are unknown, and a
-// sequence with such a gap gets no drafts.
+// Deliberately without a way to catch up by itself: states that nobody reported are unknown, and
+// the head sees a sequence with such a gap as if nothing had been said there.
 #ifndef KVASIR_SPECULATIVE_PAIR_DRAFTER_H_
 #define KVASIR_SPECULATIVE_PAIR_DRAFTER_H_
 
@@ -40,10 +40,11 @@ class PairDrafter final : public Drafter {
   std::unique_ptr<DraftState> NewState() override;
   std::unique_ptr<DraftState> ForkState(const DraftState& state) override;
   // Pairs that it has are passed over, so a sequence may be read again from any earlier position.
-  // The first report of a state may begin where a prefix ends that the drafter has of an earlier
-  // sequence of this salt; beyond that, or behind a gap, reports are refused for good.
+  // The first report of a state goes on from what the drafter has of earlier sequences of this
+  // salt. Slots between that and where it begins stay out of the cache, and what is behind them
+  // moves up: a target finds more of what it has read, as in files, than anybody has pairs of.
   void Report(const DraftReport& report) override;
-  // 0, or null where a report was refused or is missing.
+  // 0, or null where a report is missing, or memory was.
   std::optional<int64_t> MissingTokens(const DraftRequest& request) override;
   std::vector<std::vector<Token>> Propose(std::span<const DraftRequest> requests) override;
   // Pairs of the sequence become findable for others, under a key that proves each of them.

@@ -383,7 +383,8 @@ def with_delta_nets(tensors, config, arch):
             data = data.squeeze(1)
         elif part == "A_log":
             dtype, data = "F32", -np.exp(widened(dtype, data))
-        elif name.endswith(("layernorm.weight", "_norm.weight", "model.norm.weight")):
+        elif name.endswith(("layernorm.weight", "_norm.weight", "model.norm.weight")) and (
+                not name.startswith("blk.")):
             dtype, data = "F32", widened(dtype, data) + np.float32(1)
         if arch != "qwen3next":
             if part in ("in_proj_qkv", "conv1d"):
@@ -398,28 +399,27 @@ def with_delta_nets(tensors, config, arch):
 
 
 def with_drafting_block(tensors, config):
-    """Behind the layers one more like the first full one, and its own tensors: to be ignored."""
-    full = config["layer_types"].index("full_attention")
-    last, hidden = config["num_hidden_layers"], config["hidden_size"]
+    """"mtp.*" under the names of one more layer, and of what surrounds it, with 1 added to norms."""
+    last = config["num_hidden_layers"]
+    around = {"mtp.fc.weight": "eh_proj", "mtp.pre_fc_norm_embedding.weight": "enorm",
+              "mtp.pre_fc_norm_hidden.weight": "hnorm", "mtp.norm.weight": "shared_head_norm"}
     for name, dtype, data in tensors:
-        yield name, dtype, data
-        for prefix in ("model.layers", "blk"):
-            if name.startswith(f"{prefix}.{full}."):
-                yield name.replace(f"{prefix}.{full}", f"{prefix}.{last}"), dtype, data
-    nextn = f"blk.{last}.nextn."
-    yield nextn + "eh_proj.weight", "BF16", np.full((hidden, 2 * hidden), 0x3F80, dtype=np.uint16)
-    for norm in ("enorm", "hnorm", "shared_head_norm"):
-        yield f"{nextn}{norm}.weight", "F32", np.ones(hidden, dtype=np.float32)
+        if name not in around:
+            yield name.replace("mtp.layers.0.", f"model.layers.{last}.", 1), dtype, data
+        elif data.ndim == 1:
+            yield f"blk.{last}.nextn.{around[name]}.weight", "F32", widened(dtype, data) + np.float32(1)
+        else:
+            yield f"blk.{last}.nextn.{around[name]}.weight", dtype, data
 
 
 def model_tensors(folder, writer, config, arch):
     tensors = read_safetensors(folder)
     if arch == "gpt-oss":
         return add_gpt_oss_experts(writer, tensors)
-    tensors = stacked(tensors)
-    if has_delta_nets(arch):
-        tensors = with_delta_nets(tensors, config, arch)
-    return with_drafting_block(tensors, config) if drafting_blocks(arch) else tensors
+    if drafting_blocks(arch):
+        tensors = with_drafting_block(tensors, config)
+    tensors = stacked(entry for entry in tensors if not entry[0].startswith("mtp."))
+    return with_delta_nets(tensors, config, arch) if has_delta_nets(arch) else tensors
 
 
 def write_model(folder, path, kind):

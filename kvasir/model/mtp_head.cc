@@ -1,0 +1,122 @@
+#include "kvasir/model/mtp_head.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "kvasir/model/families.h"
+
+namespace kvasir {
+namespace {
+
+using Buffer = Workspace::Buffer;
+
+const std::string kPrefix = "mtp.";
+const std::string kJoin = kPrefix + "fc.weight";
+
+// One layer like the model's last with attention.
+DecoderSpec LayerSpec(const ModelConfig& config) {
+  DecoderSpec spec = MakeDecoderSpec(config);
+  const auto last = std::find_if(spec.layers.rbegin(), spec.layers.rend(),
+                                 [](const DecoderLayerSpec& layer) { return !layer.is_recurrent; });
+  spec.layers = {*last};
+  spec.delta_net = {};
+  return spec;
+}
+
+Status CheckIsThere(const ModelConfig& config, const WeightSource& source) {
+  if (config.family != ModelFamily::kQwen35) {
+    return {ErrorCode::kUnsupported,
+            "only models like Qwen3.5 have a layer of their own that drafts; name a draft model"};
+  }
+  if (!MtpHead::IsIn(source)) {
+    return {ErrorCode::kNotFound, "the model came without its layer that drafts (tensor '" + kJoin +
+                                      "'); take files that have it, or name a draft model"};
+  }
+  for (const char* more : {"layers.1.input_layernorm.weight", "embed_tokens.weight"}) {
+    if (source.Shape(kPrefix + more).empty()) continue;
+    return {ErrorCode::kUnsupported, "the model's layer that drafts has a tensor '" + kPrefix +
+                                         more +
+                                         "'; only one layer is read, which has the model's "
+                                         "embeddings"};
+  }
+  return {};
+}
+
+}  // namespace
+
+bool MtpHead::IsIn(const WeightSource& source) { return source.Has(kJoin); }
+
+Result<std::unique_ptr<const MtpHead>> MtpHead::Load(const ModelConfig& config, const Model& target,
+                                                     WeightSource& source, Backend& backend) {
+  KVASIR_TRY_OK(CheckIsThere(config, source));
+  auto head = std::unique_ptr<MtpHead>(new MtpHead(target, backend));
+  DecoderSpec spec = LayerSpec(config);
+  const int64_t size = spec.hidden_size;
+  head->norm_eps_ = spec.norm_eps;
+  KVASIR_TRY(head->embedding_norm_,
+             source.Vector(kPrefix + "pre_fc_norm_embedding.weight", size, spec.norm_offset));
+  KVASIR_TRY(head->state_norm_,
+             source.Vector(kPrefix + "pre_fc_norm_hidden.weight", size, spec.norm_offset));
+  KVASIR_TRY(head->join_, source.Matrix(kJoin, size, 2 * size));
+  KVASIR_TRY(head->layers_, DecoderLayers::Load(std::move(spec), source, backend, kPrefix));
+  return std::unique_ptr<const MtpHead>(std::move(head));
+}
+
+size_t MtpHead::weight_bytes() const {
+  size_t bytes = 0;
+  ForEachMatrix([&](const WeightMatrix& matrix) { bytes += matrix.bytes(); });
+  return bytes;
+}
+
+int64_t MtpHead::parameters() const {
+  int64_t count = 0;
+  ForEachMatrix([&](const WeightMatrix& matrix) { count += matrix.outputs() * matrix.inputs(); });
+  return count;
+}
+
+void MtpHead::Join(std::span<const PairRun> runs, int64_t rows, Workspace& workspace) const {
+  const int64_t size = state_size();
+  const FloatRows joined = workspace.Rows(Buffer::kJoined, rows, 2 * size);
+  const FloatRows embedded = {joined.data, rows, size, joined.stride};
+  const FloatRows states = {joined.data + size, rows, size, joined.stride};
+  std::vector<Token> tokens;
+  for (const PairRun& run : runs) {
+    for (int64_t i = 0; i < run.states.rows; ++i) {
+      std::copy_n(run.states.row(i), size, states.row(static_cast<int64_t>(tokens.size())));
+      tokens.push_back(run.tokens[static_cast<size_t>(i)]);
+    }
+  }
+  target_.EmbedTokens(tokens, embedded);
+  backend_.RmsNorm(embedded, embedding_norm_, norm_eps_, embedded);
+  backend_.RmsNorm(states, state_norm_, norm_eps_, states);
+  const MatmulJob jobs[] = {{join_.get(), nullptr, workspace.Rows(Buffer::kHidden, rows, size)}};
+  backend_.Matmul(joined, jobs);
+}
+
+Result<PairHead::Output> MtpHead::Forward(std::span<const PairRun> runs,
+                                          Workspace& workspace) const {
+  std::vector<KvSequence*> caches;
+  std::vector<int64_t> counts;
+  std::vector<LayerRun> layer_runs;
+  std::vector<Position> positions;
+  for (const PairRun& run : runs) {
+    const auto count = static_cast<int64_t>(run.tokens.size());
+    caches.push_back(run.cache);
+    counts.push_back(count);
+    layer_runs.push_back({run.cache, count, 1});
+    for (int64_t i = 0; i < count; ++i) positions.push_back(run.cache->position() + i);
+  }
+  KVASIR_TRY_OK(KvSequence::ReserveAll(caches, counts));
+  Join(runs, static_cast<int64_t>(positions.size()), workspace);
+  const FloatRows last = layers_->Run({.runs = layer_runs, .positions = positions}, workspace);
+  for (size_t i = 0; i < caches.size(); ++i) caches[i]->Advance(counts[i]);
+  layers_->FinalNorm(last);
+  const FloatRows states = workspace.Rows(Buffer::kStates, last.rows, state_size());
+  for (int64_t i = 0; i < last.rows; ++i) std::copy_n(last.row(i), state_size(), states.row(i));
+  const FloatRows logits = workspace.Rows(Buffer::kLogits, last.rows, vocab_size());
+  target_.Logits(states, logits);
+  return Output{logits, states};
+}
+
+}  // namespace kvasir

@@ -1,0 +1,64 @@
+// MtpHead: the layer for multi-token prediction that checkpoints of Qwen3.5, 3.6 and Qwen3-Next
+// bring along ("mtp.*"; docs/speculation.md, "Heads with a cache of their own"): a projection that
+// joins a token's embedding with the state before it, one layer with attention, a norm, and the
+// model's own head.
+// Deliberately without a cache and without drafts: those are PairDrafter's.
+#ifndef KVASIR_MODEL_MTP_HEAD_H_
+#define KVASIR_MODEL_MTP_HEAD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kvasir/formats/model_config.h"
+#include "kvasir/model/decoder_layers.h"
+#include "kvasir/model/model.h"
+#include "kvasir/model/pair_head.h"
+
+namespace kvasir {
+
+class MtpHead final : public PairHead {
+ public:
+  // Whether the model these weights are of has such a layer.
+  static bool IsIn(const WeightSource& source);
+  // `target`, the model of `config`, and `backend` must outlive the head.
+  // ERRORS: as WeightSource; kNotFound where there is none; kUnsupported for more than one layer,
+  // embeddings of its own, or a family that has none.
+  static Result<std::unique_ptr<const MtpHead>> Load(const ModelConfig& config, const Model& target,
+                                                     WeightSource& source, Backend& backend);
+
+  int64_t vocab_size() const override { return target_.vocab_size(); }
+  int64_t state_size() const override { return target_.hidden_size(); }
+  size_t weight_bytes() const;
+  int64_t parameters() const;
+  // Of its layer, every row stored in `codec`.
+  KvCacheSpec CacheSpec(KvCodec codec) const { return layers_->CacheSpec(codec); }
+  // States are the target's after its final norm, and the head's after its own.
+  // REQUIRES: tokens of the target's vocabulary.
+  Result<Output> Forward(std::span<const PairRun> runs, Workspace& workspace) const override;
+
+ private:
+  MtpHead(const Model& target, Backend& backend) : target_(target), backend_(backend) {}
+  // Of all pairs, one after the other, into the workspace's residual stream.
+  void Join(std::span<const PairRun> runs, int64_t rows, Workspace& workspace) const;
+
+  template <typename Visit>
+  void ForEachMatrix(const Visit& visit) const {
+    visit(*join_);
+    layers_->ForEachMatrix(visit);
+  }
+
+  const Model& target_;
+  Backend& backend_;
+  float norm_eps_ = 0;
+  std::vector<float> embedding_norm_;
+  std::vector<float> state_norm_;
+  std::unique_ptr<const WeightMatrix> join_;  // [hidden_size, 2 * hidden_size]
+  std::unique_ptr<const DecoderLayers> layers_;
+};
+
+}  // namespace kvasir
+
+#endif  // KVASIR_MODEL_MTP_HEAD_H_

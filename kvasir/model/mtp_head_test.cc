@@ -1,0 +1,188 @@
+// The layer for multi-token prediction against recordings, and what is refused.
+#include "kvasir/model/mtp_head.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "kvasir/formats/test_files.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+namespace {
+
+// As in the recordings; bf16 weights would have activations rounded, too.
+constexpr WeightFormat kExact = WeightFormat::kF32;
+
+struct MtpCase {
+  std::string folder;  // whose recording it is
+  std::string files;   // what is loaded, if that is another; as TinyModelOptions::folder
+  int threads = 1;
+
+  std::string path() const { return files.empty() ? folder : files; }
+  friend std::ostream& operator<<(std::ostream& out, const MtpCase& c) { return out << c.path(); }
+};
+
+class MtpHeadTest : public testing::TestWithParam<MtpCase> {
+ protected:
+  MtpHeadTest()
+      : golden_(
+            ValueOrDie(Json::ParseFile(TinyModel::Folder(GetParam().folder) + "/golden_mtp.json"))),
+        target_({.folder = GetParam().path(), .threads = GetParam().threads, .weights = kExact}),
+        head_(ValueOrDie(LoadMtpHead(TinyModel::Folder(GetParam().path()), target_.config(),
+                                     target_.model(), target_.backend(),
+                                     {.weight_format = kExact, .log = {}}))),
+        spec_(std::make_shared<const KvCacheSpec>(head_->CacheSpec({KvCodec::Kind::kF32}))) {
+    for (const Json& token : golden_.Find("tokens")->as_array()) {
+      tokens_.push_back(static_cast<Token>(token.as_int()));
+    }
+    KvSequence sequence = target_.NewSequence();
+    const auto rows = static_cast<int64_t>(tokens_.size());
+    const SequenceRun run = {&sequence, tokens_, 0, rows};
+    OrDie(target_.model().Forward(std::span(&run, 1), target_.workspace()).status());
+    const ConstFloatRows states = target_.workspace().HiddenStates();
+    for (int64_t row = 0; row < rows; ++row) {
+      states_.insert(states_.end(), states.row(row), states.row(row) + states.cols);
+    }
+  }
+
+  KvSequence NewCache() { return ValueOrDie(KvSequence::Create(&target_.pool(), spec_)); }
+  // Reads the slots [cache.position(), end).
+  PairHead::Output Read(KvSequence& cache, int64_t end) {
+    const int64_t begin = cache.position();
+    const int64_t size = head_->state_size();
+    const PairRun run = {&cache,
+                         std::span(tokens_).subspan(static_cast<size_t>(begin) + 1,
+                                                    static_cast<size_t>(end - begin)),
+                         {states_.data() + begin * size, end - begin, size, size}};
+    return ValueOrDie(head_->Forward(std::span(&run, 1), workspace_));
+  }
+  // `row` of what was recorded under this name.
+  void ExpectRow(const float* logits, const char* name, size_t row) const {
+    const auto vocabulary = static_cast<size_t>(head_->vocab_size());
+    const Json::Array& wanted = golden_.Find(name)->as_array();
+    double worst = 0;
+    for (size_t id = 0; id < vocabulary; ++id) {
+      worst = std::max(worst, std::fabs(logits[id] - wanted[row * vocabulary + id].as_double()));
+    }
+    EXPECT_LE(worst, *golden_.GetDouble("tolerance")) << name << " " << row;
+  }
+
+  const Json golden_;
+  TinyModel target_;
+  const std::unique_ptr<const MtpHead> head_;
+  const std::shared_ptr<const KvCacheSpec> spec_;
+  std::vector<Token> tokens_;
+  std::vector<float> states_;
+  Workspace workspace_;
+};
+
+TEST_P(MtpHeadTest, SaysWhatWasRecorded) {
+  const Json::Array& slots = golden_.Find("slots")->as_array();
+  KvSequence cache = NewCache();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const PairHead::Output output = Read(cache, slots[i].as_int() + 1);
+    ExpectRow(output.logits.row(0), "slot_logits", i);
+  }
+  PairHead::Output output = Read(cache, static_cast<int64_t>(tokens_.size()) - 1);
+  const Json::Array& drafts = golden_.Find("drafts")->as_array();
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    const float* const logits = output.logits.row(0);
+    ExpectRow(logits, "draft_logits", i);
+    const Token best =
+        static_cast<Token>(std::max_element(logits, logits + output.logits.cols) - logits);
+    ASSERT_EQ(best, drafts[i].as_int()) << "draft " << i;
+    const PairRun run = {&cache, std::span(&best, 1), output.states};
+    output = ValueOrDie(head_->Forward(std::span(&run, 1), workspace_));
+  }
+}
+
+// Whatever is read with it, and in whatever pieces.
+TEST_P(MtpHeadTest, BitsAreOfTheSequenceAlone) {
+  const auto end = static_cast<int64_t>(tokens_.size()) - 1;
+  KvSequence whole = NewCache();
+  const PairHead::Output output = Read(whole, end);
+  const std::vector<float> wanted(output.logits.row(0), output.logits.row(0) + output.logits.cols);
+  KvSequence single = NewCache();
+  for (int64_t slot = 1; slot <= end; ++slot) {
+    const PairHead::Output at = Read(single, slot);
+    if (slot < end) continue;
+    EXPECT_EQ(std::vector<float>(at.logits.row(0), at.logits.row(0) + at.logits.cols), wanted);
+  }
+  const int64_t size = head_->state_size();
+  std::vector<KvSequence> caches;
+  std::vector<PairRun> runs;
+  for (int64_t i = 0; i < 3; ++i) caches.push_back(NewCache());
+  Read(caches[1], 20);
+  for (int64_t i = 0; i < 3; ++i) {
+    const int64_t begin = caches[static_cast<size_t>(i)].position();
+    const int64_t stop = i == 2 ? 5 : end;
+    runs.push_back({&caches[static_cast<size_t>(i)],
+                    std::span(tokens_).subspan(static_cast<size_t>(begin) + 1,
+                                               static_cast<size_t>(stop - begin)),
+                    {states_.data() + begin * size, stop - begin, size, size}});
+  }
+  const PairHead::Output together = ValueOrDie(head_->Forward(runs, workspace_));
+  for (int64_t row = 0; row < 2; ++row) {
+    EXPECT_EQ(std::vector<float>(together.logits.row(row),
+                                 together.logits.row(row) + together.logits.cols),
+              wanted)
+        << row;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Recorded, MtpHeadTest,
+    testing::Values(MtpCase{"transformers_qwen3_5_bf16", "", 1},
+                    MtpCase{"transformers_qwen3_5_wrapped_bf16", "", 2},
+                    MtpCase{"transformers_qwen3_5_moe_bf16", "", 1},
+                    // Its own experts are in one tensor, those of the layer are apart.
+                    MtpCase{"transformers_qwen3_5_moe_wrapped_bf16", "", 1},
+                    MtpCase{"transformers_qwen3_5_moe_bf16", "testdata/gguf/qwen35moe_bf16.gguf",
+                            1}));
+
+// Without room no cache moves.
+TEST_P(MtpHeadTest, AFullPoolIsAnError) {
+  KvPool pool({.budget_bytes = 1});
+  KvSequence cache = ValueOrDie(KvSequence::Create(&pool, spec_));
+  const PairRun run = {&cache,
+                       std::span(tokens_).subspan(1, 1),
+                       {states_.data(), 1, head_->state_size(), head_->state_size()}};
+  const auto output = head_->Forward(std::span(&run, 1), workspace_);
+  ASSERT_FALSE(output.ok());
+  EXPECT_EQ(output.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(cache.position(), 0);
+}
+
+Error RefusalOf(const std::string& folder) {
+  TinyModel tiny({.folder = folder});
+  const auto head =
+      LoadMtpHead(TinyModel::Folder(folder), tiny.config(), tiny.model(), tiny.backend());
+  return head.ok() ? Error{} : head.error();
+}
+
+TEST(MtpHead, ModelsWithoutOneAreToldSo) {
+  const Error other = RefusalOf("public_qwen3_f32");
+  EXPECT_EQ(other.code, ErrorCode::kUnsupported);
+  const Error without = RefusalOf("mlx_qwen3_5_q4g32_bf16");
+  EXPECT_EQ(without.code, ErrorCode::kNotFound);
+  EXPECT_NE(without.message.find("mtp.fc.weight"), std::string::npos);
+  EXPECT_EQ(RefusalOf("testdata/gguf/qwen35_bf16.gguf").code, ErrorCode::kNotFound);
+}
+
+TEST(MtpHead, ShapesCanBeMadeUp) {
+  TinyModel tiny({.folder = "transformers_qwen3_5_moe_bf16"});
+  const auto made =
+      ValueOrDie(MakeRandomMtpHead(tiny.config(), tiny.model(), tiny.backend(), WeightFormat::kQ8));
+  const auto stored = ValueOrDie(LoadMtpHead(TinyModel::Folder("transformers_qwen3_5_moe_bf16"),
+                                             tiny.config(), tiny.model(), tiny.backend()));
+  EXPECT_EQ(made->parameters(), stored->parameters());
+  EXPECT_LT(made->weight_bytes(), stored->weight_bytes());
+}
+
+}  // namespace
+}  // namespace kvasir
