@@ -10,8 +10,9 @@
 // drafts: the second is the control, what it differs from the first by is noise. All go on in
 // turn, and behind each ratio stand how far it is uncertain and the least and the most of all
 // rounds. Measures are those of MeasureFromName; 0 streams are all numbers of them. With ASSISTANT,
-// the folder of one for that shape, drafts are not free: its passes are made for them and what they
-// guess is thrown away; one more engine takes their guesses.
+// the folder of one for that shape, or "own" for the shape's own layer (mtp), drafts are not free:
+// its passes are made for them and what they guess is thrown away; one more engine takes their
+// guesses.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -132,7 +133,9 @@ int Main(int argc, char** argv) {
   const size_t wanted_streams = argc > 5 ? std::strtoul(argv[5], nullptr, 10) : 0;
   if (argc > 6) {
     options.weight_format.reset();
-    assistant = Must(DraftSource::Load({DraftKind::kMtp, argv[6], options}, *bundle));
+    const std::string model = argv[6];
+    assistant =
+        Must(DraftSource::Load({DraftKind::kMtp, model == "own" ? "" : model, options}, *bundle));
   }
   if (wanted_streams > 8 || (wanted_streams & (wanted_streams - 1)) != 0) {
     std::fprintf(stderr, "streams are 1, 2, 4 or 8; 0 is each of them\n");

@@ -10,31 +10,51 @@
 #include <utility>
 #include <vector>
 
-#include "kvasir/base/check.h"
 #include "kvasir/speculative/drafter.h"
 
 namespace kvasir {
 
 class PaidOracle final : public Drafter {
  public:
-  // `paid` keeps nothing of sequences and needs not catch up, as MtpDrafter.
   PaidOracle(std::unique_ptr<Drafter> oracle, std::unique_ptr<Drafter> paid)
-      : oracle_(std::move(oracle)), paid_(std::move(paid)) {
-    KVASIR_CHECK(paid_->hidden_wanted() != HiddenWanted::kAll);
-  }
+      : oracle_(std::move(oracle)), paid_(std::move(paid)) {}
 
   std::string_view kind() const override { return "oracle"; }
-  std::unique_ptr<DraftState> NewState() override { return std::make_unique<DraftState>(); }
+  std::unique_ptr<DraftState> NewState() override {
+    auto state = std::make_unique<State>();
+    state->paid = paid_->NewState();
+    return state;
+  }
   std::optional<int64_t> MissingTokens(const DraftRequest& request) override {
-    return paid_->MissingTokens(request);
+    return paid_->MissingTokens(ForPaid(request));
   }
   std::vector<std::vector<Token>> Propose(std::span<const DraftRequest> requests) override {
-    (void)paid_->Propose(requests);
+    std::vector<DraftRequest> paid;
+    for (const DraftRequest& request : requests) paid.push_back(ForPaid(request));
+    (void)paid_->Propose(paid);
     return oracle_->Propose(requests);
   }
+  void Finish(DraftState& state, KnownTokens known, uint64_t salt) override {
+    paid_->Finish(*static_cast<State&>(state).paid, known, salt);
+  }
   HiddenWanted hidden_wanted() const override { return paid_->hidden_wanted(); }
+  void Report(const DraftReport& report) override {
+    DraftReport paid = report;
+    paid.state = static_cast<State&>(*report.state).paid.get();
+    paid_->Report(paid);
+  }
 
  private:
+  struct State final : DraftState {
+    std::unique_ptr<DraftState> paid;
+  };
+
+  static DraftRequest ForPaid(const DraftRequest& request) {
+    DraftRequest paid = request;
+    paid.state = static_cast<State&>(*request.state).paid.get();
+    return paid;
+  }
+
   const std::unique_ptr<Drafter> oracle_;
   const std::unique_ptr<Drafter> paid_;
 };

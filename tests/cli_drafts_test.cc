@@ -1,5 +1,6 @@
-// Gemma 4's assistants in generate and chat: the answers of plain decoding, and a report of what
-// was drafted. Deliberately not what drafts are: generator_hidden_test.cc and assistant_test.cc.
+// Gemma 4's assistants and models' own layers in generate and chat: the answers of plain decoding,
+// and a report of what was drafted. Deliberately not what drafts are: generator_hidden_test.cc,
+// assistant_test.cc and mtp_head_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -106,6 +107,42 @@ TEST_F(AssistantCliTest, WeightsOfBothMayBeMadeUp) {
 }
 
 // It guesses tokens and never chats.
+// In chat, where turns are undone and conversations forked, and in a converted folder as well.
+TEST(OwnLayerCliTest, AModelsOwnLayerDrafts) {
+  const ScratchFolder scratch;
+  const std::string model = scratch.File("model");
+  fs::copy(kTestdata + "models/transformers_qwen3_5_wrapped_bf16", model);
+  ASSERT_TRUE(WriteScratchTokenizer(model).ok());
+  const std::string int8 = scratch.File("int8");
+  const ProgramResult converted =
+      RunProgram({"convert", "-m", model, "-o", int8, "--type", "int8"});
+  ASSERT_EQ(converted.exit_code, 0) << converted.err;
+  for (const std::string& folder : {model, int8}) {
+    const std::vector<std::string> mtp = {"--draft-kind", "mtp"};
+    const Json plain = Generate(folder, {"--temp", "0"});
+    const Json drafted = Generate(folder, {"--temp", "0", "--draft-kind", "mtp"});
+    EXPECT_EQ(*drafted.Find("tokens"), *plain.Find("tokens"));
+    EXPECT_GT(Drafted(drafted), 0);
+    const auto said = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> args = {"chat",   "-m",  folder,   "-n", "40",
+                                       "--temp", "0.9", "--seed", "3"};
+      args.insert(args.end(), more.begin(), more.end());
+      Program program(args);
+      program.Write("Hello.\nWhat was that?\n/undo\n/fork\nOnce more.\n/quit\n");
+      const ProgramResult result = program.Finish();
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      return result.out;
+    };
+    EXPECT_EQ(said(mtp), said({}));
+  }
+  const ProgramResult inspected = RunProgram({"inspect", int8});
+  EXPECT_NE(inspected.out.find("--draft-kind mtp"), std::string::npos) << inspected.out;
+  const ProgramResult none = RunProgram({"generate", "-m", kTestdata + "gguf/qwen35_bf16.gguf",
+                                         "-p", "Hello", "--draft-kind", "mtp"});
+  EXPECT_NE(none.exit_code, 0);
+  EXPECT_NE(none.err.find("layer that drafts"), std::string::npos) << none.err;
+}
+
 TEST(DraftModelCliTest, ADraftModelNeedsNoChatTemplate) {
   const std::string models = KVASIR_SOURCE_DIR "/models/";
   const ScratchFolder draft;

@@ -83,6 +83,29 @@ TEST(DraftSourceTest, AnAssistantIsKnownByItsConfig) {
   EXPECT_NE(none.error().message.find("names no assistant"), std::string::npos);
 }
 
+TEST(DraftSourceTest, AModelsOwnLayerNeedsNoOther) {
+  for (const char* const name :
+       {"testdata/models/transformers_qwen3_5_wrapped_bf16", "testdata/gguf/qwen35moe_bf16.gguf"}) {
+    const auto target = ValueOrDie(ModelBundle::Load(Folder(name), kSmall));
+    const auto source = ValueOrDie(DraftSource::Load({DraftKind::kMtp, "", kSmall}, *target));
+    EXPECT_EQ(source->NewDrafter(nullptr)->kind(), "pairs");
+    EXPECT_NE(source->Describe().find("mtp"), std::string::npos);
+    BundleOptions tiny = kSmall;
+    tiny.kv_budget_bytes = 100;
+    const auto crowded = DraftSource::Load({DraftKind::kMtp, "", tiny}, *target);
+    ASSERT_FALSE(crowded.ok());
+    EXPECT_NE(crowded.error().message.find("--draft-cache-bytes"), std::string::npos);
+  }
+  BundleOptions random = kSmall;
+  random.random_weights = true;
+  const auto made_up =
+      ValueOrDie(ModelBundle::Load(Folder("testdata/models/transformers_qwen3_5_bf16"), random));
+  EXPECT_TRUE(DraftSource::Load({DraftKind::kMtp, "", random}, *made_up).ok());
+  const auto none = DraftSource::Load({DraftKind::kMtp, "", kSmall}, *Demo());
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::kUnsupported);
+}
+
 TEST(DraftSourceTest, WhatIsMissingIsSaid) {
   const auto target = Demo();
   const auto nothing = DraftSource::Load({DraftKind::kModel, "", kSmall}, *target);

@@ -25,7 +25,7 @@
 namespace kvasir {
 namespace {
 
-enum class Kind { kOracle, kNgram, kModel, kMtp, kPairs };
+enum class Kind { kOracle, kNgram, kModel, kMtp, kPairs, kOwnLayer };
 
 struct RoundCase {
   Kind kind;
@@ -40,7 +40,8 @@ std::vector<RoundCase> Cases() {
           {Kind::kNgram, {"ngram", kTinyFull, "f32", "f32"}},
           {Kind::kModel, {"model", kTinyFull, "f32", "f32"}},
           {Kind::kMtp, {"mtp", kTinyShared, "f32", "f32"}},
-          {Kind::kPairs, {"pairs", kTinyFull, "f32", "f32"}}};
+          {Kind::kPairs, {"pairs", kTinyFull, "f32", "f32"}},
+          {Kind::kOwnLayer, {"own_layer", kTinyStates, "f32", "f32"}}};
 }
 
 // A bench with a drafter.
@@ -109,6 +110,13 @@ class RoundBench {
         head_ = std::make_unique<SyntheticHead>(model.vocab_size(), model.hidden_size());
         return ValueOrDie(PairDrafter::Create(
             {head_.get(), &draft_pool_, SyntheticHead::Spec(), model.vocab_size()}));
+      case Kind::kOwnLayer:
+        own_layer_ = ValueOrDie(
+            LoadMtpHead(TinyModel::Folder(kTinyStates), bench_.config(), model, bench_.backend()));
+        return ValueOrDie(PairDrafter::Create(
+            {own_layer_.get(), &draft_pool_,
+             std::make_shared<const KvCacheSpec>(own_layer_->CacheSpec({KvCodec::Kind::kF16})),
+             model.vocab_size()}));
     }
     return nullptr;
   }
@@ -118,6 +126,7 @@ class RoundBench {
   Bench bench_;
   LoadedAssistant assistant_;
   std::unique_ptr<SyntheticHead> head_;
+  std::unique_ptr<const MtpHead> own_layer_;
 };
 
 class EngineRoundsTest : public testing::TestWithParam<RoundCase> {

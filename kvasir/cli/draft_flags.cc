@@ -9,8 +9,9 @@ void DraftFlags::Declare(Flags& flags) {
             "a small model with the same vocabulary that guesses ahead; answers stay the same");
   flags.Add(
       "--draft-kind", &kind,
-      "who guesses ahead: none, ngram (what was said before), model, or mtp (an assistant that "
-      "reads the model's cache); default: what --draft-model or the package's draft is, else "
+      "who guesses ahead: none, ngram (what was said before), model, or mtp (the model's own layer "
+      "for it, or an assistant that reads the model's cache); default: what --draft-model or the "
+      "package's draft is, else "
       "none");
   flags.Add("--draft-max,--draft", &given_max_drafts,
             "tokens guessed per step at most; default 16");
@@ -37,6 +38,10 @@ Result<DraftFlags::Choice> DraftFlags::Choose(const std::string& target) const {
   KVASIR_TRY(choice.kind, Kind());
   KVASIR_TRY(choice.model, Model(target));
   if (kind.empty() && !choice.model.empty()) choice.kind = DraftKind::kModel;
+  // What a package brings is of another kind then.
+  const bool is_own_layer =
+      choice.kind == DraftKind::kMtp && model.empty() && !AssistantConfig::IsIn(choice.model);
+  if (is_own_layer) choice.model.clear();
   if (choice.kind != DraftKind::kModel && choice.kind != DraftKind::kMtp) choice.model.clear();
   return choice;
 }
@@ -45,7 +50,13 @@ Status DraftFlags::Prepare(ModelFlags& target) const {
   KVASIR_TRY(const std::string folder, target.Folder());
   KVASIR_TRY(const Choice choice, Choose(folder));
   const bool has_model = !choice.model.empty();
-  if (!has_model && (choice.kind == DraftKind::kModel || choice.kind == DraftKind::kMtp)) {
+  bool has_own_layer = false;
+  if (!has_model && choice.kind == DraftKind::kMtp) {
+    KVASIR_TRY(const ModelConfig config, LoadModelConfig(folder));
+    has_own_layer = MtpHead::IsKnownTo(config.family);
+  }
+  if (!has_model && !has_own_layer &&
+      (choice.kind == DraftKind::kModel || choice.kind == DraftKind::kMtp)) {
     return {ErrorCode::kInvalidArgument,
             "--draft-kind " + kind + " needs --draft-model; " + folder + " brings no draft"};
   }
@@ -63,12 +74,12 @@ Status DraftFlags::Prepare(ModelFlags& target) const {
   KVASIR_TRY_OK(CheckRange("--draft-max", MaxDrafts(), 0, 256));
   KVASIR_TRY(const size_t bytes, ParseBytes("--draft-cache-bytes", cache_bytes));
   // An assistant reads the target's cache and has none.
-  const bool has_cache = has_model && !AssistantConfig::IsIn(choice.model);
+  const bool has_cache = has_own_layer || (has_model && !AssistantConfig::IsIn(choice.model));
   if (has_cache) target.draft_bytes = bytes;
   if (has_cache || cache_bytes == "0") return {};
   return {ErrorCode::kInvalidArgument,
-          "--draft-cache-bytes means nothing without a draft model "
-          "that has a cache of its own; leave it out"};
+          "--draft-cache-bytes means nothing without drafts "
+          "that have a cache of their own; leave it out"};
 }
 
 Result<std::unique_ptr<DraftSource>> DraftFlags::Load(const ModelFlags& target_flags,

@@ -259,6 +259,7 @@ class InspectCommand final : public Command {
       for (const auto& [format, count] : formats) counts.Set(format, count);
       report->Set("matrices_in_memory", std::move(counts));
       report->Set("weight_bytes_in_memory", PackedBytes(list->tensors));
+      if (list->has_mtp_head) report->Set("drafts", "a layer of its own (--draft-kind mtp)");
       Json unread = Json::Array();
       for (const std::string& name : list->unread) unread.Append(name);
       if (!list->unread.empty()) report->Set("unread_tensors", std::move(unread));

@@ -8,9 +8,13 @@
 #include "kvasir/speculative/model_drafter.h"
 #include "kvasir/speculative/mtp_drafter.h"
 #include "kvasir/speculative/ngram_drafter.h"
+#include "kvasir/speculative/pair_drafter.h"
 
 namespace kvasir {
 namespace {
+
+// Of the target's bytes, where nobody says what its layer that drafts may have.
+constexpr size_t kOwnLayerShare = 8;
 
 Error Mismatch(const std::string& what) {
   return {ErrorCode::kInvalidArgument,
@@ -53,16 +57,19 @@ Status CheckSameVocabulary(const Tokenizer& target, const Tokenizer& draft) {
 Result<std::unique_ptr<DraftSource>> DraftSource::Load(const DraftSourceOptions& options,
                                                        const ModelBundle& target) {
   DraftKind kind = options.kind;
-  const bool wants_model = kind == DraftKind::kModel || kind == DraftKind::kMtp;
-  if (wants_model && options.model.empty()) {
-    return {ErrorCode::kInvalidArgument,
-            "drafts of kind model or mtp need a draft model; name one"};
+  if (kind == DraftKind::kModel) {
+    if (options.model.empty()) {
+      return {ErrorCode::kInvalidArgument, "drafts of kind model need a draft model; name one"};
+    }
+    if (AssistantConfig::IsIn(options.model)) kind = DraftKind::kMtp;
   }
-  if (wants_model && AssistantConfig::IsIn(options.model)) kind = DraftKind::kMtp;
   auto source = std::unique_ptr<DraftSource>(new DraftSource(kind, target));
   source->log_ = options.bundle.log;
   if (kind == DraftKind::kModel) KVASIR_TRY_OK(source->LoadDraftModel(options));
-  if (kind == DraftKind::kMtp) KVASIR_TRY_OK(source->LoadMtp(options));
+  if (kind == DraftKind::kMtp) {
+    KVASIR_TRY_OK(options.model.empty() ? source->LoadOwnLayer(options)
+                                        : source->LoadAssistantModel(options));
+  }
   return source;
 }
 
@@ -99,7 +106,7 @@ Status DraftSource::LoadDraftModel(const DraftSourceOptions& options) {
 }
 
 // An assistant is published for one model and without a tokenizer; where it has one, it counts.
-Status DraftSource::LoadMtp(const DraftSourceOptions& options) {
+Status DraftSource::LoadAssistantModel(const DraftSourceOptions& options) {
   const BundleOptions& bundle = options.bundle;
   Backend& backend = target_.backend();
   if (bundle.random_weights) {
@@ -120,6 +127,35 @@ Status DraftSource::LoadMtp(const DraftSourceOptions& options) {
   return {};
 }
 
+// Rows of one layer, of which little is stored: they need no codec that saves.
+Status DraftSource::LoadOwnLayer(const DraftSourceOptions& options) {
+  const BundleOptions& bundle = options.bundle;
+  const Model& model = target_.model();
+  Backend& backend = target_.backend();
+  if (bundle.random_weights) {
+    KVASIR_TRY(head_, MakeRandomMtpHead(target_.config(), model, backend,
+                                        bundle.weight_format.value_or(WeightFormat::kBf16)));
+  } else {
+    KVASIR_TRY(head_, LoadMtpHead(target_.folder(), target_.config(), model, backend,
+                                  {.weight_format = bundle.weight_format, .log = bundle.log}));
+  }
+  head_spec_ = std::make_shared<const KvCacheSpec>(head_->CacheSpec({KvCodec::Kind::kF16}));
+  const size_t bytes = bundle.kv_budget_bytes > 0 ? bundle.kv_budget_bytes
+                                                  : target_.cache_budget_bytes() / kOwnLayerShare;
+  // Half at most, as of other caches: a pass is of few rows but where a prompt is read.
+  const size_t scratch = model.ScratchBytes(PairDrafter::kMostPending, 1);
+  const size_t blocks = bytes - std::min(scratch, bytes / 2);
+  if (blocks < head_spec_->BytesAt(1)) {
+    return {ErrorCode::kResourceExhausted,
+            "the cache of the model's layer that drafts may have " + std::to_string(blocks) +
+                " bytes, and its first tokens take " + std::to_string(head_spec_->BytesAt(1)) +
+                "; raise --draft-cache-bytes"};
+  }
+  head_pool_ = std::make_unique<KvPool>(KvPoolOptions{.budget_bytes = blocks});
+  name_ = "the model's own layer (mtp)";
+  return {};
+}
+
 std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
   if (!is_used()) return nullptr;
   const int64_t sampleable = target_.sampleable_tokens();
@@ -128,9 +164,15 @@ std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
       return nullptr;
     case DraftKind::kNgram:
       return std::make_unique<NgramDrafter>(NgramOptions{}, tree);
-    case DraftKind::kMtp:
-      return std::make_unique<MtpDrafter>(
-          MtpDrafterParts{assistant_.model.get(), &target_.model(), sampleable});
+    case DraftKind::kMtp: {
+      if (head_ == nullptr) {
+        return std::make_unique<MtpDrafter>(
+            MtpDrafterParts{assistant_.model.get(), &target_.model(), sampleable});
+      }
+      auto pairs = PairDrafter::Create({head_.get(), head_pool_.get(), head_spec_, sampleable});
+      KVASIR_CHECK(pairs.ok());
+      return std::move(pairs).value();
+    }
     case DraftKind::kModel:
       break;
   }

@@ -22,7 +22,7 @@ Result<DraftKind> DraftKindFromName(std::string_view name);
 struct DraftSourceOptions {
   DraftKind kind = DraftKind::kNone;
   // Folder or file of the draft model, for kModel and kMtp. A kModel that turns out to be an
-  // assistant becomes kMtp.
+  // assistant becomes kMtp. Empty for kMtp: the layer that the target's own files bring along.
   std::string model;
   BundleOptions bundle;  // how it is loaded; its cache budget is the drafts'
 };
@@ -36,7 +36,8 @@ Status CheckSameVocabulary(const Tokenizer& target, const Tokenizer& draft);
 
 class DraftSource {
  public:
-  // `target` outlives the source. ERRORS: as ModelBundle::Load and LoadAssistant; kInvalidArgument
+  // `target` outlives the source. ERRORS: as ModelBundle::Load, LoadAssistant and LoadMtpHead;
+  // kInvalidArgument
   // from CheckSameVocabulary, or if the kind wants a model and there is none, or none of its kind;
   // kFailedPrecondition if a model has no tokenizer to compare.
   static Result<std::unique_ptr<DraftSource>> Load(const DraftSourceOptions& options,
@@ -54,14 +55,18 @@ class DraftSource {
  private:
   DraftSource(DraftKind kind, const ModelBundle& target) : kind_(kind), target_(target) {}
   Status LoadDraftModel(const DraftSourceOptions& options);
-  Status LoadMtp(const DraftSourceOptions& options);
+  Status LoadAssistantModel(const DraftSourceOptions& options);
+  Status LoadOwnLayer(const DraftSourceOptions& options);
 
   const DraftKind kind_;
   const ModelBundle& target_;
   LogSink log_;
   std::string name_;                     // for people
   std::unique_ptr<ModelBundle> bundle_;  // kModel
-  LoadedAssistant assistant_;            // kMtp
+  LoadedAssistant assistant_;            // kMtp, unless the layer is the target's own:
+  std::unique_ptr<const MtpHead> head_;
+  std::shared_ptr<const KvCacheSpec> head_spec_;
+  std::unique_ptr<KvPool> head_pool_;
 };
 
 }  // namespace kvasir

@@ -25,7 +25,7 @@ DecoderSpec LayerSpec(const ModelConfig& config) {
 }
 
 Status CheckIsThere(const ModelConfig& config, const WeightSource& source) {
-  if (config.family != ModelFamily::kQwen35) {
+  if (!MtpHead::IsKnownTo(config.family)) {
     return {ErrorCode::kUnsupported,
             "only models like Qwen3.5 have a layer of their own that drafts; name a draft model"};
   }

@@ -21,7 +21,8 @@ namespace kvasir {
 
 class MtpHead final : public PairHead {
  public:
-  // Whether the model these weights are of has such a layer.
+  // Whether models of this family may have such a layer, and whether the one of these weights does.
+  static bool IsKnownTo(ModelFamily family) { return family == ModelFamily::kQwen35; }
   static bool IsIn(const WeightSource& source);
   // `target`, the model of `config`, and `backend` must outlive the head.
   // ERRORS: as WeightSource; kNotFound where there is none; kUnsupported for more than one layer,

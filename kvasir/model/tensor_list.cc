@@ -7,6 +7,7 @@
 #include "kvasir/backend/cpu_backend.h"
 #include "kvasir/model/decoder_model.h"
 #include "kvasir/model/families.h"
+#include "kvasir/model/mtp_head.h"
 #include "kvasir/model/stored_weights.h"
 #include "kvasir/tensor/coded_row.h"
 
@@ -108,9 +109,11 @@ class ListingWeights final : public WeightSource {
   std::set<std::string> gathered_;
 };
 
-Result<TensorList> ListedBy(ListingWeights& listing, const DecoderSpec& spec, Backend& backend) {
+Result<TensorList> ListedBy(ListingWeights& listing, const ModelConfig& config, Backend& backend) {
+  const DecoderSpec spec = MakeDecoderSpec(config);
   KVASIR_TRY_OK(DecoderModel::Load(spec, listing, backend).status());
-  return TensorList{listing.Take(), UnreadTensors(spec, listing)};
+  return TensorList{listing.Take(), UnreadTensors(spec, listing),
+                    MtpHead::IsKnownTo(config.family) && MtpHead::IsIn(listing)};
 }
 
 }  // namespace
@@ -136,7 +139,7 @@ Result<TensorList> ListTensors(const GgufFile& file, const ModelConfig& config) 
   ModelConfig in_checkpoint = config;
   in_checkpoint.norms_hold_offset = false;
   ListingWeights listing(*stored, -MakeDecoderSpec(in_checkpoint).norm_offset);
-  return ListedBy(listing, MakeDecoderSpec(config), *backend);
+  return ListedBy(listing, config, *backend);
 }
 
 Result<TensorList> ListTensors(const Checkpoint& checkpoint, const ModelConfig& config) {
@@ -145,7 +148,7 @@ Result<TensorList> ListTensors(const Checkpoint& checkpoint, const ModelConfig& 
   ListingWeights listing(*stored, 0);
   ModelConfig stored_config = config;
   stored_config.norms_hold_offset = HoldsNormOffset(config, checkpoint);
-  return ListedBy(listing, MakeDecoderSpec(stored_config), *backend);
+  return ListedBy(listing, stored_config, *backend);
 }
 
 WeightFormat FormatInMemory(const ListedTensor& tensor) {
