@@ -42,7 +42,9 @@ class WeightMatrix {
 struct MatmulJob {
   const WeightMatrix* weights = nullptr;
   const float* bias = nullptr;  // [outputs] or null
-  FloatRows out;                // [rows, outputs]
+  // [rows, outputs], or [rows, fewer] where only the first of them are wanted: a multiple of
+  // kPanelOutputs.
+  FloatRows out;
 };
 
 // The new tokens of one sequence in a step.

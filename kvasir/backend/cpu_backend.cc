@@ -285,8 +285,12 @@ class CpuBackend final : public Backend {
     kvasir::ForRows(pool_, rows, cols, body);
   }
 
+  static int64_t PanelsOf(const RowsMatmul& part) {
+    return std::min(Packed(*part.job.weights).panels(),
+                    (part.job.out.cols + kPanelOutputs - 1) / kPanelOutputs);
+  }
   static int64_t TilesOf(const RowsMatmul& part) {
-    return (Packed(*part.job.weights).panels() + kPanelTile - 1) / kPanelTile;
+    return (PanelsOf(part) + kPanelTile - 1) / kPanelTile;
   }
 
   // Every part reads its own rows of x; the tiles of all are spread over the threads together.
@@ -305,7 +309,12 @@ class CpuBackend final : public Backend {
       KVASIR_CHECK(part.job.weights->inputs() == x.cols);
       matrices.push_back(SharedPacked(*part.job.weights));
       tiles += TilesOf(part);
-      weight_bytes_read_ += part.job.weights->bytes();
+      const PackedMatrix& matrix = *matrices.back();
+      weight_bytes_read_ += part.job.weights->bytes() * static_cast<uint64_t>(PanelsOf(part)) /
+                            static_cast<uint64_t>(matrix.panels());
+      KVASIR_CHECK(
+          part.job.out.cols == matrix.outputs() ||
+          (part.job.out.cols < matrix.outputs() && part.job.out.cols % kPanelOutputs == 0));
       forms.Add(part.job.weights->format());
     }
     inputs_.Make(x, forms);
@@ -346,7 +355,7 @@ class CpuBackend final : public Backend {
                        .rows = part.rows,
                        .weights = &matrix,
                        .panel_begin = first * kPanelTile,
-                       .panel_end = std::min(last * kPanelTile, matrix.panels()),
+                       .panel_end = std::min(last * kPanelTile, PanelsOf(part)),
                        .bias = part.job.bias,
                        .out = part.job.out.data,
                        .out_stride = part.job.out.stride,
@@ -358,7 +367,7 @@ class CpuBackend final : public Backend {
     kernels_.matmul[static_cast<size_t>(matrix.format())](args);
     if (scale == 1) return;
     const int64_t begin = args.panel_begin * kPanelOutputs;
-    const int64_t count = std::min(args.panel_end * kPanelOutputs, matrix.outputs()) - begin;
+    const int64_t count = std::min(args.panel_end * kPanelOutputs, part.job.out.cols) - begin;
     for (int64_t row = 0; row < part.rows; ++row) {
       float* const out = part.job.out.row(row) + begin;
       kernels_.scale(out, scale, count);

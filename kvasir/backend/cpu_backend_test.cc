@@ -212,6 +212,33 @@ TEST(CpuBackendTest, MatmulJobsShareTheirInput) {
   }
 }
 
+// Only the first outputs: nothing behind them is computed, written or read.
+TEST(CpuBackendTest, AMatmulMayBeOfTheFirstOutputsOnly) {
+  const auto backend = Make(2);
+  for (const WeightFormat format :
+       {WeightFormat::kF32, WeightFormat::kBf16Dot, WeightFormat::kQ8, WeightFormat::kQ4}) {
+    const auto weights = *backend->PackRandom(200, 64, format, 0.3f, 5);
+    const auto bias = Random(200, 6);
+    for (const int64_t rows : {1, 5, 300}) {
+      auto x = Random(static_cast<size_t>(rows * 64), 1);
+      std::vector<float> all(static_cast<size_t>(rows * 200));
+      const MatmulJob whole[] = {{weights.get(), bias.data(), View(all, 200)}};
+      backend->Matmul(View(x, 64), whole);
+      for (const int64_t few : {16, 96, 192}) {
+        std::vector<float> some(all.size(), 7.0f);
+        const MatmulJob part[] = {{weights.get(), bias.data(), {some.data(), rows, few, 200}}};
+        const uint64_t before = backend->weight_bytes_read();
+        backend->Matmul(View(x, 64), part);
+        EXPECT_LT(backend->weight_bytes_read() - before, weights->bytes());
+        for (size_t i = 0; i < some.size(); ++i) {
+          const bool is_wanted = static_cast<int64_t>(i) % 200 < few;
+          ASSERT_EQ(some[i], is_wanted ? all[i] : 7.0f) << few << " " << i;
+        }
+      }
+    }
+  }
+}
+
 // Rows of 512 inputs, which are whole cache lines when quantized: alone, made by one thread, by all
 // of few and of many.
 TEST(CpuBackendTest, RowsOfABatchHaveTheBitsThatTheyHaveAlone) {

@@ -199,6 +199,7 @@ void DecoderModel::Logits(ConstFloatRows states, FloatRows out) const {
   backend_.Matmul(states, jobs);
   if (spec().final_softcap > 0) backend_.Softcap(out, spec().final_softcap);
   for (const Token token : spec().suppressed_tokens) {
+    if (token >= out.cols) continue;
     for (int64_t i = 0; i < out.rows; ++i) {
       out.row(i)[token] = -std::numeric_limits<float>::infinity();
     }

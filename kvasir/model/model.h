@@ -49,7 +49,8 @@ class Model {
   // REQUIRES: 0 <= token < vocab_size().
   virtual void EmbedTokens(std::span<const Token> tokens, FloatRows out) const = 0;
   // Logits of hidden states after the final norm (Forward's own, or what a drafting layer makes of
-  // them): [rows, hidden_size] to [rows, vocab_size].
+  // them): [rows, hidden_size] to [rows, vocab_size], or to the first of those logits, a multiple
+  // of kPanelOutputs.
   virtual void Logits(ConstFloatRows states, FloatRows out) const = 0;
 
   // Upper bound of what a workspace and the backend take for steps of so many tokens, `logits_rows`

@@ -94,7 +94,7 @@ void MtpHead::Join(std::span<const PairRun> runs, int64_t rows, Workspace& works
   backend_.Matmul(joined, jobs);
 }
 
-Result<PairHead::Output> MtpHead::Forward(std::span<const PairRun> runs,
+Result<PairHead::Output> MtpHead::Forward(std::span<const PairRun> runs, int64_t tokens,
                                           Workspace& workspace) const {
   std::vector<KvSequence*> caches;
   std::vector<int64_t> counts;
@@ -114,8 +114,8 @@ Result<PairHead::Output> MtpHead::Forward(std::span<const PairRun> runs,
   layers_->FinalNorm(last);
   const FloatRows states = workspace.Rows(Buffer::kStates, last.rows, state_size());
   for (int64_t i = 0; i < last.rows; ++i) std::copy_n(last.row(i), state_size(), states.row(i));
-  const FloatRows logits = workspace.Rows(Buffer::kLogits, last.rows, vocab_size());
-  target_.Logits(states, logits);
+  const FloatRows logits = workspace.Rows(Buffer::kLogits, last.rows, tokens);
+  if (tokens > 0) target_.Logits(states, logits);
   return Output{logits, states};
 }
 

@@ -38,7 +38,8 @@ class MtpHead final : public PairHead {
   KvCacheSpec CacheSpec(KvCodec codec) const { return layers_->CacheSpec(codec); }
   // States are the target's after its final norm, and the head's after its own.
   // REQUIRES: tokens of the target's vocabulary.
-  Result<Output> Forward(std::span<const PairRun> runs, Workspace& workspace) const override;
+  Result<Output> Forward(std::span<const PairRun> runs, int64_t tokens,
+                         Workspace& workspace) const override;
 
  private:
   MtpHead(const Model& target, Backend& backend) : target_(target), backend_(backend) {}

@@ -59,7 +59,7 @@ class MtpHeadTest : public testing::TestWithParam<MtpCase> {
                          std::span(tokens_).subspan(static_cast<size_t>(begin) + 1,
                                                     static_cast<size_t>(end - begin)),
                          {states_.data() + begin * size, end - begin, size, size}};
-    return ValueOrDie(head_->Forward(std::span(&run, 1), workspace_));
+    return ValueOrDie(head_->Forward(std::span(&run, 1), head_->vocab_size(), workspace_));
   }
   // `row` of what was recorded under this name.
   void ExpectRow(const float* logits, const char* name, size_t row) const {
@@ -97,7 +97,7 @@ TEST_P(MtpHeadTest, SaysWhatWasRecorded) {
         static_cast<Token>(std::max_element(logits, logits + output.logits.cols) - logits);
     ASSERT_EQ(best, drafts[i].as_int()) << "draft " << i;
     const PairRun run = {&cache, std::span(&best, 1), output.states};
-    output = ValueOrDie(head_->Forward(std::span(&run, 1), workspace_));
+    output = ValueOrDie(head_->Forward(std::span(&run, 1), head_->vocab_size(), workspace_));
   }
 }
 
@@ -126,12 +126,31 @@ TEST_P(MtpHeadTest, BitsAreOfTheSequenceAlone) {
                                                static_cast<size_t>(stop - begin)),
                     {states_.data() + begin * size, stop - begin, size, size}});
   }
-  const PairHead::Output together = ValueOrDie(head_->Forward(runs, workspace_));
+  const PairHead::Output together =
+      ValueOrDie(head_->Forward(runs, head_->vocab_size(), workspace_));
   for (int64_t row = 0; row < 2; ++row) {
     EXPECT_EQ(std::vector<float>(together.logits.row(row),
                                  together.logits.row(row) + together.logits.cols),
               wanted)
         << row;
+  }
+}
+
+// Of some tokens only; the state is the same.
+TEST_P(MtpHeadTest, LogitsMayBeOfTheFirstTokensOnly) {
+  const auto end = static_cast<int64_t>(tokens_.size()) - 1;
+  const int64_t size = head_->state_size();
+  KvSequence whole = NewCache();
+  const PairHead::Output all = Read(whole, end);
+  const std::vector<float> logits(all.logits.row(0), all.logits.row(0) + all.logits.cols);
+  const std::vector<float> state(all.states.row(0), all.states.row(0) + size);
+  for (const int64_t few : {int64_t{0}, int64_t{16}, int64_t{112}}) {
+    KvSequence cache = NewCache();
+    const PairRun run = {&cache, std::span(tokens_).subspan(1), {states_.data(), end, size, size}};
+    const auto some = ValueOrDie(head_->Forward(std::span(&run, 1), few, workspace_));
+    ASSERT_EQ(some.logits.cols, few);
+    EXPECT_TRUE(std::equal(logits.begin(), logits.begin() + few, some.logits.row(0)));
+    EXPECT_TRUE(std::equal(state.begin(), state.end(), some.states.row(0)));
   }
 }
 
@@ -152,7 +171,7 @@ TEST_P(MtpHeadTest, AFullPoolIsAnError) {
   const PairRun run = {&cache,
                        std::span(tokens_).subspan(1, 1),
                        {states_.data(), 1, head_->state_size(), head_->state_size()}};
-  const auto output = head_->Forward(std::span(&run, 1), workspace_);
+  const auto output = head_->Forward(std::span(&run, 1), head_->vocab_size(), workspace_);
   ASSERT_FALSE(output.ok());
   EXPECT_EQ(output.error().code, ErrorCode::kResourceExhausted);
   EXPECT_EQ(cache.position(), 0);

@@ -32,13 +32,16 @@ class PairHead {
 
   // Of every run's last pair, in run order.
   struct Output {
-    ConstFloatRows logits;  // [runs, vocab_size]
+    ConstFloatRows logits;  // [runs, tokens]
     ConstFloatRows states;  // [runs, state_size]: takes the target's place for the next pair
   };
-  // One pass over all runs, whose caches advance. The output lives in `workspace` until the next
-  // pass and may be the input of that. ERRORS: kResourceExhausted (the pool's budget): no cache has
-  // moved. REQUIRES: no cache twice. THREADS: one call at a time per workspace.
-  virtual Result<Output> Forward(std::span<const PairRun> runs, Workspace& workspace) const = 0;
+  // One pass over all runs, whose caches advance. `tokens`: of so many of the vocabulary, the
+  // first, logits are wanted; 0: of none. The output lives in `workspace` until the next pass and
+  // may be the input of that. ERRORS: kResourceExhausted (the pool's budget): no cache has moved.
+  // REQUIRES: no cache twice; `tokens` is vocab_size() or a multiple of kPanelOutputs below it.
+  // THREADS: one call at a time per workspace.
+  virtual Result<Output> Forward(std::span<const PairRun> runs, int64_t tokens,
+                                 Workspace& workspace) const = 0;
 };
 
 }  // namespace kvasir

@@ -1,11 +1,13 @@
 #include "kvasir/speculative/pair_drafter.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
 #include "kvasir/base/check.h"
 #include "kvasir/base/rng.h"
+#include "kvasir/tensor/weight_format.h"
 
 namespace kvasir {
 namespace {
@@ -17,12 +19,21 @@ uint64_t PairSalt(uint64_t salt, Token first) {
   return static_cast<uint64_t>(mixed[0]) << 32 | mixed[1];
 }
 
+// An eighth, a quarter, half of a vocabulary.
+constexpr size_t kParts = 3;
+// Smaller vocabularies are looked at whole.
+constexpr int64_t kLeastTokens = 16'384;
+// Of so many tokens of a sequence one may lie outside of what is looked at.
+constexpr int64_t kRare = 16;
+
 }  // namespace
 
 struct PairDrafter::State final : DraftState {
   std::optional<KvSequence> cache;
-  int64_t settled = 0;         // its rows that hold what the target has read; others are guesses
-  int64_t missing = 0;         // slots between them that nobody reported
+  int64_t settled = 0;  // its rows that hold what the target has read; others are guesses
+  int64_t missing = 0;  // slots between them that nobody reported
+  std::array<int64_t, kParts> outside = {};  // of its tokens so many are in no such part
+  int64_t counted = 0;
   std::vector<float> pending;  // states of the slots from next_slot() on
   std::vector<float> last;     // state of slot next_slot() - 1; empty: not known
   bool is_given_up = false;
@@ -64,6 +75,8 @@ std::unique_ptr<DraftState> PairDrafter::ForkState(const DraftState& base) {
   auto state = std::make_unique<State>();
   state->settled = from.settled;
   state->missing = from.missing;
+  state->outside = from.outside;
+  state->counted = from.counted;
   state->pending = from.pending;
   state->last = from.last;
   state->is_given_up = from.is_given_up;
@@ -79,6 +92,33 @@ void PairDrafter::Begin(State& state, const DraftReport& report) {
   if (!match.ok()) return state.GiveUp();
   state.settled = match->tokens;
   state.cache = std::move(match->sequence);
+  CountTokens(state, std::span(key).first(static_cast<size_t>(state.settled)));
+}
+
+int64_t PairDrafter::PartOfVocabulary(size_t index) const {
+  const int64_t part = parts_.sampleable_tokens >> (kParts - index);
+  return part / kPanelOutputs * kPanelOutputs;
+}
+
+void PairDrafter::CountTokens(State& state, std::span<const Token> tokens) const {
+  state.counted += static_cast<int64_t>(tokens.size());
+  for (size_t part = 0; part < kParts; ++part) {
+    const int64_t end = PartOfVocabulary(part);
+    state.outside[part] +=
+        std::count_if(tokens.begin(), tokens.end(), [end](Token token) { return token >= end; });
+  }
+}
+
+// The smallest part that does for every sequence of the pass.
+int64_t PairDrafter::TokensToLookAt(std::span<const Member> members) const {
+  if (parts_.sampleable_tokens <= kLeastTokens) return parts_.head->vocab_size();
+  for (size_t part = 0; part < kParts; ++part) {
+    const bool does = std::ranges::all_of(members, [part](const Member& member) {
+      return member.tokens.empty() || member.state->outside[part] * kRare <= member.state->counted;
+    });
+    if (does) return PartOfVocabulary(part);
+  }
+  return parts_.head->vocab_size();
 }
 
 void PairDrafter::Report(const DraftReport& report) {
@@ -122,17 +162,19 @@ PairDrafter::Member PairDrafter::Pending(State& state, const KnownTokens& known)
   const int64_t begin = state.next_slot();
   const int64_t end = std::min(begin + state.pending_slots(size), known.size() - 1);
   const int64_t count = std::max<int64_t>(0, end - begin);
-  return {
+  Member member = {
       &state, known.Copy(begin + 1, begin + 1 + count), {state.pending.data(), count, size, size}};
+  CountTokens(state, member.tokens);
+  return member;
 }
 
 // Reads what is pending, a token whose successor is not known yet left out.
 void PairDrafter::Settle(State& state, const KnownTokens& known) {
   std::vector<Member> members = {Pending(state, known)};
-  if (!members[0].tokens.empty()) (void)Forward(members);
+  if (!members[0].tokens.empty()) (void)Forward(members, 0);
 }
 
-std::optional<PairHead::Output> PairDrafter::Forward(std::vector<Member>& members) {
+std::optional<PairHead::Output> PairDrafter::Forward(std::vector<Member>& members, int64_t tokens) {
   for (;;) {
     std::vector<PairRun> runs;
     Member* last = nullptr;
@@ -142,7 +184,7 @@ std::optional<PairHead::Output> PairDrafter::Forward(std::vector<Member>& member
       last = &member;
     }
     if (runs.empty()) return std::nullopt;
-    auto output = parts_.head->Forward(runs, workspace_);
+    auto output = parts_.head->Forward(runs, tokens, workspace_);
     if (output.ok()) {
       for (Member& member : members) {
         if (member.tokens.empty() || member.is_guess) continue;
@@ -171,8 +213,9 @@ std::optional<PairHead::Output> PairDrafter::Forward(std::vector<Member>& member
 Token PairDrafter::Draw(const DraftRequest& request, std::span<const Token> drafted,
                         ConstFloatRows logits, int64_t row) {
   const TokenHistory history = {request.known.prompt, request.known.answer, drafted};
-  return sampler_.Sample({logits.row(row), static_cast<size_t>(parts_.sampleable_tokens)},
-                         *request.sampling, static_cast<Position>(history.size()), history);
+  const auto tokens = static_cast<size_t>(std::min(logits.cols, parts_.sampleable_tokens));
+  return sampler_.Sample({logits.row(row), tokens}, *request.sampling,
+                         static_cast<Position>(history.size()), history);
 }
 
 std::vector<std::vector<Token>> PairDrafter::Propose(std::span<const DraftRequest> requests) {
@@ -192,7 +235,7 @@ std::vector<std::vector<Token>> PairDrafter::Propose(std::span<const DraftReques
     members.push_back(Pending(state, requests[i].known));
   }
   while (!open.empty()) {
-    const auto output = Forward(members);
+    const auto output = Forward(members, TokensToLookAt(members));
     if (!output) return drafts;
     std::vector<size_t> next_open;
     std::vector<Member> next;

@@ -25,6 +25,10 @@ struct PairDrafterParts {
   int64_t sampleable_tokens = 0;  // ids that the target may choose; at most the head's vocabulary
 };
 
+// A model's head over all of a large vocabulary takes longer than the layer before it. Tokens of
+// merged words are numbered by how common they are, so drafts are looked for among the first of
+// them, as many as nearly all tokens of the sequence are of.
+//
 // Pairs wait until somebody wants drafts and are then read in one pass, which makes the first draft
 // as well; or until there are kMostPending of them, so that their states take bounded memory.
 class PairDrafter final : public Drafter {
@@ -66,8 +70,13 @@ class PairDrafter final : public Drafter {
   bool IsLevel(const DraftRequest& request) const;
   Member Pending(State& state, const KnownTokens& known) const;
   void Settle(State& state, const KnownTokens& known);
-  // Runs the members that fit; the others' states are given up and their members cleared.
-  std::optional<PairHead::Output> Forward(std::vector<Member>& members);
+  // Runs the members that fit; the others' states are given up and their members cleared. `tokens`:
+  // as PairHead::Forward.
+  std::optional<PairHead::Output> Forward(std::vector<Member>& members, int64_t tokens);
+  // How many of the first tokens an eighth, a quarter, half of the vocabulary are, by `index`.
+  int64_t PartOfVocabulary(size_t index) const;
+  void CountTokens(State& state, std::span<const Token> tokens) const;
+  int64_t TokensToLookAt(std::span<const Member> members) const;
   Token Draw(const DraftRequest& request, std::span<const Token> drafted, ConstFloatRows logits,
              int64_t row);
 

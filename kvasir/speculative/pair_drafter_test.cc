@@ -232,6 +232,40 @@ TEST_F(PairDrafterTest, SequencesAreDraftedForSideBySide) {
   }
 }
 
+// Of a large vocabulary drafts are looked for where the sequence's own tokens are.
+TEST_F(PairDrafterTest, RareTokensAreNotLookedAt) {
+  constexpr int64_t kMany = 100'000;
+  const SyntheticHead large(kMany, kStateSize);
+  drafter_ = ValueOrDie(PairDrafter::Create({&large, &pool_, SyntheticHead::Spec(), kMany - 7}));
+  const auto looked_at = [&](int64_t most, size_t rare) {
+    Tokens known = RandomTokens(65, 10'000, 1);
+    for (size_t i = 1; i <= rare; ++i) known[i] = static_cast<Token>(most - 1);
+    Told told = New(std::move(known));
+    Report(told, 0, 64);
+    EXPECT_EQ(Ask(told, 2).size(), 2u);
+    return large.logits_tokens;
+  };
+  constexpr int64_t kEighth = 12'496;  // of 99,993, in whole panels
+  constexpr int64_t kHalf = 49'984;
+  EXPECT_EQ(looked_at(10'000, 64), kEighth);
+  EXPECT_EQ(looked_at(kEighth, 64), kEighth);
+  EXPECT_EQ(looked_at(kHalf, 64), kHalf);
+  EXPECT_EQ(looked_at(kHalf, 4), kEighth);  // one of 16
+  EXPECT_EQ(looked_at(kHalf, 5), kHalf);
+  EXPECT_EQ(looked_at(kMany - 7, 64), kMany);
+  // Whoever needs most decides for a pass; nothing is looked at where nobody asks.
+  Told common = New(RandomTokens(30, 100, 2));
+  Told rare = New(RandomTokens(30, 100, 3));
+  for (Token& token : rare.known) token += kHalf + 16;
+  for (Told* const told : {&common, &rare}) Report(*told, 0, 29);
+  const DraftRequest requests[] = {Request(common, 1), Request(rare, 1)};
+  (void)drafter_->Propose(requests);
+  EXPECT_EQ(large.logits_tokens, kMany);
+  Told unasked = New(RandomTokens(300, 100, 4));
+  Report(unasked, 0, 299);
+  EXPECT_EQ(large.logits_tokens, 0);
+}
+
 TEST_F(PairDrafterTest, PartsThatCannotBeAreNamed) {
   KvCacheSpec window = *SyntheticHead::Spec();
   window.layers[0].retention = RetentionSpec::Window(64);
@@ -315,7 +349,6 @@ class PairDrafterRandomTest : public PairDrafterTest {
     Tokens drafts;
     if (Below(3) != 0) {
       drafts = Ask(told, most);
-      // A state that has all its pairs from others cannot say anything before the next one.
       EXPECT_EQ(drafts, Expected(told, most));
       ++(told.is_gapped() ? gapped_ : drafted_);
     }

@@ -61,7 +61,8 @@ class SyntheticHead final : public PairHead {
   int64_t vocab_size() const override { return vocab_size_; }
   int64_t state_size() const override { return state_size_; }
 
-  Result<Output> Forward(std::span<const PairRun> runs, Workspace& workspace) const override {
+  Result<Output> Forward(std::span<const PairRun> runs, int64_t tokens,
+                         Workspace& workspace) const override {
     std::vector<KvSequence*> caches;
     std::vector<int64_t> counts;
     for (const PairRun& run : runs) {
@@ -71,22 +72,24 @@ class SyntheticHead final : public PairHead {
     KVASIR_TRY_OK(KvSequence::ReserveAll(caches, counts));
     for (const PairRun& run : runs) Write(run);
     const auto count = static_cast<int64_t>(runs.size());
-    const FloatRows logits = workspace.Rows(Workspace::Buffer::kLogits, count, vocab_size_);
+    const FloatRows logits = workspace.Rows(Workspace::Buffer::kLogits, count, tokens);
     const FloatRows states = workspace.Rows(Workspace::Buffer::kStates, count, state_size_);
     for (int64_t i = 0; i < count; ++i) {
       const KvSequence& cache = *runs[static_cast<size_t>(i)].cache;
       const std::vector<float> rows = cache.ReadRows(0, 0, cache.position()).keys;
-      std::fill_n(logits.row(i), vocab_size_, 0.0f);
-      logits.row(i)[Says(rows)] = 9.0f;
+      std::fill_n(logits.row(i), tokens, 0.0f);
+      if (Says(rows) < tokens) logits.row(i)[Says(rows)] = 9.0f;
       const std::vector<float> state = StateOf(rows);
       std::copy(state.begin(), state.end(), states.row(i));
     }
     ++passes;
+    logits_tokens = tokens;
     return Output{logits, states};
   }
 
   mutable int64_t passes = 0;
   mutable int64_t pairs = 0;
+  mutable int64_t logits_tokens = 0;  // of the last pass
 
  private:
   void Write(const PairRun& run) const {
