@@ -210,11 +210,12 @@ bool Engine::Step() {
   std::vector<Member> members = PlanMembers();
   ProposeDrafts(members);
   KeepStates(members);
+  const uint64_t committed = parts_.pool->committed_bytes();
   const EngineClock::time_point begin = Now();
   const auto logits = Forward(members);
   if (logits.ok()) {
     Deliver(members, *logits);
-    RecordStep(members, MsBetween(begin, Now()));
+    RecordStep(members, MsBetween(begin, Now()), parts_.pool->committed_bytes() - committed);
   }
   // All that is left to do is the disk's.
   if (members.empty() && swap_ != nullptr) swap_->WaitForProgress(disk_wait_left_);

@@ -198,7 +198,7 @@ class Engine {
   int64_t HiddenRows(const Member& member, bool is_last) const;
   void TellDrafter(const Member& member, ConstFloatRows hidden);
   void CommitDrafts(const std::vector<Member>& members);
-  void RecordStep(const std::vector<Member>& members, double ms);
+  void RecordStep(const std::vector<Member>& members, double ms, uint64_t committed_bytes);
   void DropDraftState(const Job& job, EngineStream& stream);
 
   // engine_memory.cc

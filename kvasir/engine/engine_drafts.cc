@@ -184,9 +184,9 @@ void Engine::CommitDrafts(const std::vector<Member>& members) {
 }
 
 // `members`: that ran; memory may have been short of some, or of their drafts.
-void Engine::RecordStep(const std::vector<Member>& members, double ms) {
+void Engine::RecordStep(const std::vector<Member>& members, double ms, uint64_t committed_bytes) {
   if (!draft_rounds_) return;
-  DraftedStep step = {.ms = ms};
+  DraftedStep step = {.ms = ms, .committed_bytes = committed_bytes};
   for (const Member& member : members) {
     step.plain_rows += member.tokens;
     step.drafts += static_cast<int64_t>(member.drafts.size());

@@ -185,6 +185,8 @@ Status Generator::Step(Run& run) {
     const std::vector<Token> drafts = draft_rounds_->Propose({&seat, 1}, 0)[0];
     tokens.insert(tokens.end(), drafts.begin(), drafts.end());
   }
+  const KvPool& pool = bundle_->pool();
+  const uint64_t committed = pool.committed_bytes();
   const auto begin = draft_rounds_ ? draft_rounds_->Now() : DraftRounds::Clock::time_point();
   const EvaluateOptions hidden = HiddenFor(run);
   auto drafts = static_cast<int64_t>(tokens.size()) - 1;
@@ -222,7 +224,8 @@ Status Generator::Step(Run& run) {
                         .drafts = drafts,
                         .kept_drafts = right,
                         .ms = MsSince(begin, *draft_rounds_),
-                        .is_usual = !answer.is_done()});
+                        .is_usual = !answer.is_done(),
+                        .committed_bytes = pool.committed_bytes() - committed});
   }
   return accepted;
 }

@@ -30,6 +30,12 @@ size_t KvPool::used_bytes() const {
   return bytes;
 }
 
+uint64_t KvPool::committed_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& size_class : classes_) bytes += size_class->committed_bytes();
+  return bytes;
+}
+
 KvPoolStats KvPool::Stats() const {
   KvPoolStats stats;
   stats.budget_bytes = budget_bytes_;

@@ -64,6 +64,9 @@ class KvPool {
   size_t budget_bytes() const { return budget_bytes_; }
   size_t reserved_bytes() const { return reserved_bytes_; }
   size_t used_bytes() const;
+  // Of blocks that were taken for the first time since their slab was made, ever: the system gives
+  // the pages then, which takes longer than writing them again.
+  uint64_t committed_bytes() const;
   KvPoolStats Stats() const;
 
   // Makes sure that all of `demands` (one per size at most) can be taken; adds slabs where needed

@@ -215,6 +215,22 @@ TEST(KvPoolTest, FreedBlocksAreReusedOldestSlabFirst) {
   EXPECT_EQ(pool.Stats().growth_events, 3u);
 }
 
+TEST(KvPoolTest, MemoryIsCommittedOnce) {
+  KvPool pool(Budget(kAmpleBytes));
+  std::vector<BlockRef> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(TakeOne(pool));
+  EXPECT_EQ(pool.committed_bytes(), 6 * kBlock);
+  blocks.erase(blocks.begin() + 1, blocks.begin() + 3);
+  for (int i = 0; i < 2; ++i) blocks.push_back(TakeOne(pool));
+  EXPECT_EQ(pool.committed_bytes(), 6 * kBlock);
+  blocks.push_back(TakeOne(pool));
+  EXPECT_EQ(pool.committed_bytes(), 7 * kBlock);
+  blocks.clear();
+  pool.ReleaseFreeSlabs();
+  blocks.push_back(TakeOne(pool));
+  EXPECT_EQ(pool.committed_bytes(), 8 * kBlock);
+}
+
 TEST(KvPoolTest, FreshBlocksAreContiguous) {
   KvPool pool(Budget(kAmpleBytes));
   MustOk(Ensure(pool, kBlock, 4));

@@ -36,6 +36,7 @@ Status KvSizeClass::Grow(int64_t slab_blocks) {
   slab.blocks = std::make_unique<KvBlock[]>(static_cast<size_t>(slab_blocks));
   slab.block_count = slab_blocks;
   slab.used = 0;
+  slab.committed = 0;
   // Linked from the back, so that a fresh slab is used (and its pages committed) front to back.
   slab.free_list = nullptr;
   for (int64_t i = slab_blocks - 1; i >= 0; --i) {
@@ -62,6 +63,10 @@ BlockRef KvSizeClass::Take() {
   block->next_free = nullptr;
   ++slab.used;
   --free_blocks_;
+  if (block - slab.blocks.get() == slab.committed) {
+    ++slab.committed;
+    committed_bytes_ += block_bytes_;
+  }
   return BlockRef(block);
 }
 

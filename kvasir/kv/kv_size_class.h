@@ -29,6 +29,8 @@ class KvSizeClass {
   int64_t blocks() const { return blocks_; }
   int64_t free_blocks() const { return free_blocks_; }
   int64_t slabs() const { return live_slabs_; }
+  // Of blocks that were the first to be taken where they lie.
+  uint64_t committed_bytes() const { return committed_bytes_; }
 
   // Blocks of the next slab of the doubling series: 4, 4, 8, 16, ...: as many as there are, so
   // that the total runs 4, 8, 16, 32, ...
@@ -53,6 +55,7 @@ class KvSizeClass {
     std::unique_ptr<KvBlock[]> blocks;
     int64_t block_count = 0;
     int64_t used = 0;
+    int64_t committed = 0;  // blocks that were taken before, the first ones
     KvBlock* free_list = nullptr;
   };
 
@@ -63,6 +66,7 @@ class KvSizeClass {
   int64_t blocks_ = 0;
   int64_t free_blocks_ = 0;
   int64_t live_slabs_ = 0;
+  uint64_t committed_bytes_ = 0;
 };
 
 }  // namespace kvasir

@@ -116,6 +116,12 @@ bool DropUnearned(const Proposal& plan, const DraftCosts& costs,
   return dropped;
 }
 
+// Whether what it took says what another one would.
+bool IsUsual(const DraftedStep& step) {
+  constexpr uint64_t kMostCommitted = uint64_t{1} << 20;
+  return step.is_usual && step.committed_bytes < kMostCommitted;
+}
+
 }  // namespace
 
 void AcceptanceRates::Record(int kind, bool is_right) {
@@ -243,7 +249,7 @@ void DraftPlanner::RecordDraft(AcceptanceRates* rates, int kind, bool is_right) 
 void DraftPlanner::LearnCost(const DraftedStep& step) {
   constexpr int64_t kPromptRows = 32;  // reading so many takes longer than whatever ends an answer
   plain_steps_ = step.drafts > 0 ? 0 : plain_steps_ + 1;
-  if (!step.is_usual && step.plain_rows < kPromptRows && !costs_.steps.empty()) return;
+  if (!IsUsual(step) && step.plain_rows < kPromptRows && !costs_.steps.empty()) return;
   if (step.drafts > 0) {
     ++drafted_steps_;
   } else if (plain_steps_ == 1 && drafted_steps_ > 0) {
@@ -263,8 +269,8 @@ void DraftPlanner::RecordStep(const DraftedStep& step) {
   const bool is_behind_drafts = plain_steps_ == 0 && drafted_steps_ > 0;
   const double plain_ms = costs_.steps.Ms(step.plain_rows);
   const int64_t rows = step.plain_rows + step.drafts;
-  // What an answer's end took is nobody's.
-  const double ms = step.is_usual ? step.ms : std::min(step.ms, costs_.steps.Ms(rows));
+  // What an answer's end took is nobody's, nor what memory took.
+  const double ms = IsUsual(step) ? step.ms : std::min(step.ms, costs_.steps.Ms(rows));
   LearnCost(step);
   if (step.candidates == 0) return;
   plain_ms_ = costs_.steps.Ms(step.candidates);

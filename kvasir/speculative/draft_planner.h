@@ -66,6 +66,9 @@ struct DraftedStep {
   double drafting_ms = 0;   // for planning and guessing, without following
   // No answer began or ended in it, whose keeping takes time that comes of no row.
   bool is_usual = true;
+  // What it was the first to use of the cache's memory (KvPool::committed_bytes): much takes time
+  // that no later step takes. Recurrent layers have a state behind each draft.
+  uint64_t committed_bytes = 0;
 };
 
 // Remembers what a drafter was worth in this engine, over all its sequences, and sees to it that

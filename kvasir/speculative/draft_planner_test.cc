@@ -329,6 +329,23 @@ TEST(DraftPlannerTest, AnswersThatBeginOrEndSayNothingOfRows) {
   EXPECT_EQ(planner.costs().steps.Ms(1), 10);
 }
 
+// A state behind each draft, in memory that was never used before, takes long and only once.
+TEST(DraftPlannerTest, MemoryThatIsFirstUsedIsNotTheDraftsFault) {
+  for (const uint64_t committed : {uint64_t{20} << 20, uint64_t{0}}) {
+    DraftPlanner planner;
+    const auto plan = [&] {
+      if (!planner.BeginStep(1)) return int64_t{0};
+      return planner.Plan({DraftCandidate{.chances = {0.9, 0.9}}}, 0)[0];
+    };
+    for (int i = 0; i < 8; ++i) planner.RecordStep({.candidates = 1, .plain_rows = 1, .ms = 30});
+    EXPECT_GT(plan(), 0);
+    planner.RecordStep(
+        {.candidates = 1, .plain_rows = 1, .drafts = 1, .ms = 140, .committed_bytes = committed});
+    EXPECT_EQ(planner.costs().steps.Ms(2), committed > 0 ? 30 : 60);
+    EXPECT_EQ(plan() > 0, committed > 0);
+  }
+}
+
 // What drafts leave behind slows the first step without any down.
 TEST(DraftPlannerTest, OnlyTheSecondStepWithoutDraftsIsComparedWith) {
   DraftPlanner planner;

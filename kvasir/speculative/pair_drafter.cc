@@ -19,6 +19,8 @@ uint64_t PairSalt(uint64_t salt, Token first) {
   return static_cast<uint64_t>(mixed[0]) << 32 | mixed[1];
 }
 
+// As many as steps with drafts leave. More are a prompt's, which is no cost of drafts.
+constexpr int64_t kFewPending = 20;
 // An eighth, a quarter, half of a vocabulary.
 constexpr size_t kParts = 3;
 // Smaller vocabularies are looked at whole.
@@ -140,6 +142,7 @@ void PairDrafter::Report(const DraftReport& report) {
     if (state.pending_slots(size) >= kMostPending) Settle(state, report.known);
     if (state.is_given_up) return;
   }
+  if (state.pending_slots(size) > kFewPending) Settle(state, report.known);
 }
 
 bool PairDrafter::IsLevel(const DraftRequest& request) const {

@@ -29,8 +29,8 @@ struct PairDrafterParts {
 // merged words are numbered by how common they are, so drafts are looked for among the first of
 // them, as many as nearly all tokens of the sequence are of.
 //
-// Pairs wait until somebody wants drafts and are then read in one pass, which makes the first draft
-// as well; or until there are kMostPending of them, so that their states take bounded memory.
+// A few pairs wait until somebody wants drafts and are then read in one pass, which makes the first
+// draft as well. Many, a prompt's, are read when they are reported, at most kMostPending in a pass.
 class PairDrafter final : public Drafter {
  public:
   static constexpr int64_t kMostPending = 256;
