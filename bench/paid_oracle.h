@@ -25,6 +25,11 @@ class PaidOracle final : public Drafter {
     state->paid = paid_->NewState();
     return state;
   }
+  std::unique_ptr<DraftState> ForkState(const DraftState& from) override {
+    auto state = std::make_unique<State>();
+    state->paid = paid_->ForkState(*static_cast<const State&>(from).paid);
+    return state;
+  }
   std::optional<int64_t> MissingTokens(const DraftRequest& request) override {
     return paid_->MissingTokens(ForPaid(request));
   }

@@ -106,7 +106,6 @@ TEST_F(AssistantCliTest, WeightsOfBothMayBeMadeUp) {
   EXPECT_GT(Drafted(drafted), 0);
 }
 
-// It guesses tokens and never chats.
 // In chat, where turns are undone and conversations forked, and in a converted folder as well.
 TEST(OwnLayerCliTest, AModelsOwnLayerDrafts) {
   const ScratchFolder scratch;
@@ -143,6 +142,7 @@ TEST(OwnLayerCliTest, AModelsOwnLayerDrafts) {
   EXPECT_NE(none.err.find("layer that drafts"), std::string::npos) << none.err;
 }
 
+// It guesses tokens and never chats.
 TEST(DraftModelCliTest, ADraftModelNeedsNoChatTemplate) {
   const std::string models = KVASIR_SOURCE_DIR "/models/";
   const ScratchFolder draft;

@@ -103,7 +103,7 @@ TEST(DraftSourceTest, AModelsOwnLayerNeedsNoOther) {
   EXPECT_TRUE(DraftSource::Load({DraftKind::kMtp, "", random}, *made_up).ok());
   const auto none = DraftSource::Load({DraftKind::kMtp, "", kSmall}, *Demo());
   ASSERT_FALSE(none.ok());
-  EXPECT_EQ(none.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(none.error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST(DraftSourceTest, WhatIsMissingIsSaid) {

@@ -305,11 +305,13 @@ class CpuBackend final : public Backend {
     int64_t tiles = 0;
     InputForms forms;
     std::vector<std::shared_ptr<const PackedMatrix>> matrices;
+    bool is_partial = false;  // what the next one begins with is learnt of whole ones
     for (const RowsMatmul& part : parts.first(parts.size() / static_cast<size_t>(bands))) {
       KVASIR_CHECK(part.job.weights->inputs() == x.cols);
       matrices.push_back(SharedPacked(*part.job.weights));
       tiles += TilesOf(part);
       const PackedMatrix& matrix = *matrices.back();
+      is_partial |= PanelsOf(part) < matrix.panels();
       weight_bytes_read_ += part.job.weights->bytes() * static_cast<uint64_t>(PanelsOf(part)) /
                             static_cast<uint64_t>(matrix.panels());
       KVASIR_CHECK(
@@ -318,7 +320,7 @@ class CpuBackend final : public Backend {
       forms.Add(part.job.weights->format());
     }
     inputs_.Make(x, forms);
-    if (x.rows <= kLookaheadRows) lookahead_.Begin(matrices);
+    if (x.rows <= kLookaheadRows && !is_partial) lookahead_.Begin(matrices);
     pool_.ForPieces(static_cast<size_t>(tiles * bands), {}, [&](int thread, const auto& take) {
       size_t begin = 0;
       size_t end = 0;

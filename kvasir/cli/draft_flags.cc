@@ -50,13 +50,12 @@ Status DraftFlags::Prepare(ModelFlags& target) const {
   KVASIR_TRY(const std::string folder, target.Folder());
   KVASIR_TRY(const Choice choice, Choose(folder));
   const bool has_model = !choice.model.empty();
-  bool has_own_layer = false;
-  if (!has_model && choice.kind == DraftKind::kMtp) {
-    KVASIR_TRY(const ModelConfig config, LoadModelConfig(folder));
-    has_own_layer = MtpHead::IsKnownTo(config.family);
+  const bool has_own_layer = !has_model && choice.kind == DraftKind::kMtp;
+  if (has_own_layer && !target.random_weights) {
+    const Status fits = CheckMtpHead(folder);
+    if (!fits.ok()) return WithContext(fits.error(), "--draft-kind mtp");
   }
-  if (!has_model && !has_own_layer &&
-      (choice.kind == DraftKind::kModel || choice.kind == DraftKind::kMtp)) {
+  if (!has_model && choice.kind == DraftKind::kModel) {
     return {ErrorCode::kInvalidArgument,
             "--draft-kind " + kind + " needs --draft-model; " + folder + " brings no draft"};
   }

@@ -1,6 +1,7 @@
 #include "kvasir/engine/conversation_file.h"
 
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,7 +12,7 @@
 namespace kvasir {
 namespace {
 
-// Each has states or windows for itself.
+// Each has states or windows for itself, which together take no more than the end.
 constexpr size_t kMostEarlierStates = 16;
 
 // Where a conversation can be gone on with before its end, the latest first: the next turn parts
@@ -58,8 +59,12 @@ Result<std::unique_ptr<ConversationSave>> ConversationSave::Begin(
     return {ErrorCode::kFailedPrecondition, "nothing of this conversation is cached any more"};
   }
   add(match);
+  BlockTally written;
+  (void)written.Add(snapshots.front().snapshot, std::numeric_limits<size_t>::max());
+  const size_t most_bytes = 2 * written.bytes();
   for (const int64_t state : EarlierStates(tree, conversation, match.tokens)) {
     KVASIR_TRY(const PrefixTree::Match earlier, tree.Look(conversation.salt, tokens, state));
+    if (!written.Add(earlier.sequence.Snapshot(), most_bytes)) break;
     add(earlier);
   }
   KVASIR_TRY(CacheMetadata metadata, ModelMetadata(bundle));

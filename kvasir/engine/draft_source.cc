@@ -15,6 +15,8 @@ namespace {
 
 // Of the target's bytes, where nobody says what its layer that drafts may have.
 constexpr size_t kOwnLayerShare = 8;
+// Of those bytes, for what is found again: its tokens.
+constexpr size_t kIndexShare = 16;
 
 Error Mismatch(const std::string& what) {
   return {ErrorCode::kInvalidArgument,
@@ -110,8 +112,9 @@ Status DraftSource::LoadAssistantModel(const DraftSourceOptions& options) {
   const BundleOptions& bundle = options.bundle;
   Backend& backend = target_.backend();
   if (bundle.random_weights) {
-    KVASIR_TRY(assistant_, MakeRandomAssistant(options.model, target_.config(), backend,
-                                               bundle.weight_format.value_or(WeightFormat::kBf16)));
+    KVASIR_TRY(assistant_,
+               MakeRandomAssistant(options.model, target_.config(), backend,
+                                   bundle.weight_format.value_or(WeightFormat::kBf16Dot)));
   } else {
     KVASIR_TRY(assistant_, LoadAssistant(options.model, target_.config(), backend,
                                          {.weight_format = bundle.weight_format,
@@ -134,7 +137,7 @@ Status DraftSource::LoadOwnLayer(const DraftSourceOptions& options) {
   Backend& backend = target_.backend();
   if (bundle.random_weights) {
     KVASIR_TRY(head_, MakeRandomMtpHead(target_.config(), model, backend,
-                                        bundle.weight_format.value_or(WeightFormat::kBf16)));
+                                        bundle.weight_format.value_or(WeightFormat::kBf16Dot)));
   } else {
     KVASIR_TRY(head_, LoadMtpHead(target_.folder(), target_.config(), model, backend,
                                   {.weight_format = bundle.weight_format, .log = bundle.log}));
@@ -142,18 +145,36 @@ Status DraftSource::LoadOwnLayer(const DraftSourceOptions& options) {
   head_spec_ = std::make_shared<const KvCacheSpec>(head_->CacheSpec({KvCodec::Kind::kF16}));
   const size_t bytes = bundle.kv_budget_bytes > 0 ? bundle.kv_budget_bytes
                                                   : target_.cache_budget_bytes() / kOwnLayerShare;
-  // Half at most, as of other caches: a pass is of few rows but where a prompt is read.
-  const size_t scratch = model.ScratchBytes(PairDrafter::kMostPending, 1);
-  const size_t blocks = bytes - std::min(scratch, bytes / 2);
-  if (blocks < head_spec_->BytesAt(1)) {
+  // Half at most, as of other caches: passes, and an embedding beside each state that they join.
+  const size_t joined = 2 * sizeof(float) * static_cast<size_t>(model.hidden_size()) *
+                        static_cast<size_t>(PairDrafter::kMostPending);
+  const size_t scratch =
+      model.ScratchBytes(PairDrafter::kMostPending, PairDrafter::kMostSequences) + joined;
+  head_index_bytes_ = bytes / kIndexShare;
+  const size_t left = bytes - head_index_bytes_;
+  const size_t blocks = left - std::min(scratch, left / 2);
+  const size_t least = head_spec_->BytesAt(1);
+  if (blocks < least) {
     return {ErrorCode::kResourceExhausted,
-            "the cache of the model's layer that drafts may have " + std::to_string(blocks) +
-                " bytes, and its first tokens take " + std::to_string(head_spec_->BytesAt(1)) +
-                "; raise --draft-cache-bytes"};
+            "the layer that drafts may have " + std::to_string(bytes) +
+                " bytes for its cache and its passes, too few for its first tokens; give "
+                "--draft-cache-bytes " +
+                std::to_string(2 * least * kIndexShare / (kIndexShare - 1) + kIndexShare) +
+                " or more, or more --cache-bytes"};
   }
   head_pool_ = std::make_unique<KvPool>(KvPoolOptions{.budget_bytes = blocks});
-  name_ = "the model's own layer (mtp)";
+  name_ = "the model's own layer (mtp, " + std::to_string(head_->weight_bytes() >> 20) + " MiB)";
   return {};
+}
+
+// Ids of text come first, then those of tokens that were added.
+int64_t DraftSource::TextTokens() const {
+  int64_t text = target_.sampleable_tokens();
+  const Tokenizer* const tokenizer = target_.tokenizer();
+  while (tokenizer != nullptr && text > 1 && tokenizer->IsSpecial(static_cast<Token>(text - 1))) {
+    --text;
+  }
+  return text;
 }
 
 std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
@@ -169,7 +190,13 @@ std::unique_ptr<Drafter> DraftSource::NewDrafter(const PrefixTree* tree) const {
         return std::make_unique<MtpDrafter>(
             MtpDrafterParts{assistant_.model.get(), &target_.model(), sampleable});
       }
-      auto pairs = PairDrafter::Create({head_.get(), head_pool_.get(), head_spec_, sampleable});
+      auto pairs = PairDrafter::Create({.head = head_.get(),
+                                        .pool = head_pool_.get(),
+                                        .spec = head_spec_,
+                                        .sampleable_tokens = sampleable,
+                                        .text_tokens = TextTokens(),
+                                        .max_index_bytes = head_index_bytes_,
+                                        .log = log_});
       KVASIR_CHECK(pairs.ok());
       return std::move(pairs).value();
     }

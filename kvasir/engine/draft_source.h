@@ -57,6 +57,7 @@ class DraftSource {
   Status LoadDraftModel(const DraftSourceOptions& options);
   Status LoadAssistantModel(const DraftSourceOptions& options);
   Status LoadOwnLayer(const DraftSourceOptions& options);
+  int64_t TextTokens() const;
 
   const DraftKind kind_;
   const ModelBundle& target_;
@@ -67,6 +68,7 @@ class DraftSource {
   std::unique_ptr<const MtpHead> head_;
   std::shared_ptr<const KvCacheSpec> head_spec_;
   std::unique_ptr<KvPool> head_pool_;
+  size_t head_index_bytes_ = 0;
 };
 
 }  // namespace kvasir

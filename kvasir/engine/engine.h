@@ -190,6 +190,7 @@ class Engine {
   // engine_drafts.cc
   void ProposeDrafts(std::vector<Member>& members);
   int64_t MaxDrafts(const Member& member, int64_t streams) const;
+  int64_t WantedDrafts(const Member& member) const;
   void OpenSpeculation(std::vector<Member>& members);
   static void KeepStatesOfDrafts(const Member& member);
   int64_t StatesForDrafts() const;

@@ -30,8 +30,11 @@ int64_t Engine::MaxDrafts(const Member& member, int64_t streams) const {
   const int64_t room = std::min({stream.remaining_tokens() - 1, stream.sequence->RunLimit() - 1,
                                  parts_.model->context_tokens() - position - 1,
                                  options_.scheduler.mixed_step_tokens / streams});
-  const int64_t wanted = member.job->request.max_drafts.value_or(options_.max_drafts);
-  return std::max<int64_t>(0, std::min({room, wanted, StatesForDrafts() / streams}));
+  return std::max<int64_t>(0, std::min({room, WantedDrafts(member), StatesForDrafts() / streams}));
+}
+
+int64_t Engine::WantedDrafts(const Member& member) const {
+  return member.job->request.max_drafts.value_or(options_.max_drafts);
 }
 
 // How many states the drafts of a step may take, one each.
@@ -132,7 +135,8 @@ void Engine::Verify(Member& member, ConstFloatRows logits, int64_t row) {
 int64_t Engine::HiddenRows(const Member& member, bool is_last) const {
   if (member.job->request.pooling) return member.stream->WantedStates(member.tokens, is_last);
   const auto drafts = static_cast<int64_t>(member.drafts.size());
-  switch (draft_rounds_ ? draft_rounds_->hidden_wanted() : HiddenWanted::kNone) {
+  const bool is_drafted_for = draft_rounds_ && WantedDrafts(member) > 0;
+  switch (is_drafted_for ? draft_rounds_->hidden_wanted() : HiddenWanted::kNone) {
     case HiddenWanted::kNone:
       return 0;
     case HiddenWanted::kLast:

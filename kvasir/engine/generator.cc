@@ -39,7 +39,7 @@ struct Generator::Run {
 // What the drafter wants to be told of the states of evaluated tokens, and where it goes.
 EvaluateOptions Generator::HiddenFor(Run& run) {
   EvaluateOptions options;
-  if (!draft_rounds_) return options;
+  if (!draft_rounds_ || run.request.max_drafts.value_or(max_drafts_) == 0) return options;
   options.hidden = draft_rounds_->hidden_wanted();
   options.on_hidden = [this, &run](Position begin, ConstFloatRows states) {
     const float* const last = states.row(states.rows - 1);

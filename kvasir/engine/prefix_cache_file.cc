@@ -36,34 +36,40 @@ Result<PrefixCacheFileStats> SaveStates(PrefixTree& tree, const ModelBundle& bun
   PrefixCacheFileStats stats;
   KvSnapshotFile file;
   KVASIR_TRY(file.metadata, ModelMetadata(bundle));
-  std::unordered_set<const KvBlock*> written;
+  BlockTally written;
   for (SavedConversation& state : states) {
     KVASIR_TRY(PrefixTree::Match match,
                tree.Find(state.salt, state.tokens, static_cast<int64_t>(state.tokens.size())));
     if (match.tokens == 0) continue;
     KvSnapshot snapshot = match.sequence.Snapshot();
-    std::vector<const KvBlock*> added;
-    size_t bytes = 0;
-    for (const KvBlock* block : snapshot.BlockReferences()) {
-      if (!written.insert(block).second) continue;
-      added.push_back(block);
-      bytes += block->owner->block_bytes();
-    }
-    if (stats.bytes + bytes > max_bytes) {
-      for (const KvBlock* block : added) written.erase(block);
-      continue;
-    }
-    stats.bytes += bytes;
+    if (!written.Add(snapshot, max_bytes)) continue;
     stats.tokens += match.tokens;
     state.tokens.resize(static_cast<size_t>(match.tokens));
     file.sequences.push_back(
         {std::to_string(state.salt), std::move(snapshot), std::move(state.tokens)});
   }
+  stats.bytes = written.bytes();
   if (!file.sequences.empty()) KVASIR_TRY_OK(SaveSnapshots(file, path));
   return stats;
 }
 
 }  // namespace
+
+bool BlockTally::Add(const KvSnapshot& snapshot, size_t max_bytes) {
+  std::vector<const KvBlock*> added;
+  size_t bytes = bytes_;
+  for (const KvBlock* block : snapshot.BlockReferences()) {
+    if (!counted_.insert(block).second) continue;
+    added.push_back(block);
+    bytes += block->owner->block_bytes();
+  }
+  if (bytes > max_bytes) {
+    for (const KvBlock* block : added) counted_.erase(block);
+    return false;
+  }
+  bytes_ = bytes;
+  return true;
+}
 
 uint64_t SaltOfName(const std::string& name) {
   uint64_t salt = 0;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "kvasir/base/result.h"
@@ -34,6 +35,18 @@ Result<PrefixCacheFileStats> SavePrefixCache(PrefixTree& tree, const ModelBundle
 // counts as used last again. ERRORS: as LoadCachedSequence; the tree is then as it was.
 Result<PrefixCacheFileStats> LoadPrefixCache(PrefixTree& tree, ModelBundle& bundle,
                                              const std::string& path);
+
+// Bytes of the blocks of several snapshots, each counted once.
+class BlockTally {
+ public:
+  // Counts those of one more, unless all would be more than `max_bytes` then: false.
+  bool Add(const KvSnapshot& snapshot, size_t max_bytes);
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::unordered_set<const KvBlock*> counted_;
+  size_t bytes_ = 0;
+};
 
 // What was said, for those of one salt.
 struct SavedConversation {

@@ -22,12 +22,13 @@ constexpr std::array<Renaming, 6> kTop = {{
     {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
 }};
 // Of what surrounds the layer that drafts; ".weight" stays.
-constexpr std::array<Renaming, 5> kDraftParts = {{
+constexpr std::array<Renaming, 6> kDraftParts = {{
     {"fc", "nextn.eh_proj"},
     {"pre_fc_norm_embedding", "nextn.enorm"},
     {"pre_fc_norm_hidden", "nextn.hnorm"},
     {"norm", "nextn.shared_head_norm"},
     {"embed_tokens", "nextn.embed_tokens"},
+    {"shared_head.head", "nextn.shared_head_head"},
 }};
 // Parts of a layer; ".weight" and ".bias" stay.
 constexpr std::array<Renaming, 33> kLayerParts = {{

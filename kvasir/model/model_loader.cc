@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "kvasir/backend/cpu_backend.h"
 #include "kvasir/base/system_info.h"
 #include "kvasir/formats/checkpoint.h"
 #include "kvasir/formats/gguf.h"
@@ -65,6 +66,26 @@ PackedWeightsSource PackedSourceOf(const std::string& folder, const Result<FileV
 
 Result<FileVersion> ConfigVersion(const std::string& folder) {
   return FileVersion::Of(folder + "/config.json");
+}
+
+// Calls use(source) with a model's weights as they lie in its files, if MtpHead can read them.
+template <typename Use>
+Status WithMtpHead(const std::string& path, Backend& backend, std::optional<WeightFormat> format,
+                   const Use& use) {
+  const auto checked = [&](const ModelConfig& config, WeightSource& source) -> Status {
+    const Status fits = MtpHead::Check(config, source);
+    if (!fits.ok()) return WithContext(fits.error(), path);
+    return use(source);
+  };
+  if (IsGguf(path)) {
+    KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
+    KVASIR_TRY(const ModelConfig config, GgufModelConfig(file));
+    return checked(config, *MakeGgufWeights(file, config, backend, {format, nullptr}));
+  }
+  KVASIR_TRY(const ModelConfig config, ModelConfig::Load(path));
+  KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(path));
+  return checked(
+      config, *MakeCheckpointWeights(checkpoint, config.quantization, backend, {format, nullptr}));
 }
 
 Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
@@ -141,23 +162,28 @@ Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
   return LoadedModel{std::move(config), std::move(model)};
 }
 
+Status CheckMtpHead(const std::string& path) {
+  KVASIR_TRY(const auto backend, MakeCpuBackend({.threads = 1}));
+  return WithMtpHead(path, *backend, {}, [](WeightSource&) { return Status(); });
+}
+
 Result<std::unique_ptr<const MtpHead>> LoadMtpHead(const std::string& path,
                                                    const ModelConfig& config, const Model& target,
                                                    Backend& backend, const LoadOptions& options) {
-  const StoredWeightsOptions stored = {options.weight_format, nullptr};
-  if (IsGguf(path)) {
-    KVASIR_TRY(const GgufFile file, GgufFile::Open(path));
-    const auto source = MakeGgufWeights(file, config, backend, stored);
-    return MtpHead::Load(config, target, *source, backend);
-  }
-  KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(path));
-  const auto source = MakeCheckpointWeights(checkpoint, config.quantization, backend, stored);
-  return MtpHead::Load(config, target, *source, backend);
+  std::unique_ptr<const MtpHead> head;
+  const auto load = [&](WeightSource& source) -> Status {
+    KVASIR_TRY(head, MtpHead::Load(config, target, source, backend));
+    return {};
+  };
+  KVASIR_TRY_OK(WithMtpHead(path, backend, options.weight_format, load));
+  return head;
 }
 
 Result<std::unique_ptr<const MtpHead>> MakeRandomMtpHead(const ModelConfig& config,
                                                          const Model& target, Backend& backend,
                                                          WeightFormat format) {
+  // One layer of several, and what joins.
+  KVASIR_TRY_OK(CheckMemoryForWeights(config.ParameterCount() / config.num_hidden_layers, format));
   return MtpHead::Load(config, target, *MakeRandomWeights(backend, format), backend);
 }
 

@@ -44,6 +44,10 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
 Result<LoadedModel> MakeRandomModel(const std::string& folder, Backend& backend,
                                     WeightFormat format);
 
+// MtpHead::Check of a model's files; reads none of its weights. ERRORS: as LoadModel and that, with
+// the path.
+Status CheckMtpHead(const std::string& path);
+
 // The layer that drafts which a model's files bring along, for `target`, loaded from them with this
 // config; both `target` and `backend` must outlive it. Its weights are packed anew each time.
 // ERRORS: as LoadModel and MtpHead::Load.
@@ -52,7 +56,7 @@ Result<std::unique_ptr<const MtpHead>> LoadMtpHead(const std::string& path,
                                                    Backend& backend,
                                                    const LoadOptions& options = {});
 
-// Its shapes with made-up weights. ERRORS: as MtpHead::Load.
+// Its shapes with made-up weights. ERRORS: as MtpHead::Load and MakeRandomModel.
 Result<std::unique_ptr<const MtpHead>> MakeRandomMtpHead(const ModelConfig& config,
                                                          const Model& target, Backend& backend,
                                                          WeightFormat format);

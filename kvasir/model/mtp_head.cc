@@ -14,44 +14,54 @@ using Buffer = Workspace::Buffer;
 const std::string kPrefix = "mtp.";
 const std::string kJoin = kPrefix + "fc.weight";
 
-// One layer like the model's last with attention.
-DecoderSpec LayerSpec(const ModelConfig& config) {
+bool HasAttention(const DecoderLayerSpec& layer) { return !layer.is_recurrent; }
+
+// One layer like the model's last with attention; which of both MLPs it has the tensors say.
+DecoderSpec LayerSpec(const ModelConfig& config, const WeightSource& source) {
   DecoderSpec spec = MakeDecoderSpec(config);
-  const auto last = std::find_if(spec.layers.rbegin(), spec.layers.rend(),
-                                 [](const DecoderLayerSpec& layer) { return !layer.is_recurrent; });
-  spec.layers = {*last};
+  DecoderLayerSpec layer = *std::find_if(spec.layers.rbegin(), spec.layers.rend(), HasAttention);
+  const bool is_dense =
+      spec.experts.count == 0 || !source.Shape(kPrefix + "layers.0.mlp.gate_proj.weight").empty();
+  layer.mlp = is_dense ? MlpKind::kDense : MlpKind::kExperts;
+  spec.layers = {layer};
   spec.delta_net = {};
   return spec;
 }
 
-Status CheckIsThere(const ModelConfig& config, const WeightSource& source) {
-  if (!MtpHead::IsKnownTo(config.family)) {
-    return {ErrorCode::kUnsupported,
+}  // namespace
+
+Status MtpHead::Check(const ModelConfig& config, const WeightSource& source) {
+  if (!IsKnownTo(config.family)) {
+    return {ErrorCode::kInvalidArgument,
             "only models like Qwen3.5 have a layer of their own that drafts; name a draft model"};
   }
-  if (!MtpHead::IsIn(source)) {
-    return {ErrorCode::kNotFound, "the model came without its layer that drafts (tensor '" + kJoin +
-                                      "'); take files that have it, or name a draft model"};
+  if (!source.Has(kJoin)) {
+    return {ErrorCode::kNotFound,
+            "the model came without its layer that drafts (tensor '" + kJoin +
+                "', in a GGUF file 'blk.N.nextn.eh_proj.weight'); take files that have it, or name "
+                "a draft model"};
   }
-  for (const char* more : {"layers.1.input_layernorm.weight", "embed_tokens.weight"}) {
+  for (const char* more :
+       {"layers.1.input_layernorm.weight", "embed_tokens.weight", "shared_head.head.weight"}) {
     if (source.Shape(kPrefix + more).empty()) continue;
     return {ErrorCode::kUnsupported, "the model's layer that drafts has a tensor '" + kPrefix +
                                          more +
                                          "'; only one layer is read, which has the model's "
-                                         "embeddings"};
+                                         "embeddings and its head"};
+  }
+  const DecoderSpec spec = MakeDecoderSpec(config);
+  if (std::ranges::none_of(spec.layers, HasAttention)) {
+    return {ErrorCode::kUnsupported,
+            "the model has no layer with attention for its layer that drafts to be like"};
   }
   return {};
 }
 
-}  // namespace
-
-bool MtpHead::IsIn(const WeightSource& source) { return source.Has(kJoin); }
-
 Result<std::unique_ptr<const MtpHead>> MtpHead::Load(const ModelConfig& config, const Model& target,
                                                      WeightSource& source, Backend& backend) {
-  KVASIR_TRY_OK(CheckIsThere(config, source));
+  KVASIR_TRY_OK(Check(config, source));
   auto head = std::unique_ptr<MtpHead>(new MtpHead(target, backend));
-  DecoderSpec spec = LayerSpec(config);
+  DecoderSpec spec = LayerSpec(config, source);
   const int64_t size = spec.hidden_size;
   head->norm_eps_ = spec.norm_eps;
   KVASIR_TRY(head->embedding_norm_,

@@ -21,12 +21,14 @@ namespace kvasir {
 
 class MtpHead final : public PairHead {
  public:
-  // Whether models of this family may have such a layer, and whether the one of these weights does.
+  // Whether models of this family may have such a layer.
   static bool IsKnownTo(ModelFamily family) { return family == ModelFamily::kQwen35; }
-  static bool IsIn(const WeightSource& source);
+  // OK if the model of this config has one in `source`. ERRORS: kNotFound where there is none;
+  // kInvalidArgument for a family that has none; kUnsupported for more than one layer, embeddings
+  // or a head of its own, or a model without any layer with attention for it to be like.
+  static Status Check(const ModelConfig& config, const WeightSource& source);
   // `target`, the model of `config`, and `backend` must outlive the head.
-  // ERRORS: as WeightSource; kNotFound where there is none; kUnsupported for more than one layer,
-  // embeddings of its own, or a family that has none.
+  // ERRORS: as Check and WeightSource.
   static Result<std::unique_ptr<const MtpHead>> Load(const ModelConfig& config, const Model& target,
                                                      WeightSource& source, Backend& backend);
 

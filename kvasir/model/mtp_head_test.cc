@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "kvasir/formats/checkpoint.h"
+#include "kvasir/formats/safetensors_writer.h"
 #include "kvasir/formats/test_files.h"
 #include "tests/support/tiny_model.h"
 
@@ -157,6 +160,7 @@ TEST_P(MtpHeadTest, LogitsMayBeOfTheFirstTokensOnly) {
 INSTANTIATE_TEST_SUITE_P(
     Recorded, MtpHeadTest,
     testing::Values(MtpCase{"transformers_qwen3_5_bf16", "", 1},
+                    MtpCase{"transformers_qwen3_next_bf16", "", 1},
                     MtpCase{"transformers_qwen3_5_wrapped_bf16", "", 2},
                     MtpCase{"transformers_qwen3_5_moe_bf16", "", 1},
                     // Its own experts are in one tensor, those of the layer are apart.
@@ -177,6 +181,16 @@ TEST_P(MtpHeadTest, AFullPoolIsAnError) {
   EXPECT_EQ(cache.position(), 0);
 }
 
+// A safetensors file of these tensors, all zero.
+void WriteZeros(const std::string& path, const std::vector<TensorDeclaration>& declared) {
+  auto writer = ValueOrDie(SafetensorsWriter::Create(path, declared));
+  for (const TensorDeclaration& tensor : declared) {
+    const auto bytes = ValueOrDie(DenseTensorBytes(tensor.dtype, tensor.shape));
+    OrDie(writer.Append(tensor.name, std::vector<std::byte>(static_cast<size_t>(bytes))));
+  }
+  OrDie(writer.Finish());
+}
+
 Error RefusalOf(const std::string& folder) {
   TinyModel tiny({.folder = folder});
   const auto head =
@@ -186,11 +200,53 @@ Error RefusalOf(const std::string& folder) {
 
 TEST(MtpHead, ModelsWithoutOneAreToldSo) {
   const Error other = RefusalOf("public_qwen3_f32");
-  EXPECT_EQ(other.code, ErrorCode::kUnsupported);
+  EXPECT_EQ(other.code, ErrorCode::kInvalidArgument);
   const Error without = RefusalOf("mlx_qwen3_5_q4g32_bf16");
   EXPECT_EQ(without.code, ErrorCode::kNotFound);
   EXPECT_NE(without.message.find("mtp.fc.weight"), std::string::npos);
   EXPECT_EQ(RefusalOf("testdata/gguf/qwen35_bf16.gguf").code, ErrorCode::kNotFound);
+}
+
+// A folder of a model with other tensors, or another config.
+struct Changed {
+  const char* part;  // of the message
+  std::function<void(std::map<std::string, std::vector<int64_t>>* tensors, Json* config)> change;
+};
+
+TEST(MtpHead, WhatCannotBeReadIsRefusedByName) {
+  const auto with = [](const char* name, std::vector<int64_t> shape) {
+    return [name, shape](auto* tensors, Json*) { (*tensors)[name] = shape; };
+  };
+  const Changed cases[] = {
+      {"'mtp.layers.1.input_layernorm.weight'", with("mtp.layers.1.input_layernorm.weight", {48})},
+      {"'mtp.embed_tokens.weight'", with("mtp.embed_tokens.weight", {256, 48})},
+      {"'mtp.shared_head.head.weight'", with("mtp.shared_head.head.weight", {256, 48})},
+      {"mtp.fc.weight", with("mtp.fc.weight", {96, 48})},
+      {"mtp.norm.weight", with("mtp.norm.weight", {47})},
+      {"mtp.layers.0.self_attn.q_proj.weight", with("mtp.layers.0.self_attn.q_proj.weight", {48})},
+      {"no layer with attention", [](auto*, Json* config) {
+         config->Set("layer_types", Json::Array(5, Json("linear_attention")));
+       }}};
+  const std::string base = TinyModel::Folder("transformers_qwen3_5_bf16");
+  for (const Changed& changed : cases) {
+    const ScratchFolder scratch;
+    Json config = ValueOrDie(Json::ParseFile(base + "/config.json"));
+    std::map<std::string, std::vector<int64_t>> shapes;
+    const auto stored = ValueOrDie(Checkpoint::Open(base));
+    for (const std::string& name : stored.names()) shapes[name] = stored.Find(name)->shape;
+    changed.change(&shapes, &config);
+    scratch.Write("config.json", config.Dump());
+    std::vector<TensorDeclaration> declared;
+    for (const auto& [name, shape] : shapes) declared.push_back({name, DType::kBf16, shape});
+    WriteZeros(scratch.File("model.safetensors"), declared);
+    const auto backend = ValueOrDie(MakeCpuBackend({.threads = 1}));
+    TinyModel tiny({.folder = "transformers_qwen3_5_bf16"});
+    const auto parsed = ValueOrDie(ModelConfig::Load(scratch.path()));
+    const auto head = LoadMtpHead(scratch.path(), parsed, tiny.model(), *backend);
+    ASSERT_FALSE(head.ok()) << changed.part;
+    EXPECT_NE(head.error().message.find(changed.part), std::string::npos) << head.error().message;
+    EXPECT_NE(head.error().message.find(scratch.path()), std::string::npos) << head.error().message;
+  }
 }
 
 TEST(MtpHead, ShapesCanBeMadeUp) {

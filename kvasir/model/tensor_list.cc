@@ -111,9 +111,10 @@ class ListingWeights final : public WeightSource {
 
 Result<TensorList> ListedBy(ListingWeights& listing, const ModelConfig& config, Backend& backend) {
   const DecoderSpec spec = MakeDecoderSpec(config);
-  KVASIR_TRY_OK(DecoderModel::Load(spec, listing, backend).status());
-  return TensorList{listing.Take(), UnreadTensors(spec, listing),
-                    MtpHead::IsKnownTo(config.family) && MtpHead::IsIn(listing)};
+  KVASIR_TRY(const auto model, DecoderModel::Load(spec, listing, backend));
+  TensorList list = {listing.Take(), UnreadTensors(spec, listing)};
+  list.has_mtp_head = MtpHead::Load(config, *model, listing, backend).ok();
+  return list;
 }
 
 }  // namespace

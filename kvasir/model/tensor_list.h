@@ -30,7 +30,7 @@ WeightFormat FormatInMemory(const ListedTensor& tensor);
 struct TensorList {
   std::vector<ListedTensor> tensors;
   std::vector<std::string> unread;  // UnreadTensors
-  bool has_mtp_head = false;        // MtpHead::IsIn, of a family that it is known to
+  bool has_mtp_head = false;        // that MtpHead can load
 };
 
 // Borrow `file` and `checkpoint`. ERRORS: as LoadModel's.

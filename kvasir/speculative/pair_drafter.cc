@@ -21,6 +21,8 @@ uint64_t PairSalt(uint64_t salt, Token first) {
 
 // As many as steps with drafts leave. More are a prompt's, which is no cost of drafts.
 constexpr int64_t kFewPending = 20;
+// Pairs in a row that another state may stand in for.
+constexpr int64_t kMostStandIns = 8;
 // An eighth, a quarter, half of a vocabulary.
 constexpr size_t kParts = 3;
 // Smaller vocabularies are looked at whole.
@@ -102,12 +104,14 @@ int64_t PairDrafter::PartOfVocabulary(size_t index) const {
   return part / kPanelOutputs * kPanelOutputs;
 }
 
-void PairDrafter::CountTokens(State& state, std::span<const Token> tokens) const {
-  state.counted += static_cast<int64_t>(tokens.size());
-  for (size_t part = 0; part < kParts; ++part) {
-    const int64_t end = PartOfVocabulary(part);
-    state.outside[part] +=
-        std::count_if(tokens.begin(), tokens.end(), [end](Token token) { return token >= end; });
+void PairDrafter::CountTokens(State& state, std::span<const Token> tokens, int64_t times) const {
+  const int64_t text = parts_.text_tokens > 0 ? parts_.text_tokens : parts_.sampleable_tokens;
+  for (const Token token : tokens) {
+    if (token >= text) continue;
+    state.counted += times;
+    for (size_t part = 0; part < kParts; ++part) {
+      if (token >= PartOfVocabulary(part)) state.outside[part] += times;
+    }
   }
 }
 
@@ -129,7 +133,7 @@ void PairDrafter::Report(const DraftReport& report) {
   if (!state.cache) Begin(state, report);
   const int64_t size = parts_.head->state_size();
   if (state.is_given_up || report.hidden.cols != size) return state.GiveUp();
-  if (report.begin > state.next_slot() + state.pending_slots(size)) {
+  if (report.begin > state.next_slot() + state.pending_slots(size) + kMostStandIns) {
     Settle(state, report.known);  // pending slots have no gap among them
     if (state.is_given_up) return;
     state.missing = report.begin - state.settled;
@@ -137,12 +141,15 @@ void PairDrafter::Report(const DraftReport& report) {
   }
   const int64_t level = state.next_slot() + state.pending_slots(size);
   for (int64_t slot = level; slot < report.begin + report.hidden.rows; ++slot) {
-    const float* const row = report.hidden.row(slot - report.begin);
+    const float* const row = report.hidden.row(std::max<int64_t>(0, slot - report.begin));
     state.pending.insert(state.pending.end(), row, row + size);
     if (state.pending_slots(size) >= kMostPending) Settle(state, report.known);
     if (state.is_given_up) return;
   }
-  if (state.pending_slots(size) > kFewPending) Settle(state, report.known);
+  if (state.pending_slots(size) > kFewPending) {
+    Settle(state, report.known);
+    state.pending.shrink_to_fit();
+  }
 }
 
 bool PairDrafter::IsLevel(const DraftRequest& request) const {
@@ -208,9 +215,17 @@ std::optional<PairHead::Output> PairDrafter::Forward(std::vector<Member>& member
       }
       if (tree_.Evict(wanted) > 0) continue;
     }
-    last->state->GiveUp();
+    if (!last->is_guess) GiveUp(*last->state);
     last->tokens.clear();
   }
+}
+
+void PairDrafter::GiveUp(State& state) {
+  state.GiveUp();
+  if (std::exchange(has_warned_, true)) return;
+  Log(parts_.log, LogLevel::kWarning,
+      "drafts: the cache of the layer that drafts is full; answers that do not fit in are made "
+      "without drafts (--draft-cache-bytes)");
 }
 
 Token PairDrafter::Draw(const DraftRequest& request, std::span<const Token> drafted,
@@ -222,6 +237,19 @@ Token PairDrafter::Draw(const DraftRequest& request, std::span<const Token> draf
 }
 
 std::vector<std::vector<Token>> PairDrafter::Propose(std::span<const DraftRequest> requests) {
+  std::vector<std::vector<Token>> drafts;
+  while (!requests.empty()) {
+    const size_t count = std::min<size_t>(requests.size(), kMostSequences);
+    for (std::vector<Token>& of_one : ProposeTogether(requests.first(count))) {
+      drafts.push_back(std::move(of_one));
+    }
+    requests = requests.subspan(count);
+  }
+  return drafts;
+}
+
+std::vector<std::vector<Token>> PairDrafter::ProposeTogether(
+    std::span<const DraftRequest> requests) {
   std::vector<std::vector<Token>> drafts(requests.size());
   std::vector<size_t> open;  // requests that go on
   std::vector<Member> members;
@@ -233,6 +261,8 @@ std::vector<std::vector<Token>> PairDrafter::Propose(std::span<const DraftReques
       state.pending = std::move(state.last);
       state.last.clear();
       --state.settled;
+      const Token token = requests[i].known[requests[i].known.size() - 1];
+      CountTokens(state, std::span(&token, 1), -1);
     }
     open.push_back(i);
     members.push_back(Pending(state, requests[i].known));

@@ -22,6 +22,7 @@ import torch
 import transformers
 from transformers.models.qwen3_5 import modeling_qwen3_5 as dense
 from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe as moe
+from transformers.models.qwen3_next import modeling_qwen3_next as next_
 
 TOKENS = 40
 DRAFTS = 5
@@ -32,16 +33,21 @@ CASES = {
     "transformers_qwen3_5_wrapped_bf16": (92, "model.language_model."),
     "transformers_qwen3_5_moe_bf16": (93, "model."),
     "transformers_qwen3_5_moe_wrapped_bf16": (94, "model.language_model."),
+    "transformers_qwen3_next_bf16": (95, "model."),
 }
 
 
 def text_config(folder):
     config = json.loads((folder / "config.json").read_text())
     config = config.get("text_config", config)
-    is_moe = "moe" in config["model_type"]
-    made = (transformers.Qwen3_5MoeTextConfig if is_moe else transformers.Qwen3_5TextConfig)(**config)
+    of, module, family = {
+        "qwen3_5_text": (transformers.Qwen3_5TextConfig, dense, "Qwen3_5"),
+        "qwen3_5_moe_text": (transformers.Qwen3_5MoeTextConfig, moe, "Qwen3_5Moe"),
+        "qwen3_next": (transformers.Qwen3NextConfig, next_, "Qwen3Next"),
+    }[config["model_type"]]
+    made = of(**config)
     made._attn_implementation = "eager"
-    return made, moe if is_moe else dense, "Qwen3_5Moe" if is_moe else "Qwen3_5"
+    return made, module, family
 
 
 def stacked(tensors):
@@ -61,7 +67,8 @@ def stacked(tensors):
 def random_layer(config, module, family, generator):
     """The tensors of "mtp.", in bf16, with one tensor for each part of an expert as published."""
     hidden = config.hidden_size
-    full = config.layer_types.index("full_attention")
+    # The last of them: of Qwen3-Next it has experts.
+    full = max(i for i, kind in enumerate(config.layer_types) if kind == "full_attention")
     layer = getattr(module, family + "DecoderLayer")(config, full)
     shapes = {"fc.weight": (hidden, 2 * hidden), "norm.weight": (hidden,),
               "pre_fc_norm_embedding.weight": (hidden,), "pre_fc_norm_hidden.weight": (hidden,)}
@@ -96,7 +103,9 @@ class Head:
             norm.weight.data = wide[name + ".weight"]
             self.norms[name] = norm
         self.fc = wide["fc.weight"]
-        self.rotary = getattr(module, family + "TextRotaryEmbedding")(config)
+        self.is_text_only = family == "Qwen3Next"
+        self.rotary = getattr(module, family + (
+            "RotaryEmbedding" if self.is_text_only else "TextRotaryEmbedding"))(config)
         self.embed, self.lm_head = embed, lm_head
 
     def __call__(self, tokens, states):
@@ -107,7 +116,8 @@ class Head:
         positions = torch.arange(n)
         mask = torch.full((n, n), torch.finfo(torch.float32).min).triu(1)[None, None]
         # Text stands at the same place in all three directions.
-        angles = self.rotary(x[None], positions[None, None].expand(3, 1, n))
+        angles = self.rotary(x[None], positions[None] if self.is_text_only
+                             else positions[None, None].expand(3, 1, n))
         out = self.layer(x[None], position_embeddings=angles, attention_mask=mask,
                          position_ids=positions[None])
         out = out[0] if isinstance(out, tuple) else out
