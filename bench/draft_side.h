@@ -18,7 +18,7 @@
 
 namespace kvasir {
 
-inline constexpr size_t kSidePoolBytes = size_t{256} << 20;
+inline constexpr size_t kSidePoolBytes = size_t{1} << 30;
 
 // A ratio, and half of the interval that holds it nineteen times of twenty.
 struct Ratio {

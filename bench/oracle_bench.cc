@@ -16,15 +16,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/bench_util.h"
 #include "bench/draft_side.h"
 #include "bench/paid_oracle.h"
+#include "kvasir/speculative/pair_drafter.h"
 #include "tests/support/oracle_drafter.h"
 
 namespace kvasir {
@@ -49,14 +54,65 @@ std::vector<EngineRequest> Requests(size_t count, int64_t tokens, int64_t vocab_
   return requests;
 }
 
+// The shape's own layer (mtp), made up. Answers of made-up weights have tokens of all of the
+// vocabulary; as if they were text, drafts are looked for in an eighth of it.
+class OwnLayer {
+ public:
+  explicit OwnLayer(const ModelBundle& bundle)
+      : model_(bundle.model()),
+        head_(
+            Must(MakeRandomMtpHead(bundle.config(), model_, bundle.backend(), WeightFormat::kQ8))),
+        spec_(
+            std::make_shared<const KvCacheSpec>(head_->CacheSpec({.kind = KvCodec::Kind::kF16}))) {}
+
+  std::unique_ptr<Drafter> NewDrafter() {
+    KvPool& pool = pools_.emplace_back(KvPoolOptions{.budget_bytes = kSidePoolBytes});
+    return Must(PairDrafter::Create({.head = head_.get(),
+                                     .pool = &pool,
+                                     .spec = spec_,
+                                     .sampleable_tokens = model_.vocab_size(),
+                                     .text_tokens = 1}));
+  }
+  // What a pass for one pair takes.
+  void Measure() {
+    KvPool pool({.budget_bytes = kSidePoolBytes});
+    KvSequence cache = Must(KvSequence::Create(&pool, spec_));
+    Workspace workspace;
+    const int64_t size = model_.hidden_size();
+    const std::vector<float> state(static_cast<size_t>(size), 0.5f);
+    const Token token = 7;
+    const PairRun run = {&cache, std::span(&token, 1), {state.data(), 1, size, size}};
+    const auto ms = [&](int64_t tokens) {
+      const auto pass = [&](int) {
+        (void)Must(head_->Forward(std::span(&run, 1), tokens, workspace));
+      };
+      return MedianMicroseconds(
+                 30, [](int) {}, pass) /
+             1000;
+    };
+    const int64_t eighth = model_.vocab_size() / 8 / kPanelOutputs * kPanelOutputs;
+    std::printf("a pass of the layer: %.2f ms, with an eighth of the vocabulary %.2f ms\n",
+                ms(model_.vocab_size()), ms(eighth));
+  }
+
+ private:
+  const Model& model_;
+  const std::unique_ptr<const MtpHead> head_;
+  const std::shared_ptr<const KvCacheSpec> spec_;
+  std::deque<KvPool> pools_;
+};
+
+using NewDrafter = std::function<std::unique_ptr<Drafter>()>;
+
 struct Workload {
   size_t streams = 1;
   int rounds = 1;
   int64_t tokens = 0;
 };
 
-// By one number of streams. `assistant` null: drafts are free. False if an answer changed.
-bool MeasureStreams(ModelBundle& bundle, const DraftSource* assistant, const Measure& measure,
+// By one number of streams. `new_paid`, if not empty, makes what drafts cost. False if an answer
+// changed.
+bool MeasureStreams(ModelBundle& bundle, const NewDrafter& new_paid, const Measure& measure,
                     const Workload& workload) {
   const auto [streams, rounds, tokens] = workload;
   DraftSide teacher(bundle, measure);
@@ -71,16 +127,15 @@ bool MeasureStreams(ModelBundle& bundle, const DraftSource* assistant, const Mea
         OracleOptions{.wrong_percent = 100 - right, .is_cheap = true});
     oracles.push_back(oracle.get());
     sides.push_back(std::make_unique<DraftSide>(bundle, measure));
-    if (assistant == nullptr) {
+    if (!new_paid) {
       sides.back()->UseDrafter(std::move(oracle));
     } else {
-      sides.back()->UseDrafter(
-          std::make_unique<PaidOracle>(std::move(oracle), assistant->NewDrafter(nullptr)));
+      sides.back()->UseDrafter(std::make_unique<PaidOracle>(std::move(oracle), new_paid()));
     }
   }
-  if (assistant != nullptr) {
+  if (new_paid) {
     sides.push_back(std::make_unique<DraftSide>(bundle, measure));
-    sides.back()->UseDrafter(assistant->NewDrafter(nullptr));
+    sides.back()->UseDrafter(new_paid());
   }
   for (const auto& side : sides) in_turn.push_back(side.get());
   for (int round = 0; round < rounds; ++round) {
@@ -130,12 +185,17 @@ int Main(int argc, char** argv) {
   options.random_weights = true;
   const auto bundle = Must(ModelBundle::Load(argv[1], options));
   std::unique_ptr<DraftSource> assistant;
+  std::optional<OwnLayer> own_layer;
+  NewDrafter new_paid;
   const size_t wanted_streams = argc > 5 ? std::strtoul(argv[5], nullptr, 10) : 0;
-  if (argc > 6) {
+  if (argc > 6 && std::string_view(argv[6]) == "own") {
+    own_layer.emplace(*bundle);
+    own_layer->Measure();
+    new_paid = [&] { return own_layer->NewDrafter(); };
+  } else if (argc > 6) {
     options.weight_format.reset();
-    const std::string model = argv[6];
-    assistant =
-        Must(DraftSource::Load({DraftKind::kMtp, model == "own" ? "" : model, options}, *bundle));
+    assistant = Must(DraftSource::Load({DraftKind::kMtp, argv[6], options}, *bundle));
+    new_paid = [&] { return assistant->NewDrafter(nullptr); };
   }
   if (wanted_streams > 8 || (wanted_streams & (wanted_streams - 1)) != 0) {
     std::fprintf(stderr, "streams are 1, 2, 4 or 8; 0 is each of them\n");
@@ -144,7 +204,7 @@ int Main(int argc, char** argv) {
   std::printf("%s\n", kDraftFigures);
   for (const size_t streams : {1, 2, 4, 8}) {
     if (wanted_streams != 0 && streams != wanted_streams) continue;
-    if (MeasureStreams(*bundle, assistant.get(), measure, {streams, rounds, tokens})) continue;
+    if (MeasureStreams(*bundle, new_paid, measure, {streams, rounds, tokens})) continue;
     std::fprintf(stderr, "drafts changed an answer\n");
     return 1;
   }
