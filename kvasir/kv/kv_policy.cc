@@ -222,6 +222,19 @@ std::string Kibibytes(size_t bytes) {
   return text;
 }
 
+// What recurrent layers add.
+std::string States(const KvCacheSpec& spec, bool is_behind_rows) {
+  size_t bytes = 0;
+  int64_t layers = 0;
+  for (const KvLayerSpec& layer : spec.layers) {
+    bytes += layer.state_bytes;
+    layers += layer.is_recurrent();
+  }
+  if (layers == 0) return "";
+  return (is_behind_rows ? "; " : "") + Kibibytes(bytes) + " of states in " +
+         std::to_string(layers) + (layers == 1 ? " layer" : " layers");
+}
+
 }  // namespace
 
 int64_t RoundUpToBlocks(int64_t tokens) {
@@ -315,7 +328,8 @@ std::string KvPolicy::Describe(const KvCacheSpec& spec) const {
   for (size_t i = 0; budget && i < budget_skip_layers.size(); ++i) {
     text += (i == 0 ? " but in layers " : ", ") + std::to_string(budget_skip_layers[i]);
   }
-  return text + "; " + Kibibytes(spec.TokenBytes()) + " per token";
+  if (!text.empty()) text += "; " + Kibibytes(spec.TokenBytes()) + " per token";
+  return text + States(spec, !text.empty());
 }
 
 }  // namespace kvasir

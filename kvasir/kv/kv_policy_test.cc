@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kvasir/kv/kv_policy_flags.h"
+#include "kvasir/kv/kv_test_util.h"
 
 namespace kvasir {
 namespace {
@@ -377,6 +378,12 @@ TEST(KvPolicyTest, DescribesItselfInOneLine) {
                      Full(2)),
             "keys turbo3, values turbo4; first 128 rows f16; last 64 rows also f16; "
             "budget:512,keep=4,recent=128,interval=256,score=keydiff; 0.2 KiB per token");
+  // States take what they take, however many tokens there are.
+  KvCacheSpec states = Full(2);
+  states.layers.push_back(kv_testing::Recurrent(4096));
+  EXPECT_EQ(KvPolicy().Describe(states), "f16; 1.0 KiB per token; 4.0 KiB of states in 1 layer");
+  states.layers = {kv_testing::Recurrent(4096), kv_testing::Recurrent(1024)};
+  EXPECT_EQ(KvPolicy().Describe(states), "5.0 KiB of states in 2 layers");
 }
 
 }  // namespace
