@@ -416,6 +416,19 @@ TEST(ConvertModel, InfinitiesStayOrAreNamed) {
   }
 }
 
+// A GGUF file of a folder as MLX writes them: norms have their 1, the taps of convolutions come
+// before the one input. Decoded first, as what is quantized is rounded on the way.
+TEST(ConvertModel, DeltaNetsOfMlxBecomeGguf) {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.File("decoded");
+  ASSERT_TRUE(Convert(Path("testdata/models/mlx_qwen3_5_q4g32_bf16"), "f32", folder).ok());
+  const auto model = ValueOrDie(ModelSource::Open(folder));
+  const std::string file = scratch.File("out.gguf");
+  const Status done = WriteGguf(model, file, {.type = "f32", .threads = 2, .progress = {}});
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  EXPECT_EQ(Logits(file, WeightFormat::kF32), Logits(folder, WeightFormat::kF32));
+}
+
 // As published, with the rates of decay in f32 among weights of 16 bits.
 TEST(ConvertModel, WhatStatesHangOnStaysFloat32) {
   const ScratchFolder scratch;

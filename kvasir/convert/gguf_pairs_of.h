@@ -12,8 +12,9 @@ namespace kvasir {
 
 // The architectures of docs/formats/gguf.md; the tokenizer (byte-level BPE, cut by a pattern that
 // llama.cpp has a name for) and chat template if the model has them. ERRORS: kUnsupported,
-// kCorrupt, naming the file and the field.
-Result<GgufPairs> GgufPairsOf(const ModelSource& source, const ModelConfig& config);
+// kCorrupt, naming the file and the field. `draft_layers`: those that are written (MtpHead).
+Result<GgufPairs> GgufPairsOf(const ModelSource& source, const ModelConfig& config,
+                              int draft_layers = 0);
 
 }  // namespace kvasir
 

@@ -1,5 +1,6 @@
 #include "kvasir/convert/gguf_shape_pairs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -12,12 +13,8 @@ uint32_t U32(int64_t value) { return static_cast<uint32_t>(value); }
 // Adds the pairs of one model under the prefix of its architecture.
 class ShapeWriter {
  public:
-  ShapeWriter(const ModelConfig& config, GgufPairs* pairs)
-      : config_(config),
-        architecture_(config.family == ModelFamily::kQwen3 && config.experts.count > 0
-                          ? "qwen3moe"
-                          : std::string(ModelFamilyName(config.family))),
-        pairs_(*pairs) {}
+  ShapeWriter(const ModelConfig& config, const GgufShapeExtras& extras, GgufPairs* pairs)
+      : config_(config), extras_(extras), architecture_(Architecture(config)), pairs_(*pairs) {}
 
   Status Write() {
     if (config_.family == ModelFamily::kGptOss) {
@@ -25,15 +22,10 @@ class ShapeWriter {
               "gpt-oss is read from GGUF files, but not written to them; its published checkpoints "
               "exist as such"};
     }
-    if (config_.family == ModelFamily::kQwen35) {
-      return {ErrorCode::kUnsupported,
-              "models with delta nets (Qwen3.5, Qwen3-Next) are read from GGUF files, but not "
-              "written to them"};
-    }
     KVASIR_TRY_OK(CheckActivation());
     pairs_.Add("general.architecture", architecture_);
     pairs_.AddU32("general.quantization_version", 2);
-    Int("block_count", config_.num_hidden_layers);
+    Int("block_count", config_.num_hidden_layers + extras_.draft_layers);
     Int("context_length", config_.max_position_embeddings);
     Int("embedding_length", config_.hidden_size);
     Int("attention.head_count", config_.num_attention_heads);
@@ -44,6 +36,7 @@ class ShapeWriter {
     Int("attention.value_length", config_.global_head_dim);
     AddMlp();
     AddKeyValueHeads();
+    if (has_delta_nets()) AddDeltaNets();
     KVASIR_TRY_OK(AddExperts());
     KVASIR_TRY_OK(AddRope());
     return AddWindow();
@@ -56,6 +49,15 @@ class ShapeWriter {
     pairs_.AddF32(Key(name), static_cast<float>(value));
   }
   bool is_gemma4() const { return config_.family == ModelFamily::kGemma4; }
+  bool has_delta_nets() const { return config_.family == ModelFamily::kQwen35; }
+
+  static std::string Architecture(const ModelConfig& config) {
+    const bool has_experts = config.experts.count > 0;
+    if (config.family == ModelFamily::kQwen3 && has_experts) return "qwen3moe";
+    if (config.family != ModelFamily::kQwen35) return std::string(ModelFamilyName(config.family));
+    if (config.architecture.starts_with("Qwen3Next")) return "qwen3next";
+    return has_experts ? "qwen35moe" : "qwen35";
+  }
 
   // Readers know a family's own only.
   Status CheckActivation() const {
@@ -68,6 +70,11 @@ class ShapeWriter {
   }
 
   void AddMlp() {
+    if (has_delta_nets()) {
+      // Models with experts only have none.
+      if (config_.intermediate_size > 0) Int("feed_forward_length", config_.intermediate_size);
+      return;
+    }
     std::vector<uint32_t> sizes;
     for (int i = 0; i < config_.num_hidden_layers; ++i) {
       sizes.push_back(U32(config_.intermediate_size_of(i)));
@@ -87,12 +94,37 @@ class ShapeWriter {
     pairs_.AddU32s(Key("attention.head_count_kv"), heads);
   }
 
+  void AddDeltaNets() {
+    const DeltaNetConfig& net = config_.delta_net;
+    Int("ssm.conv_kernel", net.conv_width);
+    Int("ssm.state_size", net.key_dim);
+    Int("ssm.group_count", net.key_heads);
+    Int("ssm.time_step_rank", net.value_heads);
+    Int("ssm.inner_size", int64_t{net.value_heads} * net.value_dim);
+    if (extras_.draft_layers > 0) Int("nextn_predict_layers", extras_.draft_layers);
+    if (!extras_.rope_sections.empty()) {
+      pairs_.AddI32s(Key("rope.dimension_sections"), extras_.rope_sections);
+    }
+    // The list says it all; older readers know only how often layers attend.
+    std::vector<bool> recurrent;
+    for (const LayerKind kind : config_.layer_kinds) {
+      recurrent.push_back(kind == LayerKind::kLinear);
+    }
+    const auto full = std::find(recurrent.begin(), recurrent.end(), false);
+    Int("full_attention_interval", full - recurrent.begin() + 1);
+    recurrent.resize(recurrent.size() + static_cast<size_t>(extras_.draft_layers));
+    pairs_.AddBools(Key("attention.recurrent_layers"), recurrent);
+  }
+
   Status AddExperts() {
     const ExpertsConfig& experts = config_.experts;
     if (experts.count == 0) return {};
     Int("expert_count", experts.count);
     Int("expert_used_count", experts.per_token);
     Int("expert_feed_forward_length", experts.intermediate_size);
+    if (experts.shared_intermediate_size > 0) {
+      Int("expert_shared_feed_forward_length", experts.shared_intermediate_size);
+    }
     if (experts.normalizes_weights) return {};
     return {ErrorCode::kUnsupported, "field 'norm_topk_prob' is false, which a GGUF file of " +
                                          architecture_ + " cannot say"};
@@ -117,7 +149,8 @@ class ShapeWriter {
               "rope scaling 'yarn' has no place in a GGUF file of " + architecture_};
     }
     Float("rope.freq_base", rope.theta);
-    Int("rope.dimension_count", config_.global_head_dim);
+    const double rotated = has_delta_nets() ? rope.rotated_fraction : 1;
+    Int("rope.dimension_count", std::lround(config_.global_head_dim * rotated));
     switch (rope.type) {
       case RopeType::kDefault:
       case RopeType::kLlama3:        // a tensor of divisors says them; of Gemma 4 always
@@ -200,14 +233,15 @@ class ShapeWriter {
   }
 
   const ModelConfig& config_;
+  const GgufShapeExtras& extras_;
   const std::string architecture_;
   GgufPairs& pairs_;
 };
 
 }  // namespace
 
-Status AddGgufShape(const ModelConfig& config, GgufPairs* pairs) {
-  return ShapeWriter(config, pairs).Write();
+Status AddGgufShape(const ModelConfig& config, const GgufShapeExtras& extras, GgufPairs* pairs) {
+  return ShapeWriter(config, extras, pairs).Write();
 }
 
 }  // namespace kvasir

@@ -16,6 +16,7 @@
 #include "kvasir/base/system_info.h"
 #include "kvasir/base/thread_pool.h"
 #include "kvasir/convert/expert_stacks.h"
+#include "kvasir/convert/gguf_delta_nets.h"
 #include "kvasir/convert/gguf_pairs_of.h"
 #include "kvasir/convert/row_batches.h"
 #include "kvasir/convert/tensor_names.h"
@@ -24,6 +25,7 @@
 #include "kvasir/formats/gguf_writer.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/gguf_names.h"
+#include "kvasir/model/model_loader.h"
 #include "kvasir/tensor/quantize_group.h"
 
 namespace kvasir {
@@ -125,8 +127,9 @@ class ExportPlan {
  public:
   // `tensors` are those of `source` with experts stacked.
   ExportPlan(const ModelSource& source, const std::vector<SourceTensor>& tensors,
-             const ModelConfig& config, const GgufType* matrix_type)
+             const ModelConfig& config, int draft_layers, const GgufType* matrix_type)
       : source_(source),
+        draft_layers_(draft_layers),
         tensors_(tensors),
         config_(config),
         matrix_type_(matrix_type),
@@ -136,8 +139,9 @@ class ExportPlan {
     const DecoderSpec spec = MakeDecoderSpec(config_);
     AddDivisors();
     for (const SourceTensor& tensor : tensors_) {
-      if (IsKnownUnused(spec, tensor.name)) continue;
       const std::string name = DecoderName(tensor.name);
+      const bool is_drafting = draft_layers_ > 0 && name.starts_with("mtp.");
+      if (!is_drafting && IsKnownUnused(spec, tensor.name)) continue;
       if (config_.tie_word_embeddings && name == "lm_head.weight") continue;
       KVASIR_TRY_OK(Add(tensor, name));
     }
@@ -189,8 +193,11 @@ class ExportPlan {
     const bool is_table = name == "token_embd.weight" || name == "output.weight" ||
                           name == "per_layer_token_embd.weight";
     const GgufType* type = is_table ? table_type_ : matrix_type_;
-    // Readers expect routers, too, in 32 bits.
-    if (shape.size() <= 1 || name.find("ffn_gate_inp.") != std::string::npos) {
+    // Readers expect routers, too, in 32 bits, and few numbers on which much hangs lose nothing.
+    const auto is = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+    const bool is_sensitive = is(".ssm_alpha.") || is(".ssm_beta.") || is(".ssm_ba.");
+    if (shape.size() <= 1 || is("ffn_gate_inp.") || is(".ssm_conv1d.") ||
+        (is_sensitive && type->block_elements > 1)) {
       type = TypeNamed("F32");
     } else if (shape.back() % type->block_elements != 0) {
       type = TypeNamed("F16");
@@ -199,6 +206,7 @@ class ExportPlan {
   }
 
   const ModelSource& source_;
+  const int draft_layers_;
   const std::vector<SourceTensor>& tensors_;
   const ModelConfig& config_;
   const GgufType* const matrix_type_;
@@ -215,9 +223,7 @@ class RowReader {
         columns_(tensor.declaration.shape.back()),
         is_vector_(tensor.declaration.shape.size() == 1),
         is_turned_(HasInterleavedRows(config.family, tensor.decoder_name)),
-        norm_offset_(
-            is_vector_ && tensor.decoder_name.find("norm") != std::string::npos ? norm_offset : 0) {
-  }
+        norm_offset_(is_vector_ && IsNorm(tensor.decoder_name) ? norm_offset : 0) {}
 
   void Read(int64_t row, float* out) const {
     if (tensor_.source == nullptr) {
@@ -236,6 +242,12 @@ class RowReader {
   }
 
  private:
+  // That of a delta net is stored as it multiplies.
+  static bool IsNorm(const std::string& name) {
+    return name.find("norm") != std::string::npos &&
+           name.find(".linear_attn.") == std::string::npos;
+  }
+
   const Export& tensor_;
   const int64_t head_dim_;
   const int64_t columns_;
@@ -324,7 +336,12 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   auto config = ModelConfig::Parse(source.config());
   if (!config.ok()) return WithContext(config.error(), source.path() + "/config.json");
   KVASIR_TRY_OK(AddGeneration(source, &*config));
-  KVASIR_TRY(const GgufPairs pairs, GgufPairsOf(source, *config));
+  int draft_layers = 0;
+  if (config->family == ModelFamily::kQwen35) {
+    config->norms_hold_offset = HoldsNormOffset(*config, *source.checkpoint());
+    draft_layers = CheckMtpHead(source.path()).ok() ? 1 : 0;
+  }
+  KVASIR_TRY(const GgufPairs pairs, GgufPairsOf(source, *config, draft_layers));
   KVASIR_TRY(const std::vector<std::string> unread, UnreadTensorsOf(source));
   const std::set<std::string> unread_names(unread.begin(), unread.end());
   std::vector<SourceTensor> read;
@@ -335,8 +352,10 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   auto stacked = StackExperts(read);
   if (!stacked.ok()) return WithContext(stacked.error(), source.path());
   // Gates and ups in one tensor have a name for Gemma's experts only.
-  const std::vector<SourceTensor> tensors = SplitGatesAndUps(*std::move(stacked), ".mlp");
-  KVASIR_TRY(const std::vector<Export> exports, ExportPlan(source, tensors, *config, type).Make());
+  std::vector<SourceTensor> tensors = SplitGatesAndUps(*std::move(stacked), ".mlp");
+  if (config->family == ModelFamily::kQwen35) tensors = GgufDeltaNets(std::move(tensors), *config);
+  KVASIR_TRY(const std::vector<Export> exports,
+             ExportPlan(source, tensors, *config, draft_layers, type).Make());
   std::vector<GgufDeclaration> declarations;
   uint64_t total = 0;
   for (const Export& tensor : exports) {

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <map>
+#include <vector>
 
 #include "kvasir/base/file.h"
 #include "kvasir/chat/template_loader.h"
@@ -75,6 +77,11 @@ INSTANTIATE_TEST_SUITE_P(
              "bf16",
              {}},
         Case{"Gemma4Experts", "testdata/models/transformers_gemma4_experts_bf16", "bf16", {}},
+        // A value head for each key head, so that none moves: the sums have the folder's order.
+        Case{"Qwen35", "testdata/models/transformers_qwen3_5_wrapped_bf16", "bf16", {}},
+        Case{"Qwen35Q8", "testdata/models/transformers_qwen3_5_wrapped_bf16", "q8_0",
+             WeightFormat::kQ8},
+        Case{"Qwen3Next", "testdata/models/transformers_qwen3_next_bf16", "bf16", {}},
         Case{"DemoQ8", "models/kvasir-demo", "q8_0", WeightFormat::kQ8},
         Case{"GgufAgain", "testdata/gguf/qwen2_f16.gguf", "f16", {}}),
     [](const auto& info) { return std::string(info.param.name); });
@@ -95,6 +102,43 @@ TEST(WriteGguf, StoredIsTheTypeOfMostWeights) {
     ASSERT_FALSE(done.ok());
     EXPECT_EQ(done.error().code, ErrorCode::kInvalidArgument);
     EXPECT_NE(done.error().message.find("f32, f16, bf16, q8_0 or q4_0"), std::string::npos);
+  }
+}
+
+// Those that a script wrote after llama.cpp's converter, with the reference package.
+TEST(WriteGguf, DeltaNetsAreAsConvertersWriteThem) {
+  const ScratchFolder scratch;
+  for (const auto& [source, golden] :
+       {std::pair{"transformers_qwen3_5_bf16", "qwen35_bf16.gguf"},
+        std::pair{"transformers_qwen3_5_moe_bf16", "qwen35moe_bf16.gguf"},
+        std::pair{"transformers_qwen3_next_bf16", "qwen3next_bf16.gguf"}}) {
+    SCOPED_TRACE(golden);
+    const std::string out = scratch.File(golden);
+    const Status done = Write(Path(std::string("testdata/models/") + source), "bf16", out);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const GgufFile written = ValueOrDie(GgufFile::Open(out));
+    const GgufFile wanted =
+        ValueOrDie(GgufFile::Open(Path(std::string("testdata/gguf/") + golden)));
+    EXPECT_TRUE(CheckMtpHead(out).ok());  // not all goldens have it
+    for (const std::string& name : wanted.names()) {
+      const GgufEntry* const entry = written.Find(name);
+      ASSERT_NE(entry, nullptr) << name;
+      const WeightTensor ours = ValueOrDie(written.Get(name, entry->shape));
+      const WeightTensor theirs = ValueOrDie(wanted.Get(name, wanted.Find(name)->shape));
+      const auto columns = static_cast<size_t>(theirs.shape.back());
+      ASSERT_EQ(ours.shape.back(), theirs.shape.back()) << name;
+      ASSERT_EQ(RowCount(ours.shape), RowCount(theirs.shape)) << name;
+      std::vector<float> a(columns), b(columns);
+      for (int64_t row = 0; row < RowCount(theirs.shape); ++row) {
+        ours.read_row(row, a.data());
+        theirs.read_row(row, b.data());
+        for (size_t i = 0; i < columns; ++i) {
+          // Another exp.
+          const float tolerance = name.ends_with("ssm_a") ? 1e-6f * std::fabs(b[i]) : 0;
+          ASSERT_NEAR(a[i], b[i], tolerance) << name << " " << row << " " << i;
+        }
+      }
+    }
   }
 }
 

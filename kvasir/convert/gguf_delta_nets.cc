@@ -1,0 +1,183 @@
+#include "kvasir/convert/gguf_delta_nets.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kvasir/base/scalar_math.h"
+
+namespace kvasir {
+namespace {
+
+constexpr std::string_view kDeltaNet = ".linear_attn.";
+
+using ReadRow = std::function<void(int64_t row, float* out)>;
+
+// Another tensor with rows made of this one's.
+SourceTensor Made(const SourceTensor& from, std::vector<int64_t> shape, ReadRow read_row) {
+  SourceTensor made = from;
+  made.shape = std::move(shape);
+  made.raw = nullptr;
+  made.rows.shape = made.shape;
+  made.rows.is_raw = false;
+  made.rows.read_codes = nullptr;
+  made.rows.read_row = std::move(read_row);
+  return made;
+}
+
+// The given rows, in that order.
+SourceTensor RowsOf(const SourceTensor& from, std::vector<int64_t> rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  return Made(from, {count, from.shape.back()},
+              [stored = from.rows.read_row, rows = std::move(rows)](int64_t row, float* out) {
+                stored(rows[static_cast<size_t>(row)], out);
+              });
+}
+
+// Every row's numbers in the given order.
+SourceTensor ColumnsOf(const SourceTensor& from, std::vector<int64_t> columns) {
+  return Made(from, from.shape,
+              [stored = from.rows.read_row, columns = std::move(columns)](int64_t row, float* out) {
+                std::vector<float> whole(columns.size());
+                stored(row, whole.data());
+                for (size_t i = 0; i < columns.size(); ++i) {
+                  out[i] = whole[static_cast<size_t>(columns[i])];
+                }
+              });
+}
+
+class DeltaNetExport {
+ public:
+  explicit DeltaNetExport(const ModelConfig& config) : net_(config.delta_net) {}
+
+  void Add(SourceTensor tensor, std::vector<SourceTensor>* result) const {
+    const size_t at = tensor.name.find(kDeltaNet);
+    if (tensor.name.ends_with(".mlp.shared_expert_gate.weight")) {
+      result->push_back(Made(tensor, {tensor.shape.back()}, tensor.rows.read_row));
+    } else if (at == std::string::npos) {
+      result->push_back(std::move(tensor));
+    } else {
+      const std::string prefix = tensor.name.substr(0, at + kDeltaNet.size());
+      const std::string part = tensor.name.substr(prefix.size());
+      AddOfNet(prefix, part, std::move(tensor), result);
+    }
+  }
+
+  // Of a net whose projections are joined heads stay where they are.
+  void set_joined(bool is_joined) { is_joined_ = is_joined; }
+
+ private:
+  void AddOfNet(const std::string& prefix, std::string_view part, SourceTensor tensor,
+                std::vector<SourceTensor>* result) const {
+    const int64_t values = net_.value_dim;
+    const auto add = [&](SourceTensor made, const char* name) {
+      made.name = prefix + name;
+      result->push_back(std::move(made));
+    };
+    if (part == "in_proj_qkvz.weight") {
+      add(RowsOf(tensor, JoinedRows(false)), "in_proj_qkv.weight");
+      add(RowsOf(tensor, JoinedRows(true)), "in_proj_z.weight");
+    } else if (part == "in_proj_qkv.weight") {
+      add(RowsOf(tensor, MixedRows()), "in_proj_qkv.weight");
+    } else if (part == "in_proj_z.weight") {
+      add(RowsOf(tensor, InRounds(values)), "in_proj_z.weight");
+    } else if (part == "in_proj_a.weight" || part == "in_proj_b.weight") {
+      result->push_back(RowsOf(tensor, InRounds(1)));
+    } else if (part == "conv1d.weight") {
+      add(RowsOf(Taps(tensor), MixedRows()), "conv1d.weight");
+    } else if (part == "dt_bias") {
+      add(ColumnsOf(tensor, InRounds(1)), "dt_bias");
+    } else if (part == "A_log") {
+      add(Rates(ColumnsOf(tensor, InRounds(1))), "A");
+    } else if (part == "out_proj.weight") {
+      add(ColumnsOf(tensor, InRounds(values)), "out_proj.weight");
+    } else {
+      result->push_back(std::move(tensor));
+    }
+  }
+
+  // Of value heads of `size` rows each, which one of the checkpoint's comes where.
+  std::vector<int64_t> InRounds(int64_t size) const {
+    const int64_t ratio = net_.value_heads / net_.key_heads;
+    std::vector<int64_t> rows;
+    for (int64_t head = 0; head < net_.value_heads; ++head) {
+      const int64_t stored =
+          is_joined_ ? head : head % net_.key_heads * ratio + head / net_.key_heads;
+      for (int64_t i = 0; i < size; ++i) rows.push_back(stored * size + i);
+    }
+    return rows;
+  }
+
+  // Queries and keys, then values.
+  std::vector<int64_t> MixedRows() const {
+    const int64_t keys = int64_t{2} * net_.key_heads * net_.key_dim;
+    std::vector<int64_t> rows;
+    for (int64_t row = 0; row < keys; ++row) rows.push_back(row);
+    for (const int64_t row : InRounds(net_.value_dim)) rows.push_back(keys + row);
+    return rows;
+  }
+
+  // Per key head: its query, its key, then values and gates of its value heads.
+  std::vector<int64_t> JoinedRows(bool of_gates) const {
+    const int64_t keys = net_.key_dim;
+    const int64_t values = int64_t{net_.value_heads} / net_.key_heads * net_.value_dim;
+    std::vector<int64_t> rows;
+    const auto add = [&](int64_t begin, int64_t count) {
+      for (int64_t head = 0; head < net_.key_heads; ++head) {
+        const int64_t first = head * (2 * keys + 2 * values) + begin;
+        for (int64_t row = 0; row < count; ++row) rows.push_back(first + row);
+      }
+    };
+    if (of_gates) {
+      add(2 * keys + values, values);
+    } else {
+      add(0, keys);
+      add(keys, keys);
+      add(2 * keys, values);
+    }
+    return rows;
+  }
+
+  // A row for each channel, wherever the one input lies.
+  static SourceTensor Taps(const SourceTensor& tensor) {
+    const int64_t channels = tensor.shape.front();
+    const int64_t last = tensor.shape.back();
+    const int64_t taps = tensor.shape[tensor.shape.size() - 2] * last;
+    return Made(tensor, {channels, taps},
+                [stored = tensor.rows.read_row, taps, last](int64_t row, float* out) {
+                  for (int64_t at = 0; at < taps; at += last) {
+                    stored((row * taps + at) / last, out + at);
+                  }
+                });
+  }
+
+  static SourceTensor Rates(const SourceTensor& logarithms) {
+    return Made(logarithms, logarithms.shape,
+                [stored = logarithms.rows.read_row, count = logarithms.shape.back()](int64_t row,
+                                                                                     float* out) {
+                  stored(row, out);
+                  std::transform(out, out + count, out, [](float x) { return -scalar::Exp(x); });
+                });
+  }
+
+  const DeltaNetConfig net_;
+  bool is_joined_ = false;
+};
+
+}  // namespace
+
+std::vector<SourceTensor> GgufDeltaNets(std::vector<SourceTensor> tensors,
+                                        const ModelConfig& config) {
+  DeltaNetExport net(config);
+  net.set_joined(std::ranges::any_of(tensors, [](const SourceTensor& tensor) {
+    return tensor.name.ends_with(".linear_attn.in_proj_ba.weight");
+  }));
+  std::vector<SourceTensor> result;
+  for (SourceTensor& tensor : tensors) net.Add(std::move(tensor), &result);
+  return result;
+}
+
+}  // namespace kvasir
