@@ -20,6 +20,14 @@ SHAPE = {
     "sliding_window": 32, "query_pre_attn_scalar": 32, "hidden_activation": "gelu_pytorch_tanh",
 }
 
+DELTA_NETS = {
+    "layer_types": ["linear_attention", "full_attention"], "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2, "linear_value_head_dim": 16, "linear_key_head_dim": 16,
+    "linear_conv_kernel_dim": 4, "hidden_act": "silu",
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.25,
+                        "mrope_section": [2, 1, 1]},
+}
+
 
 def run(*command):
     return subprocess.run([str(part) for part in command], capture_output=True, text=True)
@@ -34,6 +42,8 @@ def succeed(*command):
 def make(folder, name, *flags, **config):
     shape = folder / (name + "-shape")
     shape.mkdir(exist_ok=True)
+    if config["model_type"] == "qwen3_5_text":
+        config = DELTA_NETS | config
     (shape / "config.json").write_text(json.dumps(SHAPE | config))
     return run(sys.executable, MAKE, shape, folder / name, *flags)
 
@@ -42,8 +52,8 @@ def main():
     kvasir = sys.argv[1]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for family, tied in [("qwen3", True), ("qwen3_moe", False), ("gemma3_text", True),
-                             ("llama", False)]:
+        for family, tied in [("qwen3", True), ("qwen3_moe", False), ("qwen3_5_text", True),
+                             ("gemma3_text", True), ("llama", False)]:
             made = make(folder, family, model_type=family, tie_word_embeddings=tied)
             assert made.returncode == 0, made.stderr
             file = folder / (family + ".gguf")
