@@ -171,9 +171,11 @@ Status DraftSource::LoadOwnLayer(const DraftSourceOptions& options) {
 int64_t DraftSource::TextTokens() const {
   int64_t text = target_.sampleable_tokens();
   const Tokenizer* const tokenizer = target_.tokenizer();
-  while (tokenizer != nullptr && text > 1 && tokenizer->IsSpecial(static_cast<Token>(text - 1))) {
-    --text;
-  }
+  const auto is_text = [&](int64_t id) {
+    const auto token = static_cast<Token>(id);
+    return !tokenizer->IsAdded(token) && !tokenizer->TokenText(token).empty();
+  };
+  while (tokenizer != nullptr && text > 1 && !is_text(text - 1)) --text;
   return text;
 }
 

@@ -199,6 +199,8 @@ std::string Tokenizer::TokenBytes(Token id) const {
   return parts_->decoder.PieceOf(*text, Decoder::Place::kMiddle).bytes;
 }
 
+bool Tokenizer::IsAdded(Token id) const { return parts_->added.Find(id) != nullptr; }
+
 bool Tokenizer::IsSpecial(Token id) const {
   const AddedToken* token = parts_->added.Find(id);
   return token != nullptr && token->is_special;

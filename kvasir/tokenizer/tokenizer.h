@@ -79,6 +79,8 @@ class Tokenizer {
   std::string TokenBytes(Token id) const;
   // True for added tokens with "special": true.
   bool IsSpecial(Token id) const;
+  // True for all added tokens, "<think>" as well, which is no special one.
+  bool IsAdded(Token id) const;
 
  private:
   friend class StreamingDetokenizer;

@@ -134,6 +134,10 @@ TEST(TokenizerTest, LooksTokensUp) {
   EXPECT_TRUE(tokenizer->IsSpecial(258));
   EXPECT_FALSE(tokenizer->IsSpecial(259));
   EXPECT_FALSE(tokenizer->IsSpecial(1'000'000));
+  EXPECT_TRUE(tokenizer->IsAdded(258));
+  EXPECT_TRUE(tokenizer->IsAdded(259));
+  EXPECT_FALSE(tokenizer->IsAdded(100));
+  EXPECT_FALSE(tokenizer->IsAdded(1'000'000));
 }
 
 TEST(TokenizerTest, LongTextsAreNotQuadratic) {
