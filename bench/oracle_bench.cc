@@ -10,9 +10,9 @@
 // drafts: the second is the control, what it differs from the first by is noise. All go on in
 // turn, and behind each ratio stand how far it is uncertain and the least and the most of all
 // rounds. Measures are those of MeasureFromName; 0 streams are all numbers of them. With ASSISTANT,
-// the folder of one for that shape, or "own" for the shape's own layer (mtp), drafts are not free:
-// its passes are made for them and what they guess is thrown away; one more engine takes their
-// guesses.
+// the folder of one for that shape, or "own" for the shape's own layer (mtp; "own-whole": with
+// logits of the whole vocabulary), drafts are not free: its passes are made for them and what they
+// guess is thrown away; one more engine takes their guesses.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -55,11 +55,12 @@ std::vector<EngineRequest> Requests(size_t count, int64_t tokens, int64_t vocab_
 }
 
 // The shape's own layer (mtp), made up. Answers of made-up weights have tokens of all of the
-// vocabulary; as if they were text, drafts are looked for in an eighth of it.
+// vocabulary, so that drafts are looked for in all of it; `is_text`: in an eighth, as if they were.
 class OwnLayer {
  public:
-  explicit OwnLayer(const ModelBundle& bundle)
-      : model_(bundle.model()),
+  OwnLayer(const ModelBundle& bundle, bool is_text)
+      : is_text_(is_text),
+        model_(bundle.model()),
         head_(
             Must(MakeRandomMtpHead(bundle.config(), model_, bundle.backend(), WeightFormat::kQ8))),
         spec_(
@@ -71,7 +72,7 @@ class OwnLayer {
                                      .pool = &pool,
                                      .spec = spec_,
                                      .sampleable_tokens = model_.vocab_size(),
-                                     .text_tokens = 1}));
+                                     .text_tokens = is_text_ ? 1 : 0}));
   }
   // What a pass for one pair takes.
   void Measure() {
@@ -96,6 +97,7 @@ class OwnLayer {
   }
 
  private:
+  const bool is_text_;
   const Model& model_;
   const std::unique_ptr<const MtpHead> head_;
   const std::shared_ptr<const KvCacheSpec> spec_;
@@ -188,8 +190,9 @@ int Main(int argc, char** argv) {
   std::optional<OwnLayer> own_layer;
   NewDrafter new_paid;
   const size_t wanted_streams = argc > 5 ? std::strtoul(argv[5], nullptr, 10) : 0;
-  if (argc > 6 && std::string_view(argv[6]) == "own") {
-    own_layer.emplace(*bundle);
+  const std::string_view drafter = argc > 6 ? argv[6] : "";
+  if (drafter == "own" || drafter == "own-whole") {
+    own_layer.emplace(*bundle, drafter == "own");
     own_layer->Measure();
     new_paid = [&] { return own_layer->NewDrafter(); };
   } else if (argc > 6) {

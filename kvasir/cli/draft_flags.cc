@@ -11,8 +11,7 @@ void DraftFlags::Declare(Flags& flags) {
       "--draft-kind", &kind,
       "who guesses ahead: none, ngram (what was said before), model, or mtp (the model's own layer "
       "for it, or an assistant that reads the model's cache); default: what --draft-model or the "
-      "package's draft is, else "
-      "none");
+      "package's draft is, else none");
   flags.Add("--draft-max,--draft", &given_max_drafts,
             "tokens guessed per step at most; default 16");
   flags.Add("--draft-cache-bytes", &cache_bytes,

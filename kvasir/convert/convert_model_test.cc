@@ -12,8 +12,7 @@
 #include <string>
 
 #include "kvasir/convert/conversion_notes.h"
-#include "kvasir/convert/folder_builder.h"
-#include "kvasir/convert/write_gguf.h"
+#include "kvasir/convert/convert_test_util.h"
 #include "kvasir/formats/safetensors.h"
 #include "kvasir/formats/safetensors_writer.h"
 #include "kvasir/formats/test_files.h"
@@ -24,29 +23,6 @@ namespace kvasir {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string Path(const std::string& name) { return std::string(KVASIR_SOURCE_DIR) + "/" + name; }
-
-// `source` is from the repository's root.
-Status Convert(const std::string& source, const std::string& type, const std::string& out,
-               uint64_t shard_bytes = uint64_t{2} << 30) {
-  KVASIR_TRY(const ModelSource model, ModelSource::Open(source));
-  WriteOptions options;
-  KVASIR_TRY(options.plan, PlanFor(model, type, 0));
-  options.plan.shard_bytes = shard_bytes;
-  options.threads = 2;
-  KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out));
-  return builder.Finish(WriteModelFolder(model, builder.partial(), options));
-}
-
-// Of any path; TinyModel's are relative to the repository.
-std::vector<float> Logits(const std::string& path, std::optional<WeightFormat> weights,
-                          int tokens = 60) {
-  const std::string relative = fs::relative(path, KVASIR_SOURCE_DIR).string();
-  TinyModel tiny({.folder = relative, .threads = 2, .isa = {}, .weights = weights});
-  KvSequence sequence = tiny.NewSequence();
-  return tiny.Feed(sequence, RandomTokens(tokens, 256, 11));
-}
 
 struct Lossless {
   const char* name;
@@ -412,39 +388,6 @@ TEST(ConvertModel, InfinitiesStayOrAreNamed) {
       if (!std::isnan(number)) {
         EXPECT_EQ(value, number);
       }
-    }
-  }
-}
-
-// A GGUF file of a folder as MLX writes them: norms have their 1, the taps of convolutions come
-// before the one input. Decoded first, as what is quantized is rounded on the way.
-TEST(ConvertModel, DeltaNetsOfMlxBecomeGguf) {
-  const ScratchFolder scratch;
-  const std::string folder = scratch.File("decoded");
-  ASSERT_TRUE(Convert(Path("testdata/models/mlx_qwen3_5_q4g32_bf16"), "f32", folder).ok());
-  const auto model = ValueOrDie(ModelSource::Open(folder));
-  const std::string file = scratch.File("out.gguf");
-  const Status done = WriteGguf(model, file, {.type = "f32", .threads = 2, .progress = {}});
-  ASSERT_TRUE(done.ok()) << done.error().message;
-  EXPECT_EQ(Logits(file, WeightFormat::kF32), Logits(folder, WeightFormat::kF32));
-}
-
-// As published, with the rates of decay in f32 among weights of 16 bits.
-TEST(ConvertModel, WhatStatesHangOnStaysFloat32) {
-  const ScratchFolder scratch;
-  const std::string wide = scratch.File("wide");
-  ASSERT_TRUE(Convert(Path("testdata/models/transformers_qwen3_5_bf16"), "f32", wide).ok());
-  for (const char* type : {"bf16", "f16"}) {
-    const std::string out = scratch.File(type);
-    ASSERT_TRUE(Convert(wide, type, out).ok()) << type;
-    const auto written = ValueOrDie(Checkpoint::Open(out));
-    const std::string layer = "model.layers.0.linear_attn.";
-    for (const char* name : {"A_log", "dt_bias", "norm.weight"}) {
-      EXPECT_EQ(written.Find(layer + name)->dtype, DType::kF32) << type << " " << name;
-    }
-    EXPECT_NE(written.Find(layer + "in_proj_a.weight")->dtype, DType::kF32) << type;
-    if (std::string_view(type) == "bf16") {
-      EXPECT_EQ(Logits(out, WeightFormat::kF32), Logits(wide, WeightFormat::kF32));
     }
   }
 }

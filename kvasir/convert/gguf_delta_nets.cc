@@ -51,7 +51,8 @@ SourceTensor ColumnsOf(const SourceTensor& from, std::vector<int64_t> columns) {
 
 class DeltaNetExport {
  public:
-  explicit DeltaNetExport(const ModelConfig& config) : net_(config.delta_net) {}
+  // Of a net whose projections are joined heads stay where they are.
+  DeltaNetExport(const DeltaNetConfig& net, bool is_joined) : net_(net), is_joined_(is_joined) {}
 
   void Add(SourceTensor tensor, std::vector<SourceTensor>* result) const {
     const size_t at = tensor.name.find(kDeltaNet);
@@ -65,9 +66,6 @@ class DeltaNetExport {
       AddOfNet(prefix, part, std::move(tensor), result);
     }
   }
-
-  // Of a net whose projections are joined heads stay where they are.
-  void set_joined(bool is_joined) { is_joined_ = is_joined; }
 
  private:
   void AddOfNet(const std::string& prefix, std::string_view part, SourceTensor tensor,
@@ -83,24 +81,24 @@ class DeltaNetExport {
     } else if (part == "in_proj_qkv.weight") {
       add(RowsOf(tensor, MixedRows()), "in_proj_qkv.weight");
     } else if (part == "in_proj_z.weight") {
-      add(RowsOf(tensor, InRounds(values)), "in_proj_z.weight");
+      add(RowsOf(tensor, OfValueHeads(values)), "in_proj_z.weight");
     } else if (part == "in_proj_a.weight" || part == "in_proj_b.weight") {
-      result->push_back(RowsOf(tensor, InRounds(1)));
+      result->push_back(RowsOf(tensor, OfValueHeads(1)));
     } else if (part == "conv1d.weight") {
       add(RowsOf(Taps(tensor), MixedRows()), "conv1d.weight");
     } else if (part == "dt_bias") {
-      add(ColumnsOf(tensor, InRounds(1)), "dt_bias");
+      add(ColumnsOf(tensor, OfValueHeads(1)), "dt_bias");
     } else if (part == "A_log") {
-      add(Rates(ColumnsOf(tensor, InRounds(1))), "A");
+      add(Rates(ColumnsOf(tensor, OfValueHeads(1))), "A");
     } else if (part == "out_proj.weight") {
-      add(ColumnsOf(tensor, InRounds(values)), "out_proj.weight");
+      add(ColumnsOf(tensor, OfValueHeads(values)), "out_proj.weight");
     } else {
       result->push_back(std::move(tensor));
     }
   }
 
   // Of value heads of `size` rows each, which one of the checkpoint's comes where.
-  std::vector<int64_t> InRounds(int64_t size) const {
+  std::vector<int64_t> OfValueHeads(int64_t size) const {
     const int64_t ratio = net_.value_heads / net_.key_heads;
     std::vector<int64_t> rows;
     for (int64_t head = 0; head < net_.value_heads; ++head) {
@@ -116,7 +114,7 @@ class DeltaNetExport {
     const int64_t keys = int64_t{2} * net_.key_heads * net_.key_dim;
     std::vector<int64_t> rows;
     for (int64_t row = 0; row < keys; ++row) rows.push_back(row);
-    for (const int64_t row : InRounds(net_.value_dim)) rows.push_back(keys + row);
+    for (const int64_t row : OfValueHeads(net_.value_dim)) rows.push_back(keys + row);
     return rows;
   }
 
@@ -164,17 +162,17 @@ class DeltaNetExport {
   }
 
   const DeltaNetConfig net_;
-  bool is_joined_ = false;
+  const bool is_joined_;
 };
 
 }  // namespace
 
 std::vector<SourceTensor> GgufDeltaNets(std::vector<SourceTensor> tensors,
                                         const ModelConfig& config) {
-  DeltaNetExport net(config);
-  net.set_joined(std::ranges::any_of(tensors, [](const SourceTensor& tensor) {
+  const bool is_joined = std::ranges::any_of(tensors, [](const SourceTensor& tensor) {
     return tensor.name.ends_with(".linear_attn.in_proj_ba.weight");
-  }));
+  });
+  const DeltaNetExport net(config.delta_net, is_joined);
   std::vector<SourceTensor> result;
   for (SourceTensor& tensor : tensors) net.Add(std::move(tensor), &result);
   return result;

@@ -25,7 +25,7 @@
 #include "kvasir/formats/gguf_writer.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/gguf_names.h"
-#include "kvasir/model/model_loader.h"
+#include "kvasir/model/tensor_list.h"
 #include "kvasir/tensor/quantize_group.h"
 
 namespace kvasir {
@@ -339,7 +339,8 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   int draft_layers = 0;
   if (config->family == ModelFamily::kQwen35) {
     config->norms_hold_offset = HoldsNormOffset(*config, *source.checkpoint());
-    draft_layers = CheckMtpHead(source.path()).ok() ? 1 : 0;
+    KVASIR_TRY(const TensorList listed, ListTensors(*source.checkpoint(), *config));
+    draft_layers = listed.has_mtp_head ? 1 : 0;
   }
   KVASIR_TRY(const GgufPairs pairs, GgufPairsOf(source, *config, draft_layers));
   KVASIR_TRY(const std::vector<std::string> unread, UnreadTensorsOf(source));

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "kvasir/base/file.h"
 #include "kvasir/chat/template_loader.h"
 #include "kvasir/convert/conversion_notes.h"
+#include "kvasir/convert/convert_test_util.h"
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/gguf_config.h"
 #include "kvasir/formats/gguf_tokenizer.h"
@@ -24,20 +24,6 @@ namespace kvasir {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string Path(const std::string& name) { return std::string(KVASIR_SOURCE_DIR) + "/" + name; }
-
-Status Write(const std::string& source, const std::string& type, const std::string& out) {
-  KVASIR_TRY(const ModelSource model, ModelSource::Open(source));
-  return WriteGguf(model, out, {.type = type, .threads = 2, .progress = {}});
-}
-
-std::vector<float> Logits(const std::string& path, std::optional<WeightFormat> weights) {
-  const std::string relative = fs::relative(path, KVASIR_SOURCE_DIR).string();
-  TinyModel tiny({.folder = relative, .threads = 1, .isa = {}, .weights = weights});
-  KvSequence sequence = tiny.NewSequence();
-  return tiny.Feed(sequence, RandomTokens(60, 256, 12));
-}
 
 struct Case {
   const char* name;
@@ -102,43 +88,6 @@ TEST(WriteGguf, StoredIsTheTypeOfMostWeights) {
     ASSERT_FALSE(done.ok());
     EXPECT_EQ(done.error().code, ErrorCode::kInvalidArgument);
     EXPECT_NE(done.error().message.find("f32, f16, bf16, q8_0 or q4_0"), std::string::npos);
-  }
-}
-
-// Those that a script wrote after llama.cpp's converter, with the reference package.
-TEST(WriteGguf, DeltaNetsAreAsConvertersWriteThem) {
-  const ScratchFolder scratch;
-  for (const auto& [source, golden] :
-       {std::pair{"transformers_qwen3_5_bf16", "qwen35_bf16.gguf"},
-        std::pair{"transformers_qwen3_5_moe_bf16", "qwen35moe_bf16.gguf"},
-        std::pair{"transformers_qwen3_next_bf16", "qwen3next_bf16.gguf"}}) {
-    SCOPED_TRACE(golden);
-    const std::string out = scratch.File(golden);
-    const Status done = Write(Path(std::string("testdata/models/") + source), "bf16", out);
-    ASSERT_TRUE(done.ok()) << done.error().message;
-    const GgufFile written = ValueOrDie(GgufFile::Open(out));
-    const GgufFile wanted =
-        ValueOrDie(GgufFile::Open(Path(std::string("testdata/gguf/") + golden)));
-    EXPECT_TRUE(CheckMtpHead(out).ok());  // not all goldens have it
-    for (const std::string& name : wanted.names()) {
-      const GgufEntry* const entry = written.Find(name);
-      ASSERT_NE(entry, nullptr) << name;
-      const WeightTensor ours = ValueOrDie(written.Get(name, entry->shape));
-      const WeightTensor theirs = ValueOrDie(wanted.Get(name, wanted.Find(name)->shape));
-      const auto columns = static_cast<size_t>(theirs.shape.back());
-      ASSERT_EQ(ours.shape.back(), theirs.shape.back()) << name;
-      ASSERT_EQ(RowCount(ours.shape), RowCount(theirs.shape)) << name;
-      std::vector<float> a(columns), b(columns);
-      for (int64_t row = 0; row < RowCount(theirs.shape); ++row) {
-        ours.read_row(row, a.data());
-        theirs.read_row(row, b.data());
-        for (size_t i = 0; i < columns; ++i) {
-          // Another exp.
-          const float tolerance = name.ends_with("ssm_a") ? 1e-6f * std::fabs(b[i]) : 0;
-          ASSERT_NEAR(a[i], b[i], tolerance) << name << " " << row << " " << i;
-        }
-      }
-    }
   }
 }
 

@@ -106,6 +106,7 @@ class SlotFileTest : public testing::Test {
   }
   // Another model's weights, of 256 tokens, for the next start.
   void UseWeightsOf(const std::string& name) {
+    std::filesystem::remove(model_ + "/model.safetensors");
     for (const auto& file : std::filesystem::directory_iterator(TinyModel::Folder(name))) {
       const std::string file_name = file.path().filename().string();
       if (file_name != "config.json" && file_name.find(".safetensors") == std::string::npos)

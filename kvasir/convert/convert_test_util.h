@@ -1,0 +1,53 @@
+// What tests of conversions share: a checkpoint of the repository as another folder or file, and
+// what the model in either says.
+#ifndef KVASIR_CONVERT_CONVERT_TEST_UTIL_H_
+#define KVASIR_CONVERT_CONVERT_TEST_UTIL_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kvasir/convert/convert_model.h"
+#include "kvasir/convert/folder_builder.h"
+#include "kvasir/convert/write_gguf.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvasir {
+
+// Of a path from the repository's root.
+inline std::string Path(const std::string& name) {
+  return std::string(KVASIR_SOURCE_DIR) + "/" + name;
+}
+
+// As `kvasir convert` into a folder.
+inline Status Convert(const std::string& source, const std::string& type, const std::string& out,
+                      uint64_t shard_bytes = uint64_t{2} << 30) {
+  KVASIR_TRY(const ModelSource model, ModelSource::Open(source));
+  WriteOptions options;
+  KVASIR_TRY(options.plan, PlanFor(model, type, 0));
+  options.plan.shard_bytes = shard_bytes;
+  options.threads = 2;
+  KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out));
+  return builder.Finish(WriteModelFolder(model, builder.partial(), options));
+}
+
+// As `kvasir convert` into a GGUF file.
+inline Status Write(const std::string& source, const std::string& type, const std::string& out) {
+  KVASIR_TRY(const ModelSource model, ModelSource::Open(source));
+  return WriteGguf(model, out, {.type = type, .threads = 2, .progress = {}});
+}
+
+// Of any path; TinyModel's are relative to the repository.
+inline std::vector<float> Logits(const std::string& path, std::optional<WeightFormat> weights,
+                                 int tokens = 60) {
+  const std::string relative = std::filesystem::relative(path, KVASIR_SOURCE_DIR).string();
+  TinyModel tiny({.folder = relative, .threads = 2, .isa = {}, .weights = weights});
+  KvSequence sequence = tiny.NewSequence();
+  return tiny.Feed(sequence, RandomTokens(tokens, 256, 11));
+}
+
+}  // namespace kvasir
+
+#endif  // KVASIR_CONVERT_CONVERT_TEST_UTIL_H_
