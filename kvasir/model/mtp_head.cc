@@ -79,12 +79,6 @@ size_t MtpHead::weight_bytes() const {
   return bytes;
 }
 
-int64_t MtpHead::parameters() const {
-  int64_t count = 0;
-  ForEachMatrix([&](const WeightMatrix& matrix) { count += matrix.outputs() * matrix.inputs(); });
-  return count;
-}
-
 void MtpHead::Join(std::span<const PairRun> runs, int64_t rows, Workspace& workspace) const {
   const int64_t size = state_size();
   const FloatRows joined = workspace.Rows(Buffer::kJoined, rows, 2 * size);

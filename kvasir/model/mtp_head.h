@@ -35,7 +35,6 @@ class MtpHead final : public PairHead {
   int64_t vocab_size() const override { return target_.vocab_size(); }
   int64_t state_size() const override { return target_.hidden_size(); }
   size_t weight_bytes() const;
-  int64_t parameters() const;
   // Of its layer, every row stored in `codec`.
   KvCacheSpec CacheSpec(KvCodec codec) const { return layers_->CacheSpec(codec); }
   // States are the target's after its final norm, and the head's after its own.

@@ -250,13 +250,42 @@ TEST(MtpHead, WhatCannotBeReadIsRefusedByName) {
 }
 
 TEST(MtpHead, ShapesCanBeMadeUp) {
-  TinyModel tiny({.folder = "transformers_qwen3_5_moe_bf16"});
-  const auto made =
-      ValueOrDie(MakeRandomMtpHead(tiny.config(), tiny.model(), tiny.backend(), WeightFormat::kQ8));
-  const auto stored = ValueOrDie(LoadMtpHead(TinyModel::Folder("transformers_qwen3_5_moe_bf16"),
-                                             tiny.config(), tiny.model(), tiny.backend()));
-  EXPECT_EQ(made->parameters(), stored->parameters());
-  EXPECT_LT(made->weight_bytes(), stored->weight_bytes());
+  TinyModel tiny({.folder = "transformers_qwen3_5_bf16"});
+  const auto made = [&](WeightFormat format) {
+    return ValueOrDie(MakeRandomMtpHead(tiny.config(), tiny.model(), tiny.backend(), format))
+        ->weight_bytes();
+  };
+  const auto stored = ValueOrDie(LoadMtpHead(TinyModel::Folder("transformers_qwen3_5_bf16"),
+                                             tiny.config(), tiny.model(), tiny.backend(),
+                                             {.weight_format = WeightFormat::kF32, .log = {}}));
+  EXPECT_EQ(made(WeightFormat::kF32), stored->weight_bytes());
+  EXPECT_LT(made(WeightFormat::kQ8), stored->weight_bytes());
+}
+
+// On every instruction set and by any number of threads.
+TEST(MtpHead, BitsAreTheSameEverywhere) {
+  const char* const folder = "transformers_qwen3_5_moe_bf16";
+  std::vector<float> wanted;
+  for (const Isa isa : SupportedIsas()) {
+    for (const int threads : {1, 3}) {
+      TinyModel tiny({.folder = folder, .threads = threads, .isa = isa});
+      const auto head = ValueOrDie(
+          LoadMtpHead(TinyModel::Folder(folder), tiny.config(), tiny.model(), tiny.backend()));
+      KvSequence sequence = tiny.NewSequence();
+      const std::vector<Token> tokens = RandomTokens(70, 256, 3);
+      const SequenceRun run = {&sequence, tokens, 0, 70};
+      OrDie(tiny.model().Forward(std::span(&run, 1), tiny.workspace()).status());
+      const auto spec = std::make_shared<const KvCacheSpec>(head->CacheSpec({KvCodec::Kind::kF16}));
+      KvSequence cache = ValueOrDie(KvSequence::Create(&tiny.pool(), spec));
+      const PairRun pairs = {&cache, std::span(tokens).subspan(1),
+                             tiny.workspace().HiddenStates().Part(0, 69)};
+      Workspace workspace;
+      const auto output = ValueOrDie(head->Forward(std::span(&pairs, 1), 256, workspace));
+      const std::vector<float> logits(output.logits.row(0), output.logits.row(0) + 256);
+      if (wanted.empty()) wanted = logits;
+      EXPECT_EQ(logits, wanted) << static_cast<int>(isa) << " by " << threads;
+    }
+  }
 }
 
 }  // namespace
