@@ -8,7 +8,8 @@ namespace {
 
 constexpr ConfigDefaults Plain(std::string_view architecture, std::string_view model_type,
                                ModelFamily family, int64_t kv_heads, int64_t head_dim,
-                               int64_t max_position_embeddings) {
+                               int64_t max_position_embeddings, double rope_theta = 10000.0,
+                               double rms_norm_eps = 1e-6) {
   return {architecture,
           model_type,
           family,
@@ -23,7 +24,14 @@ constexpr ConfigDefaults Plain(std::string_view architecture, std::string_view m
           kv_heads,
           head_dim,
           max_position_embeddings,
-          10000.0};
+          rope_theta,
+          rms_norm_eps};
+}
+constexpr ConfigDefaults SmolLm3() {
+  ConfigDefaults defaults =
+      Plain("SmolLM3ForCausalLM", kSmolLm3, ModelFamily::kLlama, 4, 0, 32768, 2e6);
+  defaults.tie_word_embeddings = true;
+  return defaults;
 }
 // The intermediate size is that of dense layers, which models with experts may not have.
 constexpr ConfigDefaults Qwen35(std::string_view architecture, std::string_view model_type,
@@ -61,10 +69,17 @@ constexpr ConfigDefaults Gemma4(std::string_view architecture, std::string_view 
                1e6);
 }
 
-constexpr std::array<ConfigDefaults, 19> kArchitectures = {
+constexpr std::array<ConfigDefaults, 26> kArchitectures = {
     Plain("LlamaForCausalLM", "llama", ModelFamily::kLlama, 0, 0, 2048),
     Plain("MistralForCausalLM", "mistral", ModelFamily::kLlama, 8, 0, 131072),
     Plain("Mistral3ForConditionalGeneration", kMistral3, ModelFamily::kLlama, 8, 0, 131072),
+    Plain("Ministral3ForCausalLM", kMinistral3, ModelFamily::kLlama, 8, 128, 262144, 1e6, 1e-5),
+    SmolLm3(),
+    Plain("GraniteForCausalLM", kGranite, ModelFamily::kLlama, 0, 0, 2048),
+    Plain("GraniteMoeHybridForCausalLM", kGraniteHybrid, ModelFamily::kLlama, 0, 0, 2048),
+    Plain("Olmo2ForCausalLM", kOlmo2, ModelFamily::kOlmo, 0, 0, 2048, 1e4, 1e-5),
+    Plain("Olmo3ForCausalLM", "olmo3", ModelFamily::kOlmo, 0, 0, 2048, 5e5, 1e-5),
+    Plain("Phi3ForCausalLM", "phi3", ModelFamily::kPhi3, 0, 0, 4096, 1e4, 1e-5),
     Plain("Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, 32, 0, 32768),
     Plain("Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, 32, 128, 32768),
     Plain("Qwen3MoeForCausalLM", kQwen3Moe, ModelFamily::kQwen3, 4, 0, 32768),
@@ -74,7 +89,7 @@ constexpr std::array<ConfigDefaults, 19> kArchitectures = {
     Qwen35("Qwen3_5MoeForConditionalGeneration", kQwen35Moe, 5632, 2),
     Qwen35("Qwen3NextForCausalLM", kQwen3Next, 5632, 2),
     ConfigDefaults{"GptOssForCausalLM", "gpt_oss", ModelFamily::kGptOss, false, "hidden_act",
-                   "silu", 201088, 2880, 2880, 36, 64, 8, 64, 131072, 150000.0},
+                   "silu", 201088, 2880, 2880, 36, 64, 8, 64, 131072, 150000.0, 1e-5},
     Gemma("Gemma2ForCausalLM", "gemma2", ModelFamily::kGemma2, 256000, 26, 8192, 1e4),
     Gemma3("Gemma3ForCausalLM", "gemma3_text"),
     Gemma3("Gemma3ForConditionalGeneration", "gemma3"),

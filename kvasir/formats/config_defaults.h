@@ -17,6 +17,11 @@ inline constexpr std::string_view kQwen3Moe = "qwen3_moe";
 inline constexpr std::string_view kQwen35Moe = "qwen3_5_moe";
 inline constexpr std::string_view kQwen3Next = "qwen3_next";
 inline constexpr std::string_view kGemma4Unified = "gemma4_unified";
+inline constexpr std::string_view kMinistral3 = "ministral3";
+inline constexpr std::string_view kSmolLm3 = "smollm3";
+inline constexpr std::string_view kGranite = "granite";
+inline constexpr std::string_view kGraniteHybrid = "granitemoehybrid";
+inline constexpr std::string_view kOlmo2 = "olmo2";
 
 // What the Hugging Face configuration classes fill in for absent fields. 0: the field is required,
 // or derived (heads, head_dim).
@@ -36,6 +41,7 @@ struct ConfigDefaults {
   int64_t head_dim;
   int64_t max_position_embeddings;
   double rope_theta;
+  double rms_norm_eps = 1e-6;
 
   // "architectures" of a config decides; "model_type" where there is none. ERRORS: kUnsupported,
   // listing those that exist; kCorrupt.

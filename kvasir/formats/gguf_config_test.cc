@@ -496,12 +496,12 @@ TEST(GgufRope, WhatIsWrittenIsKnownAgain) {
   for (const char* const text : kRopes) {
     for (const int head_dim : {64, 128, 512}) {
       const Json json = *Json::Parse(text);
-      const RopeConfig rope = *RopeConfig::Parse(json, "rope", 500000.0, 4096);
+      const RopeConfig rope = *RopeConfig::Parse(json, "rope", {500000.0, 4096});
       const std::vector<float> divisors = GgufRopeDivisors(rope, head_dim);
       ASSERT_EQ(divisors.size(), static_cast<size_t>(head_dim / 2));
       const Json found = RopeParametersOf(divisors, 500000.0);
       ASSERT_FALSE(found.is_null()) << text << " " << head_dim;
-      const auto again = RopeConfig::Parse(found, "rope", 500000.0, 4096);
+      const auto again = RopeConfig::Parse(found, "rope", {500000.0, 4096});
       ASSERT_TRUE(again.ok());
       EXPECT_EQ(again->type, rope.type);
       EXPECT_EQ(GgufRopeDivisors(*again, head_dim), divisors) << text << " " << head_dim;
@@ -547,12 +547,12 @@ TEST(GgufRope, ParametersOfPublishedLlamasAreKnownThroughTheConvertersRounding) 
                                        {"low_freq_factor", 1.0},
                                        {"high_freq_factor", 4.0},
                                        {"original_max_position_embeddings", length}};
-        const RopeConfig rope = *RopeConfig::Parse(json, "rope", 500000.0, 4096);
+        const RopeConfig rope = *RopeConfig::Parse(json, "rope", {500000.0, 4096});
         const std::vector<float> divisors = ConverterDivisors(rope, head_dim);
         some_differ = some_differ || divisors != GgufRopeDivisors(rope, head_dim);
         const Json found = RopeParametersOf(divisors, 500000.0);
         ASSERT_FALSE(found.is_null()) << factor << " " << head_dim;
-        const auto again = RopeConfig::Parse(found, "rope", 500000.0, 4096);
+        const auto again = RopeConfig::Parse(found, "rope", {500000.0, 4096});
         ASSERT_TRUE(again.ok());
         EXPECT_EQ(*again, rope) << factor << " " << head_dim << " " << length;
       }
@@ -565,7 +565,7 @@ TEST(GgufRope, DivisorsOfNobodysParametersStayAsTheyAre) {
   const Json json = *Json::Parse(R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
       "high_freq_factor": 4, "original_max_position_embeddings": 8192})");
   std::vector<float> divisors =
-      GgufRopeDivisors(*RopeConfig::Parse(json, "rope", 500000.0, 4096), 128);
+      GgufRopeDivisors(*RopeConfig::Parse(json, "rope", {500000.0, 4096}), 128);
   const auto between =
       std::find_if(divisors.begin(), divisors.end(), [](float divisor) { return divisor > 1.0f; });
   ASSERT_NE(between, divisors.end());
@@ -581,7 +581,7 @@ TEST(GgufRope, RoundedDivisorsAreNotGuessedAt) {
                                    {"low_freq_factor", 1.0},
                                    {"high_freq_factor", high},
                                    {"original_max_position_embeddings", length}};
-    return *RopeConfig::Parse(json, "rope", theta, 4096);
+    return *RopeConfig::Parse(json, "rope", {theta, 4096});
   };
   // No pair is as slow as the factor's.
   EXPECT_TRUE(RopeParametersOf(GgufRopeDivisors(rope(1e4, 65536, 4, 4), 128), 1e4).is_null());

@@ -153,11 +153,11 @@ Json RopeParametersOf(const std::vector<float>& divisors, double theta) {
   const Json uniform = UniformOf(divisors, theta);
   // A factor may be too large to be one: pairs that stand still have 1e30.
   const bool is_uniform =
-      !uniform.is_null() && RopeConfig::Parse(uniform, "rope_parameters", theta, 1).ok();
+      !uniform.is_null() && RopeConfig::Parse(uniform, "rope_parameters", {theta, 1}).ok();
   if (is_uniform) return uniform;
   // Whether these are the parameters: what they give is then compared.
   const auto are = [&](const Json& parameters, const auto& same) {
-    const auto rope = RopeConfig::Parse(parameters, "rope_parameters", theta, 1);
+    const auto rope = RopeConfig::Parse(parameters, "rope_parameters", {theta, 1});
     return rope.ok() &&
            same(GgufRopeDivisors(*rope, 2 * static_cast<int>(divisors.size())), divisors);
   };

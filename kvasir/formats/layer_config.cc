@@ -18,12 +18,24 @@ constexpr double kGptOssGateSlope = 1.702;
 // The window, had any layer one; 0 when the family or its switch says none does.
 Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& defaults) {
   // The classes have no such field.
-  if (defaults.model_type == "llama" || defaults.family == ModelFamily::kQwen35) return 0;
+  if (defaults.model_type == "llama" || defaults.family == ModelFamily::kQwen35 ||
+      defaults.model_type.starts_with(kGranite) || defaults.model_type == kOlmo2) {
+    return 0;
+  }
+  if (defaults.model_type == kSmolLm3) {
+    KVASIR_TRY(const bool uses_window, reader.Flag("use_sliding_window", false));
+    if (!uses_window) return 0;
+    return reader.Bad("use_sliding_window", "is true: SmolLM3 with a window is not supported",
+                      ErrorCode::kUnsupported);
+  }
   if (defaults.family == ModelFamily::kQwen2 || defaults.family == ModelFamily::kQwen3) {
     KVASIR_TRY(const bool uses_window, reader.Flag("use_sliding_window", false));
     if (!uses_window) return 0;
   }
   if (reader.IsNull("sliding_window")) return 0;
+  const bool has_default =
+      defaults.model_type != kMinistral3 && defaults.family != ModelFamily::kPhi3;
+  if (!has_default && reader.Find("sliding_window") == nullptr) return 0;
   int64_t otherwise = 4096;
   if (defaults.family == ModelFamily::kGemma4) {
     otherwise = defaults.model_type.starts_with(kGemma4Unified) ? 1024 : 512;
@@ -83,6 +95,8 @@ Result<std::vector<LayerKind>> DeriveLayerKinds(const ConfigReader& reader,
     pattern = 2;
   } else if (model.family == ModelFamily::kGptOss) {
     pattern = 2;
+  } else if (model.family == ModelFamily::kOlmo) {
+    pattern = 4;
   } else if (model.family == ModelFamily::kGemma4) {
     pattern = 6;
   } else if (model.family == ModelFamily::kGemma3) {
@@ -265,8 +279,10 @@ Status ReadLayerKinds(const ConfigReader& reader, const ConfigDefaults& defaults
                       ModelConfig* model) {
   KVASIR_TRY(model->sliding_window, ReadWindow(reader, defaults));
   const Json* types = reader.Find("layer_types");
-  // The class of Qwen3-MoE has neither layer_types nor max_window_layers: all slide, or none.
-  if (types != nullptr && defaults.model_type != kQwen3Moe) {
+  // The class of Qwen3-MoE has neither layer_types nor max_window_layers: all slide, or none. Of
+  // Granite's hybrid class they say something else.
+  if (types != nullptr && defaults.model_type != kQwen3Moe &&
+      defaults.model_type != kGraniteHybrid) {
     KVASIR_TRY(model->layer_kinds, ReadLayerTypes(reader, *types, *model));
   } else {
     KVASIR_TRY(model->layer_kinds, DeriveLayerKinds(reader, defaults, *model));
@@ -312,6 +328,66 @@ Status ReadQwen35Layers(const ConfigReader& reader, const ConfigDefaults& defaul
   KVASIR_TRY(model->experts.normalizes_weights, reader.Flag("norm_topk_prob", true));
   return ReadExpertLayers(reader, model);
 }
+
+Status ReadStillLayers(const ConfigReader& reader, ModelConfig* model) {
+  const Json* list = reader.Find("no_rope_layers");
+  if (list == nullptr) {
+    KVASIR_TRY(const int64_t interval, reader.Integer("no_rope_layer_interval", 4, 1, kMaxLayers));
+    for (int i = 0; i < model->num_hidden_layers; ++i) {
+      model->still_layers.push_back((i + 1) % interval == 0);
+    }
+    return {};
+  }
+  // 1: the layer's queries and keys turn. The list may be longer than there are layers.
+  const auto layers = static_cast<size_t>(model->num_hidden_layers);
+  if (!list->is_array() || list->as_array().size() < layers) {
+    return reader.Bad("no_rope_layers",
+                      "must list a 0 or 1 for each of the " + std::to_string(layers) + " layers");
+  }
+  for (size_t i = 0; i < layers; ++i) {
+    const Json& turns = list->as_array()[i];
+    if (turns != Json(int64_t{0}) && turns != Json(int64_t{1})) {
+      return reader.Bad("no_rope_layers", "must hold 0 and 1 alone");
+    }
+    model->still_layers.push_back(turns == Json(int64_t{0}));
+  }
+  return {};
+}
+
+Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig* model) {
+  const std::string_view field =
+      reader.Find("layer_types") == nullptr ? "layers_block_type" : "layer_types";
+  const Json* types = reader.Find(field);
+  if (types == nullptr || !types->is_array() ||
+      types->as_array().size() != static_cast<size_t>(model->num_hidden_layers)) {
+    return reader.Bad(field, "must list one type for each of the " +
+                                 std::to_string(model->num_hidden_layers) + " layers");
+  }
+  for (const Json& type : types->as_array()) {
+    if (type == Json("attention") || type == Json("full_attention")) continue;
+    const std::string name = type.is_string() ? type.as_string().substr(0, 40) : "no string";
+    return reader.Bad(field,
+                      "holds '" + name + "'; supported are models that have attention alone",
+                      ErrorCode::kUnsupported);
+  }
+  KVASIR_TRY(const int64_t experts, reader.Integer("num_local_experts",
+                                                   reader.IsNull("num_local_experts") ? 0 : 8, 0,
+                                                   kMaxExperts));
+  if (experts != 0) {
+    return reader.Bad("num_local_experts",
+                      "is " + std::to_string(experts) + "; supported are models without experts",
+                      ErrorCode::kUnsupported);
+  }
+  KVASIR_TRY(model->intermediate_size,
+             reader.Integer("shared_intermediate_size", 1024, 1, kMaxIntermediate));
+  KVASIR_TRY(const std::string positions, reader.Text("position_embedding_type", "nope"));
+  if (positions != "rope") {
+    model->still_layers.assign(static_cast<size_t>(model->num_hidden_layers), true);
+  }
+  model->has_shared_mlp = true;
+  return {};
+}
+
 Status ReadGptOssExperts(const ConfigReader& reader, ModelConfig* model) {
   const std::string_view chosen =
       reader.Find("num_experts_per_tok") == nullptr ? "experts_per_token" : "num_experts_per_tok";

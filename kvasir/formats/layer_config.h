@@ -19,6 +19,10 @@ Status ReadLayerKinds(const ConfigReader& reader, const ConfigDefaults& defaults
 Status ReadQwenExperts(const ConfigReader& reader, ModelConfig* model);
 Status ReadQwen35Layers(const ConfigReader& reader, const ConfigDefaults& defaults,
                         ModelConfig* model);
+// SmolLM3: layers whose queries and keys do not turn.
+Status ReadStillLayers(const ConfigReader& reader, ModelConfig* model);
+// Granite 4's dense models, whose class is that of its hybrid ones.
+Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig* model);
 Status ReadGptOssExperts(const ConfigReader& reader, ModelConfig* model);
 Status ReadGemma4Layers(const ConfigReader& reader, int64_t per_layer_default, ModelConfig* model);
 

@@ -93,6 +93,7 @@ Status ReadActivation(const ConfigReader& reader, const ConfigDefaults& defaults
 }
 
 Status ReadBiases(const ConfigReader& reader, ModelConfig* model) {
+  if (model->family == ModelFamily::kPhi3) return {};  // never
   if (model->family == ModelFamily::kQwen2) {
     model->qkv_bias = true;  // not configurable: the family always has them, and none on o_proj
     return {};
@@ -110,10 +111,22 @@ Result<double> Softcap(const ConfigReader& reader, std::string_view field, doubl
   return reader.Number(field, reader.IsNull(field) ? 0.0 : otherwise, 0.0, 1e9);
 }
 
-Status ReadNumbers(const ConfigReader& reader, ModelConfig* model) {
-  const double eps = model->family == ModelFamily::kGptOss ? 1e-5 : 1e-6;
-  KVASIR_TRY(model->rms_norm_eps, reader.Number("rms_norm_eps", eps, 0.0, 1.0));
+// Of Granite; factors of 1 in all others.
+Status ReadMultipliers(const ConfigReader& reader, ModelConfig* model) {
+  constexpr double kLeast = 1e-9;
+  constexpr double kMost = 1e9;
+  KVASIR_TRY(model->embedding_multiplier, reader.Number("embedding_multiplier", 1.0, kLeast, kMost));
+  KVASIR_TRY(model->residual_multiplier, reader.Number("residual_multiplier", 1.0, kLeast, kMost));
+  KVASIR_TRY(model->logits_scaling, reader.Number("logits_scaling", 1.0, kLeast, kMost));
+  KVASIR_TRY(const double scale, reader.Number("attention_multiplier", 1.0, kLeast, kMost));
+  model->query_pre_attn_scalar = 1.0 / (scale * scale);
+  return {};
+}
+
+Status ReadNumbers(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
+  KVASIR_TRY(model->rms_norm_eps, reader.Number("rms_norm_eps", defaults.rms_norm_eps, 0.0, 1.0));
   model->query_pre_attn_scalar = model->head_dim;
+  if (defaults.model_type.starts_with(kGranite)) return ReadMultipliers(reader, model);
   if (!model->traits().is_gemma) return {};
   const bool is_gemma2 = model->family == ModelFamily::kGemma2;
   KVASIR_TRY(model->final_logit_softcapping,
@@ -135,19 +148,18 @@ Status ReadNumbers(const ConfigReader& reader, ModelConfig* model) {
 }
 
 // The rope of one kind of layer where "rope_parameters" has an object for each.
-Result<RopeConfig> ReadRopeOfKind(const Json* parameters, std::string_view kind, double theta,
-                                  double rotated, const ModelConfig& model) {
+Result<RopeConfig> ReadRopeOfKind(const Json* parameters, std::string_view kind,
+                                  const RopeDefaults& defaults, const ModelConfig& model) {
   const Json* object = parameters == nullptr ? nullptr : parameters->Find(kind);
   if (object == nullptr && model.family == ModelFamily::kGemma4 && kind == "full_attention") {
     RopeConfig rope;
-    rope.theta = theta;
+    rope.theta = defaults.theta;
     rope.type = RopeType::kProportional;
     rope.rotated_fraction = 0.25;
     return rope;
   }
   return RopeConfig::Parse(object == nullptr ? Json() : *object,
-                           "rope_parameters." + std::string(kind), theta,
-                           model.max_position_embeddings, rotated);
+                           "rope_parameters." + std::string(kind), defaults);
 }
 
 // People who extend a context add "rope_scaling" to a file that newer writers gave
@@ -155,8 +167,10 @@ Result<RopeConfig> ReadRopeOfKind(const Json* parameters, std::string_view kind,
 Status CheckSameScaling(const Json* scaling, const ModelConfig& model) {
   if (scaling == nullptr) return {};
   KVASIR_TRY(const RopeConfig other,
-             RopeConfig::Parse(*scaling, "rope_scaling", model.rope_full.theta,
-                               model.max_position_embeddings, model.rope_full.rotated_fraction));
+             RopeConfig::Parse(*scaling, "rope_scaling",
+                               {model.rope_full.theta, model.max_position_embeddings,
+                                model.rope_full.rotated_fraction,
+                                model.rope_full.original_max_position_embeddings}));
   if (other == model.rope_full) return {};
   return {ErrorCode::kUnsupported,
           "field 'rope_scaling' says something else than 'rope_parameters'; write the scaling into "
@@ -170,10 +184,31 @@ Json GptOssRope() {
                       {"truncate", false},   {"original_max_position_embeddings", int64_t{4096}}};
 }
 
+Json Ministral3Rope() {
+  return Json::Object{{"rope_type", "yarn"}, {"factor", 16.0},
+                      {"beta_fast", 32.0},   {"beta_slow", 1.0},
+                      {"mscale", 1.0},       {"mscale_all_dim", 1.0},
+                      {"llama_4_scaling_beta", 0.1},
+                      {"original_max_position_embeddings", int64_t{16384}}};
+}
+
+bool RotatesParts(const ModelConfig& model) {
+  return model.family == ModelFamily::kQwen35 || model.family == ModelFamily::kPhi3;
+}
+
 // How much of a head turns, where that is its first elements.
 Status CheckRotated(const ConfigReader& reader, const ModelConfig& model, const RopeConfig& rope) {
+  if (rope.type == RopeType::kLong &&
+      2 * rope.frequency_divisors.size() !=
+          static_cast<size_t>(RotatedElements(rope, model.head_dim))) {
+    return reader.Bad("rope_parameters",
+                      "has " + std::to_string(rope.frequency_divisors.size()) +
+                          " divisors in long_factor or short_factor, for " +
+                          std::to_string(RotatedElements(rope, model.head_dim)) +
+                          " elements of a head that turn in pairs");
+  }
   if (rope.type == RopeType::kProportional || rope.rotated_fraction == 1.0) return {};
-  if (model.family != ModelFamily::kQwen35) {
+  if (!RotatesParts(model)) {
     return reader.Bad("partial_rotary_factor", "must be 1: this family rotates whole heads",
                       ErrorCode::kUnsupported);
   }
@@ -189,35 +224,40 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
   const bool is_qwen35 = model->family == ModelFamily::kQwen35;
   KVASIR_TRY(const double rotated,
              reader.Number("partial_rotary_factor", is_qwen35 ? 0.25 : 1.0, 0.0, 1.0));
-  if (!is_qwen35 && rotated != 1.0) {
+  if (!RotatesParts(*model) && rotated != 1.0) {
     return reader.Bad("partial_rotary_factor", "must be 1: this family rotates whole heads",
                       ErrorCode::kUnsupported);
   }
   const bool has_local_rope = model->traits().has_sliding_rope;
   double sliding_theta = theta;
-  if (has_local_rope) {
+  if (has_local_rope && model->traits().is_gemma) {
     KVASIR_TRY(sliding_theta, reader.Number("rope_local_base_freq", 10000.0, 1.0, 1e12));
   }
-  const int64_t positions = model->max_position_embeddings;
+  KVASIR_TRY(const int64_t original,
+             reader.Integer("original_max_position_embeddings", 0, 0, kMaxPositions));
+  const RopeDefaults around = {theta, model->max_position_embeddings, rotated, original};
+  RopeDefaults around_sliding = around;
+  around_sliding.theta = sliding_theta;
   const Json* parameters = reader.Find("rope_parameters");
   const Json* scaling = reader.Find("rope_scaling");
   const bool per_layer =
       parameters != nullptr && (parameters->Find("full_attention") != nullptr ||
                                 parameters->Find("sliding_attention") != nullptr);
   if (per_layer || model->family == ModelFamily::kGemma4) {
-    KVASIR_TRY(model->rope_full,
-               ReadRopeOfKind(parameters, "full_attention", theta, rotated, *model));
+    KVASIR_TRY(model->rope_full, ReadRopeOfKind(parameters, "full_attention", around, *model));
     KVASIR_TRY(model->rope_sliding,
-               ReadRopeOfKind(parameters, "sliding_attention", sliding_theta, rotated, *model));
+               ReadRopeOfKind(parameters, "sliding_attention", around_sliding, *model));
     KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_full));
     KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_sliding));
     return CheckSameScaling(scaling, *model);
   }
   const std::string_view field = parameters != nullptr ? "rope_parameters" : "rope_scaling";
   const Json* object = parameters != nullptr ? parameters : scaling;
-  const Json unsaid = model->family == ModelFamily::kGptOss ? GptOssRope() : Json();
-  KVASIR_TRY(model->rope_full, RopeConfig::Parse(object == nullptr ? unsaid : *object, field, theta,
-                                                 positions, rotated));
+  Json unsaid;
+  if (model->family == ModelFamily::kGptOss) unsaid = GptOssRope();
+  if (defaults.model_type == kMinistral3) unsaid = Ministral3Rope();
+  KVASIR_TRY(model->rope_full,
+             RopeConfig::Parse(object == nullptr ? unsaid : *object, field, around));
   KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_full));
   model->rope_sliding = model->rope_full;
   if (has_local_rope) {
@@ -242,6 +282,8 @@ Status ReadFamily(const ConfigReader& reader, const ConfigDefaults& defaults, Mo
   model->global_head_dim = model->head_dim;
   model->global_key_value_heads = model->num_key_value_heads;
   if (defaults.model_type == kQwen3Moe) return ReadQwenExperts(reader, model);
+  if (defaults.model_type == kSmolLm3) return ReadStillLayers(reader, model);
+  if (defaults.model_type == kGraniteHybrid) return ReadGraniteHybrid(reader, model);
   if (model->family == ModelFamily::kGptOss) return ReadGptOssExperts(reader, model);
   if (model->family == ModelFamily::kQwen35) return ReadQwen35Layers(reader, defaults, model);
   if (model->family != ModelFamily::kGemma4) return {};
@@ -266,20 +308,23 @@ Status ReadDType(const ConfigReader& reader, ModelConfig* model) {
   return {};
 }
 
-// The wrapper of Mistral's models is also that of others, whose attention is scaled in another way.
-Status CheckTextModel(const ConfigDefaults& defaults, const Json* text) {
-  if (defaults.model_type != kMistral3 || text == nullptr) return {};
+// The wrapper of Mistral's models is also that of others, whose attention is another.
+Result<const ConfigDefaults*> DefaultsOfText(const ConfigDefaults& wrapper, const Json* text) {
+  if (wrapper.model_type != kMistral3 || text == nullptr) return &wrapper;
   KVASIR_TRY(const std::string type, ConfigReader(*text, *text).Text("model_type", "mistral"));
-  if (type == "mistral") return {};
-  return {ErrorCode::kUnsupported, "field 'text_config.model_type' is '" + type.substr(0, 40) +
-                                       "'; supported in a mistral3 is mistral"};
+  if (type == "mistral") return &wrapper;
+  if (type == kMinistral3) return ConfigDefaults::Of(Json::Object{{"model_type", kMinistral3}});
+  return Error{ErrorCode::kUnsupported,
+               "field 'text_config.model_type' is '" + type.substr(0, 40) +
+                   "'; supported in a mistral3 are mistral and ministral3"};
 }
 
 }  // namespace
 
 std::string_view ModelFamilyName(ModelFamily family) {
   constexpr std::string_view kNames[] = {"llama",  "qwen2",  "qwen3",  "qwen3_5",
-                                         "gemma2", "gemma3", "gemma4", "gpt_oss"};
+                                         "gemma2", "gemma3", "gemma4", "gpt_oss",
+                                         "olmo2",  "phi3"};
   return kNames[static_cast<size_t>(family)];
 }
 
@@ -293,12 +338,23 @@ FamilyTraits TraitsOf(ModelFamily family) {
     case ModelFamily::kQwen35:
       return {.has_qk_norm = true, .has_query_gates = true};
     case ModelFamily::kGemma2:
-      return {.is_gemma = true};
+      return {.is_gemma = true, .has_post_norms = true};
     case ModelFamily::kGemma3:
     case ModelFamily::kGemma4:
-      return {.is_gemma = true, .has_qk_norm = true, .has_sliding_rope = true};
+      return {.is_gemma = true,
+              .has_post_norms = true,
+              .has_qk_norm = true,
+              .has_sliding_rope = true};
     case ModelFamily::kGptOss:
       return {.has_sinks = true, .has_expert_biases = true};
+    case ModelFamily::kOlmo:
+      return {.has_pre_norms = false,
+              .has_post_norms = true,
+              .has_qk_norm = true,
+              .has_wide_qk_norm = true,
+              .has_sliding_rope = true};
+    case ModelFamily::kPhi3:
+      return {.is_fused = true};
   }
   return {};
 }
@@ -321,17 +377,16 @@ Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
     return {ErrorCode::kCorrupt, "field 'text_config' must be an object"};
   }
   const ConfigReader reader(nested != nullptr ? *nested : config, config);
-  KVASIR_TRY_OK(CheckTextModel(*defaults, nested));
-
   ModelConfig model;
-  model.family = defaults->family;
   model.architecture = defaults->architecture;
+  KVASIR_TRY(defaults, DefaultsOfText(*defaults, nested));
+  model.family = defaults->family;
   KVASIR_TRY_OK(RefuseUnsupported(reader));
   KVASIR_TRY_OK(ReadQuantization(reader, &model));
   KVASIR_TRY_OK(ReadSizes(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadActivation(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadBiases(reader, &model));
-  KVASIR_TRY_OK(ReadNumbers(reader, &model));
+  KVASIR_TRY_OK(ReadNumbers(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadLayerKinds(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadFamily(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadRope(reader, *defaults, &model));

@@ -20,21 +20,37 @@
 
 namespace kvasir {
 
-// kLlama also stands for Mistral: the same graph, every layer sliding when it has a window. kQwen3
-// also for Qwen3-MoE: its layers with experts say so themselves. kQwen35 stands for all whose
-// layers are gated delta nets but for every fourth: Qwen3.5, 3.6 and Qwen3-Next, with experts and
-// without.
-enum class ModelFamily { kLlama, kQwen2, kQwen3, kQwen35, kGemma2, kGemma3, kGemma4, kGptOss };
+// kLlama also stands for Mistral (the same graph, every layer sliding when it has a window),
+// Ministral 3, SmolLM3 and Granite, whose differences are numbers. kQwen3 also for Qwen3-MoE: its
+// layers with experts say so themselves. kQwen35 stands for all whose layers are gated delta nets
+// but for every fourth: Qwen3.5, 3.6 and Qwen3-Next, with experts and without. kOlmo: OLMo 2 and 3.
+// kPhi3: Phi-3 and Phi-4.
+enum class ModelFamily {
+  kLlama,
+  kQwen2,
+  kQwen3,
+  kQwen35,
+  kGemma2,
+  kGemma3,
+  kGemma4,
+  kGptOss,
+  kOlmo,
+  kPhi3
+};
 std::string_view ModelFamilyName(ModelFamily family);  // "llama", ...
 
 // What all models of a family have in common.
 struct FamilyTraits {
-  bool is_gemma = false;           // a tied head, norms also after attention and MLP
-  bool has_qk_norm = false;        // per-head RMS norms on queries and keys
+  bool is_gemma = false;           // a tied head
+  bool has_pre_norms = true;       // before attention and MLP
+  bool has_post_norms = false;     // after attention and MLP, before the residual is added
+  bool has_qk_norm = false;        // RMS norms on queries and keys, per head
+  bool has_wide_qk_norm = false;   // these over all heads together
   bool has_sliding_rope = false;   // sliding layers have a rope of their own
   bool has_sinks = false;          // a score for each query head, of a row whose value is 0
   bool has_expert_biases = false;  // also on the router
   bool has_query_gates = false;    // q_proj also makes a gate of what each query head attended to
+  bool is_fused = false;           // one matrix of q, k and v, one of gates and ups
 };
 FamilyTraits TraitsOf(ModelFamily family);
 
@@ -116,6 +132,8 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's o_proj
   bool mlp_bias = false;
+  // Granite 4's dense models: the MLP is called shared_mlp, its gates and ups are one matrix.
+  bool has_shared_mlp = false;
   // Norm weights are stored as they multiply, also where the family stores them around 0: GGUF.
   bool norms_hold_offset = false;
 
@@ -125,11 +143,18 @@ struct ModelConfig {
       0;  // keys a sliding layer sees, the query's own included; 0: none slides
   RopeConfig rope_full;
   RopeConfig rope_sliding;  // equal to rope_full where the family makes no difference
+  // One per layer: whose queries and keys no rope turns (SmolLM3). Empty: all turn.
+  std::vector<bool> still_layers;
 
   // Scores are multiplied by query_pre_attn_scalar^-0.5; head_dim unless the family says otherwise.
   double query_pre_attn_scalar = 0.0;
   double attn_logit_softcapping = 0.0;   // c: scores become c tanh(score / c); 0: off
   double final_logit_softcapping = 0.0;  // the same for logits; 0: off
+  // Granite: token embeddings, and what attention and MLP add to the residual stream, are
+  // multiplied by these, logits divided.
+  double embedding_multiplier = 1.0;
+  double residual_multiplier = 1.0;
+  double logits_scaling = 1.0;
 
   std::vector<Token> eos_token_ids;  // generation_config.json wins over config.json; may be empty
   std::optional<Token> bos_token_id;
@@ -163,6 +188,9 @@ struct ModelConfig {
   }
   bool is_linear(int layer) const {
     return layer_kinds[static_cast<size_t>(layer)] == LayerKind::kLinear;
+  }
+  bool is_still(int layer) const {
+    return !still_layers.empty() && still_layers[static_cast<size_t>(layer)];
   }
   int head_dim_of(int layer) const { return is_full(layer) ? global_head_dim : head_dim; }
   int key_value_heads_of(int layer) const {

@@ -52,9 +52,15 @@ int64_t MlpParameters(const ModelConfig& config, int layer) {
 int64_t NormParameters(const ModelConfig& config, int layer) {
   const int64_t hidden = config.hidden_size;
   const int64_t head_norms = config.owns_kv(layer) ? 2 : 1;
-  int64_t count = (config.traits().is_gemma ? 4 : 2) * hidden;
+  const FamilyTraits traits = config.traits();
+  int64_t count = 2 * ((traits.has_pre_norms ? 1 : 0) + (traits.has_post_norms ? 1 : 0)) * hidden;
   if (config.is_linear(layer)) return count + config.delta_net.value_dim;
-  if (config.traits().has_qk_norm) count += head_norms * config.head_dim_of(layer);
+  if (traits.has_wide_qk_norm) {
+    const int heads = config.num_attention_heads + config.key_value_heads_of(layer);
+    count += int64_t{heads} * config.head_dim_of(layer);
+  } else if (traits.has_qk_norm) {
+    count += head_norms * config.head_dim_of(layer);
+  }
   if (config.has_experts(layer) && config.experts.beside_dense) count += 3 * hidden;
   if (config.per_layer_embedding_size > 0) count += hidden;
   if (config.family == ModelFamily::kGemma4) ++count;  // the layer's scalar

@@ -25,12 +25,12 @@ Result<RopeType> ReadType(const ConfigReader& fields) {
   const Json& value = *fields.Find(key);
   if (!value.is_string()) return fields.Bad(key, "must be a string");
   for (RopeType type : {RopeType::kDefault, RopeType::kLinear, RopeType::kLlama3, RopeType::kYarn,
-                        RopeType::kProportional}) {
+                        RopeType::kProportional, RopeType::kLong}) {
     if (value.as_string() == RopeTypeName(type)) return type;
   }
   return fields.Bad(key,
                     "is '" + value.as_string().substr(0, 40) +
-                        "'; supported are default, linear, llama3, yarn and proportional",
+                        "'; supported are default, linear, llama3, yarn, proportional and longrope",
                     ErrorCode::kUnsupported);
 }
 
@@ -49,7 +49,7 @@ double YarnScale(double factor, double mscale) {
   return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
 }
 
-Status ReadYarn(const ConfigReader& fields, int64_t max_position_embeddings, RopeConfig* rope) {
+Status ReadYarn(const ConfigReader& fields, const RopeDefaults& defaults, RopeConfig* rope) {
   KVASIR_TRY(rope->beta_fast, fields.Number("beta_fast", 32.0, 1e-6, kMaxFactor));
   KVASIR_TRY(rope->beta_slow, fields.Number("beta_slow", 1.0, 1e-6, kMaxFactor));
   if (rope->theta == 1.0) return fields.Bad("rope_theta", "must be greater than 1 for yarn");
@@ -57,7 +57,7 @@ Status ReadYarn(const ConfigReader& fields, int64_t max_position_embeddings, Rop
     return fields.Bad("beta_fast", "must not be less than beta_slow");
   }
   KVASIR_TRY(rope->original_max_position_embeddings,
-             fields.Integer("original_max_position_embeddings", max_position_embeddings, 1,
+             fields.Integer("original_max_position_embeddings", defaults.max_position_embeddings, 1,
                             kMaxPositions));
   KVASIR_TRY(rope->truncates, fields.Flag("truncate", true));
   // A scale of 0 counts as absent, as in the reference.
@@ -67,26 +67,66 @@ Status ReadYarn(const ConfigReader& fields, int64_t max_position_embeddings, Rop
                                                                  YarnScale(rope->factor, mscale_all)
                                                            : YarnScale(rope->factor, 1.0);
   KVASIR_TRY(rope->attention_factor, fields.Number("attention_factor", resolved, 1e-6, kMaxFactor));
+  KVASIR_TRY(rope->query_scale_beta, fields.Number("llama_4_scaling_beta", 0.0, 0.0, kMaxFactor));
   return {};
 }
 
-Result<RopeConfig> ReadRope(const ConfigReader& fields, double theta,
-                            int64_t max_position_embeddings, double rotated_fraction) {
+Result<std::vector<float>> ReadDivisors(const ConfigReader& fields, std::string_view field) {
+  const Json* list = fields.Find(field);
+  if (list == nullptr) return fields.Bad(field, "is missing");
+  if (!list->is_array() || static_cast<int64_t>(list->as_array().size()) > kMaxHeadDim / 2) {
+    return fields.Bad(field, "must be a list of a number for each pair that turns");
+  }
+  std::vector<float> divisors;
+  for (const Json& value : list->as_array()) {
+    // Angles stay in the range of SinCos: 2^20 positions times 2^10.
+    if (!value.is_number() || !(value.as_double() >= 0x1p-10) || value.as_double() > 1e30) {
+      return fields.Bad(field, "must hold numbers from 2^-10 on");
+    }
+    divisors.push_back(static_cast<float>(value.as_double()));
+  }
+  return divisors;
+}
+
+Status ReadLong(const ConfigReader& fields, const RopeDefaults& defaults, RopeConfig* rope) {
+  const int64_t positions = defaults.max_position_embeddings;
+  const int64_t said = defaults.original_max_position_embeddings;
+  KVASIR_TRY(const int64_t original,
+             fields.Integer("original_max_position_embeddings", said > 0 ? said : positions, 1,
+                            kMaxPositions));
+  rope->original_max_position_embeddings = original;
+  KVASIR_TRY(rope->frequency_divisors,
+             ReadDivisors(fields, positions > original ? "long_factor" : "short_factor"));
+  const double stretch = static_cast<double>(positions) / static_cast<double>(original);
+  KVASIR_TRY(const double factor, fields.Number("factor", stretch, 0.0, kMaxFactor));
+  const bool is_stretched = factor > 1.0 && original > 1;
+  const double resolved =
+      is_stretched ? std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(original)))
+                   : 1.0;
+  KVASIR_TRY(rope->attention_factor, fields.Number("attention_factor", resolved, 1e-6, kMaxFactor));
+  return {};
+}
+
+Result<RopeConfig> ReadRope(const ConfigReader& fields, const RopeDefaults& defaults) {
   RopeConfig rope;
-  KVASIR_TRY(rope.theta, fields.Number("rope_theta", theta, 1.0, 1e12));
+  KVASIR_TRY(rope.theta, fields.Number("rope_theta", defaults.theta, 1.0, 1e12));
   KVASIR_TRY(rope.type, ReadType(fields));
   KVASIR_TRY(rope.rotated_fraction,
-             fields.Number("partial_rotary_factor", rotated_fraction, 0.0, 1.0));
+             fields.Number("partial_rotary_factor", defaults.rotated_fraction, 0.0, 1.0));
   if (rope.type == RopeType::kProportional) {
     KVASIR_TRY(rope.factor, fields.Number("factor", 1.0, 1.0, kMaxFactor));
     return rope;
   }
   if (rope.type == RopeType::kDefault) return rope;
+  if (rope.type == RopeType::kLong) {
+    KVASIR_TRY_OK(ReadLong(fields, defaults, &rope));
+    return rope;
+  }
   if (fields.Find("factor") == nullptr) return fields.Bad("factor", "is missing");
   KVASIR_TRY(rope.factor, fields.Number("factor", 1.0, 1.0, kMaxFactor));
   if (rope.type == RopeType::kLlama3) KVASIR_TRY_OK(ReadLlama3(fields, &rope));
   if (rope.type == RopeType::kYarn) {
-    KVASIR_TRY_OK(ReadYarn(fields, max_position_embeddings, &rope));
+    KVASIR_TRY_OK(ReadYarn(fields, defaults, &rope));
   }
   return rope;
 }
@@ -105,24 +145,25 @@ std::string_view RopeTypeName(RopeType type) {
       return "yarn";
     case RopeType::kProportional:
       return "proportional";
+    case RopeType::kLong:
+      return "longrope";
   }
   KVASIR_CHECK(false);
 }
 
-Result<RopeConfig> RopeConfig::Parse(const Json& object, std::string_view field, double theta,
-                                     int64_t max_position_embeddings, double rotated_fraction) {
+Result<RopeConfig> RopeConfig::Parse(const Json& object, std::string_view field,
+                                     const RopeDefaults& defaults) {
   if (object.is_null()) {
     RopeConfig rope;
-    rope.theta = theta;
-    rope.rotated_fraction = rotated_fraction;
+    rope.theta = defaults.theta;
+    rope.rotated_fraction = defaults.rotated_fraction;
     return rope;
   }
   if (!object.is_object()) {
     return {ErrorCode::kCorrupt, "field '" + std::string(field) + "' must be an object, not " +
                                      std::string(object.type_name())};
   }
-  auto rope =
-      ReadRope(ConfigReader(object, object), theta, max_position_embeddings, rotated_fraction);
+  auto rope = ReadRope(ConfigReader(object, object), defaults);
   if (!rope.ok()) return WithContext(rope.error(), field);
   return rope;
 }

@@ -12,9 +12,17 @@
 
 namespace kvasir {
 
-enum class RopeType { kDefault, kLinear, kLlama3, kYarn, kProportional };
-// "default", "linear", "llama3", "yarn", "proportional"
+enum class RopeType { kDefault, kLinear, kLlama3, kYarn, kProportional, kLong };
+// "default", "linear", "llama3", "yarn", "proportional", "longrope"
 std::string_view RopeTypeName(RopeType type);
+
+// What a config says around the object: used where that does not say it itself.
+struct RopeDefaults {
+  double theta = 10000.0;
+  int64_t max_position_embeddings = 0;  // also L0 where neither has one
+  double rotated_fraction = 1.0;
+  int64_t original_max_position_embeddings = 0;  // 0: none
+};
 
 // With d = head_dim: inv_freq[i] = theta^(-2i/d), i < d/2, then changed by type. Element i pairs
 // with i + d/2 ("rotate half") in every supported family.
@@ -25,7 +33,7 @@ struct RopeConfig {
   // This part of a head turns. proportional: the first pairs; inv_freq of the others is 0. All
   // other types: the first elements, as if they were a head of their own, so that d is that many.
   double rotated_fraction = 1.0;
-  // Context length before scaling, L0. Set for llama3 and yarn, else 0.
+  // Context length before scaling, L0. Set for llama3, yarn and longrope, else 0.
   int64_t original_max_position_embeddings = 0;
   // llama3 only: wavelengths below L0 / high are kept, above L0 / low divided by factor.
   double low_freq_factor = 1.0;
@@ -36,17 +44,22 @@ struct RopeConfig {
   bool truncates = true;  // its ends to whole dimensions
   // Multiplies cos and sin; already resolved from attention_factor, mscale or 0.1 ln(factor) + 1.
   double attention_factor = 1.0;
-  // [head_dim / 2]: inv_freq[i] is divided by element i, after the type's change. Empty: all 1.
-  // GGUF files have llama3 scaling in this form.
+  // [rotated elements / 2]: inv_freq[i] is divided by element i, after the type's change. Empty:
+  // all 1. GGUF files have llama3 scaling in this form; of longrope they are its long factors.
   std::vector<float> frequency_divisors;
+  // yarn of Ministral 3 only: the query at position p is multiplied by 1 + beta ln(1 + floor(p /
+  // L0)); 0: none is.
+  double query_scale_beta = 0.0;
 
   // Reads one "rope_scaling" or "rope_parameters" object. `field` is what errors call it; null
-  // means no scaling. `theta` is used unless the object has a rope_theta of its own.
-  // `max_position_embeddings` is yarn's fallback for L0, `rotated_fraction` that of the object's.
-  // ERRORS: kCorrupt; kUnsupported for other types. "dynamic" is refused for good: its frequencies
-  // depend on the length of the sequence, so cached keys would have to be computed anew.
-  static Result<RopeConfig> Parse(const Json& object, std::string_view field, double theta,
-                                  int64_t max_position_embeddings, double rotated_fraction = 1.0);
+  // means no scaling.
+  // longrope (Phi-3; LongRoPE, Ding et al., arXiv 2402.13753) has two lists of divisors, one for
+  // contexts up to L0 and one for longer ones. Where max_position_embeddings is more than L0 the
+  // second is taken for all sequences: with a list by length cached keys would have to be computed
+  // anew when one outgrows L0.
+  // ERRORS: kCorrupt; kUnsupported for other types. "dynamic" is refused for good, for that reason.
+  static Result<RopeConfig> Parse(const Json& object, std::string_view field,
+                                  const RopeDefaults& defaults);
 
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };

@@ -11,7 +11,7 @@ namespace kvasir {
 namespace {
 
 Result<RopeConfig> ParseText(const std::string& text) {
-  return RopeConfig::Parse(*Json::Parse(text), "rope_scaling", 5e5, 32768);
+  return RopeConfig::Parse(*Json::Parse(text), "rope_scaling", {5e5, 32768});
 }
 
 void ExpectError(const std::string& text, ErrorCode code, const std::string& part) {
@@ -94,7 +94,7 @@ TEST(RopeConfig, OtherTypesTurnAPartOfTheElements) {
   EXPECT_EQ(RotatedElements(*rope, 26), 6);  // cut, as transformers does
   // What stands beside the object holds where it says nothing.
   const auto beside = [](const std::string& text) {
-    return RopeConfig::Parse(*Json::Parse(text), "rope_scaling", 5e5, 32768, 0.5)->rotated_fraction;
+    return RopeConfig::Parse(*Json::Parse(text), "rope_scaling", {5e5, 32768, 0.5})->rotated_fraction;
   };
   EXPECT_EQ(beside("null"), 0.5);
   EXPECT_EQ(beside(R"({"type":"yarn","factor":4})"), 0.5);

@@ -166,14 +166,15 @@ void DecoderLayers::RunLayer(int index, const TurnedStep& step, Workspace& works
   const FloatRows projected = workspace.Rows(Buffer::kProjected, step.rows(), spec_.hidden_size);
   const auto add_residual = [&](const std::vector<float>& post_norm) {
     if (!post_norm.empty()) backend_.RmsNorm(projected, post_norm, spec_.norm_eps, projected);
+    if (spec_.residual_scale != 1) backend_.Scale(projected, spec_.residual_scale);
     backend_.Add(hidden, projected);
   };
 
-  backend_.RmsNorm(hidden, layer.attention_norm, spec_.norm_eps, normed);
+  const ConstFloatRows input = PreNormed(layer.attention_norm, hidden, normed);
   if (layer.delta_net) {
-    RunDeltaNet(index, step, workspace, normed, projected);
+    RunDeltaNet(index, step, workspace, input, projected);
   } else {
-    Attention(index, step, workspace, normed, projected);
+    Attention(index, step, workspace, input, projected);
   }
   add_residual(layer.post_attention_norm);
 
@@ -187,12 +188,19 @@ void DecoderLayers::RunLayer(int index, const TurnedStep& step, Workspace& works
   if (spec_.has_layer_scalar) backend_.Scale(hidden, layer.scalar);
 }
 
+ConstFloatRows DecoderLayers::PreNormed(std::span<const float> norm, FloatRows hidden,
+                                        FloatRows normed) const {
+  if (norm.empty()) return hidden;
+  backend_.RmsNorm(hidden, norm, spec_.norm_eps, normed);
+  return normed;
+}
+
 void DecoderLayers::WriteKv(int index, const TurnedStep& step, Workspace& workspace) const {
   const FloatRows hidden = workspace.Rows(Buffer::kHidden, step.rows(), spec_.hidden_size);
   const FloatRows normed = workspace.Rows(Buffer::kNormed, step.rows(), spec_.hidden_size);
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  backend_.RmsNorm(hidden, layer.attention_norm, spec_.norm_eps, normed);
-  const KvRows rows = ProjectKv(index, step, workspace, normed, {});
+  const ConstFloatRows input = PreNormed(layer.attention_norm, hidden, normed);
+  const KvRows rows = ProjectKv(index, step, workspace, input, {});
   const KvReads cache(step, index, true);
   backend_.EncodeKv(cache.layout, cache.runs, rows.keys, rows.values);
 }
@@ -215,6 +223,7 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
   if (spec_.has_qk_norm) backend_.RmsNorm(queries, layer.query_norm, spec_.norm_eps, queries);
   const size_t rope = static_cast<size_t>(layer_spec.rope);
   backend_.Rope(queries, layer_spec.head_dim, step.cos[rope], step.sin[rope]);
+  ScaleQueries(spec_.ropes[rope], step.positions, queries);
   if (owns_kv && reads.layout.query_floats > 0) {
     backend_.RecordQueries(reads.layout, reads.runs, queries);
   }
@@ -238,6 +247,20 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
   }
   const MatmulJob output[] = {layer.output.job(projected)};
   backend_.Matmul(mixed, output);
+}
+
+void DecoderLayers::ScaleQueries(const RopeSpec& rope, std::span<const Position> positions,
+                                 FloatRows queries) const {
+  if (rope.query_scale_beta == 0) return;
+  for (int64_t begin = 0; begin < queries.rows;) {
+    const float scale = QueryScale(rope, positions[static_cast<size_t>(begin)]);
+    int64_t end = begin + 1;
+    while (end < queries.rows && QueryScale(rope, positions[static_cast<size_t>(end)]) == scale) {
+      ++end;
+    }
+    if (scale != 1) backend_.Scale(queries.Part(begin, end - begin), scale);
+    begin = end;
+  }
 }
 
 // Queries, and their gates where there are some.
@@ -305,19 +328,19 @@ DecoderLayers::KvRows DecoderLayers::ProjectKv(int index, const TurnedStep& step
 }
 
 // What follows attention, up to the norm before the residual.
-void DecoderLayers::Mlp(int index, Workspace& workspace, ConstFloatRows hidden, FloatRows normed,
+void DecoderLayers::Mlp(int index, Workspace& workspace, FloatRows hidden, FloatRows normed,
                         FloatRows projected) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
-  backend_.RmsNorm(hidden, layer.mlp_norm, spec_.norm_eps, normed);
+  const ConstFloatRows input = PreNormed(layer.mlp_norm, hidden, normed);
   switch (spec_.layers[static_cast<size_t>(index)].mlp) {
     case MlpKind::kDense:
-      return DenseMlp(index, workspace, normed, projected);
+      return DenseMlp(index, workspace, input, projected);
     case MlpKind::kExperts:
-      return layer.experts->Run(spec_, backend_, workspace, hidden, normed, projected);
+      return layer.experts->Run(spec_, backend_, workspace, hidden, input, projected);
     case MlpKind::kDenseAndExperts:
       break;
   }
-  DenseMlp(index, workspace, normed, projected);
+  DenseMlp(index, workspace, input, projected);
   backend_.RmsNorm(projected, layer.post_dense_norm, spec_.norm_eps, projected);
   backend_.RmsNorm(hidden, layer.pre_experts_norm, spec_.norm_eps, normed);
   const FloatRows experts = workspace.Rows(Buffer::kExperts, hidden.rows, spec_.hidden_size);

@@ -79,10 +79,10 @@ class DecoderLayers {
     }
   };
   struct Layer {
-    std::vector<float> attention_norm, mlp_norm;
-    std::vector<float> post_attention_norm, post_mlp_norm;  // kSandwich only
-    std::vector<float> query_norm, key_norm;                // has_qk_norm only
-    std::vector<float> value_norm;                          // has_value_norm only: ones
+    std::vector<float> attention_norm, mlp_norm;            // not kPost
+    std::vector<float> post_attention_norm, post_mlp_norm;  // kSandwich and kPost only
+    std::vector<float> query_norm, key_norm;  // has_qk_norm only: as many numbers as are normed
+    std::vector<float> value_norm;            // has_value_norm only: ones
     std::vector<float> sinks;                               // has_sinks only: [query_heads]
     Linear query, key, value, output;   // key and value are empty when KV is shared
     Linear query_gate;                  // has_query_gates only
@@ -103,18 +103,25 @@ class DecoderLayers {
 
   DecoderLayers(DecoderSpec spec, Backend& backend) : spec_(std::move(spec)), backend_(backend) {}
   Status LoadLayer(int index, LayerLoader& load, Layer* layer) const;
+  Status LoadNorms(LayerLoader& load, Layer* layer) const;
   Status LoadAttention(int index, LayerLoader& load, Layer* layer) const;
   Status LoadMlp(int index, LayerLoader& load, Layer* layer) const;
+  Status LoadDenseMlp(int64_t size, LayerLoader& load, Layer* layer) const;
   // The layer from which on only wanted rows are computed, whose keys and values are all rows'
   // nevertheless; the number of layers: none.
   int FirstNarrowLayer(const LayerStep& step) const;
   void RunLayer(int index, const TurnedStep& step, Workspace& workspace) const;
   // What a layer leaves in the cache, and nothing else of it.
   void WriteKv(int index, const TurnedStep& step, Workspace& workspace) const;
+  // `hidden` normed into `normed`; `hidden` itself where `norm` is empty.
+  ConstFloatRows PreNormed(std::span<const float> norm, FloatRows hidden, FloatRows normed) const;
   void RunDeltaNet(int index, const LayerStep& step, Workspace& workspace, ConstFloatRows normed,
                    FloatRows projected) const;
   void Attention(int index, const TurnedStep& step, Workspace& workspace, ConstFloatRows normed,
                  FloatRows projected) const;
+  // Multiplies queries by what their positions say, in place.
+  void ScaleQueries(const RopeSpec& rope, std::span<const Position> positions,
+                    FloatRows queries) const;
   std::vector<MatmulJob> QueryJobs(const Layer& layer, Workspace& workspace,
                                    FloatRows queries) const;
   // Keys and values of a step, each [rows, kv_heads * head_dim].
@@ -125,7 +132,7 @@ class DecoderLayers {
   // `queries` without data: those are not projected.
   KvRows ProjectKv(int index, const TurnedStep& step, Workspace& workspace, ConstFloatRows normed,
                    FloatRows queries) const;
-  void Mlp(int index, Workspace& workspace, ConstFloatRows hidden, FloatRows normed,
+  void Mlp(int index, Workspace& workspace, FloatRows hidden, FloatRows normed,
            FloatRows projected) const;
   void DenseMlp(int index, Workspace& workspace, ConstFloatRows normed, FloatRows projected) const;
   void MixPerLayerInput(int index, Workspace& workspace, ConstFloatRows hidden,

@@ -10,13 +10,28 @@
 namespace kvasir {
 namespace {
 
-// Of every head's rows, `head_rows`, those from `begin` on, in the given order.
-std::vector<int64_t> RowsOfHeads(int heads, int64_t head_rows, int64_t begin,
-                                 std::span<const int64_t> order) {
+// Where the rows of a projection's heads lie in a stored matrix, which may have others besides.
+struct StoredHeads {
+  std::string name;
+  int64_t outputs = 0;    // of the whole matrix
+  int64_t begin = 0;      // of the first head
+  int64_t head_rows = 0;  // from head to head
+  int heads = 0;
+  bool has_bias = false;
+};
+
+// Of every head the given rows.
+std::vector<int64_t> RowsOf(const StoredHeads& stored, std::span<const int64_t> order) {
   std::vector<int64_t> rows;
-  for (int64_t head = 0; head < heads; ++head) {
-    for (const int64_t row : order) rows.push_back(head * head_rows + begin + row);
+  for (int64_t head = 0; head < stored.heads; ++head) {
+    for (const int64_t row : order) rows.push_back(stored.begin + head * stored.head_rows + row);
   }
+  return rows;
+}
+
+std::vector<int64_t> Ascending(int64_t begin, int64_t count) {
+  std::vector<int64_t> rows(static_cast<size_t>(count));
+  std::iota(rows.begin(), rows.end(), begin);
   return rows;
 }
 
@@ -57,6 +72,15 @@ struct DecoderLayers::LayerLoader {
     out->bias = InOrder(bias, rows);
     return {};
   }
+  // `order`: which rows of a stored head become the head's.
+  Status Heads(const StoredHeads& stored, std::span<const int64_t> order, int64_t inputs,
+               Linear* out) {
+    const std::vector<int64_t> rows = RowsOf(stored, order);
+    if (rows == Ascending(0, stored.outputs)) {
+      return Linear_(stored.name, stored.outputs, inputs, stored.has_bias, out);
+    }
+    return Gathered(stored.name, stored.outputs, inputs, rows, stored.has_bias, out);
+  }
   Status Linear_(const std::string& name, int64_t outputs, int64_t inputs, bool has_bias,
                  Linear* out) {
     return has_bias ? MatrixAndBias(name, outputs, inputs, out)
@@ -80,17 +104,26 @@ Result<std::unique_ptr<const DecoderLayers>> DecoderLayers::Load(DecoderSpec spe
   return std::unique_ptr<const DecoderLayers>(std::move(layers));
 }
 
+Status DecoderLayers::LoadNorms(LayerLoader& load, Layer* layer) const {
+  using Norms = DecoderSpec::Norms;
+  const int64_t size = spec_.hidden_size;
+  if (spec_.norms != Norms::kPost) {
+    KVASIR_TRY_OK(load.Norm("input_layernorm", size, &layer->attention_norm));
+  }
+  // Where none follows attention, the MLP's is called after it.
+  if (spec_.norms == Norms::kPre) {
+    return load.Norm("post_attention_layernorm", size, &layer->mlp_norm);
+  }
+  KVASIR_TRY_OK(load.Norm("post_attention_layernorm", size, &layer->post_attention_norm));
+  if (spec_.norms == Norms::kSandwich) {
+    KVASIR_TRY_OK(load.Norm("pre_feedforward_layernorm", size, &layer->mlp_norm));
+  }
+  return load.Norm("post_feedforward_layernorm", size, &layer->post_mlp_norm);
+}
+
 Status DecoderLayers::LoadLayer(int index, LayerLoader& load, Layer* layer) const {
   const DecoderSpec& s = spec_;
-  KVASIR_TRY_OK(load.Norm("input_layernorm", s.hidden_size, &layer->attention_norm));
-  if (s.norms == DecoderSpec::Norms::kSandwich) {
-    KVASIR_TRY_OK(
-        load.Norm("post_attention_layernorm", s.hidden_size, &layer->post_attention_norm));
-    KVASIR_TRY_OK(load.Norm("pre_feedforward_layernorm", s.hidden_size, &layer->mlp_norm));
-    KVASIR_TRY_OK(load.Norm("post_feedforward_layernorm", s.hidden_size, &layer->post_mlp_norm));
-  } else {
-    KVASIR_TRY_OK(load.Norm("post_attention_layernorm", s.hidden_size, &layer->mlp_norm));
-  }
+  KVASIR_TRY_OK(LoadNorms(load, layer));
   if (s.layers[static_cast<size_t>(index)].is_recurrent) {
     KVASIR_TRY(layer->delta_net, DeltaNet::Load(s, load.prefix, load.source));
   } else {
@@ -116,46 +149,51 @@ Status DecoderLayers::LoadLayer(int index, LayerLoader& load, Layer* layer) cons
 Status DecoderLayers::LoadAttention(int index, LayerLoader& load, Layer* layer) const {
   const DecoderSpec& s = spec_;
   const DecoderLayerSpec& layer_spec = s.layers[static_cast<size_t>(index)];
-  const int64_t query_size = int64_t{s.query_heads} * layer_spec.head_dim;
-  const int64_t kv_size = int64_t{layer_spec.kv_heads} * layer_spec.head_dim;
+  const int64_t head_dim = layer_spec.head_dim;
+  const int64_t query_size = s.query_heads * head_dim;
+  const int64_t kv_size = layer_spec.kv_heads * head_dim;
   const bool bias = s.has_qkv_bias;
   const bool owns_kv = layer_spec.shares_kv < 0;
-  const RopeSpec& rope = s.ropes[static_cast<size_t>(layer_spec.rope)];
-  const std::vector<int64_t> order = HeadOrder(rope);
-  const bool is_ordered = rope.rotated == layer_spec.head_dim;
+  const std::vector<int64_t> order = HeadOrder(s.ropes[static_cast<size_t>(layer_spec.rope)]);
+  const std::vector<int64_t> as_stored = Ascending(0, head_dim);
+  StoredHeads query = {"self_attn.q_proj", query_size, 0, head_dim, s.query_heads, bias};
+  StoredHeads key = {"self_attn.k_proj", kv_size, 0, head_dim, layer_spec.kv_heads, bias};
+  StoredHeads value = {"self_attn.v_proj", kv_size, 0, head_dim, layer_spec.kv_heads, bias};
+  if (s.has_fused_qkv) {
+    key.begin = query_size;
+    value.begin = query_size + kv_size;
+    for (StoredHeads* part : {&query, &key, &value}) {
+      part->name = "self_attn.qkv_proj";
+      part->outputs = query_size + 2 * kv_size;
+    }
+  }
   if (s.has_query_gates) {
-    const char* const name = "self_attn.q_proj";
-    KVASIR_TRY_OK(load.Gathered(name, 2 * query_size, s.hidden_size,
-                                RowsOfHeads(s.query_heads, 2 * layer_spec.head_dim, 0, order), bias,
-                                &layer->query));
-    std::vector<int64_t> as_stored(order.size());
-    std::iota(as_stored.begin(), as_stored.end(), int64_t{0});
-    KVASIR_TRY_OK(load.Gathered(
-        name, 2 * query_size, s.hidden_size,
-        RowsOfHeads(s.query_heads, 2 * layer_spec.head_dim, layer_spec.head_dim, as_stored), bias,
-        &layer->query_gate));
-  } else {
-    KVASIR_TRY_OK(load.Linear_("self_attn.q_proj", query_size, s.hidden_size, bias, &layer->query));
+    query.outputs = 2 * query_size;
+    query.head_rows = 2 * head_dim;
+    StoredHeads gate = query;
+    gate.begin = head_dim;
+    KVASIR_TRY_OK(load.Heads(gate, as_stored, s.hidden_size, &layer->query_gate));
   }
-  if (owns_kv && is_ordered) {
-    KVASIR_TRY_OK(load.Linear_("self_attn.k_proj", kv_size, s.hidden_size, bias, &layer->key));
-  } else if (owns_kv) {
-    KVASIR_TRY_OK(load.Gathered("self_attn.k_proj", kv_size, s.hidden_size,
-                                RowsOfHeads(layer_spec.kv_heads, layer_spec.head_dim, 0, order),
-                                bias, &layer->key));
-  }
+  KVASIR_TRY_OK(load.Heads(query, order, s.hidden_size, &layer->query));
+  if (owns_kv) KVASIR_TRY_OK(load.Heads(key, order, s.hidden_size, &layer->key));
   if (owns_kv && !layer_spec.values_from_keys) {
-    KVASIR_TRY_OK(load.Linear_("self_attn.v_proj", kv_size, s.hidden_size, bias, &layer->value));
+    KVASIR_TRY_OK(load.Heads(value, as_stored, s.hidden_size, &layer->value));
   }
   KVASIR_TRY_OK(load.Linear_("self_attn.o_proj", s.hidden_size, query_size, s.has_output_bias,
                              &layer->output));
   if (s.has_qk_norm) {
-    KVASIR_TRY_OK(load.Norm("self_attn.q_norm", layer_spec.head_dim, &layer->query_norm));
-    layer->query_norm = InOrder(layer->query_norm, order);
-    if (owns_kv) {
-      KVASIR_TRY_OK(load.Norm("self_attn.k_norm", layer_spec.head_dim, &layer->key_norm));
-      layer->key_norm = InOrder(layer->key_norm, order);
-    }
+    const auto load_norm = [&](const char* name, const StoredHeads& heads,
+                               std::vector<float>* out) -> Status {
+      StoredHeads normed = heads;
+      if (!s.has_wide_qk_norm) normed.heads = 1;
+      normed.begin = 0;
+      normed.head_rows = head_dim;
+      KVASIR_TRY_OK(load.Norm(name, normed.heads * head_dim, out));
+      *out = InOrder(*out, RowsOf(normed, order));
+      return {};
+    };
+    KVASIR_TRY_OK(load_norm("self_attn.q_norm", query, &layer->query_norm));
+    if (owns_kv) KVASIR_TRY_OK(load_norm("self_attn.k_norm", key, &layer->key_norm));
   }
   if (s.has_sinks) {
     KVASIR_TRY(layer->sinks, load.source.Vector(load.prefix + "self_attn.sinks", s.query_heads, 0));
@@ -179,11 +217,26 @@ Status DecoderLayers::LoadMlp(int index, LayerLoader& load, Layer* layer) const 
     KVASIR_TRY_OK(
         load.Norm("post_feedforward_layernorm_2", s.hidden_size, &layer->post_experts_norm));
   }
-  const int64_t size = layer_spec.intermediate_size;
-  const bool bias = s.has_mlp_bias;
-  KVASIR_TRY_OK(load.Linear_("mlp.gate_proj", size, s.hidden_size, bias, &layer->gate));
-  KVASIR_TRY_OK(load.Linear_("mlp.up_proj", size, s.hidden_size, bias, &layer->up));
-  return load.Linear_("mlp.down_proj", s.hidden_size, size, bias, &layer->down);
+  return LoadDenseMlp(layer_spec.intermediate_size, load, layer);
+}
+
+Status DecoderLayers::LoadDenseMlp(int64_t size, LayerLoader& load, Layer* layer) const {
+  using MlpNames = DecoderSpec::MlpNames;
+  const int64_t hidden = spec_.hidden_size;
+  const bool bias = spec_.has_mlp_bias;
+  const bool is_shared = spec_.mlp_names == MlpNames::kSharedFused;
+  if (spec_.mlp_names == MlpNames::kApart) {
+    KVASIR_TRY_OK(load.Linear_("mlp.gate_proj", size, hidden, bias, &layer->gate));
+    KVASIR_TRY_OK(load.Linear_("mlp.up_proj", size, hidden, bias, &layer->up));
+  } else {
+    const char* const name = is_shared ? "shared_mlp.input_linear" : "mlp.gate_up_proj";
+    KVASIR_TRY_OK(
+        load.Gathered(name, 2 * size, hidden, Ascending(0, size), bias, &layer->gate));
+    KVASIR_TRY_OK(
+        load.Gathered(name, 2 * size, hidden, Ascending(size, size), bias, &layer->up));
+  }
+  return load.Linear_(is_shared ? "shared_mlp.output_linear" : "mlp.down_proj", hidden, size, bias,
+                      &layer->down);
 }
 
 KvCacheSpec DecoderLayers::CacheSpec(KvCodec codec) const {

@@ -197,6 +197,7 @@ void DecoderModel::Logits(ConstFloatRows states, FloatRows out) const {
   const WeightMatrix& head = head_ == nullptr ? *embedding_ : *head_;
   const MatmulJob jobs[] = {{&head, nullptr, out}};
   backend_.Matmul(states, jobs);
+  if (spec().logits_scale != 1) backend_.Scale(out, spec().logits_scale);
   if (spec().final_softcap > 0) backend_.Softcap(out, spec().final_softcap);
   for (const Token token : spec().suppressed_tokens) {
     if (token >= out.cols) continue;

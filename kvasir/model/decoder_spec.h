@@ -63,6 +63,8 @@ struct DecoderSpec {
   float attention_softcap = 0;  // 0: off
   float final_softcap = 0;      // 0: off
   float embedding_scale = 1;    // multiplies token embeddings
+  float residual_scale = 1;     // multiplies what attention and MLP add to the residual stream
+  float logits_scale = 1;       // multiplies logits, before final_softcap
   float norm_eps = 1e-6f;
   // Checkpoints of some families store norm weights around 0: the norm multiplies with
   // norm_offset + weight.
@@ -71,16 +73,27 @@ struct DecoderSpec {
   enum class Norms {
     kPre,       // before attention and before the MLP
     kSandwich,  // also after each of them, before the residual is added
+    kPost,      // only there
   };
   Norms norms = Norms::kPre;
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // on o_proj
   bool has_sinks = false;        // a score for each query head, of a row whose value is 0
   bool has_mlp_bias = false;
+  // Queries, keys and values are rows of one stored matrix, "self_attn.qkv_proj", in that order.
+  bool has_fused_qkv = false;
+  // Gates and ups are rows of one stored matrix, in that order.
+  enum class MlpNames {
+    kApart,       // they are not: "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"
+    kFused,       // "mlp.gate_up_proj", "mlp.down_proj"
+    kSharedFused  // "shared_mlp.input_linear", "shared_mlp.output_linear"
+  };
+  MlpNames mlp_names = MlpNames::kApart;
   // q_proj has behind each head's query a gate, by whose sigmoid what the head attended to is
   // multiplied.
   bool has_query_gates = false;
   bool has_qk_norm = false;       // per-head RMS norm of queries and keys before RoPE
+  bool has_wide_qk_norm = false;  // with has_qk_norm: over all heads together instead
   bool has_value_norm = false;    // the same of values, without weights
   bool has_layer_scalar = false;  // multiplies the residual stream after each layer
   bool ties_embeddings = false;   // logits use the embedding table

@@ -56,18 +56,21 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
   for (const Token token : config.suppressed_tokens) {
     if (token >= 0 && token < config.vocab_size) spec.suppressed_tokens.push_back(token);
   }
-  // Rope 0 serves full layers, rope 1 sliding ones where the family tells them apart.
+  // Rope 0 serves full layers, rope 1 sliding ones where the family tells them apart, the last
+  // layers that do not turn.
   spec.ropes.push_back(MakeRope(config.rope_full, config.global_head_dim));
   const bool has_own_sliding_rope =
       !(config.rope_sliding == config.rope_full) || config.head_dim != config.global_head_dim;
   if (has_own_sliding_rope) spec.ropes.push_back(MakeRope(config.rope_sliding, config.head_dim));
+  const auto still_rope = static_cast<int>(spec.ropes.size());
+  if (!config.still_layers.empty()) spec.ropes.push_back(StillRope(config.head_dim));
   for (int i = 0; i < config.num_hidden_layers; ++i) {
     const bool slides = config.is_sliding(i);
     const MlpKind experts =
         config.experts.beside_dense ? MlpKind::kDenseAndExperts : MlpKind::kExperts;
     spec.layers.push_back(
         {.retention = slides ? RetentionSpec::Window(config.sliding_window) : RetentionSpec::All(),
-         .rope = slides && has_own_sliding_rope ? 1 : 0,
+         .rope = config.is_still(i) ? still_rope : slides && has_own_sliding_rope ? 1 : 0,
          .shares_kv = config.shares_kv(i),
          .kv_heads = config.key_value_heads_of(i),
          .head_dim = config.head_dim_of(i),
@@ -127,6 +130,10 @@ DecoderSpec MakeDecoderSpec(const ModelConfig& config) {
       return Gemma4Spec(config);
     case ModelFamily::kGptOss:
       return GptOssSpec(config);
+    case ModelFamily::kOlmo:
+      return OlmoSpec(config);
+    case ModelFamily::kPhi3:
+      return Phi3Spec(config);
   }
   KVASIR_CHECK(false);
 }

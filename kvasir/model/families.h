@@ -12,7 +12,8 @@
 
 namespace kvasir {
 
-// Llama 3.x, and Mistral as a Llama with a window (family_llama.cc).
+// Llama 3.x; Mistral as a Llama with a window; Ministral 3, SmolLM3 and Granite
+// (family_llama.cc).
 DecoderSpec LlamaSpec(const ModelConfig& config);
 // Qwen2, Qwen2.5 and Qwen3, dense and with experts (family_qwen.cc).
 DecoderSpec QwenSpec(const ModelConfig& config);
@@ -26,6 +27,10 @@ DecoderSpec Gemma4Spec(const ModelConfig& config);
 DecoderSpec Qwen35Spec(const ModelConfig& config);
 // gpt-oss (family_gpt_oss.cc).
 DecoderSpec GptOssSpec(const ModelConfig& config);
+// OLMo 2 and 3 (family_olmo.cc).
+DecoderSpec OlmoSpec(const ModelConfig& config);
+// Phi-3 and Phi-4 (family_phi3.cc).
+DecoderSpec Phi3Spec(const ModelConfig& config);
 
 // The spec of whichever family the config names.
 DecoderSpec MakeDecoderSpec(const ModelConfig& config);

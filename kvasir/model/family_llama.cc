@@ -1,8 +1,17 @@
-// Llama 3.x: pre-norm blocks, SiLU gate, no biases. Everything is what CommonSpec says.
+// Llama 3.x: pre-norm blocks, SiLU gate, no biases: what CommonSpec says. Ministral 3 scales queries
+// by their positions and SmolLM3 has layers that do not turn, which ropes say; Granite has factors on
+// embeddings, residuals and logits.
 #include "kvasir/model/families.h"
 
 namespace kvasir {
 
-DecoderSpec LlamaSpec(const ModelConfig& config) { return CommonSpec(config); }
+DecoderSpec LlamaSpec(const ModelConfig& config) {
+  DecoderSpec spec = CommonSpec(config);
+  spec.embedding_scale = static_cast<float>(config.embedding_multiplier);
+  spec.residual_scale = static_cast<float>(config.residual_multiplier);
+  spec.logits_scale = static_cast<float>(1.0 / config.logits_scaling);
+  if (config.has_shared_mlp) spec.mlp_names = DecoderSpec::MlpNames::kSharedFused;
+  return spec;
+}
 
 }  // namespace kvasir

@@ -43,6 +43,7 @@ RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
     double frequency = std::pow(config.theta, -2.0 * i / rope.rotated);
     switch (config.type) {
       case RopeType::kDefault:
+      case RopeType::kLong:  // its divisors do it
         break;
       case RopeType::kLinear:
         frequency /= config.factor;
@@ -63,7 +64,21 @@ RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
     rope.inverse_frequencies.push_back(static_cast<float>(frequency));
   }
   rope.inverse_frequencies.resize(static_cast<size_t>(head_dim / 2), 0.0f);
+  rope.query_scale_beta = config.query_scale_beta;
+  if (config.query_scale_beta > 0) rope.query_scale_period = config.original_max_position_embeddings;
   return rope;
+}
+
+RopeSpec StillRope(int head_dim) {
+  RopeSpec rope;
+  rope.rotated = head_dim;
+  rope.inverse_frequencies.assign(static_cast<size_t>(head_dim / 2), 0.0f);
+  return rope;
+}
+
+float QueryScale(const RopeSpec& rope, Position position) {
+  const auto periods = static_cast<double>(position / rope.query_scale_period);
+  return static_cast<float>(1 + rope.query_scale_beta * std::log1p(periods));
 }
 
 std::vector<int64_t> HeadOrder(const RopeSpec& rope) {

@@ -20,10 +20,20 @@ struct RopeSpec {
   // Elements of a stored head that turn, the first ones, half with half; head_dim: all.
   int rotated = 0;
   float attention_factor = 1;  // multiplies cos and sin of what turns (YaRN)
+  // The query at position p is multiplied by 1 + beta ln(1 + floor(p / period)); 0: none is
+  // (Ministral 3, after Llama 4).
+  double query_scale_beta = 0;
+  int64_t query_scale_period = 1;
 };
 
 // Frequencies for `head_dim` (even) under a parsed rope description.
 RopeSpec MakeRope(const RopeConfig& config, int head_dim);
+
+// One of heads that do not turn at all.
+RopeSpec StillRope(int head_dim);
+
+// What the query at `position` is multiplied by.
+float QueryScale(const RopeSpec& rope, Position position);
 
 // Which elements of a stored head the elements of a head are whose pairs are (i, i + head_dim/2).
 // All kinds of scores are the same whatever the order of a head's elements.

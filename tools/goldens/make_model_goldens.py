@@ -45,6 +45,86 @@ def mistral():
         rope_theta=1000000.0, sliding_window=None, tie_word_embeddings=False)
 
 
+# As Ministral 3: queries grow with their positions (here every 20 tokens).
+def ministral3():
+    return transformers.Ministral3Config(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=24, max_position_embeddings=320,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0,
+                         "original_max_position_embeddings": 20, "beta_fast": 32.0,
+                         "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+                         "llama_4_scaling_beta": 0.1})
+
+
+# As SmolLM3: every fourth layer turns nothing.
+def smollm3():
+    return transformers.SmolLM3Config(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=5,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=4096,
+        rope_theta=50000.0, pad_token_id=None, bos_token_id=None, eos_token_id=None)
+
+
+GRANITE = dict(
+    vocab_size=VOCAB, hidden_size=64, num_hidden_layers=3, num_attention_heads=4,
+    num_key_value_heads=2, max_position_embeddings=4096, rope_theta=10000.0,
+    residual_multiplier=0.7, attention_multiplier=0.125)
+
+
+def granite():
+    return transformers.GraniteConfig(
+        intermediate_size=96, embedding_multiplier=3.0, logits_scaling=1.5,
+        tie_word_embeddings=False, **GRANITE)
+
+
+# As Granite 4's dense models: the class of the hybrid ones, with attention alone.
+def granite_dense():
+    return transformers.GraniteMoeHybridConfig(
+        intermediate_size=96, shared_intermediate_size=96, num_local_experts=0,
+        num_experts_per_tok=0, layer_types=["full_attention"] * 3, position_embedding_type="rope",
+        mamba_n_heads=8, mamba_d_head=16, mamba_d_state=16, embedding_multiplier=0.3,
+        logits_scaling=0.75, tie_word_embeddings=True, **GRANITE)
+
+
+def olmo2():
+    return transformers.Olmo2Config(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=4096,
+        rope_theta=500000.0, pad_token_id=None, eos_token_id=None)
+
+
+# Windows in three of four layers, whose rope is not scaled.
+def olmo3():
+    return transformers.Olmo3Config(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=5,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
+        sliding_window=12, pad_token_id=None, eos_token_id=None, rope_theta=500000.0,
+        rope_scaling={"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                      "original_max_position_embeddings": 64,
+                      "attention_factor": 1.2079441541679836})
+
+
+PHI3 = dict(
+    vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=3,
+    num_attention_heads=4, num_key_value_heads=2, pad_token_id=None, bos_token_id=None,
+    eos_token_id=None)
+
+
+# As Phi-3-mini-4k: all layers slide.
+def phi3():
+    return transformers.Phi3Config(max_position_embeddings=4096, sliding_window=20,
+                                   rope_theta=10000.0, **PHI3)
+
+
+# As Phi-4-mini: three quarters of a head turn, slower in long contexts than in short ones. All
+# recorded sequences are long.
+def phi4_mini():
+    return transformers.Phi3Config(
+        max_position_embeddings=512, original_max_position_embeddings=16, tie_word_embeddings=True,
+        rope_theta=10000.0, partial_rotary_factor=0.75,
+        rope_scaling={"type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.5, 1.75, 2.0],
+                      "long_factor": [1.0, 1.25, 2.5, 6.5, 15.25, 31.5]}, **PHI3)
+
+
 def gemma3():
     return transformers.Gemma3TextConfig(
         vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=6,
@@ -170,6 +250,19 @@ CASES = {
     "transformers_qwen2_f16": (qwen2, transformers.Qwen2ForCausalLM, torch.float16, None, 12),
     "transformers_mistral3_bf16": (mistral, transformers.MistralForCausalLM, torch.bfloat16, None,
                                    31),
+    "transformers_ministral3_bf16": (ministral3, transformers.Ministral3ForCausalLM,
+                                     torch.bfloat16, None, 91),
+    "transformers_smollm3_bf16": (smollm3, transformers.SmolLM3ForCausalLM, torch.bfloat16, None,
+                                  92),
+    "transformers_granite_bf16": (granite, transformers.GraniteForCausalLM, torch.bfloat16, None,
+                                  93),
+    "transformers_granite_dense_bf16": (granite_dense, transformers.GraniteMoeHybridForCausalLM,
+                                        torch.bfloat16, None, 94),
+    "transformers_olmo2_bf16": (olmo2, transformers.Olmo2ForCausalLM, torch.bfloat16, None, 95),
+    "transformers_olmo3_bf16": (olmo3, transformers.Olmo3ForCausalLM, torch.bfloat16, None, 96),
+    "transformers_phi3_bf16": (phi3, transformers.Phi3ForCausalLM, torch.bfloat16, None, 97),
+    "transformers_phi4_mini_bf16": (phi4_mini, transformers.Phi3ForCausalLM, torch.bfloat16, None,
+                                    98),
     "transformers_gemma3_sharded_bf16": (gemma3, transformers.Gemma3ForCausalLM, torch.bfloat16,
                                          "100KB", 13),
     "transformers_gemma2_bf16": (gemma2, transformers.Gemma2ForCausalLM, torch.bfloat16, None, 14),
