@@ -369,7 +369,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"transformers_qwen3_next_bf16", "q4", "f16"},
                     Case{"mlx_qwen3_5_q4g32_bf16", "", "f16"}, Case{"hf_qwen3_gptq", "", "f16"},
                     Case{"hf_qwen3_compressed_tensors", "", "f16"},
-                    Case{"hf_qwen3_fp8", "", "f16"}),
+                    Case{"hf_qwen3_fp8", "", "f16"}, Case{"transformers_smollm3_bf16", "q8", "f16"},
+                    Case{"transformers_olmo3_bf16", "", "f16"},
+                    Case{"transformers_ministral3_bf16", "q4", "f16"},
+                    Case{"transformers_phi4_mini_bf16", "", "f32"}),
     CaseName);
 
 }  // namespace

@@ -486,7 +486,12 @@ INSTANTIATE_TEST_SUITE_P(All, RoundTripTest,
                                          "transformers_mistral3_bf16", "public_gemma3_f32",
                                          "transformers_gemma4_shared_bf16",
                                          "transformers_gemma4_one_projection_bf16",
-                                         "transformers_gemma4_experts_bf16"));
+                                         "transformers_gemma4_experts_bf16",
+                                         "transformers_ministral3_bf16",
+                                         "transformers_smollm3_bf16", "transformers_granite_bf16",
+                                         "transformers_granite_dense_bf16",
+                                         "transformers_olmo2_bf16", "transformers_olmo3_bf16",
+                                         "transformers_phi3_bf16", "transformers_phi4_mini_bf16"));
 
 // Root mean square error over that of the logits.
 double RelativeError(const std::vector<float>& actual, const std::vector<float>& wanted) {

@@ -3,6 +3,9 @@
 #ifndef KVASIR_CONVERT_CONVERT_TEST_UTIL_H_
 #define KVASIR_CONVERT_CONVERT_TEST_UTIL_H_
 
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -12,6 +15,7 @@
 #include "kvasir/convert/convert_model.h"
 #include "kvasir/convert/folder_builder.h"
 #include "kvasir/convert/write_gguf.h"
+#include "kvasir/formats/gguf.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvasir {
@@ -46,6 +50,29 @@ inline std::vector<float> Logits(const std::string& path, std::optional<WeightFo
   TinyModel tiny({.folder = relative, .threads = 2, .isa = {}, .weights = weights});
   KvSequence sequence = tiny.NewSequence();
   return tiny.Feed(sequence, RandomTokens(tokens, 256, 11));
+}
+
+// What `wanted` has, `written` has as well, of the same numbers (rates of delta nets up to another
+// exponential).
+inline void ExpectSameTensors(const GgufFile& written, const GgufFile& wanted) {
+  for (const std::string& name : wanted.names()) {
+    const GgufEntry* const entry = written.Find(name);
+    ASSERT_NE(entry, nullptr) << name;
+    const WeightTensor ours = ValueOrDie(written.Get(name, entry->shape));
+    const WeightTensor theirs = ValueOrDie(wanted.Get(name, wanted.Find(name)->shape));
+    const auto columns = static_cast<size_t>(theirs.shape.back());
+    ASSERT_EQ(ours.shape.back(), theirs.shape.back()) << name;
+    ASSERT_EQ(RowCount(ours.shape), RowCount(theirs.shape)) << name;
+    std::vector<float> a(columns), b(columns);
+    for (int64_t row = 0; row < RowCount(theirs.shape); ++row) {
+      ours.read_row(row, a.data());
+      theirs.read_row(row, b.data());
+      for (size_t i = 0; i < columns; ++i) {
+        const float tolerance = name.ends_with("ssm_a") ? 1e-6f * std::fabs(b[i]) : 0;
+        ASSERT_NEAR(a[i], b[i], tolerance) << name << " " << row << " " << i;
+      }
+    }
+  }
 }
 
 }  // namespace kvasir

@@ -85,6 +85,22 @@ SourceTensor PartOfStack(const SourceTensor& stack, std::string name, int64_t fi
   return part;
 }
 
+// `count` rows of a matrix from `first` on. REQUIRES: they lie within it.
+SourceTensor PartOfMatrix(const SourceTensor& matrix, std::string name, int64_t first,
+                          int64_t count) {
+  SourceTensor part = matrix;
+  part.name = std::move(name);
+  part.shape[0] = count;
+  part.rows.shape = part.shape;
+  part.raw = nullptr;
+  part.rows.is_raw = false;
+  part.rows.read_codes = nullptr;
+  part.rows.read_row = [whole = matrix.rows.read_row, first](int64_t row, float* out) {
+    whole(first + row, out);
+  };
+  return part;
+}
+
 }  // namespace
 
 Result<std::vector<SourceTensor>> StackExperts(const std::vector<SourceTensor>& tensors) {
@@ -146,6 +162,26 @@ std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors,
     } else {
       result.push_back(std::move(tensor));
     }
+  }
+  return result;
+}
+
+std::vector<SourceTensor> SplitSharedMlp(std::vector<SourceTensor> tensors) {
+  constexpr std::string_view kIn = ".shared_mlp.input_linear.weight";
+  constexpr std::string_view kOut = ".shared_mlp.output_linear.weight";
+  std::vector<SourceTensor> result;
+  for (SourceTensor& tensor : tensors) {
+    const auto named = [&](std::string_view end, const char* part) {
+      return tensor.name.substr(0, tensor.name.size() - end.size()) + ".mlp." + part + ".weight";
+    };
+    if (tensor.name.ends_with(kIn) && tensor.shape.size() == 2 && tensor.rows.read_row) {
+      const int64_t half = tensor.shape[0] / 2;
+      result.push_back(PartOfMatrix(tensor, named(kIn, "gate_proj"), 0, half));
+      result.push_back(PartOfMatrix(tensor, named(kIn, "up_proj"), half, half));
+      continue;
+    }
+    if (tensor.name.ends_with(kOut)) tensor.name = named(kOut, "down_proj");
+    result.push_back(std::move(tensor));
   }
   return result;
 }

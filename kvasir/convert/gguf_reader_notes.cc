@@ -45,11 +45,15 @@ std::vector<std::string> GgufReaderNotes(const ModelConfig& config) {
   if (SharesFromOtherLayers(config)) {
     add("the last two layers with keys and values of their own are not a sliding and a full one");
   }
-  if (config.output_bias && (is_gemma23 || family == ModelFamily::kQwen3)) {
+  const bool is_olmo = family == ModelFamily::kOlmo;
+  if (config.output_bias && (is_gemma23 || is_olmo || family == ModelFamily::kQwen3)) {
     add("its attention has a bias on the output (attention_bias)");
   }
   if (family == ModelFamily::kGemma2 && !config.tie_word_embeddings) {
     add("it has a head of its own");
+  }
+  if (family == ModelFamily::kPhi3 && config.sliding_window > 0) {
+    add("its layers slide (sliding_window)");
   }
   const RopeConfig& rope = config.rope_full;
   if (rope.type == RopeType::kYarn && (rope.beta_fast != 32 || rope.beta_slow != 1)) {

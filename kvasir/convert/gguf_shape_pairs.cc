@@ -23,6 +23,7 @@ class ShapeWriter {
               "exist as such"};
     }
     KVASIR_TRY_OK(CheckActivation());
+    KVASIR_TRY_OK(CheckStillLayers());
     pairs_.Add("general.architecture", architecture_);
     pairs_.AddU32("general.quantization_version", 2);
     Int("block_count", config_.num_hidden_layers + extras_.draft_layers);
@@ -37,6 +38,7 @@ class ShapeWriter {
     AddMlp();
     AddKeyValueHeads();
     if (has_delta_nets()) AddDeltaNets();
+    if (architecture_ == "granite") AddMultipliers();
     KVASIR_TRY_OK(AddExperts());
     KVASIR_TRY_OK(AddRope());
     return AddWindow();
@@ -54,9 +56,39 @@ class ShapeWriter {
   static std::string Architecture(const ModelConfig& config) {
     const bool has_experts = config.experts.count > 0;
     if (config.family == ModelFamily::kQwen3 && has_experts) return "qwen3moe";
+    if (config.family == ModelFamily::kLlama) return LlamaArchitecture(config);
     if (config.family != ModelFamily::kQwen35) return std::string(ModelFamilyName(config.family));
     if (config.architecture.starts_with("Qwen3Next")) return "qwen3next";
     return has_experts ? "qwen35moe" : "qwen35";
+  }
+
+  // Mistral 3's wrapper is also that of models that are llama in a GGUF file.
+  static std::string LlamaArchitecture(const ModelConfig& config) {
+    if (config.architecture.starts_with("Granite")) return "granite";
+    if (config.architecture.starts_with("SmolLM3")) return "smollm3";
+    const bool is_ministral = config.rope_full.query_scale_beta > 0 ||
+                              config.architecture.starts_with("Ministral3");
+    return is_ministral ? "mistral3" : "llama";
+  }
+
+  // Readers know every fourth of SmolLM3 alone.
+  Status CheckStillLayers() const {
+    for (int i = 0; i < config_.num_hidden_layers; ++i) {
+      const bool is_still = architecture_ == "smollm3" && (i + 1) % 4 == 0;
+      if (config_.is_still(i) == is_still) continue;
+      return {ErrorCode::kUnsupported,
+              "layer " + std::to_string(i) + " (no_rope_layers, position_embedding_type) turns " +
+                  (is_still ? "its keys" : "nothing") + ", which a GGUF file of " + architecture_ +
+                  " cannot say"};
+    }
+    return {};
+  }
+
+  void AddMultipliers() {
+    Float("embedding_scale", config_.embedding_multiplier);
+    Float("residual_scale", config_.residual_multiplier);
+    Float("logit_scale", config_.logits_scaling);
+    Float("attention.scale", 1.0 / std::sqrt(config_.query_pre_attn_scalar));
   }
 
   // Readers know a family's own only.
@@ -149,8 +181,9 @@ class ShapeWriter {
               "rope scaling 'yarn' has no place in a GGUF file of " + architecture_};
     }
     Float("rope.freq_base", rope.theta);
-    const double rotated = has_delta_nets() ? rope.rotated_fraction : 1;
-    Int("rope.dimension_count", std::lround(config_.global_head_dim * rotated));
+    const bool has_parts = has_delta_nets() || config_.family == ModelFamily::kPhi3;
+    Int("rope.dimension_count", has_parts ? RotatedElements(rope, config_.global_head_dim)
+                                          : config_.global_head_dim);
     switch (rope.type) {
       case RopeType::kDefault:
       case RopeType::kLlama3:        // a tensor of divisors says them; of Gemma 4 always
@@ -160,6 +193,14 @@ class ShapeWriter {
         if (is_gemma4()) return {};
         pairs_.Add(Key("rope.scaling.type"), "linear");
         Float("rope.scaling.factor", rope.factor);
+        return {};
+      case RopeType::kLong:
+        if (config_.family != ModelFamily::kPhi3) {
+          return {ErrorCode::kUnsupported,
+                  "rope scaling 'longrope' is not written to a GGUF file of " + architecture_};
+        }
+        Int("rope.scaling.original_context_length", rope.original_max_position_embeddings);
+        Float("rope.scaling.attn_factor", rope.attention_factor);
         return {};
       case RopeType::kYarn:
         break;
@@ -173,12 +214,28 @@ class ShapeWriter {
       return {ErrorCode::kUnsupported,
               "rope scaling 'yarn' with 'truncate' false is not written to GGUF files"};
     }
+    if (architecture_ == "mistral3" && rope.attention_factor == 1) {
+      Float("rope.scaling.yarn_log_multiplier", 1);
+      Float("attention.temperature_scale", rope.query_scale_beta);
+      return {};
+    }
     if (std::fabs(rope.attention_factor - (0.1 * std::log(rope.factor) + 1)) < 1e-9) return {};
     return {ErrorCode::kUnsupported,
             "rope scaling 'yarn' with an attention_factor of its own is not written to GGUF files"};
   }
 
   Status AddWindow() {
+    if (config_.family == ModelFamily::kPhi3) {
+      Int("attention.sliding_window", config_.sliding_window);  // 0: none
+      return {};
+    }
+    if (config_.family == ModelFamily::kOlmo) {
+      if (config_.sliding_window == 0) return {};
+      if (config_.rope_sliding.theta == config_.rope_full.theta) return AddSlidingLayers();
+      return {ErrorCode::kUnsupported,
+              "a rope_theta of sliding layers of their own (rope_parameters.sliding_attention) is "
+              "not written to a GGUF file of olmo2"};
+    }
     if (!config_.traits().is_gemma) {
       if (config_.sliding_window == 0) return {};
       return {ErrorCode::kUnsupported,

@@ -21,6 +21,7 @@
 #include "kvasir/convert/row_batches.h"
 #include "kvasir/convert/tensor_names.h"
 #include "kvasir/convert/weight_encoder.h"
+#include "kvasir/formats/gguf_llama_kin.h"
 #include "kvasir/formats/gguf_rope.h"
 #include "kvasir/formats/gguf_writer.h"
 #include "kvasir/model/families.h"
@@ -150,17 +151,27 @@ class ExportPlan {
 
  private:
   void AddDivisors() {
+    const RopeConfig& rope = config_.rope_full;
+    if (rope.type == RopeType::kLong) {
+      const bool has_long = config_.max_position_embeddings > rope.original_max_position_embeddings;
+      AddNumbers(kGgufLongDivisors, has_long ? rope.frequency_divisors : rope.other_divisors);
+      AddNumbers(kGgufShortDivisors, has_long ? rope.other_divisors : rope.frequency_divisors);
+      return;
+    }
     std::vector<float> divisors = GgufRopeDivisors(config_.rope_full, config_.global_head_dim);
     if (divisors.empty() && config_.family == ModelFamily::kGemma4) {
       // Its files have the tensor always, and no key of a scaling.
       divisors.assign(static_cast<size_t>(config_.global_head_dim / 2),
                       static_cast<float>(config_.rope_full.factor));
     }
-    if (divisors.empty()) return;
-    const auto count = static_cast<int64_t>(divisors.size());
+    if (!divisors.empty()) AddNumbers(kGgufRopeDivisors, std::move(divisors));
+  }
+
+  void AddNumbers(std::string_view name, std::vector<float> values) {
+    const auto count = static_cast<int64_t>(values.size());
     Export tensor;
-    tensor.values = std::move(divisors);
-    tensor.declaration = {std::string(kGgufRopeDivisors), TypeNamed("F32"), {count}};
+    tensor.values = std::move(values);
+    tensor.declaration = {std::string(name), TypeNamed("F32"), {count}};
     exports_.push_back(std::move(tensor));
   }
 
@@ -355,6 +366,7 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   // Gates and ups in one tensor have a name for Gemma's experts only.
   std::vector<SourceTensor> tensors = SplitGatesAndUps(*std::move(stacked), ".mlp");
   if (config->family == ModelFamily::kQwen35) tensors = GgufDeltaNets(std::move(tensors), *config);
+  if (config->has_shared_mlp) tensors = SplitSharedMlp(std::move(tensors));
   KVASIR_TRY(const std::vector<Export> exports,
              ExportPlan(source, tensors, *config, draft_layers, type).Make());
   std::vector<GgufDeclaration> declarations;

@@ -68,9 +68,51 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Qwen35Q8", "testdata/models/transformers_qwen3_5_wrapped_bf16", "q8_0",
              WeightFormat::kQ8},
         Case{"Qwen3Next", "testdata/models/transformers_qwen3_next_bf16", "bf16", {}},
+        Case{"Ministral3", "testdata/models/transformers_ministral3_bf16", "bf16", {}},
+        Case{"SmolLm3", "testdata/models/transformers_smollm3_bf16", "bf16", {}},
+        Case{"Granite", "testdata/models/transformers_granite_bf16", "bf16", {}},
+        // Gates and ups, one matrix there, come apart.
+        Case{"GraniteDense", "testdata/models/transformers_granite_dense_bf16", "bf16", {}},
+        Case{"GraniteDenseQ8", "testdata/models/transformers_granite_dense_bf16", "q8_0",
+             WeightFormat::kQ8},
+        Case{"Olmo2", "testdata/models/transformers_olmo2_bf16", "bf16", {}},
+        Case{"Olmo3", "testdata/models/transformers_olmo3_bf16", "bf16", {}},
+        Case{"Phi3", "testdata/models/transformers_phi3_bf16", "bf16", {}},
+        // Three quarters of a head turn, by divisors of long contexts.
+        Case{"Phi4Mini", "testdata/models/transformers_phi4_mini_bf16", "bf16", {}},
+        Case{"Phi4MiniQ8", "testdata/models/transformers_phi4_mini_bf16", "q8_0",
+             WeightFormat::kQ8},
         Case{"DemoQ8", "models/kvasir-demo", "q8_0", WeightFormat::kQ8},
         Case{"GgufAgain", "testdata/gguf/qwen2_f16.gguf", "f16", {}}),
     [](const auto& info) { return std::string(info.param.name); });
+
+// Tensors and metadata of those that a script wrote after llama.cpp's converter.
+TEST(WriteGguf, KinOfLlamaAreAsConvertersWriteThem) {
+  const ScratchFolder scratch;
+  for (const auto& [source, architecture] :
+       {std::pair{"ministral3", "mistral3"}, std::pair{"smollm3", "smollm3"},
+        std::pair{"granite_dense", "granite"}, std::pair{"olmo3", "olmo2"},
+        std::pair{"phi4_mini", "phi3"}}) {
+    SCOPED_TRACE(source);
+    const std::string out = scratch.File(std::string(source) + ".gguf");
+    const Status done =
+        Write(Path("testdata/models/transformers_" + std::string(source) + "_bf16"), "bf16", out);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const GgufFile written = ValueOrDie(GgufFile::Open(out));
+    const GgufFile wanted = ValueOrDie(
+        GgufFile::Open(Path("testdata/gguf/" + std::string(architecture) + "_bf16.gguf")));
+    ExpectSameTensors(written, wanted);
+    EXPECT_EQ(written.names(), wanted.names());
+    int compared = 0;
+    for (const auto& [key, value] : wanted.metadata().values()) {
+      if (!key.starts_with(std::string(architecture) + ".")) continue;
+      ++compared;
+      ASSERT_TRUE(written.metadata().Has(key)) << key;
+      EXPECT_TRUE(*written.metadata().Find(key) == value) << key;
+    }
+    EXPECT_GE(compared, 10);
+  }
+}
 
 TEST(WriteGguf, StoredIsTheTypeOfMostWeights) {
   const ScratchFolder scratch;
@@ -444,6 +486,8 @@ TEST(WriteGguf, WhatOthersReadOtherwiseIsNoted) {
         Variant{"transformers_gemma2_bf16", R"({"query_pre_attn_scalar": 16})", nullptr},
         Variant{"transformers_gemma2_bf16", "{}", "query_pre_attn_scalar"},
         Variant{"transformers_qwen3_moe_bf16", "{}", "no experts"},
+        Variant{"transformers_phi3_bf16", "{}", "sliding_window"},
+        Variant{"transformers_olmo2_bf16", R"({"attention_bias": true})", "attention_bias"},
         Variant{"transformers_gemma4_shared_bf16", "{}", "a sliding and a full one"},
         Variant{"public_llama_f32", R"({"rope_scaling": {"rope_type": "yarn", "factor": 4,
                 "original_max_position_embeddings": 64, "beta_fast": 16}})",
@@ -475,6 +519,13 @@ TEST(WriteGguf, WhatNoFileCanSayIsRefused) {
                 R"({"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4}}})",
                 "'yarn' has no place"},
         Variant{"transformers_gemma2_bf16", R"({"hidden_activation": "silu"})", "activation"},
+        Variant{"transformers_smollm3_bf16", R"({"no_rope_layers": [1, 1, 0, 1, 1]})",
+                "layer 2 (no_rope_layers"},
+        Variant{"transformers_granite_dense_bf16", R"({"position_embedding_type": "nope"})",
+                "layer 0 (no_rope_layers"},
+        Variant{"public_llama_f32", R"({"rope_scaling": {"rope_type": "longrope",
+                "short_factor": [1, 1, 1, 1, 1, 1, 1, 1], "long_factor": [1, 1, 1, 1, 1, 1, 1, 1]}})",
+                "'longrope' is not written"},
         Variant{"public_llama_f32", R"({"hidden_act": "gelu_pytorch_tanh"})", "activation"},
         Variant{"transformers_gemma2_bf16",
                 R"({"rope_parameters": {"full_attention": {"rope_theta": 1e6},

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kvasir/formats/gguf_layers.h"
+#include "kvasir/formats/gguf_llama_kin.h"
 #include "kvasir/formats/gguf_rope.h"
 #include "kvasir/formats/gguf_special_tokens.h"
 
@@ -18,6 +19,8 @@ namespace {
 
 constexpr std::string_view kEmbedding = "token_embd.weight";
 constexpr std::string_view kGptOss = "gpt-oss";
+constexpr std::string_view kMistral3 = "mistral3";
+constexpr std::string_view kPhi3 = "phi3";
 // The largest Gemma 2 and 3, whose scores are scaled by hidden_size / heads instead of head_dim.
 // llama.cpp, too, knows them by their layers: the metadata does not say.
 constexpr int64_t kGemma2With27B = 46;
@@ -32,8 +35,13 @@ struct Architecture {
   std::string_view config;
   std::string_view model_type;
 };
-constexpr std::array<Architecture, 11> kArchitectures = {{
+constexpr std::array<Architecture, 16> kArchitectures = {{
     {"llama", "LlamaForCausalLM", "llama"},
+    {kMistral3, "Ministral3ForCausalLM", "ministral3"},
+    {"smollm3", "SmolLM3ForCausalLM", "smollm3"},
+    {"granite", "GraniteForCausalLM", "granite"},
+    {"olmo2", "Olmo2ForCausalLM", "olmo2"},  // of OLMo 3 as well
+    {kPhi3, "Phi3ForCausalLM", "phi3"},
     {"qwen2", "Qwen2ForCausalLM", "qwen2"},
     {"qwen3", "Qwen3ForCausalLM", "qwen3"},
     {"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe"},
@@ -82,6 +90,9 @@ class ConfigBuilder {
     }
     if (architecture_ == "qwen3moe") KVASIR_TRY_OK(AddGgufQwenExperts(keys_, file_, &config_));
     if (architecture_ == kGptOss) KVASIR_TRY_OK(AddGgufGptOss(keys_, &config_));
+    if (architecture_ == "granite") KVASIR_TRY_OK(AddGgufGranite(keys_, &config_));
+    if (architecture_ == "olmo2") KVASIR_TRY_OK(AddGgufOlmo(keys_, &config_));
+    if (architecture_ == kPhi3) KVASIR_TRY_OK(AddGgufPhi3(keys_, &config_));
     KVASIR_TRY_OK(is_gemma4 ? SetGemma4Rope() : SetRope());
     return FileConfig{std::move(config_), std::move(divisors_)};
   }
@@ -182,7 +193,13 @@ class ConfigBuilder {
 
   Status SetRope() {
     KVASIR_TRY(const int64_t head_dim, config_.GetInt("head_dim"));
-    if (!has_delta_nets()) KVASIR_TRY_OK(RequireSize("rope.dimension_count", head_dim));
+    if (architecture_ == kPhi3) {
+      KVASIR_TRY(const int64_t rotated, metadata_.IntOr(Key("rope.dimension_count"), head_dim));
+      KVASIR_TRY(Json scaling, GgufLongRope(keys_, file_, rotated));
+      if (!scaling.is_null()) return SetLongRope(std::move(scaling));
+    } else if (!has_delta_nets()) {
+      KVASIR_TRY_OK(RequireSize("rope.dimension_count", head_dim));
+    }
     KVASIR_TRY_OK(CheckRopeFactors());
     const bool is_gemma3 = architecture_ == "gemma3";
     const std::string base = FirstKey("rope.freq_base", "rope.global.freq_base");
@@ -206,6 +223,10 @@ class ConfigBuilder {
                metadata_.TextOr(Key("rope.scaling.type"), factor == 1.0 ? "none" : "linear"));
     if (type == "none" || (type == "linear" && (factor == 1.0 || factor == 0.0))) {
       Json known = RopeParametersOf(divisors_, theta);
+      // Without parameters the class of Ministral 3 has some.
+      if (known.is_null() && architecture_ == kMistral3 && divisors_.empty()) {
+        known = Json::Object{{"rope_type", "default"}, {"rope_theta", theta}};
+      }
       if (known.is_null()) return {};
       // Every reader knows llama3 under its older name.
       const bool is_llama3 = *known.Find("rope_type") == Json("llama3");
@@ -215,6 +236,13 @@ class ConfigBuilder {
     }
     Json scaling = Json::Object{{"rope_type", type}, {"factor", factor}};
     if (type == "yarn") KVASIR_TRY_OK(SetYarn(&scaling));
+    config_.Set("rope_scaling", std::move(scaling));
+    return {};
+  }
+
+  Status SetLongRope(Json scaling) {
+    KVASIR_TRY(const double theta, metadata_.NumberOr(Key("rope.freq_base"), 10000.0));
+    config_.Set("rope_theta", theta);
     config_.Set("rope_scaling", std::move(scaling));
     return {};
   }
@@ -230,6 +258,13 @@ class ConfigBuilder {
     KVASIR_TRY_OK(CopyYarn("yarn_beta_slow", "beta_slow", scaling));
     // As the checkpoints that such files are made of; metadata has no word for it.
     if (architecture_ == kGptOss) scaling->Set("truncate", false);
+    if (architecture_ != kMistral3) return {};
+    // Of the two factors of DeepSeek's yarn the first is always 1.
+    KVASIR_TRY(const double all, metadata_.NumberOr(Key("rope.scaling.yarn_log_multiplier"), 1.0));
+    scaling->Set("mscale", 1.0);
+    scaling->Set("mscale_all_dim", all);
+    KVASIR_TRY(const double beta, metadata_.NumberOr(Key("attention.temperature_scale"), 0.0));
+    scaling->Set("llama_4_scaling_beta", beta);
     return {};
   }
 
@@ -244,6 +279,7 @@ class ConfigBuilder {
       const std::string key = Key("rope.scaling." + std::string(name));
       KVASIR_TRY(const double value, metadata_.NumberOr(key, plain));
       if (type == "yarn" && name == std::string_view("yarn_attn_factor")) continue;
+      if (architecture_ == kMistral3 && name == std::string_view("yarn_log_multiplier")) continue;
       if (value == plain || (plain == 1.0 && value < 0.0)) continue;
       return {ErrorCode::kUnsupported,
               "metadata '" + key + "' is set: rope with such a factor is not supported"};

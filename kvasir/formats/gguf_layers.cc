@@ -218,6 +218,22 @@ Status AddGgufWindow(const GgufKeys& keys, Json* config) {
   return {};
 }
 
+Status AddGgufRotatedPart(const GgufKeys& keys, int64_t head_dim, Json* config) {
+  const std::string key = keys.Key("rope.dimension_count");
+  KVASIR_TRY(const int64_t rotated, keys.metadata.IntOr(key, head_dim));
+  if (head_dim <= 0 || rotated <= 0 || rotated > head_dim) {
+    return {ErrorCode::kCorrupt, "metadata '" + key + "' is " + std::to_string(rotated) + " of " +
+                                     std::to_string(head_dim)};
+  }
+  double fraction = static_cast<double>(rotated) / static_cast<double>(head_dim);
+  // Readers multiply and cut.
+  if (static_cast<int64_t>(fraction * static_cast<double>(head_dim)) < rotated) {
+    fraction = std::nextafter(fraction, 2.0);
+  }
+  config->Set("partial_rotary_factor", fraction);
+  return {};
+}
+
 Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* config) {
   KVASIR_TRY_OK(AddExperts(keys, "num_experts_per_tok", config));
   config->Set("norm_topk_prob", true);  // the metadata does not say; every release does
@@ -239,18 +255,7 @@ Status AddGgufQwen35(const GgufKeys& keys, const GgufFile& file, Json* config) {
   KVASIR_TRY(const int64_t head_dim, metadata.IntOr(keys.Key("attention.key_length"),
                                                     query_heads > 0 ? hidden / query_heads : 0));
   config->Set("head_dim", head_dim);
-  KVASIR_TRY(const int64_t rotated, metadata.IntOr(keys.Key("rope.dimension_count"), head_dim));
-  if (head_dim > 0 && rotated > 0 && rotated <= head_dim) {
-    double fraction = static_cast<double>(rotated) / static_cast<double>(head_dim);
-    // Readers multiply and cut.
-    if (static_cast<int64_t>(fraction * static_cast<double>(head_dim)) < rotated) {
-      fraction = std::nextafter(fraction, 2.0);
-    }
-    config->Set("partial_rotary_factor", fraction);
-  } else {
-    return {ErrorCode::kCorrupt, "metadata '" + keys.Key("rope.dimension_count") + "' is " +
-                                     std::to_string(rotated) + " of " + std::to_string(head_dim)};
-  }
+  KVASIR_TRY_OK(AddGgufRotatedPart(keys, head_dim, config));
   if (metadata.Has(keys.Key("feed_forward_length"))) {
     KVASIR_TRY_OK(keys.CopyInt("feed_forward_length", "intermediate_size", config));
   }

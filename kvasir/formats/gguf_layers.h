@@ -26,6 +26,8 @@ struct GgufKeys {
 
 // The sliding window and which layers have it (Gemma 2, 3, 4). ERRORS: kCorrupt.
 Status AddGgufWindow(const GgufKeys& keys, Json* config);
+// How much of a head turns, where a family turns but its first elements. ERRORS: kCorrupt.
+Status AddGgufRotatedPart(const GgufKeys& keys, int64_t head_dim, Json* config);
 // Qwen3-MoE: which layers have experts, the tensors say. ERRORS: kCorrupt.
 Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* config);
 // Qwen3.5 and Qwen3-Next: heads, delta nets, which layers have them, rope's part of a head,

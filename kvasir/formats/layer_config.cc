@@ -16,7 +16,8 @@ constexpr double kGptOssGateLimit = 7.0;
 constexpr double kGptOssGateSlope = 1.702;
 
 // The window, had any layer one; 0 when the family or its switch says none does.
-Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& defaults) {
+Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& defaults,
+                           const ModelConfig& model) {
   // The classes have no such field.
   if (defaults.model_type == "llama" || defaults.family == ModelFamily::kQwen35 ||
       defaults.model_type.starts_with(kGranite) || defaults.model_type == kOlmo2) {
@@ -41,7 +42,10 @@ Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& def
     otherwise = defaults.model_type.starts_with(kGemma4Unified) ? 1024 : 512;
   }
   if (defaults.family == ModelFamily::kGptOss) otherwise = 128;
-  return reader.Integer("sliding_window", otherwise, 1, kMaxPositions);
+  KVASIR_TRY(const int64_t window, reader.Integer("sliding_window", otherwise, 1, kMaxPositions));
+  // Phi's are as long as contexts and more, which is none.
+  const bool hides_nothing = window >= model.max_position_embeddings;
+  return defaults.family == ModelFamily::kPhi3 && hides_nothing ? 0 : window;
 }
 
 Result<std::vector<LayerKind>> ReadLayerTypes(const ConfigReader& reader, const Json& list,
@@ -277,7 +281,7 @@ Status ReadSharing(const ConfigReader& reader, ModelConfig* model) {
 
 Status ReadLayerKinds(const ConfigReader& reader, const ConfigDefaults& defaults,
                       ModelConfig* model) {
-  KVASIR_TRY(model->sliding_window, ReadWindow(reader, defaults));
+  KVASIR_TRY(model->sliding_window, ReadWindow(reader, defaults, *model));
   const Json* types = reader.Find("layer_types");
   // The class of Qwen3-MoE has neither layer_types nor max_window_layers: all slide, or none. Of
   // Granite's hybrid class they say something else.

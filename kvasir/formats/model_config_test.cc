@@ -329,9 +329,9 @@ TEST(ModelConfig, Mistral3IsMistralInAWrapper) {
   EXPECT_EQ(model->rope_full.theta, 1e9);
   EXPECT_EQ(Kinds(*model), "FF");
   EXPECT_FALSE(model->tie_word_embeddings);
-  const auto other = ModelConfig::Parse(*Json::Parse(outer + text + R"("ministral3"}})"));
+  const auto other = ModelConfig::Parse(*Json::Parse(outer + text + R"("mistral4"}})"));
   ASSERT_FALSE(other.ok());
-  EXPECT_NE(other.error().message.find("'ministral3'"), std::string::npos);
+  EXPECT_NE(other.error().message.find("'mistral4'"), std::string::npos);
 }
 
 TEST(ModelConfig, QwensExpertsSlideInAllLayersOrNone) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 #include <string>
+#include <utility>
 
 #include "kvasir/base/check.h"
 #include "kvasir/formats/config_limits.h"
@@ -28,6 +29,7 @@ Result<RopeType> ReadType(const ConfigReader& fields) {
                         RopeType::kProportional, RopeType::kLong}) {
     if (value.as_string() == RopeTypeName(type)) return type;
   }
+  if (value.as_string() == "su") return RopeType::kLong;  // as it was called at first
   return fields.Bad(key,
                     "is '" + value.as_string().substr(0, 40) +
                         "'; supported are default, linear, llama3, yarn, proportional and longrope",
@@ -95,8 +97,9 @@ Status ReadLong(const ConfigReader& fields, const RopeDefaults& defaults, RopeCo
              fields.Integer("original_max_position_embeddings", said > 0 ? said : positions, 1,
                             kMaxPositions));
   rope->original_max_position_embeddings = original;
-  KVASIR_TRY(rope->frequency_divisors,
-             ReadDivisors(fields, positions > original ? "long_factor" : "short_factor"));
+  KVASIR_TRY(rope->frequency_divisors, ReadDivisors(fields, "long_factor"));
+  KVASIR_TRY(rope->other_divisors, ReadDivisors(fields, "short_factor"));
+  if (positions <= original) std::swap(rope->frequency_divisors, rope->other_divisors);
   const double stretch = static_cast<double>(positions) / static_cast<double>(original);
   KVASIR_TRY(const double factor, fields.Number("factor", stretch, 0.0, kMaxFactor));
   const bool is_stretched = factor > 1.0 && original > 1;

@@ -47,6 +47,8 @@ struct RopeConfig {
   // [rotated elements / 2]: inv_freq[i] is divided by element i, after the type's change. Empty:
   // all 1. GGUF files have llama3 scaling in this form; of longrope they are its long factors.
   std::vector<float> frequency_divisors;
+  // longrope only: the list of divisors that is not taken, for whoever writes both.
+  std::vector<float> other_divisors;
   // yarn of Ministral 3 only: the query at position p is multiplied by 1 + beta ln(1 + floor(p /
   // L0)); 0: none is.
   double query_scale_beta = 0.0;

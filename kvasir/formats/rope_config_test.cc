@@ -104,10 +104,36 @@ TEST(RopeConfig, OtherTypesTurnAPartOfTheElements) {
 }
 
 TEST(RopeConfig, RefusesOtherTypesByName) {
-  for (const char* type : {"dynamic", "longrope", "su", "ntk"}) {
+  for (const char* type : {"dynamic", "ntk"}) {
     ExpectError("{\"rope_type\":\"" + std::string(type) + "\",\"factor\":2}",
                 ErrorCode::kUnsupported, type);
   }
+}
+
+TEST(RopeConfig, LongropeTakesOneOfTwoLists) {
+  const std::string lists = R"("short_factor":[1,1.5],"long_factor":[2,1e2])";
+  for (const char* type : {"longrope", "su"}) {
+    const auto rope = ParseText(R"({"rope_type":")" + std::string(type) + R"(",)" + lists +
+                                R"(,"original_max_position_embeddings":2048})");
+    ASSERT_TRUE(rope.ok()) << rope.error().message;
+    EXPECT_EQ(rope->type, RopeType::kLong);
+    EXPECT_EQ(rope->frequency_divisors, (std::vector<float>{2, 100}));
+    EXPECT_EQ(rope->other_divisors, (std::vector<float>{1, 1.5}));
+    EXPECT_NEAR(rope->attention_factor, std::sqrt(1 + std::log(16.0) / std::log(2048.0)), 1e-12);
+  }
+  // Nothing says that contexts were stretched.
+  EXPECT_EQ(ParseText(R"({"rope_type":"longrope",)" + lists + "}")->frequency_divisors,
+            (std::vector<float>{1, 1.5}));
+  EXPECT_EQ(ParseText(R"({"rope_type":"longrope","attention_factor":1.25,)" + lists + "}")
+                ->attention_factor,
+            1.25);
+  ExpectError(R"({"rope_type":"longrope","short_factor":[1]})", ErrorCode::kCorrupt, "long_factor");
+  ExpectError(R"({"rope_type":"longrope","short_factor":[1],"long_factor":3})",
+              ErrorCode::kCorrupt, "long_factor");
+  ExpectError(R"({"rope_type":"longrope","short_factor":[0],"long_factor":[1]})",
+              ErrorCode::kCorrupt, "short_factor");
+  ExpectError(R"({"rope_type":"longrope","short_factor":["1"],"long_factor":[1]})",
+              ErrorCode::kCorrupt, "short_factor");
 }
 
 TEST(RopeConfig, RefusesNonsense) {

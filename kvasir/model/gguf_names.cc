@@ -31,12 +31,14 @@ constexpr std::array<Renaming, 6> kDraftParts = {{
     {"shared_head.head", "nextn.shared_head_head"},
 }};
 // Parts of a layer; ".weight" and ".bias" stay.
-constexpr std::array<Renaming, 33> kLayerParts = {{
+constexpr std::array<Renaming, 35> kLayerParts = {{
     {"input_layernorm", "attn_norm"},
     {"self_attn.q_proj", "attn_q"},
     {"self_attn.k_proj", "attn_k"},
     {"self_attn.v_proj", "attn_v"},
     {"self_attn.o_proj", "attn_output"},
+    {"self_attn.qkv_proj", "attn_qkv"},
+    {"mlp.gate_up_proj", "ffn_up"},
     {"self_attn.q_norm", "attn_q_norm"},
     {"self_attn.k_norm", "attn_k_norm"},
     {"pre_feedforward_layernorm", "ffn_norm"},
@@ -117,8 +119,9 @@ std::string LayerTensorName(ModelFamily family, std::string_view name) {
   const std::string_view whole = Renamed(kLayerTensors, name);
   if (!whole.empty()) return std::string(whole);
   // The norm before the MLP, which is the one after attention in families with two norms.
-  const bool is_called_after_attention =
-      TraitsOf(family).is_gemma || family == ModelFamily::kGptOss || family == ModelFamily::kQwen35;
+  const bool is_called_after_attention = TraitsOf(family).has_post_norms ||
+                                         family == ModelFamily::kGptOss ||
+                                         family == ModelFamily::kQwen35;
   constexpr std::string_view kNorm = "post_attention_layernorm.";
   if (!is_called_after_attention && name.starts_with(kNorm)) {
     return "ffn_norm." + std::string(name.substr(kNorm.size()));

@@ -49,7 +49,13 @@ INSTANTIATE_TEST_SUITE_P(Converted, GgufModelTest,
                              // Gates and ups in turns, apart and each of blocks of its own.
                              Pair{"gpt_oss_mxfp4.gguf", "transformers_gpt_oss_mxfp4"},
                              Pair{"gemma4_experts_bf16.gguf", "transformers_gemma4_experts_bf16"},
-                             Pair{"gemma4_shared_bf16.gguf", "transformers_gemma4_shared_bf16"}));
+                             Pair{"gemma4_shared_bf16.gguf", "transformers_gemma4_shared_bf16"},
+                             Pair{"mistral3_bf16.gguf", "transformers_ministral3_bf16"},
+                             Pair{"smollm3_bf16.gguf", "transformers_smollm3_bf16"},
+                             // Gates and ups of the folder are one matrix, of the file two.
+                             Pair{"granite_bf16.gguf", "transformers_granite_dense_bf16"},
+                             Pair{"olmo2_bf16.gguf", "transformers_olmo3_bf16"},
+                             Pair{"phi3_bf16.gguf", "transformers_phi4_mini_bf16"}));
 
 class GgufDeltaNetTest : public testing::TestWithParam<Pair> {};
 

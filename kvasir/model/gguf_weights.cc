@@ -20,7 +20,11 @@ class GgufWeights final : public StoredWeights {
         config_(config),
         family_(config.family),
         head_dim_(config.head_dim) {
-    used_.insert("rope_freqs.weight");  // part of the config
+    // Parts of the config.
+    for (const char* const divisors :
+         {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) {
+      used_.insert(divisors);
+    }
   }
 
   bool Has(const std::string& name) const override { return file_.Find(FileName(name)) != nullptr; }

@@ -3,12 +3,13 @@
 
   blocks OUT.safetensors   for every block type TYPE.raw (u8) and TYPE.decoded (f32): random blocks
                            with ordinary scales, decoded by gguf.quants.
-  model SOURCE OUT.gguf    a tiny llama, qwen2, qwen3 (also with experts), qwen3.5, qwen3-next,
-                           gpt-oss (of MXFP4), gemma3 or gemma4 checkpoint folder, converted by the
-                           rules of convert_hf_to_gguf.py: rows of llama's queries and keys
-                           interleaved, rope_freqs, norms of Gemma 3 and of models with delta nets
-                           plus one, value heads of Qwen3.5 in rounds, experts stacked. Matrices
-                           keep their type, or become --q8.
+  model SOURCE OUT.gguf    a tiny llama, ministral3, smollm3, granite, olmo2, olmo3, phi3, qwen2,
+                           qwen3 (also with experts), qwen3.5, qwen3-next, gpt-oss (of MXFP4),
+                           gemma3 or gemma4 checkpoint folder, converted by the rules of
+                           convert_hf_to_gguf.py: rows of llama's queries and keys interleaved,
+                           rope_freqs, norms of Gemma 3 and of models with delta nets plus one,
+                           value heads of Qwen3.5 in rounds, experts stacked. Matrices keep their
+                           type, or become --q8.
                            With --nvfp4 those of 64 columns are random blocks of it, with a scale
                            of their own, as of converted ModelOpt checkpoints. With --fused the
                            projections of queries, keys and values are one tensor.
@@ -19,6 +20,7 @@
 Needs gguf, numpy, safetensors. The seed is fixed.
 """
 import json
+import math
 import pathlib
 import re
 import sys
@@ -56,6 +58,8 @@ def record_blocks(path):
 
 
 NAMES = {
+    "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
+    "shared_mlp.output_linear": "ffn_down",
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
@@ -101,7 +105,7 @@ def rename(name, arch):
     if rest in BARE:
         return f"blk.{layer}.{BARE[rest]}"
     part, kind = rest.rsplit(".", 1)
-    is_named_after = arch.startswith(("gemma", "gpt-oss")) or has_delta_nets(arch)
+    is_named_after = arch.startswith(("gemma", "gpt-oss", "olmo2")) or has_delta_nets(arch)
     after = "post_attention_norm" if is_named_after else "ffn_norm"
     part = after if part == "post_attention_layernorm" else NAMES[part]
     return f"blk.{layer}.{part}.{kind}"
@@ -228,6 +232,48 @@ def add_delta_nets(writer, config, arch, head_dim):
         writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
 
 
+def add_yarn(writer, rope):
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+    writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+
+
+# What models much like Llama have besides.
+def add_llama_kin(writer, config, arch, head_dim, rope):
+    writer.add_rope_dimension_count(
+        int(head_dim * (rope.get("partial_rotary_factor", 1.0) if arch == "phi3" else 1)))
+    if arch == "granite":
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
+    if arch == "mistral3":
+        add_yarn(writer, rope)
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+    if arch == "olmo2" and "sliding_window" in config:
+        add_yarn(writer, rope["full_attention"])
+        writer.add_sliding_window(config["sliding_window"])
+        writer.add_sliding_window_pattern(slides(config))
+    if arch == "phi3":
+        original = rope.get("original_max_position_embeddings") or \
+            config["original_max_position_embeddings"]
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_sliding_window(config["sliding_window"] or 0)
+        if "long_factor" in rope:
+            scale = config["max_position_embeddings"] / original
+            writer.add_rope_scaling_attn_factors(
+                math.sqrt(1 + math.log(scale) / math.log(original)))
+            for length in ("long", "short"):
+                writer.add_tensor(f"rope_factors_{length}.weight",
+                                  np.array(rope[length + "_factor"], dtype=np.float32))
+
+
+LLAMA_KIN = ("smollm3", "granite", "mistral3", "olmo2", "phi3")
+
+
 def add_config(writer, config, arch):
     """Returns the divisors of rope's frequencies, None where there are none."""
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
@@ -254,6 +300,8 @@ def add_config(writer, config, arch):
         return add_gemma4(writer, config)
     if has_delta_nets(arch):
         add_delta_nets(writer, config, arch, head_dim)
+    if arch in LLAMA_KIN:
+        add_llama_kin(writer, config, arch, head_dim, rope)
     if arch == "qwen3moe":
         writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
@@ -419,7 +467,19 @@ def model_tensors(folder, writer, config, arch):
     if drafting_blocks(arch):
         tensors = with_drafting_block(tensors, config)
     tensors = stacked(entry for entry in tensors if not entry[0].startswith("mtp."))
-    return with_delta_nets(tensors, config, arch) if has_delta_nets(arch) else tensors
+    if has_delta_nets(arch):
+        return with_delta_nets(tensors, config, arch)
+    return with_shared_mlp_apart(tensors)
+
+
+def with_shared_mlp_apart(tensors):
+    """Gates and ups of Granite 4's dense models become two matrices."""
+    for name, dtype, data in tensors:
+        if not name.endswith("shared_mlp.input_linear.weight"):
+            yield name, dtype, data
+            continue
+        for part, rows in zip(("gate", "up"), np.split(data, 2)):
+            yield name.replace("shared_mlp.input_linear", f"mlp.{part}_proj"), dtype, rows
 
 
 def write_model(folder, path, kind):
@@ -427,6 +487,7 @@ def write_model(folder, path, kind):
     config = config.get("text_config", config)
     arch = config["model_type"].removesuffix("_text").replace("_moe", "moe").replace(
         "gpt_oss", "gpt-oss").replace("qwen3_5", "qwen35").replace("qwen3_next", "qwen3next")
+    arch = {"granitemoehybrid": "granite", "ministral3": "mistral3", "olmo3": "olmo2"}.get(arch, arch)
     writer = gguf.GGUFWriter(path, arch)
     divisors = add_config(writer, config, arch)
     if (folder / "tokenizer.json").exists():
@@ -438,7 +499,7 @@ def write_model(folder, path, kind):
     rng = np.random.default_rng(SEED)
     fused = {}  # by name: queries, keys and values of a layer
     for name, dtype, data in model_tensors(folder, writer, config, arch):
-        if arch == "llama" and (".q_proj." in name or ".k_proj." in name):
+        if arch in ("llama", "smollm3", "granite", "mistral3") and (".q_proj." in name or ".k_proj." in name):
             heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
             data = interleave(data, heads)
         out = name if name.startswith("blk.") else rename(name, arch)

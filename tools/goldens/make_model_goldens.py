@@ -49,7 +49,7 @@ def mistral():
 def ministral3():
     return transformers.Ministral3Config(
         vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=3,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=24, max_position_embeddings=320,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=24, max_position_embeddings=4096,
         rope_parameters={"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0,
                          "original_max_position_embeddings": 20, "beta_fast": 32.0,
                          "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
@@ -96,7 +96,7 @@ def olmo2():
 def olmo3():
     return transformers.Olmo3Config(
         vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=5,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=4096,
         sliding_window=12, pad_token_id=None, eos_token_id=None, rope_theta=500000.0,
         rope_scaling={"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
                       "original_max_position_embeddings": 64,
@@ -119,7 +119,7 @@ def phi3():
 # recorded sequences are long.
 def phi4_mini():
     return transformers.Phi3Config(
-        max_position_embeddings=512, original_max_position_embeddings=16, tie_word_embeddings=True,
+        max_position_embeddings=4096, original_max_position_embeddings=16, tie_word_embeddings=True,
         rope_theta=10000.0, partial_rotary_factor=0.75,
         rope_scaling={"type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.5, 1.75, 2.0],
                       "long_factor": [1.0, 1.25, 2.5, 6.5, 15.25, 31.5]}, **PHI3)
