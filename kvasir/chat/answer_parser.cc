@@ -50,6 +50,7 @@ std::string_view CallClosing(ToolSyntax syntax) {
     case ToolSyntax::kLlama:
     case ToolSyntax::kMistral:
     case ToolSyntax::kMistralArgs:
+    case ToolSyntax::kGranite:
     case ToolSyntax::kHarmony:
       return "";
   }
@@ -225,7 +226,7 @@ bool AnswerParser::InText(bool is_end) {
 // Finds out what kind of call stands here, or that the calls are over.
 bool AnswerParser::AtCallBegin(bool is_end) {
   const ToolSyntax syntax = grammar_->options.dialect.tools;
-  const bool is_list = syntax == ToolSyntax::kMistral;
+  const bool is_list = syntax == ToolSyntax::kMistral || syntax == ToolSyntax::kGranite;
   const std::string_view between = is_list ? " \t\r\n[,]" : is_after_call_ ? " \t\r\n;" : kBlanks;
   const size_t size = std::min(held_.find_first_not_of(between), held_.size());
   before_call_.append(held_, 0, size);

@@ -170,6 +170,15 @@ TEST(AnswerParser, Llama) {
             "T:It is {\"name\": \"get_weather\"}");
 }
 
+TEST(AnswerParser, Granite) {
+  const AnswerParserOptions options = Options(ToolSyntax::kGranite);
+  EXPECT_EQ(Parse(options,
+                  "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, "
+                  "{\"arguments\": {}, \"name\": \"g\"}]"),
+            "C:f={\"a\": [1]}C:g={}");
+  EXPECT_EQ(Parse(options, "Well. <|tool_call|> none"), "T:Well. <|tool_call|> none");
+}
+
 TEST(AnswerParser, Mistral) {
   EXPECT_EQ(Parse(Options(ToolSyntax::kMistral),
                   "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": [1]}, \"id\": "
@@ -258,11 +267,13 @@ TEST(ChatDialect, IsReadOffTemplates) {
   EXPECT_EQ(DialectOf("tools <tool_call> <function=").tools, ToolSyntax::kQwenXml);
   EXPECT_EQ(DialectOf("tools Environment: ipython").tools, ToolSyntax::kLlama);
   EXPECT_EQ(DialectOf("tools [TOOL_CALLS]").tools, ToolSyntax::kMistral);
+  EXPECT_EQ(DialectOf("tools <|tool_call|>").tools, ToolSyntax::kGranite);
   EXPECT_EQ(DialectOf("tools [TOOL_CALLS] [ARGS]").tools, ToolSyntax::kMistralArgs);
   const ChatDialect gemma = DialectOf("tools <|tool_call>call: <|channel>thought\n<channel|>");
   EXPECT_EQ(gemma.tools, ToolSyntax::kGemma);
   EXPECT_EQ(gemma.think_close, "<channel|>");
-  for (const char* name : {"hermes", "qwen-xml", "llama", "mistral", "mistral-args", "gemma"}) {
+  for (const char* name :
+       {"hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite", "gemma"}) {
     ASSERT_TRUE(ToolSyntaxNamed(name).has_value()) << name;
     EXPECT_EQ(ToolSyntaxName(*ToolSyntaxNamed(name)), name);
   }

@@ -6,20 +6,22 @@
 namespace kvasir {
 namespace {
 
-constexpr std::array<std::pair<ToolSyntax, std::string_view>, 7> kNames = {{
+constexpr std::array<std::pair<ToolSyntax, std::string_view>, 8> kNames = {{
     {ToolSyntax::kHermes, "hermes"},
     {ToolSyntax::kQwenXml, "qwen-xml"},
     {ToolSyntax::kLlama, "llama"},
     {ToolSyntax::kMistral, "mistral"},
     {ToolSyntax::kMistralArgs, "mistral-args"},
+    {ToolSyntax::kGranite, "granite"},
     {ToolSyntax::kGemma, "gemma"},
     {ToolSyntax::kHarmony, "harmony"},
 }};
 
 // The first that occurs decides; what is rarer stands first.
-constexpr std::array<std::pair<std::string_view, ToolSyntax>, 7> kSigns = {{
+constexpr std::array<std::pair<std::string_view, ToolSyntax>, 8> kSigns = {{
     {"<|channel|>", ToolSyntax::kHarmony},
     {"<|tool_call>", ToolSyntax::kGemma},
+    {"<|tool_call|>", ToolSyntax::kGranite},
     {"<function=", ToolSyntax::kQwenXml},
     {"<tool_call>", ToolSyntax::kHermes},
     {"[ARGS]", ToolSyntax::kMistralArgs},
@@ -71,6 +73,9 @@ std::vector<std::string> ChatDialect::Markers() const {
     case ToolSyntax::kMistralArgs:
       markers = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"};
       break;
+    case ToolSyntax::kGranite:
+      markers = {"<|tool_call|>"};
+      break;
     case ToolSyntax::kGemma:
       markers = {"<|tool_call>", "<tool_call|>", "<|\"|>"};
       break;
@@ -117,6 +122,8 @@ std::string_view CallOpening(ToolSyntax syntax) {
     case ToolSyntax::kMistral:
     case ToolSyntax::kMistralArgs:
       return "[TOOL_CALLS]";
+    case ToolSyntax::kGranite:
+      return "<|tool_call|>";
     case ToolSyntax::kGemma:
       return "<|tool_call>";
     case ToolSyntax::kHarmony:

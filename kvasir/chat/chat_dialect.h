@@ -16,6 +16,7 @@ enum class ToolSyntax {
   kLlama,        // {"name": "f", "parameters": {}}, or <|python_tag|>f.call(k="v")
   kMistral,      // [TOOL_CALLS][{"name": "f", "arguments": {}}]
   kMistralArgs,  // [TOOL_CALLS]f[ARGS]{}
+  kGranite,      // <|tool_call|>[{"name": "f", "arguments": {}}]: Granite 3
   kGemma,        // <|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>: Gemma 4
   kHarmony,      // a message to=functions.f of its own: gpt-oss (harmony_parser.h)
 };
@@ -39,7 +40,7 @@ struct ChatDialect {
 // `templates`: the text of the model's chat templates.
 ChatDialect DialectOf(std::string_view templates);
 
-// "hermes", "qwen-xml", "llama", "mistral", "mistral-args", "gemma", "harmony"
+// "hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite", "gemma", "harmony"
 std::optional<ToolSyntax> ToolSyntaxNamed(std::string_view name);
 std::string_view ToolSyntaxName(ToolSyntax syntax);
 // All of them, with commas.

@@ -479,19 +479,17 @@ TEST_P(RoundTripTest, SameLogits) {
   EXPECT_EQ(Logits(out, WeightFormat::kF32), wanted);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RoundTripTest,
-                         testing::Values("transformers_llama3_rope_bf16", "public_llama_f32",
-                                         "transformers_qwen2_f16", "public_qwen3_f32",
-                                         "transformers_qwen3_moe_bf16", "transformers_gemma2_bf16",
-                                         "transformers_mistral3_bf16", "public_gemma3_f32",
-                                         "transformers_gemma4_shared_bf16",
-                                         "transformers_gemma4_one_projection_bf16",
-                                         "transformers_gemma4_experts_bf16",
-                                         "transformers_ministral3_bf16",
-                                         "transformers_smollm3_bf16", "transformers_granite_bf16",
-                                         "transformers_granite_dense_bf16",
-                                         "transformers_olmo2_bf16", "transformers_olmo3_bf16",
-                                         "transformers_phi3_bf16", "transformers_phi4_mini_bf16"));
+INSTANTIATE_TEST_SUITE_P(
+    All, RoundTripTest,
+    testing::Values("transformers_llama3_rope_bf16", "public_llama_f32", "transformers_qwen2_f16",
+                    "public_qwen3_f32", "transformers_qwen3_moe_bf16", "transformers_gemma2_bf16",
+                    "transformers_mistral3_bf16", "public_gemma3_f32",
+                    "transformers_gemma4_shared_bf16", "transformers_gemma4_one_projection_bf16",
+                    "transformers_gemma4_experts_bf16", "transformers_ministral3_bf16",
+                    "transformers_smollm3_bf16", "transformers_granite_bf16",
+                    "transformers_granite_dense_bf16", "transformers_olmo2_bf16",
+                    "transformers_olmo3_bf16", "transformers_phi3_bf16",
+                    "transformers_phi4_mini_bf16"));
 
 // Root mean square error over that of the logits.
 double RelativeError(const std::vector<float>& actual, const std::vector<float>& wanted) {

@@ -25,8 +25,9 @@ Result<std::vector<SourceTensor>> StackExperts(const std::vector<SourceTensor>& 
 std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors,
                                            std::string_view owner_end = "");
 
-// "X.shared_mlp.input_linear.weight" [gates and ups, inputs] and "X.shared_mlp.output_linear.weight"
-// of Granite 4's dense models become "X.mlp.gate_proj.weight", "...up_proj.weight" and
+// "X.shared_mlp.input_linear.weight" [gates and ups, inputs] and
+// "X.shared_mlp.output_linear.weight" of Granite 4's dense models become "X.mlp.gate_proj.weight",
+// "...up_proj.weight" and
 // "...down_proj.weight".
 std::vector<SourceTensor> SplitSharedMlp(std::vector<SourceTensor> tensors);
 

@@ -66,8 +66,8 @@ class ShapeWriter {
   static std::string LlamaArchitecture(const ModelConfig& config) {
     if (config.architecture.starts_with("Granite")) return "granite";
     if (config.architecture.starts_with("SmolLM3")) return "smollm3";
-    const bool is_ministral = config.rope_full.query_scale_beta > 0 ||
-                              config.architecture.starts_with("Ministral3");
+    const bool is_ministral =
+        config.rope_full.query_scale_beta > 0 || config.architecture.starts_with("Ministral3");
     return is_ministral ? "mistral3" : "llama";
   }
 
@@ -182,8 +182,8 @@ class ShapeWriter {
     }
     Float("rope.freq_base", rope.theta);
     const bool has_parts = has_delta_nets() || config_.family == ModelFamily::kPhi3;
-    Int("rope.dimension_count", has_parts ? RotatedElements(rope, config_.global_head_dim)
-                                          : config_.global_head_dim);
+    Int("rope.dimension_count",
+        has_parts ? RotatedElements(rope, config_.global_head_dim) : config_.global_head_dim);
     switch (rope.type) {
       case RopeType::kDefault:
       case RopeType::kLlama3:        // a tensor of divisors says them; of Gemma 4 always

@@ -71,8 +71,8 @@ Result<Json> GgufLongRope(const GgufKeys& keys, const GgufFile& file, int64_t ro
   KVASIR_TRY(Json short_factor, Divisors(file, kGgufShortDivisors, rotated / 2));
   KVASIR_TRY(const int64_t original,
              keys.metadata.Int(keys.Key("rope.scaling.original_context_length")));
-  KVASIR_TRY(const double attention, keys.metadata.NumberOr(keys.Key("rope.scaling.attn_factor"),
-                                                            1.0));
+  KVASIR_TRY(const double attention,
+             keys.metadata.NumberOr(keys.Key("rope.scaling.attn_factor"), 1.0));
   return Json(Json::Object{{"rope_type", "longrope"},
                            {"long_factor", std::move(long_factor)},
                            {"short_factor", std::move(short_factor)},

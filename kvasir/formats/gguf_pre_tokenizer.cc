@@ -46,7 +46,7 @@ const std::vector<Named>& All() {
       {{"qwen35"}, {{kQwen35}, false, false, true}},
       {{"tekken"}, {{kTekken}, true, true, false}},
       {{"gpt-4o"}, {{kGpt4o}, false, false, false}},
-      {{"gpt-2", "phi-2", "exaone4", "mellum", "a.x-4.0"}, {{kGpt2}, false, false, false}},
+      {{"gpt-2", "phi-2", "olmo", "exaone4", "mellum", "a.x-4.0"}, {{kGpt2}, false, false, false}},
       {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"},
        {{R"(\p{N})", kGpt2}, false, false, false}},
       {{"seed-coder"}, {{kSeedCoder}, false, false, false}},

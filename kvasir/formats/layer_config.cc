@@ -370,13 +370,12 @@ Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig* model) {
   for (const Json& type : types->as_array()) {
     if (type == Json("attention") || type == Json("full_attention")) continue;
     const std::string name = type.is_string() ? type.as_string().substr(0, 40) : "no string";
-    return reader.Bad(field,
-                      "holds '" + name + "'; supported are models that have attention alone",
+    return reader.Bad(field, "holds '" + name + "'; supported are models that have attention alone",
                       ErrorCode::kUnsupported);
   }
-  KVASIR_TRY(const int64_t experts, reader.Integer("num_local_experts",
-                                                   reader.IsNull("num_local_experts") ? 0 : 8, 0,
-                                                   kMaxExperts));
+  KVASIR_TRY(const int64_t experts,
+             reader.Integer("num_local_experts", reader.IsNull("num_local_experts") ? 0 : 8, 0,
+                            kMaxExperts));
   if (experts != 0) {
     return reader.Bad("num_local_experts",
                       "is " + std::to_string(experts) + "; supported are models without experts",

@@ -106,7 +106,8 @@ TEST(LlamaKin, Granite) {
 
   // Granite 4.0 Micro: its class is that of hybrid models with experts.
   const std::string dense = R"("architectures":["GraniteMoeHybridForCausalLM"],
-      "shared_intermediate_size":80,)" + factors;
+      "shared_intermediate_size":80,)" +
+                            factors;
   const std::string attention =
       R"(,"layer_types":["attention","attention","attention","attention"])";
   const std::string rope = R"(,"position_embedding_type":"rope")";
@@ -118,9 +119,9 @@ TEST(LlamaKin, Granite) {
   EXPECT_EQ(Kinds(micro), "FFFF");
   EXPECT_TRUE(
       Parsed(dense + attention + no_experts + R"(,"position_embedding_type":"nope")").is_still(0));
-  ExpectError(dense + rope + no_experts +
-                  R"(,"layer_types":["attention","mamba","attention","attention"])",
-              ErrorCode::kUnsupported, "'mamba'");
+  ExpectError(
+      dense + rope + no_experts + R"(,"layer_types":["attention","mamba","attention","attention"])",
+      ErrorCode::kUnsupported, "'mamba'");
   ExpectError(dense + rope + no_experts, ErrorCode::kCorrupt, "layers_block_type");
   ExpectError(dense + attention + rope + R"(,"num_local_experts":62)", ErrorCode::kUnsupported,
               "num_local_experts");

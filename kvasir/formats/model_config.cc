@@ -115,7 +115,8 @@ Result<double> Softcap(const ConfigReader& reader, std::string_view field, doubl
 Status ReadMultipliers(const ConfigReader& reader, ModelConfig* model) {
   constexpr double kLeast = 1e-9;
   constexpr double kMost = 1e9;
-  KVASIR_TRY(model->embedding_multiplier, reader.Number("embedding_multiplier", 1.0, kLeast, kMost));
+  KVASIR_TRY(model->embedding_multiplier,
+             reader.Number("embedding_multiplier", 1.0, kLeast, kMost));
   KVASIR_TRY(model->residual_multiplier, reader.Number("residual_multiplier", 1.0, kLeast, kMost));
   KVASIR_TRY(model->logits_scaling, reader.Number("logits_scaling", 1.0, kLeast, kMost));
   KVASIR_TRY(const double scale, reader.Number("attention_multiplier", 1.0, kLeast, kMost));
@@ -185,9 +186,12 @@ Json GptOssRope() {
 }
 
 Json Ministral3Rope() {
-  return Json::Object{{"rope_type", "yarn"}, {"factor", 16.0},
-                      {"beta_fast", 32.0},   {"beta_slow", 1.0},
-                      {"mscale", 1.0},       {"mscale_all_dim", 1.0},
+  return Json::Object{{"rope_type", "yarn"},
+                      {"factor", 16.0},
+                      {"beta_fast", 32.0},
+                      {"beta_slow", 1.0},
+                      {"mscale", 1.0},
+                      {"mscale_all_dim", 1.0},
                       {"llama_4_scaling_beta", 0.1},
                       {"original_max_position_embeddings", int64_t{16384}}};
 }
@@ -201,11 +205,10 @@ Status CheckRotated(const ConfigReader& reader, const ModelConfig& model, const 
   if (rope.type == RopeType::kLong &&
       2 * rope.frequency_divisors.size() !=
           static_cast<size_t>(RotatedElements(rope, model.head_dim))) {
-    return reader.Bad("rope_parameters",
-                      "has " + std::to_string(rope.frequency_divisors.size()) +
-                          " divisors in long_factor or short_factor, for " +
-                          std::to_string(RotatedElements(rope, model.head_dim)) +
-                          " elements of a head that turn in pairs");
+    return reader.Bad("rope_parameters", "has " + std::to_string(rope.frequency_divisors.size()) +
+                                             " divisors in long_factor or short_factor, for " +
+                                             std::to_string(RotatedElements(rope, model.head_dim)) +
+                                             " elements of a head that turn in pairs");
   }
   if (rope.type == RopeType::kProportional || rope.rotated_fraction == 1.0) return {};
   if (!RotatesParts(model)) {
@@ -322,9 +325,8 @@ Result<const ConfigDefaults*> DefaultsOfText(const ConfigDefaults& wrapper, cons
 }  // namespace
 
 std::string_view ModelFamilyName(ModelFamily family) {
-  constexpr std::string_view kNames[] = {"llama",  "qwen2",  "qwen3",  "qwen3_5",
-                                         "gemma2", "gemma3", "gemma4", "gpt_oss",
-                                         "olmo2",  "phi3"};
+  constexpr std::string_view kNames[] = {"llama",  "qwen2",  "qwen3",   "qwen3_5", "gemma2",
+                                         "gemma3", "gemma4", "gpt_oss", "olmo2",   "phi3"};
   return kNames[static_cast<size_t>(family)];
 }
 
@@ -341,10 +343,8 @@ FamilyTraits TraitsOf(ModelFamily family) {
       return {.is_gemma = true, .has_post_norms = true};
     case ModelFamily::kGemma3:
     case ModelFamily::kGemma4:
-      return {.is_gemma = true,
-              .has_post_norms = true,
-              .has_qk_norm = true,
-              .has_sliding_rope = true};
+      return {
+          .is_gemma = true, .has_post_norms = true, .has_qk_norm = true, .has_sliding_rope = true};
     case ModelFamily::kGptOss:
       return {.has_sinks = true, .has_expert_biases = true};
     case ModelFamily::kOlmo:

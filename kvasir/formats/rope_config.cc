@@ -93,9 +93,8 @@ Result<std::vector<float>> ReadDivisors(const ConfigReader& fields, std::string_
 Status ReadLong(const ConfigReader& fields, const RopeDefaults& defaults, RopeConfig* rope) {
   const int64_t positions = defaults.max_position_embeddings;
   const int64_t said = defaults.original_max_position_embeddings;
-  KVASIR_TRY(const int64_t original,
-             fields.Integer("original_max_position_embeddings", said > 0 ? said : positions, 1,
-                            kMaxPositions));
+  KVASIR_TRY(const int64_t original, fields.Integer("original_max_position_embeddings",
+                                                    said > 0 ? said : positions, 1, kMaxPositions));
   rope->original_max_position_embeddings = original;
   KVASIR_TRY(rope->frequency_divisors, ReadDivisors(fields, "long_factor"));
   KVASIR_TRY(rope->other_divisors, ReadDivisors(fields, "short_factor"));

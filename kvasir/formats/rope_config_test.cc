@@ -94,7 +94,8 @@ TEST(RopeConfig, OtherTypesTurnAPartOfTheElements) {
   EXPECT_EQ(RotatedElements(*rope, 26), 6);  // cut, as transformers does
   // What stands beside the object holds where it says nothing.
   const auto beside = [](const std::string& text) {
-    return RopeConfig::Parse(*Json::Parse(text), "rope_scaling", {5e5, 32768, 0.5})->rotated_fraction;
+    return RopeConfig::Parse(*Json::Parse(text), "rope_scaling", {5e5, 32768, 0.5})
+        ->rotated_fraction;
   };
   EXPECT_EQ(beside("null"), 0.5);
   EXPECT_EQ(beside(R"({"type":"yarn","factor":4})"), 0.5);
@@ -128,8 +129,8 @@ TEST(RopeConfig, LongropeTakesOneOfTwoLists) {
                 ->attention_factor,
             1.25);
   ExpectError(R"({"rope_type":"longrope","short_factor":[1]})", ErrorCode::kCorrupt, "long_factor");
-  ExpectError(R"({"rope_type":"longrope","short_factor":[1],"long_factor":3})",
-              ErrorCode::kCorrupt, "long_factor");
+  ExpectError(R"({"rope_type":"longrope","short_factor":[1],"long_factor":3})", ErrorCode::kCorrupt,
+              "long_factor");
   ExpectError(R"({"rope_type":"longrope","short_factor":[0],"long_factor":[1]})",
               ErrorCode::kCorrupt, "short_factor");
   ExpectError(R"({"rope_type":"longrope","short_factor":["1"],"long_factor":[1]})",

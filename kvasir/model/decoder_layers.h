@@ -83,11 +83,11 @@ class DecoderLayers {
     std::vector<float> post_attention_norm, post_mlp_norm;  // kSandwich and kPost only
     std::vector<float> query_norm, key_norm;  // has_qk_norm only: as many numbers as are normed
     std::vector<float> value_norm;            // has_value_norm only: ones
-    std::vector<float> sinks;                               // has_sinks only: [query_heads]
-    Linear query, key, value, output;   // key and value are empty when KV is shared
-    Linear query_gate;                  // has_query_gates only
-    std::optional<DeltaNet> delta_net;  // of recurrent layers, in place of all these
-    Linear gate, up, down;              // empty where experts replace them
+    std::vector<float> sinks;                 // has_sinks only: [query_heads]
+    Linear query, key, value, output;         // key and value are empty when KV is shared
+    Linear query_gate;                        // has_query_gates only
+    std::optional<DeltaNet> delta_net;        // of recurrent layers, in place of all these
+    Linear gate, up, down;                    // empty where experts replace them
     std::optional<ExpertMlp> experts;
     std::vector<float> post_dense_norm, pre_experts_norm, post_experts_norm;  // kDenseAndExperts
     Linear per_layer_gate, per_layer_projection;  // per_layer_size > 0 only

@@ -230,10 +230,8 @@ Status DecoderLayers::LoadDenseMlp(int64_t size, LayerLoader& load, Layer* layer
     KVASIR_TRY_OK(load.Linear_("mlp.up_proj", size, hidden, bias, &layer->up));
   } else {
     const char* const name = is_shared ? "shared_mlp.input_linear" : "mlp.gate_up_proj";
-    KVASIR_TRY_OK(
-        load.Gathered(name, 2 * size, hidden, Ascending(0, size), bias, &layer->gate));
-    KVASIR_TRY_OK(
-        load.Gathered(name, 2 * size, hidden, Ascending(size, size), bias, &layer->up));
+    KVASIR_TRY_OK(load.Gathered(name, 2 * size, hidden, Ascending(0, size), bias, &layer->gate));
+    KVASIR_TRY_OK(load.Gathered(name, 2 * size, hidden, Ascending(size, size), bias, &layer->up));
   }
   return load.Linear_(is_shared ? "shared_mlp.output_linear" : "mlp.down_proj", hidden, size, bias,
                       &layer->down);

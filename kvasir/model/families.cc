@@ -70,7 +70,9 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
         config.experts.beside_dense ? MlpKind::kDenseAndExperts : MlpKind::kExperts;
     spec.layers.push_back(
         {.retention = slides ? RetentionSpec::Window(config.sliding_window) : RetentionSpec::All(),
-         .rope = config.is_still(i) ? still_rope : slides && has_own_sliding_rope ? 1 : 0,
+         .rope = config.is_still(i)               ? still_rope
+                 : slides && has_own_sliding_rope ? 1
+                                                  : 0,
          .shares_kv = config.shares_kv(i),
          .kv_heads = config.key_value_heads_of(i),
          .head_dim = config.head_dim_of(i),

@@ -1,6 +1,6 @@
-// Llama 3.x: pre-norm blocks, SiLU gate, no biases: what CommonSpec says. Ministral 3 scales queries
-// by their positions and SmolLM3 has layers that do not turn, which ropes say; Granite has factors on
-// embeddings, residuals and logits.
+// Llama 3.x: pre-norm blocks, SiLU gate, no biases: what CommonSpec says. Ministral 3 scales
+// queries by their positions and SmolLM3 has layers that do not turn, which ropes say; Granite has
+// factors on embeddings, residuals and logits.
 #include "kvasir/model/families.h"
 
 namespace kvasir {

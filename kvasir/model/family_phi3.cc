@@ -1,5 +1,5 @@
-// Phi-3 and Phi-4: Llama whose queries, keys and values are one matrix, as are gates and ups; of the
-// smaller ones only the first part of a head turns.
+// Phi-3 and Phi-4: Llama whose queries, keys and values are one matrix, as are gates and ups; of
+// the smaller ones only the first part of a head turns.
 #include "kvasir/model/families.h"
 
 namespace kvasir {

@@ -65,7 +65,8 @@ RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
   }
   rope.inverse_frequencies.resize(static_cast<size_t>(head_dim / 2), 0.0f);
   rope.query_scale_beta = config.query_scale_beta;
-  if (config.query_scale_beta > 0) rope.query_scale_period = config.original_max_position_embeddings;
+  if (config.query_scale_beta > 0)
+    rope.query_scale_period = config.original_max_position_embeddings;
   return rope;
 }
 

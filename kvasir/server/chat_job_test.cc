@@ -76,25 +76,17 @@ TEST(ToolRequestTest, ToolsThatAreTooMuchTogetherAreTheRequestsFault) {
   EXPECT_NE(calls.error().message.find("tools["), std::string::npos) << calls.error().message;
 }
 
-// Jobs for gpt-oss: a template that speaks as its own does, in few words.
-class HarmonyJobTest : public testing::Test {
+// Jobs of a model whose template, `text` behind what the test model's writes, says how it calls.
+class JobTest : public testing::Test {
  protected:
-  // Behind what the test model's template writes.
-  static constexpr const char* kTemplate =
-      "{% for m in messages %}{% if m.thinking %}<|channel|>analysis<|message|>{{ m.thinking }}"
-      "<|end|>{% endif %}{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}"
-      "{% if m.role == 'tool' %}({{ m.content }}){% endif %}{% endfor %}"
-      "{% for t in tools or [] %}{{ t.function.description + '.' }}{% endfor %}"
-      "{% if messages[-1].role == 'assistant' %}<|channel|>final<|message|>"
-      "{{ messages[-1].content }}{% else %}<|start|>assistant{% endif %}";
+  explicit JobTest(const char* text) : template_(text) {}
 
   void SetUp() override {
-    bundle_ = ValueOrDie(LoadTestModel(64 << 20, kTemplate));
+    bundle_ = ValueOrDie(LoadTestModel(64 << 20, template_));
     grammars_.emplace(bundle_->tokenizer(), bundle_->stop_tokens());
     context_.bundle = bundle_.get();
     context_.grammars = &*grammars_;
     context_.dialect = DialectOf(bundle_->chat()->source());
-    ASSERT_TRUE(context_.dialect.is_harmony());
   }
   ChatRequest RequestOf(const std::string& more, const std::string& messages = kAsked) {
     return ValueOrDie(
@@ -131,6 +123,42 @@ class HarmonyJobTest : public testing::Test {
   std::unique_ptr<ModelBundle> bundle_;
   std::optional<GrammarCache> grammars_;
   ServerContext context_;
+
+ private:
+  const char* const template_;
+};
+
+// Granite 3: a mark, then a list.
+class GraniteJobTest : public JobTest {
+ protected:
+  GraniteJobTest()
+      : JobTest(
+            "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
+            "{% if messages[-1].role == 'assistant' %}<|tool_call|>{% endif %}") {}
+};
+
+TEST_F(GraniteJobTest, CallsAreHeldToTheirSchema) {
+  const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": "required")");
+  ASSERT_NE(job.constraint, nullptr);
+  const std::string call = R"({"name": "f", "arguments": {"n": 3}})";
+  EXPECT_EQ(Allowed(job, "<|tool_call|>[" + call + "]"), "all, end");
+  EXPECT_EQ(Allowed(job, "<|tool_call|>[" + call + ", " + call + "]"), "all, end");
+  EXPECT_EQ(Allowed(job, "<|tool_call|>" + call), "only <|tool_call|>");
+  EXPECT_EQ(Allowed(job, R"(<|tool_call|>[{"name": "g)"), R"(only <|tool_call|>[{"name": ")");
+}
+
+// gpt-oss: a template that speaks as its own does, in few words.
+class HarmonyJobTest : public JobTest {
+ protected:
+  static constexpr const char* kTemplate =
+      "{% for m in messages %}{% if m.thinking %}<|channel|>analysis<|message|>{{ m.thinking }}"
+      "<|end|>{% endif %}{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}"
+      "{% if m.role == 'tool' %}({{ m.content }}){% endif %}{% endfor %}"
+      "{% for t in tools or [] %}{{ t.function.description + '.' }}{% endfor %}"
+      "{% if messages[-1].role == 'assistant' %}<|channel|>final<|message|>"
+      "{{ messages[-1].content }}{% else %}<|start|>assistant{% endif %}";
+
+  HarmonyJobTest() : JobTest(kTemplate) {}
 };
 
 constexpr const char* kThought = "<|channel|>analysis<|message|>to=functions.f?<|end|>";

@@ -200,6 +200,7 @@ CallForm FormOf(ToolSyntax syntax) {
   switch (syntax) {
     case ToolSyntax::kHermes:
     case ToolSyntax::kMistral:
+    case ToolSyntax::kGranite:
       return {"{\"name\": \"", "\", \"arguments\": ", "}"};
     case ToolSyntax::kLlama:
       return {"{\"name\": \"", "\", \"parameters\": ", "}"};
@@ -294,7 +295,8 @@ Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin 
       const Expr wrapped = rules->Sequence({line, call, line, rules->Literal("</tool_call>")});
       return rules->Sequence({first, chain(wrapped, rules->Sequence({line, opening}))});
     }
-    case ToolSyntax::kMistral: {
+    case ToolSyntax::kMistral:
+    case ToolSyntax::kGranite: {
       const Expr blank = rules->Optional(rules->Literal(" "));
       return rules->Sequence({first, blank, rules->Literal("["), chain(call, rules->Literal(", ")),
                               rules->Literal("]")});
