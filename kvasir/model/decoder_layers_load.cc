@@ -72,12 +72,27 @@ struct DecoderLayers::LayerLoader {
     out->bias = InOrder(bias, rows);
     return {};
   }
+  // Rows that follow each other in a stored matrix; maybe all.
+  Status Part(const std::string& name, int64_t outputs, int64_t inputs, int64_t first,
+              int64_t count, bool has_bias, Linear* out) {
+    if (count == outputs) return Linear_(name, outputs, inputs, has_bias, out);
+    const MatrixSlice slice = {.name = prefix + name + ".weight",
+                               .shape = {outputs, inputs},
+                               .first_row = first,
+                               .rows = count};
+    KVASIR_TRY(out->weights, source.Rows(slice));
+    if (!has_bias) return {};
+    KVASIR_TRY(const std::vector<float> bias, source.Vector(prefix + name + ".bias", outputs, 0));
+    out->bias = InOrder(bias, Ascending(first, count));
+    return {};
+  }
   // `order`: which rows of a stored head become the head's.
   Status Heads(const StoredHeads& stored, std::span<const int64_t> order, int64_t inputs,
                Linear* out) {
     const std::vector<int64_t> rows = RowsOf(stored, order);
-    if (rows == Ascending(0, stored.outputs)) {
-      return Linear_(stored.name, stored.outputs, inputs, stored.has_bias, out);
+    const auto count = static_cast<int64_t>(rows.size());
+    if (rows == Ascending(rows.front(), count)) {
+      return Part(stored.name, stored.outputs, inputs, rows.front(), count, stored.has_bias, out);
     }
     return Gathered(stored.name, stored.outputs, inputs, rows, stored.has_bias, out);
   }
@@ -224,14 +239,15 @@ Status DecoderLayers::LoadDenseMlp(int64_t size, LayerLoader& load, Layer* layer
   using MlpNames = DecoderSpec::MlpNames;
   const int64_t hidden = spec_.hidden_size;
   const bool bias = spec_.has_mlp_bias;
-  const bool is_shared = spec_.mlp_names == MlpNames::kSharedFused;
-  if (spec_.mlp_names == MlpNames::kApart) {
+  const bool is_shared = spec_.mlp_names == MlpNames::kShared &&
+                         load.source.Has(load.prefix + "shared_mlp.input_linear.weight");
+  if (spec_.mlp_names != MlpNames::kFused && !is_shared) {
     KVASIR_TRY_OK(load.Linear_("mlp.gate_proj", size, hidden, bias, &layer->gate));
     KVASIR_TRY_OK(load.Linear_("mlp.up_proj", size, hidden, bias, &layer->up));
   } else {
     const char* const name = is_shared ? "shared_mlp.input_linear" : "mlp.gate_up_proj";
-    KVASIR_TRY_OK(load.Gathered(name, 2 * size, hidden, Ascending(0, size), bias, &layer->gate));
-    KVASIR_TRY_OK(load.Gathered(name, 2 * size, hidden, Ascending(size, size), bias, &layer->up));
+    KVASIR_TRY_OK(load.Part(name, 2 * size, hidden, 0, size, bias, &layer->gate));
+    KVASIR_TRY_OK(load.Part(name, 2 * size, hidden, size, size, bias, &layer->up));
   }
   return load.Linear_(is_shared ? "shared_mlp.output_linear" : "mlp.down_proj", hidden, size, bias,
                       &layer->down);

@@ -82,11 +82,11 @@ struct DecoderSpec {
   bool has_mlp_bias = false;
   // Queries, keys and values are rows of one stored matrix, "self_attn.qkv_proj", in that order.
   bool has_fused_qkv = false;
-  // Gates and ups are rows of one stored matrix, in that order.
+  // What the matrices of an MLP are called.
   enum class MlpNames {
-    kApart,       // they are not: "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"
-    kFused,       // "mlp.gate_up_proj", "mlp.down_proj"
-    kSharedFused  // "shared_mlp.input_linear", "shared_mlp.output_linear"
+    kApart,  // "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"
+    kFused,  // "mlp.gate_up_proj", gates above ups, and "mlp.down_proj"
+    kShared  // "shared_mlp.input_linear", likewise, and "shared_mlp.output_linear"; else as kApart
   };
   MlpNames mlp_names = MlpNames::kApart;
   // q_proj has behind each head's query a gate, by whose sigmoid what the head attended to is

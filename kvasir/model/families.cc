@@ -154,7 +154,7 @@ bool IsKnownUnused(const DecoderSpec& spec, const std::string& name) {
   for (const std::string_view part :
        {"rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", "embed_vision.",
         "audio_tower.", "embed_audio.", "visual.", "vision_embedder.", ".input_min", ".input_max",
-        ".output_min", ".output_max", ".input_scale"}) {
+        ".output_min", ".output_max", ".input_scale", ".activation_scale"}) {
     if (name.find(part) != std::string::npos) return true;
   }
   // Of layers that draft tokens.

@@ -10,7 +10,7 @@ DecoderSpec LlamaSpec(const ModelConfig& config) {
   spec.embedding_scale = static_cast<float>(config.embedding_multiplier);
   spec.residual_scale = static_cast<float>(config.residual_multiplier);
   spec.logits_scale = static_cast<float>(1.0 / config.logits_scaling);
-  if (config.has_shared_mlp) spec.mlp_names = DecoderSpec::MlpNames::kSharedFused;
+  if (config.has_shared_mlp) spec.mlp_names = DecoderSpec::MlpNames::kShared;
   return spec;
 }
 

@@ -19,7 +19,7 @@
 
 namespace kvasir {
 
-// Some rows of a stored tensor that stacks matrices: those of one expert, say.
+// Some rows of a stored tensor that holds several matrices: those of one expert, say.
 struct MatrixSlice {
   std::string name;
   std::vector<int64_t> shape;  // of the whole tensor; the last extent is the matrix's inputs

@@ -243,7 +243,7 @@ def add_yarn(writer, rope):
 # What models much like Llama have besides.
 def add_llama_kin(writer, config, arch, head_dim, rope):
     writer.add_rope_dimension_count(
-        int(head_dim * (rope.get("partial_rotary_factor", 1.0) if arch == "phi3" else 1)))
+        int(head_dim * (config.get("partial_rotary_factor", 1.0) if arch == "phi3" else 1)))
     if arch == "granite":
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_embedding_scale(config["embedding_multiplier"])
@@ -254,12 +254,12 @@ def add_llama_kin(writer, config, arch, head_dim, rope):
         writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
         writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     if arch == "olmo2" and "sliding_window" in config:
-        add_yarn(writer, rope["full_attention"])
+        add_yarn(writer, config["rope_scaling"])
         writer.add_sliding_window(config["sliding_window"])
         writer.add_sliding_window_pattern(slides(config))
     if arch == "phi3":
-        original = rope.get("original_max_position_embeddings") or \
-            config["original_max_position_embeddings"]
+        original = config["original_max_position_embeddings"]
+        rope = config["rope_scaling"]
         writer.add_rope_scaling_orig_ctx_len(original)
         writer.add_sliding_window(config["sliding_window"] or 0)
         if "long_factor" in rope:

@@ -405,8 +405,25 @@ def publish_qwen3_next(folder):
     path.write_text(json.dumps(config, indent=2) + "\n")
 
 
+def publish_with_rope_scaling(folder, **fields):
+    """As transformers 4 wrote it; fields: what has another value there."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    rope = rope.get("full_attention", rope)
+    if rope["rope_type"] == "longrope":  # the rest stands beside it
+        rope = {key: rope[key] for key in ("rope_theta", "type", "long_factor", "short_factor")}
+    config.update(rope_theta=rope.pop("rope_theta"),
+                  rope_scaling=None if rope.get("rope_type") == "default" else rope, **fields)
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
 # Saved as published, most inside a multimodal wrapper.
 WRAPPED = {
+    "transformers_granite_dense_bf16": lambda folder: publish_with_rope_scaling(
+        folder, layer_types=["attention"] * 3),
+    "transformers_olmo3_bf16": publish_with_rope_scaling,
+    "transformers_phi4_mini_bf16": publish_with_rope_scaling,
     "transformers_gemma4_shared_bf16": lambda folder: wrap(
         folder, "Gemma4ForConditionalGeneration", "gemma4",
         lambda name: name.replace("model.", "model.language_model.", 1)),
