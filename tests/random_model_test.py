@@ -14,7 +14,7 @@ SHAPE = {
     "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 2, "vocab_size": 70000,
     "rms_norm_eps": 1e-6, "rope_theta": 10000, "max_position_embeddings": 512,
-    # Of qwen3_moe and gemma3_text alone.
+    # Of those that know it.
     "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
     "norm_topk_prob": True,
     "sliding_window": 32, "query_pre_attn_scalar": 32, "hidden_activation": "gelu_pytorch_tanh",
@@ -26,6 +26,11 @@ DELTA_NETS = {
     "linear_conv_kernel_dim": 4, "hidden_act": "silu",
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.25,
                         "mrope_section": [2, 1, 1]},
+}
+
+GRANITE_4 = {
+    "layer_types": ["attention"] * 2, "shared_intermediate_size": 96, "num_local_experts": 0,
+    "position_embedding_type": "rope", "attention_multiplier": 0.125,
 }
 
 
@@ -44,6 +49,10 @@ def make(folder, name, *flags, **config):
     shape.mkdir(exist_ok=True)
     if config["model_type"] == "qwen3_5_text":
         config = DELTA_NETS | config
+    if config["model_type"] == "ministral3":
+        config = {"sliding_window": None} | config
+    if config["model_type"] == "granitemoehybrid":
+        config = GRANITE_4 | config
     (shape / "config.json").write_text(json.dumps(SHAPE | config))
     return run(sys.executable, MAKE, shape, folder / name, *flags)
 
@@ -53,7 +62,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for family, tied in [("qwen3", True), ("qwen3_moe", False), ("qwen3_5_text", True),
-                             ("gemma3_text", True), ("llama", False)]:
+                             ("gemma3_text", True), ("llama", False), ("ministral3", True),
+                             ("granitemoehybrid", True), ("olmo3", False), ("phi3", False)]:
             made = make(folder, family, model_type=family, tie_word_embeddings=tied)
             assert made.returncode == 0, made.stderr
             file = folder / (family + ".gguf")
