@@ -133,5 +133,31 @@ TEST(RopeTest, WhatDoesNotTurnIsNotScaled) {
   }
 }
 
+// Ministral 3: a query's factor grows with each period, and is 1 within the first.
+TEST(Rope, QueriesGrowByPeriods) {
+  RopeConfig config;
+  config.type = RopeType::kYarn;
+  config.factor = 16;
+  config.original_max_position_embeddings = 16384;
+  config.query_scale_beta = 0.1;
+  const RopeSpec rope = MakeRope(config, 64);
+  EXPECT_EQ(QueryScale(rope, 0), 1.0f);
+  EXPECT_EQ(QueryScale(rope, 16383), 1.0f);
+  EXPECT_EQ(QueryScale(rope, 16384), static_cast<float>(1 + 0.1 * std::log(2.0)));
+  EXPECT_EQ(QueryScale(rope, 262143), static_cast<float>(1 + 0.1 * std::log(16.0)));
+  EXPECT_EQ(QueryScale(MakeRope(RopeConfig(), 64), 1 << 20), 1.0f);
+}
+
+// SmolLM3: heads of some layers stay as they are, to the bit.
+TEST(Rope, StillHeadsDoNotTurn) {
+  const RopeSpec rope = StillRope(8);
+  std::vector<float> cos(4), sin(4);
+  const std::vector<Position> position = {123456};
+  FillAngles(rope, position, {cos.data(), 1, 4, 4}, {sin.data(), 1, 4, 4});
+  EXPECT_EQ(cos, std::vector<float>(4, 1.0f));
+  EXPECT_EQ(sin, std::vector<float>(4, 0.0f));
+  EXPECT_EQ(HeadOrder(rope), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
 }  // namespace
 }  // namespace kvasir
