@@ -8,6 +8,7 @@
 #include "kvasir/base/json.h"
 #include "kvasir/formats/assistant_config.h"
 #include "kvasir/formats/model_config.h"
+#include "kvasir/model/families.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto json =
@@ -25,7 +26,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   KVASIR_CHECK(model->query_pre_attn_scalar > 0.0);
   KVASIR_CHECK(model->rope_full.theta >= 1.0 && model->rope_full.factor >= 1.0);
   for (const kvasir::LayerKind kind : model->layer_kinds) {
-    KVASIR_CHECK(kind == kvasir::LayerKind::kFull || model->sliding_window > 0);
+    KVASIR_CHECK(kind != kvasir::LayerKind::kSliding || model->sliding_window > 0);
+  }
+  const kvasir::DecoderSpec spec = kvasir::MakeDecoderSpec(*model);
+  for (const kvasir::DecoderLayerSpec& layer : spec.layers) {
+    const auto rope = static_cast<size_t>(layer.rope);
+    KVASIR_CHECK(rope < spec.ropes.size());
+    KVASIR_CHECK(2 * spec.ropes[rope].inverse_frequencies.size() ==
+                 static_cast<size_t>(layer.head_dim));
   }
   return 0;
 }

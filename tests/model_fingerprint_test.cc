@@ -95,5 +95,21 @@ TEST(ModelFingerprintTest, DiffersByOneNumber) {
   EXPECT_NE(fingerprint(), before);
 }
 
+// A factor that is 1 in all positions that are looked at.
+TEST(ModelFingerprintTest, DiffersByHowQueriesGrow) {
+  const ScratchFolder scratch;
+  const std::string from = TinyModel::Folder("transformers_ministral3_bf16");
+  std::string config = *ReadFile(from + "/config.json");
+  const size_t at = config.find("\"llama_4_scaling_beta\": 0.1");
+  ASSERT_NE(at, std::string::npos);
+  config.insert(at + 27, "5");
+  scratch.Write("config.json", config);
+  scratch.Write("model.safetensors", *ReadFile(from + "/model.safetensors"));
+  auto backend = ValueOrDie(MakeCpuBackend({.threads = 1}));
+  const LoadedModel loaded = ValueOrDie(LoadModel(scratch.path(), *backend));
+  EXPECT_NE(ValueOrDie(FingerprintOf(*loaded.model, KvPolicy())),
+            Fingerprint({.folder = "transformers_ministral3_bf16"}));
+}
+
 }  // namespace
 }  // namespace kvasir

@@ -91,13 +91,10 @@ SourceTensor PartOfMatrix(const SourceTensor& matrix, std::string name, int64_t 
   SourceTensor part = matrix;
   part.name = std::move(name);
   part.shape[0] = count;
-  part.rows.shape = part.shape;
   part.raw = nullptr;
+  part.rows = RowsOf(std::move(part.rows), first, count);
   part.rows.is_raw = false;
   part.rows.read_codes = nullptr;
-  part.rows.read_row = [whole = matrix.rows.read_row, first](int64_t row, float* out) {
-    whole(first + row, out);
-  };
   return part;
 }
 

@@ -27,8 +27,7 @@ std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors,
 
 // "X.shared_mlp.input_linear.weight" [gates and ups, inputs] and
 // "X.shared_mlp.output_linear.weight" of Granite 4's dense models become "X.mlp.gate_proj.weight",
-// "...up_proj.weight" and
-// "...down_proj.weight".
+// "...up_proj.weight" and "...down_proj.weight".
 std::vector<SourceTensor> SplitSharedMlp(std::vector<SourceTensor> tensors);
 
 }  // namespace kvasir

@@ -119,7 +119,8 @@ Result<FolderPlan> PlanFolder(const ModelSource& source, const PlanOptions& opti
     KVASIR_TRY_OK(CheckExpertsCanBeQuantized(source));
     auto stacked = StackExperts(source.tensors());
     if (!stacked.ok()) return WithContext(stacked.error(), source.path());
-    plan.tensors = SplitGatesAndUps(*std::move(stacked));
+    // As mlx-lm has them, which knows other names of dense tensors only.
+    plan.tensors = SplitSharedMlp(SplitGatesAndUps(*std::move(stacked)));
   }
   plan.shards.emplace_back();
   uint64_t shard_bytes = 0;

@@ -52,6 +52,11 @@ std::vector<std::string> GgufReaderNotes(const ModelConfig& config) {
   if (family == ModelFamily::kGemma2 && !config.tie_word_embeddings) {
     add("it has a head of its own");
   }
+  if (is_olmo && config.tie_word_embeddings) add("its head is its embedding");
+  const int64_t heads = int64_t{config.num_attention_heads} * config.head_dim;
+  if ((is_olmo || family == ModelFamily::kPhi3) && heads != config.hidden_size) {
+    add("its heads together are not as wide as the model (head_dim)");
+  }
   if (family == ModelFamily::kPhi3 && config.sliding_window > 0) {
     add("its layers slide (sliding_window)");
   }

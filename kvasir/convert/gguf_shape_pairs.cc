@@ -71,10 +71,12 @@ class ShapeWriter {
     return is_ministral ? "mistral3" : "llama";
   }
 
-  // Readers know every fourth of SmolLM3 alone.
+  // Readers know every fourth of SmolLM3 alone, and of Granite all or none.
   Status CheckStillLayers() const {
     for (int i = 0; i < config_.num_hidden_layers; ++i) {
-      const bool is_still = architecture_ == "smollm3" && (i + 1) % 4 == 0;
+      const bool is_still = architecture_ == "granite"
+                                ? config_.is_still(0)
+                                : architecture_ == "smollm3" && (i + 1) % 4 == 0;
       if (config_.is_still(i) == is_still) continue;
       return {ErrorCode::kUnsupported,
               "layer " + std::to_string(i) + " (no_rope_layers, position_embedding_type) turns " +
@@ -89,6 +91,7 @@ class ShapeWriter {
     Float("residual_scale", config_.residual_multiplier);
     Float("logit_scale", config_.logits_scaling);
     Float("attention.scale", 1.0 / std::sqrt(config_.query_pre_attn_scalar));
+    if (config_.is_still(0)) pairs_.AddBool(Key("rope.scaling.finetuned"), false);
   }
 
   // Readers know a family's own only.
@@ -214,10 +217,12 @@ class ShapeWriter {
       return {ErrorCode::kUnsupported,
               "rope scaling 'yarn' with 'truncate' false is not written to GGUF files"};
     }
-    if (architecture_ == "mistral3" && rope.attention_factor == 1) {
-      Float("rope.scaling.yarn_log_multiplier", 1);
+    if (architecture_ == "mistral3") {
       Float("attention.temperature_scale", rope.query_scale_beta);
-      return {};
+      if (rope.attention_factor == 1) {
+        Float("rope.scaling.yarn_log_multiplier", 1);
+        return {};
+      }
     }
     if (std::fabs(rope.attention_factor - (0.1 * std::log(rope.factor) + 1)) < 1e-9) return {};
     return {ErrorCode::kUnsupported,

@@ -153,9 +153,10 @@ class ExportPlan {
   void AddDivisors() {
     const RopeConfig& rope = config_.rope_full;
     if (rope.type == RopeType::kLong) {
-      const bool has_long = config_.max_position_embeddings > rope.original_max_position_embeddings;
-      AddNumbers(kGgufLongDivisors, has_long ? rope.frequency_divisors : rope.other_divisors);
-      AddNumbers(kGgufShortDivisors, has_long ? rope.other_divisors : rope.frequency_divisors);
+      AddNumbers(kGgufLongDivisors,
+                 rope.takes_long ? rope.frequency_divisors : rope.other_divisors);
+      AddNumbers(kGgufShortDivisors,
+                 rope.takes_long ? rope.other_divisors : rope.frequency_divisors);
       return;
     }
     std::vector<float> divisors = GgufRopeDivisors(config_.rope_full, config_.global_head_dim);

@@ -504,6 +504,56 @@ TEST(WriteGguf, WhatOthersReadOtherwiseIsNoted) {
   }
 }
 
+TEST(WriteGguf, WhatKinOfLlamaOthersReadOtherwiseIsNoted) {
+  const auto notes = [](const char* model, const char* changes) {
+    const ScratchFolder scratch;
+    const auto source = ValueOrDie(ModelSource::Open(
+        WithConfig(scratch, "source", std::string("transformers_") + model + "_bf16", changes)));
+    std::string all;
+    for (const std::string& note : ConversionNotes(source, {.is_gguf = true, .is_stored = true})) {
+      all += note + "\n";
+    }
+    return all;
+  };
+  EXPECT_EQ(notes("olmo2", "{}"), "");
+  EXPECT_NE(notes("olmo2", R"({"tie_word_embeddings": true})").find("is its embedding"),
+            std::string::npos);
+  EXPECT_EQ(notes("phi4_mini", "{}"), "");
+  EXPECT_NE(notes("phi3", R"({"head_dim": 32})").find("head_dim"), std::string::npos);
+}
+
+// What a folder says of factors and what does not turn, a file says as well, and a folder of that.
+TEST(WriteGguf, FactorsAndStillHeadsComeAlong) {
+  struct Variant {
+    const char* model;
+    const char* changes;
+  };
+  for (const Variant& variant :
+       {Variant{"granite_dense", R"({"position_embedding_type": "nope"})"},
+        Variant{"ministral3", R"({"rope_parameters": {"rope_type": "yarn", "factor": 16.0,
+                "rope_theta": 1e6, "original_max_position_embeddings": 20,
+                "llama_4_scaling_beta": 0.1}})"},
+        Variant{"ministral3", R"({"rope_parameters": {"rope_type": "default"}})"},
+        Variant{"phi4_mini", R"({"max_position_embeddings": 128,
+                "original_max_position_embeddings": 128})"},
+        Variant{"phi4_mini", R"({"max_position_embeddings": 1024})"}}) {
+    SCOPED_TRACE(std::string(variant.model) + " " + variant.changes);
+    const ScratchFolder scratch;
+    const std::string name = std::string("transformers_") + variant.model + "_bf16";
+    const std::string source = WithConfig(scratch, "source", name, variant.changes);
+    const std::string file = scratch.File("out.gguf");
+    Status done = Write(source, "bf16", file);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const std::string folder = scratch.File("folder");
+    done = Convert(file, "stored", folder);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    const std::vector<float> wanted = Logits(source, {});
+    EXPECT_EQ(Logits(file, {}), wanted);
+    EXPECT_EQ(Logits(folder, {}), wanted);
+    EXPECT_NE(wanted, Logits(Path("testdata/models/" + name), {}));
+  }
+}
+
 TEST(WriteGguf, WhatNoFileCanSayIsRefused) {
   struct Variant {
     const char* model;
@@ -521,8 +571,6 @@ TEST(WriteGguf, WhatNoFileCanSayIsRefused) {
         Variant{"transformers_gemma2_bf16", R"({"hidden_activation": "silu"})", "activation"},
         Variant{"transformers_smollm3_bf16", R"({"no_rope_layers": [1, 1, 0, 1, 1]})",
                 "layer 2 (no_rope_layers"},
-        Variant{"transformers_granite_dense_bf16", R"({"position_embedding_type": "nope"})",
-                "layer 0 (no_rope_layers"},
         Variant{"public_llama_f32", R"({"rope_scaling": {"rope_type": "longrope",
                 "short_factor": [1, 1, 1, 1, 1, 1, 1, 1], "long_factor": [1, 1, 1, 1, 1, 1, 1, 1]}})",
                 "'longrope' is not written"},

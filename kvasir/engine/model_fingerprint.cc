@@ -1,7 +1,6 @@
 #include "kvasir/engine/model_fingerprint.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <span>
 #include <utility>
@@ -48,7 +47,8 @@ Result<std::string> FingerprintOf(const Model& model, const KvPolicy& policy) {
   const SequenceRun run = {
       .sequence = &sequence, .tokens = tokens, .logits_rows = 1, .hidden_rows = count};
   KVASIR_TRY(const ConstFloatRows logits, model.Forward(std::span(&run, 1), workspace));
-  const std::array<uint64_t, 2> sums = {ChecksumOf(workspace.HiddenStates()), ChecksumOf(logits)};
+  std::vector<uint64_t> sums = {ChecksumOf(workspace.HiddenStates()), ChecksumOf(logits)};
+  if (model.LaterPositionsSum() != 0) sums.push_back(model.LaterPositionsSum());
   return ChecksumDigits(Checksum64(std::as_bytes(std::span(sums))));
 }
 

@@ -14,9 +14,9 @@
 namespace kvasir {
 
 // 16 hexadecimal digits: a checksum of the hidden states of a few tokens from all over the
-// vocabulary, and of the last one's logits, with a cache as `policy` says but with every row that
-// it packs packed at once. Changes that none of these tokens meets are not seen: rows of an
-// embedding that is not the head as well, experts that nobody chose.
+// vocabulary, of the last one's logits, and of what no early position shows, with a cache as
+// `policy` says but with every row that it packs packed at once. Changes that none of these tokens
+// meets are not seen: rows of an embedding that is not the head as well, experts that nobody chose.
 // Takes as long as reading these few tokens, and memory for them beside all pools.
 // ERRORS: as Model::Forward.
 // THREADS: runs the model, so nobody else may meanwhile.

@@ -35,12 +35,13 @@ struct Architecture {
   std::string_view config;
   std::string_view model_type;
 };
-constexpr std::array<Architecture, 16> kArchitectures = {{
+constexpr std::array<Architecture, 17> kArchitectures = {{
     {"llama", "LlamaForCausalLM", "llama"},
     {kMistral3, "Ministral3ForCausalLM", "ministral3"},
     {"smollm3", "SmolLM3ForCausalLM", "smollm3"},
     {"granite", "GraniteForCausalLM", "granite"},
     {"olmo2", "Olmo2ForCausalLM", "olmo2"},  // of OLMo 3 as well
+    {"olmo3", "Olmo3ForCausalLM", "olmo3"},  // as Ollama may call it
     {kPhi3, "Phi3ForCausalLM", "phi3"},
     {"qwen2", "Qwen2ForCausalLM", "qwen2"},
     {"qwen3", "Qwen3ForCausalLM", "qwen3"},
@@ -91,7 +92,7 @@ class ConfigBuilder {
     if (architecture_ == "qwen3moe") KVASIR_TRY_OK(AddGgufQwenExperts(keys_, file_, &config_));
     if (architecture_ == kGptOss) KVASIR_TRY_OK(AddGgufGptOss(keys_, &config_));
     if (architecture_ == "granite") KVASIR_TRY_OK(AddGgufGranite(keys_, &config_));
-    if (architecture_ == "olmo2") KVASIR_TRY_OK(AddGgufOlmo(keys_, &config_));
+    if (is_olmo()) KVASIR_TRY_OK(AddGgufOlmo(keys_, &config_));
     if (architecture_ == kPhi3) KVASIR_TRY_OK(AddGgufPhi3(keys_, &config_));
     KVASIR_TRY_OK(is_gemma4 ? SetGemma4Rope() : SetRope());
     return FileConfig{std::move(config_), std::move(divisors_)};
@@ -102,6 +103,7 @@ class ConfigBuilder {
   bool has_delta_nets() const {
     return architecture_ == "qwen3next" || architecture_.starts_with("qwen35");
   }
+  bool is_olmo() const { return architecture_.starts_with("olmo"); }
   Status CopyInt(std::string_view name, std::string_view field) {
     return keys_.CopyInt(name, field, &config_);
   }
@@ -195,7 +197,7 @@ class ConfigBuilder {
     KVASIR_TRY(const int64_t head_dim, config_.GetInt("head_dim"));
     if (architecture_ == kPhi3) {
       KVASIR_TRY(const int64_t rotated, metadata_.IntOr(Key("rope.dimension_count"), head_dim));
-      KVASIR_TRY(Json scaling, GgufLongRope(keys_, file_, rotated));
+      KVASIR_TRY(Json scaling, GgufLongRope(file_, rotated));
       if (!scaling.is_null()) return SetLongRope(std::move(scaling));
     } else if (!has_delta_nets()) {
       KVASIR_TRY_OK(RequireSize("rope.dimension_count", head_dim));
@@ -223,10 +225,7 @@ class ConfigBuilder {
                metadata_.TextOr(Key("rope.scaling.type"), factor == 1.0 ? "none" : "linear"));
     if (type == "none" || (type == "linear" && (factor == 1.0 || factor == 0.0))) {
       Json known = RopeParametersOf(divisors_, theta);
-      // Without parameters the class of Ministral 3 has some.
-      if (known.is_null() && architecture_ == kMistral3 && divisors_.empty()) {
-        known = Json::Object{{"rope_type", "default"}, {"rope_theta", theta}};
-      }
+      if (architecture_ == kMistral3) SetMistral();
       if (known.is_null()) return {};
       // Every reader knows llama3 under its older name.
       const bool is_llama3 = *known.Find("rope_type") == Json("llama3");
@@ -236,13 +235,36 @@ class ConfigBuilder {
     }
     Json scaling = Json::Object{{"rope_type", type}, {"factor", factor}};
     if (type == "yarn") KVASIR_TRY_OK(SetYarn(&scaling));
+    if (architecture_ == kMistral3) {  // whose readers know nothing older
+      scaling.Set("rope_theta", theta);
+      config_.Set("rope_parameters", std::move(scaling));
+      return {};
+    }
     config_.Set("rope_scaling", std::move(scaling));
     return {};
+  }
+
+  // Mistral Small 3 is called as Ministral 3 is, which always has yarn.
+  void SetMistral() {
+    config_.Set("architectures", Json::Array{Json("MistralForCausalLM")});
+    config_.Set("model_type", "mistral");
+    config_.Set("sliding_window", nullptr);
   }
 
   Status SetLongRope(Json scaling) {
     KVASIR_TRY(const double theta, metadata_.NumberOr(Key("rope.freq_base"), 10000.0));
     config_.Set("rope_theta", theta);
+    KVASIR_TRY_OK(
+        CopyInt("rope.scaling.original_context_length", "original_max_position_embeddings"));
+    KVASIR_TRY(const int64_t original, config_.GetInt("original_max_position_embeddings"));
+    KVASIR_TRY(const int64_t positions, config_.GetInt("max_position_embeddings"));
+    KVASIR_TRY(const double attention, metadata_.NumberOr(Key("rope.scaling.attn_factor"), 1.0));
+    const double stretch = static_cast<double>(positions) / static_cast<double>(original);
+    // What follows from the lengths is not said: readers refuse members that they do not know.
+    if (static_cast<float>(attention) !=
+        static_cast<float>(LongRopeAttentionFactor(stretch, original))) {
+      scaling.Set("attention_factor", attention);
+    }
     config_.Set("rope_scaling", std::move(scaling));
     return {};
   }
@@ -254,16 +276,26 @@ class ConfigBuilder {
 
   Status SetYarn(Json* scaling) const {
     KVASIR_TRY_OK(CopyYarn("original_context_length", "original_max_position_embeddings", scaling));
-    KVASIR_TRY_OK(CopyYarn("yarn_beta_fast", "beta_fast", scaling));
-    KVASIR_TRY_OK(CopyYarn("yarn_beta_slow", "beta_slow", scaling));
+    // Ollama writes them without "yarn_".
+    for (const std::string name : {"beta_fast", "beta_slow"}) {
+      KVASIR_TRY_OK(CopyYarn(name, name, scaling));
+      KVASIR_TRY_OK(CopyYarn("yarn_" + name, name, scaling));
+    }
+    if (is_olmo()) KVASIR_TRY_OK(CopyYarn("attn_factor", "attention_factor", scaling));
     // As the checkpoints that such files are made of; metadata has no word for it.
     if (architecture_ == kGptOss) scaling->Set("truncate", false);
     if (architecture_ != kMistral3) return {};
     // Of the two factors of DeepSeek's yarn the first is always 1.
-    KVASIR_TRY(const double all, metadata_.NumberOr(Key("rope.scaling.yarn_log_multiplier"), 1.0));
-    scaling->Set("mscale", 1.0);
-    scaling->Set("mscale_all_dim", all);
-    KVASIR_TRY(const double beta, metadata_.NumberOr(Key("attention.temperature_scale"), 0.0));
+    const std::string all =
+        FirstKey("rope.scaling.yarn_log_multiplier", "rope.scaling.mscale_all_dim");
+    if (metadata_.Has(all)) {
+      KVASIR_TRY(const double factor, metadata_.Number(all));
+      scaling->Set("mscale", 1.0);
+      scaling->Set("mscale_all_dim", factor);
+    }
+    KVASIR_TRY(
+        const double beta,
+        metadata_.NumberOr(FirstKey("attention.temperature_scale", "rope.scaling_beta"), 0.0));
     scaling->Set("llama_4_scaling_beta", beta);
     return {};
   }
@@ -280,6 +312,7 @@ class ConfigBuilder {
       KVASIR_TRY(const double value, metadata_.NumberOr(key, plain));
       if (type == "yarn" && name == std::string_view("yarn_attn_factor")) continue;
       if (architecture_ == kMistral3 && name == std::string_view("yarn_log_multiplier")) continue;
+      if (is_olmo() && type == "yarn" && name == std::string_view("attn_factor")) continue;
       if (value == plain || (plain == 1.0 && value < 0.0)) continue;
       return {ErrorCode::kUnsupported,
               "metadata '" + key + "' is set: rope with such a factor is not supported"};

@@ -24,7 +24,7 @@ struct GgufKeys {
   Status CopyInt(std::string_view name, std::string_view field, Json* config) const;
 };
 
-// The sliding window and which layers have it (Gemma 2, 3, 4). ERRORS: kCorrupt.
+// The sliding window and which layers have it (Gemma 2, 3, 4, OLMo 3). ERRORS: kCorrupt.
 Status AddGgufWindow(const GgufKeys& keys, Json* config);
 // How much of a head turns, where a family turns but its first elements. ERRORS: kCorrupt.
 Status AddGgufRotatedPart(const GgufKeys& keys, int64_t head_dim, Json* config);

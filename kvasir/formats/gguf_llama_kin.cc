@@ -20,6 +20,18 @@ Result<Json> Divisors(const GgufFile& file, std::string_view name, int64_t pairs
   return list;
 }
 
+// Only the class of hybrid models can say so.
+Status SetGraniteWithoutRope(const GgufKeys& keys, Json* config) {
+  KVASIR_TRY(const int64_t layers, config->GetInt("num_hidden_layers"));
+  if (layers < 1 || layers > kMaxLayers) return {};  // as every config's, checked elsewhere
+  config->Set("architectures", Json::Array{Json("GraniteMoeHybridForCausalLM")});
+  config->Set("model_type", "granitemoehybrid");
+  config->Set("layer_types", Json::Array(static_cast<size_t>(layers), Json("attention")));
+  config->Set("position_embedding_type", "nope");
+  config->Set("num_local_experts", int64_t{0});
+  return keys.CopyInt("feed_forward_length", "shared_intermediate_size", config);
+}
+
 }  // namespace
 
 Status AddGgufGranite(const GgufKeys& keys, Json* config) {
@@ -34,7 +46,9 @@ Status AddGgufGranite(const GgufKeys& keys, Json* config) {
   KVASIR_TRY(const int64_t head_dim, config->GetInt("head_dim"));
   if (scale == 0 && head_dim > 0) scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
   config->Set("attention_multiplier", scale);
-  return {};
+  // What switches rope off.
+  KVASIR_TRY(const bool turns, keys.metadata.FlagOr(keys.Key("rope.scaling.finetuned"), true));
+  return turns ? Status() : SetGraniteWithoutRope(keys, config);
 }
 
 Status AddGgufOlmo(const GgufKeys& keys, Json* config) {
@@ -58,7 +72,7 @@ Status AddGgufPhi3(const GgufKeys& keys, Json* config) {
   return AddGgufRotatedPart(keys, head_dim, config);
 }
 
-Result<Json> GgufLongRope(const GgufKeys& keys, const GgufFile& file, int64_t rotated) {
+Result<Json> GgufLongRope(const GgufFile& file, int64_t rotated) {
   const bool has_long = file.Find(kGgufLongDivisors) != nullptr;
   if (has_long != (file.Find(kGgufShortDivisors) != nullptr)) {
     return {ErrorCode::kCorrupt,
@@ -69,15 +83,9 @@ Result<Json> GgufLongRope(const GgufKeys& keys, const GgufFile& file, int64_t ro
   if (!has_long) return Json();
   KVASIR_TRY(Json long_factor, Divisors(file, kGgufLongDivisors, rotated / 2));
   KVASIR_TRY(Json short_factor, Divisors(file, kGgufShortDivisors, rotated / 2));
-  KVASIR_TRY(const int64_t original,
-             keys.metadata.Int(keys.Key("rope.scaling.original_context_length")));
-  KVASIR_TRY(const double attention,
-             keys.metadata.NumberOr(keys.Key("rope.scaling.attn_factor"), 1.0));
-  return Json(Json::Object{{"rope_type", "longrope"},
+  return Json(Json::Object{{"type", "longrope"},
                            {"long_factor", std::move(long_factor)},
-                           {"short_factor", std::move(short_factor)},
-                           {"original_max_position_embeddings", original},
-                           {"attention_factor", attention}});
+                           {"short_factor", std::move(short_factor)}});
 }
 
 }  // namespace kvasir

@@ -22,9 +22,9 @@ Status AddGgufGranite(const GgufKeys& keys, Json* config);
 Status AddGgufOlmo(const GgufKeys& keys, Json* config);
 // The window, and which part of a head turns. `config` has head_dim. ERRORS: kCorrupt.
 Status AddGgufPhi3(const GgufKeys& keys, Json* config);
-// The parameters of longrope where a file has its two tensors of divisors, for heads of which
-// `rotated` elements turn; null where it has none. ERRORS: kCorrupt.
-Result<Json> GgufLongRope(const GgufKeys& keys, const GgufFile& file, int64_t rotated);
+// longrope's two lists where a file has their tensors, for heads of which `rotated` elements turn;
+// null where it has none. ERRORS: kCorrupt.
+Result<Json> GgufLongRope(const GgufFile& file, int64_t rotated);
 
 }  // namespace kvasir
 

@@ -161,7 +161,6 @@ TEST(LlamaKin, Phi) {
   EXPECT_EQ(phi4.family, ModelFamily::kPhi3);
   EXPECT_EQ(Kinds(phi4), "FFFF");
   EXPECT_EQ(phi4.rope_full.type, RopeType::kDefault);
-  EXPECT_TRUE(phi4.traits().is_fused);
   EXPECT_EQ(Kinds(Parsed(R"("model_type":"phi3","max_position_embeddings":4096,
                             "sliding_window":2047)")),
             "SSSS");
@@ -190,7 +189,23 @@ TEST(LlamaKin, Phi) {
                  "short_factor":[1,1,1,1,1,1],"long_factor":)" +
                      std::string(list) + "}"),
                 ErrorCode::kCorrupt, "long_factor");
+    ExpectError(mini(R"("max_position_embeddings":131072,"rope_scaling":{"type":"longrope",
+                 "long_factor":[1,1,1,1,1,1],"short_factor":)" +
+                     std::string(list) + "}"),
+                ErrorCode::kCorrupt, "short_factor");
   }
+  // Its class knows what Phi-3 was trained with.
+  EXPECT_TRUE(Parsed(R"("model_type":"phi3","max_position_embeddings":131072,)"
+                     R"("partial_rotary_factor":0.75,)" +
+                     lists)
+                  .rope_full.takes_long);
+  // Heads of full layers have pairs of their own number.
+  const auto gemma = ModelConfig::Parse(*Json::Parse(
+      R"({"model_type":"gemma4_text","head_dim":2,"global_head_dim":64,"rope_parameters":{
+          "full_attention":{"rope_type":"longrope","short_factor":[1],"long_factor":[1]}}})"));
+  ASSERT_FALSE(gemma.ok());
+  EXPECT_NE(gemma.error().message.find("for 64 elements"), std::string::npos)
+      << gemma.error().message;
 }
 
 // A file of one architecture, whose metadata can be added to.
@@ -233,6 +248,39 @@ TEST(LlamaKin, Mistral3FilesWithoutScalingHaveNone) {
   EXPECT_EQ(plain->rope_full.type, RopeType::kDefault);
   EXPECT_EQ(plain->rope_full.theta, 1e9);
   EXPECT_EQ(plain->rope_full.query_scale_beta, 0);
+  EXPECT_EQ(plain->architecture, "MistralForCausalLM");
+  EXPECT_EQ(Kinds(*plain), "FF");
+}
+
+// Ollama's names of the same.
+TEST(LlamaKin, Mistral3FilesOfOllama) {
+  const auto file = [](const char* beta, const char* all, const char* fast) {
+    return Tiny("mistral3")
+        .Text("mistral3.rope.scaling.type", "yarn")
+        .F32("mistral3.rope.scaling.factor", 16)
+        .U32("mistral3.rope.scaling.original_context_length", 20)
+        .F32(std::string("mistral3.") + beta, 0.1f)
+        .F32(std::string("mistral3.") + all, 1)
+        .F32(std::string("mistral3.rope.scaling.") + fast, 24);
+  };
+  const auto ours = Read(
+      file("attention.temperature_scale", "rope.scaling.yarn_log_multiplier", "yarn_beta_fast"));
+  const auto ollamas = Read(file("rope.scaling_beta", "rope.scaling.mscale_all_dim", "beta_fast"));
+  ASSERT_TRUE(ours.ok()) << ours.error().message;
+  ASSERT_TRUE(ollamas.ok()) << ollamas.error().message;
+  EXPECT_EQ(ours->rope_full.query_scale_beta, 0.1);
+  EXPECT_EQ(ours->rope_full.attention_factor, 1.0);
+  EXPECT_EQ(ours->rope_full.beta_fast, 24);
+  EXPECT_TRUE(ours->rope_full == ollamas->rope_full);
+}
+
+TEST(LlamaKin, GraniteFilesMaySayThatNothingTurns) {
+  const auto config = Read(
+      Tiny("granite").F32("granite.logit_scale", 8).Bool("granite.rope.scaling.finetuned", false));
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_TRUE(config->is_still(0) && config->is_still(1));
+  EXPECT_EQ(config->intermediate_size, 48);
+  EXPECT_EQ(config->logits_scaling, 8);
 }
 
 TEST(LlamaKin, OlmoFilesWithAWindowAreOfTheThird) {
@@ -241,6 +289,13 @@ TEST(LlamaKin, OlmoFilesWithAWindowAreOfTheThird) {
   EXPECT_EQ(config->architecture, "Olmo3ForCausalLM");
   EXPECT_EQ(config->sliding_window, 16);
   EXPECT_EQ(Read(Tiny("olmo2"))->architecture, "Olmo2ForCausalLM");
+  const auto ollamas = Read(Tiny("olmo3")
+                                .U32("olmo3.attention.sliding_window", 16)
+                                .Text("olmo3.rope.scaling.type", "yarn")
+                                .F32("olmo3.rope.scaling.factor", 8)
+                                .F32("olmo3.rope.scaling.attn_factor", 1.25f));
+  ASSERT_TRUE(ollamas.ok()) << ollamas.error().message;
+  EXPECT_EQ(ollamas->rope_full.attention_factor, 1.25);
   EXPECT_NE(ErrorOf(Tiny("olmo2")
                         .U32("olmo2.attention.sliding_window", 16)
                         .F32("olmo2.rope.freq_base_swa", 5e5f))

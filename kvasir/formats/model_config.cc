@@ -200,25 +200,33 @@ bool RotatesParts(const ModelConfig& model) {
   return model.family == ModelFamily::kQwen35 || model.family == ModelFamily::kPhi3;
 }
 
-// How much of a head turns, where that is its first elements.
-Status CheckRotated(const ConfigReader& reader, const ModelConfig& model, const RopeConfig& rope) {
-  if (rope.type == RopeType::kLong &&
-      2 * rope.frequency_divisors.size() !=
-          static_cast<size_t>(RotatedElements(rope, model.head_dim))) {
-    return reader.Bad("rope_parameters", "has " + std::to_string(rope.frequency_divisors.size()) +
+// Each pair that turns has one in both lists, whichever is taken.
+Status CheckDivisors(const ConfigReader& reader, const RopeConfig& rope, int head_dim) {
+  if (rope.type != RopeType::kLong) return {};
+  const int rotated = RotatedElements(rope, head_dim);
+  for (const auto* list : {&rope.frequency_divisors, &rope.other_divisors}) {
+    if (2 * list->size() == static_cast<size_t>(rotated)) continue;
+    return reader.Bad("rope_parameters", "has " + std::to_string(list->size()) +
                                              " divisors in long_factor or short_factor, for " +
-                                             std::to_string(RotatedElements(rope, model.head_dim)) +
+                                             std::to_string(rotated) +
                                              " elements of a head that turn in pairs");
   }
+  return {};
+}
+
+// How much of a head turns, where that is its first elements.
+Status CheckRotated(const ConfigReader& reader, const ModelConfig& model, const RopeConfig& rope,
+                    int head_dim) {
+  KVASIR_TRY_OK(CheckDivisors(reader, rope, head_dim));
   if (rope.type == RopeType::kProportional || rope.rotated_fraction == 1.0) return {};
   if (!RotatesParts(model)) {
     return reader.Bad("partial_rotary_factor", "must be 1: this family rotates whole heads",
                       ErrorCode::kUnsupported);
   }
-  const int rotated = RotatedElements(rope, model.head_dim);
+  const int rotated = RotatedElements(rope, head_dim);
   if (rotated >= 2 && rotated % 2 == 0) return {};
   return reader.Bad("partial_rotary_factor", "leaves " + std::to_string(rotated) + " of " +
-                                                 std::to_string(model.head_dim) +
+                                                 std::to_string(head_dim) +
                                                  " elements of a head to turn; they turn in pairs");
 }
 
@@ -237,7 +245,8 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
     KVASIR_TRY(sliding_theta, reader.Number("rope_local_base_freq", 10000.0, 1.0, 1e12));
   }
   KVASIR_TRY(const int64_t original,
-             reader.Integer("original_max_position_embeddings", 0, 0, kMaxPositions));
+             reader.Integer("original_max_position_embeddings",
+                            model->family == ModelFamily::kPhi3 ? 4096 : 0, 0, kMaxPositions));
   const RopeDefaults around = {theta, model->max_position_embeddings, rotated, original};
   RopeDefaults around_sliding = around;
   around_sliding.theta = sliding_theta;
@@ -250,8 +259,8 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
     KVASIR_TRY(model->rope_full, ReadRopeOfKind(parameters, "full_attention", around, *model));
     KVASIR_TRY(model->rope_sliding,
                ReadRopeOfKind(parameters, "sliding_attention", around_sliding, *model));
-    KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_full));
-    KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_sliding));
+    KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_full, model->global_head_dim));
+    KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_sliding, model->head_dim));
     return CheckSameScaling(scaling, *model);
   }
   const std::string_view field = parameters != nullptr ? "rope_parameters" : "rope_scaling";
@@ -261,7 +270,7 @@ Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, Mode
   if (defaults.model_type == kMinistral3) unsaid = Ministral3Rope();
   KVASIR_TRY(model->rope_full,
              RopeConfig::Parse(object == nullptr ? unsaid : *object, field, around));
-  KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_full));
+  KVASIR_TRY_OK(CheckRotated(reader, *model, model->rope_full, model->global_head_dim));
   model->rope_sliding = model->rope_full;
   if (has_local_rope) {
     // Local layers never scale: their window is far shorter than what they were trained on.
@@ -334,6 +343,7 @@ FamilyTraits TraitsOf(ModelFamily family) {
   switch (family) {
     case ModelFamily::kLlama:
     case ModelFamily::kQwen2:
+    case ModelFamily::kPhi3:
       return {};
     case ModelFamily::kQwen3:
       return {.has_qk_norm = true};
@@ -353,8 +363,6 @@ FamilyTraits TraitsOf(ModelFamily family) {
               .has_qk_norm = true,
               .has_wide_qk_norm = true,
               .has_sliding_rope = true};
-    case ModelFamily::kPhi3:
-      return {.is_fused = true};
   }
   return {};
 }

@@ -50,7 +50,6 @@ struct FamilyTraits {
   bool has_sinks = false;          // a score for each query head, of a row whose value is 0
   bool has_expert_biases = false;  // also on the router
   bool has_query_gates = false;    // q_proj also makes a gate of what each query head attended to
-  bool is_fused = false;           // one matrix of q, k and v, one of gates and ups
 };
 FamilyTraits TraitsOf(ModelFamily family);
 
@@ -143,7 +142,8 @@ struct ModelConfig {
       0;  // keys a sliding layer sees, the query's own included; 0: none slides
   RopeConfig rope_full;
   RopeConfig rope_sliding;  // equal to rope_full where the family makes no difference
-  // One per layer: whose queries and keys no rope turns (SmolLM3). Empty: all turn.
+  // One per layer: whose queries and keys no rope turns (SmolLM3; Granite without positions).
+  // Empty: all turn.
   std::vector<bool> still_layers;
 
   // Scores are multiplied by query_pre_attn_scalar^-0.5; head_dim unless the family says otherwise.

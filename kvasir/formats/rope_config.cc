@@ -98,14 +98,13 @@ Status ReadLong(const ConfigReader& fields, const RopeDefaults& defaults, RopeCo
   rope->original_max_position_embeddings = original;
   KVASIR_TRY(rope->frequency_divisors, ReadDivisors(fields, "long_factor"));
   KVASIR_TRY(rope->other_divisors, ReadDivisors(fields, "short_factor"));
-  if (positions <= original) std::swap(rope->frequency_divisors, rope->other_divisors);
+  rope->takes_long = positions > original;
+  if (!rope->takes_long) std::swap(rope->frequency_divisors, rope->other_divisors);
   const double stretch = static_cast<double>(positions) / static_cast<double>(original);
   KVASIR_TRY(const double factor, fields.Number("factor", stretch, 0.0, kMaxFactor));
-  const bool is_stretched = factor > 1.0 && original > 1;
-  const double resolved =
-      is_stretched ? std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(original)))
-                   : 1.0;
-  KVASIR_TRY(rope->attention_factor, fields.Number("attention_factor", resolved, 1e-6, kMaxFactor));
+  KVASIR_TRY(rope->attention_factor,
+             fields.Number("attention_factor", LongRopeAttentionFactor(factor, original), 1e-6,
+                           kMaxFactor));
   return {};
 }
 
@@ -172,6 +171,11 @@ Result<RopeConfig> RopeConfig::Parse(const Json& object, std::string_view field,
 
 int RotatedElements(const RopeConfig& rope, int head_dim) {
   return static_cast<int>(rope.rotated_fraction * head_dim);
+}
+
+double LongRopeAttentionFactor(double stretch, int64_t original) {
+  if (stretch <= 1.0 || original <= 1) return 1.0;
+  return std::sqrt(1 + std::log(stretch) / std::log(static_cast<double>(original)));
 }
 
 double Llama3Scaled(double frequency, const RopeConfig& rope) {

@@ -45,9 +45,11 @@ struct RopeConfig {
   // Multiplies cos and sin; already resolved from attention_factor, mscale or 0.1 ln(factor) + 1.
   double attention_factor = 1.0;
   // [rotated elements / 2]: inv_freq[i] is divided by element i, after the type's change. Empty:
-  // all 1. GGUF files have llama3 scaling in this form; of longrope they are its long factors.
+  // all 1. GGUF files have llama3 scaling in this form; of longrope it is the list that is taken.
   std::vector<float> frequency_divisors;
-  // longrope only: the list of divisors that is not taken, for whoever writes both.
+  // longrope only: whether its list for longer contexts is taken, and the other one, for whoever
+  // writes both.
+  bool takes_long = false;
   std::vector<float> other_divisors;
   // yarn of Ministral 3 only: the query at position p is multiplied by 1 + beta ln(1 + floor(p /
   // L0)); 0: none is.
@@ -69,6 +71,9 @@ struct RopeConfig {
 // Elements of a head that turn, the first ones, where the type is not kProportional; the others'
 // pairs have no frequency.
 int RotatedElements(const RopeConfig& rope, int head_dim);
+
+// longrope's where nothing says it: of a context that is `stretch` times as long as `original`.
+double LongRopeAttentionFactor(double stretch, int64_t original);
 
 // A frequency as llama3's type changes it. REQUIRES: rope.type is kLlama3.
 double Llama3Scaled(double frequency, const RopeConfig& rope);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kvasir/base/check.h"
+#include "kvasir/base/checksum.h"
 
 namespace kvasir {
 
@@ -68,6 +69,17 @@ int64_t DecoderModel::parameters() const {
   int64_t count = 0;
   ForEachMatrix([&](const WeightMatrix& matrix) { count += matrix.outputs() * matrix.inputs(); });
   return count;
+}
+
+// How queries grow.
+uint64_t DecoderModel::LaterPositionsSum() const {
+  std::vector<double> numbers;
+  for (const RopeSpec& rope : spec().ropes) {
+    if (rope.query_scale_beta == 0) continue;
+    numbers.push_back(rope.query_scale_beta);
+    numbers.push_back(static_cast<double>(rope.query_scale_period));
+  }
+  return numbers.empty() ? 0 : Checksum64(std::as_bytes(std::span(numbers)));
 }
 
 Status DecoderModel::CheckRuns(std::span<const SequenceRun> runs) const {

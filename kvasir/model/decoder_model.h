@@ -26,6 +26,7 @@ class DecoderModel final : public Model {
   int64_t context_tokens() const override { return spec().context_tokens; }
   size_t weight_bytes() const override;
   int64_t parameters() const override;
+  uint64_t LaterPositionsSum() const override;
   KvCacheSpec CacheSpec(KvCodec codec) const override { return layers_->CacheSpec(codec); }
   void EmbedTokens(std::span<const Token> tokens, FloatRows out) const override;
   void Logits(ConstFloatRows states, FloatRows out) const override;

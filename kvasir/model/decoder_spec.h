@@ -94,7 +94,7 @@ struct DecoderSpec {
   bool has_query_gates = false;
   bool has_qk_norm = false;       // per-head RMS norm of queries and keys before RoPE
   bool has_wide_qk_norm = false;  // with has_qk_norm: over all heads together instead
-  bool has_value_norm = false;    // the same of values, without weights
+  bool has_value_norm = false;    // per-head RMS norm of values, without weights
   bool has_layer_scalar = false;  // multiplies the residual stream after each layer
   bool ties_embeddings = false;   // logits use the embedding table
   bool has_own_head = false;      // else they use it as well where a checkpoint has no head

@@ -16,6 +16,12 @@ size_t StateBytes(const DeltaShape& shape) {
   return (shape.state_bytes() + kLine - 1) / kLine * kLine;
 }
 
+DecoderSpec::Norms NormsOf(const FamilyTraits& traits) {
+  using Norms = DecoderSpec::Norms;
+  if (!traits.has_post_norms) return Norms::kPre;
+  return traits.has_pre_norms ? Norms::kSandwich : Norms::kPost;
+}
+
 // The number of a block of a GGUF file, 0 for what belongs to none.
 size_t BlockOf(const std::string& name) {
   constexpr std::string_view kBlock = "blk.";
@@ -41,7 +47,9 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
   spec.has_qkv_bias = config.qkv_bias;
   spec.has_output_bias = config.output_bias;
   spec.has_mlp_bias = config.mlp_bias;
+  spec.norms = NormsOf(config.traits());
   spec.has_qk_norm = config.traits().has_qk_norm;
+  spec.has_wide_qk_norm = config.traits().has_wide_qk_norm;
   spec.has_query_gates = config.traits().has_query_gates;
   spec.ties_embeddings = config.tie_word_embeddings;
   spec.has_own_head = config.has_own_head;
@@ -60,7 +68,8 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
   // layers that do not turn.
   spec.ropes.push_back(MakeRope(config.rope_full, config.global_head_dim));
   const bool has_own_sliding_rope =
-      !(config.rope_sliding == config.rope_full) || config.head_dim != config.global_head_dim;
+      config.sliding_window > 0 &&
+      (!(config.rope_sliding == config.rope_full) || config.head_dim != config.global_head_dim);
   if (has_own_sliding_rope) spec.ropes.push_back(MakeRope(config.rope_sliding, config.head_dim));
   const auto still_rope = static_cast<int>(spec.ropes.size());
   if (!config.still_layers.empty()) spec.ropes.push_back(StillRope(config.head_dim));

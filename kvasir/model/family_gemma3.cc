@@ -9,7 +9,6 @@ namespace kvasir {
 
 DecoderSpec Gemma2Spec(const ModelConfig& config) {
   DecoderSpec spec = CommonSpec(config);
-  spec.norms = DecoderSpec::Norms::kSandwich;
   spec.norm_offset = config.norms_hold_offset ? 0 : 1;
   spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
   return spec;

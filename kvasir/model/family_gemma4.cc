@@ -9,7 +9,6 @@ namespace kvasir {
 
 DecoderSpec Gemma4Spec(const ModelConfig& config) {
   DecoderSpec spec = CommonSpec(config);
-  spec.norms = DecoderSpec::Norms::kSandwich;
   spec.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
   spec.has_value_norm = true;
   spec.has_layer_scalar = true;

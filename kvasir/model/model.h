@@ -42,6 +42,8 @@ class Model {
   virtual int64_t parameters() const = 0;
   // One spec per decoder layer, every row stored in `codec`; KvPolicy::Apply makes others of it.
   virtual KvCacheSpec CacheSpec(KvCodec codec) const = 0;
+  // A checksum of what changes bits from some position on alone; 0: nothing does.
+  virtual uint64_t LaterPositionsSum() const { return 0; }
   // What the ranking of cache rows needs to know of attention: query heads per layer.
   virtual int query_heads() const = 0;
 
