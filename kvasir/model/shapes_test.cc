@@ -77,6 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{"qwen3-30b-a3b", 30'532'122'624, 96 * kKiB, 96 * kKiB, 0, 0},
         Shape{"gpt-oss-20b", 20'914'757'184, 24 * kKiB, 24 * kKiB, 3 * kMiB, 12},
         Shape{"smollm3-3b", 3'075'098'624, 72 * kKiB, 72 * kKiB, 0, 0},
+        Shape{"granite-4.0-350m", 352'379'904, 28 * kKiB, 28 * kKiB, 0, 0},
         Shape{"granite-4.0-micro", 3'402'836'480, 80 * kKiB, 80 * kKiB, 0, 0},
         Shape{"ministral-3-3b", 3'429'006'336, 104 * kKiB, 104 * kKiB, 0, 0},
         Shape{"olmo-3-7b", 7'298'011'136, 128 * kKiB, 128 * kKiB, 1536 * kMiB, 24},
