@@ -392,6 +392,26 @@ TEST(GgufTokenizer, OtherReadersTakeWhatIsWritten) {
   }
 }
 
+// Ministral's files of Ollama say "default" or nothing: numbers are cut digit by digit all the
+// same.
+TEST(GgufTokenizer, Mistral3IsCutAsTekken) {
+  const auto tokens_of = [](const char* architecture, const char* pre) {
+    GgufTestFile file;
+    file.Text("general.architecture", architecture).Text("tokenizer.ggml.model", "gpt2");
+    if (pre != nullptr) file.Text("tokenizer.ggml.pre", pre);
+    file.Texts("tokenizer.ggml.tokens", {"1", "2", "12"})
+        .I32s("tokenizer.ggml.token_type", {1, 1, 1})
+        .Texts("tokenizer.ggml.merges", {"1 2"})
+        .Bool("tokenizer.ggml.add_bos_token", false);
+    return FromGguf(file.Bytes(0))->Encode("12");
+  };
+  for (const char* const pre : {static_cast<const char*>(nullptr), "default", "tekken"}) {
+    EXPECT_EQ(tokens_of("mistral3", pre), (std::vector<Token>{0, 1}));
+  }
+  EXPECT_EQ(tokens_of("llama", "default"), (std::vector<Token>{2}));
+  EXPECT_EQ(tokens_of("mistral3", "gpt-2"), (std::vector<Token>{2}));
+}
+
 // ignore_merges looks whole words up, among which control tokens must not be.
 TEST(GgufTokenizer, NoWordOfATextIsAControlToken) {
   GgufTestFile file;

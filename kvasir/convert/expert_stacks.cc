@@ -1,5 +1,6 @@
 #include "kvasir/convert/expert_stacks.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -166,12 +167,17 @@ std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors,
 std::vector<SourceTensor> SplitSharedMlp(std::vector<SourceTensor> tensors) {
   constexpr std::string_view kIn = ".shared_mlp.input_linear.weight";
   constexpr std::string_view kOut = ".shared_mlp.output_linear.weight";
+  const auto is_expert = [](const SourceTensor& tensor) {
+    return tensor.name.find(".block_sparse_moe.") != std::string::npos;
+  };
+  if (std::ranges::any_of(tensors, is_expert)) return tensors;
   std::vector<SourceTensor> result;
   for (SourceTensor& tensor : tensors) {
     const auto named = [&](std::string_view end, const char* part) {
       return tensor.name.substr(0, tensor.name.size() - end.size()) + ".mlp." + part + ".weight";
     };
-    if (tensor.name.ends_with(kIn) && tensor.shape.size() == 2 && tensor.rows.read_row) {
+    const bool is_pair = tensor.shape.size() == 2 && tensor.shape[0] % 2 == 0;
+    if (tensor.name.ends_with(kIn) && is_pair && tensor.rows.read_row) {
       const int64_t half = tensor.shape[0] / 2;
       result.push_back(PartOfMatrix(tensor, named(kIn, "gate_proj"), 0, half));
       result.push_back(PartOfMatrix(tensor, named(kIn, "up_proj"), half, half));

@@ -27,7 +27,8 @@ std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors,
 
 // "X.shared_mlp.input_linear.weight" [gates and ups, inputs] and
 // "X.shared_mlp.output_linear.weight" of Granite 4's dense models become "X.mlp.gate_proj.weight",
-// "...up_proj.weight" and "...down_proj.weight".
+// "...up_proj.weight" and "...down_proj.weight". Of models that have experts besides
+// (block_sparse_moe) they keep their names, as in mlx-lm.
 std::vector<SourceTensor> SplitSharedMlp(std::vector<SourceTensor> tensors);
 
 }  // namespace kvasir

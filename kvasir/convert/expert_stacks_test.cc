@@ -119,5 +119,33 @@ TEST(ExpertStacks, WhatLiesTheOtherWayRoundStays) {
   EXPECT_EQ(split[2].name, "layers.1.experts.gate_up_proj");
 }
 
+TEST(SharedMlp, OfDenseModelsComesApart) {
+  const std::vector<SourceTensor> tensors = {
+      Numbered("model.layers.0.shared_mlp.input_linear.weight", {4, 8}, 0),
+      Numbered("model.layers.0.shared_mlp.output_linear.weight", {8, 2}, 0),
+      Numbered("model.norm.weight", {8}, 0)};
+  const std::vector<SourceTensor> split = SplitSharedMlp(tensors);
+  ASSERT_EQ(split.size(), 4u);
+  EXPECT_EQ(split[0].name, "model.layers.0.mlp.gate_proj.weight");
+  EXPECT_EQ(split[1].name, "model.layers.0.mlp.up_proj.weight");
+  EXPECT_EQ(split[2].name, "model.layers.0.mlp.down_proj.weight");
+  EXPECT_EQ(split[3].name, "model.norm.weight");
+  EXPECT_EQ(split[1].shape, (std::vector<int64_t>{2, 8}));
+  EXPECT_EQ(FirstNumbers(split[0]), (std::vector<float>{0, 100}));
+  EXPECT_EQ(FirstNumbers(split[1]), (std::vector<float>{200, 300}));
+}
+
+TEST(SharedMlp, BesideExpertsAndOfOddRowsItStays) {
+  const char* const name = "model.layers.0.shared_mlp.input_linear.weight";
+  const std::vector<SourceTensor> both = SplitSharedMlp(
+      {Numbered(name, {4, 8}, 0),
+       Numbered("model.layers.1.block_sparse_moe.input_linear.weight", {3, 4, 8}, 0)});
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].name, name);
+  const std::vector<SourceTensor> odd = SplitSharedMlp({Numbered(name, {5, 8}, 0)});
+  ASSERT_EQ(odd.size(), 1u);
+  EXPECT_EQ(odd[0].name, name);
+}
+
 }  // namespace
 }  // namespace kvasir

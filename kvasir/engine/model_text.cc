@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kvasir/formats/gguf.h"
+#include "kvasir/formats/gguf_pre_tokenizer.h"
 #include "kvasir/formats/gguf_special_tokens.h"
 #include "kvasir/formats/gguf_tokenizer.h"
 #include "kvasir/formats/stop_texts.h"
@@ -55,7 +56,8 @@ Status LoadGguf(const std::string& path, const LogSink& log, ModelText* text) {
   text->tokenizer = *std::move(tokenizer);
   // Files of before May 2024.
   const auto kind = file.metadata().TextOr("tokenizer.ggml.model", "");
-  if (kind.ok() && *kind == "gpt2" && !file.metadata().Has("tokenizer.ggml.pre")) {
+  const auto pre = GgufPreTokenizerName(file.metadata());
+  if (kind.ok() && *kind == "gpt2" && pre.ok() && pre->empty()) {
     Log(log, LogLevel::kWarning,
         path +
             ": names no pre-tokenizer (tokenizer.ggml.pre), so texts may be split otherwise "

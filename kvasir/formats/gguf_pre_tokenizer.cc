@@ -1,6 +1,7 @@
 #include "kvasir/formats/gguf_pre_tokenizer.h"
 
 #include <algorithm>
+#include <variant>
 
 namespace kvasir {
 namespace {
@@ -59,6 +60,17 @@ const std::vector<Named>& All() {
 }
 
 }  // namespace
+
+Result<std::string> GgufPreTokenizerName(const GgufMetadata& metadata) {
+  KVASIR_TRY(const std::string name, metadata.TextOr("tokenizer.ggml.pre", ""));
+  if (!name.empty() && name != "default") return name;
+  const GgufValue* const value = metadata.Find("general.architecture");
+  const auto* const architecture =
+      value == nullptr ? nullptr : std::get_if<std::string_view>(value);
+  // As Ollama writes them.
+  if (architecture != nullptr && *architecture == "mistral3") return std::string("tekken");
+  return name;
+}
 
 const GgufPreTokenizer* FindGgufPreTokenizer(std::string_view name) {
   for (const Named& named : All()) {

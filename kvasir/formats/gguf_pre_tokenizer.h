@@ -3,8 +3,12 @@
 #ifndef KVASIR_FORMATS_GGUF_PRE_TOKENIZER_H_
 #define KVASIR_FORMATS_GGUF_PRE_TOKENIZER_H_
 
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include "kvasir/base/result.h"
+#include "kvasir/formats/gguf_metadata.h"
 
 namespace kvasir {
 
@@ -16,7 +20,11 @@ struct GgufPreTokenizer {
   bool normalizes = false;      // to NFC
 };
 
-// What tokenizer.ggml.pre names; null for an unknown name.
+// What tokenizer.ggml.pre says, or what all models of a file's architecture have where that says
+// nothing of use; empty: not known. ERRORS: kCorrupt.
+Result<std::string> GgufPreTokenizerName(const GgufMetadata& metadata);
+
+// What such a name stands for; null for an unknown name.
 const GgufPreTokenizer* FindGgufPreTokenizer(std::string_view name);
 
 }  // namespace kvasir

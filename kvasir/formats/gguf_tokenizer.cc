@@ -190,10 +190,7 @@ Result<Json> ByteLevelMerges(const GgufMetadata& metadata, const Vocabulary& voc
 
 Result<Json> ByteLevel(const GgufMetadata& metadata) {
   KVASIR_TRY(const Vocabulary vocabulary, ReadVocabulary(metadata));
-  KVASIR_TRY(std::string name, metadata.TextOr("tokenizer.ggml.pre", ""));
-  KVASIR_TRY(const std::string architecture, metadata.TextOr("general.architecture", ""));
-  // All models of the name are cut so, whatever Ollama writes.
-  if (architecture == "mistral3" && (name.empty() || name == "default")) name = "tekken";
+  KVASIR_TRY(const std::string name, GgufPreTokenizerName(metadata));
   const GgufPreTokenizer* pre = FindGgufPreTokenizer(name);
   if (pre == nullptr) {
     return {ErrorCode::kUnsupported, "metadata 'tokenizer.ggml.pre' is '" + name.substr(0, 40) +

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "kvasir/formats/config_test_util.h"
 #include "kvasir/formats/gguf_config.h"
 #include "kvasir/formats/gguf_test_bytes.h"
 #include "kvasir/formats/model_config.h"
@@ -28,16 +29,8 @@ ModelConfig Parsed(const std::string& fields) {
 }
 
 void ExpectError(const std::string& fields, ErrorCode code, const std::string& part) {
-  const auto model = Parse(fields);
-  ASSERT_FALSE(model.ok()) << fields;
-  EXPECT_EQ(model.error().code, code) << model.error().message;
-  EXPECT_NE(model.error().message.find(part), std::string::npos) << model.error().message;
-}
-
-std::string Kinds(const ModelConfig& model) {
-  std::string text;
-  for (const LayerKind kind : model.layer_kinds) text += "FSL"[static_cast<size_t>(kind)];
-  return text;
+  SCOPED_TRACE(fields);
+  ExpectConfigError(Parse(fields), code, part);
 }
 
 // Ministral-3-3B-Instruct, a wrapper whose text model says itself what it is.

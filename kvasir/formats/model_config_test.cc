@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "kvasir/formats/config_test_util.h"
 #include "kvasir/formats/test_files.h"
 
 namespace kvasir {
@@ -40,16 +41,8 @@ ModelConfig Small(const std::string& changes) {
 }
 
 void ExpectError(const std::string& changes, ErrorCode code, const std::string& part) {
-  const auto model = ParseWith(kLlama, changes);
-  ASSERT_FALSE(model.ok()) << changes;
-  EXPECT_EQ(model.error().code, code) << model.error().message;
-  EXPECT_NE(model.error().message.find(part), std::string::npos) << model.error().message;
-}
-
-std::string Kinds(const ModelConfig& model) {
-  std::string text;
-  for (const LayerKind kind : model.layer_kinds) text += "FSL"[static_cast<size_t>(kind)];
-  return text;
+  SCOPED_TRACE(changes);
+  ExpectConfigError(ParseWith(kLlama, changes), code, part);
 }
 
 TEST(ModelConfig, Llama) {
