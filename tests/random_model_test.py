@@ -36,7 +36,7 @@ GRANITE_4 = {
 }
 
 LFM2 = {
-    "layer_types": ["conv", "full_attention"], "num_attention_heads": 4, "norm_eps": 1e-5,
+    "layer_types": ["conv", "full_attention"], "head_dim": 16, "norm_eps": 1e-5,
     "conv_L_cache": 3, "conv_bias": False, "block_auto_adjust_ff_dim": False,
     "num_dense_layers": 1, "use_expert_bias": True, "routed_scaling_factor": 1.0,
 }
