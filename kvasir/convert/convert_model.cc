@@ -74,6 +74,21 @@ Status WriteIndex(const FolderPlan& plan, const std::string& folder) {
   return WriteFileAtomic(folder + "/" + kIndexName, index.DumpPretty());
 }
 
+// What Granite's layers are, in the words of published files: mlx-lm knows no others, and
+// transformers, which writes its own, reads both.
+void NameLayersAsPublished(Json* config) {
+  const Json* const type = config->Find("model_type");
+  Json* const layers = config->Find("layer_types");
+  if (type == nullptr || *type != Json("granitemoehybrid") || layers == nullptr ||
+      !layers->is_array()) {
+    return;
+  }
+  for (Json& layer : layers->as_array()) {
+    if (layer == Json("linear_attention")) layer = Json("mamba");
+    if (layer == Json("full_attention")) layer = Json("attention");
+  }
+}
+
 Status WriteConfig(const ModelSource& source, const FolderPlan& plan, const PlanOptions& options,
                    const std::string& folder) {
   Json config = source.config();
@@ -82,6 +97,7 @@ Status WriteConfig(const ModelSource& source, const FolderPlan& plan, const Plan
   if (!quantization.is_null()) {
     config.Set("quantization", quantization);
     config.Set("quantization_config", quantization);
+    NameLayersAsPublished(&config);
   }
   if (options.dtype) {
     const std::string_view name = *options.dtype == DType::kF32   ? "float32"

@@ -587,7 +587,10 @@ TEST(ConvertModel, QuantizedFoldersLoadAndAreNear) {
 TEST(ConvertModel, QuantizedExpertsAreStacked) {
   for (const auto& [name, stack] :
        {std::pair{"transformers_qwen3_moe_bf16", "model.layers.0.mlp.switch_mlp."},
-        std::pair{"transformers_gemma4_experts_bf16", "model.layers.0.experts.switch_glu."}}) {
+        std::pair{"transformers_gemma4_experts_bf16", "model.layers.0.experts.switch_glu."},
+        std::pair{"transformers_lfm2_moe_bf16", "model.layers.1.feed_forward.switch_mlp."},
+        std::pair{"transformers_granite_hybrid_moe_bf16",
+                  "model.layers.0.block_sparse_moe.switch_mlp."}}) {
     const ScratchFolder scratch;
     const std::string source = Path(std::string("testdata/models/") + name);
     const std::string out = scratch.File("out");

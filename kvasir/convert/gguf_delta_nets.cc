@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "kvasir/base/scalar_math.h"
 #include "kvasir/convert/remade_tensor.h"
 
 namespace kvasir {
@@ -76,7 +75,7 @@ class DeltaNetExport {
     } else if (part == "dt_bias") {
       add(ColumnsOf(tensor, OfValueHeads(1)), "dt_bias");
     } else if (part == "A_log") {
-      add(Rates(ColumnsOf(tensor, OfValueHeads(1))), "A");
+      add(DecayRates(ColumnsOf(tensor, OfValueHeads(1))), "A");
     } else if (part == "out_proj.weight") {
       add(ColumnsOf(tensor, OfValueHeads(values)), "out_proj.weight");
     } else {
@@ -124,15 +123,6 @@ class DeltaNetExport {
       add(2 * keys, values);
     }
     return rows;
-  }
-
-  static SourceTensor Rates(const SourceTensor& logarithms) {
-    return Remade(logarithms, logarithms.shape,
-                  [stored = logarithms.rows.read_row, count = logarithms.shape.back()](int64_t row,
-                                                                                       float* out) {
-                    stored(row, out);
-                    std::transform(out, out + count, out, [](float x) { return -scalar::Exp(x); });
-                  });
   }
 
   const DeltaNetConfig net_;

@@ -73,7 +73,9 @@ class ShapeWriter {
   // Mistral 3's wrapper is also that of models that are llama in a GGUF file.
   static std::string LlamaArchitecture(const ModelConfig& config) {
     if (config.delta_net.is_mamba) return "granitehybrid";
-    if (config.architecture.starts_with("Granite")) return "granite";
+    if (config.architecture.starts_with("Granite")) {
+      return config.experts.count > 0 ? "granitemoe" : "granite";
+    }
     if (config.architecture.starts_with("SmolLM3")) return "smollm3";
     const bool is_ministral =
         config.rope_full.query_scale_beta > 0 || config.architecture.starts_with("Ministral3");
@@ -123,7 +125,7 @@ class ShapeWriter {
       sizes.push_back(U32(config_.intermediate_size_of(i)));
     }
     // Of Granite's experts, what has the key is the size of one.
-    if (architecture_ == "granitehybrid" && config_.experts.count > 0) {
+    if (is_granite() && config_.experts.count > 0) {
       return Int("feed_forward_length", config_.experts.intermediate_size);
     }
     if (sizes.front() == sizes.back()) return Int("feed_forward_length", sizes.front());

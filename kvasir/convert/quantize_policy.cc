@@ -17,6 +17,7 @@ constexpr std::string_view kDense[] = {"norm",
                                        "audio",
                                        "visual",
                                        "mlp.gate.",
+                                       "feed_forward.gate.",
                                        "per_layer",
                                        "conv1d",
                                        "conv.conv.",
@@ -29,8 +30,7 @@ constexpr std::string_view kDense[] = {"norm",
                                        "shared_expert_gate",
                                        "in_proj_a.",
                                        "in_proj_b.",
-                                       "in_proj_ba.",
-                                       "feed_forward.gate."};
+                                       "in_proj_ba."};
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;

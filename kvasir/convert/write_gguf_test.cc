@@ -75,6 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"GraniteDense", "testdata/models/transformers_granite_dense_bf16", "bf16", {}},
         Case{"GraniteDenseQ8", "testdata/models/transformers_granite_dense_bf16", "q8_0",
              WeightFormat::kQ8},
+        Case{"GraniteMoe", "testdata/models/transformers_granite_moe_bf16", "bf16", {}},
+        // Attention has biases, which block 0 has not.
         Case{"GraniteHybrid", "testdata/models/transformers_granite_hybrid_bf16", "bf16", {}},
         Case{"GraniteExperts", "testdata/models/transformers_granite_hybrid_moe_bf16", "bf16", {}},
         Case{"Lfm2", "testdata/models/transformers_lfm2_bf16", "bf16", {}},

@@ -88,19 +88,22 @@ constexpr ConfigDefaults Gemma4(std::string_view architecture, std::string_view 
                1e6);
 }
 
-constexpr std::array<ConfigDefaults, 29> kArchitectures = {
+constexpr std::array<ConfigDefaults, 32> kArchitectures = {
     Plain("LlamaForCausalLM", "llama", ModelFamily::kLlama, 0, 0, 2048),
     Plain("MistralForCausalLM", "mistral", ModelFamily::kLlama, 8, 0, 131072),
     Plain("Mistral3ForConditionalGeneration", kMistral3, ModelFamily::kLlama, 8, 0, 131072),
     Plain("Ministral3ForCausalLM", kMinistral3, ModelFamily::kLlama, 8, 128, 262144, 1e6, 1e-5),
     SmolLm3(),
     Plain("GraniteForCausalLM", kGranite, ModelFamily::kLlama, 0, 0, 2048),
+    Plain("GraniteMoeForCausalLM", kGraniteMoe, ModelFamily::kLlama, 0, 0, 2048),
+    Plain("GraniteMoeSharedForCausalLM", kGraniteMoeShared, ModelFamily::kLlama, 0, 0, 2048),
     Plain("GraniteMoeHybridForCausalLM", kGraniteHybrid, ModelFamily::kLlama, 0, 0, 2048),
     Plain("Olmo2ForCausalLM", kOlmo2, ModelFamily::kOlmo, 0, 0, 2048, 1e4, 1e-5),
     Plain("Olmo3ForCausalLM", "olmo3", ModelFamily::kOlmo, 0, 0, 2048, 5e5, 1e-5),
     Plain("Phi3ForCausalLM", "phi3", ModelFamily::kPhi3, 0, 0, 4096, 1e4, 1e-5),
     Lfm2("Lfm2ForCausalLM", "lfm2", 2560, 12288),
-    Lfm2("Lfm2VlForConditionalGeneration", "lfm2_vl", 2560, 12288),
+    Lfm2("LFM2ForCausalLM", "lfm2", 2560, 12288),
+    Lfm2("Lfm2VlForConditionalGeneration", kLfm2Vl, 2560, 12288),
     Lfm2("Lfm2MoeForCausalLM", kLfm2Moe, 2048, 7168),
     Plain("Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, 32, 0, 32768),
     Plain("Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, 32, 128, 32768),

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,11 +34,12 @@ struct Architecture {
   std::string_view config;
   std::string_view model_type;
 };
-constexpr std::array<Architecture, 20> kArchitectures = {{
+constexpr std::array<Architecture, 21> kArchitectures = {{
     {"llama", "LlamaForCausalLM", "llama"},
     {kMistral3, "Ministral3ForCausalLM", "ministral3"},
     {"smollm3", "SmolLM3ForCausalLM", "smollm3"},
     {"granite", "GraniteForCausalLM", "granite"},
+    {"granitemoe", "GraniteMoeForCausalLM", "granitemoe"},
     {"granitehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid"},
     {"lfm2", "Lfm2ForCausalLM", "lfm2"},
     {"lfm2moe", "Lfm2MoeForCausalLM", "lfm2_moe"},
@@ -58,8 +58,9 @@ constexpr std::array<Architecture, 20> kArchitectures = {{
     {"gemma4", "Gemma4ForCausalLM", "gemma4_text"},
 }};
 
-constexpr std::array<std::string_view, 7> kWithExperts = {
-    "qwen3moe", "qwen35moe", "qwen3next", "granitehybrid", "lfm2moe", kGptOss, "gemma4"};
+constexpr std::array<std::string_view, 8> kWithExperts = {
+    "qwen3moe",      "qwen35moe", "granitemoe", "qwen3next",
+    "granitehybrid", "lfm2moe",   kGptOss,      "gemma4"};
 
 // What a file's metadata say.
 struct FileConfig {
@@ -101,6 +102,7 @@ class ConfigBuilder {
     }
     if (architecture_ == "qwen3moe") KVASIR_TRY_OK(AddGgufQwenExperts(keys_, file_, &config_));
     if (architecture_ == kGptOss) KVASIR_TRY_OK(AddGgufGptOss(keys_, &config_));
+    if (architecture_ == "granitemoe") KVASIR_TRY_OK(AddGgufGraniteExperts(keys_, &config_));
     if (architecture_.starts_with("granite")) KVASIR_TRY_OK(AddGgufGranite(keys_, &config_));
     if (is_olmo()) KVASIR_TRY_OK(AddGgufOlmo(keys_, &config_));
     if (architecture_ == kPhi3) KVASIR_TRY_OK(AddGgufPhi3(keys_, &config_));
@@ -418,30 +420,42 @@ bool HasTiledHeads(const GgufFile& file) {
   return false;
 }
 
-// Whether a file has biases, its tensors say.
+// Which biases a file has, its tensors say: the first of each, or what it would be called.
+struct Bias {
+  std::string tensor;
+  bool is_there = false;
+};
 struct Biases {
-  bool qkv = false;
-  bool output = false;
-  bool mlp = false;
+  Bias qkv;
+  Bias output;
+  Bias mlp;
 };
 
+// Not every layer has attention, or an MLP of its own.
+Bias BiasNamed(const GgufFile& file, const std::string& part) {
+  for (const std::string& name : file.names()) {
+    if (name.starts_with("blk.") && name.ends_with("." + part)) return {name, true};
+  }
+  return {"blk.0." + part, false};
+}
+
 Biases BiasesOf(const GgufFile& file) {
-  return {.qkv = file.Find("blk.0.attn_q.bias") != nullptr,
-          .output = file.Find("blk.0.attn_output.bias") != nullptr,
-          .mlp = file.Find("blk.0.ffn_gate.bias") != nullptr};
+  return {.qkv = BiasNamed(file, "attn_q.bias"),
+          .output = BiasNamed(file, "attn_output.bias"),
+          .mlp = BiasNamed(file, "ffn_gate.bias")};
 }
 
 // A config.json has fewer words for it.
 Status CheckSaysWhichBiases(const GgufFile& file, const Biases& biases, const Json& config) {
   auto model = ModelConfig::Parse(config);
   if (!model.ok()) return WithContext(model.error(), file.path() + ": as config.json");
-  for (const auto& [says, has, tensor] :
-       {std::tuple{model->qkv_bias, biases.qkv, "blk.0.attn_q.bias"},
-        std::tuple{model->output_bias, biases.output, "blk.0.attn_output.bias"},
-        std::tuple{model->mlp_bias, biases.mlp, "blk.0.ffn_gate.bias"}}) {
-    if (says == has) continue;
+  for (const auto& [says, bias] :
+       {std::pair{model->qkv_bias, &biases.qkv}, std::pair{model->output_bias, &biases.output},
+        std::pair{model->mlp_bias, &biases.mlp}}) {
+    if (says == bias->is_there) continue;
     return {ErrorCode::kUnsupported,
-            file.path() + ": tensor '" + tensor + (has ? "' is there" : "' is missing") +
+            file.path() + ": tensor '" + bias->tensor + "' is " +
+                (bias->is_there ? "there" : "missing") +
                 ", which no config.json of its architecture can say beside the other biases"};
   }
   return {};
@@ -503,8 +517,8 @@ Result<Json> GgufConfigJson(const GgufFile& file) {
   }
   Json config = std::move(built->config);
   const Biases biases = BiasesOf(file);
-  config.Set("attention_bias", biases.qkv);
-  config.Set("mlp_bias", biases.mlp);
+  config.Set("attention_bias", biases.qkv.is_there);
+  config.Set("mlp_bias", biases.mlp.is_there);
   KVASIR_TRY_OK(CheckSaysWhichBiases(file, biases, config));
   const auto special = GgufSpecialTokens::Read(file.metadata());
   if (!special.ok()) return WithContext(special.error(), file.path());
@@ -525,9 +539,9 @@ Result<ModelConfig> GgufModelConfig(const GgufFile& file) {
   model.norms_hold_offset = true;
   model.delta_net.is_tiled = model.family == ModelFamily::kQwen35 && HasTiledHeads(file);
   const Biases biases = BiasesOf(file);
-  model.qkv_bias = biases.qkv;
-  model.output_bias = biases.output;
-  model.mlp_bias = biases.mlp;
+  model.qkv_bias = biases.qkv.is_there;
+  model.output_bias = biases.output.is_there;
+  model.mlp_bias = biases.mlp.is_there;
   if (!built->divisors.empty()) {
     model.rope_full.frequency_divisors = std::move(built->divisors);
     // Families whose sliding layers have ropes of their own scale only the others.

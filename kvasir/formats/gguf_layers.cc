@@ -170,6 +170,7 @@ Result<int64_t> KeyValueHeads(const GgufKeys& keys) {
   KVASIR_TRY(const std::vector<int64_t> list, keys.metadata.Ints(key));
   int64_t heads = 0;
   for (const int64_t here : list) {
+    if (here < 0) return {ErrorCode::kCorrupt, "metadata '" + key + "' has a negative number"};
     if (heads != 0 && here != 0 && here != heads) {
       return {ErrorCode::kUnsupported, "metadata '" + key + "' differs between layers"};
     }
@@ -182,7 +183,11 @@ Result<int64_t> KeyValueHeads(const GgufKeys& keys) {
 Status AddHybridHeads(const GgufKeys& keys, const char* attention, const char* recurrent,
                       Json* config) {
   KVASIR_TRY(const size_t layers, LayerCount(*config));
-  KVASIR_TRY(const int64_t heads, KeyValueHeads(keys));
+  KVASIR_TRY(int64_t heads, KeyValueHeads(keys));
+  // Where no layer has any there are as many as queries, of which nobody asks.
+  if (heads == 0) {
+    KVASIR_TRY(heads, keys.metadata.Int(keys.Key("attention.head_count")));
+  }
   config->Set("num_key_value_heads", heads);
   KVASIR_TRY(const auto of_layers, PerLayer(keys, "attention.head_count_kv", layers));
   Json::Array types;
@@ -311,6 +316,12 @@ Status AddGgufQwen35(const GgufKeys& keys, const GgufFile& file, Json* config) {
 Status AddGgufLfm2(const GgufKeys& keys, const GgufFile& file, Json* config) {
   KVASIR_TRY(const size_t layers, LayerCount(*config));
   KVASIR_TRY_OK(AddHybridHeads(keys, "full_attention", "conv", config));
+  const std::string window = keys.Key("attention.sliding_window");
+  KVASIR_TRY(const int64_t size, keys.metadata.IntOr(window, 0));
+  if (size != 0) {
+    return {ErrorCode::kUnsupported, "metadata '" + window + "' is " + std::to_string(size) +
+                                         ": LFM2 with a window is not supported"};
+  }
   KVASIR_TRY_OK(keys.CopyInt("shortconv.l_cache", "conv_L_cache", config));
   config->Set("conv_bias", false);
   KVASIR_TRY_OK(keys.CopyInt("feed_forward_length", "intermediate_size", config));

@@ -20,14 +20,21 @@ Result<Json> Divisors(const GgufFile& file, std::string_view name, int64_t pairs
   return list;
 }
 
-// Only the class of hybrid models can say so.
+// Only the class of hybrid models can say so, which always has an MLP beside its experts.
 Status SetGraniteWithoutRope(const GgufKeys& keys, Json* config) {
+  const bool has_experts = keys.architecture == "granitemoe";
+  if (has_experts && config->Find("shared_intermediate_size") == nullptr) {
+    return {ErrorCode::kUnsupported,
+            "metadata '" + keys.Key("rope.scaling.finetuned") +
+                "' is false: Granite without positions has a shared MLP, which this has not"};
+  }
   KVASIR_TRY(const int64_t layers, config->GetInt("num_hidden_layers"));
   if (layers < 1 || layers > kMaxLayers) return {};  // as every config's, checked elsewhere
   config->Set("architectures", Json::Array{Json("GraniteMoeHybridForCausalLM")});
   config->Set("model_type", "granitemoehybrid");
   config->Set("layer_types", Json::Array(static_cast<size_t>(layers), Json("attention")));
   config->Set("position_embedding_type", "nope");
+  if (has_experts) return {};
   config->Set("num_local_experts", int64_t{0});
   return keys.CopyInt("feed_forward_length", "shared_intermediate_size", config);
 }
@@ -53,6 +60,17 @@ Status AddGgufGranite(const GgufKeys& keys, Json* config) {
     return {};
   }
   return turns ? Status() : SetGraniteWithoutRope(keys, config);
+}
+
+Status AddGgufGraniteExperts(const GgufKeys& keys, Json* config) {
+  KVASIR_TRY_OK(keys.CopyInt("expert_count", "num_local_experts", config));
+  KVASIR_TRY_OK(keys.CopyInt("expert_used_count", "num_experts_per_tok", config));
+  constexpr std::string_view kShared = "expert_shared_feed_forward_length";
+  KVASIR_TRY(const int64_t shared, keys.metadata.IntOr(keys.Key(kShared), 0));
+  if (shared == 0) return {};
+  config->Set("architectures", Json::Array{Json("GraniteMoeSharedForCausalLM")});
+  config->Set("model_type", "granitemoeshared");
+  return keys.CopyInt(kShared, "shared_intermediate_size", config);
 }
 
 Status AddGgufOlmo(const GgufKeys& keys, Json* config) {

@@ -17,6 +17,8 @@ inline constexpr std::string_view kGgufShortDivisors = "rope_factors_short.weigh
 
 // Factors on embeddings, residuals, scores and logits. `config` has head_dim. ERRORS: kCorrupt.
 Status AddGgufGranite(const GgufKeys& keys, Json* config);
+// Experts, and the MLP that every token goes through. ERRORS: kCorrupt.
+Status AddGgufGraniteExperts(const GgufKeys& keys, Json* config);
 // With a window the file is of OLMo 3, whose sliding layers have a rope that is not scaled.
 // ERRORS: kCorrupt, kUnsupported where that rope has a base of its own.
 Status AddGgufOlmo(const GgufKeys& keys, Json* config);

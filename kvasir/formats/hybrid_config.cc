@@ -49,7 +49,7 @@ Status ReadLfm2Experts(const ConfigReader& reader, ModelConfig* model) {
 Result<std::vector<LayerKind>> ReadMambaLayers(const ConfigReader& reader,
                                                const ModelConfig& model) {
   const std::string_view field =
-      reader.Find("layer_types") == nullptr ? "layers_block_type" : "layer_types";
+      reader.Find("layers_block_type") == nullptr ? "layer_types" : "layers_block_type";
   const Json* types = reader.Find(field);
   if (types == nullptr || !types->is_array() ||
       types->as_array().size() != static_cast<size_t>(model.num_hidden_layers)) {
@@ -129,7 +129,33 @@ Status ReadMamba(const ConfigReader& reader, ModelConfig* model) {
   return {};
 }
 
+Status ReadGraniteMlps(const ConfigReader& reader, int64_t shared, ModelConfig* model) {
+  KVASIR_TRY(model->experts, ReadExperts(reader, "num_local_experts", 8, "num_experts_per_tok", 2,
+                                         "intermediate_size", model->intermediate_size));
+  model->experts.shared_intermediate_size = shared;
+  model->experts.has_shared_gate = false;
+  model->expert_layers.assign(static_cast<size_t>(model->num_hidden_layers), true);
+  return {};
+}
+
 }  // namespace
+
+Result<std::vector<LayerKind>> ReadConvLayers(const ConfigReader& reader,
+                                              const ModelConfig& model) {
+  constexpr std::string_view kField = "full_attn_idxs";
+  const auto layers = static_cast<size_t>(model.num_hidden_layers);
+  const Json* list = reader.Find(kField);
+  if (list == nullptr) return std::vector<LayerKind>(layers, LayerKind::kFull);
+  if (!list->is_array()) return reader.Bad(kField, "must be a list of layers");
+  std::vector<LayerKind> kinds(layers, LayerKind::kRecurrent);
+  for (const Json& layer : list->as_array()) {
+    if (!layer.is_int() || layer.as_int() < 0 || layer.as_int() >= model.num_hidden_layers) {
+      return reader.Bad(kField, "must list layers below " + std::to_string(layers));
+    }
+    kinds[static_cast<size_t>(layer.as_int())] = LayerKind::kFull;
+  }
+  return kinds;
+}
 
 Status ReadLfm2Layers(const ConfigReader& reader, const ConfigDefaults& defaults,
                       ModelConfig* model) {
@@ -165,6 +191,17 @@ Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig* model) {
   if (positions != "rope") {
     model->still_layers.assign(static_cast<size_t>(model->num_hidden_layers), true);
   }
+  model->has_shared_mlp = true;
+  return {};
+}
+
+Status ReadGraniteExperts(const ConfigReader& reader, const ConfigDefaults& defaults,
+                          ModelConfig* model) {
+  int64_t shared = 0;
+  if (defaults.model_type == kGraniteMoeShared) {
+    KVASIR_TRY(shared, reader.Integer("shared_intermediate_size", 1024, 1, kMaxIntermediate));
+  }
+  KVASIR_TRY_OK(ReadGraniteMlps(reader, shared, model));
   model->has_shared_mlp = true;
   return {};
 }

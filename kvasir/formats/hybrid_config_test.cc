@@ -2,7 +2,9 @@
 // (but for sizes), and what their GGUF files may lack or say too much.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kvasir/formats/config_test_util.h"
 #include "kvasir/formats/gguf_config.h"
@@ -103,6 +105,14 @@ TEST(HybridConfig, Lfm2Experts) {
               "num_experts_per_tok");
 }
 
+TEST(HybridConfig, Lfm2OldNames) {
+  const std::string fields = R"("intermediate_size":96,"tie_embedding":false)";
+  const ModelConfig model = Parsed(R"("architectures":["LFM2ForCausalLM"],)" + fields);
+  EXPECT_EQ(model.family, ModelFamily::kLfm2);
+  EXPECT_FALSE(model.tie_word_embeddings);
+  EXPECT_TRUE(model.has_own_head);
+}
+
 // Text and pictures: the text is a decoder like any other.
 TEST(HybridConfig, Lfm2OfAWrapper) {
   const auto model = ModelConfig::Parse(*Json::Parse(
@@ -111,6 +121,16 @@ TEST(HybridConfig, Lfm2OfAWrapper) {
   ASSERT_TRUE(model.ok()) << model.error().message;
   EXPECT_EQ(Kinds(*model), "FRRR");
   EXPECT_EQ(model->architecture, "Lfm2VlForConditionalGeneration");
+  const auto of_type = [](const std::string& type) {
+    return ModelConfig::Parse(*Json::Parse(
+        R"({"architectures":["Lfm2VlForConditionalGeneration"],"text_config":{"model_type":")" +
+        type + R"(","intermediate_size":96,)" + kSizes + "}}"));
+  };
+  const auto experts = of_type("lfm2_moe");
+  ASSERT_TRUE(experts.ok()) << experts.error().message;
+  EXPECT_EQ(experts->experts.count, 32);
+  EXPECT_EQ(experts->intermediate_size, 96);
+  ExpectConfigError(of_type("llama"), ErrorCode::kUnsupported, "text_config.model_type");
 }
 
 // granite-4.0-h-tiny.
@@ -156,6 +176,18 @@ TEST(HybridConfig, Granite) {
             "RFRR");
 }
 
+// Granite 3's experts, with an MLP beside them and without.
+TEST(HybridConfig, GraniteExperts) {
+  const std::string fields = R"("intermediate_size":32,"shared_intermediate_size":80,
+      "num_local_experts":6,"num_experts_per_tok":2)";
+  const ModelConfig alone = Parsed(R"("architectures":["GraniteMoeForCausalLM"],)" + fields);
+  EXPECT_EQ(Kinds(alone), "FFFF");
+  EXPECT_FALSE(alone.is_still(0));
+  EXPECT_EQ(alone.CountParameters().mlp, 4 * 6 * (3 * 64 * 32 + 64));
+  const ModelConfig beside = Parsed(R"("model_type":"granitemoeshared",)" + fields);
+  EXPECT_EQ(beside.CountParameters().mlp, 4 * (6 * (3 * 64 * 32 + 64) + 3 * 64 * 80));
+}
+
 TEST(HybridConfig, GraniteErrors) {
   const auto with = [](const std::string& fields) {
     return std::string(kGranite) +
@@ -187,6 +219,96 @@ TEST(HybridConfig, GraniteSizesThatDoNotFit) {
   ExpectError(with(R"("mamba_n_heads":8,"mamba_d_conv":1)"), ErrorCode::kCorrupt, "mamba_d_conv");
   ExpectError(with(R"("mamba_n_heads":8,"mamba_d_state":2000)"), ErrorCode::kCorrupt,
               "mamba_d_state");
+}
+
+GgufTestFile Tiny(const std::string& architecture, const std::vector<int32_t>& heads) {
+  GgufTestFile file;
+  const std::string prefix = architecture + ".";
+  file.Text("general.architecture", architecture).U32(prefix + "block_count", 2);
+  file.U32(prefix + "embedding_length", 32).U32(prefix + "context_length", 64);
+  file.U32(prefix + "attention.head_count", 2).U32(prefix + "feed_forward_length", 48);
+  file.F32(prefix + "attention.layer_norm_rms_epsilon", 1e-5f);
+  file.I32s(prefix + "attention.head_count_kv", heads);
+  file.Tensor({"token_embd.weight", {32, 8}, 0, 0});
+  return file;
+}
+
+Result<ModelConfig> Read(const GgufTestFile& content) {
+  const ScratchFolder folder;
+  KVASIR_TRY(const GgufFile file, GgufFile::Open(folder.Write("m.gguf", content.Bytes(1 << 12))));
+  return GgufModelConfig(file);
+}
+
+void ExpectFileError(const GgufTestFile& content, ErrorCode code, const std::string& part) {
+  ExpectConfigError(Read(content), code, part);
+}
+
+TEST(HybridConfig, Lfm2Files) {
+  const auto file = [](const std::vector<int32_t>& heads) {
+    return Tiny("lfm2", heads).U32("lfm2.shortconv.l_cache", 3);
+  };
+  const auto model = Read(file({0, 2}));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(Kinds(*model), "RF");
+  EXPECT_EQ(model->intermediate_size, 48);
+  // Without attention nobody asks how many heads of keys there are.
+  const auto none = Read(file({0, 0}));
+  ASSERT_TRUE(none.ok()) << none.error().message;
+  EXPECT_EQ(Kinds(*none), "RR");
+  ExpectFileError(Tiny("lfm2", {0, 2}), ErrorCode::kCorrupt, "lfm2.shortconv.l_cache");
+  ExpectFileError(file({0, 2, 2}), ErrorCode::kCorrupt, "has 3 elements for 2 layers");
+  ExpectFileError(file({1, 2}), ErrorCode::kUnsupported, "head_count_kv' differs");
+  ExpectFileError(file({0, -2}), ErrorCode::kCorrupt, "has a negative number");
+  ExpectFileError(file({0, 2}).U32("lfm2.attention.sliding_window", 16), ErrorCode::kUnsupported,
+                  "lfm2.attention.sliding_window");
+  const auto experts = Tiny("lfm2moe", {0, 2})
+                           .U32("lfm2moe.shortconv.l_cache", 3)
+                           .U32("lfm2moe.expert_count", 4)
+                           .U32("lfm2moe.expert_used_count", 2)
+                           .U32("lfm2moe.expert_feed_forward_length", 16)
+                           .U32("lfm2moe.leading_dense_block_count", 1);
+  const auto moe = Read(experts);
+  ASSERT_TRUE(moe.ok()) << moe.error().message;
+  EXPECT_FALSE(moe->experts.has_choice_biases);  // no tensor has some
+  EXPECT_EQ(moe->expert_layers, (std::vector<bool>{false, true}));
+  ExpectFileError(GgufTestFile(experts).U32("lfm2moe.expert_gating_func", 1),
+                  ErrorCode::kUnsupported, "expert_gating_func' is 1");
+}
+
+TEST(HybridConfig, GraniteFiles) {
+  const auto file = [](int64_t inner) {
+    return Tiny("granitehybrid", {0, 1})
+        .F32("granitehybrid.logit_scale", 8)
+        .U32("granitehybrid.ssm.conv_kernel", 4)
+        .U32("granitehybrid.ssm.state_size", 16)
+        .U32("granitehybrid.ssm.group_count", 1)
+        .U32("granitehybrid.ssm.time_step_rank", 4)
+        .U32("granitehybrid.ssm.inner_size", static_cast<uint32_t>(inner));
+  };
+  const auto model = Read(file(64));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(Kinds(*model), "RF");
+  EXPECT_EQ(model->delta_net.value_dim, 16);
+  EXPECT_FALSE(model->delta_net.has_conv_bias);
+  EXPECT_FALSE(model->is_still(1));
+  EXPECT_EQ(model->intermediate_size, 48);
+  ExpectFileError(file(65), ErrorCode::kUnsupported, "ssm.inner_size");
+  ExpectFileError(file(0), ErrorCode::kCorrupt, "mamba_expand");
+  ExpectFileError(Tiny("granitehybrid", {0, 1}), ErrorCode::kCorrupt, "ssm.conv_kernel");
+  // Without positions only the hybrid class is known, which has a shared MLP.
+  const auto experts = Tiny("granitemoe", {1, 1})
+                           .F32("granitemoe.logit_scale", 8)
+                           .U32("granitemoe.expert_count", 4)
+                           .U32("granitemoe.expert_used_count", 2);
+  ASSERT_TRUE(Read(experts).ok());
+  const GgufTestFile still = GgufTestFile(experts).Bool("granitemoe.rope.scaling.finetuned", false);
+  ExpectFileError(still, ErrorCode::kUnsupported, "rope.scaling.finetuned");
+  const auto shared =
+      Read(GgufTestFile(still).U32("granitemoe.expert_shared_feed_forward_length", 24));
+  ASSERT_TRUE(shared.ok()) << shared.error().message;
+  EXPECT_TRUE(shared->is_still(0));
+  EXPECT_EQ(shared->experts.shared_intermediate_size, 24);
+  EXPECT_EQ(shared->experts.intermediate_size, 48);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "kvasir/formats/config_limits.h"
+#include "kvasir/formats/hybrid_config.h"
 
 namespace kvasir {
 namespace {
@@ -87,24 +88,6 @@ Result<std::vector<LayerKind>> DeriveLinearLayers(const ConfigReader& reader,
   std::vector<LayerKind> kinds;
   for (int i = 0; i < model.num_hidden_layers; ++i) {
     kinds.push_back((i + 1) % interval == 0 ? LayerKind::kFull : LayerKind::kRecurrent);
-  }
-  return kinds;
-}
-
-// All layers that are not listed.
-Result<std::vector<LayerKind>> ReadConvLayers(const ConfigReader& reader,
-                                              const ModelConfig& model) {
-  constexpr std::string_view kField = "full_attn_idxs";
-  const auto layers = static_cast<size_t>(model.num_hidden_layers);
-  const Json* list = reader.Find(kField);
-  if (list == nullptr) return std::vector<LayerKind>(layers, LayerKind::kFull);
-  if (!list->is_array()) return reader.Bad(kField, "must be a list of layers");
-  std::vector<LayerKind> kinds(layers, LayerKind::kRecurrent);
-  for (const Json& layer : list->as_array()) {
-    if (!layer.is_int() || layer.as_int() < 0 || layer.as_int() >= model.num_hidden_layers) {
-      return reader.Bad(kField, "must list layers below " + std::to_string(layers));
-    }
-    kinds[static_cast<size_t>(layer.as_int())] = LayerKind::kFull;
   }
   return kinds;
 }

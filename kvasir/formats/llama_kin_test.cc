@@ -112,7 +112,7 @@ TEST(LlamaKin, Granite) {
   EXPECT_EQ(Kinds(micro), "FFFF");
   EXPECT_TRUE(
       Parsed(dense + attention + no_experts + R"(,"position_embedding_type":"nope")").is_still(0));
-  ExpectError(dense + rope + no_experts, ErrorCode::kCorrupt, "layers_block_type");
+  ExpectError(dense + rope + no_experts, ErrorCode::kCorrupt, "layer_types");
 }
 
 TEST(LlamaKin, Olmo) {

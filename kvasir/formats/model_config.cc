@@ -299,6 +299,9 @@ Status ReadFamily(const ConfigReader& reader, const ConfigDefaults& defaults, Mo
   if (defaults.model_type == kQwen3Moe) return ReadQwenExperts(reader, model);
   if (defaults.model_type == kSmolLm3) return ReadStillLayers(reader, model);
   if (defaults.model_type == kGraniteHybrid) return ReadGraniteHybrid(reader, model);
+  if (defaults.model_type.starts_with(kGraniteMoe)) {
+    return ReadGraniteExperts(reader, defaults, model);
+  }
   if (model->family == ModelFamily::kGptOss) return ReadGptOssExperts(reader, model);
   if (model->family == ModelFamily::kQwen35) return ReadQwen35Layers(reader, defaults, model);
   if (model->family == ModelFamily::kLfm2) return ReadLfm2Layers(reader, defaults, model);
@@ -324,15 +327,18 @@ Status ReadDType(const ConfigReader& reader, ModelConfig* model) {
   return {};
 }
 
-// The wrapper of Mistral's models is also that of others, whose attention is another.
+// Some wrappers are those of several models.
 Result<const ConfigDefaults*> DefaultsOfText(const ConfigDefaults& wrapper, const Json* text) {
-  if (wrapper.model_type != kMistral3 || text == nullptr) return &wrapper;
-  KVASIR_TRY(const std::string type, ConfigReader(*text, *text).Text("model_type", "mistral"));
-  if (type == "mistral") return &wrapper;
-  if (type == kMinistral3) return ConfigDefaults::Of(Json::Object{{"model_type", kMinistral3}});
-  return Error{ErrorCode::kUnsupported,
-               "field 'text_config.model_type' is '" + type.substr(0, 40) +
-                   "'; supported in a mistral3 are mistral and ministral3"};
+  const bool is_mistral = wrapper.model_type == kMistral3;
+  if (text == nullptr || (!is_mistral && wrapper.model_type != kLfm2Vl)) return &wrapper;
+  const std::string own = is_mistral ? "mistral" : "lfm2";
+  const std::string_view other = is_mistral ? kMinistral3 : kLfm2Moe;
+  KVASIR_TRY(const std::string type, ConfigReader(*text, *text).Text("model_type", own));
+  if (type == own) return &wrapper;
+  if (type == other) return ConfigDefaults::Of(Json::Object{{"model_type", other}});
+  return Error{ErrorCode::kUnsupported, "field 'text_config.model_type' is '" + type.substr(0, 40) +
+                                            "'; supported in a " + std::string(wrapper.model_type) +
+                                            " are " + own + " and " + std::string(other)};
 }
 
 }  // namespace
@@ -407,12 +413,11 @@ Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
   ExtendByYarn(&model);
   const bool has_old_name =
       model.family == ModelFamily::kLfm2 && reader.Find("tie_embedding") != nullptr;
-  KVASIR_TRY(model.tie_word_embeddings,
-             reader.Flag(has_old_name ? "tie_embedding" : "tie_word_embeddings",
-                         defaults->tie_word_embeddings));
+  const std::string_view tie = has_old_name ? "tie_embedding" : "tie_word_embeddings";
+  KVASIR_TRY(model.tie_word_embeddings, reader.Flag(tie, defaults->tie_word_embeddings));
   // Of Gemma's, which are tied, converters write what they like.
-  model.has_own_head = reader.Find("tie_word_embeddings") != nullptr &&
-                       !model.tie_word_embeddings && !model.traits().is_gemma;
+  model.has_own_head =
+      reader.Find(tie) != nullptr && !model.tie_word_embeddings && !model.traits().is_gemma;
   // Of a wrapper and its text model transformers 4 believes the one, 5 the other and writes the
   // text model's default: whether there is a head then says it.
   if (nested != nullptr) {

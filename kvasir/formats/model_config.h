@@ -21,7 +21,8 @@
 namespace kvasir {
 
 // kLlama also stands for Mistral (the same graph, every layer sliding when it has a window),
-// Ministral 3, SmolLM3 and Granite, whose differences are numbers. kQwen3 also for Qwen3-MoE: its
+// Ministral 3, SmolLM3 and Granite, whose differences are numbers, and names of experts, and layers
+// of Mamba-2 in Granite 4's hybrids. kQwen3 also for Qwen3-MoE: its
 // layers with experts say so themselves. kQwen35 stands for all whose layers are gated delta nets
 // but for every fourth: Qwen3.5, 3.6 and Qwen3-Next, with experts and without. kOlmo: OLMo 2 and 3.
 // kPhi3: Phi-3 and Phi-4. kLfm2: LFM2 and LFM2.5, with experts and without.

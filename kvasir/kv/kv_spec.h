@@ -20,9 +20,9 @@ struct KvLayerSpec {
   RetentionSpec retention;
   // Index of an earlier layer whose rows this one reads (Gemma 4 and others); -1: its own.
   int shares_layer = -1;
-  // Bytes of a recurrent layer's state (convolution tail, delta state). Such a layer has no rows:
-  // layout and retention stay as default. The state is 64-byte aligned if this is a multiple of 64.
-  // 0: an attention layer.
+  // Bytes of a recurrent layer's state (convolution tail, what a delta net or Mamba-2 keeps). Such
+  // a layer has no rows: layout and retention stay as default. The state is 64-byte aligned if this
+  // is a multiple of 64. 0: an attention layer.
   size_t state_bytes = 0;
   // Inverse frequencies of the rotary embedding, [key_dim / 2], half-split pairing: pair i turns by
   // position * inv_freq[i]. Needed for the score expected-attention and for from-value keys.

@@ -19,16 +19,22 @@ struct Names {
   const char* experts;  // Hugging Face: fused, or one tensor for each
   const char* stacked;  // MLX
   bool has_each;        // experts are tensors of their own in some checkpoints, or in ours
-  // Hugging Face, under `experts`: gates above ups of all experts in one, and downs.
-  const char* fused = ".gate_up_proj";
-  const char* fused_down = ".down_proj";
+  // What published checkpoints call gates above ups of all experts, and downs, where transformers
+  // calls them otherwise; or null.
+  const char* published = nullptr;
+  const char* published_down = nullptr;
+  const char* published_router = nullptr;
 };
 constexpr Names kPlain = {"mlp.gate", "mlp.experts", "mlp.switch_mlp", true};
 constexpr Names kWithRouterNorm = {"router.proj", "experts", "experts.switch_glu", false};
 constexpr Names kWithBiases = {"mlp.router", "mlp.experts", "mlp.experts", true};
-constexpr Names kWithSharedMlp = {"block_sparse_moe.router.layer", "block_sparse_moe",
-                                  "block_sparse_moe.switch_mlp",   false,
-                                  ".input_linear.weight",          ".output_linear.weight"};
+constexpr Names kWithSharedMlp = {"block_sparse_moe.router",
+                                  "block_sparse_moe.experts",
+                                  "block_sparse_moe.switch_mlp",
+                                  false,
+                                  "block_sparse_moe.input_linear.weight",
+                                  "block_sparse_moe.output_linear.weight",
+                                  "block_sparse_moe.router.layer"};
 
 const Names& NamesOf(const DecoderSpec& spec) {
   if (spec.mlp_names == DecoderSpec::MlpNames::kShared) return kWithSharedMlp;
@@ -52,6 +58,7 @@ class ExpertLoader {
         count_(spec.experts.count),
         hidden_(spec.hidden_size),
         intermediate_(spec.experts.intermediate_size),
+        prefix_(prefix),
         module_(prefix + names_.experts),
         stacked_(prefix + names_.stacked),
         source_(source) {}
@@ -68,17 +75,18 @@ class ExpertLoader {
         return source_.Rows(named);
       }
     }
-    const std::string fused = module_ + names_.fused;
-    if (part != Part::kDown && source_.Has(fused)) {
+    for (const std::string& fused : {Published(names_.published), module_ + ".gate_up_proj"}) {
+      if (part == Part::kDown || fused.empty() || !source_.Has(fused)) continue;
       const int64_t begin = (2 * expert + (part == Part::kUp ? 1 : 0)) * outputs;
       return source_.Rows({.name = fused,
                            .shape = {count_, 2 * outputs, inputs},
                            .first_row = begin,
                            .rows = outputs});
     }
-    const std::string plain = part == Part::kDown ? names_.fused_down : "." + name;
-    for (const std::string& stacked : {module_ + plain, stacked_ + "." + name + ".weight"}) {
-      if (!source_.Has(stacked)) continue;
+    const std::string published = part == Part::kDown ? Published(names_.published_down) : "";
+    for (const std::string& stacked :
+         {published, module_ + "." + name, stacked_ + "." + name + ".weight"}) {
+      if (stacked.empty() || !source_.Has(stacked)) continue;
       return source_.Rows({.name = stacked,
                            .shape = {count_, outputs, inputs},
                            .first_row = expert * outputs,
@@ -102,6 +110,10 @@ class ExpertLoader {
   }
 
  private:
+  std::string Published(const char* name) const {
+    return name == nullptr ? std::string() : prefix_ + name;
+  }
+
   int64_t OutputsOf(Part part) const { return part == Part::kDown ? hidden_ : intermediate_; }
 
   // Gates and ups in turns, quantized, or dense with inputs before outputs. Nothing where neither
@@ -135,6 +147,7 @@ class ExpertLoader {
   const int64_t count_;
   const int64_t hidden_;
   const int64_t intermediate_;
+  const std::string prefix_;
   const std::string module_;
   const std::string stacked_;
   WeightSource& source_;
@@ -145,7 +158,11 @@ class ExpertLoader {
 Result<ExpertMlp> ExpertMlp::Load(const DecoderSpec& spec, const std::string& prefix,
                                   WeightSource& source) {
   const ExpertsSpec& experts = spec.experts;
-  const std::string router = prefix + NamesOf(spec).router;
+  const Names& names = NamesOf(spec);
+  std::string router = prefix + names.router;
+  if (names.published_router != nullptr && !source.Has(router + ".weight")) {
+    router = prefix + names.published_router;
+  }
   ExpertMlp mlp;
   KVASIR_TRY(mlp.router_, source.ExactMatrix(router + ".weight", experts.count, spec.hidden_size));
   if (experts.has_router_norm) {

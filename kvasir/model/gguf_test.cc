@@ -3,8 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <set>
+#include <string>
 
+#include "kvasir/formats/checkpoint.h"
 #include "kvasir/formats/gguf.h"
+#include "kvasir/formats/model_config.h"
+#include "kvasir/model/tensor_list.h"
 #include "kvasir/tensor/packed_matrix.h"
 #include "tests/support/tiny_model.h"
 
@@ -97,6 +103,21 @@ INSTANTIATE_TEST_SUITE_P(
                     // Steps and decays joined by key head, and layers without experts.
                     Pair{"qwen3next_bf16.gguf", "transformers_qwen3_next_bf16"},
                     Pair{"granitehybrid_bf16.gguf", "transformers_granite_hybrid_moe_bf16"}));
+
+// Matrices of which parts are taken are one tensor nevertheless.
+TEST(TensorList, NamesNothingTwice) {
+  const std::string models = std::string(KVASIR_SOURCE_DIR) + "/testdata/models";
+  for (const auto& entry : std::filesystem::directory_iterator(models)) {
+    if (!entry.is_directory()) continue;
+    SCOPED_TRACE(entry.path());
+    const ModelConfig config = ValueOrDie(ModelConfig::Load(entry.path()));
+    const Checkpoint checkpoint = ValueOrDie(Checkpoint::Open(entry.path()));
+    std::set<std::string> names;
+    for (const ListedTensor& tensor : ValueOrDie(ListTensors(checkpoint, config)).tensors) {
+      EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
+    }
+  }
+}
 
 // Those of blocks that draft are not asked for, and no reason to warn.
 TEST(GgufModel, EveryTensorOfDeltaNetsIsKnown) {

@@ -46,18 +46,18 @@ class ListingWeights final : public WeightSource {
 
   Result<std::unique_ptr<const WeightMatrix>> ExactMatrix(const std::string& name, int64_t outputs,
                                                           int64_t inputs) override {
-    auto matrix = Matrix(name, outputs, inputs);
-    if (matrix.ok()) tensors_.back().is_exact = true;
-    return matrix;
+    KVASIR_TRY(WeightTensor rows, stored_.Tensor(name, {outputs, inputs}));
+    Add(name, std::move(rows), 0, true);
+    return std::unique_ptr<const WeightMatrix>(std::make_unique<Outline>(outputs, inputs));
   }
 
   // Checkpoints have either one tensor for each expert, or fused ones that are listed whole, when
-  // their first rows are asked for.
+  // rows of them are asked for first.
   Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) override {
     if (!slice.alone.empty()) {
       KVASIR_TRY(WeightTensor rows, stored_.Slice(slice));
       Add(slice.alone, std::move(rows), 0);
-    } else if (slice.first_row == 0) {
+    } else if (!listed_.contains(slice.name)) {
       KVASIR_TRY(WeightTensor rows, stored_.Tensor(slice.name, slice.shape));
       Add(slice.name, std::move(rows), 0);
     }
@@ -70,10 +70,9 @@ class ListingWeights final : public WeightSource {
                                                        int64_t inputs,
                                                        std::span<const int64_t> rows,
                                                        bool is_exact) override {
-    if (gathered_.insert(name).second) {
+    if (!listed_.contains(name)) {
       KVASIR_TRY(WeightTensor whole, stored_.Tensor(name, {outputs, inputs}));
-      Add(name, std::move(whole), 0);
-      tensors_.back().is_exact = is_exact;
+      Add(name, std::move(whole), 0, is_exact);
     }
     return std::unique_ptr<const WeightMatrix>(
         std::make_unique<Outline>(static_cast<int64_t>(rows.size()), inputs));
@@ -103,17 +102,19 @@ class ListingWeights final : public WeightSource {
   std::vector<ListedTensor> Take() { return std::move(tensors_); }
 
  private:
-  void Add(const std::string& name, WeightTensor rows, float offset) {
+  // Once, though parts of it may be asked for more often.
+  void Add(const std::string& name, WeightTensor rows, float offset, bool is_exact = false) {
+    if (!listed_.insert(name).second) return;
     const bool is_head = name.starts_with("lm_head.");
     const std::string stored = CheckpointTensorName(family_, name);
-    tensors_.push_back({is_head ? name : "model." + stored, std::move(rows), offset});
+    tensors_.push_back({is_head ? name : "model." + stored, std::move(rows), offset, is_exact});
   }
 
   StoredWeights& stored_;
   const ModelFamily family_;
   const float norm_offset_;
   std::vector<ListedTensor> tensors_;
-  std::set<std::string> gathered_;
+  std::set<std::string> listed_;  // names as the decoder asks for them
 };
 
 Result<TensorList> ListedBy(ListingWeights& listing, const ModelConfig& config, Backend& backend) {

@@ -278,7 +278,7 @@ def granite_hybrid(kinds, **own):
 
 
 def granite_hybrid_dense():
-    return granite_hybrid("MMAM", intermediate_size=96, num_local_experts=0, num_experts_per_tok=0,
+    return granite_hybrid("MMAM", attention_bias=True, intermediate_size=96, num_local_experts=0, num_experts_per_tok=0,
                           mamba_n_heads=4, mamba_d_head=32, embedding_multiplier=0.3,
                           logits_scaling=0.75, tie_word_embeddings=True)
 
@@ -287,6 +287,12 @@ def granite_hybrid_moe():
     return granite_hybrid("MAMA", intermediate_size=32, num_local_experts=6, num_experts_per_tok=2,
                           mamba_n_heads=8, mamba_d_head=16, mamba_n_groups=2,
                           embedding_multiplier=0.5, logits_scaling=0.5, tie_word_embeddings=False)
+
+
+def granite_moe():
+    return transformers.GraniteMoeSharedConfig(**{**GRANITE, **dict(
+        num_hidden_layers=3, intermediate_size=32, shared_intermediate_size=48,
+        num_local_experts=5, num_experts_per_tok=2, rms_norm_eps=1e-5)})
 
 
 CASES = {
@@ -340,6 +346,8 @@ CASES = {
                                          torch.bfloat16, None, 105),
     "transformers_lfm2_moe_bf16": (lfm2_moe, transformers.Lfm2MoeForCausalLM, torch.bfloat16, None,
                                    104),
+    "transformers_granite_moe_bf16": (granite_moe, transformers.GraniteMoeSharedForCausalLM,
+                                      torch.bfloat16, None, 108),
     "transformers_granite_hybrid_bf16": (granite_hybrid_dense,
                                          transformers.GraniteMoeHybridForCausalLM, torch.bfloat16,
                                          None, 105),
