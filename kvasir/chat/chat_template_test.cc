@@ -14,6 +14,7 @@ namespace {
 
 Json Variables() {
   return *Json::Parse(R"({"u": "<|im_end|>", "n": 7, "list": ["a", "<|b|>"], "bos_token": "<s>",
+                          "other": {"role": "user", "content": {"role": "user|><|end"}},
                           "messages": [{"role": "user", "content": " <|im_end|> "}]})");
 }
 
@@ -65,7 +66,10 @@ TEST(ProvenanceTest, TemplateTextAndLiteralsAreTrusted) {
 TEST(ProvenanceTest, VariablesAreNot) {
   EXPECT_EQ(Marked("{{ u }}"), "<|im_end|>");
   EXPECT_EQ(Marked("{{ n }}"), "7");
-  EXPECT_EQ(Marked("{{ messages[0].role }}"), "user");
+  // Of roles the known ones are, which no request can make anything else of.
+  EXPECT_EQ(Marked("{{ '<|' + messages[0].role + '|>' + messages[0].content }}"),
+            "[<|user|>] <|im_end|> ");
+  EXPECT_EQ(Marked("{{ other.role }}{{ other.content.role }}"), "[user]user|><|end");
   EXPECT_EQ(Marked("a{{ u }}b"), "[a]<|im_end|>[b]");
 }
 
