@@ -11,6 +11,7 @@
 #include "kvasir/base/check.h"
 #include "kvasir/base/json.h"
 #include "kvasir/chat/answer_parser.h"
+#include "kvasir/chat/python_call.h"
 
 namespace {
 
@@ -43,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   kvasir::AnswerParserOptions options;
-  options.dialect.tools = static_cast<kvasir::ToolSyntax>(data[0] % 7);
+  options.dialect.tools = static_cast<kvasir::ToolSyntax>(data[0] % 10);
   options.dialect.think_open = "<think>";
   options.dialect.think_close = "</think>";
   options.reads_thoughts = (data[0] & 64) != 0;
@@ -55,6 +56,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto whole = Joined(options, text, text.size() + 1);
   KVASIR_CHECK(whole == Joined(options, text, 1 + data[1] % 16));
   KVASIR_CHECK(whole == Joined(options, text, 1));
+  if (const auto calls = kvasir::ParsePythonCalls(text)) {
+    for (const kvasir::CallText& call : *calls) {
+      KVASIR_CHECK(kvasir::Json::Parse(call.arguments).ok());
+    }
+  }
   bool has_call = false;
   for (const AnswerPart& part : whole) {
     has_call = has_call || part.kind == AnswerPart::Kind::kCall;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kvasir/chat/call_text.h"
+#include "kvasir/chat/python_call.h"
 
 namespace kvasir {
 namespace {
@@ -11,9 +11,10 @@ namespace {
 using Kind = AnswerPart::Kind;
 
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr std::string_view kPythonTag = "<|python_tag|>";
 constexpr std::string_view kArgs = "[ARGS]";
 constexpr std::string_view kCallId = "[CALL_ID]";
+// That may stand in strings of one call, each of which has it read once more.
+constexpr int kMostClosings = 16;
 // Tools that take whole programs, under the names that clients give them.
 constexpr std::string_view kInterpreters[] = {"python", "ipython", "code_interpreter"};
 
@@ -21,11 +22,15 @@ size_t FirstNonBlank(std::string_view text) {
   return std::min(text.find_first_not_of(kBlanks), text.size());
 }
 
-// The size of the longest tail of `text` that is a proper prefix of `marker`.
-size_t TailThatMayBecome(std::string_view text, std::string_view marker) {
-  size_t size = marker.empty() ? 0 : std::min(text.size(), marker.size() - 1);
-  while (size > 0 && !text.ends_with(marker.substr(0, size))) --size;
-  return size;
+// The size of the longest tail of `text` that is a proper prefix of one of `markers`.
+size_t TailThatMayBecome(std::string_view text, std::span<const std::string> markers) {
+  size_t longest = 0;
+  for (const std::string_view marker : markers) {
+    size_t size = marker.empty() ? 0 : std::min(text.size(), marker.size() - 1);
+    while (size > 0 && !text.ends_with(marker.substr(0, size))) --size;
+    longest = std::max(longest, size);
+  }
+  return longest;
 }
 
 std::vector<std::string> NamesOf(const Json& tools) {
@@ -47,6 +52,12 @@ std::string_view CallClosing(ToolSyntax syntax) {
       return "</tool_call>";
     case ToolSyntax::kGemma:
       return "<tool_call|>";
+    case ToolSyntax::kLfm2:
+      return "<|tool_call_end|>";
+    case ToolSyntax::kOlmo3:
+      return "</function_calls>";
+    case ToolSyntax::kPhi4Mini:
+      return "<|/tool_call|>";
     case ToolSyntax::kLlama:
     case ToolSyntax::kMistral:
     case ToolSyntax::kMistralArgs:
@@ -57,12 +68,35 @@ std::string_view CallClosing(ToolSyntax syntax) {
   return "";
 }
 
+// Calls between marks, all of them in one text.
+bool IsPython(ToolSyntax syntax) {
+  return syntax == ToolSyntax::kLfm2 || syntax == ToolSyntax::kOlmo3;
+}
+
+// "f.call(k="v", n=3)"; other Python is the argument of a tool that runs it.
+std::optional<CallText> LlamaCall(const std::string& text, const std::vector<std::string>& tools) {
+  constexpr std::string_view kMethod = ".call";
+  auto calls = ParsePythonCalls(text);
+  const bool is_call = calls && calls->size() == 1 && calls->front().name.ends_with(kMethod) &&
+                       calls->front().name.size() > kMethod.size();
+  if (is_call) {
+    std::string& name = calls->front().name;
+    name.resize(name.size() - kMethod.size());
+    return std::move(calls->front());
+  }
+  for (const std::string_view name : kInterpreters) {
+    if (std::find(tools.begin(), tools.end(), name) == tools.end()) continue;
+    return CallText{std::string(name), Json(Json::Object{{"code", text}}).Dump()};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::shared_ptr<const AnswerParser::Grammar> AnswerParser::MakeGrammar(
     AnswerParserOptions options) {
   auto grammar = std::make_shared<Grammar>();
-  grammar->opening = CallOpening(options.dialect.tools);
+  grammar->openings = CallOpenings(options.dialect.tools);
   grammar->names = NamesOf(options.tools);
   grammar->options = std::move(options);
   return grammar;
@@ -131,8 +165,8 @@ void AnswerParser::Emit(Kind kind, std::string_view text) {
   if (!text.empty()) parts_.push_back({kind, std::string(text)});
 }
 
-void AnswerParser::EmitAllBut(std::string_view marker, Kind kind) {
-  size_t size = held_.size() - TailThatMayBecome(held_, marker);
+void AnswerParser::EmitAllBut(std::span<const std::string> markers, Kind kind) {
+  size_t size = held_.size() - TailThatMayBecome(held_, markers);
   size = std::string_view(held_).substr(0, size).find_last_not_of(kBlanks) + 1;
   Emit(kind, std::string_view(held_).substr(0, size));
   Drop(size);
@@ -144,6 +178,12 @@ void AnswerParser::EmitNoCall(std::string_view text) {
 
 void AnswerParser::EmitCutCall(std::string_view text) {
   if (!grammar_->options.must_call) EmitNoCall(text);
+}
+
+void AnswerParser::BeginCallText() {
+  place_ = Place::kCallText;
+  looked_bytes_ = 0;
+  closings_in_strings_ = 0;
 }
 
 void AnswerParser::GoBehindCall() {
@@ -180,7 +220,7 @@ bool AnswerParser::InThought(bool is_end) {
   const std::string& close = grammar_->options.dialect.think_close;
   const size_t at = held_.find(close);
   if (at == held_.npos) {
-    EmitAllBut(is_end ? "" : close, Kind::kReasoning);
+    EmitAllBut(std::span(&close, is_end ? 0 : 1), Kind::kReasoning);
     if (is_end) held_.clear();
     return false;
   }
@@ -196,37 +236,49 @@ bool AnswerParser::InThought(bool is_end) {
 }
 
 bool AnswerParser::InText(bool is_end) {
-  const std::string_view opening =
-      grammar_->opening.empty() ? kPythonTag : std::string_view(grammar_->opening);
-  const size_t at = held_.find(opening);
+  size_t at = held_.npos;
+  std::string_view opening;
+  for (const std::string& one : grammar_->openings) {
+    const size_t found = held_.find(one);
+    if (found < at) opening = one;
+    at = std::min(at, found);
+  }
   if (at == held_.npos) {
     // Blanks before a call are not shown; at the end there is none.
     if (is_end) {
-      const size_t cut = grammar_->options.must_call ? TailThatMayBecome(held_, opening) : 0;
+      const size_t cut =
+          grammar_->options.must_call ? TailThatMayBecome(held_, grammar_->openings) : 0;
       std::string_view text = std::string_view(held_).substr(0, held_.size() - cut);
       if (cut > 0) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
       Emit(Kind::kText, text);
       held_.clear();
     } else {
-      EmitAllBut(opening, Kind::kText);
+      EmitAllBut(grammar_->openings, Kind::kText);
     }
     return false;
   }
   const size_t size = std::string_view(held_).substr(0, at).find_last_not_of(kBlanks) + 1;
   Emit(Kind::kText, std::string_view(held_).substr(0, size));
   // Llama's tag is never shown.
-  is_python_ = grammar_->opening.empty();
-  before_call_ = held_.substr(size, at - size) + grammar_->opening;
+  is_python_ = grammar_->options.dialect.tools == ToolSyntax::kLlama;
+  before_call_ = held_.substr(size, at - size).append(is_python_ ? "" : opening);
   Drop(at + opening.size());
   place_ = Place::kCallBegin;
   is_after_call_ = false;
   return true;
 }
 
+bool AnswerParser::is_in_list() const {
+  const ToolSyntax syntax = grammar_->options.dialect.tools;
+  return syntax == ToolSyntax::kMistral || syntax == ToolSyntax::kGranite ||
+         syntax == ToolSyntax::kPhi4Mini || is_json_list_;
+}
+
 // Finds out what kind of call stands here, or that the calls are over.
 bool AnswerParser::AtCallBegin(bool is_end) {
   const ToolSyntax syntax = grammar_->options.dialect.tools;
-  const bool is_list = syntax == ToolSyntax::kMistral || syntax == ToolSyntax::kGranite;
+  if (IsPython(syntax) && !is_after_call_) return AtPythonBegin();
+  const bool is_list = is_in_list();
   const std::string_view between = is_list ? " \t\r\n[,]" : is_after_call_ ? " \t\r\n;" : kBlanks;
   const size_t size = std::min(held_.find_first_not_of(between), held_.size());
   before_call_.append(held_, 0, size);
@@ -238,6 +290,7 @@ bool AnswerParser::AtCallBegin(bool is_end) {
     if (!closing.empty() && held_.starts_with(closing)) {
       Drop(closing.size());
       before_call_.clear();
+      is_json_list_ = false;
       return true;
     }
     if (!closing.empty() && closing.starts_with(held_)) {
@@ -253,9 +306,25 @@ bool AnswerParser::AtCallBegin(bool is_end) {
   if (syntax == ToolSyntax::kMistralArgs) return AtCallName(is_end);
   const bool is_text = syntax == ToolSyntax::kQwenXml || syntax == ToolSyntax::kGemma;
   if (is_text || (is_python_ && !is_json)) {
-    place_ = Place::kCallText;
+    BeginCallText();
     return true;
   }
+  call_.emplace(JsonNames());
+  place_ = Place::kJsonCall;
+  return true;
+}
+
+// Calls in Python; or the list of JSON that prompts may ask for, and templates write, instead.
+bool AnswerParser::AtPythonBegin() {
+  const size_t first = held_.find_first_not_of(" \t\r\n[");
+  if (first == held_.npos) return false;
+  is_json_list_ = held_[first] == '{';
+  if (!is_json_list_) {
+    BeginCallText();
+    return true;
+  }
+  before_call_.append(held_, 0, first);
+  Drop(first);
   call_.emplace(JsonNames());
   place_ = Place::kJsonCall;
   return true;
@@ -314,17 +383,23 @@ bool AnswerParser::InJsonCall() {
 }
 
 bool AnswerParser::InCallText(bool is_end) {
-  const std::string_view closing = CallClosing(grammar_->options.dialect.tools);
-  const size_t at = closing.empty() ? held_.npos : held_.find(closing);
+  const ToolSyntax syntax = grammar_->options.dialect.tools;
+  const std::string_view closing = CallClosing(syntax);
+  const size_t at = closing.empty() ? held_.npos : held_.find(closing, looked_bytes_);
   if (at == held_.npos) {
+    looked_bytes_ = std::max(looked_bytes_, held_.size() - std::min(held_.size(), closing.size()));
     if (!is_end) return false;
     const std::string text = std::exchange(held_, {});
-    if (!TakeCallText(text)) EmitCutCall(text);
+    if (!TakeCallText(text)) TakeCutCallText(text);
     return false;
   }
   const std::string text = held_.substr(0, at);
   if (TakeCallText(text)) {
     GoBehindCall();
+  } else if (IsPython(syntax) && closings_in_strings_ < kMostClosings && EndsInPythonString(text)) {
+    ++closings_in_strings_;
+    looked_bytes_ = at + closing.size();
+    return true;
   } else {
     EmitNoCall(std::string_view(held_).substr(0, at + closing.size()));
     place_ = Place::kText;
@@ -335,21 +410,34 @@ bool AnswerParser::InCallText(bool is_end) {
 
 bool AnswerParser::TakeCallText(const std::string& text) {
   const ToolSyntax syntax = grammar_->options.dialect.tools;
-  const std::vector<std::string>& names = grammar_->names;
+  if (IsPython(syntax)) {
+    const auto calls = ParsePythonCalls(text);
+    if (!calls) return false;
+    for (const CallText& call : *calls) EmitCall(call);
+    return true;
+  }
   std::optional<CallText> call;
   if (syntax == ToolSyntax::kQwenXml) call = ParseQwenXmlCall(text, grammar_->options.tools);
   if (syntax == ToolSyntax::kGemma) call = ParseGemmaCall(text);
-  if (is_python_) {
-    call = ParsePythonCall(text);
-    for (const std::string_view name : kInterpreters) {
-      if (call || std::find(names.begin(), names.end(), name) == names.end()) continue;
-      call = CallText{std::string(name), Json(Json::Object{{"code", text}}).Dump()};
+  if (is_python_) call = LlamaCall(text, grammar_->names);
+  if (call) EmitCall(*call);
+  return call.has_value();
+}
+
+void AnswerParser::TakeCutCallText(const std::string& text) {
+  std::string_view rest = text;
+  if (IsPython(grammar_->options.dialect.tools)) {
+    for (const CallText& call : TakePythonCalls(&rest)) {
+      EmitCall(call);
+      before_call_.clear();
     }
   }
-  if (!call) return false;
-  Emit(Kind::kCall, call->name);
-  Emit(Kind::kArguments, call->arguments);
-  return true;
+  EmitCutCall(rest);
+}
+
+void AnswerParser::EmitCall(const CallText& call) {
+  Emit(Kind::kCall, call.name);
+  Emit(Kind::kArguments, call.arguments);
 }
 
 }  // namespace kvasir

@@ -6,12 +6,14 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kvasir/base/json.h"
 #include "kvasir/chat/answer_part.h"
+#include "kvasir/chat/call_text.h"
 #include "kvasir/chat/chat_dialect.h"
 #include "kvasir/chat/harmony_parser.h"
 #include "kvasir/chat/json_call.h"
@@ -63,28 +65,34 @@ class AnswerParser {
   bool InThought(bool is_end);
   bool InText(bool is_end);
   bool AtCallBegin(bool is_end);
+  bool AtPythonBegin();
   bool AtCallName(bool is_end);
   bool InJsonCall();
   bool InCallText(bool is_end);
-  bool TakeCallText(const std::string& text);  // false: it is no call
+  bool TakeCallText(const std::string& text);     // false: it is no call
+  void TakeCutCallText(const std::string& text);  // what there is of it
+  void EmitCall(const CallText& call);
   // At the end: the begin of a call, which is shown as text unless calls are asked for.
   void EmitCutCall(std::string_view text);
   // What looked like a call until `text`, with what had been held for it.
   void EmitNoCall(std::string_view text);
+  void BeginCallText();
   void GoBehindCall();
 
   void Emit(AnswerPart::Kind kind, std::string_view text);
-  // Gives out what is held but a tail that may become `marker`, and blanks at the end.
-  void EmitAllBut(std::string_view marker, AnswerPart::Kind kind);
+  // Gives out what is held but a tail that may become one of `markers`, and blanks at the end.
+  void EmitAllBut(std::span<const std::string> markers, AnswerPart::Kind kind);
   void Drop(size_t bytes) { held_.erase(0, bytes); }
+  // Calls are elements of a list of JSON.
+  bool is_in_list() const;
   bool knows_tools() const { return !grammar_->names.empty(); }
   const std::vector<std::string>* JsonNames() const;
 
   // Shared by copies, as a request with many answers has a parser for each.
   struct Grammar {
     AnswerParserOptions options;
-    std::string opening;             // of a call
-    std::vector<std::string> names;  // of the tools
+    std::vector<std::string> openings;  // of a call
+    std::vector<std::string> names;     // of the tools
   };
   static std::shared_ptr<const Grammar> MakeGrammar(AnswerParserOptions options);
   std::shared_ptr<const Grammar> grammar_;
@@ -94,7 +102,10 @@ class AnswerParser {
   std::string before_call_;    // blanks and the opening, which are shown if there is no call
   bool skips_blanks_ = false;  // until something else comes
   bool is_after_call_ = false;
-  bool is_python_ = false;  // kCallText: Llama's
+  bool is_python_ = false;   // kCallText: Llama's
+  size_t looked_bytes_ = 0;  // kCallText: of what is held, where no closing begins
+  int closings_in_strings_ = 0;
+  bool is_json_list_ = false;  // what stands between marks for calls in Python
   std::optional<JsonCallScanner> call_;
   std::optional<JsonValueScanner> arguments_;  // of a call whose name stands before them
   AnswerParts parts_;

@@ -257,6 +257,101 @@ TEST(AnswerParser, Gemma) {
       "C:get_weather={\"city\":\"Oslo, {N}\",\"days\":3,\"x\":[true,{\"y\":null}]}C:f={}");
 }
 
+TEST(AnswerParser, Lfm2) {
+  const AnswerParserOptions options = Options(ToolSyntax::kLfm2);
+  EXPECT_EQ(Parse(options,
+                  "<|tool_call_start|>[get_weather(city=\"Paris\", days=3), other()]"
+                  "<|tool_call_end|>[1] I look.\n"),
+            "C:get_weather={\"city\":\"Paris\",\"days\":3}C:other={}T:[1] I look.\n");
+  EXPECT_EQ(
+      Parse(options,
+            "<think>hm</think>Let me see. <|tool_call_start|>[f(on=True, to=None, x='it\\'s', "
+            "y=[1, {'k': 'v'}])]<|tool_call_end|>"),
+      "R:hmT:Let me see.C:f={\"on\":true,\"to\":null,\"x\":\"it's\",\"y\":[1,{\"k\":\"v\"}]}");
+  EXPECT_EQ(Parse(options,
+                  "<|tool_call_start|>[f()]<|tool_call_end|> and <|tool_call_start|>[g(a=1)]"
+                  "<|tool_call_end|>"),
+            "C:f={}T: andC:g={\"a\":1}");
+  // The form that its prompts may ask for.
+  EXPECT_EQ(Parse(options,
+                  "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": "
+                  "\"g\", \"arguments\": {}}]<|tool_call_end|>[2] So."),
+            "C:f={\"a\": [1]}C:g={}T:[2] So.");
+}
+
+TEST(AnswerParser, Lfm2WithoutACall) {
+  const AnswerParserOptions options = Options(ToolSyntax::kLfm2);
+  for (const std::string text :
+       {"<|tool_call_start|>[f(1)]<|tool_call_end|>",
+        "<|tool_call_start|>[f(a=1), g(]<|tool_call_end|> x", "Well. <|tool_call_start|> none",
+        "<|tool_call_start|>[]<|tool_call_end|>", "[f(a=1)]", "<|tool_call_start|>[f(a=\"x",
+        "<|tool_call"}) {
+    EXPECT_EQ(Parse(options, text), "T:" + text);
+  }
+}
+
+// Calls that are whole are made, however the text ends.
+TEST(AnswerParser, CutCallsInPython) {
+  AnswerParserOptions options = Options(ToolSyntax::kLfm2);
+  const std::string cut = "<|tool_call_start|>[f(a=1), g(b=\"x";
+  EXPECT_EQ(Parse(options, cut), "C:f={\"a\":1}T:g(b=\"x");
+  EXPECT_EQ(Parse(options, "<|tool_call_start|>[f(a=1)"), "C:f={\"a\":1}");
+  EXPECT_EQ(Parse(options, "<|tool_call_start|>[f(a=1)]<|tool_"), "C:f={\"a\":1}T:<|tool_");
+  options.must_call = true;
+  EXPECT_EQ(Parse(options, cut), "C:f={\"a\":1}");
+  EXPECT_EQ(Parse(options, "<|tool_call_start|>[g(b=\"x"), "");
+  EXPECT_EQ(Parse(options, "<|tool_call_st"), "");
+  EXPECT_EQ(Parse(Options(ToolSyntax::kOlmo3), "<function_calls>\nf(a=1)\ng()\n"),
+            "C:f={\"a\":1}C:g={}");
+}
+
+TEST(AnswerParser, Olmo3) {
+  const AnswerParserOptions options = Options(ToolSyntax::kOlmo3);
+  EXPECT_EQ(Parse(options,
+                  "Sure.\n<function_calls>\nget_weather(city=\"Paris\")\nother(a=1, on=true, "
+                  "x=null)\n</function_calls>"),
+            "T:Sure.C:get_weather={\"city\":\"Paris\"}C:other={\"a\":1,\"on\":true,\"x\":null}");
+  EXPECT_EQ(Parse(options, "<function_calls>f()</function_calls>\n\nDone."), "C:f={}T:\n\nDone.");
+  EXPECT_EQ(Parse(options, "<function_calls>\nf(x)\n</function_calls>"),
+            "T:<function_calls>\nf(x)\n</function_calls>");
+}
+
+TEST(AnswerParser, MarksInStringsOfPython) {
+  const AnswerParserOptions options = Options(ToolSyntax::kOlmo3);
+  EXPECT_EQ(Parse(options,
+                  "<function_calls>f(a=\"</function_calls>\", b='</function_calls>')"
+                  "</function_calls>x</function_calls>"),
+            "C:f={\"a\":\"</function_calls>\",\"b\":\"</function_calls>\"}T:x</function_calls>");
+  // Of an open string nobody knows before the end.
+  EXPECT_EQ(Parse(options, "<function_calls>f(a=\"x</function_calls> So"),
+            "T:<function_calls>f(a=\"x</function_calls> So");
+  const std::string many = "<function_calls>f(a=\"" + [] {
+    std::string all;
+    for (int i = 0; i < 20; ++i) all += "</function_calls>";
+    return all;
+  }() + "\")</function_calls>";
+  EXPECT_EQ(Parse(options, many), "T:" + many);
+}
+
+TEST(AnswerParser, Phi4Mini) {
+  AnswerParserOptions options = Options(ToolSyntax::kPhi4Mini);
+  EXPECT_EQ(Parse(options,
+                  "functools[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}, "
+                  "{\"name\": \"f\", \"arguments\": {\"a\": [1]}}]"),
+            "C:get_weather={\"city\": \"Paris\"}C:f={\"a\": [1]}");
+  // Its own tokens.
+  EXPECT_EQ(
+      Parse(options, "Hi. <|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]<|/tool_call|> So."),
+      "T:Hi.C:f={}T: So.");
+  EXPECT_EQ(Parse(options, "The functools module, functools[0], functools[{}] of"),
+            "T:The functools module, functools[0], functools[{}] of");
+  EXPECT_EQ(Parse(options, "functools[{\"name\": \"f\", \"arguments\": {\"a\": \"x"),
+            "C:f={\"a\": \"x");
+  EXPECT_EQ(Parse(options, "an if"), "T:an if");
+  options.must_call = true;
+  EXPECT_EQ(Parse(options, "functo"), "");
+}
+
 TEST(ChatDialect, IsReadOffTemplates) {
   EXPECT_EQ(DialectOf("{{ messages }}").tools, ToolSyntax::kHermes);
   EXPECT_FALSE(DialectOf("{{ messages }}").has_tools);
@@ -268,12 +363,25 @@ TEST(ChatDialect, IsReadOffTemplates) {
   EXPECT_EQ(DialectOf("tools Environment: ipython").tools, ToolSyntax::kLlama);
   EXPECT_EQ(DialectOf("tools [TOOL_CALLS]").tools, ToolSyntax::kMistral);
   EXPECT_EQ(DialectOf("tools <|tool_call|>").tools, ToolSyntax::kGranite);
+  EXPECT_EQ(DialectOf("tools List of tools: <|tool_list_start|>[").tools, ToolSyntax::kLfm2);
+  EXPECT_EQ(DialectOf("tools List of tools: [").tools, ToolSyntax::kLfm2);
+  EXPECT_EQ(DialectOf("tools <|tool_call_start|>[").tools, ToolSyntax::kLfm2);
+  EXPECT_EQ(DialectOf("tools <functions> <function_calls>").tools, ToolSyntax::kOlmo3);
+  EXPECT_EQ(DialectOf("message['function_calls'] <function_calls>").tools, ToolSyntax::kHermes);
+  const ChatDialect phi = DialectOf("'<|tool|>' + message['tools'] + '<|/tool|>'");
+  EXPECT_EQ(phi.tools, ToolSyntax::kPhi4Mini);
+  EXPECT_TRUE(phi.takes_tools_from_system);
+  EXPECT_FALSE(phi.has_calls);
+  const ChatDialect functools = DialectOf("tools formatted as functools[ message.tool_calls");
+  EXPECT_EQ(functools.tools, ToolSyntax::kPhi4Mini);
+  EXPECT_FALSE(functools.takes_tools_from_system);
+  EXPECT_TRUE(functools.has_calls);
   EXPECT_EQ(DialectOf("tools [TOOL_CALLS] [ARGS]").tools, ToolSyntax::kMistralArgs);
   const ChatDialect gemma = DialectOf("tools <|tool_call>call: <|channel>thought\n<channel|>");
   EXPECT_EQ(gemma.tools, ToolSyntax::kGemma);
   EXPECT_EQ(gemma.think_close, "<channel|>");
-  for (const char* name :
-       {"hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite", "gemma"}) {
+  for (const char* name : {"hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite",
+                           "gemma", "lfm2", "olmo3", "phi4-mini", "harmony"}) {
     ASSERT_TRUE(ToolSyntaxNamed(name).has_value()) << name;
     EXPECT_EQ(ToolSyntaxName(*ToolSyntaxNamed(name)), name);
   }

@@ -5,7 +5,6 @@
 
 #include "kvasir/base/check.h"
 #include "kvasir/grammar/grammar.h"
-#include "kvasir/grammar/json_text.h"
 #include "kvasir/grammar/schema_merge.h"
 #include "kvasir/grammar/schema_relax.h"
 #include "kvasir/grammar/schema_translator.h"
@@ -140,16 +139,29 @@ bool SaysNothing(const Json& parameters) {
   });
 }
 
-// Also that there is a value at all.
-Status CanBeHeldTo(const Json& schema, int64_t* nodes) {
+// What a call's arguments are written as.
+SchemaForm ArgumentsForm(ToolSyntax syntax) {
+  switch (syntax) {
+    case ToolSyntax::kLfm2:
+      return SchemaForm::kPythonCall;
+    case ToolSyntax::kOlmo3:  // its template shows values of JSON
+      return SchemaForm::kJsonWordCall;
+    default:
+      return SchemaForm::kJson;
+  }
+}
+
+// Also that there is a value at all. `options`: without a name.
+Status CanBeHeldTo(const Json& schema, SchemaOptions options) {
   GrammarSyntax trial;
+  options.name = "parameters";
   KVASIR_TRY(const GrammarSyntax::Rule rule,
-             SchemaTranslator(schema, &trial, "parameters", nodes).Translate());
+             SchemaTranslator(schema, &trial, std::move(options)).Translate());
   return Grammar::FromSyntax(trial, rule).status();
 }
 
 // The schema with `true` for each property that nothing satisfies or that cannot be read.
-Json WithoutImpossibleProperties(Json schema, int64_t* nodes) {
+Json WithoutImpossibleProperties(Json schema, const SchemaOptions& options) {
   constexpr size_t kMostTried = 64;  // each takes a grammar of its own
   Json* const properties = schema.Find("properties");
   const bool are_few = properties != nullptr && properties->is_object() &&
@@ -159,33 +171,37 @@ Json WithoutImpossibleProperties(Json schema, int64_t* nodes) {
   for (auto& [name, property] : properties->as_object()) {
     alone.Set("properties", Json::Object{{name, property}});
     alone.Set("required", Json::Array{name});
-    if (!CanBeHeldTo(alone, nodes).ok()) property = true;
+    if (!CanBeHeldTo(alone, options).ok()) property = true;
   }
   return schema;
 }
 
-// The object of a tool's arguments. `nodes`: SchemaTranslator's.
-Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, int64_t* nodes,
+// A tool's arguments, in the form that `options` say, which have no name.
+Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, SchemaOptions options,
                            GrammarSyntax* rules) {
   const Json& function = *tool.Find("function");
   const Json* given = FindSet(function, "parameters");
+  const bool is_json = options.form == SchemaForm::kJson;
   // Without parameters, or with such as say of none, a function takes none.
-  if (given == nullptr || SaysNothing(*given)) return rules->Literal("{}");
+  if (given == nullptr || SaysNothing(*given)) return rules->Literal(is_json ? "{}" : "()");
   Json schema = *given;
   if (schema.Find("type") == nullptr) schema.Set("type", "object");
-  const Status whole = CanBeHeldTo(schema, nodes);
+  const Status whole = CanBeHeldTo(schema, options);
   if (!whole.ok()) {
     const Json* strict = FindSet(function, "strict");
     const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
     if (is_strict) return GrammarError(whole.error(), field + ".function.parameters");
     schema = RelaxedSchema(schema);
-    if (!CanBeHeldTo(schema, nodes).ok()) schema = WithoutImpossibleProperties(schema, nodes);
-    if (!CanBeHeldTo(schema, nodes).ok()) return JsonText(rules).Object();
+    if (!CanBeHeldTo(schema, options).ok()) {
+      schema = WithoutImpossibleProperties(schema, options);
+    }
+    if (!CanBeHeldTo(schema, options).ok()) schema = Json::Object{{"type", "object"}};
   }
-  const std::string path = field + ".function.parameters";
-  const auto rule = SchemaTranslator(schema, rules, path).Translate();
+  options.name = field + ".function.parameters";
+  options.nodes = nullptr;
+  const auto rule = SchemaTranslator(schema, rules, options).Translate();
   // Each was tried alone; all of them together may still be too much.
-  if (!rule.ok()) return GrammarError(rule.error(), path);
+  if (!rule.ok()) return GrammarError(rule.error(), options.name);
   return rules->Call(*rule);
 }
 
@@ -201,6 +217,7 @@ CallForm FormOf(ToolSyntax syntax) {
     case ToolSyntax::kHermes:
     case ToolSyntax::kMistral:
     case ToolSyntax::kGranite:
+    case ToolSyntax::kPhi4Mini:
       return {"{\"name\": \"", "\", \"arguments\": ", "}"};
     case ToolSyntax::kLlama:
       return {"{\"name\": \"", "\", \"parameters\": ", "}"};
@@ -210,6 +227,9 @@ CallForm FormOf(ToolSyntax syntax) {
       return {"<function=", ">\n", ""};
     case ToolSyntax::kGemma:
       return {"call:", "{", ""};
+    case ToolSyntax::kLfm2:
+    case ToolSyntax::kOlmo3:
+      return {};  // the arguments have their brackets
     case ToolSyntax::kHarmony:
       return {};  // HarmonyAnswerExpr
   }
@@ -226,7 +246,8 @@ Result<Expr> OneCall(const ToolRequest& request, ToolSyntax syntax, GrammarSynta
     if (!is_allowed) continue;
     Expr rest = rules->Repeat(rules->Chars(CharSet::All()), 0, GrammarSyntax::kUnbounded);
     if (HasCallGrammar(syntax)) {
-      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), &nodes, rules));
+      const SchemaOptions options = {.form = ArgumentsForm(syntax), .nodes = &nodes};
+      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), options, rules));
       rest = rules->Sequence({arguments, rules->Literal(form.after)});
     }
     const std::string head = form.before_name + NameOf(tool) + form.before_arguments;
@@ -301,6 +322,21 @@ Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin 
       return rules->Sequence({first, blank, rules->Literal("["), chain(call, rules->Literal(", ")),
                               rules->Literal("]")});
     }
+    case ToolSyntax::kPhi4Mini: {  // the bracket is the opening's
+      const Expr list = rules->Sequence({chain(call, rules->Literal(", ")), rules->Literal("]")});
+      if (begin == CallBegin::kBehindOpening) return list;
+      const Expr marked = rules->Sequence(
+          {rules->Literal("<|tool_call|>["), list, rules->Literal("<|/tool_call|>")});
+      return rules->Alternatives({rules->Sequence({opening, list}), marked});
+    }
+    case ToolSyntax::kLfm2:
+      return rules->Sequence({first, rules->Literal("["), chain(call, rules->Literal(", ")),
+                              rules->Literal("]<|tool_call_end|>")});
+    case ToolSyntax::kOlmo3: {
+      const Expr line = rules->Optional(rules->Literal("\n"));
+      return rules->Sequence({first, line, chain(call, rules->Literal("\n")), line,
+                              rules->Literal("</function_calls>")});
+    }
     case ToolSyntax::kMistralArgs:
       return rules->Sequence({first, chain(call, opening)});
     case ToolSyntax::kQwenXml:
@@ -356,7 +392,7 @@ Result<Expr> HarmonyAnswerExpr(const ToolRequest& request, const HarmonyAnswer& 
     for (size_t i = 0; i < request.tools.as_array().size(); ++i) {
       const Json& tool = request.tools.as_array()[i];
       if (!request.only.empty() && !Contains(request.only, NameOf(tool))) continue;
-      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), &nodes, rules));
+      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), {.nodes = &nodes}, rules));
       const GrammarSyntax::Rule rule = rules->RuleNamed("arguments of " + std::to_string(i));
       rules->Define(rule, arguments);
       const Expr name = literal(NameOf(tool));

@@ -1,0 +1,368 @@
+#include "kvasir/chat/python_call.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "kvasir/base/text_hash.h"
+#include "kvasir/chat/python_escapes.h"
+
+namespace kvasir {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::string_view kQuotes = "'\"";
+// Of a value within an argument, so that arguments have no more levels than Json::Parse reads.
+constexpr int kMaxDepth = Json::kMaxDepth - 2;
+// More than any model writes at once, and little beside its weights.
+constexpr size_t kMaxTextBytes = size_t{4} << 20;
+
+// ASCII's, whatever the locale is.
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+// Tools may have names that Python has not.
+bool IsNameCharacter(char c) {
+  return IsLetter(c) || IsDigit(c) || c == '_' || c == '-' || c == '.' ||
+         static_cast<unsigned char>(c) >= 0x80;
+}
+
+void DropBlanks(std::string_view* text) {
+  text->remove_prefix(std::min(text->find_first_not_of(kBlanks), text->size()));
+}
+
+// Which mark ends a string.
+enum class StringEnd {
+  kFirst,        // the first that is not escaped
+  kBehindValue,  // of those, the first that what may follow a value follows
+};
+
+// Reads one call; values are written as JSON.
+class CallReader {
+ public:
+  CallReader(std::string_view text, StringEnd string_end) : text_(text), string_end_(string_end) {}
+
+  std::optional<CallText> Read();
+  std::string_view rest() const { return text_; }
+
+ private:
+  bool Take(std::string_view prefix) {
+    DropBlanks(&text_);
+    if (!text_.starts_with(prefix)) return false;
+    text_.remove_prefix(prefix.size());
+    return true;
+  }
+  // Commas between elements, also behind the last one. False: neither a comma nor `close`.
+  bool TakeComma(std::string_view close) {
+    if (Take(",")) return true;
+    DropBlanks(&text_);
+    return text_.starts_with(close);
+  }
+
+  std::optional<std::string> ReadKeyword();
+  bool ReadValue(int depth, std::string* json);
+  bool ReadList(std::string_view close, int depth, std::string* json);
+  bool ReadDict(int depth, std::string* json);
+  bool ReadNumber(std::string* json);
+  bool ReadWord(std::string* json);
+  // One or more of them, which Python joins.
+  bool ReadStrings(std::string* json);
+  bool ReadString(std::string* value);
+  bool EndsString(std::string_view behind) const;
+
+  std::string_view text_;
+  const StringEnd string_end_;
+};
+
+std::optional<CallText> CallReader::Read() {
+  DropBlanks(&text_);
+  const size_t name_size = static_cast<size_t>(
+      std::find_if_not(text_.begin(), text_.end(), IsNameCharacter) - text_.begin());
+  CallText call{.name = std::string(text_.substr(0, name_size)), .arguments = {}};
+  text_.remove_prefix(name_size);
+  if (call.name.empty() || !Take("(")) return std::nullopt;
+  std::vector<std::pair<std::string, std::string>> arguments;  // as JSON
+  std::unordered_map<std::string, size_t, TextHash> index_of;
+  while (!Take(")")) {
+    const auto keyword = ReadKeyword();
+    std::string value;
+    if (!keyword || !ReadValue(0, &value) || !TakeComma(")")) return std::nullopt;
+    const auto [entry, is_new] = index_of.try_emplace(*keyword, arguments.size());
+    if (is_new) arguments.emplace_back(Json(*keyword).Dump(), "");
+    arguments[entry->second].second = std::move(value);
+  }
+  for (const auto& [keyword, value] : arguments) {
+    call.arguments.append(call.arguments.empty() ? "{" : ",");
+    call.arguments.append(keyword).append(":").append(value);
+  }
+  call.arguments.append(call.arguments.empty() ? "{}" : "}");
+  return call;
+}
+
+// Properties may have names that Python has not, with blanks or signs within.
+std::optional<std::string> CallReader::ReadKeyword() {
+  DropBlanks(&text_);
+  const size_t size = text_.find_first_of("=,'\"()[]{}\r\n");
+  if (size == text_.npos || size == 0 || text_[size] != '=') return std::nullopt;
+  std::string_view name = text_.substr(0, size);
+  name = name.substr(0, name.find_last_not_of(kBlanks) + 1);
+  text_.remove_prefix(size + 1);
+  return std::string(name);
+}
+
+bool CallReader::ReadValue(int depth, std::string* json) {
+  if (depth > kMaxDepth) return false;
+  if (Take("[")) return ReadList("]", depth, json);
+  if (Take("(")) return ReadList(")", depth, json);
+  if (Take("{")) return ReadDict(depth, json);
+  if (text_.empty()) return false;
+  const char first = text_.front();
+  if (IsDigit(first) || first == '.' || first == '+' || first == '-') return ReadNumber(json);
+  const size_t letters =
+      static_cast<size_t>(std::find_if_not(text_.begin(), text_.end(), IsLetter) - text_.begin());
+  const bool is_string =
+      letters < text_.size() && kQuotes.find(text_[letters]) != kQuotes.npos && letters < 2;
+  return is_string ? ReadStrings(json) : ReadWord(json);
+}
+
+// A list, or a tuple, which one value in brackets is only with a comma.
+bool CallReader::ReadList(std::string_view close, int depth, std::string* json) {
+  std::string elements;
+  size_t count = 0;
+  bool has_comma = false;
+  while (!Take(close)) {
+    if (count++ > 0) elements += ',';
+    if (!ReadValue(depth + 1, &elements)) return false;
+    has_comma = Take(",");
+    if (!has_comma && !text_.starts_with(close)) return false;
+  }
+  const bool is_value = close == ")" && count == 1 && !has_comma;
+  if (is_value) {
+    json->append(elements);
+  } else {
+    json->append("[").append(elements).append("]");
+  }
+  return true;
+}
+
+bool CallReader::ReadDict(int depth, std::string* json) {
+  json->append("{");
+  bool is_first = true;
+  for (; !Take("}"); is_first = false) {
+    std::string key;
+    if (!ReadValue(depth + 1, &key) || key.starts_with("[") || key.starts_with("{")) return false;
+    // As json.dumps has keys that are no strings.
+    if (!key.starts_with("\"")) key = "\"" + key + "\"";
+    json->append(is_first ? "" : ",").append(key).append(":");
+    if (!Take(":") || !ReadValue(depth + 1, json) || !TakeComma("}")) return false;
+  }
+  json->append("}");
+  return true;
+}
+
+// Digits with single underscores between them, which are left out.
+std::string TakeDigits(std::string_view* text) {
+  std::string digits;
+  while (!text->empty()) {
+    const bool is_joint =
+        text->front() == '_' && !digits.empty() && text->size() > 1 && IsDigit((*text)[1]);
+    if (is_joint) text->remove_prefix(1);
+    if (!IsDigit(text->front())) break;
+    digits += text->front();
+    text->remove_prefix(1);
+  }
+  return digits;
+}
+
+// "0xFF", "0o17", "0b1" in decimal.
+std::optional<std::string> TakePrefixed(std::string_view* text) {
+  const char kind = text->size() > 1 && text->front() == '0' ? (*text)[1] : '\0';
+  const int base = kind == 'x' || kind == 'X'   ? 16
+                   : kind == 'o' || kind == 'O' ? 8
+                   : kind == 'b' || kind == 'B' ? 2
+                                                : 0;
+  if (base == 0) return std::nullopt;
+  uint64_t value = 0;
+  const char* const begin = text->data() + 2;
+  const char* const end = text->data() + text->size();
+  const auto read = std::from_chars(begin, end, value, base);
+  if (read.ec != std::errc()) return std::nullopt;
+  text->remove_prefix(static_cast<size_t>(read.ptr - text->data()));
+  return std::to_string(value);
+}
+
+bool CallReader::ReadNumber(std::string* json) {
+  if (text_.front() == '+' || text_.front() == '-') {
+    if (text_.front() == '-') *json += '-';
+    text_.remove_prefix(1);
+  }
+  if (const auto prefixed = TakePrefixed(&text_)) {
+    *json += *prefixed;
+  } else {
+    const std::string whole = TakeDigits(&text_);
+    const bool has_point = text_.starts_with(".");
+    if (has_point) text_.remove_prefix(1);
+    const std::string decimals = has_point ? TakeDigits(&text_) : "";
+    if (whole.empty() && decimals.empty()) return false;
+    std::string exponent;
+    if (text_.starts_with("e") || text_.starts_with("E")) {
+      text_.remove_prefix(1);
+      exponent = "e";
+      if (text_.starts_with("+") || text_.starts_with("-")) {
+        exponent += text_.front();
+        text_.remove_prefix(1);
+      }
+      const std::string digits = TakeDigits(&text_);
+      if (digits.empty()) return false;
+      exponent += digits;
+    }
+    const size_t nonzero = std::min(whole.find_first_not_of('0'), whole.size());
+    // 007 is no number in Python, 00 and 007.5 are.
+    const bool is_integer = !has_point && exponent.empty();
+    if (is_integer && nonzero > 0 && nonzero < whole.size()) return false;
+    std::string number = nonzero == whole.size() ? "0" : whole.substr(nonzero);
+    if (has_point) number.append(".").append(decimals.empty() ? "0" : decimals);
+    number.append(exponent);
+    // One that is too large is Python's infinity, which JSON has not.
+    if (!Json::Parse(number).ok()) return false;
+    json->append(number);
+  }
+  return text_.empty() || !(IsNameCharacter(text_.front()));
+}
+
+bool CallReader::ReadWord(std::string* json) {
+  static constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"True", "true"}, {"False", "false"}, {"None", "null"},
+      {"true", "true"}, {"false", "false"}, {"null", "null"}};
+  const size_t size = static_cast<size_t>(
+      std::find_if_not(text_.begin(), text_.end(), IsNameCharacter) - text_.begin());
+  for (const auto& [word, meaning] : kWords) {
+    if (text_.substr(0, size) != word) continue;
+    text_.remove_prefix(size);
+    json->append(meaning);
+    return true;
+  }
+  return false;
+}
+
+bool CallReader::ReadStrings(std::string* json) {
+  std::string value;
+  bool is_joined = false;
+  do {
+    if (!ReadString(&value)) return false;
+    DropBlanks(&text_);
+    is_joined = string_end_ == StringEnd::kFirst && !text_.empty() &&
+                kQuotes.find(text_.front()) != kQuotes.npos;
+  } while (is_joined);
+  *json += Json(std::move(value)).Dump();
+  return true;
+}
+
+bool CallReader::ReadString(std::string* value) {
+  bool is_raw = false;
+  if (IsLetter(text_.front())) {
+    is_raw = text_.front() == 'r' || text_.front() == 'R';
+    if (!is_raw && text_.front() != 'u' && text_.front() != 'U') return false;
+    text_.remove_prefix(1);
+  }
+  const std::string_view three = text_.substr(0, 3);
+  const bool is_long = three == "'''" || three == "\"\"\"";
+  const std::string_view mark = text_.substr(0, is_long ? 3 : 1);
+  text_.remove_prefix(mark.size());
+  std::string raw;
+  for (;;) {
+    if (text_.empty()) return false;
+    if (text_.starts_with(mark) && (is_long || EndsString(text_.substr(1)))) break;
+    const bool is_escape = text_.front() == '\\' && text_.size() > 1;
+    const bool is_slash = is_escape && !is_raw && text_[1] == '/';
+    raw.append(is_slash ? "/" : text_.substr(0, is_escape ? 2 : 1));
+    text_.remove_prefix(is_escape ? 2 : 1);
+  }
+  text_.remove_prefix(mark.size());
+  if (is_raw) {
+    *value += raw;
+    return true;
+  }
+  auto meant = chat::UnescapePython(raw);
+  if (!meant.ok()) return false;
+  *value += *meant;
+  return true;
+}
+
+bool CallReader::EndsString(std::string_view behind) const {
+  if (string_end_ == StringEnd::kFirst) return true;
+  const size_t next = behind.find_first_not_of(kBlanks);
+  return next != behind.npos && std::string_view(",)]}:").find(behind[next]) != behind.npos;
+}
+
+std::optional<CallText> TakeCall(std::string_view* text) {
+  for (const StringEnd string_end : {StringEnd::kFirst, StringEnd::kBehindValue}) {
+    CallReader reader(*text, string_end);
+    auto call = reader.Read();
+    if (!call) continue;
+    *text = reader.rest();
+    return call;
+  }
+  return std::nullopt;
+}
+
+bool TakeSign(char sign, std::string_view* text) {
+  std::string_view rest = *text;
+  DropBlanks(&rest);
+  if (!rest.starts_with(sign)) return false;
+  *text = rest.substr(1);
+  return true;
+}
+
+}  // namespace
+
+std::vector<CallText> TakePythonCalls(std::string_view* text) {
+  std::vector<CallText> calls;
+  if (text->size() > kMaxTextBytes) return calls;
+  std::string_view rest = *text;
+  const bool is_list = TakeSign('[', &rest);
+  while (auto call = TakeCall(&rest)) {
+    calls.push_back(*std::move(call));
+    const size_t next = rest.find_first_not_of(" \t\r\n,;");
+    rest.remove_prefix(std::min(next, rest.size()));
+  }
+  if (calls.empty()) return calls;
+  if (is_list) TakeSign(']', &rest);
+  *text = rest;
+  return calls;
+}
+
+std::optional<std::vector<CallText>> ParsePythonCalls(std::string_view text) {
+  std::string_view rest = text;
+  DropBlanks(&rest);
+  const bool is_list = rest.starts_with('[');
+  std::vector<CallText> calls = TakePythonCalls(&text);
+  if (calls.empty() || text.find_first_not_of(kBlanks) != text.npos) return std::nullopt;
+  // A list that nobody closed was cut off.
+  rest = rest.substr(0, rest.find_last_not_of(kBlanks) + 1);
+  if (is_list && !rest.ends_with(']')) return std::nullopt;
+  return calls;
+}
+
+bool EndsInPythonString(std::string_view text) {
+  std::string_view mark;  // of the string
+  while (!text.empty()) {
+    size_t step = 1;
+    if (mark.empty() && kQuotes.find(text.front()) != kQuotes.npos) {
+      const bool is_long = text.size() > 2 && text[1] == text[0] && text[2] == text[0];
+      mark = text.substr(0, is_long ? 3 : 1);
+      step = mark.size();
+    } else if (!mark.empty() && text.front() == '\\') {
+      step = 2;
+    } else if (!mark.empty() && text.starts_with(mark)) {
+      step = mark.size();
+      mark = {};
+    }
+    text.remove_prefix(std::min(step, text.size()));
+  }
+  return !mark.empty();
+}
+
+}  // namespace kvasir
