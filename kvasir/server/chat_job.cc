@@ -10,6 +10,7 @@
 
 #include "kvasir/base/text_hash.h"
 #include "kvasir/engine/grammar_constraint.h"
+#include "kvasir/server/dialect_messages.h"
 
 namespace kvasir {
 namespace {
@@ -372,9 +373,11 @@ Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest&
     variables.Set("tools", context.dialect.is_harmony() ? WithDescriptions(shown) : shown);
   }
   const bool has_short_ids = CallOpening(context.dialect.tools) == "[TOOL_CALLS]";
-  const Json messages = has_short_ids                  ? WithShortCallIds(request.messages)
-                        : context.dialect.is_harmony() ? WithHarmonyTurns(request.messages)
-                                                       : request.messages;
+  const Json messages = has_short_ids ? WithShortCallIds(request.messages)
+                        : context.dialect.is_harmony()
+                            ? WithHarmonyTurns(request.messages)
+                            : WithDialect(context.bundle->WithSystem(request.messages),
+                                          request.tools, context.dialect);
   return context.bundle->ChatText(messages, variables, request.last_answer);
 }
 

@@ -147,6 +147,111 @@ TEST_F(GraniteJobTest, CallsAreHeldToTheirSchema) {
   EXPECT_EQ(Allowed(job, R"(<|tool_call|>[{"name": "g)"), R"(only <|tool_call|>[{"name": ")");
 }
 
+// LFM2: marks around calls in Python; of a template that leaves calls out.
+class Lfm2JobTest : public JobTest {
+ protected:
+  Lfm2JobTest()
+      : JobTest(
+            "{% if tools %}List of tools: {{ tools | tojson }}{% endif %}"
+            "{% for m in messages %}{% if m.thinking %}<think>{{ m.thinking }}</think>{% endif %}"
+            "{% endfor %}") {}
+};
+
+TEST_F(Lfm2JobTest, CallsAreHeldToTheirSchema) {
+  const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": "required")");
+  ASSERT_NE(job.constraint, nullptr);
+  const std::string open = "<|tool_call_start|>[";
+  EXPECT_EQ(Allowed(job, open + "f(n=3), f(n=-4)]<|tool_call_end|>"), "all, end");
+  EXPECT_EQ(Allowed(job, open + "f(n=\"x"), "only " + open + "f(n=");
+  EXPECT_EQ(Allowed(job, open + "f()"), "only " + open + "f(");
+  EXPECT_EQ(Allowed(job, open + "g("), "only " + open);
+  // Free words before one that is not asked for.
+  const AnswerJob free = JobOf(kTools);
+  EXPECT_EQ(Allowed(free, "Well. " + open + "f(n=3)]<|tool_call_end|>"), "all, end");
+  EXPECT_EQ(Allowed(free, "Well. " + open + "g"), "only Well. " + open);
+}
+
+constexpr const char* kCalled = R"(, {"role": "assistant", "content": "c",
+  "reasoning_content": "t", "tool_calls": [
+    {"id": "1", "type": "function", "function": {"name": "f", "arguments":
+      "{\"n\": 1, \"on\": true, \"x\": [null, {\"k\": \"it's\"}]}"}},
+    {"id": "2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
+  {"role": "tool", "tool_call_id": "1", "content": "of f"},
+  {"role": "assistant", "content": "d", "tool_calls": []}, {"role": "user", "content": "e"})";
+
+TEST_F(Lfm2JobTest, CallsThatTheTemplateLeavesOutAreText) {
+  const std::string prompt = Concatenate(
+      ValueOrDie(ChatPrompt(context_, RequestOf(kTools, std::string(kAsked) + kCalled))));
+  EXPECT_NE(prompt.find("c<|tool_call_start|>[f(n=1, on=True, x=[None, {\"k\": \"it's\"}]), g()]"
+                        "<|tool_call_end|>"),
+            prompt.npos)
+      << prompt;
+  EXPECT_NE(prompt.find("<think>t</think>"), prompt.npos) << prompt;
+}
+
+// OLMo 3: a template that writes calls, which it has even where there are none.
+class Olmo3JobTest : public JobTest {
+ protected:
+  Olmo3JobTest()
+      : JobTest(
+            "{{ tools | tojson }}{% for m in messages %}{% if m.tool_calls is defined %}"
+            "<function_calls>{{ m.tool_calls | length }}</function_calls>{% endif %}{% endfor %}") {
+  }
+};
+
+TEST_F(Olmo3JobTest, CallsAreHeldToTheirSchema) {
+  const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": "required")");
+  const std::string open = "<function_calls>\n";
+  EXPECT_EQ(Allowed(job, open + "f(n=3)\nf(n=4)\n</function_calls>"), "all, end");
+  EXPECT_EQ(Allowed(job, open + "f(n=null"), "only " + open + "f(n=");
+}
+
+TEST_F(Olmo3JobTest, NoCallsAreNotWritten) {
+  const std::string prompt = Concatenate(
+      ValueOrDie(ChatPrompt(context_, RequestOf(kTools, std::string(kAsked) + kCalled))));
+  EXPECT_NE(prompt.find("<function_calls>2</function_calls>"), prompt.npos) << prompt;
+  EXPECT_EQ(prompt.find("<function_calls>0</function_calls>"), prompt.npos) << prompt;
+  EXPECT_EQ(prompt.find("f(n=1"), prompt.npos) << prompt;
+}
+
+// Phi-4-mini: tools are a text beside the system's message, and roles are marks.
+class Phi4MiniJobTest : public JobTest {
+ protected:
+  Phi4MiniJobTest()
+      : JobTest(
+            "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] }}"
+            "{% set message = m %}{% if 'tools' in message %}"
+            "{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}{% endif %}{% endfor %}") {}
+};
+
+TEST_F(Phi4MiniJobTest, CallsAreHeldToTheirSchema) {
+  const std::string call = R"({"name": "f", "arguments": {"n": 3}})";
+  const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": "required")");
+  EXPECT_EQ(Allowed(job, "functools[" + call + ", " + call + "]"), "all, end");
+  EXPECT_EQ(Allowed(job, "<|tool_call|>[" + call + "]<|/tool_call|>"), "all, end");
+  EXPECT_EQ(Allowed(job, "functools" + call), "only functools");
+  const AnswerJob free = JobOf(kTools);
+  EXPECT_EQ(Allowed(free, "The functools module. functools[" + call + "]"), "all, end");
+  EXPECT_EQ(Allowed(free, "functools[0"), "only functools[");
+}
+
+TEST_F(Phi4MiniJobTest, ToolsAreTheSystemsAndCallsText) {
+  const auto prompt = [&](const std::string& messages, const std::string& more = kTools) {
+    return Concatenate(ValueOrDie(ChatPrompt(context_, RequestOf(more, messages))));
+  };
+  const std::string tools = R"(<|tool|>[{"name":"f","parameters":{)";
+  const std::string with_system =
+      prompt(R"({"role": "system", "content": "Be brief."}, )" + std::string(kAsked));
+  EXPECT_NE(with_system.find("<|system|>Be brief." + tools), with_system.npos) << with_system;
+  const std::string without = prompt(std::string(kAsked) + kCalled);
+  EXPECT_NE(without.find(tools), without.npos) << without;
+  EXPECT_NE(without.find("cfunctools[{\"name\":\"f\",\"arguments\":{\"n\":1,"), without.npos)
+      << without;
+  EXPECT_NE(without.find("<|tool_response|>of f"), without.npos) << without;
+  const std::string none = prompt(kAsked, "");
+  EXPECT_EQ(none.find("<|tool|>"), none.npos) << none;
+}
+
 // gpt-oss: a template that speaks as its own does, in few words.
 class HarmonyJobTest : public JobTest {
  protected:
