@@ -373,7 +373,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"transformers_olmo3_bf16", "", "f16"},
                     Case{"transformers_ministral3_bf16", "q4", "f16"},
                     Case{"transformers_granite_dense_bf16", "", "bf16"},
-                    Case{"transformers_phi4_mini_bf16", "", "f32"}),
+                    Case{"transformers_phi4_mini_bf16", "", "f32"},
+                    Case{"transformers_lfm2_bf16", "", "f16"},
+                    Case{"transformers_lfm2_moe_bf16", "q8", "f16"},
+                    Case{"transformers_granite_hybrid_bf16", "q4", "f16"},
+                    Case{"transformers_granite_hybrid_moe_bf16", "", "bf16"}),
     CaseName);
 
 }  // namespace

@@ -29,8 +29,16 @@ DELTA_NETS = {
 }
 
 GRANITE_4 = {
-    "layer_types": ["attention"] * 2, "shared_intermediate_size": 96, "num_local_experts": 0,
-    "position_embedding_type": "rope", "attention_multiplier": 0.125,
+    "layer_types": ["mamba", "attention"], "shared_intermediate_size": 96, "num_local_experts": 4,
+    "position_embedding_type": "nope", "attention_multiplier": 0.125, "intermediate_size": 32,
+    "mamba_n_heads": 4, "mamba_d_head": 32, "mamba_expand": 2, "mamba_d_state": 16,
+    "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_conv_bias": True,
+}
+
+LFM2 = {
+    "layer_types": ["conv", "full_attention"], "head_dim": 16, "norm_eps": 1e-5,
+    "conv_L_cache": 3, "conv_bias": False, "block_auto_adjust_ff_dim": False,
+    "num_dense_layers": 1, "use_expert_bias": True, "routed_scaling_factor": 1.0,
 }
 
 
@@ -53,6 +61,8 @@ def make(folder, name, *flags, **config):
         config = {"sliding_window": None} | config
     if config["model_type"] == "granitemoehybrid":
         config = GRANITE_4 | config
+    if config["model_type"].startswith("lfm2"):
+        config = LFM2 | config
     (shape / "config.json").write_text(json.dumps(SHAPE | config))
     return run(sys.executable, MAKE, shape, folder / name, *flags)
 
@@ -63,7 +73,8 @@ def main():
         folder = pathlib.Path(name)
         for family, tied in [("qwen3", True), ("qwen3_moe", False), ("qwen3_5_text", True),
                              ("gemma3_text", True), ("llama", False), ("ministral3", True),
-                             ("granitemoehybrid", True), ("olmo3", False), ("phi3", False)]:
+                             ("granitemoehybrid", True), ("olmo3", False), ("phi3", False),
+                             ("lfm2", True), ("lfm2_moe", True)]:
             made = make(folder, family, model_type=family, tie_word_embeddings=tied)
             assert made.returncode == 0, made.stderr
             file = folder / (family + ".gguf")

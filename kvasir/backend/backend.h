@@ -80,20 +80,24 @@ struct AttendArgs {
 };
 
 // kClamped: KernelTable::clamped_gate. kSigmoid has the gate in its exponent alone:
-// up / (1 + exp(-gate)).
-enum class GateActivation { kSilu, kGeluTanh, kClamped, kSigmoid };
+// up / (1 + exp(-gate)). kNone: gate * up.
+enum class GateActivation { kSilu, kGeluTanh, kClamped, kSigmoid, kNone };
 
 // The new tokens of one sequence in a step, and the state of its recurrent layer, aligned as floats
 // are. What a run writes is no other run's.
-struct DeltaRun {
+struct StateRun {
   const std::byte* state = nullptr;  // before the run; null: all zero
   std::byte* next = nullptr;         // after it; may be the same, else they do not overlap
   int64_t step_row = 0;              // row of the step's activations of the first token
   int64_t rows = 0;                  // > 0
 };
 
-// The sizes of a gated delta net (Yang et al., arXiv 2412.06464) behind its projections.
+// The sizes of a gated delta net (Yang et al., arXiv 2412.06464) behind its projections, or of
+// Mamba-2 (Dao, Gu, arXiv 2405.21060), seen as linear attention: its C are queries, its B keys, its
+// x values, its groups key heads, its dt both step and what decays grow with.
 struct DeltaShape {
+  enum class Rule { kGatedDelta, kMamba };
+  Rule rule = Rule::kGatedDelta;
   int key_heads = 0;
   int value_heads = 0;  // a multiple of key_heads
   int64_t key_dim = 0;
@@ -117,25 +121,46 @@ struct DeltaShape {
 
 struct DeltaNetArgs {
   DeltaShape shape;
-  std::span<const DeltaRun> runs;       // disjoint step rows
+  std::span<const StateRun> runs;       // disjoint step rows
   ConstFloatRows mixed;                 // [rows, channels]: queries, keys, values before the
                                         // convolution
-  ConstFloatRows decay_inputs;          // [rows, value_heads]: a
-  ConstFloatRows step_inputs;           // [rows, value_heads]: b
+  ConstFloatRows decay_inputs;          // [rows, value_heads]: a; of Mamba-2 dt
+  ConstFloatRows step_inputs;           // [rows, value_heads]: b; not of Mamba-2
   std::span<const float> conv;          // [conv_width, channels]
+  std::span<const float> conv_biases;   // [channels]; empty: zeros
   std::span<const float> decay_rates;   // [value_heads], exp(A_log), >= 0
   std::span<const float> decay_biases;  // [value_heads], dt_bias
+  std::span<const float> skips;         // [value_heads], D; of Mamba-2 only
   FloatRows convolved;                  // [rows, channels], scratch
   FloatRows gates;                      // [rows, 2 * value_heads], scratch
   FloatRows out;                        // [rows, value_heads * value_dim]
 };
 
+// A causal depthwise convolution over time, without an activation.
+struct ShortConvArgs {
+  std::span<const StateRun> runs;  // disjoint step rows
+  // The inputs a convolution sees, the token's own last; >= 2. A state is those before the next
+  // token, [width - 1, channels], oldest first, float32.
+  int64_t width = 0;
+  ConstFloatRows x;               // [rows, channels]
+  std::span<const float> conv;    // [width, channels]
+  std::span<const float> biases;  // [channels]; empty: zeros
+  FloatRows out;                  // [rows, channels]; not x
+};
+
 // Which experts every row goes through, and with what weight.
 struct RouteArgs {
+  // What a router's outputs become.
+  enum class Scores { kSoftmax, kSigmoid };
   FloatRows scores;  // [rows, experts] router outputs; what they hold afterwards means nothing
   int per_row = 0;   // <= experts
-  bool normalizes = false;               // the weights of a row are divided by their sum
+  Scores kind = Scores::kSoftmax;
+  // [experts] are added to scores for choosing, not to weights; empty: nothing is.
+  std::span<const float> choice_biases;
+  bool normalizes = false;  // the weights of a row are divided by their sum and sum_eps
+  float sum_eps = 0;
   std::span<const float> expert_scales;  // [experts] multiply weights at last; empty: all 1
+  float scale = 1;                       // likewise
   std::span<int32_t> chosen;             // out: [rows * per_row], the most probable first
   std::span<float> weights;              // out: [rows * per_row]
 };
@@ -243,12 +268,17 @@ class Backend {
   // of squares), queries also by sqrt(key_dim); with decay = exp(-rate * softplus(a + bias)) and
   // beta = sigmoid(b) of each value head, the state S [key_dim, value_dim] of the head:
   //   S *= decay; delta = beta * (v - S^T k); S += k delta^T; out = S^T q
+  // Of Mamba-2 queries and keys stay as they are, and with dt = softplus(a + bias)
+  //   S = S * exp(-rate * dt) + k (dt * v)^T; out = S^T q + skip * v
   // A run's results depend on its tokens alone, not on how a sequence is cut into runs.
   virtual void DeltaNet(const DeltaNetArgs& args) = 0;
+  // For every token of a run: the sum of what the last `width` tokens have, each times its weight.
+  // A run's results depend on its tokens alone.
+  virtual void ShortConv(const ShortConvArgs& args) = 0;
   virtual void Add(FloatRows accumulator, ConstFloatRows x) = 0;
   virtual void Scale(FloatRows x, float factor) = 0;
-  // Softmax over a row's scores; the per_row largest probabilities are its weights, the lowest
-  // index of equals first.
+  // Softmax over a row's scores, or the sigmoid of each; the per_row largest of them, or of their
+  // sums with choice_biases, are its weights, the lowest index of equals first.
   virtual void Route(const RouteArgs& args) = 0;
   // out = sum over a row's experts, in the order chosen, of weight * expert(x), each product
   // rounded. Only the weights of experts that some row chose are read.

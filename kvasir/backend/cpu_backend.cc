@@ -222,6 +222,7 @@ class CpuBackend final : public Backend {
   }
 
   void DeltaNet(const DeltaNetArgs& args) override { RunDeltaNet(kernels_, pool_, args); }
+  void ShortConv(const ShortConvArgs& args) override { RunShortConv(kernels_, pool_, args); }
 
   void Add(FloatRows accumulator, ConstFloatRows x) override {
     ForRows(x.rows, x.cols, [&](int64_t i) { kernels_.add(accumulator.row(i), x.row(i), x.cols); });
@@ -258,6 +259,8 @@ class CpuBackend final : public Backend {
         return kernels_.clamped_gate;
       case GateActivation::kSigmoid:
         return kernels_.sigmoid_gate;
+      case GateActivation::kNone:
+        return kernels_.product_gate;
     }
     KVASIR_CHECK(false);
   }

@@ -575,6 +575,41 @@ TEST(CpuBackendTest, RouteTakesTheMostProbableAndTheLowestOfEquals) {
   for (size_t i = 3; i < 6; ++i) EXPECT_TRUE(chosen[i] >= 0 && chosen[i] < 4);
 }
 
+// Biases choose, but weigh nothing; what is chosen weighs by its sigmoid.
+TEST(CpuBackendTest, RouteBySigmoidsAndBiases) {
+  const auto backend = Make(1);
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const std::vector<float> biases = {0, 2, 0, 0};
+  const auto route = [&](RouteArgs args, std::vector<float> scores) {
+    std::vector<int32_t> chosen(2, -1);
+    std::vector<float> weights(2);
+    args.scores = View(scores, 4);
+    args.per_row = 2;
+    args.kind = RouteArgs::Scores::kSigmoid;
+    args.chosen = chosen;
+    args.weights = weights;
+    backend->Route(args);
+    return std::pair(chosen, weights);
+  };
+  const std::vector<float> scores = {1, -3, 2, 0};
+  const auto [plain, of_plain] = route({}, scores);
+  EXPECT_EQ(plain, (std::vector<int32_t>{2, 0}));
+  EXPECT_NEAR(of_plain[0], sigmoid(2), 1e-6);
+  const auto [chosen, weights] = route({.choice_biases = biases, .scale = 2}, scores);
+  EXPECT_EQ(chosen, (std::vector<int32_t>{1, 2}));
+  EXPECT_NEAR(weights[0], 2 * sigmoid(-3), 1e-6);
+  EXPECT_NEAR(weights[1], 2 * sigmoid(2), 1e-6);
+  const auto [same, normed] =
+      route({.choice_biases = biases, .normalizes = true, .sum_eps = 0.5f}, scores);
+  EXPECT_EQ(same, chosen);
+  EXPECT_NEAR(normed[1], sigmoid(2) / (sigmoid(-3) + sigmoid(2) + 0.5), 1e-6);
+  // Nonsense comes last, and the lowest of equals first.
+  const float nan = std::nanf("");
+  EXPECT_EQ(route({.choice_biases = biases}, {nan, nan, 1, 1}).first, (std::vector<int32_t>{2, 3}));
+  EXPECT_EQ(route({.choice_biases = biases}, {nan, nan, nan, nan}).first,
+            (std::vector<int32_t>{0, 0}));
+}
+
 // Every row against its experts run alone, in rows of one: the same bits, however rows are grouped.
 TEST(CpuBackendTest, ExpertsEqualEveryRowAlone) {
   constexpr int64_t kRows = 9, kHidden = 64, kSize = 32;

@@ -16,6 +16,8 @@ constexpr int64_t kLaneBlock = 32;
 // What a number of the convolution costs, in those that kForkNumbers counts: an exponential, a
 // division and a multiply-add for each input.
 constexpr int64_t kConvCost = 4;
+// Channels of a short convolution that are handed to threads together: two cache lines.
+constexpr int64_t kChannelBlock = 32;
 
 class DeltaNetStep {
  public:
@@ -31,16 +33,17 @@ class DeltaNetStep {
   // Blocks of columns of every head's state.
   int64_t state_units() const { return shape_.value_heads * lane_blocks_; }
 
-  void MakeInputs(const DeltaRun& run, int64_t begin, int64_t end) const {
+  void MakeInputs(const StateRun& run, int64_t begin, int64_t end) const {
     const int64_t gates = input_units() - 1;
     if (end > gates) MakeGates(run);
     Convolve(run, ChannelOf(begin), ChannelOf(std::min(end, gates)));
+    if (is_mamba()) return;
     for (int64_t head = begin; head < std::min(end, value_begin()); ++head) {
       Normalise(run, head);
     }
   }
 
-  void Update(const DeltaRun& run, int64_t begin, int64_t end) const {
+  void Update(const StateRun& run, int64_t begin, int64_t end) const {
     while (begin < end) {
       const int64_t head = begin / lane_blocks_;
       const int64_t head_end = std::min(end, (head + 1) * lane_blocks_);
@@ -53,6 +56,7 @@ class DeltaNetStep {
   }
 
  private:
+  bool is_mamba() const { return shape_.rule == DeltaShape::Rule::kMamba; }
   // Heads before those of values.
   int64_t value_begin() const { return 2 * shape_.key_heads; }
 
@@ -61,7 +65,7 @@ class DeltaNetStep {
     return (head - values) * shape_.key_dim + values * shape_.value_dim;
   }
 
-  void Convolve(const DeltaRun& run, int64_t begin, int64_t end) const {
+  void Convolve(const StateRun& run, int64_t begin, int64_t end) const {
     if (begin >= end) return;
     kernels_.causal_conv({.x = args_.mixed.row(run.step_row),
                           .x_stride = args_.mixed.stride,
@@ -69,6 +73,7 @@ class DeltaNetStep {
                           .weights = args_.conv.data(),
                           .weight_stride = shape_.channels(),
                           .width = shape_.conv_width,
+                          .biases = args_.conv_biases.empty() ? nullptr : args_.conv_biases.data(),
                           .history = reinterpret_cast<const float*>(run.state),
                           .next_history = reinterpret_cast<float*>(run.next),
                           .history_stride = shape_.channels(),
@@ -80,7 +85,7 @@ class DeltaNetStep {
 
   // The length by way of the root mean square: x / sqrt(sum + eps) = (x / sqrt(sum / dim + eps /
   // dim)) / sqrt(dim).
-  void Normalise(const DeltaRun& run, int64_t head) const {
+  void Normalise(const StateRun& run, int64_t head) const {
     const auto dim = static_cast<float>(shape_.key_dim);
     const float factor = head < shape_.key_heads ? 1.0f / dim : 1.0f / std::sqrt(dim);
     for (int64_t row = run.step_row; row < run.step_row + run.rows; ++row) {
@@ -90,10 +95,10 @@ class DeltaNetStep {
     }
   }
 
-  void MakeGates(const DeltaRun& run) const {
+  void MakeGates(const StateRun& run) const {
     for (int64_t row = run.step_row; row < run.step_row + run.rows; ++row) {
       kernels_.delta_gates({.decay_inputs = args_.decay_inputs.row(row),
-                            .step_inputs = args_.step_inputs.row(row),
+                            .step_inputs = is_mamba() ? nullptr : args_.step_inputs.row(row),
                             .rates = args_.decay_rates.data(),
                             .biases = args_.decay_biases.data(),
                             .heads = shape_.value_heads,
@@ -102,28 +107,29 @@ class DeltaNetStep {
     }
   }
 
-  void UpdateLanes(const DeltaRun& run, int64_t head, int64_t lane, int64_t lane_end) const {
+  void UpdateLanes(const StateRun& run, int64_t head, int64_t lane, int64_t lane_end) const {
     const int64_t key_head = shape_.key_head_of(static_cast<int>(head));
     const float* const convolved = args_.convolved.row(run.step_row);
     const float* const gates = args_.gates.row(run.step_row);
     const int64_t at = (shape_.conv_width - 1) * shape_.channels() +
                        head * shape_.key_dim * shape_.value_dim + lane;
-    kernels_.delta_rule(
-        {.rows = run.rows,
-         .key_dim = shape_.key_dim,
-         .lanes = lane_end - lane,
-         .queries = convolved + ChannelOf(key_head),
-         .keys = convolved + ChannelOf(shape_.key_heads + key_head),
-         .values = convolved + ChannelOf(value_begin() + head) + lane,
-         .stride = args_.convolved.stride,
-         .decays = gates + head,
-         .steps = gates + shape_.value_heads + head,
-         .gate_stride = args_.gates.stride,
-         .state = run.state == nullptr ? nullptr : reinterpret_cast<const float*>(run.state) + at,
-         .next = reinterpret_cast<float*>(run.next) + at,
-         .state_stride = shape_.value_dim,
-         .out = args_.out.row(run.step_row) + head * shape_.value_dim + lane,
-         .out_stride = args_.out.stride});
+    const auto rule = is_mamba() ? kernels_.mamba_rule : kernels_.delta_rule;
+    rule({.rows = run.rows,
+          .key_dim = shape_.key_dim,
+          .lanes = lane_end - lane,
+          .queries = convolved + ChannelOf(key_head),
+          .keys = convolved + ChannelOf(shape_.key_heads + key_head),
+          .values = convolved + ChannelOf(value_begin() + head) + lane,
+          .stride = args_.convolved.stride,
+          .decays = gates + head,
+          .steps = gates + shape_.value_heads + head,
+          .gate_stride = args_.gates.stride,
+          .skip = is_mamba() ? args_.skips[static_cast<size_t>(head)] : 0.0f,
+          .state = run.state == nullptr ? nullptr : reinterpret_cast<const float*>(run.state) + at,
+          .next = reinterpret_cast<float*>(run.next) + at,
+          .state_stride = shape_.value_dim,
+          .out = args_.out.row(run.step_row) + head * shape_.value_dim + lane,
+          .out_stride = args_.out.stride});
   }
 
   const KernelTable& kernels_;
@@ -134,7 +140,7 @@ class DeltaNetStep {
 
 // Runs body(run, begin, end) on pieces of the units [0, units) of every run.
 template <typename Body>
-void ForUnits(ThreadPool& pool, std::span<const DeltaRun> runs, int64_t units, bool forks,
+void ForUnits(ThreadPool& pool, std::span<const StateRun> runs, int64_t units, bool forks,
               const Body& body) {
   const auto pieces = [&](size_t begin, size_t end) {
     auto at = static_cast<int64_t>(begin);
@@ -154,6 +160,15 @@ void ForUnits(ThreadPool& pool, std::span<const DeltaRun> runs, int64_t units, b
   }
 }
 
+int64_t RowsOf(std::span<const StateRun> runs) {
+  int64_t rows = 0;
+  for (const StateRun& run : runs) {
+    KVASIR_CHECK(run.rows > 0 && run.next != nullptr);
+    rows += run.rows;
+  }
+  return rows;
+}
+
 void CheckShapes(const DeltaNetArgs& args) {
   const DeltaShape& shape = args.shape;
   const auto heads = static_cast<size_t>(shape.value_heads);
@@ -161,6 +176,9 @@ void CheckShapes(const DeltaNetArgs& args) {
   KVASIR_CHECK(shape.conv_width >= 2 && args.mixed.cols == shape.channels());
   KVASIR_CHECK(args.conv.size() == static_cast<size_t>(shape.conv_width * shape.channels()));
   KVASIR_CHECK(args.decay_rates.size() == heads && args.decay_biases.size() == heads);
+  KVASIR_CHECK(args.conv_biases.empty() ||
+               args.conv_biases.size() == static_cast<size_t>(shape.channels()));
+  KVASIR_CHECK(shape.rule != DeltaShape::Rule::kMamba || args.skips.size() == heads);
   KVASIR_CHECK(args.convolved.cols >= shape.channels() && args.gates.cols >= 2 * shape.value_heads);
 }
 
@@ -170,18 +188,42 @@ void RunDeltaNet(const KernelTable& kernels, ThreadPool& pool, const DeltaNetArg
   CheckShapes(args);
   const DeltaNetStep step(kernels, args);
   const DeltaShape& shape = args.shape;
-  int64_t rows = 0;
-  for (const DeltaRun& run : args.runs) {
-    KVASIR_CHECK(run.rows > 0 && run.next != nullptr);
-    rows += run.rows;
-  }
+  const int64_t rows = RowsOf(args.runs);
   if (rows == 0) return;
   const bool forks = kConvCost * rows * shape.channels() >= kForkNumbers * pool.threads();
   ForUnits(
       pool, args.runs, step.input_units(), forks,
-      [&](const DeltaRun& run, int64_t begin, int64_t end) { step.MakeInputs(run, begin, end); });
+      [&](const StateRun& run, int64_t begin, int64_t end) { step.MakeInputs(run, begin, end); });
   ForUnits(pool, args.runs, step.state_units(), true,
-           [&](const DeltaRun& run, int64_t begin, int64_t end) { step.Update(run, begin, end); });
+           [&](const StateRun& run, int64_t begin, int64_t end) { step.Update(run, begin, end); });
+}
+
+void RunShortConv(const KernelTable& kernels, ThreadPool& pool, const ShortConvArgs& args) {
+  const int64_t channels = args.x.cols;
+  KVASIR_CHECK(args.width >= 2 && args.out.cols == channels && args.out.data != args.x.data);
+  KVASIR_CHECK(args.conv.size() == static_cast<size_t>(args.width * channels));
+  KVASIR_CHECK(args.biases.empty() || args.biases.size() == static_cast<size_t>(channels));
+  const int64_t rows = RowsOf(args.runs);
+  if (rows == 0) return;
+  const bool forks = rows * channels >= kForkNumbers * pool.threads();
+  const int64_t blocks = (channels + kChannelBlock - 1) / kChannelBlock;
+  ForUnits(pool, args.runs, blocks, forks, [&](const StateRun& run, int64_t begin, int64_t end) {
+    kernels.causal_conv({.x = args.x.row(run.step_row),
+                         .x_stride = args.x.stride,
+                         .rows = run.rows,
+                         .weights = args.conv.data(),
+                         .weight_stride = channels,
+                         .width = args.width,
+                         .biases = args.biases.empty() ? nullptr : args.biases.data(),
+                         .has_silu = false,
+                         .history = reinterpret_cast<const float*>(run.state),
+                         .next_history = reinterpret_cast<float*>(run.next),
+                         .history_stride = channels,
+                         .channel_begin = begin * kChannelBlock,
+                         .channel_end = std::min(end * kChannelBlock, channels),
+                         .out = args.out.row(run.step_row),
+                         .out_stride = args.out.stride});
+  });
 }
 
 }  // namespace kvasir

@@ -1,9 +1,12 @@
 #include "kvasir/backend/cpu_experts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <span>
 
 #include "kvasir/base/check.h"
+#include "kvasir/base/scalar_math.h"
 #include "kvasir/base/scratch_vector.h"
 
 namespace kvasir {
@@ -19,27 +22,46 @@ FloatRows Slice(FloatRows all, int64_t begin, int64_t rows) {
   return {all.row(begin), rows, all.cols, all.stride};
 }
 
+// As KernelTable::argmax of the sums.
+int64_t BestWith(std::span<const float> biases, const float* scores) {
+  int64_t best = 0;
+  float most = std::numeric_limits<float>::quiet_NaN();
+  for (size_t i = 0; i < biases.size(); ++i) {
+    const float sum = scores[i] + biases[i];
+    if (!(sum > most) && !(std::isnan(most) && !std::isnan(sum))) continue;
+    most = sum;
+    best = static_cast<int64_t>(i);
+  }
+  return best;
+}
+
 }  // namespace
 
 void RouteRow(const KernelTable& kernels, const RouteArgs& args, int64_t row) {
   float* const scores = args.scores.row(row);
   const int64_t experts = args.scores.cols;
   const auto begin = static_cast<size_t>(row * args.per_row);
-  kernels.softmax(scores, experts);
+  if (args.kind == RouteArgs::Scores::kSigmoid) {
+    for (int64_t i = 0; i < experts; ++i) scores[i] = 1.0f / (1.0f + scalar::Exp(-scores[i]));
+  } else {
+    kernels.softmax(scores, experts);
+  }
   float sum = 0;
   for (size_t rank = 0; rank < static_cast<size_t>(args.per_row); ++rank) {
-    const int64_t best = kernels.argmax(scores, experts);
+    const int64_t best = args.choice_biases.empty() ? kernels.argmax(scores, experts)
+                                                    : BestWith(args.choice_biases, scores);
     args.chosen[begin + rank] = static_cast<int32_t>(best);
     args.weights[begin + rank] = scores[best];
     sum += scores[best];
-    // argmax counts NaN as smallest, so that no expert is chosen twice unless all are NaN.
+    // NaN counts as smallest, so that no expert is chosen twice unless all are NaN.
     scores[best] = std::numeric_limits<float>::quiet_NaN();
   }
   for (size_t i = begin; i < begin + static_cast<size_t>(args.per_row); ++i) {
-    if (args.normalizes) args.weights[i] /= sum;
+    if (args.normalizes) args.weights[i] /= sum + args.sum_eps;
     if (!args.expert_scales.empty()) {
       args.weights[i] *= args.expert_scales[static_cast<size_t>(args.chosen[i])];
     }
+    if (args.scale != 1) args.weights[i] *= args.scale;
   }
 }
 

@@ -190,7 +190,7 @@ class InspectCommand final : public Command {
     int64_t recurrent_layers = 0;
     for (const LayerKind kind : config.layer_kinds) {
       window_layers += kind == LayerKind::kSliding;
-      recurrent_layers += kind == LayerKind::kLinear;
+      recurrent_layers += kind == LayerKind::kRecurrent;
     }
     report->Set("architecture", config.architecture);
     report->Set("family", ModelFamilyName(config.family));

@@ -488,6 +488,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "transformers_gemma4_experts_bf16", "transformers_ministral3_bf16",
                     "transformers_smollm3_bf16", "transformers_granite_bf16",
                     "transformers_granite_dense_bf16", "transformers_olmo2_bf16",
+                    "transformers_lfm2_bf16", "transformers_lfm2_moe_bf16",
                     "transformers_olmo3_bf16", "transformers_phi3_bf16",
                     "transformers_phi4_mini_bf16"));
 

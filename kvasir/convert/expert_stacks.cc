@@ -6,8 +6,23 @@
 #include <string_view>
 #include <utility>
 
+#include "kvasir/convert/remade_tensor.h"
+
 namespace kvasir {
 namespace {
+
+constexpr std::string_view kLfm2Mlp = ".feed_forward";
+constexpr std::string_view kGraniteExperts = ".block_sparse_moe.";
+
+// ".w1.weight" of LFM2 is ".gate_proj.weight"; others stay.
+std::string AsMlx(const std::string& part) {
+  for (const auto& [name, other] :
+       {std::pair{".w1.weight", ".gate_proj.weight"}, std::pair{".w2.weight", ".down_proj.weight"},
+        std::pair{".w3.weight", ".up_proj.weight"}}) {
+    if (part == name) return other;
+  }
+  return part;
+}
 
 struct ExpertName {
   std::string stacked;  // the name of all experts' tensor
@@ -16,9 +31,11 @@ struct ExpertName {
 
 // "layers.0.mlp.experts.3.up_proj.weight" is part 3 of "layers.0.mlp.switch_mlp.up_proj.weight".
 ExpertName SplitExpert(const std::string& name) {
-  constexpr std::string_view kExperts = ".mlp.experts.";
+  constexpr std::string_view kExperts = ".experts.";
   constexpr size_t kMostDigits = 5;
   const size_t at = name.find(kExperts);
+  const std::string owner = name.substr(0, at);
+  if (!owner.ends_with(".mlp") && !owner.ends_with(kLfm2Mlp)) return {};
   if (at == std::string::npos || !name.ends_with(".weight")) return {};
   const size_t number = at + kExperts.size();
   const size_t end = name.find('.', number);
@@ -29,7 +46,7 @@ ExpertName SplitExpert(const std::string& name) {
     if (name[i] < '0' || name[i] > '9') return {};
     expert = 10 * expert + (name[i] - '0');
   }
-  return {name.substr(0, at) + ".mlp.switch_mlp" + name.substr(end), expert};
+  return {owner + ".switch_mlp" + AsMlx(name.substr(end)), expert};
 }
 
 using Parts = std::map<int64_t, const SourceTensor*>;
@@ -38,11 +55,8 @@ using Parts = std::map<int64_t, const SourceTensor*>;
 Result<SourceTensor> Stacked(std::string name, const Parts& parts) {
   const SourceTensor& first = *parts.begin()->second;
   std::vector<WeightTensor> experts;
-  SourceTensor stack = first;
+  SourceTensor stack = Remade(first, first.shape, nullptr);
   stack.name = std::move(name);
-  stack.raw = nullptr;
-  stack.rows.is_raw = false;
-  stack.rows.read_codes = nullptr;
   stack.rows.source.clear();
   for (const auto& [expert, part] : parts) {
     if (expert != static_cast<int64_t>(experts.size())) {
@@ -72,30 +86,23 @@ Result<SourceTensor> Stacked(std::string name, const Parts& parts) {
 SourceTensor PartOfStack(const SourceTensor& stack, std::string name, int64_t first,
                          int64_t count) {
   SourceTensor part = stack;
+  if (count != stack.shape[1]) {
+    part = Remade(
+        stack, {stack.shape[0], count, stack.shape[2]},
+        [whole = stack.rows.read_row, rows = stack.shape[1], first, count](
+            int64_t row, float* out) { whole(row / count * rows + first + row % count, out); });
+  }
   part.name = std::move(name);
-  part.shape[1] = count;
-  part.rows.shape = part.shape;
-  if (count == stack.shape[1]) return part;
-  part.raw = nullptr;
-  part.rows.is_raw = false;
-  part.rows.read_codes = nullptr;
-  part.rows.read_row = [whole = stack.rows.read_row, rows = stack.shape[1], first, count](
-                           int64_t row, float* out) {
-    whole(row / count * rows + first + row % count, out);
-  };
   return part;
 }
 
 // `count` rows of a matrix from `first` on. REQUIRES: they lie within it.
 SourceTensor PartOfMatrix(const SourceTensor& matrix, std::string name, int64_t first,
                           int64_t count) {
-  SourceTensor part = matrix;
+  const WeightTensor rows = RowsOf(matrix.rows, first, count);
+  SourceTensor part = Remade(matrix, {count, matrix.shape[1]}, rows.read_row);
+  part.rows.source = rows.source;
   part.name = std::move(name);
-  part.shape[0] = count;
-  part.raw = nullptr;
-  part.rows = RowsOf(std::move(part.rows), first, count);
-  part.rows.is_raw = false;
-  part.rows.read_codes = nullptr;
   return part;
 }
 
@@ -164,17 +171,35 @@ std::vector<SourceTensor> SplitGatesAndUps(std::vector<SourceTensor> tensors,
   return result;
 }
 
-std::vector<SourceTensor> SplitSharedMlp(std::vector<SourceTensor> tensors) {
+std::vector<SourceTensor> NameLfm2Mlps(std::vector<SourceTensor> tensors) {
+  const auto is_router = [](const SourceTensor& tensor) {
+    return tensor.name.ends_with(".feed_forward.gate.weight");
+  };
+  if (std::ranges::none_of(tensors, is_router)) return tensors;
+  for (SourceTensor& tensor : tensors) {
+    const size_t at = tensor.name.find(kLfm2Mlp);
+    if (at == std::string::npos) continue;
+    const size_t end = at + kLfm2Mlp.size();
+    tensor.name = tensor.name.substr(0, end) + AsMlx(tensor.name.substr(end));
+  }
+  return tensors;
+}
+
+std::vector<SourceTensor> SplitSharedMlp(std::vector<SourceTensor> tensors,
+                                         std::string_view beside_experts) {
   constexpr std::string_view kIn = ".shared_mlp.input_linear.weight";
   constexpr std::string_view kOut = ".shared_mlp.output_linear.weight";
   const auto is_expert = [](const SourceTensor& tensor) {
-    return tensor.name.find(".block_sparse_moe.") != std::string::npos;
+    return tensor.name.find(kGraniteExperts) != std::string::npos;
   };
-  if (std::ranges::any_of(tensors, is_expert)) return tensors;
+  const bool has_experts = std::ranges::any_of(tensors, is_expert);
+  if (has_experts && beside_experts.empty()) return tensors;
+  const std::string owner(has_experts ? beside_experts : "mlp");
   std::vector<SourceTensor> result;
   for (SourceTensor& tensor : tensors) {
     const auto named = [&](std::string_view end, const char* part) {
-      return tensor.name.substr(0, tensor.name.size() - end.size()) + ".mlp." + part + ".weight";
+      return tensor.name.substr(0, tensor.name.size() - end.size()) + "." + owner + "." + part +
+             ".weight";
     };
     const bool is_pair = tensor.shape.size() == 2 && tensor.shape[0] % 2 == 0;
     if (tensor.name.ends_with(kIn) && is_pair && tensor.rows.read_row) {
@@ -184,6 +209,28 @@ std::vector<SourceTensor> SplitSharedMlp(std::vector<SourceTensor> tensors) {
       continue;
     }
     if (tensor.name.ends_with(kOut)) tensor.name = named(kOut, "down_proj");
+    result.push_back(std::move(tensor));
+  }
+  return result;
+}
+
+std::vector<SourceTensor> SplitGraniteExperts(std::vector<SourceTensor> tensors) {
+  constexpr std::string_view kIn = ".block_sparse_moe.input_linear.weight";
+  constexpr std::string_view kOut = ".block_sparse_moe.output_linear.weight";
+  std::vector<SourceTensor> result;
+  for (SourceTensor& tensor : tensors) {
+    const auto named = [&](std::string_view end, const char* part) {
+      return tensor.name.substr(0, tensor.name.size() - end.size()) +
+             ".block_sparse_moe.switch_mlp." + part + ".weight";
+    };
+    const bool is_stack = tensor.shape.size() == 3 && tensor.rows.read_row;
+    if (tensor.name.ends_with(kIn) && is_stack && tensor.shape[1] % 2 == 0) {
+      const int64_t half = tensor.shape[1] / 2;
+      result.push_back(PartOfStack(tensor, named(kIn, "gate_proj"), 0, half));
+      result.push_back(PartOfStack(tensor, named(kIn, "up_proj"), half, half));
+      continue;
+    }
+    if (tensor.name.ends_with(kOut) && is_stack) tensor.name = named(kOut, "down_proj");
     result.push_back(std::move(tensor));
   }
   return result;

@@ -27,7 +27,9 @@ std::string Module(const std::string& name) {
 // float32 among weights of 16 bits, and mlx-lm keeps them so.
 bool StaysF32(const SourceTensor& tensor) {
   return tensor.dtype == DType::kF32 && tensor.shape.size() == 1 &&
-         tensor.name.find(".linear_attn.") != std::string::npos;
+         (tensor.name.find(".linear_attn.") != std::string::npos ||
+          tensor.name.find(".mamba.") != std::string::npos ||
+          tensor.name.ends_with(".expert_bias"));
 }
 
 PlannedTensor Planned(const SourceTensor& tensor, const PlanOptions& options) {
@@ -120,7 +122,8 @@ Result<FolderPlan> PlanFolder(const ModelSource& source, const PlanOptions& opti
     auto stacked = StackExperts(source.tensors());
     if (!stacked.ok()) return WithContext(stacked.error(), source.path());
     // As mlx-lm has them, which knows other names of dense tensors only.
-    plan.tensors = SplitSharedMlp(SplitGatesAndUps(*std::move(stacked)));
+    std::vector<SourceTensor> tensors = NameLfm2Mlps(SplitGatesAndUps(*std::move(stacked)));
+    plan.tensors = SplitGraniteExperts(SplitSharedMlp(std::move(tensors)));
   }
   plan.shards.emplace_back();
   uint64_t shard_bytes = 0;

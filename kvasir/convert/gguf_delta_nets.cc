@@ -2,51 +2,38 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "kvasir/base/scalar_math.h"
+#include "kvasir/convert/remade_tensor.h"
 
 namespace kvasir {
 namespace {
 
 constexpr std::string_view kDeltaNet = ".linear_attn.";
 
-using ReadRow = std::function<void(int64_t row, float* out)>;
-
-// Another tensor with rows made of this one's.
-SourceTensor Made(const SourceTensor& from, std::vector<int64_t> shape, ReadRow read_row) {
-  SourceTensor made = from;
-  made.shape = std::move(shape);
-  made.raw = nullptr;
-  made.rows.shape = made.shape;
-  made.rows.is_raw = false;
-  made.rows.read_codes = nullptr;
-  made.rows.read_row = std::move(read_row);
-  return made;
-}
-
 // The given rows, in that order.
 SourceTensor RowsOf(const SourceTensor& from, std::vector<int64_t> rows) {
   const auto count = static_cast<int64_t>(rows.size());
-  return Made(from, {count, from.shape.back()},
-              [stored = from.rows.read_row, rows = std::move(rows)](int64_t row, float* out) {
-                stored(rows[static_cast<size_t>(row)], out);
-              });
+  return Remade(from, {count, from.shape.back()},
+                [stored = from.rows.read_row, rows = std::move(rows)](int64_t row, float* out) {
+                  stored(rows[static_cast<size_t>(row)], out);
+                });
 }
 
 // Every row's numbers in the given order.
 SourceTensor ColumnsOf(const SourceTensor& from, std::vector<int64_t> columns) {
-  return Made(from, from.shape,
-              [stored = from.rows.read_row, columns = std::move(columns)](int64_t row, float* out) {
-                std::vector<float> whole(columns.size());
-                stored(row, whole.data());
-                for (size_t i = 0; i < columns.size(); ++i) {
-                  out[i] = whole[static_cast<size_t>(columns[i])];
-                }
-              });
+  return Remade(
+      from, from.shape,
+      [stored = from.rows.read_row, columns = std::move(columns)](int64_t row, float* out) {
+        std::vector<float> whole(columns.size());
+        stored(row, whole.data());
+        for (size_t i = 0; i < columns.size(); ++i) {
+          out[i] = whole[static_cast<size_t>(columns[i])];
+        }
+      });
 }
 
 class DeltaNetExport {
@@ -57,7 +44,7 @@ class DeltaNetExport {
   void Add(SourceTensor tensor, std::vector<SourceTensor>* result) const {
     const size_t at = tensor.name.find(kDeltaNet);
     if (tensor.name.ends_with(".mlp.shared_expert_gate.weight")) {
-      result->push_back(Made(tensor, {tensor.shape.back()}, tensor.rows.read_row));
+      result->push_back(Remade(tensor, {tensor.shape.back()}, tensor.rows.read_row));
     } else if (at == std::string::npos) {
       result->push_back(std::move(tensor));
     } else {
@@ -85,7 +72,7 @@ class DeltaNetExport {
     } else if (part == "in_proj_a.weight" || part == "in_proj_b.weight") {
       result->push_back(RowsOf(tensor, OfValueHeads(1)));
     } else if (part == "conv1d.weight") {
-      add(RowsOf(Taps(tensor), MixedRows()), "conv1d.weight");
+      add(RowsOf(ConvolutionTaps(tensor), MixedRows()), "conv1d.weight");
     } else if (part == "dt_bias") {
       add(ColumnsOf(tensor, OfValueHeads(1)), "dt_bias");
     } else if (part == "A_log") {
@@ -139,26 +126,13 @@ class DeltaNetExport {
     return rows;
   }
 
-  // A row for each channel, wherever the one input lies.
-  static SourceTensor Taps(const SourceTensor& tensor) {
-    const int64_t channels = tensor.shape.front();
-    const int64_t last = tensor.shape.back();
-    const int64_t taps = tensor.shape[tensor.shape.size() - 2] * last;
-    return Made(tensor, {channels, taps},
-                [stored = tensor.rows.read_row, taps, last](int64_t row, float* out) {
-                  for (int64_t at = 0; at < taps; at += last) {
-                    stored((row * taps + at) / last, out + at);
-                  }
-                });
-  }
-
   static SourceTensor Rates(const SourceTensor& logarithms) {
-    return Made(logarithms, logarithms.shape,
-                [stored = logarithms.rows.read_row, count = logarithms.shape.back()](int64_t row,
-                                                                                     float* out) {
-                  stored(row, out);
-                  std::transform(out, out + count, out, [](float x) { return -scalar::Exp(x); });
-                });
+    return Remade(logarithms, logarithms.shape,
+                  [stored = logarithms.rows.read_row, count = logarithms.shape.back()](int64_t row,
+                                                                                       float* out) {
+                    stored(row, out);
+                    std::transform(out, out + count, out, [](float x) { return -scalar::Exp(x); });
+                  });
   }
 
   const DeltaNetConfig net_;

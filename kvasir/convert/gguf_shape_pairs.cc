@@ -38,7 +38,9 @@ class ShapeWriter {
     AddMlp();
     AddKeyValueHeads();
     if (has_delta_nets()) AddDeltaNets();
-    if (architecture_ == "granite") AddMultipliers();
+    if (architecture_ == "granitehybrid") AddMamba();
+    if (is_lfm2()) KVASIR_TRY_OK(AddShortConv());
+    if (is_granite()) AddMultipliers();
     KVASIR_TRY_OK(AddExperts());
     KVASIR_TRY_OK(AddRope());
     return AddWindow();
@@ -52,11 +54,17 @@ class ShapeWriter {
   }
   bool is_gemma4() const { return config_.family == ModelFamily::kGemma4; }
   bool has_delta_nets() const { return config_.family == ModelFamily::kQwen35; }
+  bool is_lfm2() const { return config_.family == ModelFamily::kLfm2; }
+  bool is_granite() const { return architecture_.starts_with("granite"); }
+  bool has_recurrent_layers() const {
+    return std::ranges::count(config_.layer_kinds, LayerKind::kRecurrent) > 0;
+  }
 
   static std::string Architecture(const ModelConfig& config) {
     const bool has_experts = config.experts.count > 0;
     if (config.family == ModelFamily::kQwen3 && has_experts) return "qwen3moe";
     if (config.family == ModelFamily::kLlama) return LlamaArchitecture(config);
+    if (config.family == ModelFamily::kLfm2) return has_experts ? "lfm2moe" : "lfm2";
     if (config.family != ModelFamily::kQwen35) return std::string(ModelFamilyName(config.family));
     if (config.architecture.starts_with("Qwen3Next")) return "qwen3next";
     return has_experts ? "qwen35moe" : "qwen35";
@@ -64,6 +72,7 @@ class ShapeWriter {
 
   // Mistral 3's wrapper is also that of models that are llama in a GGUF file.
   static std::string LlamaArchitecture(const ModelConfig& config) {
+    if (config.delta_net.is_mamba) return "granitehybrid";
     if (config.architecture.starts_with("Granite")) return "granite";
     if (config.architecture.starts_with("SmolLM3")) return "smollm3";
     const bool is_ministral =
@@ -74,9 +83,8 @@ class ShapeWriter {
   // Readers know every fourth of SmolLM3 alone, and of Granite all or none.
   Status CheckStillLayers() const {
     for (int i = 0; i < config_.num_hidden_layers; ++i) {
-      const bool is_still = architecture_ == "granite"
-                                ? config_.is_still(0)
-                                : architecture_ == "smollm3" && (i + 1) % 4 == 0;
+      const bool is_still =
+          is_granite() ? config_.is_still(0) : architecture_ == "smollm3" && (i + 1) % 4 == 0;
       if (config_.is_still(i) == is_still) continue;
       return {ErrorCode::kUnsupported,
               "layer " + std::to_string(i) + " (no_rope_layers, position_embedding_type) turns " +
@@ -114,19 +122,42 @@ class ShapeWriter {
     for (int i = 0; i < config_.num_hidden_layers; ++i) {
       sizes.push_back(U32(config_.intermediate_size_of(i)));
     }
+    // Of Granite's experts, what has the key is the size of one.
+    if (architecture_ == "granitehybrid" && config_.experts.count > 0) {
+      return Int("feed_forward_length", config_.experts.intermediate_size);
+    }
     if (sizes.front() == sizes.back()) return Int("feed_forward_length", sizes.front());
     pairs_.AddU32s(Key("feed_forward_length"), sizes);
   }
 
   void AddKeyValueHeads() {
-    if (config_.num_key_value_heads == config_.global_key_value_heads) {
+    const bool is_listed =
+        (is_lfm2() || architecture_ == "granitehybrid") && has_recurrent_layers();
+    if (config_.num_key_value_heads == config_.global_key_value_heads && !is_listed) {
       return Int("attention.head_count_kv", config_.num_key_value_heads);
     }
     std::vector<uint32_t> heads;
     for (int i = 0; i < config_.num_hidden_layers; ++i) {
-      heads.push_back(U32(config_.key_value_heads_of(i)));
+      const bool has_none = is_listed && config_.is_recurrent(i);
+      heads.push_back(has_none ? 0 : U32(config_.key_value_heads_of(i)));
     }
     pairs_.AddU32s(Key("attention.head_count_kv"), heads);
+  }
+
+  void AddMamba() {
+    const DeltaNetConfig& net = config_.delta_net;
+    Int("ssm.conv_kernel", net.conv_width);
+    Int("ssm.state_size", net.key_dim);
+    Int("ssm.group_count", net.key_heads);
+    Int("ssm.time_step_rank", net.value_heads);
+    Int("ssm.inner_size", int64_t{net.value_heads} * net.value_dim);
+  }
+
+  Status AddShortConv() {
+    Int("shortconv.l_cache", config_.short_conv.width);
+    if (!config_.short_conv.has_bias) return {};
+    return {ErrorCode::kUnsupported,
+            "field 'conv_bias' is true, which a GGUF file of " + architecture_ + " cannot say"};
   }
 
   void AddDeltaNets() {
@@ -143,7 +174,7 @@ class ShapeWriter {
     // The list says it all; older readers know only how often layers attend.
     std::vector<bool> recurrent;
     for (const LayerKind kind : config_.layer_kinds) {
-      recurrent.push_back(kind == LayerKind::kLinear);
+      recurrent.push_back(kind == LayerKind::kRecurrent);
     }
     const auto full = std::find(recurrent.begin(), recurrent.end(), false);
     Int("full_attention_interval", full - recurrent.begin() + 1);
@@ -156,13 +187,27 @@ class ShapeWriter {
     if (experts.count == 0) return {};
     Int("expert_count", experts.count);
     Int("expert_used_count", experts.per_token);
-    Int("expert_feed_forward_length", experts.intermediate_size);
+    if (!is_granite()) Int("expert_feed_forward_length", experts.intermediate_size);
+    if (is_lfm2()) KVASIR_TRY_OK(AddSigmoidExperts());
     if (experts.shared_intermediate_size > 0) {
       Int("expert_shared_feed_forward_length", experts.shared_intermediate_size);
     }
     if (experts.normalizes_weights) return {};
     return {ErrorCode::kUnsupported, "field 'norm_topk_prob' is false, which a GGUF file of " +
                                          architecture_ + " cannot say"};
+  }
+
+  Status AddSigmoidExperts() {
+    constexpr int64_t kSigmoid = 2;
+    Int("leading_dense_block_count", std::ranges::count(config_.expert_layers, false));
+    Int("expert_gating_func", kSigmoid);
+    const ExpertsConfig& experts = config_.experts;
+    if (experts.has_choice_biases && experts.weight_scale == 1) return {};
+    return {ErrorCode::kUnsupported,
+            std::string("field '") +
+                (experts.has_choice_biases ? "routed_scaling_factor' is not 1"
+                                           : "use_expert_bias' is false") +
+                ", which readers of GGUF files of " + architecture_ + " do not know"};
   }
 
   Status AddRope() {

@@ -230,11 +230,12 @@ Status ModelSource::OpenGguf() {
   KVASIR_TRY(gguf_, GgufFile::Open(path_));
   KVASIR_TRY(config_, GgufConfigJson(*gguf_));
   KVASIR_TRY(const ModelConfig config, GgufModelConfig(*gguf_));
-  if (config.family == ModelFamily::kQwen35) {
+  if (config.delta_net.value_heads > 0) {
     return {ErrorCode::kUnsupported,
             path_ +
-                ": GGUF files of models with delta nets (Qwen3.5, Qwen3-Next) are run as they "
-                "are, but not made into others; convert the checkpoint"};
+                ": GGUF files of models with delta nets (Qwen3.5, Qwen3-Next) or Mamba-2 (Granite "
+                "4's hybrids) are run as they are, but not made into others; convert the "
+                "checkpoint"};
   }
   KVASIR_TRY(TensorList listed, ListTensors(*gguf_, config));
   left_out_ = std::move(listed.unread);

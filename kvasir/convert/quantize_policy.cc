@@ -11,11 +11,26 @@ namespace {
 
 constexpr int64_t kFewestNumbers = 1024;
 
-constexpr std::string_view kDense[] = {
-    "norm",           "router",     "vision",     "audio",       "visual",
-    "mlp.gate.",      "per_layer",  "conv",       "multi_modal", "position_embedding",
-    "token_ordering", "centroids",  "lora_",      "rotary",      "shared_expert_gate",
-    "in_proj_a.",     "in_proj_b.", "in_proj_ba."};
+constexpr std::string_view kDense[] = {"norm",
+                                       "router",
+                                       "vision",
+                                       "audio",
+                                       "visual",
+                                       "mlp.gate.",
+                                       "per_layer",
+                                       "conv1d",
+                                       "conv.conv.",
+                                       "multi_modal",
+                                       "position_embedding",
+                                       "token_ordering",
+                                       "centroids",
+                                       "lora_",
+                                       "rotary",
+                                       "shared_expert_gate",
+                                       "in_proj_a.",
+                                       "in_proj_b.",
+                                       "in_proj_ba.",
+                                       "feed_forward.gate."};
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -26,7 +41,9 @@ bool IsTable(std::string_view name) {
 }
 
 bool IsSensitive(std::string_view name, int64_t layers) {
-  if (!Contains(name, "v_proj") && !Contains(name, "down_proj")) return false;
+  if (!Contains(name, "v_proj") && !Contains(name, "down_proj") && !Contains(name, ".w2.")) {
+    return false;
+  }
   const std::optional<int64_t> found = LayerOf(name);
   if (!found || layers == 0) return false;
   const int64_t layer = *found;

@@ -17,6 +17,7 @@
 #include "kvasir/base/thread_pool.h"
 #include "kvasir/convert/expert_stacks.h"
 #include "kvasir/convert/gguf_delta_nets.h"
+#include "kvasir/convert/gguf_hybrids.h"
 #include "kvasir/convert/gguf_pairs_of.h"
 #include "kvasir/convert/row_batches.h"
 #include "kvasir/convert/tensor_names.h"
@@ -24,6 +25,7 @@
 #include "kvasir/formats/gguf_llama_kin.h"
 #include "kvasir/formats/gguf_rope.h"
 #include "kvasir/formats/gguf_writer.h"
+#include "kvasir/model/checkpoint_names.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/gguf_names.h"
 #include "kvasir/model/tensor_list.h"
@@ -140,7 +142,7 @@ class ExportPlan {
     const DecoderSpec spec = MakeDecoderSpec(config_);
     AddDivisors();
     for (const SourceTensor& tensor : tensors_) {
-      const std::string name = DecoderName(tensor.name);
+      const std::string name = DecoderTensorName(config_.family, DecoderName(tensor.name));
       const bool is_drafting = draft_layers_ > 0 && name.starts_with("mtp.");
       if (!is_drafting && IsKnownUnused(spec, tensor.name)) continue;
       if (config_.tie_word_embeddings && name == "lm_head.weight") continue;
@@ -208,7 +210,8 @@ class ExportPlan {
     // Readers expect routers, too, in 32 bits, and few numbers on which much hangs lose nothing.
     const auto is = [&](std::string_view part) { return name.find(part) != std::string::npos; };
     const bool is_sensitive = is(".ssm_alpha.") || is(".ssm_beta.") || is(".ssm_ba.");
-    if (shape.size() <= 1 || is("ffn_gate_inp.") || is(".ssm_conv1d.") ||
+    if (shape.size() <= 1 || is("ffn_gate_inp.") || is(".ssm_conv1d.") || is(".shortconv.conv.") ||
+        is(".ssm_norm.") || name.ends_with(".ssm_a") || name.ends_with(".ssm_d") ||
         (is_sensitive && type->block_elements > 1)) {
       type = TypeNamed("F32");
     } else if (shape.back() % type->block_elements != 0) {
@@ -367,7 +370,10 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   // Gates and ups in one tensor have a name for Gemma's experts only.
   std::vector<SourceTensor> tensors = SplitGatesAndUps(*std::move(stacked), ".mlp");
   if (config->family == ModelFamily::kQwen35) tensors = GgufDeltaNets(std::move(tensors), *config);
-  if (config->has_shared_mlp) tensors = SplitSharedMlp(std::move(tensors));
+  if (config->has_shared_mlp) {
+    tensors = SplitSharedMlp(SplitGraniteExperts(std::move(tensors)), "mlp.shared_expert");
+  }
+  tensors = GgufHybrids(std::move(tensors), *config);
   KVASIR_TRY(const std::vector<Export> exports,
              ExportPlan(source, tensors, *config, draft_layers, type).Make());
   std::vector<GgufDeclaration> declarations;

@@ -33,6 +33,25 @@ constexpr ConfigDefaults SmolLm3() {
   defaults.tie_word_embeddings = true;
   return defaults;
 }
+constexpr ConfigDefaults Lfm2(std::string_view architecture, std::string_view model_type,
+                              int64_t hidden_size, int64_t intermediate_size) {
+  return {architecture,
+          model_type,
+          ModelFamily::kLfm2,
+          true,
+          "hidden_act",
+          "silu",
+          65536,
+          hidden_size,
+          intermediate_size,
+          32,
+          32,
+          8,
+          0,
+          128000,
+          1e6,
+          1e-5};
+}
 // The intermediate size is that of dense layers, which models with experts may not have.
 constexpr ConfigDefaults Qwen35(std::string_view architecture, std::string_view model_type,
                                 int64_t intermediate_size, int64_t kv_heads) {
@@ -69,7 +88,7 @@ constexpr ConfigDefaults Gemma4(std::string_view architecture, std::string_view 
                1e6);
 }
 
-constexpr std::array<ConfigDefaults, 26> kArchitectures = {
+constexpr std::array<ConfigDefaults, 29> kArchitectures = {
     Plain("LlamaForCausalLM", "llama", ModelFamily::kLlama, 0, 0, 2048),
     Plain("MistralForCausalLM", "mistral", ModelFamily::kLlama, 8, 0, 131072),
     Plain("Mistral3ForConditionalGeneration", kMistral3, ModelFamily::kLlama, 8, 0, 131072),
@@ -80,6 +99,9 @@ constexpr std::array<ConfigDefaults, 26> kArchitectures = {
     Plain("Olmo2ForCausalLM", kOlmo2, ModelFamily::kOlmo, 0, 0, 2048, 1e4, 1e-5),
     Plain("Olmo3ForCausalLM", "olmo3", ModelFamily::kOlmo, 0, 0, 2048, 5e5, 1e-5),
     Plain("Phi3ForCausalLM", "phi3", ModelFamily::kPhi3, 0, 0, 4096, 1e4, 1e-5),
+    Lfm2("Lfm2ForCausalLM", "lfm2", 2560, 12288),
+    Lfm2("Lfm2VlForConditionalGeneration", "lfm2_vl", 2560, 12288),
+    Lfm2("Lfm2MoeForCausalLM", kLfm2Moe, 2048, 7168),
     Plain("Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, 32, 0, 32768),
     Plain("Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, 32, 128, 32768),
     Plain("Qwen3MoeForCausalLM", kQwen3Moe, ModelFamily::kQwen3, 4, 0, 32768),

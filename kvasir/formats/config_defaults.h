@@ -22,6 +22,7 @@ inline constexpr std::string_view kSmolLm3 = "smollm3";
 inline constexpr std::string_view kGranite = "granite";
 inline constexpr std::string_view kGraniteHybrid = "granitemoehybrid";
 inline constexpr std::string_view kOlmo2 = "olmo2";
+inline constexpr std::string_view kLfm2Moe = "lfm2_moe";
 
 // What the Hugging Face configuration classes fill in for absent fields. 0: the field is required,
 // or derived (heads, head_dim).

@@ -10,10 +10,10 @@
 
 namespace kvasir {
 
-// A letter for each layer: full, sliding, linear.
+// A letter for each layer: full, sliding, recurrent.
 inline std::string Kinds(const ModelConfig& model) {
   std::string text;
-  for (const LayerKind kind : model.layer_kinds) text += "FSL"[static_cast<size_t>(kind)];
+  for (const LayerKind kind : model.layer_kinds) text += "FSR"[static_cast<size_t>(kind)];
   return text;
 }
 

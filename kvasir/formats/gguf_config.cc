@@ -35,11 +35,14 @@ struct Architecture {
   std::string_view config;
   std::string_view model_type;
 };
-constexpr std::array<Architecture, 17> kArchitectures = {{
+constexpr std::array<Architecture, 20> kArchitectures = {{
     {"llama", "LlamaForCausalLM", "llama"},
     {kMistral3, "Ministral3ForCausalLM", "ministral3"},
     {"smollm3", "SmolLM3ForCausalLM", "smollm3"},
     {"granite", "GraniteForCausalLM", "granite"},
+    {"granitehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid"},
+    {"lfm2", "Lfm2ForCausalLM", "lfm2"},
+    {"lfm2moe", "Lfm2MoeForCausalLM", "lfm2_moe"},
     {"olmo2", "Olmo2ForCausalLM", "olmo2"},  // of OLMo 3 as well
     {"olmo3", "Olmo3ForCausalLM", "olmo3"},  // as Ollama may call it
     {kPhi3, "Phi3ForCausalLM", "phi3"},
@@ -54,6 +57,9 @@ constexpr std::array<Architecture, 17> kArchitectures = {{
     {"gemma3", "Gemma3ForCausalLM", "gemma3_text"},
     {"gemma4", "Gemma4ForCausalLM", "gemma4_text"},
 }};
+
+constexpr std::array<std::string_view, 7> kWithExperts = {
+    "qwen3moe", "qwen35moe", "qwen3next", "granitehybrid", "lfm2moe", kGptOss, "gemma4"};
 
 // What a file's metadata say.
 struct FileConfig {
@@ -85,13 +91,17 @@ class ConfigBuilder {
       KVASIR_TRY_OK(AddGgufGemma4(keys_, file_, &config_));
     } else if (has_delta_nets()) {
       KVASIR_TRY_OK(AddGgufQwen35(keys_, file_, &config_));
+    } else if (architecture_.starts_with("lfm2")) {
+      KVASIR_TRY_OK(AddGgufLfm2(keys_, file_, &config_));
+    } else if (architecture_ == "granitehybrid") {
+      KVASIR_TRY_OK(AddGgufGraniteHybrid(keys_, file_, &config_));
     } else {
       KVASIR_TRY_OK(SetHeads());
       KVASIR_TRY_OK(SetIntermediateSize());
     }
     if (architecture_ == "qwen3moe") KVASIR_TRY_OK(AddGgufQwenExperts(keys_, file_, &config_));
     if (architecture_ == kGptOss) KVASIR_TRY_OK(AddGgufGptOss(keys_, &config_));
-    if (architecture_ == "granite") KVASIR_TRY_OK(AddGgufGranite(keys_, &config_));
+    if (architecture_.starts_with("granite")) KVASIR_TRY_OK(AddGgufGranite(keys_, &config_));
     if (is_olmo()) KVASIR_TRY_OK(AddGgufOlmo(keys_, &config_));
     if (architecture_ == kPhi3) KVASIR_TRY_OK(AddGgufPhi3(keys_, &config_));
     KVASIR_TRY_OK(is_gemma4 ? SetGemma4Rope() : SetRope());
@@ -123,12 +133,14 @@ class ConfigBuilder {
                                            known};
     }
     KVASIR_TRY(const int64_t experts, metadata_.IntOr(Key("expert_count"), 0));
-    if (experts != 0 && architecture_ != "qwen3moe" && architecture_ != "gemma4" &&
-        architecture_ != kGptOss && (architecture_ == "qwen35" || !has_delta_nets())) {
+    if (experts != 0 && std::ranges::find(kWithExperts, architecture_) == kWithExperts.end()) {
+      std::string those;
+      for (const std::string_view name : kWithExperts) {
+        those += (those.empty() ? "" : ", ") + std::string(name);
+      }
       return {ErrorCode::kUnsupported, "metadata '" + Key("expert_count") + "' is " +
-                                           std::to_string(experts) +
-                                           ": experts are read in qwen3moe, qwen35moe, qwen3next, "
-                                           "gpt-oss and gemma4 only"};
+                                           std::to_string(experts) + ": experts are read in " +
+                                           those + " only"};
     }
     KVASIR_TRY(const bool is_causal, metadata_.FlagOr(Key("attention.causal"), true));
     if (!is_causal) {

@@ -1,5 +1,6 @@
 // What metadata of GGUF files become in a config, and the divisors of rope.
 #include "kvasir/formats/gguf_config.h"
+#include "kvasir/formats/config_test_util.h"
 
 #include <gtest/gtest.h>
 
@@ -28,11 +29,11 @@ TEST(GgufConfig, UnknownArchitecturesListTheKnown) {
   const auto config = GgufModelConfig(*file);
   ASSERT_FALSE(config.ok());
   EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(
-      config.error().message.find("'rwkv7'; supported are llama, mistral3, smollm3, "
-                                  "granite, olmo2, olmo3, phi3, qwen2, qwen3, qwen3moe, qwen35, "
-                                  "qwen35moe, qwen3next, gpt-oss,"),
-      std::string::npos)
+  EXPECT_NE(config.error().message.find("'rwkv7'; supported are llama, mistral3, smollm3, "
+                                        "granite, granitehybrid, lfm2, lfm2moe, olmo2, olmo3, "
+                                        "phi3, qwen2, qwen3, qwen3moe, qwen35, "
+                                        "qwen35moe, qwen3next, gpt-oss,"),
+            std::string::npos)
       << config.error().message;
 }
 
@@ -298,12 +299,6 @@ GgufTestFile TinyQwen35(const std::string& without = "") {
   return TinyDeltaNets("qwen35", 5, without);
 }
 
-std::string Kinds(const ModelConfig& model) {
-  std::string text;
-  for (const LayerKind kind : model.layer_kinds) text += kind == LayerKind::kLinear ? 'L' : 'F';
-  return text;
-}
-
 TEST(GgufConfig, DeltaNetsOfQwen35) {
   const ModelConfig model = ConfigOf(TinyQwen35().F32("qwen35.rope.freq_base", 1e7f));
   EXPECT_EQ(model.family, ModelFamily::kQwen35);
@@ -314,7 +309,7 @@ TEST(GgufConfig, DeltaNetsOfQwen35) {
   const DeltaNetConfig net = {
       .key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 12, .conv_width = 3};
   EXPECT_EQ(model.delta_net, net);
-  EXPECT_EQ(Kinds(model), "LLLFL");
+  EXPECT_EQ(Kinds(model), "RRRFR");
   EXPECT_EQ(model.rope_full.theta, 1e7);
   EXPECT_EQ(RotatedElements(model.rope_full, 16), 6);
   EXPECT_TRUE(model.norms_hold_offset);
@@ -331,15 +326,15 @@ TEST(GgufConfig, DeltaNetsOfQwen35) {
 }
 
 TEST(GgufConfig, WhichLayersHaveDeltaNets) {
-  EXPECT_EQ(Kinds(ConfigOf(TinyQwen35().U32("qwen35.full_attention_interval", 2))), "LFLFL");
+  EXPECT_EQ(Kinds(ConfigOf(TinyQwen35().U32("qwen35.full_attention_interval", 2))), "RFRFR");
   // The list says more than the interval, which a converter may have made up.
   const auto listed = [] {
     GgufTestFile file = TinyQwen35().U32("qwen35.full_attention_interval", 4);
     return file.I32s("qwen35.attention.recurrent_layers", {1, 0, 0, 1, 0});
   };
-  EXPECT_EQ(Kinds(ConfigOf(listed())), "LFFLF");
+  EXPECT_EQ(Kinds(ConfigOf(listed())), "RFFRF");
   // The last block drafts.
-  EXPECT_EQ(Kinds(ConfigOf(listed().U32("qwen35.nextn_predict_layers", 1))), "LFFL");
+  EXPECT_EQ(Kinds(ConfigOf(listed().U32("qwen35.nextn_predict_layers", 1))), "RFFR");
   EXPECT_EQ(ConfigOf(TinyQwen35().U32("qwen35.nextn_predict_layers", 1)).num_hidden_layers, 4);
 }
 
@@ -423,7 +418,7 @@ TEST(GgufConfig, ReadsTinyDeltaNets) {
     return config.ok() ? *std::move(config) : ModelConfig();
   };
   const ModelConfig dense = read("qwen35_bf16.gguf");
-  EXPECT_EQ(Kinds(dense), "LLFLL");
+  EXPECT_EQ(Kinds(dense), "RRFRR");
   EXPECT_EQ(dense.delta_net, (DeltaNetConfig{.key_heads = 2,
                                              .value_heads = 4,
                                              .key_dim = 16,
@@ -432,11 +427,11 @@ TEST(GgufConfig, ReadsTinyDeltaNets) {
                                              .is_tiled = true}));
   EXPECT_FALSE(dense.tie_word_embeddings);
   const ModelConfig experts = read("qwen35moe_bf16.gguf");
-  EXPECT_EQ(Kinds(experts), "LFLL");
+  EXPECT_EQ(Kinds(experts), "RFRR");
   EXPECT_TRUE(experts.delta_net.is_tiled);
   EXPECT_EQ(experts.experts.shared_intermediate_size, 24);
   const ModelConfig next = read("qwen3next_bf16.gguf");
-  EXPECT_EQ(Kinds(next), "LLFLLF");
+  EXPECT_EQ(Kinds(next), "RRFRRF");
   EXPECT_FALSE(next.delta_net.is_tiled);
   EXPECT_EQ(next.expert_layers, (std::vector<bool>{false, true, false, false, false, true}));
 }

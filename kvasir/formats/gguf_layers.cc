@@ -178,6 +178,43 @@ Result<int64_t> KeyValueHeads(const GgufKeys& keys) {
   return heads;
 }
 
+// Heads of keys and values; and what layers are: `recurrent` those that have none.
+Status AddHybridHeads(const GgufKeys& keys, const char* attention, const char* recurrent,
+                      Json* config) {
+  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY(const int64_t heads, KeyValueHeads(keys));
+  config->Set("num_key_value_heads", heads);
+  KVASIR_TRY(const auto of_layers, PerLayer(keys, "attention.head_count_kv", layers));
+  Json::Array types;
+  for (const int64_t here : of_layers) types.push_back(Json(here == 0 ? recurrent : attention));
+  config->Set("layer_types", std::move(types));
+  KVASIR_TRY(const int64_t hidden, config->GetInt("hidden_size"));
+  KVASIR_TRY(const int64_t query_heads, config->GetInt("num_attention_heads"));
+  KVASIR_TRY(const int64_t head_dim,
+             keys.metadata.IntOr(keys.Key("attention.key_length"),
+                                 query_heads > 0 ? hidden / query_heads : 0));
+  config->Set("head_dim", head_dim);
+  return {};
+}
+
+// Sigmoids choose LFM2's experts; a file that says otherwise is of another model.
+Status CheckGating(const GgufKeys& keys) {
+  constexpr int64_t kSigmoid = 2;
+  const std::string key = keys.Key("expert_gating_func");
+  KVASIR_TRY(const int64_t kind, keys.metadata.IntOr(key, kSigmoid));
+  if (kind == kSigmoid) return {};
+  return {ErrorCode::kUnsupported,
+          "metadata '" + key + "' is " + std::to_string(kind) + "; supported is 2, sigmoid"};
+}
+
+// Whether any layer has the tensor.
+bool AnyLayerHas(const GgufFile& file, size_t layers, const std::string& part) {
+  for (size_t i = 0; i < layers; ++i) {
+    if (file.Find("blk." + std::to_string(i) + "." + part) != nullptr) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Status GgufKeys::CopyInt(std::string_view name, std::string_view field, Json* config) const {
@@ -269,6 +306,63 @@ Status AddGgufQwen35(const GgufKeys& keys, const GgufFile& file, Json* config) {
   config->Set("shared_expert_intermediate_size", shared);
   config->Set("norm_topk_prob", true);  // the metadata does not say; every release does
   return {};
+}
+
+Status AddGgufLfm2(const GgufKeys& keys, const GgufFile& file, Json* config) {
+  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY_OK(AddHybridHeads(keys, "full_attention", "conv", config));
+  KVASIR_TRY_OK(keys.CopyInt("shortconv.l_cache", "conv_L_cache", config));
+  config->Set("conv_bias", false);
+  KVASIR_TRY_OK(keys.CopyInt("feed_forward_length", "intermediate_size", config));
+  KVASIR_TRY(const double eps, config->GetDouble("rms_norm_eps"));
+  config->Set("norm_eps", eps);
+  if (keys.architecture != "lfm2moe") {
+    // What mlx-lm asks for besides.
+    KVASIR_TRY(const int64_t hidden, config->GetInt("hidden_size"));
+    config->Set("block_dim", hidden);
+    config->Set("block_auto_adjust_ff_dim", false);
+    config->Set("block_multiple_of", int64_t{256});
+    config->Set("block_ffn_dim_multiplier", 1.0);
+    return {};
+  }
+  KVASIR_TRY_OK(CheckGating(keys));
+  KVASIR_TRY_OK(AddExperts(keys, "num_experts_per_tok", config));
+  KVASIR_TRY_OK(keys.CopyInt("leading_dense_block_count", "num_dense_layers", config));
+  config->Set("norm_topk_prob", true);  // the metadata does not say; every release does
+  config->Set("use_expert_bias", AnyLayerHas(file, layers, "exp_probs_b.bias"));
+  KVASIR_TRY(const double scale, keys.metadata.NumberOr(keys.Key("expert_weights_scale"), 1.0));
+  config->Set("routed_scaling_factor", scale == 0 ? 1.0 : scale);
+  return {};
+}
+
+Status AddGgufGraniteHybrid(const GgufKeys& keys, const GgufFile& file, Json* config) {
+  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY_OK(AddHybridHeads(keys, "attention", "mamba", config));
+  KVASIR_TRY_OK(keys.CopyInt("ssm.conv_kernel", "mamba_d_conv", config));
+  KVASIR_TRY_OK(keys.CopyInt("ssm.state_size", "mamba_d_state", config));
+  KVASIR_TRY_OK(keys.CopyInt("ssm.group_count", "mamba_n_groups", config));
+  KVASIR_TRY_OK(keys.CopyInt("ssm.time_step_rank", "mamba_n_heads", config));
+  const std::string key = keys.Key("ssm.inner_size");
+  KVASIR_TRY(const int64_t inner, keys.metadata.SameInt(key));
+  KVASIR_TRY(const int64_t heads, config->GetInt("mamba_n_heads"));
+  KVASIR_TRY(const int64_t hidden, config->GetInt("hidden_size"));
+  if (heads <= 0 || inner % heads != 0 || hidden <= 0 || inner % hidden != 0) {
+    return {ErrorCode::kUnsupported, "metadata '" + key + "' is " + std::to_string(inner) +
+                                         ", no multiple of the " + std::to_string(heads) +
+                                         " heads and of the hidden size " + std::to_string(hidden)};
+  }
+  config->Set("mamba_d_head", inner / heads);
+  config->Set("mamba_expand", inner / hidden);
+  config->Set("mamba_conv_bias", AnyLayerHas(file, layers, "ssm_conv1d.bias"));
+  config->Set("mamba_proj_bias", false);
+  KVASIR_TRY_OK(keys.CopyInt("feed_forward_length", "intermediate_size", config));
+  KVASIR_TRY(const int64_t experts, keys.metadata.IntOr(keys.Key("expert_count"), 0));
+  config->Set("num_local_experts", experts);
+  if (experts == 0) {
+    return keys.CopyInt("feed_forward_length", "shared_intermediate_size", config);
+  }
+  KVASIR_TRY_OK(keys.CopyInt("expert_used_count", "num_experts_per_tok", config));
+  return keys.CopyInt("expert_shared_feed_forward_length", "shared_intermediate_size", config);
 }
 
 Status AddGgufGptOss(const GgufKeys& keys, Json* config) {

@@ -35,6 +35,11 @@ Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* conf
 Status AddGgufQwen35(const GgufKeys& keys, const GgufFile& file, Json* config);
 // The window and the experts of gpt-oss. ERRORS: kCorrupt.
 Status AddGgufGptOss(const GgufKeys& keys, Json* config);
+// LFM2: heads, short convolutions, which layers have them, experts. `config` has its other members.
+// ERRORS: kCorrupt, kUnsupported.
+Status AddGgufLfm2(const GgufKeys& keys, const GgufFile& file, Json* config);
+// Granite 4's hybrids: heads, Mamba-2, which layers have it, experts. Likewise.
+Status AddGgufGraniteHybrid(const GgufKeys& keys, const GgufFile& file, Json* config);
 // Gemma 4: sizes of layers, shared keys, per-layer embeddings, experts. `config` has its other
 // members. ERRORS: kCorrupt, kUnsupported for layers that differ in other ways.
 Status AddGgufGemma4(const GgufKeys& keys, const GgufFile& file, Json* config);

@@ -48,6 +48,10 @@ Status AddGgufGranite(const GgufKeys& keys, Json* config) {
   config->Set("attention_multiplier", scale);
   // What switches rope off.
   KVASIR_TRY(const bool turns, keys.metadata.FlagOr(keys.Key("rope.scaling.finetuned"), true));
+  if (keys.architecture == "granitehybrid") {
+    config->Set("position_embedding_type", turns ? "rope" : "nope");
+    return {};
+  }
   return turns ? Status() : SetGraniteWithoutRope(keys, config);
 }
 

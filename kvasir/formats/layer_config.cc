@@ -15,11 +15,17 @@ constexpr int64_t kGemma4GlobalHeadDim = 512;
 constexpr double kGptOssGateLimit = 7.0;
 constexpr double kGptOssGateSlope = 1.702;
 
+// What layer_types calls layers with a state; empty where the family has none.
+std::string_view RecurrentType(const ModelConfig& model) {
+  if (model.family == ModelFamily::kQwen35) return "linear_attention";
+  return model.family == ModelFamily::kLfm2 ? "conv" : std::string_view();
+}
+
 // The window, had any layer one; 0 when the family or its switch says none does.
 Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& defaults,
                            const ModelConfig& model) {
   // The classes have no such field.
-  if (defaults.model_type == "llama" || defaults.family == ModelFamily::kQwen35 ||
+  if (defaults.model_type == "llama" || !RecurrentType(model).empty() ||
       defaults.model_type.starts_with(kGranite) || defaults.model_type == kOlmo2) {
     return 0;
   }
@@ -51,7 +57,7 @@ Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& def
 Result<std::vector<LayerKind>> ReadLayerTypes(const ConfigReader& reader, const Json& list,
                                               const ModelConfig& model) {
   const int layers = model.num_hidden_layers;
-  const bool has_linear = model.family == ModelFamily::kQwen35;
+  const std::string_view recurrent = RecurrentType(model);
   if (!list.is_array() || static_cast<int64_t>(list.as_array().size()) != layers) {
     return reader.Bad("layer_types",
                       "must list one type for each of the " + std::to_string(layers) + " layers");
@@ -60,15 +66,15 @@ Result<std::vector<LayerKind>> ReadLayerTypes(const ConfigReader& reader, const 
   for (const Json& type : list.as_array()) {
     if (type == Json("full_attention")) {
       kinds.push_back(LayerKind::kFull);
-    } else if (type == Json("sliding_attention") && !has_linear) {
+    } else if (type == Json("sliding_attention") && recurrent.empty()) {
       kinds.push_back(LayerKind::kSliding);
-    } else if (type == Json("linear_attention") && has_linear) {
-      kinds.push_back(LayerKind::kLinear);
+    } else if (!recurrent.empty() && type == Json(recurrent)) {
+      kinds.push_back(LayerKind::kRecurrent);
     } else {
       const std::string name = type.is_string() ? type.as_string().substr(0, 40) : "no string";
       return reader.Bad("layer_types",
                         "holds '" + name + "'; supported are full_attention and " +
-                            (has_linear ? "linear_attention" : "sliding_attention"),
+                            std::string(recurrent.empty() ? "sliding_attention" : recurrent),
                         ErrorCode::kUnsupported);
     }
   }
@@ -80,7 +86,25 @@ Result<std::vector<LayerKind>> DeriveLinearLayers(const ConfigReader& reader,
   KVASIR_TRY(const int64_t interval, reader.Integer("full_attention_interval", 4, 1, kMaxLayers));
   std::vector<LayerKind> kinds;
   for (int i = 0; i < model.num_hidden_layers; ++i) {
-    kinds.push_back((i + 1) % interval == 0 ? LayerKind::kFull : LayerKind::kLinear);
+    kinds.push_back((i + 1) % interval == 0 ? LayerKind::kFull : LayerKind::kRecurrent);
+  }
+  return kinds;
+}
+
+// All layers that are not listed.
+Result<std::vector<LayerKind>> ReadConvLayers(const ConfigReader& reader,
+                                              const ModelConfig& model) {
+  constexpr std::string_view kField = "full_attn_idxs";
+  const auto layers = static_cast<size_t>(model.num_hidden_layers);
+  const Json* list = reader.Find(kField);
+  if (list == nullptr) return std::vector<LayerKind>(layers, LayerKind::kFull);
+  if (!list->is_array()) return reader.Bad(kField, "must be a list of layers");
+  std::vector<LayerKind> kinds(layers, LayerKind::kRecurrent);
+  for (const Json& layer : list->as_array()) {
+    if (!layer.is_int() || layer.as_int() < 0 || layer.as_int() >= model.num_hidden_layers) {
+      return reader.Bad(kField, "must list layers below " + std::to_string(layers));
+    }
+    kinds[static_cast<size_t>(layer.as_int())] = LayerKind::kFull;
   }
   return kinds;
 }
@@ -90,6 +114,7 @@ Result<std::vector<LayerKind>> DeriveLayerKinds(const ConfigReader& reader,
                                                 const ConfigDefaults& defaults,
                                                 const ModelConfig& model) {
   if (model.family == ModelFamily::kQwen35) return DeriveLinearLayers(reader, model);
+  if (model.family == ModelFamily::kLfm2) return ReadConvLayers(reader, model);
   int64_t first_sliding = 0;  // qwen: layers below it are full
   int64_t pattern = 0;        // gemma: every pattern-th layer is full
   const bool is_qwen = model.family == ModelFamily::kQwen2 || model.family == ModelFamily::kQwen3;
@@ -115,22 +140,6 @@ Result<std::vector<LayerKind>> DeriveLayerKinds(const ConfigReader& reader,
     kinds.push_back(is_full ? LayerKind::kFull : LayerKind::kSliding);
   }
   return kinds;
-}
-
-Result<ExpertsConfig> ReadExperts(const ConfigReader& reader, std::string_view count_field,
-                                  int64_t count, std::string_view chosen_field, int64_t chosen,
-                                  std::string_view size_field, int64_t size) {
-  ExpertsConfig experts;
-  KVASIR_TRY(const int64_t all, reader.Integer(count_field, count, 1, kMaxExperts));
-  KVASIR_TRY(const int64_t per_token, reader.Integer(chosen_field, chosen, 1, kMaxExperts));
-  if (per_token > all) {
-    return reader.Bad(chosen_field, std::to_string(per_token) + " is more than the " +
-                                        std::to_string(all) + " experts");
-  }
-  KVASIR_TRY(experts.intermediate_size, reader.Integer(size_field, size, 1, kMaxIntermediate));
-  experts.count = static_cast<int>(all);
-  experts.per_token = static_cast<int>(per_token);
-  return experts;
 }
 
 // Every decoder_sparse_step-th layer, but for those named.
@@ -279,6 +288,22 @@ Status ReadSharing(const ConfigReader& reader, ModelConfig* model) {
 
 }  // namespace
 
+Result<ExpertsConfig> ReadExperts(const ConfigReader& reader, std::string_view count_field,
+                                  int64_t count, std::string_view chosen_field, int64_t chosen,
+                                  std::string_view size_field, int64_t size) {
+  ExpertsConfig experts;
+  KVASIR_TRY(const int64_t all, reader.Integer(count_field, count, 1, kMaxExperts));
+  KVASIR_TRY(const int64_t per_token, reader.Integer(chosen_field, chosen, 1, kMaxExperts));
+  if (per_token > all) {
+    return reader.Bad(chosen_field, std::to_string(per_token) + " is more than the " +
+                                        std::to_string(all) + " experts");
+  }
+  KVASIR_TRY(experts.intermediate_size, reader.Integer(size_field, size, 1, kMaxIntermediate));
+  experts.count = static_cast<int>(all);
+  experts.per_token = static_cast<int>(per_token);
+  return experts;
+}
+
 Status ReadLayerKinds(const ConfigReader& reader, const ConfigDefaults& defaults,
                       ModelConfig* model) {
   KVASIR_TRY(model->sliding_window, ReadWindow(reader, defaults, *model));
@@ -355,39 +380,6 @@ Status ReadStillLayers(const ConfigReader& reader, ModelConfig* model) {
     }
     model->still_layers.push_back(turns == Json(int64_t{0}));
   }
-  return {};
-}
-
-Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig* model) {
-  const std::string_view field =
-      reader.Find("layer_types") == nullptr ? "layers_block_type" : "layer_types";
-  const Json* types = reader.Find(field);
-  if (types == nullptr || !types->is_array() ||
-      types->as_array().size() != static_cast<size_t>(model->num_hidden_layers)) {
-    return reader.Bad(field, "must list one type for each of the " +
-                                 std::to_string(model->num_hidden_layers) + " layers");
-  }
-  for (const Json& type : types->as_array()) {
-    if (type == Json("attention") || type == Json("full_attention")) continue;
-    const std::string name = type.is_string() ? type.as_string().substr(0, 40) : "no string";
-    return reader.Bad(field, "holds '" + name + "'; supported are models that have attention alone",
-                      ErrorCode::kUnsupported);
-  }
-  KVASIR_TRY(const int64_t experts,
-             reader.Integer("num_local_experts", reader.IsNull("num_local_experts") ? 0 : 8, 0,
-                            kMaxExperts));
-  if (experts != 0) {
-    return reader.Bad("num_local_experts",
-                      "is " + std::to_string(experts) + "; supported are models without experts",
-                      ErrorCode::kUnsupported);
-  }
-  KVASIR_TRY(model->intermediate_size,
-             reader.Integer("shared_intermediate_size", 1024, 1, kMaxIntermediate));
-  KVASIR_TRY(const std::string positions, reader.Text("position_embedding_type", "nope"));
-  if (positions != "rope") {
-    model->still_layers.assign(static_cast<size_t>(model->num_hidden_layers), true);
-  }
-  model->has_shared_mlp = true;
   return {};
 }
 

@@ -2,6 +2,7 @@
 // says them.
 // Deliberately in text: each test shows the file it is about.
 #include "kvasir/formats/layer_config.h"
+#include "kvasir/formats/config_test_util.h"
 
 #include <gtest/gtest.h>
 
@@ -74,24 +75,18 @@ TEST(LayerConfig, QwenLayersWithoutExperts) {
               "moe_intermediate_size");
 }
 
-std::string Kinds(const ModelConfig& model) {
-  std::string text;
-  for (const LayerKind kind : model.layer_kinds) text += kind == LayerKind::kLinear ? 'L' : 'F';
-  return text;
-}
-
 TEST(LayerConfig, DeltaNetsStandBetweenFullLayers) {
-  EXPECT_EQ(Kinds(Parsed(kQwen35, "{}")), "LLLFLL");
-  EXPECT_EQ(Kinds(Parsed(kQwen35, R"({"full_attention_interval":3})")), "LLFLLF");
+  EXPECT_EQ(Kinds(Parsed(kQwen35, "{}")), "RRRFRR");
+  EXPECT_EQ(Kinds(Parsed(kQwen35, R"({"full_attention_interval":3})")), "RRFRRF");
   EXPECT_EQ(Kinds(Parsed(kQwen35, R"({"full_attention_interval":1})")), "FFFFFF");
   const ModelConfig listed =
       Parsed(kQwen35, R"({"full_attention_interval":3,"sliding_window":16,"layer_types":
           ["linear_attention","full_attention","full_attention","linear_attention",
            "linear_attention","linear_attention"]})");
-  EXPECT_EQ(Kinds(listed), "LFFLLL");
+  EXPECT_EQ(Kinds(listed), "RFFRRR");
   EXPECT_EQ(listed.sliding_window, 0);
-  EXPECT_TRUE(listed.is_linear(0) && listed.is_full(1));
-  EXPECT_FALSE(listed.is_full(0) || listed.is_linear(1) || listed.is_sliding(0));
+  EXPECT_TRUE(listed.is_recurrent(0) && listed.is_full(1));
+  EXPECT_FALSE(listed.is_full(0) || listed.is_recurrent(1) || listed.is_sliding(0));
   EXPECT_EQ(listed.KvElementsPerToken(), 2 * 2 * 2 * 16);
 
   ExpectError(kQwen35, R"({"full_attention_interval":0})", ErrorCode::kCorrupt,

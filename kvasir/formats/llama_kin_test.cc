@@ -112,12 +112,7 @@ TEST(LlamaKin, Granite) {
   EXPECT_EQ(Kinds(micro), "FFFF");
   EXPECT_TRUE(
       Parsed(dense + attention + no_experts + R"(,"position_embedding_type":"nope")").is_still(0));
-  ExpectError(
-      dense + rope + no_experts + R"(,"layer_types":["attention","mamba","attention","attention"])",
-      ErrorCode::kUnsupported, "'mamba'");
   ExpectError(dense + rope + no_experts, ErrorCode::kCorrupt, "layers_block_type");
-  ExpectError(dense + attention + rope + R"(,"num_local_experts":62)", ErrorCode::kUnsupported,
-              "num_local_experts");
 }
 
 TEST(LlamaKin, Olmo) {

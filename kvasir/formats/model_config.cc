@@ -6,6 +6,7 @@
 #include "kvasir/formats/config_defaults.h"
 #include "kvasir/formats/config_limits.h"
 #include "kvasir/formats/config_reader.h"
+#include "kvasir/formats/hybrid_config.h"
 #include "kvasir/formats/layer_config.h"
 
 namespace kvasir {
@@ -93,7 +94,8 @@ Status ReadActivation(const ConfigReader& reader, const ConfigDefaults& defaults
 }
 
 Status ReadBiases(const ConfigReader& reader, ModelConfig* model) {
-  if (model->family == ModelFamily::kPhi3) return {};  // never
+  if (model->family == ModelFamily::kPhi3 || model->family == ModelFamily::kLfm2)
+    return {};  // never
   if (model->family == ModelFamily::kQwen2) {
     model->qkv_bias = true;  // not configurable: the family always has them, and none on o_proj
     return {};
@@ -125,7 +127,8 @@ Status ReadMultipliers(const ConfigReader& reader, ModelConfig* model) {
 }
 
 Status ReadNumbers(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
-  KVASIR_TRY(model->rms_norm_eps, reader.Number("rms_norm_eps", defaults.rms_norm_eps, 0.0, 1.0));
+  const std::string_view eps = model->family == ModelFamily::kLfm2 ? "norm_eps" : "rms_norm_eps";
+  KVASIR_TRY(model->rms_norm_eps, reader.Number(eps, defaults.rms_norm_eps, 0.0, 1.0));
   model->query_pre_attn_scalar = model->head_dim;
   if (defaults.model_type.starts_with(kGranite)) return ReadMultipliers(reader, model);
   if (!model->traits().is_gemma) return {};
@@ -298,6 +301,7 @@ Status ReadFamily(const ConfigReader& reader, const ConfigDefaults& defaults, Mo
   if (defaults.model_type == kGraniteHybrid) return ReadGraniteHybrid(reader, model);
   if (model->family == ModelFamily::kGptOss) return ReadGptOssExperts(reader, model);
   if (model->family == ModelFamily::kQwen35) return ReadQwen35Layers(reader, defaults, model);
+  if (model->family == ModelFamily::kLfm2) return ReadLfm2Layers(reader, defaults, model);
   if (model->family != ModelFamily::kGemma4) return {};
   const bool is_unified = defaults.model_type.starts_with(kGemma4Unified);
   return ReadGemma4Layers(reader, is_unified ? 0 : 256, model);
@@ -334,8 +338,9 @@ Result<const ConfigDefaults*> DefaultsOfText(const ConfigDefaults& wrapper, cons
 }  // namespace
 
 std::string_view ModelFamilyName(ModelFamily family) {
-  constexpr std::string_view kNames[] = {"llama",  "qwen2",  "qwen3",   "qwen3_5", "gemma2",
-                                         "gemma3", "gemma4", "gpt_oss", "olmo2",   "phi3"};
+  constexpr std::string_view kNames[] = {"llama",  "qwen2",  "qwen3",  "qwen3_5",
+                                         "gemma2", "gemma3", "gemma4", "gpt_oss",
+                                         "olmo2",  "phi3",   "lfm2"};
   return kNames[static_cast<size_t>(family)];
 }
 
@@ -346,6 +351,7 @@ FamilyTraits TraitsOf(ModelFamily family) {
     case ModelFamily::kPhi3:
       return {};
     case ModelFamily::kQwen3:
+    case ModelFamily::kLfm2:
       return {.has_qk_norm = true};
     case ModelFamily::kQwen35:
       return {.has_qk_norm = true, .has_query_gates = true};
@@ -399,8 +405,11 @@ Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
   KVASIR_TRY_OK(ReadFamily(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadRope(reader, *defaults, &model));
   ExtendByYarn(&model);
+  const bool has_old_name =
+      model.family == ModelFamily::kLfm2 && reader.Find("tie_embedding") != nullptr;
   KVASIR_TRY(model.tie_word_embeddings,
-             reader.Flag("tie_word_embeddings", defaults->tie_word_embeddings));
+             reader.Flag(has_old_name ? "tie_embedding" : "tie_word_embeddings",
+                         defaults->tie_word_embeddings));
   // Of Gemma's, which are tied, converters write what they like.
   model.has_own_head = reader.Find("tie_word_embeddings") != nullptr &&
                        !model.tie_word_embeddings && !model.traits().is_gemma;

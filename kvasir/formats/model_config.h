@@ -24,7 +24,7 @@ namespace kvasir {
 // Ministral 3, SmolLM3 and Granite, whose differences are numbers. kQwen3 also for Qwen3-MoE: its
 // layers with experts say so themselves. kQwen35 stands for all whose layers are gated delta nets
 // but for every fourth: Qwen3.5, 3.6 and Qwen3-Next, with experts and without. kOlmo: OLMo 2 and 3.
-// kPhi3: Phi-3 and Phi-4.
+// kPhi3: Phi-3 and Phi-4. kLfm2: LFM2 and LFM2.5, with experts and without.
 enum class ModelFamily {
   kLlama,
   kQwen2,
@@ -35,7 +35,8 @@ enum class ModelFamily {
   kGemma4,
   kGptOss,
   kOlmo,
-  kPhi3
+  kPhi3,
+  kLfm2
 };
 std::string_view ModelFamilyName(ModelFamily family);  // "llama", ...
 
@@ -55,9 +56,10 @@ FamilyTraits TraitsOf(ModelFamily family);
 
 enum class Activation { kSilu, kGeluTanh };
 
-// kSliding: key j is visible to query i iff i - sliding_window < j <= i. kLinear: a gated delta
-// net, which has a state instead of keys and values.
-enum class LayerKind { kFull, kSliding, kLinear };
+// kSliding: key j is visible to query i iff i - sliding_window < j <= i. kRecurrent: a state
+// instead of keys and values: a gated delta net, Mamba-2 or a short convolution, whichever the
+// model has.
+enum class LayerKind { kFull, kSliding, kRecurrent };
 
 // Numbers of weights.
 struct ParameterCounts {
@@ -74,18 +76,25 @@ struct ParameterCounts {
 struct ExpertsConfig {
   int count = 0;  // 0: the model has none
   int per_token = 0;
-  int64_t intermediate_size = 0;   // of one expert
-  bool normalizes_weights = true;  // the weights of the chosen sum to 1
+  int64_t intermediate_size = 0;    // of one expert
+  bool has_sigmoid_scores = false;  // of every expert alone; else a softmax over all
+  bool has_choice_biases = false;   // added to scores where experts are chosen, not to weights
+  bool normalizes_weights = true;   // the weights of the chosen sum to 1
+  double weight_scale = 1.0;        // multiplies weights at last
   // The dense MLP of such a layer stays, beside the experts; otherwise they replace it.
   bool beside_dense = false;
-  // Of one more, which every token goes through, times the sigmoid of a gate; 0: there is none.
+  // Of one more, which every token goes through; 0: there is none.
   int64_t shared_intermediate_size = 0;
+  bool has_shared_gate = true;  // times the sigmoid of a gate
 
   friend bool operator==(const ExpertsConfig&, const ExpertsConfig&) = default;
 };
 
-// Sizes of a gated delta net (Yang et al., arXiv 2412.06464).
+// Sizes of a gated delta net (Yang et al., arXiv 2412.06464), or of Mamba-2 seen as linear
+// attention (DeltaShape): its groups are key heads, its state's size is that of keys.
 struct DeltaNetConfig {
+  bool is_mamba = false;
+  bool has_conv_bias = false;
   int key_heads = 0;    // of queries too; 0: the model has none
   int value_heads = 0;  // a multiple of key_heads
   int key_dim = 0;
@@ -95,6 +104,14 @@ struct DeltaNetConfig {
   bool is_tiled = false;
 
   friend bool operator==(const DeltaNetConfig&, const DeltaNetConfig&) = default;
+};
+
+// Sizes of a gated short convolution over all channels of the residual stream.
+struct ShortConvConfig {
+  int width = 0;  // inputs that it sees, the token's own included; 0: the model has none
+  bool has_bias = false;
+
+  friend bool operator==(const ShortConvConfig&, const ShortConvConfig&) = default;
 };
 
 struct ModelConfig {
@@ -121,7 +138,8 @@ struct ModelConfig {
   int64_t per_layer_embedding_size = 0;
   ExpertsConfig experts;
   std::vector<bool> expert_layers;  // one per layer; empty without experts
-  DeltaNetConfig delta_net;         // of linear layers
+  DeltaNetConfig delta_net;         // of recurrent layers, or else
+  ShortConvConfig short_conv;
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
@@ -131,7 +149,8 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's o_proj
   bool mlp_bias = false;
-  // Granite 4's dense models: the MLP is called shared_mlp, its gates and ups are one matrix.
+  // Granite 4: the MLP is called shared_mlp, its gates and ups are one matrix; of models with
+  // experts it is the one that every token goes through.
   bool has_shared_mlp = false;
   // Norm weights are stored as they multiply, also where the family stores them around 0: GGUF.
   bool norms_hold_offset = false;
@@ -186,8 +205,8 @@ struct ModelConfig {
   bool is_sliding(int layer) const {
     return layer_kinds[static_cast<size_t>(layer)] == LayerKind::kSliding;
   }
-  bool is_linear(int layer) const {
-    return layer_kinds[static_cast<size_t>(layer)] == LayerKind::kLinear;
+  bool is_recurrent(int layer) const {
+    return layer_kinds[static_cast<size_t>(layer)] == LayerKind::kRecurrent;
   }
   bool is_still(int layer) const {
     return !still_layers.empty() && still_layers[static_cast<size_t>(layer)];

@@ -5,8 +5,18 @@
 namespace kvasir {
 namespace {
 
+// z, x, B, C and dt, the convolution, decays, biases and skips of heads, and the way back.
+int64_t MambaParameters(const DeltaNetConfig& net, int64_t hidden) {
+  const int64_t values = int64_t{net.value_heads} * net.value_dim;
+  const int64_t channels = values + int64_t{2} * net.key_heads * net.key_dim;
+  return hidden * (2 * values + (channels - values) + net.value_heads) +
+         channels * (net.conv_width + (net.has_conv_bias ? 1 : 0)) + 3 * net.value_heads +
+         values * hidden;
+}
+
 // Of a gated delta net: q, k, v, z, beta and decay, the convolution, decays and the way back.
 int64_t DeltaNetParameters(const DeltaNetConfig& net, int64_t hidden) {
+  if (net.is_mamba) return MambaParameters(net, hidden);
   const int64_t keys = int64_t{net.key_heads} * net.key_dim;
   const int64_t values = int64_t{net.value_heads} * net.value_dim;
   const int64_t heads = net.value_heads;
@@ -14,9 +24,16 @@ int64_t DeltaNetParameters(const DeltaNetConfig& net, int64_t hidden) {
          2 * heads + values * hidden;
 }
 
+int64_t ShortConvParameters(const ShortConvConfig& conv, int64_t hidden) {
+  return 4 * hidden * hidden + conv.width * hidden + (conv.has_bias ? 5 * hidden : 0);
+}
+
 int64_t AttentionParameters(const ModelConfig& config, int layer) {
   const int64_t hidden = config.hidden_size;
-  if (config.is_linear(layer)) return DeltaNetParameters(config.delta_net, hidden);
+  if (config.is_recurrent(layer) && config.short_conv.width > 0) {
+    return ShortConvParameters(config.short_conv, hidden);
+  }
+  if (config.is_recurrent(layer)) return DeltaNetParameters(config.delta_net, hidden);
   const int64_t queries = int64_t{config.num_attention_heads} * config.head_dim_of(layer);
   const int64_t gates = config.traits().has_query_gates ? queries : 0;
   const int64_t keys = int64_t{config.key_value_heads_of(layer)} * config.head_dim_of(layer);
@@ -37,11 +54,13 @@ int64_t MlpParameters(const ModelConfig& config, int layer) {
   }
   if (config.has_experts(layer)) {
     count += experts.count * (3 * hidden * experts.intermediate_size + hidden);
+    if (experts.has_choice_biases) count += experts.count;
     if (config.traits().has_expert_biases) {
       count += experts.count * (2 * experts.intermediate_size + hidden + 1);
     }
     if (experts.shared_intermediate_size > 0) {
-      count += 3 * hidden * experts.shared_intermediate_size + hidden;
+      count +=
+          3 * hidden * experts.shared_intermediate_size + (experts.has_shared_gate ? hidden : 0);
     }
     // The router's scales.
     if (experts.beside_dense) count += hidden + experts.count;
@@ -54,7 +73,10 @@ int64_t NormParameters(const ModelConfig& config, int layer) {
   const int64_t head_norms = config.owns_kv(layer) ? 2 : 1;
   const FamilyTraits traits = config.traits();
   int64_t count = 2 * ((traits.has_pre_norms ? 1 : 0) + (traits.has_post_norms ? 1 : 0)) * hidden;
-  if (config.is_linear(layer)) return count + config.delta_net.value_dim;
+  if (config.is_recurrent(layer)) {
+    const DeltaNetConfig& net = config.delta_net;  // all 0 where there is none
+    return count + (net.is_mamba ? int64_t{net.value_heads} * net.value_dim : net.value_dim);
+  }
   if (traits.has_wide_qk_norm) {
     const int heads = config.num_attention_heads + config.key_value_heads_of(layer);
     count += int64_t{heads} * config.head_dim_of(layer);
@@ -96,7 +118,7 @@ ParameterCounts ModelConfig::CountParameters() const {
 int64_t ModelConfig::KvElementsPerToken() const {
   int64_t elements = 0;
   for (int i = 0; i < num_hidden_layers; ++i) {
-    if (owns_kv(i) && !is_linear(i))
+    if (owns_kv(i) && !is_recurrent(i))
       elements += int64_t{2} * key_value_heads_of(i) * head_dim_of(i);
   }
   return elements;

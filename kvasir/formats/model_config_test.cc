@@ -338,7 +338,7 @@ TEST(ModelConfig, QwensExpertsSlideInAllLayersOrNone) {
 TEST(ModelConfig, Qwen35) {
   const ModelConfig model = Small(R"({"architectures":["Qwen3_5ForCausalLM"]})");
   EXPECT_EQ(model.family, ModelFamily::kQwen35);
-  EXPECT_EQ(Kinds(model), "LLLF");
+  EXPECT_EQ(Kinds(model), "RRRF");
   EXPECT_EQ(model.head_dim, 256);
   EXPECT_EQ(model.query_pre_attn_scalar, 256.0);
   EXPECT_EQ(model.rope_full.type, RopeType::kDefault);
@@ -370,7 +370,7 @@ TEST(ModelConfig, Qwen35InAWrapper) {
       text + "}"));
   ASSERT_TRUE(model.ok()) << model.error().message;
   EXPECT_EQ(model->family, ModelFamily::kQwen35);
-  EXPECT_EQ(Kinds(*model), "LLLF");
+  EXPECT_EQ(Kinds(*model), "RRRF");
   EXPECT_EQ(model->rope_full.theta, 1e7);
   EXPECT_EQ(RotatedElements(model->rope_full, model->head_dim), 16);
   EXPECT_TRUE(model->tie_word_embeddings);

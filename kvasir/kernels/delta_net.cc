@@ -1,4 +1,4 @@
-// A gated delta net in SIMD: its convolution, its gates and the delta rule, lanes over outputs.
+// Layers with a state in SIMD: their convolution, gates and rules, lanes over outputs.
 // Deliberately token by token: sums over chunks of tokens would depend on where a chunk begins.
 #include <algorithm>
 
@@ -55,14 +55,15 @@ HWY_INLINE void ConvolveVector(const CausalConvArgs& args, int64_t row, int64_t 
                                Width width) {
   const int64_t inputs = kInputs > 0 ? kInputs : args.width;
   const float* const weights = args.weights + channel;
-  VF sum = hn::Zero(DF());
+  VF sum = args.biases == nullptr ? hn::Zero(DF()) : width.Load(args.biases + channel);
   for (int64_t j = 0; j < inputs; ++j) {
     const VF input = kHasAll
                          ? width.Load(args.x + (row + j - (inputs - 1)) * args.x_stride + channel)
                          : InputOf(args, row + j, channel, width);
     sum = hn::MulAdd(input, width.Load(weights + j * args.weight_stride), sum);
   }
-  width.Store(hn::Div(sum, OnePlusExpOfNegative(sum)), args.out + row * args.out_stride + channel);
+  if (args.has_silu) sum = hn::Div(sum, OnePlusExpOfNegative(sum));
+  width.Store(sum, args.out + row * args.out_stride + channel);
 }
 
 // The channels that fill vectors, then those of a last part.
@@ -88,9 +89,11 @@ HWY_INLINE void Convolve(const CausalConvArgs args) {
 }
 
 void CausalConv(const CausalConvArgs& args) noexcept {
-  // The width of every model there is: unrolled, more vectors are under way at a time.
+  // The widths of models: unrolled, more vectors are under way at a time.
   if (args.width == 4) {
     Convolve<4>(args);
+  } else if (args.width == 3) {
+    Convolve<3>(args);
   } else {
     Convolve<0>(args);
   }
@@ -106,10 +109,15 @@ void CausalConv(const CausalConvArgs& args) noexcept {
 template <class Width>
 HWY_INLINE void Gates(const DeltaGateArgs& args, int64_t head, Width width) {
   const VF biased = hn::Add(width.Load(args.decay_inputs + head), width.Load(args.biases + head));
-  const VF step_input = width.Load(args.step_inputs + head);
-  const VF exponent = hn::Mul(width.Load(args.rates + head), Softplus(DF(), biased));
+  const VF softplus = Softplus(DF(), biased);
+  const VF exponent = hn::Mul(width.Load(args.rates + head), softplus);
+  VF step = softplus;
+  if (args.step_inputs != nullptr) {
+    const VF step_input = width.Load(args.step_inputs + head);
+    step = hn::Div(hn::Set(DF(), 1.0f), OnePlusExpOfNegative(step_input));
+  }
   width.Store(Exp(DF(), hn::Neg(exponent)), args.decays + head);
-  width.Store(hn::Div(hn::Set(DF(), 1.0f), OnePlusExpOfNegative(step_input)), args.steps + head);
+  width.Store(step, args.steps + head);
 }
 
 void DeltaGates(const DeltaGateArgs& args) noexcept {
@@ -119,8 +127,9 @@ void DeltaGates(const DeltaGateArgs& args) noexcept {
 }
 
 // All tokens for kVectors vectors of lanes from `lane` on, so that these columns of the state stay
-// in the nearest cache. A token's sweep over them makes the next one's sum as well.
-template <size_t kVectors, class Width>
+// in the nearest cache. A token's sweep over them makes the next one's sum as well, which kIsDelta
+// alone has.
+template <bool kIsDelta, size_t kVectors, class Width>
 HWY_INLINE void ApplyToLanes(const DeltaRuleArgs& args, int64_t lane, Width width) {
   const DF d;
   const int64_t stride = args.state_stride;
@@ -137,7 +146,7 @@ HWY_INLINE void ApplyToLanes(const DeltaRuleArgs& args, int64_t lane, Width widt
   }
   VF sum[kVectors];
   for (VF& of : sum) of = hn::Zero(d);
-  for (int64_t r = 0; r < args.key_dim; ++r) {
+  for (int64_t r = 0; kIsDelta && r < args.key_dim; ++r) {
     const VF k = hn::Set(d, args.keys[r]);
     for (size_t v = 0; v < kVectors; ++v) {
       sum[v] = hn::MulAdd(width.Load(state + r * stride + v * kLanes), k, sum[v]);
@@ -154,7 +163,8 @@ HWY_INLINE void ApplyToLanes(const DeltaRuleArgs& args, int64_t lane, Width widt
     VF delta[kVectors];
     VF out[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
-      delta[v] = hn::Mul(step, hn::NegMulAdd(decay, sum[v], width.Load(values + v * kLanes)));
+      const VF value = width.Load(values + v * kLanes);
+      delta[v] = hn::Mul(step, kIsDelta ? hn::NegMulAdd(decay, sum[v], value) : value);
       out[v] = hn::Zero(d);
       sum[v] = hn::Zero(d);
     }
@@ -167,25 +177,35 @@ HWY_INLINE void ApplyToLanes(const DeltaRuleArgs& args, int64_t lane, Width widt
         const VF s = hn::MulAdd(k, delta[v], hn::Mul(width.Load(state + at), decay));
         width.Store(s, next + at);
         out[v] = hn::MulAdd(s, q, out[v]);
-        sum[v] = hn::MulAdd(s, next_k, sum[v]);
+        if constexpr (kIsDelta) sum[v] = hn::MulAdd(s, next_k, sum[v]);
       }
     }
     float* const to = args.out + row * args.out_stride + lane;
-    for (size_t v = 0; v < kVectors; ++v) width.Store(out[v], to + v * kLanes);
+    for (size_t v = 0; v < kVectors; ++v) {
+      if constexpr (!kIsDelta) {
+        out[v] = hn::MulAdd(hn::Set(d, args.skip), width.Load(values + v * kLanes), out[v]);
+      }
+      width.Store(out[v], to + v * kLanes);
+    }
     state = next;
   }
 }
 
-void DeltaRule(const DeltaRuleArgs& args) noexcept {
+template <bool kIsDelta>
+void StateRule(const DeltaRuleArgs& args) noexcept {
   int64_t lane = 0;
   constexpr int64_t kBlock = kBlockVectors * kStep;
   for (; lane + kBlock <= args.lanes; lane += kBlock) {
-    ApplyToLanes<kBlockVectors>(args, lane, Whole());
+    ApplyToLanes<kIsDelta, kBlockVectors>(args, lane, Whole());
   }
-  for (; lane + 2 * kStep <= args.lanes; lane += 2 * kStep) ApplyToLanes<2>(args, lane, Whole());
-  for (; lane + kStep <= args.lanes; lane += kStep) ApplyToLanes<1>(args, lane, Whole());
+  for (; lane + 2 * kStep <= args.lanes; lane += 2 * kStep) {
+    ApplyToLanes<kIsDelta, 2>(args, lane, Whole());
+  }
+  for (; lane + kStep <= args.lanes; lane += kStep) {
+    ApplyToLanes<kIsDelta, 1>(args, lane, Whole());
+  }
   if (lane < args.lanes) {
-    ApplyToLanes<1>(args, lane, Part{static_cast<size_t>(args.lanes - lane)});
+    ApplyToLanes<kIsDelta, 1>(args, lane, Part{static_cast<size_t>(args.lanes - lane)});
   }
 }
 
@@ -194,7 +214,8 @@ void DeltaRule(const DeltaRuleArgs& args) noexcept {
 void FillDeltaNet(KernelTable* table) {
   table->causal_conv = CausalConv;
   table->delta_gates = DeltaGates;
-  table->delta_rule = DeltaRule;
+  table->delta_rule = StateRule<true>;
+  table->mamba_rule = StateRule<false>;
 }
 
 }  // namespace kvasir::HWY_NAMESPACE

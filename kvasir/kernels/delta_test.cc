@@ -1,4 +1,4 @@
-// Kernels of a gated delta net: every table has the oracle's bits, tokens may be given in any
+// Kernels of layers with a state: every table has the oracle's bits, tokens may be given in any
 // number of calls, the oracle is close to double precision.
 #include <algorithm>
 #include <cmath>
@@ -42,6 +42,7 @@ struct Conv {
         width(width),
         x(Draw(rows * (channels + 3), seed, awkward)),
         weights(Draw(width * channels, seed + 1, false)),
+        biases(Draw(channels, seed + 3, false)),
         history(Draw((width - 1) * channels, seed + 2, awkward)),
         next(history.size(), 7.0f),
         out(static_cast<size_t>(rows * (channels + 5)), 7.0f) {}
@@ -56,6 +57,8 @@ struct Conv {
                        .weights = weights.data(),
                        .weight_stride = channels,
                        .width = width,
+                       .biases = has_biases ? biases.data() : nullptr,
+                       .has_silu = has_silu,
                        .history = before == Before::kNothing   ? nullptr
                                   : before == Before::kInPlace ? next.data()
                                                                : history.data(),
@@ -73,7 +76,9 @@ struct Conv {
   }
 
   int64_t rows, channels, width;
-  Floats x, weights, history, next, out;
+  bool has_biases = false;
+  bool has_silu = true;
+  Floats x, weights, biases, history, next, out;
 };
 
 TEST(CausalConv, TablesHaveTheOraclesBits) {
@@ -84,6 +89,8 @@ TEST(CausalConv, TablesHaveTheOraclesBits) {
           for (const bool awkward : {false, true}) {
             Conv given(rows, channels, width, static_cast<uint32_t>(rows + channels), awkward);
             if (awkward) given.x[static_cast<size_t>(rows / 2)] = channels > 8 ? kNan : -kInfinity;
+            given.has_biases = (rows + width) % 2 == 0;
+            given.has_silu = channels % 2 == 1;
             // Those outside keep what they hold.
             const int64_t begin = channels / 4;
             const int64_t end = channels - channels / 8;
@@ -128,6 +135,26 @@ TEST(CausalConv, NothingBeforeIsZeros) {
     nothing.Run(KernelsFor(isa), Before::kNothing, 0, 2, 0, 21);
     zeros.Run(KernelsFor(isa), Before::kElsewhere, 0, 2, 0, 21);
     ExpectSameBits(zeros.Results(), nothing.Results(), "nothing before");
+  }
+}
+
+TEST(CausalConv, BiasesAreAddedAndSiluIsLeftOutWhereAsked) {
+  Conv silu(5, 9, 3, 6, false);
+  silu.has_biases = true;
+  Conv plain = silu;
+  plain.has_silu = false;
+  Conv unbiased = plain;
+  unbiased.has_biases = false;
+  for (Conv* conv : {&silu, &plain, &unbiased}) {
+    conv->Run(Oracle(), Before::kElsewhere, 0, 5, 0, 9);
+  }
+  for (int64_t row = 0; row < 5; ++row) {
+    for (int64_t c = 0; c < 9; ++c) {
+      const size_t at = static_cast<size_t>(row * 14 + c);
+      const double sum = plain.out[at];
+      EXPECT_NEAR(sum, static_cast<double>(unbiased.out[at]) + silu.biases[c], 1e-5);
+      EXPECT_NEAR(silu.out[at], sum / (1 + std::exp(-sum)), 1e-5);
+    }
   }
 }
 
@@ -188,6 +215,29 @@ TEST(DeltaGates, TablesHaveTheOraclesBits) {
   }
 }
 
+TEST(DeltaGates, WithoutStepInputsTheStepIsTheSoftplus) {
+  constexpr int64_t kHeads = 43;
+  const Floats inputs = AwkwardFloats(kHeads, 1);
+  const Floats biases = RandomFloats(kHeads, 2, 3);
+  Floats rates = RandomFloats(kHeads, 3, 4);
+  for (float& v : rates) v = std::fabs(v);
+  const auto run = [&](const KernelTable& table) {
+    Floats out(2 * kHeads);
+    table.delta_gates({inputs.data(), nullptr, rates.data(), biases.data(), kHeads, out.data(),
+                       out.data() + kHeads});
+    return out;
+  };
+  const Floats expected = run(Oracle());
+  for (const KernelTable* table : SimdTables()) {
+    ExpectSameBits(expected, run(*table), NameOf(*table));
+  }
+  for (size_t i = 0; i < kHeads; ++i) {
+    const double x = static_cast<double>(inputs[i]) + biases[i];
+    if (!std::isfinite(x) || x > 80) continue;
+    EXPECT_NEAR(expected[kHeads + i], std::log1p(std::exp(x)), 1e-6 * (1 + std::fabs(x)));
+  }
+}
+
 TEST(DeltaGates, OracleIsCloseToDoublePrecision) {
   constexpr int64_t kHeads = 500;
   const Floats a = RandomFloats(kHeads, 1, 5);
@@ -243,21 +293,23 @@ struct Rule {
            int64_t lane_end) {
     if (before == Before::kInPlace) next = state;
     const float* const from = before == Before::kInPlace ? next.data() : state.data();
-    table.delta_rule({.rows = end - begin,
-                      .key_dim = key_dim,
-                      .lanes = lane_end - lane,
-                      .queries = x.data() + begin * stride,
-                      .keys = x.data() + begin * stride + key_dim,
-                      .values = x.data() + begin * stride + 2 * key_dim + lane,
-                      .stride = stride,
-                      .decays = gates.data() + 2 * begin,
-                      .steps = gates.data() + 2 * begin + 1,
-                      .gate_stride = 2,
-                      .state = before == Before::kNothing ? nullptr : from + lane,
-                      .next = next.data() + lane,
-                      .state_stride = lanes + 5,
-                      .out = out.data() + begin * (lanes + 1) + lane,
-                      .out_stride = lanes + 1});
+    const auto rule = is_mamba ? table.mamba_rule : table.delta_rule;
+    rule({.rows = end - begin,
+          .key_dim = key_dim,
+          .lanes = lane_end - lane,
+          .queries = x.data() + begin * stride,
+          .keys = x.data() + begin * stride + key_dim,
+          .values = x.data() + begin * stride + 2 * key_dim + lane,
+          .stride = stride,
+          .decays = gates.data() + 2 * begin,
+          .steps = gates.data() + 2 * begin + 1,
+          .gate_stride = 2,
+          .skip = 0.75f,
+          .state = before == Before::kNothing ? nullptr : from + lane,
+          .next = next.data() + lane,
+          .state_stride = lanes + 5,
+          .out = out.data() + begin * (lanes + 1) + lane,
+          .out_stride = lanes + 1});
   }
   void RunAll(const KernelTable& table, Before before) { Run(table, before, 0, rows, 0, lanes); }
   Floats Results() const {
@@ -267,6 +319,7 @@ struct Rule {
   }
 
   int64_t rows, key_dim, lanes, stride;
+  bool is_mamba = false;
   Floats x;  // [rows, stride]: queries, keys, values
   Floats gates, state, next, out;
 };
@@ -277,15 +330,19 @@ TEST(DeltaRule, TablesHaveTheOraclesBits) {
       for (const int64_t rows : {1, 2, 7}) {
         for (const Before before : kAllBefore) {
           for (const bool awkward : {false, true}) {
-            const Rule given(rows, key_dim, lanes, static_cast<uint32_t>(lanes + rows), awkward);
-            Rule expected = given;
-            expected.RunAll(Oracle(), before);
-            for (const KernelTable* table : SimdTables()) {
-              Rule actual = given;
-              actual.RunAll(*table, before);
-              ExpectSameBits(expected.Results(), actual.Results(),
-                             NameOf(*table) + ", lanes " + std::to_string(lanes) + ", key_dim " +
-                                 std::to_string(key_dim) + ", rows " + std::to_string(rows));
+            Rule given(rows, key_dim, lanes, static_cast<uint32_t>(lanes + rows), awkward);
+            for (const bool is_mamba : {false, true}) {
+              given.is_mamba = is_mamba;
+              Rule expected = given;
+              expected.RunAll(Oracle(), before);
+              for (const KernelTable* table : SimdTables()) {
+                Rule actual = given;
+                actual.RunAll(*table, before);
+                ExpectSameBits(expected.Results(), actual.Results(),
+                               NameOf(*table) + ", lanes " + std::to_string(lanes) + ", key_dim " +
+                                   std::to_string(key_dim) + ", rows " + std::to_string(rows) +
+                                   (is_mamba ? ", mamba" : ""));
+              }
             }
           }
         }
@@ -303,6 +360,7 @@ TEST(DeltaRule, NonFiniteNumbersAgree) {
     if (seed % 4 == 1) given.x[6] = kNan;
     if (seed % 4 == 2) given.x[6] = kInfinity;
     if (seed % 4 == 3) given.gates[2] = kNan;
+    given.is_mamba = seed % 3 == 0;
     for (const Before before : kAllBefore) {
       Rule expected = given;
       expected.RunAll(Oracle(), before);
@@ -318,24 +376,27 @@ TEST(DeltaRule, NonFiniteNumbersAgree) {
 
 TEST(DeltaRule, TokensMayComeInAnyNumberOfCallsAndLanesAlone) {
   for (const Isa isa : SupportedIsas()) {
-    const KernelTable& table = KernelsFor(isa);
-    const Rule given(13, 32, 77, 1, false);
-    Rule whole = given;
-    whole.RunAll(table, Before::kElsewhere);
-    for (const int64_t chunk : {1, 2, 5}) {
-      Rule cut = given;
-      for (int64_t begin = 0; begin < 13; begin += chunk) {
-        cut.Run(table, Before::kInPlace, begin, std::min<int64_t>(begin + chunk, 13), 0, 77);
-        cut.state = cut.next;
+    for (const bool is_mamba : {false, true}) {
+      const KernelTable& table = KernelsFor(isa);
+      Rule given(13, 32, 77, 1, false);
+      given.is_mamba = is_mamba;
+      Rule whole = given;
+      whole.RunAll(table, Before::kElsewhere);
+      for (const int64_t chunk : {1, 2, 5}) {
+        Rule cut = given;
+        for (int64_t begin = 0; begin < 13; begin += chunk) {
+          cut.Run(table, Before::kInPlace, begin, std::min<int64_t>(begin + chunk, 13), 0, 77);
+          cut.state = cut.next;
+        }
+        ExpectSameBits(whole.Results(), cut.Results(), "calls of " + std::to_string(chunk));
       }
-      ExpectSameBits(whole.Results(), cut.Results(), "calls of " + std::to_string(chunk));
-    }
-    for (const int64_t width : {1, 5, 32}) {
-      Rule cut = given;
-      for (int64_t lane = 0; lane < 77; lane += width) {
-        cut.Run(table, Before::kElsewhere, 0, 13, lane, std::min<int64_t>(lane + width, 77));
+      for (const int64_t width : {1, 5, 32}) {
+        Rule cut = given;
+        for (int64_t lane = 0; lane < 77; lane += width) {
+          cut.Run(table, Before::kElsewhere, 0, 13, lane, std::min<int64_t>(lane + width, 77));
+        }
+        ExpectSameBits(whole.Results(), cut.Results(), "lanes by " + std::to_string(width));
       }
-      ExpectSameBits(whole.Results(), cut.Results(), "lanes by " + std::to_string(width));
     }
   }
 }
@@ -387,6 +448,35 @@ TEST(DeltaRule, OracleIsCloseToDoublePrecision) {
     }
     for (int64_t r = 0; r < kDim; ++r) {
       ASSERT_NEAR(rule.next[r * (kLanes + 5) + lane], state[r], 100 * largest * 0x1p-24) << r;
+    }
+  }
+}
+
+TEST(MambaRule, OracleIsCloseToDoublePrecision) {
+  constexpr int64_t kRows = 100;
+  constexpr int64_t kDim = 24;
+  constexpr int64_t kLanes = 11;
+  Rule rule(kRows, kDim, kLanes, 4, false);
+  rule.is_mamba = true;
+  for (int64_t row = 0; row < kRows; ++row) rule.gates[2 * row] *= 0.9f;
+  rule.RunAll(Oracle(), Before::kElsewhere);
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    std::vector<double> state(kDim);
+    for (int64_t r = 0; r < kDim; ++r) state[r] = rule.state[r * (kLanes + 5) + lane];
+    for (int64_t row = 0; row < kRows; ++row) {
+      const float* const q = rule.x.data() + row * rule.stride;
+      const float* const k = q + kDim;
+      const double value = q[2 * kDim + lane];
+      double out = 0.75 * value;
+      for (int64_t r = 0; r < kDim; ++r) {
+        state[r] = state[r] * rule.gates[2 * row] + k[r] * rule.gates[2 * row + 1] * value;
+        out += state[r] * q[r];
+      }
+      // Numbers of about 1, a dozen tokens' roundings of which are there at once.
+      ASSERT_NEAR(rule.out[row * (kLanes + 1) + lane], out, 1e-5) << row;
+    }
+    for (int64_t r = 0; r < kDim; ++r) {
+      ASSERT_NEAR(rule.next[r * (kLanes + 5) + lane], state[r], 1e-5) << r;
     }
   }
 }

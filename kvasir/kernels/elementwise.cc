@@ -141,6 +141,10 @@ void SigmoidGate(float* gate, const float* up, int64_t count) noexcept {
   });
 }
 
+void ProductGate(float* gate, const float* up, int64_t count) noexcept {
+  Transform(gate, up, count, gate, [](VF x, VF y) HWY_ATTR { return hn::Mul(x, y); });
+}
+
 void GeluTanhGate(float* gate, const float* up, int64_t count) noexcept {
   Transform(gate, up, count, gate, [](VF x, VF y) HWY_ATTR {
     const DF d;
@@ -235,6 +239,7 @@ void FillElementwise(KernelTable* table) {
   table->silu_gate = SiluGate;
   table->clamped_gate = ClampedGate;
   table->sigmoid_gate = SigmoidGate;
+  table->product_gate = ProductGate;
   table->gelu_tanh_gate = GeluTanhGate;
   table->add = Add;
   table->scale = Scale;

@@ -147,6 +147,9 @@ TEST(Elementwise, TablesHaveTheOraclesBits) {
       ExpectTablesAgree(x, "sigmoid_gate " + where, [&](const KernelTable& t, float* v) {
         t.sigmoid_gate(v, y.data(), count);
       });
+      ExpectTablesAgree(x, "product_gate " + where, [&](const KernelTable& t, float* v) {
+        t.product_gate(v, y.data(), count);
+      });
       ExpectTablesAgree(
           y, "sigmoid_gate of awkward factors " + where,
           [&](const KernelTable& t, float* v) { t.sigmoid_gate(v, x.data(), count); });

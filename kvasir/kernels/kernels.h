@@ -375,6 +375,8 @@ struct KernelTable {
   void (*clamped_gate)(float* gate, const float* up, int64_t count) noexcept;
   // gate = up * sigmoid(gate), as up / (1 + exp(-gate))
   void (*sigmoid_gate)(float* gate, const float* up, int64_t count) noexcept;
+  // gate = gate * up
+  void (*product_gate)(float* gate, const float* up, int64_t count) noexcept;
   void (*add)(float* accumulator, const float* x, int64_t count) noexcept;
   void (*scale)(float* x, float factor, int64_t count) noexcept;
   // out[i] = x[i] / divisor
@@ -391,6 +393,7 @@ struct KernelTable {
   void (*causal_conv)(const CausalConvArgs&) noexcept;
   void (*delta_gates)(const DeltaGateArgs&) noexcept;
   void (*delta_rule)(const DeltaRuleArgs&) noexcept;
+  void (*mamba_rule)(const DeltaRuleArgs&) noexcept;
 };
 
 // Tables that this CPU can run, the scalar reference first, the fastest last.

@@ -57,6 +57,10 @@ void SigmoidGate(float* gate, const float* up, int64_t count) noexcept {
   for (int64_t i = 0; i < count; ++i) gate[i] = up[i] / (1.0f + scalar::Exp(-gate[i]));
 }
 
+void ProductGate(float* gate, const float* up, int64_t count) noexcept {
+  for (int64_t i = 0; i < count; ++i) gate[i] = gate[i] * up[i];
+}
+
 void GeluTanhGate(float* gate, const float* up, int64_t count) noexcept {
   for (int64_t i = 0; i < count; ++i) {
     const float x = gate[i];
@@ -116,6 +120,7 @@ void FillScalarElementwise(KernelTable* table) {
   table->silu_gate = SiluGate;
   table->clamped_gate = ClampedGate;
   table->sigmoid_gate = SigmoidGate;
+  table->product_gate = ProductGate;
   table->gelu_tanh_gate = GeluTanhGate;
   table->add = Add;
   table->scale = Scale;

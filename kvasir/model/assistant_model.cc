@@ -23,7 +23,7 @@ Error Unfit(const std::string& what, int64_t own, int64_t target) {
 int LastOwner(const ModelConfig& target, bool is_full) {
   int last = -1;
   for (int i = 0; i < target.num_hidden_layers; ++i) {
-    if (target.owns_kv(i) && !target.is_linear(i) && target.is_full(i) == is_full) last = i;
+    if (target.owns_kv(i) && !target.is_recurrent(i) && target.is_full(i) == is_full) last = i;
   }
   return last;
 }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "kvasir/formats/quantized_modules.h"
+#include "kvasir/model/checkpoint_names.h"
 #include "kvasir/model/stored_weights.h"
 
 namespace kvasir {
@@ -22,17 +23,18 @@ constexpr std::string_view kWeight = ".weight";
 
 class CheckpointWeights final : public StoredWeights {
  public:
-  CheckpointWeights(const Checkpoint& checkpoint, const CheckpointQuantization& quantization,
-                    Backend& backend, const StoredWeightsOptions& options)
+  CheckpointWeights(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend,
+                    const StoredWeightsOptions& options)
       : StoredWeights(backend, options),
         checkpoint_(checkpoint),
-        modules_(checkpoint, quantization) {
+        modules_(checkpoint, config.quantization) {
     for (std::string_view prefix : kPrefixes) {
       if (Exists(std::string(prefix) + std::string(kEmbedding))) {
         prefix_ = prefix;
         break;
       }
     }
+    AddOtherNames(config.family);
   }
 
   bool Has(const std::string& name) const override { return Exists(FullName(name)); }
@@ -91,6 +93,24 @@ class CheckpointWeights final : public StoredWeights {
   }
 
  private:
+  // Without the last part, which of a quantized module's tensors is one of several.
+  static std::string ModuleOf(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
+  void AddOtherNames(ModelFamily family) {
+    for (const std::string& name : checkpoint_.names()) {
+      if (!name.starts_with(prefix_)) continue;
+      const std::string stored = name.substr(prefix_.size());
+      const std::string decoder = DecoderTensorName(family, stored);
+      if (decoder != stored) other_names_.emplace(ModuleOf(decoder), ModuleOf(stored));
+    }
+  }
+
+  std::string StoredName(const std::string& name) const {
+    const std::string module = ModuleOf(name);
+    const auto other = other_names_.find(module);
+    return other == other_names_.end() ? name : other->second + name.substr(module.size());
+  }
+
   // As a tensor, or as the matrix that a module's tensors make.
   bool Exists(const std::string& full_name) const {
     return checkpoint_.Find(full_name) != nullptr || !QuantizedModule(full_name).empty();
@@ -148,14 +168,17 @@ class CheckpointWeights final : public StoredWeights {
   std::string FullName(const std::string& name) const {
     const std::string nested = "language_model." + name;
     if (name == kHead) return Exists(nested) ? nested : name;
-    if (Exists(prefix_ + name)) return prefix_ + name;
+    const std::string inside = prefix_ + StoredName(name);
+    if (Exists(inside)) return inside;
     if (Exists(name)) return name;
-    return Exists(nested) ? nested : prefix_ + name;
+    return Exists(nested) ? nested : inside;
   }
 
   const Checkpoint& checkpoint_;
   const QuantizedModules modules_;
   std::string prefix_ = "model.";
+  // Of modules that the checkpoint calls otherwise, by what the decoder calls them.
+  std::unordered_map<std::string, std::string> other_names_;
   std::unordered_set<std::string> used_;
   std::unordered_map<std::string, WeightTensor> stacks_;
 };
@@ -163,17 +186,14 @@ class CheckpointWeights final : public StoredWeights {
 }  // namespace
 
 std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint,
-                                                    const CheckpointQuantization& quantization,
-                                                    Backend& backend,
+                                                    const ModelConfig& config, Backend& backend,
                                                     const StoredWeightsOptions& options) {
-  return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend, options);
+  return std::make_unique<CheckpointWeights>(checkpoint, config, backend, options);
 }
 
 std::unique_ptr<StoredWeights> MakeCheckpointTensors(const Checkpoint& checkpoint,
-                                                     const CheckpointQuantization& quantization,
-                                                     Backend& backend) {
-  return std::make_unique<CheckpointWeights>(checkpoint, quantization, backend,
-                                             StoredWeightsOptions{});
+                                                     const ModelConfig& config, Backend& backend) {
+  return std::make_unique<CheckpointWeights>(checkpoint, config, backend, StoredWeightsOptions{});
 }
 
 }  // namespace kvasir

@@ -171,8 +171,8 @@ void DecoderLayers::RunLayer(int index, const TurnedStep& step, Workspace& works
   };
 
   const ConstFloatRows input = PreNormed(layer.attention_norm, hidden, normed);
-  if (layer.delta_net) {
-    RunDeltaNet(index, step, workspace, input, projected);
+  if (layer.recurrent != nullptr) {
+    RunRecurrent(index, step, workspace, input, projected);
   } else {
     Attention(index, step, workspace, input, projected);
   }
@@ -275,17 +275,17 @@ std::vector<MatmulJob> DecoderLayers::QueryJobs(const Layer& layer, Workspace& w
 
 // Each run's state becomes that behind its rows. Where states within the run are kept, it is cut
 // there: the piece before one writes it, the next goes on from it.
-void DecoderLayers::RunDeltaNet(int index, const LayerStep& step, Workspace& workspace,
-                                ConstFloatRows normed, FloatRows projected) const {
-  std::vector<std::vector<DeltaRun>> rounds;
-  const auto add = [&rounds](size_t round, const DeltaRun& piece) {
+void DecoderLayers::RunRecurrent(int index, const LayerStep& step, Workspace& workspace,
+                                 ConstFloatRows normed, FloatRows projected) const {
+  std::vector<std::vector<StateRun>> rounds;
+  const auto add = [&rounds](size_t round, const StateRun& piece) {
     if (rounds.size() <= round) rounds.resize(round + 1);
     rounds[round].push_back(piece);
   };
   int64_t row = 0;
   for (const LayerRun& run : step.runs) {
     std::byte* const state = run.sequence->MutableState(index);
-    DeltaRun piece = {.state = state, .next = state, .step_row = row, .rows = run.rows};
+    StateRun piece = {.state = state, .next = state, .step_row = row, .rows = run.rows};
     const int64_t run_end = row + run.rows;
     size_t round = 0;
     for (const KvSequence::InnerState& kept : run.sequence->InnerStates(index)) {
@@ -299,7 +299,7 @@ void DecoderLayers::RunDeltaNet(int index, const LayerStep& step, Workspace& wor
     add(round, piece);
     row = run_end;
   }
-  layers_[static_cast<size_t>(index)].delta_net->Run(spec_, backend_, workspace, rounds, normed,
+  layers_[static_cast<size_t>(index)].recurrent->Run(spec_, backend_, workspace, rounds, normed,
                                                      projected);
 }
 

@@ -11,8 +11,8 @@
 
 #include "kvasir/kv/kv_sequence.h"
 #include "kvasir/model/decoder_spec.h"
-#include "kvasir/model/delta_net.h"
 #include "kvasir/model/expert_mlp.h"
+#include "kvasir/model/recurrent_layer.h"
 #include "kvasir/model/weight_source.h"
 #include "kvasir/model/workspace.h"
 
@@ -65,7 +65,8 @@ class DecoderLayers {
         if (linear->weights != nullptr) visit(*linear->weights);
       }
       if (layer.experts) layer.experts->ForEachMatrix(visit);
-      if (layer.delta_net) layer.delta_net->ForEachMatrix(visit);
+      if (layer.recurrent == nullptr) continue;
+      for (const WeightMatrix* matrix : layer.recurrent->Matrices()) visit(*matrix);
     }
   }
 
@@ -86,8 +87,8 @@ class DecoderLayers {
     std::vector<float> sinks;                 // has_sinks only: [query_heads]
     Linear query, key, value, output;         // key and value are empty when KV is shared
     Linear query_gate;                        // has_query_gates only
-    std::optional<DeltaNet> delta_net;        // of recurrent layers, in place of all these
-    Linear gate, up, down;                    // empty where experts replace them
+    std::unique_ptr<const RecurrentLayer> recurrent;  // in place of all these, or null
+    Linear gate, up, down;                            // empty where experts replace them
     std::optional<ExpertMlp> experts;
     std::vector<float> post_dense_norm, pre_experts_norm, post_experts_norm;  // kDenseAndExperts
     Linear per_layer_gate, per_layer_projection;  // per_layer_size > 0 only
@@ -115,8 +116,8 @@ class DecoderLayers {
   void WriteKv(int index, const TurnedStep& step, Workspace& workspace) const;
   // `hidden` normed into `normed`; `hidden` itself where `norm` is empty.
   ConstFloatRows PreNormed(std::span<const float> norm, FloatRows hidden, FloatRows normed) const;
-  void RunDeltaNet(int index, const LayerStep& step, Workspace& workspace, ConstFloatRows normed,
-                   FloatRows projected) const;
+  void RunRecurrent(int index, const LayerStep& step, Workspace& workspace, ConstFloatRows normed,
+                    FloatRows projected) const;
   void Attention(int index, const TurnedStep& step, Workspace& workspace, ConstFloatRows normed,
                  FloatRows projected) const;
   // Multiplies queries by what their positions say, in place.

@@ -140,7 +140,7 @@ Status DecoderLayers::LoadLayer(int index, LayerLoader& load, Layer* layer) cons
   const DecoderSpec& s = spec_;
   KVASIR_TRY_OK(LoadNorms(load, layer));
   if (s.layers[static_cast<size_t>(index)].is_recurrent) {
-    KVASIR_TRY(layer->delta_net, DeltaNet::Load(s, load.prefix, load.source));
+    KVASIR_TRY(layer->recurrent, RecurrentLayer::Load(s, load.prefix, load.source));
   } else {
     KVASIR_TRY_OK(LoadAttention(index, load, layer));
   }

@@ -132,21 +132,17 @@ size_t DecoderModel::ScratchBytes(int64_t rows, int64_t logits_rows) const {
   for (const DecoderLayerSpec& layer : spec().layers) {
     intermediate = std::max(intermediate, layer.intermediate_size);
   }
-  const DeltaShape& delta_net = spec().delta_net;
-  if (delta_net.value_heads > 0) {
-    const int64_t values = delta_net.value_heads * delta_net.value_dim;
-    query_size = std::max(query_size, values);
-    intermediate = std::max(intermediate, values);
-  }
+  const RecurrentRow recurrent = RecurrentRowOf(spec());
+  query_size = std::max(query_size, recurrent.attended);
+  intermediate = std::max(intermediate, recurrent.gate);
   shape.inputs = std::max({spec().hidden_size, query_size, intermediate});
   int64_t angles = 0;
   for (const RopeSpec& rope : spec().ropes) {
     angles += 2 * static_cast<int64_t>(rope.inverse_frequencies.size());
   }
   // kHidden, kNormed, kProjected, kStates; kQueries, kAttended; kKeys, kValues; kGate, kUp.
-  int64_t row_floats =
-      4 * spec().hidden_size + 2 * query_size + 2 * kv_size + 2 * intermediate + angles;
-  if (delta_net.value_heads > 0) row_floats += DeltaNetRowFloats(delta_net);
+  int64_t row_floats = 4 * spec().hidden_size + 2 * query_size + 2 * kv_size + 2 * intermediate +
+                       angles + recurrent.others;
   // kPerLayer, kPerLayerContext; kPerLayerGate.
   const auto layers = static_cast<int64_t>(spec().layers.size());
   row_floats += (2 * layers + 1) * spec().per_layer_size;

@@ -35,22 +35,33 @@ struct DecoderLayerSpec {
   // No value projection: values are the keys before their norm and RoPE. With has_value_norm, the
   // cache need not hold the keys (KvCodec::Kind::kFromValue).
   bool values_from_keys = false;
-  // A gated delta net in place of attention, with a state instead of keys and values.
+  // A layer with a state instead of keys and values, in place of attention.
   bool is_recurrent = false;
+};
+
+// A gated short convolution over all channels of the residual stream.
+struct ShortConvSpec {
+  int64_t width = 0;      // 0: the decoder has none; else as ShortConvArgs
+  bool has_bias = false;  // on the convolution and both projections
 };
 
 struct ExpertsSpec {
   int count = 0;
   int per_token = 0;
   int64_t intermediate_size = 0;
+  RouteArgs::Scores scores = RouteArgs::Scores::kSoftmax;
   bool normalizes_weights = false;
+  float weight_sum_eps = 0;        // added to the sum that weights are divided by
+  bool has_choice_biases = false;  // "expert_bias" is added to scores where experts are chosen
+  float weight_scale = 1;          // multiplies weights at last
   // The router norms the residual stream itself, with weights of its own, and scales experts.
   bool has_router_norm = false;
   // Biases on the router and on every projection of an expert; files that stack experts without
   // quantizing them have the inputs before the outputs, and gates and ups in turns (gpt-oss).
   bool has_biases = false;
-  // Of one more, which every token goes through, times the sigmoid of a gate; 0: there is none.
+  // Of one more, which every token goes through; 0: there is none.
   int64_t shared_intermediate_size = 0;
+  bool has_shared_gate = true;  // times the sigmoid of a gate
 };
 
 struct DecoderSpec {
@@ -105,7 +116,10 @@ struct DecoderSpec {
   ExpertsSpec experts;                   // of layers that have them
   std::vector<Token> suppressed_tokens;  // get the logit -infinity
 
-  DeltaShape delta_net;  // of recurrent layers
+  // What recurrent layers are, one of these.
+  DeltaShape delta_net;
+  ShortConvSpec short_conv;
+  bool has_conv_bias = false;  // with delta_net, on its convolution
 
   // The decoder has no keys and values: all layers read those of another model's, its target's,
   // where the step's own rows are not.

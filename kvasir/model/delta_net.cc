@@ -3,23 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "kvasir/base/scalar_math.h"
+#include "kvasir/model/recurrent_tensors.h"
 
 namespace kvasir {
 namespace {
 
 using Buffer = Workspace::Buffer;
-
-// The taps of a channel follow each other in all of them.
-std::vector<int64_t> ConvShape(const DeltaShape& shape, const WeightSource& source,
-                               const std::string& name) {
-  const int64_t channels = shape.channels();
-  for (std::vector<int64_t> known : {std::vector<int64_t>{channels, shape.conv_width, 1},
-                                     std::vector<int64_t>{channels, shape.conv_width}}) {
-    if (source.Shape(name) == known) return known;
-  }
-  return {channels, 1, shape.conv_width};
-}
 
 }  // namespace
 
@@ -94,51 +83,33 @@ struct DeltaNet::Loader {
   }
 
   Status LoadDecays(DeltaNet* net) {
-    const std::string logarithms = prefix + "A_log";
-    // GGUF files have the rates themselves, negative.
-    const bool has_rates = !source.Has(logarithms) && source.Has(prefix + "A");
-    KVASIR_TRY(net->decay_rates_,
-               source.Vector(has_rates ? prefix + "A" : logarithms, shape.value_heads, 0));
-    for (float& rate : net->decay_rates_) rate = has_rates ? -rate : scalar::Exp(rate);
+    KVASIR_TRY(net->decay_rates_, LoadDecayRates(source, prefix, shape.value_heads));
     // Some GGUF files call them as a matrix would be called.
     const std::string biases = prefix + (source.Has(prefix + "dt") ? "dt" : "dt_bias");
     KVASIR_TRY(net->decay_biases_, source.Vector(biases, shape.value_heads, 0));
     return {};
   }
-
-  Status LoadConvolution(DeltaNet* net) {
-    const std::string name = prefix + "conv1d.weight";
-    KVASIR_TRY(const std::vector<float> stored,
-               source.Numbers(name, ConvShape(shape, source, name)));
-    const auto channels = static_cast<size_t>(shape.channels());
-    const auto width = static_cast<size_t>(shape.conv_width);
-    net->conv_.resize(stored.size());
-    for (size_t channel = 0; channel < channels; ++channel) {
-      for (size_t tap = 0; tap < width; ++tap) {
-        net->conv_[tap * channels + channel] = stored[channel * width + tap];
-      }
-    }
-    return {};
-  }
 };
 
-Result<DeltaNet> DeltaNet::Load(const DecoderSpec& spec, const std::string& prefix,
-                                WeightSource& source) {
+Result<std::unique_ptr<const RecurrentLayer>> DeltaNet::Load(const DecoderSpec& spec,
+                                                             const std::string& prefix,
+                                                             WeightSource& source) {
   const DeltaShape& shape = spec.delta_net;
   Loader loader{shape, spec.hidden_size, prefix + "linear_attn.", source};
-  DeltaNet net;
-  KVASIR_TRY_OK(loader.LoadMixed(&net));
-  KVASIR_TRY_OK(loader.LoadNumbers(&net));
-  KVASIR_TRY_OK(loader.LoadDecays(&net));
-  KVASIR_TRY_OK(loader.LoadConvolution(&net));
-  KVASIR_TRY(net.norm_, source.Vector(loader.prefix + "norm.weight", shape.value_dim, 0));
-  KVASIR_TRY(net.out_, source.Matrix(loader.prefix + "out_proj.weight", spec.hidden_size,
-                                     loader.value_size()));
-  return net;
+  auto net = std::make_unique<DeltaNet>();
+  KVASIR_TRY_OK(loader.LoadMixed(net.get()));
+  KVASIR_TRY_OK(loader.LoadNumbers(net.get()));
+  KVASIR_TRY_OK(loader.LoadDecays(net.get()));
+  KVASIR_TRY(net->conv_,
+             LoadTaps(source, loader.prefix + "conv1d.weight", shape.channels(), shape.conv_width));
+  KVASIR_TRY(net->norm_, source.Vector(loader.prefix + "norm.weight", shape.value_dim, 0));
+  KVASIR_TRY(net->out_, source.Matrix(loader.prefix + "out_proj.weight", spec.hidden_size,
+                                      loader.value_size()));
+  return std::unique_ptr<const RecurrentLayer>(std::move(net));
 }
 
 void DeltaNet::Run(const DecoderSpec& spec, Backend& backend, Workspace& workspace,
-                   std::span<const std::vector<DeltaRun>> rounds, ConstFloatRows x,
+                   std::span<const std::vector<StateRun>> rounds, ConstFloatRows x,
                    FloatRows out) const {
   const DeltaShape& shape = spec.delta_net;
   const int64_t heads = shape.value_heads;
@@ -158,12 +129,14 @@ void DeltaNet::Run(const DecoderSpec& spec, Backend& backend, Workspace& workspa
                        .decay_inputs = decay,
                        .step_inputs = step,
                        .conv = conv_,
+                       .conv_biases = {},
                        .decay_rates = decay_rates_,
                        .decay_biases = decay_biases_,
+                       .skips = {},
                        .convolved = workspace.Rows(Buffer::kConvolved, x.rows, shape.channels()),
                        .gates = workspace.Rows(Buffer::kDeltaGates, x.rows, 2 * heads),
                        .out = read};
-  for (const std::vector<DeltaRun>& round : rounds) {
+  for (const std::vector<StateRun>& round : rounds) {
     args.runs = round;
     backend.DeltaNet(args);
   }
@@ -171,10 +144,6 @@ void DeltaNet::Run(const DecoderSpec& spec, Backend& backend, Workspace& workspa
   backend.Gate(GateActivation::kSilu, gate, read);
   const MatmulJob back[] = {{out_.get(), nullptr, out}};
   backend.Matmul(gate, back);
-}
-
-int64_t DeltaNetRowFloats(const DeltaShape& shape) {
-  return 2 * shape.channels() + 4 * shape.value_heads;
 }
 
 }  // namespace kvasir

@@ -1,6 +1,6 @@
 // DeltaNet: the gated delta net of one layer (Yang et al., arXiv 2412.06464), as Qwen3.5 and
 // Qwen3-Next have it: projections, what the backend does with the state, a gated norm, and the way
-// back. Deliberately without the layer's norm and residual, which decoder_layers.cc knows.
+// back. Deliberately only what is the net's own: recurrent_layer.h has what it is to the decoder.
 #ifndef KVASIR_MODEL_DELTA_NET_H_
 #define KVASIR_MODEL_DELTA_NET_H_
 
@@ -9,29 +9,23 @@
 #include <string>
 #include <vector>
 
-#include "kvasir/model/decoder_spec.h"
-#include "kvasir/model/weight_source.h"
-#include "kvasir/model/workspace.h"
+#include "kvasir/model/recurrent_layer.h"
 
 namespace kvasir {
 
-class DeltaNet {
+class DeltaNet final : public RecurrentLayer {
  public:
-  // Reads the tensors under `prefix` ("layers.3."), with projections apart or joined by key head
-  // (Qwen3-Next). ERRORS: as WeightSource.
-  static Result<DeltaNet> Load(const DecoderSpec& spec, const std::string& prefix,
-                               WeightSource& source);
+  // With projections apart or joined by key head (Qwen3-Next).
+  static Result<std::unique_ptr<const RecurrentLayer>> Load(const DecoderSpec& spec,
+                                                            const std::string& prefix,
+                                                            WeightSource& source);
 
-  // Takes states through rows of x [rows, hidden_size]; out, of the same size: what they read of
-  // them. `rounds`: runs of different sequences each, one round after the other.
   void Run(const DecoderSpec& spec, Backend& backend, Workspace& workspace,
-           std::span<const std::vector<DeltaRun>> rounds, ConstFloatRows x, FloatRows out) const;
+           std::span<const std::vector<StateRun>> rounds, ConstFloatRows x,
+           FloatRows out) const override;
 
-  template <typename Visit>
-  void ForEachMatrix(const Visit& visit) const {
-    for (const auto& matrix : {mixed_.get(), gate_.get(), step_.get(), decay_.get(), out_.get()}) {
-      visit(*matrix);
-    }
+  std::vector<const WeightMatrix*> Matrices() const override {
+    return {mixed_.get(), gate_.get(), step_.get(), decay_.get(), out_.get()};
   }
 
  private:
@@ -49,9 +43,6 @@ class DeltaNet {
   std::vector<float> decay_biases_;  // [value_heads]
   std::vector<float> norm_;          // [value_dim]
 };
-
-// Floats of a row that Run takes in the workspace, but for kGate and kAttended.
-int64_t DeltaNetRowFloats(const DeltaShape& shape);
 
 }  // namespace kvasir
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "kvasir/base/check.h"
@@ -18,14 +19,21 @@ struct Names {
   const char* experts;  // Hugging Face: fused, or one tensor for each
   const char* stacked;  // MLX
   bool has_each;        // experts are tensors of their own in some checkpoints, or in ours
+  // Hugging Face, under `experts`: gates above ups of all experts in one, and downs.
+  const char* fused = ".gate_up_proj";
+  const char* fused_down = ".down_proj";
 };
 constexpr Names kPlain = {"mlp.gate", "mlp.experts", "mlp.switch_mlp", true};
 constexpr Names kWithRouterNorm = {"router.proj", "experts", "experts.switch_glu", false};
 constexpr Names kWithBiases = {"mlp.router", "mlp.experts", "mlp.experts", true};
+constexpr Names kWithSharedMlp = {"block_sparse_moe.router.layer", "block_sparse_moe",
+                                  "block_sparse_moe.switch_mlp",   false,
+                                  ".input_linear.weight",          ".output_linear.weight"};
 
-const Names& NamesOf(const ExpertsSpec& experts) {
-  if (experts.has_router_norm) return kWithRouterNorm;
-  return experts.has_biases ? kWithBiases : kPlain;
+const Names& NamesOf(const DecoderSpec& spec) {
+  if (spec.mlp_names == DecoderSpec::MlpNames::kShared) return kWithSharedMlp;
+  if (spec.experts.has_router_norm) return kWithRouterNorm;
+  return spec.experts.has_biases ? kWithBiases : kPlain;
 }
 
 enum class Part { kGate, kUp, kDown };
@@ -40,12 +48,12 @@ class ExpertLoader {
  public:
   ExpertLoader(const DecoderSpec& spec, const std::string& prefix, WeightSource& source)
       : has_biases_(spec.experts.has_biases),
-        has_each_(NamesOf(spec.experts).has_each),
+        names_(NamesOf(spec)),
         count_(spec.experts.count),
         hidden_(spec.hidden_size),
         intermediate_(spec.experts.intermediate_size),
-        module_(prefix + NamesOf(spec.experts).experts),
-        stacked_(prefix + NamesOf(spec.experts).stacked),
+        module_(prefix + names_.experts),
+        stacked_(prefix + names_.stacked),
         source_(source) {}
 
   Result<std::unique_ptr<const WeightMatrix>> Load(int expert, Part part) const {
@@ -60,7 +68,7 @@ class ExpertLoader {
         return source_.Rows(named);
       }
     }
-    const std::string fused = module_ + ".gate_up_proj";
+    const std::string fused = module_ + names_.fused;
     if (part != Part::kDown && source_.Has(fused)) {
       const int64_t begin = (2 * expert + (part == Part::kUp ? 1 : 0)) * outputs;
       return source_.Rows({.name = fused,
@@ -68,13 +76,14 @@ class ExpertLoader {
                            .first_row = begin,
                            .rows = outputs});
     }
-    for (const std::string& stacked : {module_ + "." + name, stacked_ + "." + name + ".weight"}) {
+    const std::string plain = part == Part::kDown ? names_.fused_down : "." + name;
+    for (const std::string& stacked : {module_ + plain, stacked_ + "." + name + ".weight"}) {
       if (!source_.Has(stacked)) continue;
       return source_.Rows({.name = stacked,
                            .shape = {count_, outputs, inputs},
                            .first_row = expert * outputs,
                            .rows = outputs,
-                           .alone = has_each_ ? alone : std::string()});
+                           .alone = names_.has_each ? alone : std::string()});
     }
     return source_.Matrix(alone, outputs, inputs);
   }
@@ -122,7 +131,7 @@ class ExpertLoader {
   }
 
   const bool has_biases_;
-  const bool has_each_;
+  const Names& names_;
   const int64_t count_;
   const int64_t hidden_;
   const int64_t intermediate_;
@@ -136,7 +145,7 @@ class ExpertLoader {
 Result<ExpertMlp> ExpertMlp::Load(const DecoderSpec& spec, const std::string& prefix,
                                   WeightSource& source) {
   const ExpertsSpec& experts = spec.experts;
-  const std::string router = prefix + NamesOf(experts).router;
+  const std::string router = prefix + NamesOf(spec).router;
   ExpertMlp mlp;
   KVASIR_TRY(mlp.router_, source.ExactMatrix(router + ".weight", experts.count, spec.hidden_size));
   if (experts.has_router_norm) {
@@ -147,6 +156,9 @@ Result<ExpertMlp> ExpertMlp::Load(const DecoderSpec& spec, const std::string& pr
                source.Vector(prefix + "router.per_expert_scale", experts.count, 0));
   }
   const ExpertLoader loader(spec, prefix, source);
+  if (experts.has_choice_biases) {
+    KVASIR_TRY(mlp.choice_biases_, source.Vector(prefix + "mlp.expert_bias", experts.count, 0));
+  }
   if (experts.has_biases) {
     KVASIR_TRY(mlp.router_bias_, source.Vector(router + ".bias", experts.count, 0));
     for (size_t i = 0; i < std::size(kParts); ++i) {
@@ -170,7 +182,7 @@ Result<ExpertMlp> ExpertMlp::Load(const DecoderSpec& spec, const std::string& pr
                             .down_bias = biases(2, spec.hidden_size)});
   }
   if (experts.shared_intermediate_size > 0) {
-    KVASIR_TRY_OK(mlp.LoadShared(spec, prefix + "mlp.", source));
+    KVASIR_TRY_OK(mlp.LoadShared(spec, prefix, source));
   }
   return mlp;
 }
@@ -179,8 +191,21 @@ Status ExpertMlp::LoadShared(const DecoderSpec& spec, const std::string& prefix,
                              WeightSource& source) {
   const int64_t hidden = spec.hidden_size;
   const int64_t size = spec.experts.shared_intermediate_size;
-  const std::string expert = prefix + "shared_expert.";
-  KVASIR_TRY(shared_.switch_, source.ExactMatrix(prefix + "shared_expert_gate.weight", 1, hidden));
+  const std::string expert = prefix + "mlp.shared_expert.";
+  const std::string both = prefix + "shared_mlp.input_linear.weight";
+  if (spec.experts.has_shared_gate) {
+    KVASIR_TRY(shared_.switch_,
+               source.ExactMatrix(prefix + "mlp.shared_expert_gate.weight", 1, hidden));
+  }
+  if (spec.mlp_names == DecoderSpec::MlpNames::kShared && source.Has(both)) {
+    MatrixSlice slice = {.name = both, .shape = {2 * size, hidden}, .first_row = 0, .rows = size};
+    KVASIR_TRY(shared_.gate, source.Rows(slice));
+    slice.first_row = size;
+    KVASIR_TRY(shared_.up, source.Rows(slice));
+    KVASIR_TRY(shared_.down,
+               source.Matrix(prefix + "shared_mlp.output_linear.weight", hidden, size));
+    return {};
+  }
   KVASIR_TRY(shared_.gate, source.Matrix(expert + "gate_proj.weight", size, hidden));
   KVASIR_TRY(shared_.up, source.Matrix(expert + "up_proj.weight", size, hidden));
   KVASIR_TRY(shared_.down, source.Matrix(expert + "down_proj.weight", hidden, size));
@@ -196,13 +221,14 @@ void ExpertMlp::AddShared(const DecoderSpec& spec, Backend& backend, Workspace& 
   const MatmulJob in[] = {{shared_.gate.get(), nullptr, gate},
                           {shared_.up.get(), nullptr, up},
                           {shared_.switch_.get(), nullptr, share}};
-  backend.Matmul(x, in);
+  const bool has_gate = shared_.switch_ != nullptr;
+  backend.Matmul(x, std::span(in).first(has_gate ? 3 : 2));
   backend.Gate(spec.activation, gate, up);
   const FloatRows shared = workspace.Rows(Buffer::kExperts, x.rows, spec.hidden_size);
   KVASIR_CHECK(out.data != shared.data);
   const MatmulJob back[] = {{shared_.down.get(), nullptr, shared}};
   backend.Matmul(gate, back);
-  backend.GateRows(shared, share);
+  if (has_gate) backend.GateRows(shared, share);
   backend.Add(out, shared);
 }
 
@@ -221,8 +247,12 @@ void ExpertMlp::Run(const DecoderSpec& spec, Backend& backend, Workspace& worksp
   const int64_t pairs = x.rows * spec.experts.per_token;
   const RouteArgs routing = {.scores = scores,
                              .per_row = spec.experts.per_token,
+                             .kind = spec.experts.scores,
+                             .choice_biases = choice_biases_,
                              .normalizes = spec.experts.normalizes_weights,
+                             .sum_eps = spec.experts.weight_sum_eps,
                              .expert_scales = expert_scales_,
+                             .scale = spec.experts.weight_scale,
                              .chosen = workspace.Chosen(pairs),
                              .weights = workspace.ChosenWeights(pairs)};
   backend.Route(routing);

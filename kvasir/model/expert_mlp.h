@@ -53,6 +53,7 @@ class ExpertMlp {
   std::vector<float> router_norm_;            // [hidden_size]; empty: the router reads x
   std::vector<float> expert_scales_;          // [experts]; empty: all 1
   std::vector<float> router_bias_;            // [experts]; empty: none
+  std::vector<float> choice_biases_;          // [experts]; empty: none
   std::array<std::vector<float>, 3> biases_;  // of gates, ups and downs, [experts, outputs]
   std::vector<Matrix> matrices_;
   std::vector<ExpertWeights> experts_;  // into matrices_ and biases_

@@ -6,15 +6,10 @@
 #include <utility>
 
 #include "kvasir/base/check.h"
+#include "kvasir/model/recurrent_layer.h"
 
 namespace kvasir {
 namespace {
-
-// In whole cache lines, so that states are aligned to them.
-size_t StateBytes(const DeltaShape& shape) {
-  constexpr size_t kLine = 64;
-  return (shape.state_bytes() + kLine - 1) / kLine * kLine;
-}
 
 DecoderSpec::Norms NormsOf(const FamilyTraits& traits) {
   using Norms = DecoderSpec::Norms;
@@ -58,9 +53,15 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
   spec.experts = {.count = config.experts.count,
                   .per_token = config.experts.per_token,
                   .intermediate_size = config.experts.intermediate_size,
+                  .scores = config.experts.has_sigmoid_scores ? RouteArgs::Scores::kSigmoid
+                                                              : RouteArgs::Scores::kSoftmax,
                   .normalizes_weights = config.experts.normalizes_weights,
+                  .weight_sum_eps = config.experts.has_sigmoid_scores ? 1e-6f : 0.0f,
+                  .has_choice_biases = config.experts.has_choice_biases,
+                  .weight_scale = static_cast<float>(config.experts.weight_scale),
                   .has_router_norm = config.experts.beside_dense,
-                  .shared_intermediate_size = config.experts.shared_intermediate_size};
+                  .shared_intermediate_size = config.experts.shared_intermediate_size,
+                  .has_shared_gate = config.experts.has_shared_gate};
   for (const Token token : config.suppressed_tokens) {
     if (token >= 0 && token < config.vocab_size) spec.suppressed_tokens.push_back(token);
   }
@@ -88,7 +89,7 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
          .intermediate_size = config.intermediate_size_of(i),
          .mlp = config.has_experts(i) ? experts : MlpKind::kDense,
          .values_from_keys = config.values_from_keys && !slides,
-         .is_recurrent = config.is_linear(i)});
+         .is_recurrent = config.is_recurrent(i)});
   }
   return spec;
 }
@@ -100,7 +101,7 @@ KvCacheSpec DecoderCacheSpec(const DecoderSpec& spec, KvCodec codec,
     const DecoderLayerSpec& layer = spec.layers[i];
     if (layer.is_recurrent) {
       KvLayerSpec recurrent;
-      recurrent.state_bytes = StateBytes(spec.delta_net);
+      recurrent.state_bytes = StateBytes(spec);
       cache.layers.push_back(std::move(recurrent));
       continue;
     }
@@ -145,6 +146,8 @@ DecoderSpec MakeDecoderSpec(const ModelConfig& config) {
       return OlmoSpec(config);
     case ModelFamily::kPhi3:
       return Phi3Spec(config);
+    case ModelFamily::kLfm2:
+      return Lfm2Spec(config);
   }
   KVASIR_CHECK(false);
 }

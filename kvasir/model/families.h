@@ -31,6 +31,8 @@ DecoderSpec GptOssSpec(const ModelConfig& config);
 DecoderSpec OlmoSpec(const ModelConfig& config);
 // Phi-3 and Phi-4 (family_phi3.cc).
 DecoderSpec Phi3Spec(const ModelConfig& config);
+// LFM2 and LFM2.5, dense and with experts (family_lfm2.cc).
+DecoderSpec Lfm2Spec(const ModelConfig& config);
 
 // The spec of whichever family the config names.
 DecoderSpec MakeDecoderSpec(const ModelConfig& config);

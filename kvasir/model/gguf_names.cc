@@ -31,7 +31,7 @@ constexpr std::array<Renaming, 6> kDraftParts = {{
     {"shared_head.head", "nextn.shared_head_head"},
 }};
 // Parts of a layer; ".weight" and ".bias" stay.
-constexpr std::array<Renaming, 35> kLayerParts = {{
+constexpr std::array<Renaming, 43> kLayerParts = {{
     {"input_layernorm", "attn_norm"},
     {"self_attn.q_proj", "attn_q"},
     {"self_attn.k_proj", "attn_k"},
@@ -64,12 +64,20 @@ constexpr std::array<Renaming, 35> kLayerParts = {{
     {"linear_attn.conv1d", "ssm_conv1d"},
     {"linear_attn.norm", "ssm_norm"},
     {"linear_attn.out_proj", "ssm_out"},
+    {"conv.in_proj", "shortconv.in_proj"},
+    {"conv.conv", "shortconv.conv"},
+    {"conv.out_proj", "shortconv.out_proj"},
+    {"mamba.in_proj", "ssm_in"},
+    {"mamba.conv1d", "ssm_conv1d"},
+    {"mamba.norm", "ssm_norm"},
+    {"mamba.out_proj", "ssm_out"},
+    {"block_sparse_moe.router.layer", "ffn_gate_inp"},
     {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
     {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
 }};
 // Whole names within a layer: experts stacked into one tensor, and what goes with their router.
-constexpr std::array<Renaming, 24> kLayerTensors = {{
+constexpr std::array<Renaming, 31> kLayerTensors = {{
     {"mlp.switch_mlp.gate_proj.weight", "ffn_gate_exps.weight"},
     {"mlp.switch_mlp.up_proj.weight", "ffn_up_exps.weight"},
     {"mlp.switch_mlp.down_proj.weight", "ffn_down_exps.weight"},
@@ -91,6 +99,13 @@ constexpr std::array<Renaming, 24> kLayerTensors = {{
     {"self_attn.sinks", "attn_sinks.weight"},
     {"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight"},
     {"mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight"},
+    {"block_sparse_moe.switch_mlp.gate_proj.weight", "ffn_gate_exps.weight"},
+    {"block_sparse_moe.switch_mlp.up_proj.weight", "ffn_up_exps.weight"},
+    {"block_sparse_moe.switch_mlp.down_proj.weight", "ffn_down_exps.weight"},
+    {"mlp.expert_bias", "exp_probs_b.bias"},
+    {"mamba.A", "ssm_a"},
+    {"mamba.D", "ssm_d"},
+    {"mamba.dt_bias", "ssm_dt.bias"},
     {"linear_attn.A", "ssm_a"},
     {"linear_attn.dt_bias", "ssm_dt.bias"},
     {"linear_attn.dt", "ssm_dt"},
@@ -156,6 +171,7 @@ std::string DraftName(const ModelConfig& config, std::string_view name) {
 }  // namespace
 
 std::string GgufTensorName(const ModelConfig& config, const std::string& name) {
+  if (config.family == ModelFamily::kLfm2 && name == "norm.weight") return "token_embd_norm.weight";
   const std::string_view top = Renamed(kTop, name);
   if (!top.empty()) return std::string(top);
   constexpr std::string_view kDraft = "mtp.";

@@ -54,6 +54,8 @@ INSTANTIATE_TEST_SUITE_P(Converted, GgufModelTest,
                              Pair{"smollm3_bf16.gguf", "transformers_smollm3_bf16"},
                              // Gates and ups of the folder are one matrix, of the file two.
                              Pair{"granite_bf16.gguf", "transformers_granite_dense_bf16"},
+                             Pair{"lfm2_bf16.gguf", "transformers_lfm2_bf16"},
+                             Pair{"lfm2moe_bf16.gguf", "transformers_lfm2_moe_bf16"},
                              Pair{"olmo2_bf16.gguf", "transformers_olmo3_bf16"},
                              Pair{"phi3_bf16.gguf", "transformers_phi4_mini_bf16"}));
 
@@ -93,7 +95,8 @@ INSTANTIATE_TEST_SUITE_P(
                     // Behind its layers a block that drafts; the shared expert's gate is one row.
                     Pair{"qwen35moe_bf16.gguf", "transformers_qwen3_5_moe_bf16"},
                     // Steps and decays joined by key head, and layers without experts.
-                    Pair{"qwen3next_bf16.gguf", "transformers_qwen3_next_bf16"}));
+                    Pair{"qwen3next_bf16.gguf", "transformers_qwen3_next_bf16"},
+                    Pair{"granitehybrid_bf16.gguf", "transformers_granite_hybrid_moe_bf16"}));
 
 // Those of blocks that draft are not asked for, and no reason to warn.
 TEST(GgufModel, EveryTensorOfDeltaNetsIsKnown) {

@@ -107,7 +107,13 @@ class GgufWeights final : public StoredWeights {
     return ordered;
   }
 
-  std::string FileName(const std::string& name) const { return GgufTensorName(config_, name); }
+  std::string FileName(const std::string& name) const {
+    // What Ollama may call LFM2's.
+    constexpr const char* kOtherNorm = "output_norm.weight";
+    std::string file_name = GgufTensorName(config_, name);
+    const bool is_other = name == "norm.weight" && file_.Find(file_name) == nullptr;
+    return is_other && file_.Find(kOtherNorm) != nullptr ? kOtherNorm : file_name;
+  }
 
   const GgufFile& file_;
   const ModelConfig config_;

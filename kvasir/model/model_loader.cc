@@ -84,8 +84,7 @@ Status WithMtpHead(const std::string& path, Backend& backend, std::optional<Weig
   }
   KVASIR_TRY(const ModelConfig config, ModelConfig::Load(path));
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(path));
-  return checked(
-      config, *MakeCheckpointWeights(checkpoint, config.quantization, backend, {format, nullptr}));
+  return checked(config, *MakeCheckpointWeights(checkpoint, config, backend, {format, nullptr}));
 }
 
 Result<LoadedModel> LoadGguf(const std::string& path, Backend& backend,
@@ -144,8 +143,8 @@ Result<LoadedModel> LoadModel(const std::string& folder, Backend& backend,
   config.norms_hold_offset = HoldsNormOffset(config, checkpoint);
   const DecoderSpec spec = MakeDecoderSpec(config);
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedModel> {
-    const auto source = MakeCheckpointWeights(checkpoint, config.quantization, backend,
-                                              {options.weight_format, cache});
+    const auto source =
+        MakeCheckpointWeights(checkpoint, config, backend, {options.weight_format, cache});
     KVASIR_TRY(auto model, DecoderModel::Load(spec, *source, backend));
     WarnOfUnread(spec, *source, options.log);
     return LoadedModel{config, std::move(model)};
@@ -193,8 +192,8 @@ Result<LoadedAssistant> LoadAssistant(const std::string& folder, const ModelConf
   KVASIR_TRY(AssistantConfig config, AssistantConfig::Load(folder));
   KVASIR_TRY(const Checkpoint checkpoint, Checkpoint::Open(folder));
   const auto load = [&](PackedWeightsCache* cache) -> Result<LoadedAssistant> {
-    const auto source = MakeCheckpointWeights(checkpoint, config.text.quantization, backend,
-                                              {options.weight_format, cache});
+    const auto source =
+        MakeCheckpointWeights(checkpoint, config.text, backend, {options.weight_format, cache});
     auto model = AssistantModel::Load(config, target, *source, backend);
     if (!model.ok()) return WithContext(model.error(), folder);
     DecoderSpec spec = MakeDecoderSpec(config.text);

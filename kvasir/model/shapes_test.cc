@@ -79,6 +79,15 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{"smollm3-3b", 3'075'098'624, 72 * kKiB, 72 * kKiB, 0, 0},
         Shape{"granite-4.0-350m", 352'379'904, 28 * kKiB, 28 * kKiB, 0, 0},
         Shape{"granite-4.0-micro", 3'402'836'480, 80 * kKiB, 80 * kKiB, 0, 0},
+        // A layer's state: three inputs of 4,352 (3,328) channels, 64 (48) heads of 128 x 64.
+        Shape{"granite-4.0-h-micro", 3'191'396'096, 8 * kKiB, 8 * kKiB, 0, 0,
+              36 * (3 * 4352 + 64 * 128 * 64) * 4},
+        Shape{"granite-4.0-h-tiny", 6'939'037'248, 8 * kKiB, 8 * kKiB, 0, 0,
+              36 * (3 * 3328 + 48 * 128 * 64) * 4},
+        Shape{"lfm2-1.2b", 1'170'340'608, 12 * kKiB, 12 * kKiB, 0, 0, 10 * 2 * 2048 * 4},
+        // With the biases that choose experts, which are no parameters to transformers.
+        Shape{"lfm2-8b-a1b", 8'339'929'856 + 22 * 32, 12 * kKiB, 12 * kKiB, 0, 0,
+              18 * 2 * 2048 * 4},
         Shape{"ministral-3-3b", 3'429'006'336, 104 * kKiB, 104 * kKiB, 0, 0},
         Shape{"olmo-3-7b", 7'298'011'136, 128 * kKiB, 128 * kKiB, 1536 * kMiB, 24},
         Shape{"phi-4-mini", 3'836'021'760, 128 * kKiB, 128 * kKiB, 0, 0},

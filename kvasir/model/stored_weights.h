@@ -66,8 +66,7 @@ class StoredWeights : public WeightSource {
 std::unique_ptr<StoredWeights> MakeGgufTensors(const GgufFile& file, const ModelConfig& config,
                                                Backend& backend);
 std::unique_ptr<StoredWeights> MakeCheckpointTensors(const Checkpoint& checkpoint,
-                                                     const CheckpointQuantization& quantization,
-                                                     Backend& backend);
+                                                     const ModelConfig& config, Backend& backend);
 
 }  // namespace kvasir
 

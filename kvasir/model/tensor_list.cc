@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kvasir/backend/cpu_backend.h"
+#include "kvasir/model/checkpoint_names.h"
 #include "kvasir/model/decoder_model.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/mtp_head.h"
@@ -30,8 +31,8 @@ class Outline final : public WeightMatrix {
 
 class ListingWeights final : public WeightSource {
  public:
-  ListingWeights(StoredWeights& stored, float norm_offset)
-      : stored_(stored), norm_offset_(norm_offset) {}
+  ListingWeights(StoredWeights& stored, ModelFamily family, float norm_offset)
+      : stored_(stored), family_(family), norm_offset_(norm_offset) {}
 
   bool Has(const std::string& name) const override { return stored_.Has(name); }
   std::vector<int64_t> Shape(const std::string& name) const override { return stored_.Shape(name); }
@@ -89,6 +90,10 @@ class ListingWeights final : public WeightSource {
   Result<std::vector<float>> Numbers(const std::string& name,
                                      const std::vector<int64_t>& shape) override {
     KVASIR_TRY(WeightTensor rows, stored_.Tensor(name, shape));
+    // Checkpoints have the one input of a convolution.
+    if (name.ends_with(".conv.conv.weight") && shape.size() == 2) {
+      rows.shape = {shape[0], 1, shape[1]};
+    }
     Add(name, std::move(rows), 0);
     return std::vector<float>(static_cast<size_t>(RowCount(shape) * shape.back()));
   }
@@ -100,10 +105,12 @@ class ListingWeights final : public WeightSource {
  private:
   void Add(const std::string& name, WeightTensor rows, float offset) {
     const bool is_head = name.starts_with("lm_head.");
-    tensors_.push_back({is_head ? name : "model." + name, std::move(rows), offset});
+    const std::string stored = CheckpointTensorName(family_, name);
+    tensors_.push_back({is_head ? name : "model." + stored, std::move(rows), offset});
   }
 
   StoredWeights& stored_;
+  const ModelFamily family_;
   const float norm_offset_;
   std::vector<ListedTensor> tensors_;
   std::set<std::string> gathered_;
@@ -139,14 +146,14 @@ Result<TensorList> ListTensors(const GgufFile& file, const ModelConfig& config) 
   // Of the same family in a checkpoint.
   ModelConfig in_checkpoint = config;
   in_checkpoint.norms_hold_offset = false;
-  ListingWeights listing(*stored, -MakeDecoderSpec(in_checkpoint).norm_offset);
+  ListingWeights listing(*stored, config.family, -MakeDecoderSpec(in_checkpoint).norm_offset);
   return ListedBy(listing, config, *backend);
 }
 
 Result<TensorList> ListTensors(const Checkpoint& checkpoint, const ModelConfig& config) {
   KVASIR_TRY(const auto backend, MakeCpuBackend({.threads = 1}));
-  const auto stored = MakeCheckpointTensors(checkpoint, config.quantization, *backend);
-  ListingWeights listing(*stored, 0);
+  const auto stored = MakeCheckpointTensors(checkpoint, config, *backend);
+  ListingWeights listing(*stored, config.family, 0);
   ModelConfig stored_config = config;
   stored_config.norms_hold_offset = HoldsNormOffset(config, checkpoint);
   return ListedBy(listing, stored_config, *backend);

@@ -12,7 +12,6 @@
 
 #include "kvasir/backend/backend.h"
 #include "kvasir/formats/checkpoint.h"
-#include "kvasir/formats/checkpoint_quantization.h"
 #include "kvasir/formats/gguf.h"
 #include "kvasir/formats/model_config.h"
 #include "kvasir/model/packed_weights_cache.h"
@@ -77,10 +76,10 @@ struct StoredWeightsOptions {
   PackedWeightsCache* cache = nullptr;
 };
 
-// Both the checkpoint and `quantization`, which says how its matrices are quantized, are borrowed.
+// Both the checkpoint and `config`, which says how its matrices are called and quantized, are
+// borrowed.
 std::unique_ptr<WeightSource> MakeCheckpointWeights(const Checkpoint& checkpoint,
-                                                    const CheckpointQuantization& quantization,
-                                                    Backend& backend,
+                                                    const ModelConfig& config, Backend& backend,
                                                     const StoredWeightsOptions& options);
 
 // The same for a GGUF file, which is borrowed.

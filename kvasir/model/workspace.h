@@ -32,8 +32,8 @@ class Workspace {
     kRouterInput,
     kRouterScores,
     kExperts,      // what experts add beside a dense MLP
-    kMixed,        // queries, keys and values of a delta net, [rows, channels]
-    kConvolved,    // the same behind their convolution
+    kMixed,        // what a recurrent layer convolves, [rows, channels]
+    kConvolved,    // the same behind the convolution
     kDeltaSteps,   // [rows, value_heads]
     kDeltaDecays,  // [rows, value_heads]
     kDeltaGates,   // [rows, 2 * value_heads]

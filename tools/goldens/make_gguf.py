@@ -3,13 +3,13 @@
 
   blocks OUT.safetensors   for every block type TYPE.raw (u8) and TYPE.decoded (f32): random blocks
                            with ordinary scales, decoded by gguf.quants.
-  model SOURCE OUT.gguf    a tiny llama, ministral3, smollm3, granite, olmo2, olmo3, phi3, qwen2,
-                           qwen3 (also with experts), qwen3.5, qwen3-next, gpt-oss (of MXFP4),
-                           gemma3 or gemma4 checkpoint folder, converted by the rules of
-                           convert_hf_to_gguf.py: rows of llama's queries and keys interleaved,
-                           rope_freqs, norms of Gemma 3 and of models with delta nets plus one,
-                           value heads of Qwen3.5 in rounds, experts stacked. Matrices keep their
-                           type, or become --q8.
+  model SOURCE OUT.gguf    a tiny llama, ministral3, smollm3, granite (also with Mamba layers),
+                           olmo2, olmo3, phi3, lfm2 (also with experts), qwen2, qwen3 (also with
+                           experts), qwen3.5, qwen3-next, gpt-oss (of MXFP4), gemma3 or gemma4
+                           checkpoint folder, converted by the rules of convert_hf_to_gguf.py: rows
+                           of llama's queries and keys interleaved, rope_freqs, norms of Gemma 3
+                           and of models with delta nets plus one, value heads of Qwen3.5 in
+                           rounds, experts stacked. Matrices keep their type, or become --q8.
                            With --nvfp4 those of 64 columns are random blocks of it, with a scale
                            of their own, as of converted ModelOpt checkpoints. With --fused the
                            projections of queries, keys and values are one tensor.
@@ -59,7 +59,6 @@ def record_blocks(path):
 
 NAMES = {
     "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
-    "shared_mlp.output_linear": "ffn_down",
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
@@ -77,7 +76,14 @@ NAMES = {
     "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta",
     "linear_attn.in_proj_a": "ssm_alpha", "linear_attn.in_proj_ba": "ssm_ba",
     "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm",
-    "linear_attn.out_proj": "ssm_out",
+    "linear_attn.out_proj": "ssm_out", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm",
+    "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm",
+    "self_attn.out_proj": "attn_output", "conv.conv": "shortconv.conv",
+    "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj",
+    "mamba.in_proj": "ssm_in", "mamba.conv1d": "ssm_conv1d", "mamba.norm": "ssm_norm",
+    "mamba.out_proj": "ssm_out", "block_sparse_moe.router.layer": "ffn_gate_inp",
+    "block_sparse_moe.gate_proj": "ffn_gate_exps", "block_sparse_moe.up_proj": "ffn_up_exps",
+    "block_sparse_moe.down_proj": "ffn_down_exps",
 }
 # Parameters without a module of their own.
 BARE = {
@@ -85,6 +91,8 @@ BARE = {
     "layer_scalar": "layer_output_scale.weight", "experts.gate_up_proj": "ffn_gate_up_exps.weight",
     "experts.down_proj": "ffn_down_exps.weight", "self_attn.sinks": "attn_sinks.weight",
     "linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias",
+    "mlp.expert_bias": "exp_probs_b.bias", "mamba.A_log": "ssm_a", "mamba.D": "ssm_d",
+    "mamba.dt_bias": "ssm_dt.bias",
 }
 
 
@@ -95,6 +103,7 @@ def has_delta_nets(arch):
 def rename(name, arch):
     top = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight":
            "output_norm.weight", "lm_head.weight": "output.weight",
+           "model.embedding_norm.weight": "token_embd_norm.weight",
            "model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
            "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
            "model.per_layer_projection_norm.weight": "per_layer_proj_norm.weight"}
@@ -244,7 +253,7 @@ def add_yarn(writer, rope):
 def add_llama_kin(writer, config, arch, head_dim, rope):
     writer.add_rope_dimension_count(
         int(head_dim * (config.get("partial_rotary_factor", 1.0) if arch == "phi3" else 1)))
-    if arch == "granite":
+    if arch.startswith("granite"):
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
@@ -271,7 +280,44 @@ def add_llama_kin(writer, config, arch, head_dim, rope):
                                   np.array(rope[length + "_factor"], dtype=np.float32))
 
 
-LLAMA_KIN = ("smollm3", "granite", "mistral3", "olmo2", "phi3")
+def add_lfm2(writer, config, arch):
+    full = config.get("full_attn_idxs") or [
+        i for i, kind in enumerate(config["layer_types"]) if kind == "full_attention"]
+    writer.add_head_count_kv([config["num_key_value_heads"] if i in full else 0
+                              for i in range(config["num_hidden_layers"])])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_shortconv_l_cache(config["conv_L_cache"])
+    if arch == "lfm2":
+        size = int(config["block_ffn_dim_multiplier"] * int(2 * config["block_ff_dim"] / 3))
+        multiple = config["block_multiple_of"]
+        writer.add_feed_forward_length(-(-size // multiple) * multiple)
+        return
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_expert_count(config["num_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    writer.add_leading_dense_block_count(config["num_dense_layers"])
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def add_granite_hybrid(writer, config):
+    kv_heads = config["num_key_value_heads"]
+    writer.add_head_count_kv([kv_heads if kind == "attention" else 0
+                              for kind in config["layer_types"]])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_expert_count(config["num_local_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
+    writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+    writer.add_ssm_state_size(config["mamba_d_state"])
+    writer.add_ssm_group_count(config["mamba_n_groups"])
+    writer.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
+    writer.add_ssm_time_step_rank(config["mamba_n_heads"])
+    writer.add_rope_scaling_finetuned(False)  # that is, nothing turns
+
+
+LLAMA_KIN = ("smollm3", "granite", "granitehybrid", "mistral3", "olmo2", "phi3")
+LFM2 = ("lfm2", "lfm2moe")
 
 
 def add_config(writer, config, arch):
@@ -282,16 +328,17 @@ def add_config(writer, config, arch):
     theta = config.get("rope_theta") or rope.get("rope_theta") or \
         rope["full_attention"]["rope_theta"]
     writer.add_block_count(config["num_hidden_layers"] + drafting_blocks(arch))
-    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_context_length(
+        1 << 20 if arch == "granitehybrid" else config["max_position_embeddings"])
     writer.add_embedding_length(hidden)
-    if arch not in ("gemma4", "qwen35moe"):
+    if arch not in ("gemma4", "qwen35moe", *LFM2):
         writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(heads)
-    if arch != "gemma4":
+    if arch not in ("gemma4", "granitehybrid", *LFM2):
         writer.add_head_count_kv(config["num_key_value_heads"])
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps") or config["norm_eps"])
     writer.add_rope_freq_base(theta)
     if arch in ("gemma3", "gemma4"):
         writer.add_sliding_window(config["sliding_window"])
@@ -302,6 +349,10 @@ def add_config(writer, config, arch):
         add_delta_nets(writer, config, arch, head_dim)
     if arch in LLAMA_KIN:
         add_llama_kin(writer, config, arch, head_dim, rope)
+    if arch == "granitehybrid":
+        add_granite_hybrid(writer, config)
+    if arch in LFM2:
+        add_lfm2(writer, config, arch)
     if arch == "qwen3moe":
         writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
@@ -446,6 +497,15 @@ def with_delta_nets(tensors, config, arch):
         yield name, dtype, data
 
 
+def with_short_convolutions(tensors):
+    """Projections by the names that most models give them; convolutions become matrices."""
+    usual = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+    for name, dtype, data in tensors:
+        name = re.sub(r"\.(w[123])\.", lambda own: f".{usual[own[1]]}.",
+                      name.replace(".feed_forward.", ".mlp."))
+        yield name, dtype, data.squeeze(1) if ".conv.conv." in name else data
+
+
 def with_drafting_block(tensors, config):
     """"mtp.*" under the names of one more layer, and of what surrounds it, with 1 added to norms."""
     last = config["num_hidden_layers"]
@@ -466,20 +526,44 @@ def model_tensors(folder, writer, config, arch):
         return add_gpt_oss_experts(writer, tensors)
     if drafting_blocks(arch):
         tensors = with_drafting_block(tensors, config)
+    if arch in LFM2:
+        tensors = with_short_convolutions(tensors)
     tensors = stacked(entry for entry in tensors if not entry[0].startswith("mtp."))
     if has_delta_nets(arch):
         return with_delta_nets(tensors, config, arch)
-    return with_shared_mlp_apart(tensors)
+    if arch == "granitehybrid":
+        tensors = with_mamba(tensors, config["mamba_n_groups"])
+    return with_parts_apart(tensors, config.get("num_local_experts"))
 
 
-def with_shared_mlp_apart(tensors):
-    """Gates and ups of Granite 4's dense models become two matrices."""
+def with_parts_apart(tensors, experts):
+    """Gates and ups of Granite 4 become two tensors."""
+    shared = "mlp.shared_expert" if experts else "mlp"
     for name, dtype, data in tensors:
-        if not name.endswith("shared_mlp.input_linear.weight"):
+        name = name.replace("shared_mlp", shared).replace("output_linear", "down_proj")
+        if "input_linear" not in name:
             yield name, dtype, data
             continue
-        for part, rows in zip(("gate", "up"), np.split(data, 2)):
-            yield name.replace("shared_mlp.input_linear", f"mlp.{part}_proj"), dtype, rows
+        for part, rows in zip(("gate", "up"), np.split(data, 2, axis=-2)):
+            yield name.replace("input_linear", part + "_proj"), dtype, np.ascontiguousarray(rows)
+
+
+def with_mamba(tensors, groups):
+    """Numbers of heads become columns, norms a row for each group."""
+    for name, dtype, data in tensors:
+        part = name.rsplit(".mamba.", 1)[-1]
+        if part == "conv1d.weight":
+            data = data.squeeze(1)
+        elif part == "A_log":
+            dtype, data = "F32", -np.exp(widened(dtype, data))[:, None]
+        elif part == "D":
+            data = data[:, None]
+        elif part == "norm.weight":
+            data = data.reshape(groups, -1)
+        yield name, dtype, data
+
+
+FLOAT32 = re.compile(r"\.(ffn_gate_inp|ssm_conv1d|ssm_norm|shortconv\.conv)\.|\.ssm_[ad]$")
 
 
 def write_model(folder, path, kind):
@@ -487,7 +571,8 @@ def write_model(folder, path, kind):
     config = config.get("text_config", config)
     arch = config["model_type"].removesuffix("_text").replace("_moe", "moe").replace(
         "gpt_oss", "gpt-oss").replace("qwen3_5", "qwen35").replace("qwen3_next", "qwen3next")
-    arch = {"granitemoehybrid": "granite", "ministral3": "mistral3", "olmo3": "olmo2"}.get(arch, arch)
+    granite = "granitehybrid" if "mamba" in config.get("layer_types", []) else "granite"
+    arch = {"granitemoehybrid": granite, "ministral3": "mistral3", "olmo3": "olmo2"}.get(arch, arch)
     writer = gguf.GGUFWriter(path, arch)
     divisors = add_config(writer, config, arch)
     if (folder / "tokenizer.json").exists():
@@ -499,7 +584,8 @@ def write_model(folder, path, kind):
     rng = np.random.default_rng(SEED)
     fused = {}  # by name: queries, keys and values of a layer
     for name, dtype, data in model_tensors(folder, writer, config, arch):
-        if arch in ("llama", "smollm3", "granite", "mistral3") and (".q_proj." in name or ".k_proj." in name):
+        if (arch in ("llama", "smollm3", "granite", "granitehybrid", "mistral3")
+                and (".q_proj." in name or ".k_proj." in name)):
             heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
             data = interleave(data, heads)
         out = name if name.startswith("blk.") else rename(name, arch)
@@ -511,7 +597,7 @@ def write_model(folder, path, kind):
             if len(parts) == 3:
                 writer.add_tensor(part[1] + "qkv" + part[3],
                                   np.concatenate([parts[p] for p in "qkv"]))
-        elif data.ndim == 1 or ".ffn_gate_inp." in out or ".ssm_conv1d." in out:
+        elif data.ndim == 1 or FLOAT32.search(out):
             data = widened(dtype, data)
             writer.add_tensor(out, data + np.float32(1) if arch == "gemma3" else data)
         elif kind == "--nvfp4" and data.shape[-1] % 64 == 0 and out != "token_embd.weight":

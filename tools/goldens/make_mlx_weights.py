@@ -93,6 +93,14 @@ def record_model(source, folder, seed=SEED):
                    layers + "2.self_attn.o_proj": False}
         paths = {path for path, _ in model.named_modules()}
         formats = {path: wanted for path, wanted in formats.items() if path in paths}
+    elif hasattr(model.layers[0], "conv"):
+        formats = {"model.layers.0.conv.in_proj": {"group_size": 32, "bits": 6},
+                   "model.layers.2.self_attn.k_proj": {"group_size": 64, "bits": 8},
+                   "model.layers.3.conv.out_proj": False,
+                   "model.layers.4.self_attn.out_proj": False}
+    elif hasattr(model.layers[0], "mamba"):
+        formats.update({"model.layers.0.mamba.in_proj": {"group_size": 32, "bits": 6},
+                        "model.layers.1.mamba.out_proj": False})
     of_model = getattr(model, "quant_predicate", None) or (lambda path, module: True)
 
     def choose(path, module):

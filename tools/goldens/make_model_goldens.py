@@ -243,6 +243,52 @@ def qwen3_next():
                          "partial_rotary_factor": 0.25})
 
 
+# As LFM2: most layers are short convolutions between two gates. Its MLP has 96 of 140.
+def lfm2(**own):
+    return transformers.Lfm2Config(**{**dict(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=140, num_hidden_layers=6,
+        layer_types=["conv"] * 2 + ["full_attention", "conv"] * 2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=4096, conv_L_cache=3, block_multiple_of=8,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}), **own})
+
+
+# The size of the MLP is what it says.
+def lfm2_conv_bias():
+    return lfm2(intermediate_size=96, num_hidden_layers=4,
+                layer_types=["conv", "full_attention"] + ["conv"] * 2, conv_L_cache=4,
+                conv_bias=True, block_auto_adjust_ff_dim=False)
+
+
+def lfm2_moe():
+    return transformers.Lfm2MoeConfig(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=96, moe_intermediate_size=32,
+        num_hidden_layers=6, layer_types=["conv"] * 2 + ["full_attention", "conv"] * 2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=4096,
+        num_dense_layers=1, num_experts=6, num_experts_per_tok=2,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000000.0})
+
+
+# As Granite 4's hybrids, which turn nothing.
+def granite_hybrid(kinds, **own):
+    return transformers.GraniteMoeHybridConfig(**{**GRANITE, **dict(
+        num_hidden_layers=len(kinds), shared_intermediate_size=96, position_embedding_type="nope",
+        mamba_d_state=16,
+        layer_types=[{"M": "linear_attention", "A": "full_attention"}[kind] for kind in kinds],
+        rms_norm_eps=1e-5), **own})
+
+
+def granite_hybrid_dense():
+    return granite_hybrid("MMAM", intermediate_size=96, num_local_experts=0, num_experts_per_tok=0,
+                          mamba_n_heads=4, mamba_d_head=32, embedding_multiplier=0.3,
+                          logits_scaling=0.75, tie_word_embeddings=True)
+
+
+def granite_hybrid_moe():
+    return granite_hybrid("MAMA", intermediate_size=32, num_local_experts=6, num_experts_per_tok=2,
+                          mamba_n_heads=8, mamba_d_head=16, mamba_n_groups=2,
+                          embedding_multiplier=0.5, logits_scaling=0.5, tie_word_embeddings=False)
+
+
 CASES = {
     # name: (config, model class, stored type, largest shard or None, seed)
     "transformers_llama3_rope_bf16": (llama3_rope, transformers.LlamaForCausalLM, torch.bfloat16,
@@ -289,10 +335,22 @@ CASES = {
                                               None, 61),
     "transformers_qwen3_next_bf16": (qwen3_next, transformers.Qwen3NextForCausalLM, torch.bfloat16,
                                      None, 53),
+    "transformers_lfm2_bf16": (lfm2, transformers.Lfm2ForCausalLM, torch.bfloat16, None, 101),
+    "transformers_lfm2_conv_bias_bf16": (lfm2_conv_bias, transformers.Lfm2ForCausalLM,
+                                         torch.bfloat16, None, 105),
+    "transformers_lfm2_moe_bf16": (lfm2_moe, transformers.Lfm2MoeForCausalLM, torch.bfloat16, None,
+                                   104),
+    "transformers_granite_hybrid_bf16": (granite_hybrid_dense,
+                                         transformers.GraniteMoeHybridForCausalLM, torch.bfloat16,
+                                         None, 105),
+    "transformers_granite_hybrid_moe_bf16": (granite_hybrid_moe,
+                                             transformers.GraniteMoeHybridForCausalLM,
+                                             torch.bfloat16, None, 106),
 }
 
-# Stored in float32, as Qwen3.5 was published.
+# Stored in float32, as published.
 FLOAT32 = {
+    "transformers_lfm2_moe_bf16": ("expert_bias",),
     "transformers_qwen3_5_wrapped_bf16": ("linear_attn.A_log", "linear_attn.norm.weight"),
     "transformers_qwen3_5_moe_wrapped_bf16": ("linear_attn.A_log", "linear_attn.norm.weight"),
 }
@@ -303,11 +361,14 @@ def randomize(model, generator):
 
     States of linear attention forget at rates that differ: half is gone after 0.5 to 65 tokens.
     """
-    hybrid = any("linear_attn" in name for name, _ in model.named_parameters())
+    hybrid = any(part in name for name, _ in model.named_parameters()
+                 for part in ("linear_attn", ".conv.", ".mamba."))
     for name, tensor in model.named_parameters():
         with torch.no_grad():
             if name.endswith("A_log"):
                 tensor.copy_(torch.log(0.5 + 7.5 * torch.rand(tensor.shape, generator=generator)))
+            elif name.endswith("mamba.dt_bias"):
+                tensor.copy_(-3.0 + 2.0 * torch.rand(tensor.shape, generator=generator))
             elif name.endswith("dt_bias"):
                 tensor.copy_(-5.0 + 4.0 * torch.rand(tensor.shape, generator=generator))
             elif tensor.dim() == 1:
@@ -323,6 +384,8 @@ def randomize(model, generator):
     for name, tensor in model.named_buffers():
         if name.endswith("layer_scalar"):
             tensor.copy_(0.75 + 0.5 * torch.rand(tensor.shape, generator=generator))
+        elif name.endswith("expert_bias"):  # about as much as scores differ
+            tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.2)
 
 
 def wrap(folder, wrapper, model_type, renamed, more=None, text_fields=None, fields=None):
@@ -418,6 +481,33 @@ def publish_with_rope_scaling(folder, **fields):
     path.write_text(json.dumps(config, indent=2) + "\n")
 
 
+def publish_granite_hybrid(folder):
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    del config["time_step_limit"]
+    path.write_text(json.dumps(config, indent=2) + "\n")
+    words = {"linear_attention": "mamba", "full_attention": "attention"}
+    publish_with_rope_scaling(folder, layer_types=[words[kind] for kind in config["layer_types"]],
+                              init_method="mup", normalization_function="rmsnorm")
+
+
+def publish_lfm2(folder):
+    """In the words of its authors, which transformers still reads; embeddings are tied unsaid."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    hidden, norm_eps = config["hidden_size"], config["norm_eps"]
+    kinds = config.pop("layer_types")
+    config.pop("tie_word_embeddings")
+    config.update(
+        block_dim=hidden, block_ff_dim=config.pop("intermediate_size"), block_mlp_init_scale=1.0,
+        block_norm_eps=norm_eps, block_out_init_scale=1.0, block_use_swiglu=True,
+        block_use_xavier_init=True, conv_dim=hidden, conv_dim_out=hidden, conv_use_xavier_init=True,
+        full_attn_idxs=[i for i, kind in enumerate(kinds) if kind == "full_attention"],
+        num_heads=config["num_attention_heads"],
+        rope_theta=config.pop("rope_parameters")["rope_theta"], use_pos_enc=True)
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
 # Saved as published, most inside a multimodal wrapper.
 WRAPPED = {
     "transformers_granite_dense_bf16": lambda folder: publish_with_rope_scaling(
@@ -442,6 +532,9 @@ WRAPPED = {
         folder, "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", 2,
         {"mlp.gate.weight": (4, 64), "mlp.shared_expert_gate.weight": (1, 64)}),
     "transformers_qwen3_next_bf16": publish_qwen3_next,
+    "transformers_lfm2_bf16": publish_lfm2,
+    "transformers_granite_hybrid_bf16": publish_granite_hybrid,
+    "transformers_granite_hybrid_moe_bf16": publish_granite_hybrid,
 }
 
 
@@ -501,7 +594,8 @@ def record(name, folder):
                        *(b for n, b in model.named_buffers() if n.endswith("layer_scalar"))]:
             tensor.copy_(tensor.to(stored).float())
     saved = copy.deepcopy(model).to(stored)
-    for (n, tensor), exact in zip(saved.named_parameters(), model.parameters()):
+    for (n, tensor), exact in zip([*saved.named_parameters(), *saved.named_buffers()],
+                                  [*model.parameters(), *model.buffers()]):
         if n.endswith(wide):
             tensor.data = exact.data.clone()
     saved.save_pretrained(
