@@ -155,7 +155,7 @@ bool AnswerParser::Advance(bool is_end) {
     case Place::kCallText:
       return InCallText(is_end);
     case Place::kPlain:
-      Emit(Kind::kText, std::exchange(held_, {}));
+      EmitNoCall(std::exchange(held_, {}));
       return false;
   }
   return false;
@@ -165,10 +165,20 @@ void AnswerParser::Emit(Kind kind, std::string_view text) {
   if (!text.empty()) parts_.push_back({kind, std::string(text)});
 }
 
+void AnswerParser::HoldBlanks() {
+  const size_t size = FirstNonBlank(held_);
+  before_call_.append(held_, 0, size);
+  Drop(size);
+}
+
+void AnswerParser::EmitWithBlanks(Kind kind, std::string_view text) {
+  if (!text.empty()) Emit(kind, std::exchange(before_call_, {}).append(text));
+}
+
 void AnswerParser::EmitAllBut(std::span<const std::string> markers, Kind kind) {
   size_t size = held_.size() - TailThatMayBecome(held_, markers);
   size = std::string_view(held_).substr(0, size).find_last_not_of(kBlanks) + 1;
-  Emit(kind, std::string_view(held_).substr(0, size));
+  EmitWithBlanks(kind, std::string_view(held_).substr(0, size));
   Drop(size);
 }
 
@@ -194,20 +204,21 @@ void AnswerParser::GoBehindCall() {
 
 bool AnswerParser::AtBegin(bool is_end) {
   const std::string& open = grammar_->options.dialect.think_open;
-  const std::string_view rest = std::string_view(held_).substr(FirstNonBlank(held_));
+  HoldBlanks();
   if (grammar_->options.reads_thoughts && !open.empty()) {
-    if (rest.starts_with(open)) {
-      Drop(held_.size() - rest.size() + open.size());
+    if (held_.starts_with(open)) {
+      before_call_.clear();
+      Drop(open.size());
       place_ = Place::kThought;
       skips_blanks_ = true;
       return true;
     }
-    if (!is_end && open.starts_with(rest)) return false;
+    if (!is_end && open.starts_with(held_)) return false;
   }
   // A Llama's call is the whole answer: it is known by its first character.
   if (knows_tools() && grammar_->options.dialect.tools == ToolSyntax::kLlama) {
-    if (rest.empty() && !is_end) return false;
-    if (rest.starts_with("{")) {
+    if (held_.empty() && !is_end) return false;
+    if (held_.starts_with("{")) {
       place_ = Place::kCallBegin;
       return true;
     }
@@ -218,6 +229,7 @@ bool AnswerParser::AtBegin(bool is_end) {
 
 bool AnswerParser::InThought(bool is_end) {
   const std::string& close = grammar_->options.dialect.think_close;
+  HoldBlanks();
   const size_t at = held_.find(close);
   if (at == held_.npos) {
     EmitAllBut(std::span(&close, is_end ? 0 : 1), Kind::kReasoning);
@@ -225,7 +237,8 @@ bool AnswerParser::InThought(bool is_end) {
     return false;
   }
   const size_t size = std::string_view(held_).substr(0, at).find_last_not_of(kBlanks) + 1;
-  Emit(Kind::kReasoning, std::string_view(held_).substr(0, size));
+  EmitWithBlanks(Kind::kReasoning, std::string_view(held_).substr(0, size));
+  before_call_.clear();
   Drop(at + close.size());
   skips_blanks_ = true;
   // There is one thought per answer, at its beginning.
@@ -236,6 +249,7 @@ bool AnswerParser::InThought(bool is_end) {
 }
 
 bool AnswerParser::InText(bool is_end) {
+  HoldBlanks();
   size_t at = held_.npos;
   std::string_view opening;
   for (const std::string& one : grammar_->openings) {
@@ -250,7 +264,7 @@ bool AnswerParser::InText(bool is_end) {
           grammar_->options.must_call ? TailThatMayBecome(held_, grammar_->openings) : 0;
       std::string_view text = std::string_view(held_).substr(0, held_.size() - cut);
       if (cut > 0) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
-      Emit(Kind::kText, text);
+      if (cut == 0 || !text.empty()) EmitNoCall(text);
       held_.clear();
     } else {
       EmitAllBut(grammar_->openings, Kind::kText);
@@ -258,10 +272,11 @@ bool AnswerParser::InText(bool is_end) {
     return false;
   }
   const size_t size = std::string_view(held_).substr(0, at).find_last_not_of(kBlanks) + 1;
-  Emit(Kind::kText, std::string_view(held_).substr(0, size));
+  EmitWithBlanks(Kind::kText, std::string_view(held_).substr(0, size));
   // Llama's tag is never shown.
   is_python_ = grammar_->options.dialect.tools == ToolSyntax::kLlama;
-  before_call_ = held_.substr(size, at - size).append(is_python_ ? "" : opening);
+  before_call_.append(held_, size, at - size).append(is_python_ ? "" : opening);
+  looked_bytes_ = 0;
   Drop(at + opening.size());
   place_ = Place::kCallBegin;
   is_after_call_ = false;
@@ -299,8 +314,7 @@ bool AnswerParser::AtCallBegin(bool is_end) {
     }
     place_ = Place::kText;
     // Blanks between a call and a text are the text's.
-    held_.insert(0, before_call_.substr(before_call_.find_last_not_of(kBlanks) + 1));
-    before_call_.clear();
+    before_call_.erase(0, before_call_.find_last_not_of(kBlanks) + 1);
     return true;
   }
   if (syntax == ToolSyntax::kMistralArgs) return AtCallName(is_end);
@@ -316,7 +330,8 @@ bool AnswerParser::AtCallBegin(bool is_end) {
 
 // Calls in Python; or the list of JSON that prompts may ask for, and templates write, instead.
 bool AnswerParser::AtPythonBegin() {
-  const size_t first = held_.find_first_not_of(" \t\r\n[");
+  const size_t first = held_.find_first_not_of(" \t\r\n[", looked_bytes_);
+  looked_bytes_ = std::min(first, held_.size());
   if (first == held_.npos) return false;
   is_json_list_ = held_[first] == '{';
   if (!is_json_list_) {

@@ -80,6 +80,10 @@ class AnswerParser {
   void GoBehindCall();
 
   void Emit(AnswerPart::Kind kind, std::string_view text);
+  // Blanks that what is held begins with are looked at no more, however many come.
+  void HoldBlanks();
+  // A text or thought behind the blanks that were held.
+  void EmitWithBlanks(AnswerPart::Kind kind, std::string_view text);
   // Gives out what is held but a tail that may become one of `markers`, and blanks at the end.
   void EmitAllBut(std::span<const std::string> markers, AnswerPart::Kind kind);
   void Drop(size_t bytes) { held_.erase(0, bytes); }
@@ -99,11 +103,13 @@ class AnswerParser {
   std::optional<HarmonyParser> harmony_;  // reads it instead
   Place place_ = Place::kBegin;
   std::string held_;           // not given out yet
-  std::string before_call_;    // blanks and the opening, which are shown if there is no call
+  // Blanks and the opening, which are shown if there is no call; of a text or thought the blanks
+  // before what is held, which are shown if more of it comes.
+  std::string before_call_;
   bool skips_blanks_ = false;  // until something else comes
   bool is_after_call_ = false;
   bool is_python_ = false;   // kCallText: Llama's
-  size_t looked_bytes_ = 0;  // kCallText: of what is held, where no closing begins
+  size_t looked_bytes_ = 0;  // of what is held: kCallText, where no closing begins
   int closings_in_strings_ = 0;
   bool is_json_list_ = false;  // what stands between marks for calls in Python
   std::optional<JsonCallScanner> call_;

@@ -352,6 +352,22 @@ TEST(AnswerParser, Phi4Mini) {
   EXPECT_EQ(Parse(options, "functo"), "");
 }
 
+// Of answers of more than a megabyte, which take minutes where each piece looks at all of it.
+TEST(AnswerParser, WhatIsHeldIsLookedAtOnce) {
+  constexpr int kPieces = 300'000;
+  for (const std::string before : {"", "a", "<think>a", "<|tool_call_start|>[[f()]"}) {
+    AnswerParser parser(Options(ToolSyntax::kLfm2));
+    EXPECT_EQ(Describe(parser.Push(before)).ends_with("a"), before.ends_with("a")) << before;
+    for (int i = 0; i < kPieces; ++i) ASSERT_TRUE(parser.Push("    ").empty()) << before;
+    const std::string more = Describe(parser.Push("b"));
+    EXPECT_EQ(more.size(), before.starts_with("<|") ? 0 : 2 + 4 * kPieces + 1) << before;
+  }
+  AnswerParser parser(Options(ToolSyntax::kLfm2));
+  EXPECT_TRUE(parser.Push("<|tool_call_start|>").empty());
+  for (int i = 0; i < kPieces; ++i) ASSERT_TRUE(parser.Push(" [ \n").empty());
+  EXPECT_EQ(Describe(parser.Push("f()]<|tool_call_end|>a")).substr(0, 2), "T:");
+}
+
 TEST(ChatDialect, IsReadOffTemplates) {
   EXPECT_EQ(DialectOf("{{ messages }}").tools, ToolSyntax::kHermes);
   EXPECT_FALSE(DialectOf("{{ messages }}").has_tools);
