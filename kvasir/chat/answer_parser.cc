@@ -292,13 +292,17 @@ bool AnswerParser::is_in_list() const {
 // Finds out what kind of call stands here, or that the calls are over.
 bool AnswerParser::AtCallBegin(bool is_end) {
   const ToolSyntax syntax = grammar_->options.dialect.tools;
-  if (IsPython(syntax) && !is_after_call_) return AtPythonBegin();
+  if (IsPython(syntax) && !is_after_call_) return AtPythonBegin(is_end);
   const bool is_list = is_in_list();
   const std::string_view between = is_list ? " \t\r\n[,]" : is_after_call_ ? " \t\r\n;" : kBlanks;
   const size_t size = std::min(held_.find_first_not_of(between), held_.size());
   before_call_.append(held_, 0, size);
   Drop(size);
-  if (held_.empty()) return false;
+  if (held_.empty()) {
+    // Nothing of a call has come yet.
+    if (is_end && !is_after_call_) EmitCutCall("");
+    return false;
+  }
   const bool is_json = held_.starts_with("{") && syntax != ToolSyntax::kGemma;
   if (is_after_call_ && !(is_json && (is_list || syntax == ToolSyntax::kLlama))) {
     const std::string_view closing = CallClosing(syntax);
@@ -329,10 +333,13 @@ bool AnswerParser::AtCallBegin(bool is_end) {
 }
 
 // Calls in Python; or the list of JSON that prompts may ask for, and templates write, instead.
-bool AnswerParser::AtPythonBegin() {
+bool AnswerParser::AtPythonBegin(bool is_end) {
   const size_t first = held_.find_first_not_of(" \t\r\n[", looked_bytes_);
   looked_bytes_ = std::min(first, held_.size());
-  if (first == held_.npos) return false;
+  if (first == held_.npos) {
+    if (is_end) EmitCutCall(std::exchange(held_, {}));
+    return false;
+  }
   is_json_list_ = held_[first] == '{';
   if (!is_json_list_) {
     BeginCallText();

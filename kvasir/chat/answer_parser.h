@@ -30,7 +30,8 @@ struct AnswerParserOptions {
 };
 
 // What any chunks of a text give, joined, does not depend on where they are cut. Of an answer that
-// was cut off within a call, the call is what there was; one without a name yet is left out.
+// was cut off within a call, the call is what there was; one without a name yet is left out, and an
+// opening with nothing behind it is text.
 // THREADS: one at a time.
 class AnswerParser {
  public:
@@ -65,7 +66,7 @@ class AnswerParser {
   bool InThought(bool is_end);
   bool InText(bool is_end);
   bool AtCallBegin(bool is_end);
-  bool AtPythonBegin();
+  bool AtPythonBegin(bool is_end);
   bool AtCallName(bool is_end);
   bool InJsonCall();
   bool InCallText(bool is_end);

@@ -120,6 +120,22 @@ TEST(AnswerParser, CallsThatWereCutOff) {
   EXPECT_EQ(Parse(options, "<tool_call>{\"name\": \"a\", \"arguments\": {}}\n</tool"), "C:a={}");
 }
 
+TEST(AnswerParser, OpeningsThatNothingFollows) {
+  for (const bool must_call : {false, true}) {
+    const auto parse = [&](ToolSyntax syntax, const std::string& text) {
+      AnswerParserOptions options = Options(syntax);
+      options.must_call = must_call;
+      EXPECT_EQ(Parse(options, "use " + text), must_call ? "T:use" : "T:use " + text);
+    };
+    parse(ToolSyntax::kPhi4Mini, "functools[");
+    parse(ToolSyntax::kLfm2, "<|tool_call_start|>");
+    parse(ToolSyntax::kLfm2, "<|tool_call_start|>[ ");
+    parse(ToolSyntax::kOlmo3, "<function_calls>\n");
+    parse(ToolSyntax::kHermes, "<tool_call>\n");
+    parse(ToolSyntax::kMistral, "[TOOL_CALLS] [");
+  }
+}
+
 // Where calls are asked for, what is cut off was to be one.
 TEST(AnswerParser, CutMarkersOfCallsThatAreAskedFor) {
   AnswerParserOptions options = Options(ToolSyntax::kHermes);
