@@ -297,15 +297,19 @@ bool CallReader::EndsString(std::string_view behind) const {
   return next != behind.npos && std::string_view(",)]}:").find(behind[next]) != behind.npos;
 }
 
-std::optional<CallText> TakeCall(std::string_view* text) {
-  for (const StringEnd string_end : {StringEnd::kFirst, StringEnd::kBehindValue}) {
-    CallReader reader(*text, string_end);
-    auto call = reader.Read();
-    if (!call) continue;
-    *text = reader.rest();
-    return call;
+// `string_end`: which marks are tried first; kBehindValue for the rest of a text once a call has
+// needed it, as each failure may have read all there is.
+std::optional<CallText> TakeCall(StringEnd* string_end, std::string_view* text) {
+  for (;;) {
+    CallReader reader(*text, *string_end);
+    if (auto call = reader.Read()) {
+      *text = reader.rest();
+      return call;
+    }
+    if (std::exchange(*string_end, StringEnd::kBehindValue) == StringEnd::kBehindValue) {
+      return std::nullopt;
+    }
   }
-  return std::nullopt;
 }
 
 bool TakeSign(char sign, std::string_view* text) {
@@ -323,7 +327,8 @@ std::vector<CallText> TakePythonCalls(std::string_view* text) {
   if (text->size() > kMaxTextBytes) return calls;
   std::string_view rest = *text;
   const bool is_list = TakeSign('[', &rest);
-  while (auto call = TakeCall(&rest)) {
+  StringEnd string_end = StringEnd::kFirst;
+  while (auto call = TakeCall(&string_end, &rest)) {
     calls.push_back(*std::move(call));
     const size_t next = rest.find_first_not_of(" \t\r\n,;");
     rest.remove_prefix(std::min(next, rest.size()));

@@ -20,8 +20,9 @@ namespace kvasir {
 // octal and binary ones, of 64 bits at most. Texts of more than 4 MiB, and calls whose arguments
 // have more levels than Json::Parse reads, are no calls.
 //
-// Models that were shown strings between marks that nobody escaped write them so: where a call
-// cannot be read otherwise, a mark ends a string only if what may follow a value follows.
+// Models that were shown strings between marks that nobody escaped write them so: from the first
+// call on that cannot be read otherwise, a mark ends a string only if what may follow a value
+// follows.
 std::optional<std::vector<CallText>> ParsePythonCalls(std::string_view text);
 
 // The calls that `text` begins with, which are taken off it, with what may stand around them.

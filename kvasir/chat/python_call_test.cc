@@ -101,6 +101,17 @@ TEST(PythonCall, MarksWithinStrings) {
   EXPECT_EQ(Value("'rock 'n' roll'"), R"("rock 'n' roll")");
 }
 
+// Of two megabytes, which take minutes where each of the calls reads the rest twice.
+TEST(PythonCall, MarksWithinStringsOfManyCalls) {
+  constexpr size_t kCalls = 200'000;
+  std::string text;
+  for (size_t i = 0; i < kCalls; ++i) text += "f(a='\"'''')\n";
+  const auto calls = ParsePythonCalls(text);
+  ASSERT_TRUE(calls.has_value());
+  EXPECT_EQ(calls->size(), kCalls);
+  EXPECT_EQ(calls->back().arguments, "{\"a\":\"\\\"'''\"}");
+}
+
 TEST(PythonCall, ListsTuplesAndDicts) {
   EXPECT_EQ(Value("[1, [], [2,], ('a', 'b'), (), (3), (4,)]"), R"([1,[],[2],["a","b"],[],3,[4]])");
   EXPECT_EQ(Value("{'a': {\"b\": [True]}, 'c': None,}"), R"({"a":{"b":[true]},"c":null})");
