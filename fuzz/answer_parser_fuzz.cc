@@ -38,6 +38,17 @@ kvasir::AnswerParts Joined(const kvasir::AnswerParserOptions& options, std::stri
   return joined;
 }
 
+// Whether an integer may be in it that Json::Parse takes for too large, whose digits calls keep.
+bool HasLongInteger(std::string_view text) {
+  constexpr size_t kDigits = 300;
+  size_t digits = 0;
+  for (const char c : text) {
+    digits = (c >= '0' && c <= '9') || c == '_' ? digits + 1 : 0;
+    if (digits > kDigits) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -56,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto whole = Joined(options, text, text.size() + 1);
   KVASIR_CHECK(whole == Joined(options, text, 1 + data[1] % 16));
   KVASIR_CHECK(whole == Joined(options, text, 1));
-  if (const auto calls = kvasir::ParsePythonCalls(text)) {
+  if (const auto calls = kvasir::ParsePythonCalls(text); calls && !HasLongInteger(text)) {
     for (const kvasir::CallText& call : *calls) {
       KVASIR_CHECK(kvasir::Json::Parse(call.arguments).ok());
     }

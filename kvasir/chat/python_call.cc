@@ -33,6 +33,28 @@ void DropBlanks(std::string_view* text) {
   text->remove_prefix(std::min(text->find_first_not_of(kBlanks), text->size()));
 }
 
+// The members of an object, as JSON; of those of one name the last counts, in the first's place.
+class Members {
+ public:
+  void Set(std::string key, std::string value) {
+    const auto [entry, is_new] = index_of_.try_emplace(key, members_.size());
+    if (is_new) members_.emplace_back(std::move(key), "");
+    members_[entry->second].second = std::move(value);
+  }
+  void AppendTo(std::string* json) const {
+    std::string_view before = "{";
+    for (const auto& [key, value] : members_) {
+      json->append(before).append(key).append(":").append(value);
+      before = ",";
+    }
+    json->append(members_.empty() ? "{}" : "}");
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> members_;
+  std::unordered_map<std::string, size_t, TextHash> index_of_;
+};
+
 // Which mark ends a string.
 enum class StringEnd {
   kFirst,        // the first that is not escaped
@@ -83,21 +105,14 @@ std::optional<CallText> CallReader::Read() {
   CallText call{.name = std::string(text_.substr(0, name_size)), .arguments = {}};
   text_.remove_prefix(name_size);
   if (call.name.empty() || !Take("(")) return std::nullopt;
-  std::vector<std::pair<std::string, std::string>> arguments;  // as JSON
-  std::unordered_map<std::string, size_t, TextHash> index_of;
+  Members arguments;
   while (!Take(")")) {
     const auto keyword = ReadKeyword();
     std::string value;
     if (!keyword || !ReadValue(0, &value) || !TakeComma(")")) return std::nullopt;
-    const auto [entry, is_new] = index_of.try_emplace(*keyword, arguments.size());
-    if (is_new) arguments.emplace_back(Json(*keyword).Dump(), "");
-    arguments[entry->second].second = std::move(value);
+    arguments.Set(Json(*keyword).Dump(), std::move(value));
   }
-  for (const auto& [keyword, value] : arguments) {
-    call.arguments.append(call.arguments.empty() ? "{" : ",");
-    call.arguments.append(keyword).append(":").append(value);
-  }
-  call.arguments.append(call.arguments.empty() ? "{}" : "}");
+  arguments.AppendTo(&call.arguments);
   return call;
 }
 
@@ -148,28 +163,33 @@ bool CallReader::ReadList(std::string_view close, int depth, std::string* json) 
 }
 
 bool CallReader::ReadDict(int depth, std::string* json) {
-  json->append("{");
-  bool is_first = true;
-  for (; !Take("}"); is_first = false) {
+  Members members;
+  while (!Take("}")) {
     std::string key;
+    std::string value;
     if (!ReadValue(depth + 1, &key) || key.starts_with("[") || key.starts_with("{")) return false;
-    // As json.dumps has keys that are no strings.
+    // Numbers and words as they would be values.
     if (!key.starts_with("\"")) key = "\"" + key + "\"";
-    json->append(is_first ? "" : ",").append(key).append(":");
-    if (!Take(":") || !ReadValue(depth + 1, json) || !TakeComma("}")) return false;
+    if (!Take(":") || !ReadValue(depth + 1, &value) || !TakeComma("}")) return false;
+    members.Set(std::move(key), std::move(value));
   }
-  json->append("}");
+  members.AppendTo(json);
   return true;
 }
 
+bool IsHexDigit(char c) {
+  return IsDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
 // Digits with single underscores between them, which are left out.
-std::string TakeDigits(std::string_view* text) {
+template <typename IsOne>
+std::string TakeDigits(const IsOne& is_digit, std::string_view* text) {
   std::string digits;
   while (!text->empty()) {
     const bool is_joint =
-        text->front() == '_' && !digits.empty() && text->size() > 1 && IsDigit((*text)[1]);
+        text->front() == '_' && !digits.empty() && text->size() > 1 && is_digit((*text)[1]);
     if (is_joint) text->remove_prefix(1);
-    if (!IsDigit(text->front())) break;
+    if (!is_digit(text->front())) break;
     digits += text->front();
     text->remove_prefix(1);
   }
@@ -184,12 +204,14 @@ std::optional<std::string> TakePrefixed(std::string_view* text) {
                    : kind == 'b' || kind == 'B' ? 2
                                                 : 0;
   if (base == 0) return std::nullopt;
+  std::string_view rest = text->substr(2);
+  if (rest.starts_with('_')) rest.remove_prefix(1);
+  const std::string digits = TakeDigits(IsHexDigit, &rest);
   uint64_t value = 0;
-  const char* const begin = text->data() + 2;
-  const char* const end = text->data() + text->size();
-  const auto read = std::from_chars(begin, end, value, base);
-  if (read.ec != std::errc()) return std::nullopt;
-  text->remove_prefix(static_cast<size_t>(read.ptr - text->data()));
+  const char* const end = digits.data() + digits.size();
+  const auto read = std::from_chars(digits.data(), end, value, base);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  *text = rest;
   return std::to_string(value);
 }
 
@@ -201,10 +223,10 @@ bool CallReader::ReadNumber(std::string* json) {
   if (const auto prefixed = TakePrefixed(&text_)) {
     *json += *prefixed;
   } else {
-    const std::string whole = TakeDigits(&text_);
+    const std::string whole = TakeDigits(IsDigit, &text_);
     const bool has_point = text_.starts_with(".");
     if (has_point) text_.remove_prefix(1);
-    const std::string decimals = has_point ? TakeDigits(&text_) : "";
+    const std::string decimals = has_point ? TakeDigits(IsDigit, &text_) : "";
     if (whole.empty() && decimals.empty()) return false;
     std::string exponent;
     if (text_.starts_with("e") || text_.starts_with("E")) {
@@ -214,7 +236,7 @@ bool CallReader::ReadNumber(std::string* json) {
         exponent += text_.front();
         text_.remove_prefix(1);
       }
-      const std::string digits = TakeDigits(&text_);
+      const std::string digits = TakeDigits(IsDigit, &text_);
       if (digits.empty()) return false;
       exponent += digits;
     }
@@ -225,8 +247,8 @@ bool CallReader::ReadNumber(std::string* json) {
     std::string number = nonzero == whole.size() ? "0" : whole.substr(nonzero);
     if (has_point) number.append(".").append(decimals.empty() ? "0" : decimals);
     number.append(exponent);
-    // One that is too large is Python's infinity, which JSON has not.
-    if (!Json::Parse(number).ok()) return false;
+    // A float that is too large is Python's infinity, which JSON has not.
+    if (!is_integer && !Json::Parse(number).ok()) return false;
     json->append(number);
   }
   return text_.empty() || !(IsNameCharacter(text_.front()));

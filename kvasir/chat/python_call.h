@@ -15,9 +15,10 @@ namespace kvasir {
 // form commas, semicolons and line ends may stand between them.
 //
 // Values are strings (all of Python's but bytes and formatted ones; \/ is a slash, as JSON has it),
-// numbers, lists, tuples, dicts, True, False and None, or JSON's true, false and null. An argument
-// that is given twice counts as it was given last. A number keeps its digits, but for hexadecimal,
-// octal and binary ones, of 64 bits at most. Texts of more than 4 MiB, and calls whose arguments
+// numbers, lists, tuples, dicts, True, False and None, or JSON's true, false and null. An argument,
+// or a key of a dict, that is given twice counts as it was given last; keys that are no strings are
+// strings of what they would be as values. A number keeps its digits, however many, but for
+// hexadecimal, octal and binary ones, of 64 bits at most. Texts of more than 4 MiB, and calls whose arguments
 // have more levels than Json::Parse reads, are no calls.
 //
 // Models that were shown strings between marks that nobody escaped write them so: from the first

@@ -62,11 +62,22 @@ TEST(PythonCall, Numbers) {
   EXPECT_EQ(Value("0xfF"), "255");
   EXPECT_EQ(Value("-0o17"), "-15");
   EXPECT_EQ(Value("0b101"), "5");
+  EXPECT_EQ(Value("0xFF_FF"), "65535");
+  EXPECT_EQ(Value("0b_1_0"), "2");
+  EXPECT_EQ(Value("-0"), "-0");
   EXPECT_EQ(Value("0xFFFFFFFFFFFFFFFF"), "18446744073709551615");
-  for (const char* text : {"007", "1__0", "1_", "0x", "0x10000000000000000", "1e999", "3j", "1e",
+  for (const char* text : {"007", "1__0", "1_", "0x", "0x_", "0xF__F", "0xF_", "0b12", "0o8", "0x10000000000000000", "1e999", "3j", "1e",
                            "1.2.3", "-", ".", "--1", "2026-11-30", "1 2", "5 % 2"}) {
     EXPECT_EQ(Value(text), "none") << text;
   }
+}
+
+// Of as many digits as there are; who cannot read the number still has the others.
+TEST(PythonCall, LongIntegers) {
+  const std::string digits(400, '7');
+  const auto calls = ParsePythonCalls("f(a=" + digits + ", b=1)");
+  ASSERT_TRUE(calls.has_value());
+  EXPECT_EQ(calls->front().arguments, "{\"a\":" + digits + ",\"b\":1}");
 }
 
 TEST(PythonCall, Strings) {
@@ -116,6 +127,8 @@ TEST(PythonCall, ListsTuplesAndDicts) {
   EXPECT_EQ(Value("[1, [], [2,], ('a', 'b'), (), (3), (4,)]"), R"([1,[],[2],["a","b"],[],3,[4]])");
   EXPECT_EQ(Value("{'a': {\"b\": [True]}, 'c': None,}"), R"({"a":{"b":[true]},"c":null})");
   EXPECT_EQ(Value("{1: 'x', None: 2, True: 3, 1.5: 4}"), R"({"1":"x","null":2,"true":3,"1.5":4})");
+  EXPECT_EQ(Value("{'a': 1, 'b': 2, \"a\": 3}"), R"({"a":3,"b":2})");
+  EXPECT_EQ(Value("{1: 2, '1': {'x': 1, 'x': 2}}"), R"({"1":{"x":2}})");
   EXPECT_EQ(Value("{}"), "{}");
   for (const char* text :
        {"{1, 2}", "{[1]: 2}", "{'a'}", "[1 2]", "[,]", "(,)", "[1", "{'a': 1", "[1)"}) {
