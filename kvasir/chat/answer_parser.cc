@@ -13,8 +13,9 @@ using Kind = AnswerPart::Kind;
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kArgs = "[ARGS]";
 constexpr std::string_view kCallId = "[CALL_ID]";
-// That may stand in strings of one call, each of which has it read once more.
-constexpr int kMostClosings = 16;
+// A call that ends where it cannot have been whole, within a string, is read again at the next
+// closing. All of them together may take as much work as reading so many bytes.
+constexpr size_t kMostReadAgainBytes = size_t{16} << 20;
 // Tools that take whole programs, under the names that clients give them.
 constexpr std::string_view kInterpreters[] = {"python", "ipython", "code_interpreter"};
 
@@ -193,7 +194,7 @@ void AnswerParser::EmitCutCall(std::string_view text) {
 void AnswerParser::BeginCallText() {
   place_ = Place::kCallText;
   looked_bytes_ = 0;
-  closings_in_strings_ = 0;
+  first_closing_.reset();
 }
 
 void AnswerParser::GoBehindCall() {
@@ -405,29 +406,57 @@ bool AnswerParser::InJsonCall() {
 }
 
 bool AnswerParser::InCallText(bool is_end) {
-  const ToolSyntax syntax = grammar_->options.dialect.tools;
-  const std::string_view closing = CallClosing(syntax);
+  const std::string_view closing = CallClosing(grammar_->options.dialect.tools);
   const size_t at = closing.empty() ? held_.npos : held_.find(closing, looked_bytes_);
   if (at == held_.npos) {
     looked_bytes_ = std::max(looked_bytes_, held_.size() - std::min(held_.size(), closing.size()));
-    if (!is_end) return false;
-    const std::string text = std::exchange(held_, {});
-    if (!TakeCallText(text)) TakeCutCallText(text);
+    return is_end && AtCallTextEnd();
+  }
+  looked_bytes_ = at + closing.size();
+  if (first_closing_ && !MayEndOpenString(at)) return true;
+  read_bytes_ = looked_bytes_;
+  if (first_closing_) read_again_bytes_ += at;
+  const bool reads_again = read_again_bytes_ <= kMostReadAgainBytes;
+  const std::string text = held_.substr(0, at);
+  if ((!first_closing_ || reads_again) && TakeCallText(text)) {
+    GoBehindCall();
+    Drop(looked_bytes_);
+    return true;
+  }
+  const bool may_go_on = reads_again && IsPython(grammar_->options.dialect.tools);
+  const bool goes_on = may_go_on && EndsInPythonString(text);
+  if (!first_closing_) first_closing_ = at;
+  if (goes_on) return true;
+  read_again_bytes_ += at - *first_closing_;
+  const std::string no_call = held_.substr(0, *first_closing_ + closing.size());
+  Drop(no_call.size());
+  EmitNoCall(no_call);
+  place_ = Place::kText;
+  return true;
+}
+
+// Whether the string that was open at the last closing may have ended before the one at `at`.
+bool AnswerParser::MayEndOpenString(size_t at) const {
+  const auto since = std::string_view(held_).substr(read_bytes_, at - read_bytes_);
+  return since.find_first_of("'\"") != since.npos;
+}
+
+bool AnswerParser::AtCallTextEnd() {
+  if (TakeCallText(held_)) {
+    held_.clear();
     return false;
   }
-  const std::string text = held_.substr(0, at);
-  if (TakeCallText(text)) {
-    GoBehindCall();
-  } else if (IsPython(syntax) && closings_in_strings_ < kMostClosings && EndsInPythonString(text)) {
-    ++closings_in_strings_;
-    looked_bytes_ = at + closing.size();
-    return true;
-  } else {
-    EmitNoCall(std::string_view(held_).substr(0, at + closing.size()));
-    place_ = Place::kText;
-  }
-  Drop(at + closing.size());
-  return true;
+  // Behind the first closing of a call that never became one stands something else, unless calls
+  // are asked for: then it is the call that was cut off.
+  const bool has_more = first_closing_.has_value() && !grammar_->options.must_call;
+  const std::string_view closing = CallClosing(grammar_->options.dialect.tools);
+  const std::string text =
+      held_.substr(0, has_more ? *first_closing_ + closing.size() : held_.npos);
+  Drop(text.size());
+  read_again_bytes_ += held_.size();
+  TakeCutCallText(text);
+  if (has_more) place_ = Place::kText;
+  return has_more;
 }
 
 bool AnswerParser::TakeCallText(const std::string& text) {

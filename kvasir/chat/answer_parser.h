@@ -70,6 +70,8 @@ class AnswerParser {
   bool AtCallName(bool is_end);
   bool InJsonCall();
   bool InCallText(bool is_end);
+  bool AtCallTextEnd();
+  bool MayEndOpenString(size_t at) const;
   bool TakeCallText(const std::string& text);     // false: it is no call
   void TakeCutCallText(const std::string& text);  // what there is of it
   void EmitCall(const CallText& call);
@@ -103,7 +105,7 @@ class AnswerParser {
   std::shared_ptr<const Grammar> grammar_;
   std::optional<HarmonyParser> harmony_;  // reads it instead
   Place place_ = Place::kBegin;
-  std::string held_;           // not given out yet
+  std::string held_;  // not given out yet
   // Blanks and the opening, which are shown if there is no call; of a text or thought the blanks
   // before what is held, which are shown if more of it comes.
   std::string before_call_;
@@ -111,8 +113,11 @@ class AnswerParser {
   bool is_after_call_ = false;
   bool is_python_ = false;   // kCallText: Llama's
   size_t looked_bytes_ = 0;  // of what is held: kCallText, where no closing begins
-  int closings_in_strings_ = 0;
-  bool is_json_list_ = false;  // what stands between marks for calls in Python
+  // kCallText: of a call that may go on behind it, as it seems to stand in a string.
+  std::optional<size_t> first_closing_;
+  size_t read_bytes_ = 0;        // behind the last closing up to which it was read
+  size_t read_again_bytes_ = 0;  // of all such calls
+  bool is_json_list_ = false;    // what stands between marks for calls in Python
   std::optional<JsonCallScanner> call_;
   std::optional<JsonValueScanner> arguments_;  // of a call whose name stands before them
   AnswerParts parts_;

@@ -341,12 +341,57 @@ TEST(AnswerParser, MarksInStringsOfPython) {
   // Of an open string nobody knows before the end.
   EXPECT_EQ(Parse(options, "<function_calls>f(a=\"x</function_calls> So"),
             "T:<function_calls>f(a=\"x</function_calls> So");
-  const std::string many = "<function_calls>f(a=\"" + [] {
+  // However many there are, and whatever stands between them.
+  for (const std::string between : {"", " it's "}) {
     std::string all;
-    for (int i = 0; i < 20; ++i) all += "</function_calls>";
-    return all;
-  }() + "\")</function_calls>";
-  EXPECT_EQ(Parse(options, many), "T:" + many);
+    for (int i = 0; i < 40; ++i) all += between + "</function_calls>";
+    EXPECT_EQ(Parse(options, "<function_calls>f(a=\"" + all + "\")</function_calls> So"),
+              "C:f={\"a\":\"" + all + "\"}T: So");
+  }
+  // Nobody closed it.
+  EXPECT_EQ(Parse(options, "<function_calls>f(a=\"</function_calls>\")"),
+            "C:f={\"a\":\"</function_calls>\"}");
+}
+
+// What is no call takes nothing of what follows with it.
+TEST(AnswerParser, CallsBehindWhatIsNoCall) {
+  AnswerParserOptions options = Options(ToolSyntax::kLfm2);
+  const std::string open = "<|tool_call_start|>";
+  const std::string close = "<|tool_call_end|>";
+  const std::string no_call = open + "I don't know" + close + " Hello.";
+  EXPECT_EQ(Parse(options, no_call + " " + open + "[f(a=1)]" + close + " end"),
+            "T:" + no_call + "C:f={\"a\":1}T: end");
+  AnswerParser parser(options);
+  EXPECT_EQ(Describe(parser.Push(no_call)), "T:" + no_call);
+  // Of a string that is open nobody knows before the end, or before it ends without a call.
+  const std::string open_string = open + "[f(a=\"it" + close + " Hello.";
+  EXPECT_EQ(Parse(options, open_string + " " + open + "[f(a=1)]" + close + " end"),
+            "T:" + open_string + "C:f={\"a\":1}T: end");
+  EXPECT_EQ(Parse(options, open_string + " \"So" + open + "[f(a=1)]" + close + " end"),
+            "T:" + open_string + " \"SoC:f={\"a\":1}T: end");
+  // Calls before it were complete.
+  EXPECT_EQ(Parse(options, open + "[g(), f(a=\"it" + close + " is"),
+            "C:g={}T:f(a=\"it" + close + " is");
+  options.must_call = true;
+  EXPECT_EQ(Parse(options, open + "[g(), f(a=\"it" + close + " is"), "C:g={}");
+}
+
+// Answers of megabytes, which take minutes where each opening reads all that follows.
+TEST(AnswerParser, ManyOpenStrings) {
+  for (const std::string one :
+       {"<|tool_call_start|>[f(a='<|tool_call_end|>",
+        "<|tool_call_start|>[f(a=\"<|tool_call_end|>'", "'<|tool_call_end|>"}) {
+    std::string text = "<|tool_call_start|>[f(a=\"";
+    while (text.size() < size_t{2} << 20) text += one;
+    AnswerParser parser(Options(ToolSyntax::kLfm2));
+    std::string shown;
+    const auto add = [&](const AnswerParts& parts) {
+      for (const AnswerPart& part : parts) shown += part.text;
+    };
+    for (size_t at = 0; at < text.size(); at += 64) add(parser.Push(text.substr(at, 64)));
+    add(parser.Finish());
+    EXPECT_EQ(shown, text) << one;
+  }
 }
 
 TEST(AnswerParser, Phi4Mini) {

@@ -68,6 +68,8 @@ class CallReader {
 
   std::optional<CallText> Read();
   std::string_view rest() const { return text_; }
+  // Read() failed as the text ends within a string.
+  bool ended_in_string() const { return ended_in_string_; }
 
  private:
   bool Take(std::string_view prefix) {
@@ -96,6 +98,7 @@ class CallReader {
 
   std::string_view text_;
   const StringEnd string_end_;
+  bool ended_in_string_ = false;
 };
 
 std::optional<CallText> CallReader::Read() {
@@ -177,9 +180,7 @@ bool CallReader::ReadDict(int depth, std::string* json) {
   return true;
 }
 
-bool IsHexDigit(char c) {
-  return IsDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
+bool IsHexDigit(char c) { return IsDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 // Digits with single underscores between them, which are left out.
 template <typename IsOne>
@@ -295,7 +296,8 @@ bool CallReader::ReadString(std::string* value) {
   text_.remove_prefix(mark.size());
   std::string raw;
   for (;;) {
-    if (text_.empty()) return false;
+    ended_in_string_ = text_.empty();
+    if (ended_in_string_) return false;
     if (text_.starts_with(mark) && (is_long || EndsString(text_.substr(1)))) break;
     const bool is_escape = text_.front() == '\\' && text_.size() > 1;
     const bool is_slash = is_escape && !is_raw && text_[1] == '/';
@@ -319,20 +321,34 @@ bool CallReader::EndsString(std::string_view behind) const {
   return next != behind.npos && std::string_view(",)]}:").find(behind[next]) != behind.npos;
 }
 
-// `string_end`: which marks are tried first; kBehindValue for the rest of a text once a call has
-// needed it, as each failure may have read all there is.
-std::optional<CallText> TakeCall(StringEnd* string_end, std::string_view* text) {
-  for (;;) {
-    CallReader reader(*text, *string_end);
-    if (auto call = reader.Read()) {
-      *text = reader.rest();
-      return call;
-    }
-    if (std::exchange(*string_end, StringEnd::kBehindValue) == StringEnd::kBehindValue) {
-      return std::nullopt;
+// Reads one call after the other.
+class CallsReader {
+ public:
+  explicit CallsReader(std::string_view text) : text_(text) {}
+
+  std::optional<CallText> Read() {
+    ended_in_string_ = false;
+    for (;;) {
+      CallReader reader(text_, string_end_);
+      if (auto call = reader.Read()) {
+        text_ = reader.rest();
+        return call;
+      }
+      ended_in_string_ = ended_in_string_ || reader.ended_in_string();
+      if (string_end_ == StringEnd::kBehindValue) return std::nullopt;
+      // For the rest of the text, as each failure may have read all there is.
+      string_end_ = StringEnd::kBehindValue;
     }
   }
-}
+  std::string_view* rest() { return &text_; }
+  // Of the call that could not be read.
+  bool ended_in_string() const { return ended_in_string_; }
+
+ private:
+  std::string_view text_;
+  StringEnd string_end_ = StringEnd::kFirst;
+  bool ended_in_string_ = false;
+};
 
 bool TakeSign(char sign, std::string_view* text) {
   std::string_view rest = *text;
@@ -342,23 +358,37 @@ bool TakeSign(char sign, std::string_view* text) {
   return true;
 }
 
+// What a text begins with.
+struct Beginning {
+  std::vector<CallText> calls;
+  std::string_view rest;
+  bool ends_in_string = false;  // of one more call, which is in `rest`
+};
+
+Beginning ReadBeginning(std::string_view text) {
+  Beginning beginning{.calls = {}, .rest = text};
+  if (text.size() > kMaxTextBytes) return beginning;
+  const bool is_list = TakeSign('[', &text);
+  CallsReader reader(text);
+  std::string_view* const rest = reader.rest();
+  while (auto call = reader.Read()) {
+    beginning.calls.push_back(*std::move(call));
+    const size_t next = rest->find_first_not_of(" \t\r\n,;");
+    rest->remove_prefix(std::min(next, rest->size()));
+  }
+  beginning.ends_in_string = reader.ended_in_string();
+  if (beginning.calls.empty()) return beginning;
+  if (is_list) TakeSign(']', rest);
+  beginning.rest = *rest;
+  return beginning;
+}
+
 }  // namespace
 
 std::vector<CallText> TakePythonCalls(std::string_view* text) {
-  std::vector<CallText> calls;
-  if (text->size() > kMaxTextBytes) return calls;
-  std::string_view rest = *text;
-  const bool is_list = TakeSign('[', &rest);
-  StringEnd string_end = StringEnd::kFirst;
-  while (auto call = TakeCall(&string_end, &rest)) {
-    calls.push_back(*std::move(call));
-    const size_t next = rest.find_first_not_of(" \t\r\n,;");
-    rest.remove_prefix(std::min(next, rest.size()));
-  }
-  if (calls.empty()) return calls;
-  if (is_list) TakeSign(']', &rest);
-  *text = rest;
-  return calls;
+  Beginning beginning = ReadBeginning(*text);
+  *text = beginning.rest;
+  return std::move(beginning.calls);
 }
 
 std::optional<std::vector<CallText>> ParsePythonCalls(std::string_view text) {
@@ -373,23 +403,6 @@ std::optional<std::vector<CallText>> ParsePythonCalls(std::string_view text) {
   return calls;
 }
 
-bool EndsInPythonString(std::string_view text) {
-  std::string_view mark;  // of the string
-  while (!text.empty()) {
-    size_t step = 1;
-    if (mark.empty() && kQuotes.find(text.front()) != kQuotes.npos) {
-      const bool is_long = text.size() > 2 && text[1] == text[0] && text[2] == text[0];
-      mark = text.substr(0, is_long ? 3 : 1);
-      step = mark.size();
-    } else if (!mark.empty() && text.front() == '\\') {
-      step = 2;
-    } else if (!mark.empty() && text.starts_with(mark)) {
-      step = mark.size();
-      mark = {};
-    }
-    text.remove_prefix(std::min(step, text.size()));
-  }
-  return !mark.empty();
-}
+bool EndsInPythonString(std::string_view text) { return ReadBeginning(text).ends_in_string; }
 
 }  // namespace kvasir

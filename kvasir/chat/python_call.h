@@ -18,8 +18,8 @@ namespace kvasir {
 // numbers, lists, tuples, dicts, True, False and None, or JSON's true, false and null. An argument,
 // or a key of a dict, that is given twice counts as it was given last; keys that are no strings are
 // strings of what they would be as values. A number keeps its digits, however many, but for
-// hexadecimal, octal and binary ones, of 64 bits at most. Texts of more than 4 MiB, and calls whose arguments
-// have more levels than Json::Parse reads, are no calls.
+// hexadecimal, octal and binary ones, of 64 bits at most. Texts of more than 4 MiB, and calls whose
+// arguments have more levels than Json::Parse reads, are no calls.
 //
 // Models that were shown strings between marks that nobody escaped write them so: from the first
 // call on that cannot be read otherwise, a mark ends a string only if what may follow a value
@@ -29,7 +29,8 @@ std::optional<std::vector<CallText>> ParsePythonCalls(std::string_view text);
 // The calls that `text` begins with, which are taken off it, with what may stand around them.
 std::vector<CallText> TakePythonCalls(std::string_view* text);
 
-// Whether `text`, the begin of calls, ends within a string.
+// Whether `text` ends within a string of a call, so that more of it may make it one: what stands
+// before is calls and the begin of one.
 bool EndsInPythonString(std::string_view text);
 
 }  // namespace kvasir

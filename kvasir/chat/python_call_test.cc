@@ -66,8 +66,10 @@ TEST(PythonCall, Numbers) {
   EXPECT_EQ(Value("0b_1_0"), "2");
   EXPECT_EQ(Value("-0"), "-0");
   EXPECT_EQ(Value("0xFFFFFFFFFFFFFFFF"), "18446744073709551615");
-  for (const char* text : {"007", "1__0", "1_", "0x", "0x_", "0xF__F", "0xF_", "0b12", "0o8", "0x10000000000000000", "1e999", "3j", "1e",
-                           "1.2.3", "-", ".", "--1", "2026-11-30", "1 2", "5 % 2"}) {
+  for (const char* text : {"007",    "1__0", "1_",         "0x",    "0x_",
+                           "0xF__F", "0xF_", "0b12",       "0o8",   "0x10000000000000000",
+                           "1e999",  "3j",   "1e",         "1.2.3", "-",
+                           ".",      "--1",  "2026-11-30", "1 2",   "5 % 2"}) {
     EXPECT_EQ(Value(text), "none") << text;
   }
 }
@@ -190,8 +192,14 @@ TEST(PythonCall, WhereAStringIsOpen) {
   EXPECT_TRUE(EndsInPythonString("f(a='\\'"));
   EXPECT_TRUE(EndsInPythonString("f(a=\'\'\' it's '"));
   EXPECT_TRUE(EndsInPythonString("f(a='\\"));
+  EXPECT_TRUE(EndsInPythonString("f()\ng(a=[{'x': '"));
+  EXPECT_TRUE(EndsInPythonString("f(a='it's "));
   EXPECT_FALSE(EndsInPythonString("f(a='', b=\"\", c=\'\'\'x\'\'\', "));
   EXPECT_FALSE(EndsInPythonString(""));
+  EXPECT_FALSE(EndsInPythonString("I don't know"));
+  EXPECT_FALSE(EndsInPythonString("[f('a"));
+  EXPECT_FALSE(EndsInPythonString("f(a=1)] don't"));
+  EXPECT_FALSE(EndsInPythonString("f(a=\"x\")"));
 }
 
 }  // namespace
