@@ -3,7 +3,6 @@
 #include "kvasir/chat/runtime.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -17,16 +16,6 @@ namespace {
 constexpr int kMaxValueDepth = 2 * Json::kMaxDepth;
 // What the heap adds to a small object: control block, vector headers, malloc's own.
 constexpr int64_t kObjectOverheadBytes = 96;
-
-// The known roles of messages are words of the template's own: some make marks of them, "<|" + role
-// + "|>" (Phi-4-mini, Zephyr).
-constexpr std::array<std::string_view, 7> kRoles = {
-    "system", "developer", "user", "assistant", "tool", "function", "tool_response"};
-
-bool IsRole(std::string_view key, const Json& value) {
-  return key == "role" && value.is_string() &&
-         std::find(kRoles.begin(), kRoles.end(), value.as_string()) != kRoles.end();
-}
 
 }  // namespace
 
@@ -164,8 +153,7 @@ Result<Value> Runtime::FromJsonAt(const Json& json, Origin origin, int depth) {
   }
   Dict dict;
   for (const auto& [key, item] : json.as_object()) {
-    const Origin own = IsRole(key, item) ? Origin::kTemplate : origin;
-    KVASIR_TRY(Value value, FromJsonAt(item, own, depth + 1));
+    KVASIR_TRY(Value value, FromJsonAt(item, origin, depth + 1));
     dict.Set(String(key, origin), std::move(value));
   }
   return DictValue(std::move(dict));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kvasir/base/check.h"
+#include "kvasir/chat/message_roles.h"
 
 namespace kvasir {
 namespace {
@@ -83,7 +84,7 @@ Json AsTaken(Json message, const ChatDialect& dialect) {
   // Its template makes marks of roles, and <|tool|> stands before tools, not before results.
   if (dialect.takes_tools_from_system &&
       (HasRole(message, "tool") || HasRole(message, "function"))) {
-    message.Set("role", "tool_response");
+    message.Set("role", std::string(kToolResponseRole));
   }
   return message;
 }
