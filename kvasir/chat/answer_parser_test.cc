@@ -449,6 +449,13 @@ TEST(ChatDialect, IsReadOffTemplates) {
   EXPECT_EQ(phi.tools, ToolSyntax::kPhi4Mini);
   EXPECT_TRUE(phi.takes_tools_from_system);
   EXPECT_FALSE(phi.has_calls);
+  // What somebody says of calls counts for all that follows from it.
+  const std::string of_phi = "'<|tool|>' + message['tools'] + '<|/tool|>' <|tool_call_start|>";
+  EXPECT_FALSE(DialectOf(of_phi).takes_tools_from_system);
+  EXPECT_TRUE(DialectOf(of_phi, ToolSyntax::kPhi4Mini).takes_tools_from_system);
+  EXPECT_EQ(DialectOf(of_phi, ToolSyntax::kPhi4Mini).tools, ToolSyntax::kPhi4Mini);
+  EXPECT_FALSE(
+      DialectOf("message['tools'] <|/tool|>", ToolSyntax::kHermes).takes_tools_from_system);
   const ChatDialect functools = DialectOf("tools formatted as functools[ message.tool_calls");
   EXPECT_EQ(functools.tools, ToolSyntax::kPhi4Mini);
   EXPECT_FALSE(functools.takes_tools_from_system);

@@ -49,7 +49,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kThoughts
 
 }  // namespace
 
-ChatDialect DialectOf(std::string_view templates) {
+ChatDialect DialectOf(std::string_view templates, std::optional<ToolSyntax> tools) {
   const auto has = [&](std::string_view text) { return templates.find(text) != templates.npos; };
   ChatDialect dialect;
   dialect.has_tools = has("tools");
@@ -62,12 +62,13 @@ ChatDialect DialectOf(std::string_view templates) {
   if (dialect.tools == ToolSyntax::kOlmo3 && !dialect.has_tools)
     dialect.tools = ToolSyntax::kHermes;
   dialect.has_calls = has("tool_calls");
-  dialect.takes_tools_from_system =
-      dialect.tools == ToolSyntax::kPhi4Mini && (has("message['tools']") || has("message.tools"));
   // Llama 3.2's template has no tag; all since 3.1 call the role of results so.
   if (dialect.tools == ToolSyntax::kHermes && !has("<tool_call>") && has("ipython")) {
     dialect.tools = ToolSyntax::kLlama;
   }
+  dialect.tools = tools.value_or(dialect.tools);
+  dialect.takes_tools_from_system =
+      dialect.tools == ToolSyntax::kPhi4Mini && (has("message['tools']") || has("message.tools"));
   for (const auto& [open, close] : kThoughts) {
     if (!has(close)) continue;
     dialect.think_open = open;

@@ -43,8 +43,9 @@ struct ChatDialect {
   std::vector<std::string> Markers() const;
 };
 
-// `templates`: the text of the model's chat templates.
-ChatDialect DialectOf(std::string_view templates);
+// `templates`: the text of the model's chat templates. `tools`: how calls are written, whatever
+// they say of it; nullopt: as they do.
+ChatDialect DialectOf(std::string_view templates, std::optional<ToolSyntax> tools = std::nullopt);
 
 // "hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite", "gemma", "lfm2", "olmo3",
 // "phi4-mini", "harmony"
