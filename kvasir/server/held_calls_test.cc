@@ -16,7 +16,7 @@
 namespace kvasir {
 namespace {
 
-constexpr const char* kTools = R"([
+constexpr const char* kTools = R"json([
   {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object",
     "properties": {"city": {"type": "string", "maxLength": 6}, "days": {"type": "integer",
       "minimum": -3, "maximum": 12}, "unit": {"enum": ["C", "it's \"F\"", null, true]},
@@ -29,7 +29,10 @@ constexpr const char* kTools = R"([
       "x": {"anyOf": [{"type": "null"}, {"type": "boolean"}]}}, "required": ["x"]}}}}},
   {"type": "function", "function": {"name": "map", "parameters": {"type": "object",
     "additionalProperties": {"type": "boolean"}, "minProperties": 1}}},
-  {"type": "function", "function": {"name": "now"}}])";
+  {"type": "function", "function": {"name": "price", "parameters": {"type": "object",
+    "properties": {"Price (USD)": {"type": "integer"}, "on": {"type": "boolean"}}, "required":
+      ["Price (USD)"]}}},
+  {"type": "function", "function": {"name": "now"}}])json";
 
 std::shared_ptr<const Grammar> CallsOf(const Json& tools, ToolSyntax syntax) {
   ToolRequest request =
@@ -133,6 +136,12 @@ TEST(HeldCalls, Lfm2) {
              "tags=[{\"on\": True}]), now()]"));
   EXPECT_TRUE(allows("[a.b-c(tree={\"x\": None}, x=True)]"));
   EXPECT_TRUE(allows("[map(a=True, _b2=False)]"));
+  const std::string price =
+      R"json({"name": "price", "arguments": {"Price (USD)": 3, "on": true}})json";
+  EXPECT_TRUE(allows("[" + price + "]"));
+  EXPECT_TRUE(allows("[" + price + ", " + price + "]"));
+  EXPECT_FALSE(allows("[" + price + ", now()]"));
+  EXPECT_FALSE(allows("[price(on=True)]"));
   for (const char* calls :
        {"get_weather(city=\"Paris\", exact=True)", "[]", "[get_weather(city=\"Paris\")]",
         "[get_weather(exact=True, city=\"Paris\")]", "[get_weather(city=\"Paris\", exact=true)]",
@@ -148,6 +157,7 @@ TEST(HeldCalls, Olmo3) {
   };
   EXPECT_TRUE(allows("\nget_weather(city=\"Paris\", unit=null, exact=true)\nnow()\n"));
   EXPECT_TRUE(allows("now()"));
+  EXPECT_TRUE(allows("\n{\"name\": \"price\", \"arguments\": {\"Price (USD)\": 3}}\n"));
   EXPECT_FALSE(allows("now(), now()"));
   EXPECT_FALSE(allows("get_weather(city=\"Paris\", exact=True)"));
 }
@@ -160,23 +170,32 @@ TEST(HeldCalls, Phi4Mini) {
   EXPECT_FALSE(Allows(ToolSyntax::kPhi4Mini, "functools" + call));
 }
 
-// Strict schemas that a call cannot be held to are the request's fault; others lose what it is.
+// Tools that a call in Python cannot be held to are called in JSON, strict or not.
 TEST(HeldCalls, WhatACallInPythonCannotSay) {
-  const auto error = [](const std::string& parameters, bool is_strict) {
-    const Json function = Json::Object{
-        {"name", "f"}, {"strict", is_strict}, {"parameters", *Json::Parse(parameters)}};
-    const Json tools = Json::Array{Json::Object{{"type", "function"}, {"function", function}}};
-    const auto request = ParseToolRequest(Json::Object{{"tools", tools}});
-    GrammarSyntax rules;
-    const auto calls = CallsExpr(*request, ToolSyntax::kLfm2, CallBegin::kWithOpening, &rules);
-    return calls.ok() ? "" : calls.error().message;
-  };
-  const std::string name = R"({"type": "object", "properties": {"a=b": {"type": "string"}}})";
-  EXPECT_NE(error(name, true).find("cannot be written in a call in Python"), std::string::npos);
-  EXPECT_EQ(error(name, false), "");
-  const std::string constant = R"({"const": {"a": 1}})";
-  EXPECT_NE(error(constant, true).find("are not supported"), std::string::npos);
-  EXPECT_EQ(error(constant, false), "");
+  for (const bool is_strict : {false, true}) {
+    const auto allows = [&](const std::string& parameters, const std::string& calls) {
+      Json tools = *Json::Parse(kTools);
+      tools.as_array().push_back(*Json::Parse(
+          "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"strict\": " +
+          std::string(is_strict ? "true" : "false") + ", \"parameters\": " + parameters + "}}"));
+      GrammarAutomaton lfm2(CallsOf(tools, ToolSyntax::kLfm2));
+      GrammarAutomaton olmo3(CallsOf(tools, ToolSyntax::kOlmo3));
+      const bool is_allowed = Matches(&lfm2, "<|tool_call_start|>[" + calls + "]<|tool_call_end|>");
+      EXPECT_EQ(Matches(&olmo3, "<function_calls>\n" + calls + "\n</function_calls>"), is_allowed)
+          << calls;
+      return is_allowed;
+    };
+    const std::string name = R"({"type": "object", "properties": {"a=b": {"type": "string"}}})";
+    EXPECT_TRUE(allows(name, R"({"name": "f", "arguments": {"a=b": "x"}})"));
+    EXPECT_FALSE(allows(name, R"({"name": "f", "arguments": {"a=b": 1}})"));
+    EXPECT_FALSE(allows(name, "f()"));
+    // The others are as they were.
+    EXPECT_TRUE(allows(name, "now()"));
+    EXPECT_FALSE(allows(name, R"({"name": "now", "arguments": {}})"));
+    const std::string constant = R"({"const": {"a": 1}})";
+    EXPECT_TRUE(allows(constant, R"({"name": "f", "arguments": {"a":1}})"));
+    EXPECT_FALSE(allows(constant, "f(a=1)"));
+  }
 }
 
 }  // namespace

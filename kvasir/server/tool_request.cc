@@ -139,15 +139,15 @@ bool SaysNothing(const Json& parameters) {
   });
 }
 
-// What a call's arguments are written as.
-SchemaForm ArgumentsForm(ToolSyntax syntax) {
+// What a call's arguments are written as, best first.
+std::vector<SchemaForm> ArgumentsForms(ToolSyntax syntax) {
   switch (syntax) {
     case ToolSyntax::kLfm2:
-      return SchemaForm::kPythonCall;
+      return {SchemaForm::kPythonCall, SchemaForm::kJson};
     case ToolSyntax::kOlmo3:  // its template shows values of JSON
-      return SchemaForm::kJsonWordCall;
+      return {SchemaForm::kJsonWordCall, SchemaForm::kJson};
     default:
-      return SchemaForm::kJson;
+      return {SchemaForm::kJson};
   }
 }
 
@@ -176,33 +176,61 @@ Json WithoutImpossibleProperties(Json schema, const SchemaOptions& options) {
   return schema;
 }
 
-// A tool's arguments, in the form that `options` say, which have no name.
-Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, SchemaOptions options,
-                           GrammarSyntax* rules) {
+// A tool's arguments.
+struct Arguments {
+  Expr expr;
+  SchemaForm form;
+};
+
+// What they can be held to in one of `forms`, best first, which may have Python's before JSON's: it
+// cannot say all that JSON can, names of properties above all. Sets `form`.
+Result<Json> HeldSchema(const Json& function, const Json& parameters,
+                        const std::vector<SchemaForm>& forms, SchemaOptions* options) {
+  const auto held = [&](const auto& schema_of_form) -> Result<Json> {
+    Status status;
+    for (const SchemaForm form : forms) {
+      options->form = form;
+      Json schema = schema_of_form();
+      status = CanBeHeldTo(schema, *options);
+      if (status.ok()) return schema;
+    }
+    return status.error();
+  };
+  Json schema = parameters;
+  if (schema.Find("type") == nullptr) schema.Set("type", "object");
+  auto whole = held([&] { return schema; });
+  const Json* strict = FindSet(function, "strict");
+  const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
+  if (whole.ok() || is_strict) return whole;
+  schema = RelaxedSchema(schema);
+  if (auto relaxed = held([&] { return schema; }); relaxed.ok()) return relaxed;
+  auto possible = held([&] { return WithoutImpossibleProperties(schema, *options); });
+  if (possible.ok()) return possible;
+  options->form = forms.front();
+  return Json(Json::Object{{"type", "object"}});
+}
+
+// In one of `forms`. `options`: without a name or form.
+Result<Arguments> ArgumentsExpr(const Json& tool, const std::string& field,
+                                const std::vector<SchemaForm>& forms, SchemaOptions options,
+                                GrammarSyntax* rules) {
   const Json& function = *tool.Find("function");
   const Json* given = FindSet(function, "parameters");
-  const bool is_json = options.form == SchemaForm::kJson;
+  options.form = forms.front();
   // Without parameters, or with such as say of none, a function takes none.
-  if (given == nullptr || SaysNothing(*given)) return rules->Literal(is_json ? "{}" : "()");
-  Json schema = *given;
-  if (schema.Find("type") == nullptr) schema.Set("type", "object");
-  const Status whole = CanBeHeldTo(schema, options);
-  if (!whole.ok()) {
-    const Json* strict = FindSet(function, "strict");
-    const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
-    if (is_strict) return GrammarError(whole.error(), field + ".function.parameters");
-    schema = RelaxedSchema(schema);
-    if (!CanBeHeldTo(schema, options).ok()) {
-      schema = WithoutImpossibleProperties(schema, options);
-    }
-    if (!CanBeHeldTo(schema, options).ok()) schema = Json::Object{{"type", "object"}};
+  if (given == nullptr || SaysNothing(*given)) {
+    const bool is_json = options.form == SchemaForm::kJson;
+    return Arguments{rules->Literal(is_json ? "{}" : "()"), options.form};
   }
-  options.name = field + ".function.parameters";
+  const std::string name = field + ".function.parameters";
+  const auto schema = HeldSchema(function, *given, forms, &options);
+  if (!schema.ok()) return GrammarError(schema.error(), name);
+  options.name = name;
   options.nodes = nullptr;
-  const auto rule = SchemaTranslator(schema, rules, options).Translate();
+  const auto rule = SchemaTranslator(*schema, rules, options).Translate();
   // Each was tried alone; all of them together may still be too much.
-  if (!rule.ok()) return GrammarError(rule.error(), options.name);
-  return rules->Call(*rule);
+  if (!rule.ok()) return GrammarError(rule.error(), name);
+  return Arguments{rules->Call(*rule), options.form};
 }
 
 // What a call is made of but its arguments.
@@ -212,7 +240,7 @@ struct CallForm {
   std::string after;
 };
 
-CallForm FormOf(ToolSyntax syntax) {
+CallForm FormOf(ToolSyntax syntax, SchemaForm arguments) {
   switch (syntax) {
     case ToolSyntax::kHermes:
     case ToolSyntax::kMistral:
@@ -229,6 +257,7 @@ CallForm FormOf(ToolSyntax syntax) {
       return {"call:", "{", ""};
     case ToolSyntax::kLfm2:
     case ToolSyntax::kOlmo3:
+      if (arguments == SchemaForm::kJson) return FormOf(ToolSyntax::kHermes, arguments);
       return {};  // the arguments have their brackets
     case ToolSyntax::kHarmony:
       return {};  // HarmonyAnswerExpr
@@ -236,26 +265,39 @@ CallForm FormOf(ToolSyntax syntax) {
   return {};
 }
 
-Result<Expr> OneCall(const ToolRequest& request, ToolSyntax syntax, GrammarSyntax* rules) {
-  const CallForm form = FormOf(syntax);
+// One call of each kind that there is: in the family's form and, for tools whose arguments that
+// form cannot have, in JSON, which the same list does not mix.
+Result<std::vector<Expr>> OneCalls(const ToolRequest& request, ToolSyntax syntax,
+                                   GrammarSyntax* rules) {
+  const std::vector<SchemaForm> forms = ArgumentsForms(syntax);
   std::vector<Expr> calls;
+  std::vector<Expr> json_calls;
   int64_t nodes = SchemaTranslator::kMostNodes;  // of all schemas
   for (size_t i = 0; i < request.tools.as_array().size(); ++i) {
     const Json& tool = request.tools.as_array()[i];
     const bool is_allowed = request.only.empty() || Contains(request.only, NameOf(tool));
     if (!is_allowed) continue;
-    Expr rest = rules->Repeat(rules->Chars(CharSet::All()), 0, GrammarSyntax::kUnbounded);
+    Arguments arguments = {
+        rules->Repeat(rules->Chars(CharSet::All()), 0, GrammarSyntax::kUnbounded), forms.front()};
     if (HasCallGrammar(syntax)) {
-      const SchemaOptions options = {.form = ArgumentsForm(syntax), .nodes = &nodes};
-      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), options, rules));
-      rest = rules->Sequence({arguments, rules->Literal(form.after)});
+      KVASIR_TRY(arguments, ArgumentsExpr(tool, FieldOf(i), forms, {.nodes = &nodes}, rules));
     }
+    const CallForm form = FormOf(syntax, arguments.form);
     const std::string head = form.before_name + NameOf(tool) + form.before_arguments;
-    calls.push_back(rules->Sequence({rules->Literal(head), rest}));
+    std::vector<Expr>& same_form = arguments.form == forms.front() ? calls : json_calls;
+    same_form.push_back(
+        rules->Sequence({rules->Literal(head), arguments.expr, rules->Literal(form.after)}));
   }
-  const GrammarSyntax::Rule rule = rules->RuleNamed("one call");
-  rules->Define(rule, rules->Alternatives(std::move(calls)));
-  return rules->Call(rule);
+  std::vector<Expr> kinds;
+  const auto add = [&](const char* name, std::vector<Expr> ways) {
+    if (ways.empty()) return;
+    const GrammarSyntax::Rule rule = rules->RuleNamed(name);
+    rules->Define(rule, rules->Alternatives(std::move(ways)));
+    kinds.push_back(rules->Call(rule));
+  };
+  add("one call", std::move(calls));
+  add("one call in JSON", std::move(json_calls));
+  return kinds;
 }
 
 }  // namespace
@@ -303,12 +345,18 @@ bool HasCallGrammar(ToolSyntax syntax) {
 
 Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin begin,
                        GrammarSyntax* rules) {
-  KVASIR_TRY(const Expr call, OneCall(request, syntax, rules));
+  KVASIR_TRY(const std::vector<Expr> kinds, OneCalls(request, syntax, rules));
+  const Expr call = kinds.front();
   const Expr opening = rules->Literal(CallOpening(syntax));
   const Expr first = begin == CallBegin::kWithOpening ? opening : rules->Literal("");
   const int more = request.is_parallel ? GrammarSyntax::kUnbounded : 0;
   const auto chain = [&](Expr one, Expr link) {
     return rules->Sequence({one, rules->Repeat(rules->Sequence({link, one}), 0, more)});
+  };
+  const auto chains = [&](Expr link) {
+    std::vector<Expr> ways;
+    for (const Expr one : kinds) ways.push_back(chain(one, link));
+    return rules->Alternatives(std::move(ways));
   };
   switch (syntax) {
     case ToolSyntax::kHermes: {
@@ -330,12 +378,12 @@ Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin 
       return rules->Alternatives({rules->Sequence({opening, list}), marked});
     }
     case ToolSyntax::kLfm2:
-      return rules->Sequence({first, rules->Literal("["), chain(call, rules->Literal(", ")),
+      return rules->Sequence({first, rules->Literal("["), chains(rules->Literal(", ")),
                               rules->Literal("]<|tool_call_end|>")});
     case ToolSyntax::kOlmo3: {
       const Expr line = rules->Optional(rules->Literal("\n"));
-      return rules->Sequence({first, line, chain(call, rules->Literal("\n")), line,
-                              rules->Literal("</function_calls>")});
+      return rules->Sequence(
+          {first, line, chains(rules->Literal("\n")), line, rules->Literal("</function_calls>")});
     }
     case ToolSyntax::kMistralArgs:
       return rules->Sequence({first, chain(call, opening)});
@@ -392,9 +440,10 @@ Result<Expr> HarmonyAnswerExpr(const ToolRequest& request, const HarmonyAnswer& 
     for (size_t i = 0; i < request.tools.as_array().size(); ++i) {
       const Json& tool = request.tools.as_array()[i];
       if (!request.only.empty() && !Contains(request.only, NameOf(tool))) continue;
-      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), {.nodes = &nodes}, rules));
+      KVASIR_TRY(const Arguments arguments,
+                 ArgumentsExpr(tool, FieldOf(i), {SchemaForm::kJson}, {.nodes = &nodes}, rules));
       const GrammarSyntax::Rule rule = rules->RuleNamed("arguments of " + std::to_string(i));
-      rules->Define(rule, arguments);
+      rules->Define(rule, arguments.expr);
       const Expr name = literal(NameOf(tool));
       // The call's header names the channel first, or the tool.
       for (const bool names_channel : {true, false}) {
