@@ -373,12 +373,19 @@ Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest&
     variables.Set("tools", context.dialect.is_harmony() ? WithDescriptions(shown) : shown);
   }
   const bool has_short_ids = CallOpening(context.dialect.tools) == "[TOOL_CALLS]";
-  const Json messages = has_short_ids ? WithShortCallIds(request.messages)
-                        : context.dialect.is_harmony()
-                            ? WithHarmonyTurns(request.messages)
-                            : WithDialect(context.bundle->WithSystem(request.messages),
-                                          request.tools, context.dialect);
-  return context.bundle->ChatText(messages, variables, request.last_answer);
+  const bool has_marks = HasCallMarks(context.dialect);
+  const Json given = has_marks ? WithoutCallMarks(request.messages) : request.messages;
+  if (has_marks) variables = WithoutCallMarks(std::move(variables));
+  const Json messages =
+      has_short_ids ? WithShortCallIds(given)
+      : context.dialect.is_harmony()
+          ? WithHarmonyTurns(given)
+          : WithDialect(context.bundle->InTurns(given), request.tools, context.dialect);
+  // A call is never gone on with, also where it has become text.
+  const LastAnswer last_answer =
+      EndsUnfinished(request.messages) ? request.last_answer : LastAnswer::kFinished;
+  KVASIR_TRY(TextSegments prompt, context.bundle->ChatText(messages, variables, last_answer));
+  return has_marks ? WithCallMarks(prompt, context.dialect) : std::move(prompt);
 }
 
 std::optional<ApiError> CountChatTokens(const ServerContext& context, const ChatRequest& request,

@@ -11,6 +11,24 @@
 namespace kvasir {
 namespace {
 
+// Noncharacters, which no text is to have.
+constexpr std::string_view kOpeningPlace = "\uFDD0";
+constexpr std::string_view kClosingPlace = "\uFDD1";
+static_assert(kOpeningPlace.size() == kClosingPlace.size());
+
+std::string WithoutPlaces(const std::string& text) {
+  std::string rest;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const std::string_view here = std::string_view(text).substr(at, kOpeningPlace.size());
+    if (here == kOpeningPlace || here == kClosingPlace) {
+      at += here.size() - 1;
+    } else {
+      rest += text[at];
+    }
+  }
+  return rest;
+}
+
 void Drop(std::string_view key, Json* message) {
   std::erase_if(message->as_object(),
                 [&](const Json::Member& member) { return member.first == key; });
@@ -54,6 +72,29 @@ std::string PythonCall(const Json& function, ToolSyntax syntax) {
   return text + ")";
 }
 
+// Calls as this family writes them.
+std::string CallsAsText(const Json& calls, ToolSyntax syntax) {
+  std::string text;
+  for (const Json& call : calls.as_array()) {
+    const Json& function = *call.Find("function");
+    const bool is_json = syntax == ToolSyntax::kPhi4Mini;
+    const std::string_view between = syntax == ToolSyntax::kOlmo3 ? "\n" : ", ";
+    if (!text.empty()) text += between;
+    text += is_json ? Json(Json::Object{{"name", *function.Find("name")},
+                                        {"arguments", *function.Find("arguments")}})
+                          .Dump()
+                    : PythonCall(function, syntax);
+  }
+  if (syntax == ToolSyntax::kPhi4Mini) return "functools[" + text + "]";
+  std::string marked(kOpeningPlace);
+  if (syntax == ToolSyntax::kLfm2) {
+    marked.append("[").append(text).append("]");
+  } else {
+    marked.append(text);
+  }
+  return marked.append(kClosingPlace);
+}
+
 // The system's message with the functions as a text, which its template writes between marks.
 void AddToolsToSystem(const Json& tools, Json::Array* messages) {
   Json::Array functions;
@@ -71,6 +112,7 @@ Json AsTaken(Json message, const ChatDialect& dialect) {
   if (calls != nullptr && !is_empty && !dialect.has_calls) {
     const Json* const content = message.Find("content");
     std::string text = content != nullptr && content->is_string() ? content->as_string() : "";
+    if (!text.empty()) text += "\n";
     text.append(CallsAsText(*calls, dialect.tools));
     message.Set("content", std::move(text));
   }
@@ -91,27 +133,48 @@ Json AsTaken(Json message, const ChatDialect& dialect) {
 
 }  // namespace
 
-std::string CallsAsText(const Json& calls, ToolSyntax syntax) {
-  std::string text;
-  for (const Json& call : calls.as_array()) {
-    const Json& function = *call.Find("function");
-    const bool is_json = syntax == ToolSyntax::kPhi4Mini;
-    const std::string_view between = syntax == ToolSyntax::kOlmo3 ? "\n" : ", ";
-    if (!text.empty()) text += between;
-    text += is_json ? Json(Json::Object{{"name", *function.Find("name")},
-                                        {"arguments", *function.Find("arguments")}})
-                          .Dump()
-                    : PythonCall(function, syntax);
+bool HasCallMarks(const ChatDialect& dialect) {
+  return dialect.has_tools && !dialect.has_calls &&
+         (dialect.tools == ToolSyntax::kLfm2 || dialect.tools == ToolSyntax::kOlmo3);
+}
+
+// Recursion is bounded by Json::kMaxDepth.
+Json WithoutCallMarks(Json value) {
+  if (value.is_string()) return WithoutPlaces(value.as_string());
+  if (value.is_array()) {
+    for (Json& element : value.as_array()) element = WithoutCallMarks(std::move(element));
+  } else if (value.is_object()) {
+    for (auto& [key, member] : value.as_object()) {
+      key = WithoutPlaces(key);
+      member = WithoutCallMarks(std::move(member));
+    }
   }
-  switch (syntax) {
-    case ToolSyntax::kLfm2:
-      return "<|tool_call_start|>[" + text + "]<|tool_call_end|>";
-    case ToolSyntax::kOlmo3:
-      return "<function_calls>" + text + "</function_calls>";
-    default:
-      KVASIR_CHECK(syntax == ToolSyntax::kPhi4Mini);
-      return "functools[" + text + "]";
+  return value;
+}
+
+TextSegments WithCallMarks(const TextSegments& prompt, const ChatDialect& dialect) {
+  KVASIR_CHECK(HasCallMarks(dialect));
+  const bool is_lfm2 = dialect.tools == ToolSyntax::kLfm2;
+  const std::string_view opening = CallOpening(dialect.tools);
+  const std::string_view closing = is_lfm2 ? "<|tool_call_end|>" : "</function_calls>";
+  TextSegments marked;
+  const auto add = [&](std::string_view text, bool trusted) {
+    if (text.empty()) return;
+    if (marked.empty() || marked.back().trusted != trusted) marked.push_back({"", trusted});
+    marked.back().text += text;
+  };
+  for (const TextSegment& segment : prompt) {
+    std::string_view rest = segment.text;
+    for (;;) {
+      const size_t at = std::min(rest.find(kOpeningPlace), rest.find(kClosingPlace));
+      if (segment.trusted || at == rest.npos) break;
+      add(rest.substr(0, at), false);
+      add(rest.substr(at).starts_with(kOpeningPlace) ? opening : closing, true);
+      rest.remove_prefix(at + kOpeningPlace.size());
+    }
+    add(rest, segment.trusted);
   }
+  return marked;
 }
 
 Json WithDialect(const Json& messages, const ToolRequest& tools, const ChatDialect& dialect) {

@@ -5,16 +5,24 @@
 #define KVASIR_SERVER_DIALECT_MESSAGES_H_
 
 #include "kvasir/base/json.h"
+#include "kvasir/base/text_segment.h"
 #include "kvasir/chat/chat_dialect.h"
 #include "kvasir/server/tool_request.h"
 
 namespace kvasir {
 
-// REQUIRES: normal messages (chat_messages.h); the dialect's template has tools.
+// REQUIRES: normal messages (chat_messages.h), in the order that the template takes (ChatTurns),
+// and without marks where HasCallMarks; the dialect's template has tools.
 Json WithDialect(const Json& messages, const ToolRequest& tools, const ChatDialect& dialect);
 
-// Calls as this family writes them. REQUIRES: kLfm2, kOlmo3 or kPhi4Mini; normal calls.
-std::string CallsAsText(const Json& calls, ToolSyntax syntax);
+// Whether it writes calls as text between marks that should be what a template would write: single
+// tokens, unlike all else of a message. Until the prompt is there, characters stand for them that
+// are none (U+FDD0, U+FDD1).
+bool HasCallMarks(const ChatDialect& dialect);
+// What a request brings, without those characters.
+Json WithoutCallMarks(Json value);
+// The prompt with the marks in their places, trusted. REQUIRES: HasCallMarks.
+TextSegments WithCallMarks(const TextSegments& prompt, const ChatDialect& dialect);
 
 }  // namespace kvasir
 
