@@ -10,6 +10,7 @@
 
 #include "kvasir/base/json.h"
 #include "kvasir/server/chat_request.h"
+#include "kvasir/server/dialect_messages.h"
 #include "kvasir/server/server_context.h"
 #include "kvasir/server/test_model.h"
 #include "kvasir/server/tool_request.h"

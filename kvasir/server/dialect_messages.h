@@ -1,19 +1,27 @@
-// Messages as the templates of LFM2, OLMo 3 and Phi-4-mini take them: calls as text where a
-// template leaves them out, and tools where it looks for them. Deliberately not gpt-oss's, whose
-// calls are turns (chat_job.cc), nor the order of turns, which chat_turns.h asks the template for.
+// Messages as templates take them: calls and results as turns, as text or with ids as a family has
+// them, and tools where it looks for them.
+// Deliberately not the order of turns, which chat_turns.h asks the template for.
 #ifndef KVASIR_SERVER_DIALECT_MESSAGES_H_
 #define KVASIR_SERVER_DIALECT_MESSAGES_H_
 
 #include "kvasir/base/json.h"
 #include "kvasir/base/text_segment.h"
 #include "kvasir/chat/chat_dialect.h"
+#include "kvasir/server/chat_request.h"
+#include "kvasir/server/server_context.h"
 #include "kvasir/server/tool_request.h"
 
 namespace kvasir {
 
-// REQUIRES: normal messages (chat_messages.h), in the order that the template takes (ChatTurns),
-// and without marks where HasCallMarks; the dialect's template has tools.
-Json WithDialect(const Json& messages, const ToolRequest& tools, const ChatDialect& dialect);
+// The request's messages for the model's template. Where HasCallMarks, the prompt needs them still.
+Json MessagesFor(const ServerContext& context, const ChatRequest& request);
+
+// The messages for a template that knows no tools: offers, calls and results as text, in the form
+// that ToolSyntax::kHermes reads.
+Json ToolsAsText(const Json& messages, const ToolRequest& tools);
+
+// Mistral's have nine letters and digits.
+bool HasShortCallIds(const ChatDialect& dialect);
 
 // Whether it writes calls as text between marks that should be what a template would write: single
 // tokens, unlike all else of a message. Until the prompt is there, characters stand for them that
