@@ -15,7 +15,7 @@ constexpr std::string_view kArgs = "[ARGS]";
 constexpr std::string_view kCallId = "[CALL_ID]";
 // A call that ends where it cannot have been whole, within a string, is read again at the next
 // closing. All of them together may take as much work as reading so many bytes.
-constexpr size_t kMostReadAgainBytes = size_t{16} << 20;
+constexpr size_t kMostReadAgainBytes = size_t{4} << 20;
 // Tools that take whole programs, under the names that clients give them.
 constexpr std::string_view kInterpreters[] = {"python", "ipython", "code_interpreter"};
 

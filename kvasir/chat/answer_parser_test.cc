@@ -376,21 +376,28 @@ TEST(AnswerParser, CallsBehindWhatIsNoCall) {
   EXPECT_EQ(Parse(options, open + "[g(), f(a=\"it" + close + " is"), "C:g={}");
 }
 
-// Answers of megabytes, which take minutes where each opening reads all that follows.
+// Answers of a megabyte, which take minutes where each opening reads all that follows.
 TEST(AnswerParser, ManyOpenStrings) {
   for (const std::string one :
        {"<|tool_call_start|>[f(a='<|tool_call_end|>",
         "<|tool_call_start|>[f(a=\"<|tool_call_end|>'", "'<|tool_call_end|>"}) {
     std::string text = "<|tool_call_start|>[f(a=\"";
-    while (text.size() < size_t{2} << 20) text += one;
-    AnswerParser parser(Options(ToolSyntax::kLfm2));
-    std::string shown;
-    const auto add = [&](const AnswerParts& parts) {
-      for (const AnswerPart& part : parts) shown += part.text;
-    };
-    for (size_t at = 0; at < text.size(); at += 64) add(parser.Push(text.substr(at, 64)));
-    add(parser.Finish());
-    EXPECT_EQ(shown, text) << one;
+    while (text.size() < size_t{1} << 20) text += one;
+    text += "\"<|tool_call_end|><|tool_call_start|>[g(a='it's')]<|tool_call_end|>";
+    std::string first;
+    for (const size_t piece : {size_t{64}, size_t{5000}}) {
+      AnswerParser parser(Options(ToolSyntax::kLfm2));
+      AnswerParts parts;
+      const auto add = [&](AnswerParts more) {
+        for (AnswerPart& part : more) parts.push_back(std::move(part));
+      };
+      for (size_t at = 0; at < text.size(); at += piece) add(parser.Push(text.substr(at, piece)));
+      add(parser.Finish());
+      const std::string shown = Describe(parts);
+      EXPECT_TRUE(shown.ends_with("C:g={\"a\":\"it's\"}")) << shown.substr(shown.size() - 200);
+      if (first.empty()) first = shown;
+      EXPECT_TRUE(shown == first) << one;
+    }
   }
 }
 
