@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kQuotes = "'\"";
+// What names of arguments end at, or cannot have.
+constexpr std::string_view kKeywordEnds = "=,'\"()[]{}\r\n";
 // Of a value within an argument, so that arguments have no more levels than Json::Parse reads.
 constexpr int kMaxDepth = Json::kMaxDepth - 2;
 // More than any model writes at once, and little beside its weights.
@@ -122,7 +124,7 @@ std::optional<CallText> CallReader::Read() {
 // Properties may have names that Python has not, with blanks or signs within.
 std::optional<std::string> CallReader::ReadKeyword() {
   DropBlanks(&text_);
-  const size_t size = text_.find_first_of("=,'\"()[]{}\r\n");
+  const size_t size = text_.find_first_of(kKeywordEnds);
   if (size == text_.npos || size == 0 || text_[size] != '=') return std::nullopt;
   std::string_view name = text_.substr(0, size);
   name = name.substr(0, name.find_last_not_of(kBlanks) + 1);
@@ -401,6 +403,11 @@ std::optional<std::vector<CallText>> ParsePythonCalls(std::string_view text) {
   rest = rest.substr(0, rest.find_last_not_of(kBlanks) + 1);
   if (is_list && !rest.ends_with(']')) return std::nullopt;
   return calls;
+}
+
+bool IsPythonKeyword(std::string_view name) {
+  return !name.empty() && name.find_first_of(kKeywordEnds) == name.npos &&
+         kBlanks.find(name.front()) == kBlanks.npos && kBlanks.find(name.back()) == kBlanks.npos;
 }
 
 bool EndsInPythonString(std::string_view text) { return ReadBeginning(text).ends_in_string; }

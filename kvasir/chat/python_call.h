@@ -29,6 +29,9 @@ std::optional<std::vector<CallText>> ParsePythonCalls(std::string_view text);
 // The calls that `text` begins with, which are taken off it, with what may stand around them.
 std::vector<CallText> TakePythonCalls(std::string_view* text);
 
+// Whether an argument may have this name, so that it is read as it was written.
+bool IsPythonKeyword(std::string_view name);
+
 // Whether `text` ends within a string of a call, so that more of it may make it one: what stands
 // before is calls and the begin of one.
 bool EndsInPythonString(std::string_view text);

@@ -187,6 +187,16 @@ TEST(PythonCall, CallsBeforeTheEnd) {
   EXPECT_EQ(taken("[g(b='x"), "|[g(b='x");
 }
 
+TEST(PythonCall, NamesOfArguments) {
+  for (const char* name : {"a", "first name", "$ref", "a-b", "größe", "2"}) {
+    EXPECT_TRUE(IsPythonKeyword(name)) << name;
+    EXPECT_EQ(Parsed(std::string("f(") + name + "=1)"), std::string("f{\"") + name + "\":1}");
+  }
+  for (const char* name : {"", " a", "a\t", "a=b", "Price (USD)", "a\nb", "it's", "a[0]"}) {
+    EXPECT_FALSE(IsPythonKeyword(name)) << name;
+  }
+}
+
 TEST(PythonCall, WhereAStringIsOpen) {
   EXPECT_TRUE(EndsInPythonString("[f(a='b', c=\"it's "));
   EXPECT_TRUE(EndsInPythonString("f(a='\\'"));

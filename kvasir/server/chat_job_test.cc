@@ -215,6 +215,18 @@ TEST_F(Lfm2JobTest, MarksAroundCallsAreTheTemplates) {
   EXPECT_EQ(trusted.find(open), trusted.rfind(open)) << trusted;
 }
 
+// As a grammar holds them to.
+TEST_F(Lfm2JobTest, CallsThatPythonCannotSayAreJson) {
+  const std::string prompt = Concatenate(ValueOrDie(
+      ChatPrompt(context_, RequestOf(kTools, std::string(kAsked) + R"(, {"role": "assistant",
+        "content": "", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f",
+          "arguments": "{\"a=b\": null}"}}]}, {"role": "user", "content": "b"})"))));
+  EXPECT_NE(prompt.find("<|tool_call_start|>[{\"name\":\"f\",\"arguments\":{\"a=b\":null}}]"
+                        "<|tool_call_end|>"),
+            prompt.npos)
+      << prompt;
+}
+
 // An answer goes on with words only.
 TEST_F(Lfm2JobTest, CallsAreNotGoneOnWith) {
   const std::string prompt = Concatenate(ValueOrDie(

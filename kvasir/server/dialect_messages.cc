@@ -12,6 +12,7 @@
 #include "kvasir/base/text_hash.h"
 #include "kvasir/chat/harmony_parser.h"
 #include "kvasir/chat/message_roles.h"
+#include "kvasir/chat/python_call.h"
 
 namespace kvasir {
 namespace {
@@ -94,12 +95,23 @@ std::string PythonCall(const Json& function, ToolSyntax syntax) {
   return text + ")";
 }
 
+// Whether an argument has a name that a call in Python cannot have: then the list of calls is one
+// of JSON, as what is generated is (CallsExpr).
+bool IsForJson(const Json& call) {
+  const Json& arguments = *call.Find("function")->Find("arguments");
+  return arguments.is_object() &&
+         !std::ranges::all_of(arguments.as_object(), [](const Json::Member& argument) {
+           return IsPythonKeyword(argument.first);
+         });
+}
+
 // Calls as this family writes them.
 std::string CallsAsText(const Json& calls, ToolSyntax syntax) {
+  const bool is_json =
+      syntax == ToolSyntax::kPhi4Mini || std::ranges::any_of(calls.as_array(), IsForJson);
   std::string text;
   for (const Json& call : calls.as_array()) {
     const Json& function = *call.Find("function");
-    const bool is_json = syntax == ToolSyntax::kPhi4Mini;
     const std::string_view between = syntax == ToolSyntax::kOlmo3 ? "\n" : ", ";
     if (!text.empty()) text += between;
     text += is_json ? Json(Json::Object{{"name", *function.Find("name")},
