@@ -13,8 +13,8 @@ using Kind = AnswerPart::Kind;
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kArgs = "[ARGS]";
 constexpr std::string_view kCallId = "[CALL_ID]";
-// A call that ends where it cannot have been whole, within a string, is read again at the next
-// closing. All of them together may take as much work as reading so many bytes.
+// A call that ends within a string is read again at the next closing. All that are in one answer
+// may take as much work as reading so many bytes: what the longest text of calls has.
 constexpr size_t kMostReadAgainBytes = size_t{4} << 20;
 // Tools that take whole programs, under the names that clients give them.
 constexpr std::string_view kInterpreters[] = {"python", "ipython", "code_interpreter"};
@@ -355,8 +355,9 @@ bool AnswerParser::AtPythonBegin(bool is_end) {
 
 // "name[CALL_ID]id[ARGS]{...}"
 bool AnswerParser::AtCallName(bool is_end) {
-  const size_t at = held_.find(kArgs);
+  const size_t at = held_.find(kArgs, looked_bytes_);
   if (at == held_.npos) {
+    looked_bytes_ = held_.size() - std::min(held_.size(), kArgs.size());
     if (is_end) EmitCutCall(std::exchange(held_, {}));
     return false;
   }

@@ -112,7 +112,7 @@ class AnswerParser {
   bool skips_blanks_ = false;  // until something else comes
   bool is_after_call_ = false;
   bool is_python_ = false;   // kCallText: Llama's
-  size_t looked_bytes_ = 0;  // of what is held: kCallText, where no closing begins
+  size_t looked_bytes_ = 0;  // of what is held behind an opening, where what is looked for is not
   // kCallText: of a call that may go on behind it, as it seems to stand in a string.
   std::optional<size_t> first_closing_;
   size_t read_bytes_ = 0;        // behind the last closing up to which it was read

@@ -434,6 +434,10 @@ TEST(AnswerParser, WhatIsHeldIsLookedAtOnce) {
   EXPECT_TRUE(parser.Push("<|tool_call_start|>").empty());
   for (int i = 0; i < kPieces; ++i) ASSERT_TRUE(parser.Push(" [ \n").empty());
   EXPECT_EQ(Describe(parser.Push("f()]<|tool_call_end|>a")).substr(0, 2), "T:");
+  AnswerParser name(Options(ToolSyntax::kMistralArgs));
+  EXPECT_TRUE(name.Push("[TOOL_CALLS]").empty());
+  for (int i = 0; i < kPieces; ++i) ASSERT_TRUE(name.Push("f[AR").empty());
+  EXPECT_EQ(Describe(name.Push("GS]{}")).substr(0, 4), "C:f[");
 }
 
 TEST(ChatDialect, IsReadOffTemplates) {
