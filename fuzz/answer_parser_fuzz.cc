@@ -11,6 +11,7 @@
 #include "kvasir/base/check.h"
 #include "kvasir/base/json.h"
 #include "kvasir/chat/answer_parser.h"
+#include "kvasir/chat/python_call.h"
 
 namespace {
 
@@ -37,13 +38,24 @@ kvasir::AnswerParts Joined(const kvasir::AnswerParserOptions& options, std::stri
   return joined;
 }
 
+// Whether an integer may be in it that Json::Parse takes for too large, whose digits calls keep.
+bool HasLongInteger(std::string_view text) {
+  constexpr size_t kDigits = 300;
+  size_t digits = 0;
+  for (const char c : text) {
+    digits = (c >= '0' && c <= '9') || c == '_' ? digits + 1 : 0;
+    if (digits > kDigits) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   kvasir::AnswerParserOptions options;
-  options.dialect.tools = static_cast<kvasir::ToolSyntax>(data[0] % 7);
+  options.dialect.tools = static_cast<kvasir::ToolSyntax>(data[0] % 10);
   options.dialect.think_open = "<think>";
   options.dialect.think_close = "</think>";
   options.reads_thoughts = (data[0] & 64) != 0;
@@ -55,6 +67,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto whole = Joined(options, text, text.size() + 1);
   KVASIR_CHECK(whole == Joined(options, text, 1 + data[1] % 16));
   KVASIR_CHECK(whole == Joined(options, text, 1));
+  if (const auto calls = kvasir::ParsePythonCalls(text); calls && !HasLongInteger(text)) {
+    for (const kvasir::CallText& call : *calls) {
+      KVASIR_CHECK(kvasir::Json::Parse(call.arguments).ok());
+    }
+  }
   bool has_call = false;
   for (const AnswerPart& part : whole) {
     has_call = has_call || part.kind == AnswerPart::Kind::kCall;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kvasir/chat/call_text.h"
+#include "kvasir/chat/python_call.h"
 
 namespace kvasir {
 namespace {
@@ -11,9 +11,11 @@ namespace {
 using Kind = AnswerPart::Kind;
 
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr std::string_view kPythonTag = "<|python_tag|>";
 constexpr std::string_view kArgs = "[ARGS]";
 constexpr std::string_view kCallId = "[CALL_ID]";
+// A call that ends within a string is read again at the next closing. All that are in one answer
+// may take as much work as reading so many bytes: what the longest text of calls has.
+constexpr size_t kMostReadAgainBytes = size_t{4} << 20;
 // Tools that take whole programs, under the names that clients give them.
 constexpr std::string_view kInterpreters[] = {"python", "ipython", "code_interpreter"};
 
@@ -21,11 +23,15 @@ size_t FirstNonBlank(std::string_view text) {
   return std::min(text.find_first_not_of(kBlanks), text.size());
 }
 
-// The size of the longest tail of `text` that is a proper prefix of `marker`.
-size_t TailThatMayBecome(std::string_view text, std::string_view marker) {
-  size_t size = marker.empty() ? 0 : std::min(text.size(), marker.size() - 1);
-  while (size > 0 && !text.ends_with(marker.substr(0, size))) --size;
-  return size;
+// The size of the longest tail of `text` that is a proper prefix of one of `markers`.
+size_t TailThatMayBecome(std::string_view text, std::span<const std::string> markers) {
+  size_t longest = 0;
+  for (const std::string_view marker : markers) {
+    size_t size = marker.empty() ? 0 : std::min(text.size(), marker.size() - 1);
+    while (size > 0 && !text.ends_with(marker.substr(0, size))) --size;
+    longest = std::max(longest, size);
+  }
+  return longest;
 }
 
 std::vector<std::string> NamesOf(const Json& tools) {
@@ -47,6 +53,12 @@ std::string_view CallClosing(ToolSyntax syntax) {
       return "</tool_call>";
     case ToolSyntax::kGemma:
       return "<tool_call|>";
+    case ToolSyntax::kLfm2:
+      return "<|tool_call_end|>";
+    case ToolSyntax::kOlmo3:
+      return "</function_calls>";
+    case ToolSyntax::kPhi4Mini:
+      return "<|/tool_call|>";
     case ToolSyntax::kLlama:
     case ToolSyntax::kMistral:
     case ToolSyntax::kMistralArgs:
@@ -57,12 +69,35 @@ std::string_view CallClosing(ToolSyntax syntax) {
   return "";
 }
 
+// Calls between marks, all of them in one text.
+bool IsPython(ToolSyntax syntax) {
+  return syntax == ToolSyntax::kLfm2 || syntax == ToolSyntax::kOlmo3;
+}
+
+// "f.call(k="v", n=3)"; other Python is the argument of a tool that runs it.
+std::optional<CallText> LlamaCall(const std::string& text, const std::vector<std::string>& tools) {
+  constexpr std::string_view kMethod = ".call";
+  auto calls = ParsePythonCalls(text);
+  const bool is_call = calls && calls->size() == 1 && calls->front().name.ends_with(kMethod) &&
+                       calls->front().name.size() > kMethod.size();
+  if (is_call) {
+    std::string& name = calls->front().name;
+    name.resize(name.size() - kMethod.size());
+    return std::move(calls->front());
+  }
+  for (const std::string_view name : kInterpreters) {
+    if (std::find(tools.begin(), tools.end(), name) == tools.end()) continue;
+    return CallText{std::string(name), Json(Json::Object{{"code", text}}).Dump()};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::shared_ptr<const AnswerParser::Grammar> AnswerParser::MakeGrammar(
     AnswerParserOptions options) {
   auto grammar = std::make_shared<Grammar>();
-  grammar->opening = CallOpening(options.dialect.tools);
+  grammar->openings = CallOpenings(options.dialect.tools);
   grammar->names = NamesOf(options.tools);
   grammar->options = std::move(options);
   return grammar;
@@ -121,7 +156,7 @@ bool AnswerParser::Advance(bool is_end) {
     case Place::kCallText:
       return InCallText(is_end);
     case Place::kPlain:
-      Emit(Kind::kText, std::exchange(held_, {}));
+      EmitNoCall(std::exchange(held_, {}));
       return false;
   }
   return false;
@@ -131,10 +166,20 @@ void AnswerParser::Emit(Kind kind, std::string_view text) {
   if (!text.empty()) parts_.push_back({kind, std::string(text)});
 }
 
-void AnswerParser::EmitAllBut(std::string_view marker, Kind kind) {
-  size_t size = held_.size() - TailThatMayBecome(held_, marker);
+void AnswerParser::HoldBlanks() {
+  const size_t size = FirstNonBlank(held_);
+  before_call_.append(held_, 0, size);
+  Drop(size);
+}
+
+void AnswerParser::EmitWithBlanks(Kind kind, std::string_view text) {
+  if (!text.empty()) Emit(kind, std::exchange(before_call_, {}).append(text));
+}
+
+void AnswerParser::EmitAllBut(std::span<const std::string> markers, Kind kind) {
+  size_t size = held_.size() - TailThatMayBecome(held_, markers);
   size = std::string_view(held_).substr(0, size).find_last_not_of(kBlanks) + 1;
-  Emit(kind, std::string_view(held_).substr(0, size));
+  EmitWithBlanks(kind, std::string_view(held_).substr(0, size));
   Drop(size);
 }
 
@@ -146,6 +191,12 @@ void AnswerParser::EmitCutCall(std::string_view text) {
   if (!grammar_->options.must_call) EmitNoCall(text);
 }
 
+void AnswerParser::BeginCallText() {
+  place_ = Place::kCallText;
+  looked_bytes_ = 0;
+  first_closing_.reset();
+}
+
 void AnswerParser::GoBehindCall() {
   place_ = Place::kCallBegin;
   is_after_call_ = true;
@@ -154,20 +205,21 @@ void AnswerParser::GoBehindCall() {
 
 bool AnswerParser::AtBegin(bool is_end) {
   const std::string& open = grammar_->options.dialect.think_open;
-  const std::string_view rest = std::string_view(held_).substr(FirstNonBlank(held_));
+  HoldBlanks();
   if (grammar_->options.reads_thoughts && !open.empty()) {
-    if (rest.starts_with(open)) {
-      Drop(held_.size() - rest.size() + open.size());
+    if (held_.starts_with(open)) {
+      before_call_.clear();
+      Drop(open.size());
       place_ = Place::kThought;
       skips_blanks_ = true;
       return true;
     }
-    if (!is_end && open.starts_with(rest)) return false;
+    if (!is_end && open.starts_with(held_)) return false;
   }
   // A Llama's call is the whole answer: it is known by its first character.
   if (knows_tools() && grammar_->options.dialect.tools == ToolSyntax::kLlama) {
-    if (rest.empty() && !is_end) return false;
-    if (rest.starts_with("{")) {
+    if (held_.empty() && !is_end) return false;
+    if (held_.starts_with("{")) {
       place_ = Place::kCallBegin;
       return true;
     }
@@ -178,14 +230,16 @@ bool AnswerParser::AtBegin(bool is_end) {
 
 bool AnswerParser::InThought(bool is_end) {
   const std::string& close = grammar_->options.dialect.think_close;
+  HoldBlanks();
   const size_t at = held_.find(close);
   if (at == held_.npos) {
-    EmitAllBut(is_end ? "" : close, Kind::kReasoning);
+    EmitAllBut(std::span(&close, is_end ? 0 : 1), Kind::kReasoning);
     if (is_end) held_.clear();
     return false;
   }
   const size_t size = std::string_view(held_).substr(0, at).find_last_not_of(kBlanks) + 1;
-  Emit(Kind::kReasoning, std::string_view(held_).substr(0, size));
+  EmitWithBlanks(Kind::kReasoning, std::string_view(held_).substr(0, size));
+  before_call_.clear();
   Drop(at + close.size());
   skips_blanks_ = true;
   // There is one thought per answer, at its beginning.
@@ -196,48 +250,67 @@ bool AnswerParser::InThought(bool is_end) {
 }
 
 bool AnswerParser::InText(bool is_end) {
-  const std::string_view opening =
-      grammar_->opening.empty() ? kPythonTag : std::string_view(grammar_->opening);
-  const size_t at = held_.find(opening);
+  HoldBlanks();
+  size_t at = held_.npos;
+  std::string_view opening;
+  for (const std::string& one : grammar_->openings) {
+    const size_t found = held_.find(one);
+    if (found < at) opening = one;
+    at = std::min(at, found);
+  }
   if (at == held_.npos) {
     // Blanks before a call are not shown; at the end there is none.
     if (is_end) {
-      const size_t cut = grammar_->options.must_call ? TailThatMayBecome(held_, opening) : 0;
+      const size_t cut =
+          grammar_->options.must_call ? TailThatMayBecome(held_, grammar_->openings) : 0;
       std::string_view text = std::string_view(held_).substr(0, held_.size() - cut);
       if (cut > 0) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
-      Emit(Kind::kText, text);
+      if (cut == 0 || !text.empty()) EmitNoCall(text);
       held_.clear();
     } else {
-      EmitAllBut(opening, Kind::kText);
+      EmitAllBut(grammar_->openings, Kind::kText);
     }
     return false;
   }
   const size_t size = std::string_view(held_).substr(0, at).find_last_not_of(kBlanks) + 1;
-  Emit(Kind::kText, std::string_view(held_).substr(0, size));
+  EmitWithBlanks(Kind::kText, std::string_view(held_).substr(0, size));
   // Llama's tag is never shown.
-  is_python_ = grammar_->opening.empty();
-  before_call_ = held_.substr(size, at - size) + grammar_->opening;
+  is_python_ = grammar_->options.dialect.tools == ToolSyntax::kLlama;
+  before_call_.append(held_, size, at - size).append(is_python_ ? "" : opening);
+  looked_bytes_ = 0;
   Drop(at + opening.size());
   place_ = Place::kCallBegin;
   is_after_call_ = false;
   return true;
 }
 
+bool AnswerParser::is_in_list() const {
+  const ToolSyntax syntax = grammar_->options.dialect.tools;
+  return syntax == ToolSyntax::kMistral || syntax == ToolSyntax::kGranite ||
+         syntax == ToolSyntax::kPhi4Mini || is_json_list_;
+}
+
 // Finds out what kind of call stands here, or that the calls are over.
 bool AnswerParser::AtCallBegin(bool is_end) {
   const ToolSyntax syntax = grammar_->options.dialect.tools;
-  const bool is_list = syntax == ToolSyntax::kMistral || syntax == ToolSyntax::kGranite;
+  if (IsPython(syntax) && !is_after_call_) return AtPythonBegin(is_end);
+  const bool is_list = is_in_list();
   const std::string_view between = is_list ? " \t\r\n[,]" : is_after_call_ ? " \t\r\n;" : kBlanks;
   const size_t size = std::min(held_.find_first_not_of(between), held_.size());
   before_call_.append(held_, 0, size);
   Drop(size);
-  if (held_.empty()) return false;
+  if (held_.empty()) {
+    // Nothing of a call has come yet.
+    if (is_end && !is_after_call_) EmitCutCall("");
+    return false;
+  }
   const bool is_json = held_.starts_with("{") && syntax != ToolSyntax::kGemma;
   if (is_after_call_ && !(is_json && (is_list || syntax == ToolSyntax::kLlama))) {
     const std::string_view closing = CallClosing(syntax);
     if (!closing.empty() && held_.starts_with(closing)) {
       Drop(closing.size());
       before_call_.clear();
+      is_json_list_ = false;
       return true;
     }
     if (!closing.empty() && closing.starts_with(held_)) {
@@ -246,14 +319,13 @@ bool AnswerParser::AtCallBegin(bool is_end) {
     }
     place_ = Place::kText;
     // Blanks between a call and a text are the text's.
-    held_.insert(0, before_call_.substr(before_call_.find_last_not_of(kBlanks) + 1));
-    before_call_.clear();
+    before_call_.erase(0, before_call_.find_last_not_of(kBlanks) + 1);
     return true;
   }
   if (syntax == ToolSyntax::kMistralArgs) return AtCallName(is_end);
   const bool is_text = syntax == ToolSyntax::kQwenXml || syntax == ToolSyntax::kGemma;
   if (is_text || (is_python_ && !is_json)) {
-    place_ = Place::kCallText;
+    BeginCallText();
     return true;
   }
   call_.emplace(JsonNames());
@@ -261,10 +333,31 @@ bool AnswerParser::AtCallBegin(bool is_end) {
   return true;
 }
 
+// Calls in Python; or the list of JSON that prompts may ask for, and templates write, instead.
+bool AnswerParser::AtPythonBegin(bool is_end) {
+  const size_t first = held_.find_first_not_of(" \t\r\n[", looked_bytes_);
+  looked_bytes_ = std::min(first, held_.size());
+  if (first == held_.npos) {
+    if (is_end) EmitCutCall(std::exchange(held_, {}));
+    return false;
+  }
+  is_json_list_ = held_[first] == '{';
+  if (!is_json_list_) {
+    BeginCallText();
+    return true;
+  }
+  before_call_.append(held_, 0, first);
+  Drop(first);
+  call_.emplace(JsonNames());
+  place_ = Place::kJsonCall;
+  return true;
+}
+
 // "name[CALL_ID]id[ARGS]{...}"
 bool AnswerParser::AtCallName(bool is_end) {
-  const size_t at = held_.find(kArgs);
+  const size_t at = held_.find(kArgs, looked_bytes_);
   if (at == held_.npos) {
+    looked_bytes_ = held_.size() - std::min(held_.size(), kArgs.size());
     if (is_end) EmitCutCall(std::exchange(held_, {}));
     return false;
   }
@@ -315,41 +408,88 @@ bool AnswerParser::InJsonCall() {
 
 bool AnswerParser::InCallText(bool is_end) {
   const std::string_view closing = CallClosing(grammar_->options.dialect.tools);
-  const size_t at = closing.empty() ? held_.npos : held_.find(closing);
+  const size_t at = closing.empty() ? held_.npos : held_.find(closing, looked_bytes_);
   if (at == held_.npos) {
-    if (!is_end) return false;
-    const std::string text = std::exchange(held_, {});
-    if (!TakeCallText(text)) EmitCutCall(text);
+    looked_bytes_ = std::max(looked_bytes_, held_.size() - std::min(held_.size(), closing.size()));
+    return is_end && AtCallTextEnd();
+  }
+  looked_bytes_ = at + closing.size();
+  if (first_closing_ && !MayEndOpenString(at)) return true;
+  read_bytes_ = looked_bytes_;
+  if (first_closing_) read_again_bytes_ += at;
+  const bool reads_again = read_again_bytes_ <= kMostReadAgainBytes;
+  const std::string text = held_.substr(0, at);
+  if ((!first_closing_ || reads_again) && TakeCallText(text)) {
+    GoBehindCall();
+    Drop(looked_bytes_);
+    return true;
+  }
+  const bool may_go_on = reads_again && IsPython(grammar_->options.dialect.tools);
+  const bool goes_on = may_go_on && EndsInPythonString(text);
+  if (!first_closing_) first_closing_ = at;
+  if (goes_on) return true;
+  read_again_bytes_ += at - *first_closing_;
+  const std::string no_call = held_.substr(0, *first_closing_ + closing.size());
+  Drop(no_call.size());
+  EmitNoCall(no_call);
+  place_ = Place::kText;
+  return true;
+}
+
+// Whether the string that was open at the last closing may have ended before the one at `at`.
+bool AnswerParser::MayEndOpenString(size_t at) const {
+  const auto since = std::string_view(held_).substr(read_bytes_, at - read_bytes_);
+  return since.find_first_of("'\"") != since.npos;
+}
+
+bool AnswerParser::AtCallTextEnd() {
+  if (TakeCallText(held_)) {
+    held_.clear();
     return false;
   }
-  const std::string text = held_.substr(0, at);
-  if (TakeCallText(text)) {
-    GoBehindCall();
-  } else {
-    EmitNoCall(std::string_view(held_).substr(0, at + closing.size()));
-    place_ = Place::kText;
-  }
-  Drop(at + closing.size());
-  return true;
+  // Behind the first closing of a call that never became one stands something else, unless calls
+  // are asked for: then it is the call that was cut off.
+  const bool has_more = first_closing_.has_value() && !grammar_->options.must_call;
+  const std::string_view closing = CallClosing(grammar_->options.dialect.tools);
+  const std::string text =
+      held_.substr(0, has_more ? *first_closing_ + closing.size() : held_.npos);
+  Drop(text.size());
+  read_again_bytes_ += held_.size();
+  TakeCutCallText(text);
+  if (has_more) place_ = Place::kText;
+  return has_more;
 }
 
 bool AnswerParser::TakeCallText(const std::string& text) {
   const ToolSyntax syntax = grammar_->options.dialect.tools;
-  const std::vector<std::string>& names = grammar_->names;
+  if (IsPython(syntax)) {
+    const auto calls = ParsePythonCalls(text);
+    if (!calls) return false;
+    for (const CallText& call : *calls) EmitCall(call);
+    return true;
+  }
   std::optional<CallText> call;
   if (syntax == ToolSyntax::kQwenXml) call = ParseQwenXmlCall(text, grammar_->options.tools);
   if (syntax == ToolSyntax::kGemma) call = ParseGemmaCall(text);
-  if (is_python_) {
-    call = ParsePythonCall(text);
-    for (const std::string_view name : kInterpreters) {
-      if (call || std::find(names.begin(), names.end(), name) == names.end()) continue;
-      call = CallText{std::string(name), Json(Json::Object{{"code", text}}).Dump()};
+  if (is_python_) call = LlamaCall(text, grammar_->names);
+  if (call) EmitCall(*call);
+  return call.has_value();
+}
+
+void AnswerParser::TakeCutCallText(const std::string& text) {
+  std::string_view rest = text;
+  if (IsPython(grammar_->options.dialect.tools)) {
+    for (const CallText& call : TakePythonCalls(&rest)) {
+      EmitCall(call);
+      before_call_.clear();
     }
   }
-  if (!call) return false;
-  Emit(Kind::kCall, call->name);
-  Emit(Kind::kArguments, call->arguments);
-  return true;
+  EmitCutCall(rest);
+}
+
+void AnswerParser::EmitCall(const CallText& call) {
+  Emit(Kind::kCall, call.name);
+  Emit(Kind::kArguments, call.arguments);
 }
 
 }  // namespace kvasir

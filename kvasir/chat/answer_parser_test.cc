@@ -120,6 +120,22 @@ TEST(AnswerParser, CallsThatWereCutOff) {
   EXPECT_EQ(Parse(options, "<tool_call>{\"name\": \"a\", \"arguments\": {}}\n</tool"), "C:a={}");
 }
 
+TEST(AnswerParser, OpeningsThatNothingFollows) {
+  for (const bool must_call : {false, true}) {
+    const auto parse = [&](ToolSyntax syntax, const std::string& text) {
+      AnswerParserOptions options = Options(syntax);
+      options.must_call = must_call;
+      EXPECT_EQ(Parse(options, "use " + text), must_call ? "T:use" : "T:use " + text);
+    };
+    parse(ToolSyntax::kPhi4Mini, "functools[");
+    parse(ToolSyntax::kLfm2, "<|tool_call_start|>");
+    parse(ToolSyntax::kLfm2, "<|tool_call_start|>[ ");
+    parse(ToolSyntax::kOlmo3, "<function_calls>\n");
+    parse(ToolSyntax::kHermes, "<tool_call>\n");
+    parse(ToolSyntax::kMistral, "[TOOL_CALLS] [");
+  }
+}
+
 // Where calls are asked for, what is cut off was to be one.
 TEST(AnswerParser, CutMarkersOfCallsThatAreAskedFor) {
   AnswerParserOptions options = Options(ToolSyntax::kHermes);
@@ -257,6 +273,173 @@ TEST(AnswerParser, Gemma) {
       "C:get_weather={\"city\":\"Oslo, {N}\",\"days\":3,\"x\":[true,{\"y\":null}]}C:f={}");
 }
 
+TEST(AnswerParser, Lfm2) {
+  const AnswerParserOptions options = Options(ToolSyntax::kLfm2);
+  EXPECT_EQ(Parse(options,
+                  "<|tool_call_start|>[get_weather(city=\"Paris\", days=3), other()]"
+                  "<|tool_call_end|>[1] I look.\n"),
+            "C:get_weather={\"city\":\"Paris\",\"days\":3}C:other={}T:[1] I look.\n");
+  EXPECT_EQ(
+      Parse(options,
+            "<think>hm</think>Let me see. <|tool_call_start|>[f(on=True, to=None, x='it\\'s', "
+            "y=[1, {'k': 'v'}])]<|tool_call_end|>"),
+      "R:hmT:Let me see.C:f={\"on\":true,\"to\":null,\"x\":\"it's\",\"y\":[1,{\"k\":\"v\"}]}");
+  EXPECT_EQ(Parse(options,
+                  "<|tool_call_start|>[f()]<|tool_call_end|> and <|tool_call_start|>[g(a=1)]"
+                  "<|tool_call_end|>"),
+            "C:f={}T: andC:g={\"a\":1}");
+  // The form that its prompts may ask for.
+  EXPECT_EQ(Parse(options,
+                  "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": "
+                  "\"g\", \"arguments\": {}}]<|tool_call_end|>[2] So."),
+            "C:f={\"a\": [1]}C:g={}T:[2] So.");
+}
+
+TEST(AnswerParser, Lfm2WithoutACall) {
+  const AnswerParserOptions options = Options(ToolSyntax::kLfm2);
+  for (const std::string text :
+       {"<|tool_call_start|>[f(1)]<|tool_call_end|>",
+        "<|tool_call_start|>[f(a=1), g(]<|tool_call_end|> x", "Well. <|tool_call_start|> none",
+        "<|tool_call_start|>[]<|tool_call_end|>", "[f(a=1)]", "<|tool_call_start|>[f(a=\"x",
+        "<|tool_call"}) {
+    EXPECT_EQ(Parse(options, text), "T:" + text);
+  }
+}
+
+// Calls that are whole are made, however the text ends.
+TEST(AnswerParser, CutCallsInPython) {
+  AnswerParserOptions options = Options(ToolSyntax::kLfm2);
+  const std::string cut = "<|tool_call_start|>[f(a=1), g(b=\"x";
+  EXPECT_EQ(Parse(options, cut), "C:f={\"a\":1}T:g(b=\"x");
+  EXPECT_EQ(Parse(options, "<|tool_call_start|>[f(a=1)"), "C:f={\"a\":1}");
+  EXPECT_EQ(Parse(options, "<|tool_call_start|>[f(a=1)]<|tool_"), "C:f={\"a\":1}T:<|tool_");
+  options.must_call = true;
+  EXPECT_EQ(Parse(options, cut), "C:f={\"a\":1}");
+  EXPECT_EQ(Parse(options, "<|tool_call_start|>[g(b=\"x"), "");
+  EXPECT_EQ(Parse(options, "<|tool_call_st"), "");
+  EXPECT_EQ(Parse(Options(ToolSyntax::kOlmo3), "<function_calls>\nf(a=1)\ng()\n"),
+            "C:f={\"a\":1}C:g={}");
+}
+
+TEST(AnswerParser, Olmo3) {
+  const AnswerParserOptions options = Options(ToolSyntax::kOlmo3);
+  EXPECT_EQ(Parse(options,
+                  "Sure.\n<function_calls>\nget_weather(city=\"Paris\")\nother(a=1, on=true, "
+                  "x=null)\n</function_calls>"),
+            "T:Sure.C:get_weather={\"city\":\"Paris\"}C:other={\"a\":1,\"on\":true,\"x\":null}");
+  EXPECT_EQ(Parse(options, "<function_calls>f()</function_calls>\n\nDone."), "C:f={}T:\n\nDone.");
+  EXPECT_EQ(Parse(options, "<function_calls>\nf(x)\n</function_calls>"),
+            "T:<function_calls>\nf(x)\n</function_calls>");
+}
+
+TEST(AnswerParser, MarksInStringsOfPython) {
+  const AnswerParserOptions options = Options(ToolSyntax::kOlmo3);
+  EXPECT_EQ(Parse(options,
+                  "<function_calls>f(a=\"</function_calls>\", b='</function_calls>')"
+                  "</function_calls>x</function_calls>"),
+            "C:f={\"a\":\"</function_calls>\",\"b\":\"</function_calls>\"}T:x</function_calls>");
+  // Of an open string nobody knows before the end.
+  EXPECT_EQ(Parse(options, "<function_calls>f(a=\"x</function_calls> So"),
+            "T:<function_calls>f(a=\"x</function_calls> So");
+  // However many there are, and whatever stands between them.
+  for (const std::string between : {"", " it's "}) {
+    std::string all;
+    for (int i = 0; i < 40; ++i) all += between + "</function_calls>";
+    EXPECT_EQ(Parse(options, "<function_calls>f(a=\"" + all + "\")</function_calls> So"),
+              "C:f={\"a\":\"" + all + "\"}T: So");
+  }
+  // Nobody closed it.
+  EXPECT_EQ(Parse(options, "<function_calls>f(a=\"</function_calls>\")"),
+            "C:f={\"a\":\"</function_calls>\"}");
+}
+
+// What is no call takes nothing of what follows with it.
+TEST(AnswerParser, CallsBehindWhatIsNoCall) {
+  AnswerParserOptions options = Options(ToolSyntax::kLfm2);
+  const std::string open = "<|tool_call_start|>";
+  const std::string close = "<|tool_call_end|>";
+  const std::string no_call = open + "I don't know" + close + " Hello.";
+  EXPECT_EQ(Parse(options, no_call + " " + open + "[f(a=1)]" + close + " end"),
+            "T:" + no_call + "C:f={\"a\":1}T: end");
+  AnswerParser parser(options);
+  EXPECT_EQ(Describe(parser.Push(no_call)), "T:" + no_call);
+  // Of a string that is open nobody knows before the end, or before it ends without a call.
+  const std::string open_string = open + "[f(a=\"it" + close + " Hello.";
+  EXPECT_EQ(Parse(options, open_string + " " + open + "[f(a=1)]" + close + " end"),
+            "T:" + open_string + "C:f={\"a\":1}T: end");
+  EXPECT_EQ(Parse(options, open_string + " \"So" + open + "[f(a=1)]" + close + " end"),
+            "T:" + open_string + " \"SoC:f={\"a\":1}T: end");
+  // Calls before it were complete.
+  EXPECT_EQ(Parse(options, open + "[g(), f(a=\"it" + close + " is"),
+            "C:g={}T:f(a=\"it" + close + " is");
+  options.must_call = true;
+  EXPECT_EQ(Parse(options, open + "[g(), f(a=\"it" + close + " is"), "C:g={}");
+}
+
+// Answers of a megabyte, which take minutes where each opening reads all that follows.
+TEST(AnswerParser, ManyOpenStrings) {
+  for (const std::string one :
+       {"<|tool_call_start|>[f(a='<|tool_call_end|>",
+        "<|tool_call_start|>[f(a=\"<|tool_call_end|>'", "'<|tool_call_end|>"}) {
+    std::string text = "<|tool_call_start|>[f(a=\"";
+    while (text.size() < size_t{1} << 20) text += one;
+    text += "\"<|tool_call_end|><|tool_call_start|>[g(a='it's')]<|tool_call_end|>";
+    std::string first;
+    for (const size_t piece : {size_t{64}, size_t{5000}}) {
+      AnswerParser parser(Options(ToolSyntax::kLfm2));
+      AnswerParts parts;
+      const auto add = [&](AnswerParts more) {
+        for (AnswerPart& part : more) parts.push_back(std::move(part));
+      };
+      for (size_t at = 0; at < text.size(); at += piece) add(parser.Push(text.substr(at, piece)));
+      add(parser.Finish());
+      const std::string shown = Describe(parts);
+      EXPECT_TRUE(shown.ends_with("C:g={\"a\":\"it's\"}")) << shown.substr(shown.size() - 200);
+      if (first.empty()) first = shown;
+      EXPECT_TRUE(shown == first) << one;
+    }
+  }
+}
+
+TEST(AnswerParser, Phi4Mini) {
+  AnswerParserOptions options = Options(ToolSyntax::kPhi4Mini);
+  EXPECT_EQ(Parse(options,
+                  "functools[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}, "
+                  "{\"name\": \"f\", \"arguments\": {\"a\": [1]}}]"),
+            "C:get_weather={\"city\": \"Paris\"}C:f={\"a\": [1]}");
+  // Its own tokens.
+  EXPECT_EQ(
+      Parse(options, "Hi. <|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]<|/tool_call|> So."),
+      "T:Hi.C:f={}T: So.");
+  EXPECT_EQ(Parse(options, "The functools module, functools[0], functools[{}] of"),
+            "T:The functools module, functools[0], functools[{}] of");
+  EXPECT_EQ(Parse(options, "functools[{\"name\": \"f\", \"arguments\": {\"a\": \"x"),
+            "C:f={\"a\": \"x");
+  EXPECT_EQ(Parse(options, "an if"), "T:an if");
+  options.must_call = true;
+  EXPECT_EQ(Parse(options, "functo"), "");
+}
+
+// Of answers of more than a megabyte, which take minutes where each piece looks at all of it.
+TEST(AnswerParser, WhatIsHeldIsLookedAtOnce) {
+  constexpr int kPieces = 300'000;
+  for (const std::string before : {"", "a", "<think>a", "<|tool_call_start|>[[f()]"}) {
+    AnswerParser parser(Options(ToolSyntax::kLfm2));
+    EXPECT_EQ(Describe(parser.Push(before)).ends_with("a"), before.ends_with("a")) << before;
+    for (int i = 0; i < kPieces; ++i) ASSERT_TRUE(parser.Push("    ").empty()) << before;
+    const std::string more = Describe(parser.Push("b"));
+    EXPECT_EQ(more.size(), before.starts_with("<|") ? 0 : 2 + 4 * kPieces + 1) << before;
+  }
+  AnswerParser parser(Options(ToolSyntax::kLfm2));
+  EXPECT_TRUE(parser.Push("<|tool_call_start|>").empty());
+  for (int i = 0; i < kPieces; ++i) ASSERT_TRUE(parser.Push(" [ \n").empty());
+  EXPECT_EQ(Describe(parser.Push("f()]<|tool_call_end|>a")).substr(0, 2), "T:");
+  AnswerParser name(Options(ToolSyntax::kMistralArgs));
+  EXPECT_TRUE(name.Push("[TOOL_CALLS]").empty());
+  for (int i = 0; i < kPieces; ++i) ASSERT_TRUE(name.Push("f[AR").empty());
+  EXPECT_EQ(Describe(name.Push("GS]{}")).substr(0, 4), "C:f[");
+}
+
 TEST(ChatDialect, IsReadOffTemplates) {
   EXPECT_EQ(DialectOf("{{ messages }}").tools, ToolSyntax::kHermes);
   EXPECT_FALSE(DialectOf("{{ messages }}").has_tools);
@@ -268,12 +451,32 @@ TEST(ChatDialect, IsReadOffTemplates) {
   EXPECT_EQ(DialectOf("tools Environment: ipython").tools, ToolSyntax::kLlama);
   EXPECT_EQ(DialectOf("tools [TOOL_CALLS]").tools, ToolSyntax::kMistral);
   EXPECT_EQ(DialectOf("tools <|tool_call|>").tools, ToolSyntax::kGranite);
+  EXPECT_EQ(DialectOf("tools List of tools: <|tool_list_start|>[").tools, ToolSyntax::kLfm2);
+  EXPECT_EQ(DialectOf("tools List of tools: [").tools, ToolSyntax::kLfm2);
+  EXPECT_EQ(DialectOf("tools <|tool_call_start|>[").tools, ToolSyntax::kLfm2);
+  EXPECT_EQ(DialectOf("tools <functions> <function_calls>").tools, ToolSyntax::kOlmo3);
+  EXPECT_EQ(DialectOf("message['function_calls'] <function_calls>").tools, ToolSyntax::kHermes);
+  const ChatDialect phi = DialectOf("'<|tool|>' + message['tools'] + '<|/tool|>'");
+  EXPECT_EQ(phi.tools, ToolSyntax::kPhi4Mini);
+  EXPECT_TRUE(phi.takes_tools_from_system);
+  EXPECT_FALSE(phi.has_calls);
+  // What somebody says of calls counts for all that follows from it.
+  const std::string of_phi = "'<|tool|>' + message['tools'] + '<|/tool|>' <|tool_call_start|>";
+  EXPECT_FALSE(DialectOf(of_phi).takes_tools_from_system);
+  EXPECT_TRUE(DialectOf(of_phi, ToolSyntax::kPhi4Mini).takes_tools_from_system);
+  EXPECT_EQ(DialectOf(of_phi, ToolSyntax::kPhi4Mini).tools, ToolSyntax::kPhi4Mini);
+  EXPECT_FALSE(
+      DialectOf("message['tools'] <|/tool|>", ToolSyntax::kHermes).takes_tools_from_system);
+  const ChatDialect functools = DialectOf("tools formatted as functools[ message.tool_calls");
+  EXPECT_EQ(functools.tools, ToolSyntax::kPhi4Mini);
+  EXPECT_FALSE(functools.takes_tools_from_system);
+  EXPECT_TRUE(functools.has_calls);
   EXPECT_EQ(DialectOf("tools [TOOL_CALLS] [ARGS]").tools, ToolSyntax::kMistralArgs);
   const ChatDialect gemma = DialectOf("tools <|tool_call>call: <|channel>thought\n<channel|>");
   EXPECT_EQ(gemma.tools, ToolSyntax::kGemma);
   EXPECT_EQ(gemma.think_close, "<channel|>");
-  for (const char* name :
-       {"hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite", "gemma"}) {
+  for (const char* name : {"hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite",
+                           "gemma", "lfm2", "olmo3", "phi4-mini", "harmony"}) {
     ASSERT_TRUE(ToolSyntaxNamed(name).has_value()) << name;
     EXPECT_EQ(ToolSyntaxName(*ToolSyntaxNamed(name)), name);
   }

@@ -4,8 +4,6 @@
 #include <cctype>
 #include <utility>
 
-#include "kvasir/chat/json_call.h"
-
 namespace kvasir {
 namespace {
 
@@ -160,31 +158,6 @@ std::optional<CallText> ParseGemmaCall(std::string_view text) {
   if (!arguments || !Trimmed(text).empty()) return std::nullopt;
   call.arguments = arguments->Dump();
   return call;
-}
-
-std::optional<CallText> ParsePythonCall(std::string_view text) {
-  text = Trimmed(text);
-  const auto name = TakeUntil(".call(", &text);
-  if (!name || !IsName(*name)) return std::nullopt;
-  Json arguments = Json::Object();
-  for (bool is_first = true; !Take(")", &text); is_first = false) {
-    if (!is_first && !Take(",", &text)) return std::nullopt;
-    const auto key = TakeUntil("=", &text);
-    if (!key || !IsName(Trimmed(*key))) return std::nullopt;
-    // A number may end at the bracket, which JSON's values do not.
-    const size_t first = std::min(text.find_first_not_of(kBlanks), text.size());
-    const bool is_plain =
-        first < text.size() && std::string_view("\"{[").find(text[first]) == std::string_view::npos;
-    JsonValueScanner scanner;
-    const size_t size =
-        is_plain ? std::min(text.find_first_of(",)"), text.size()) : scanner.Push(text);
-    auto value = Json::Parse(Trimmed(text.substr(0, size)));
-    if (!value.ok()) return std::nullopt;
-    text.remove_prefix(size);
-    arguments.Set(Trimmed(*key), *std::move(value));
-  }
-  if (!text.empty()) return std::nullopt;
-  return CallText{std::string(*name), arguments.Dump()};
 }
 
 }  // namespace kvasir

@@ -1,4 +1,5 @@
-// Tool calls that are not JSON: Qwen's XML, Gemma's braces, Llama's Python. Read when complete.
+// Tool calls that are not JSON: Qwen's XML, Gemma's braces. Read when complete; those in Python are
+// python_call.h's.
 // Deliberately all or nothing: text that is no such call stays text.
 #ifndef KVASIR_CHAT_CALL_TEXT_H_
 #define KVASIR_CHAT_CALL_TEXT_H_
@@ -21,8 +22,6 @@ struct CallText {
 std::optional<CallText> ParseQwenXmlCall(std::string_view text, const Json& tools);
 // "call:f{k:<|"|>v<|"|>,n:3}"
 std::optional<CallText> ParseGemmaCall(std::string_view text);
-// "f.call(k="v", n=3)"
-std::optional<CallText> ParsePythonCall(std::string_view text);
 
 }  // namespace kvasir
 

@@ -18,6 +18,9 @@ enum class ToolSyntax {
   kMistralArgs,  // [TOOL_CALLS]f[ARGS]{}
   kGranite,      // <|tool_call|>[{"name": "f", "arguments": {}}]: Granite 3
   kGemma,        // <|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>: Gemma 4
+  kLfm2,         // <|tool_call_start|>[f(k="v"), g()]<|tool_call_end|>: LFM2, LFM2.5
+  kOlmo3,        // <function_calls>f(k="v")</function_calls>, a line each: OLMo 3
+  kPhi4Mini,     // functools[{"name": "f", "arguments": {}}]: Phi-4-mini
   kHarmony,      // a message to=functions.f of its own: gpt-oss (harmony_parser.h)
 };
 
@@ -25,6 +28,9 @@ struct ChatDialect {
   // Templates that know no tools get them as Hermes models do, in the system message.
   ToolSyntax tools = ToolSyntax::kHermes;
   bool has_tools = false;  // the template writes tools itself
+  // ... which it takes from the system's message, where they are a text (kPhi4Mini).
+  bool takes_tools_from_system = false;
+  bool has_calls = false;  // the template writes calls that were made
   // Around thoughts; empty: the model has none.
   std::string think_open;
   std::string think_close;
@@ -37,16 +43,20 @@ struct ChatDialect {
   std::vector<std::string> Markers() const;
 };
 
-// `templates`: the text of the model's chat templates.
-ChatDialect DialectOf(std::string_view templates);
+// `templates`: the text of the model's chat templates. `tools`: how calls are written, whatever
+// they say of it; nullopt: as they do.
+ChatDialect DialectOf(std::string_view templates, std::optional<ToolSyntax> tools = std::nullopt);
 
-// "hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite", "gemma", "harmony"
+// "hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite", "gemma", "lfm2", "olmo3",
+// "phi4-mini", "harmony"
 std::optional<ToolSyntax> ToolSyntaxNamed(std::string_view name);
 std::string_view ToolSyntaxName(ToolSyntax syntax);
 // All of them, with commas.
 std::string ToolSyntaxNames();
 // What a call begins with; empty: with its JSON (kLlama).
 std::string_view CallOpening(ToolSyntax syntax);
+// All that a call may begin with; of kLlama the one that is never shown.
+std::vector<std::string> CallOpenings(ToolSyntax syntax);
 
 }  // namespace kvasir
 

@@ -7,6 +7,7 @@
 
 #include "kvasir/chat/builtins.h"
 #include "kvasir/chat/interpreter.h"
+#include "kvasir/chat/message_roles.h"
 #include "kvasir/chat/parser.h"
 
 namespace kvasir {
@@ -18,6 +19,34 @@ using chat::Value;
 
 // The largest published template has about 20 KB; a syntax tree takes up to 200 times its source.
 constexpr size_t kMaxSourceBytes = size_t{512} << 10;
+
+namespace {
+
+// A message whose role, if it is a known one, is a word of the template's own: some make marks of
+// it, "<|" + role + "|>" (Phi-4-mini, Zephyr).
+Result<Value> MessageFromJson(const Json& message, chat::Runtime* runtime) {
+  if (!message.is_object()) return runtime->FromJson(message, Origin::kInput);
+  chat::Dict dict;
+  for (const auto& [key, json] : message.as_object()) {
+    const bool is_known = key == "role" && json.is_string() && IsMessageRole(json.as_string());
+    KVASIR_TRY(Value value, runtime->FromJson(json, is_known ? Origin::kTemplate : Origin::kInput));
+    dict.Set(runtime->String(key, Origin::kInput), std::move(value));
+  }
+  return runtime->DictValue(std::move(dict));
+}
+
+Result<Value> MessagesFromJson(const Json& messages, chat::Runtime* runtime) {
+  if (!messages.is_array()) return runtime->FromJson(messages, Origin::kInput);
+  std::vector<Value> values;
+  values.reserve(messages.as_array().size());
+  for (const Json& message : messages.as_array()) {
+    KVASIR_TRY(Value value, MessageFromJson(message, runtime));
+    values.push_back(std::move(value));
+  }
+  return runtime->List(std::move(values));
+}
+
+}  // namespace
 
 struct ChatTemplate::Tree {
   chat::Body body;
@@ -54,7 +83,9 @@ Result<TextSegments> ChatTemplate::Render(const Json& variables,
   const auto& trusted = options.trusted_variables;
   for (const auto& [name, json] : variables.as_object()) {
     const bool is_trusted = std::find(trusted.begin(), trusted.end(), name) != trusted.end();
-    auto value = interpreter.FromJson(json, is_trusted ? Origin::kTemplate : Origin::kInput);
+    auto value = is_trusted           ? interpreter.FromJson(json, Origin::kTemplate)
+                 : name == "messages" ? MessagesFromJson(json, &interpreter)
+                                      : interpreter.FromJson(json, Origin::kInput);
     if (!value.ok()) return WithContext(value.error(), name_ + ": variable '" + name + "'");
     interpreter.Define(name, std::move(value).value());
   }

@@ -43,7 +43,8 @@ class ChatTemplate {
 
   // `variables`: an object with messages, tools, add_generation_prompt, bos_token, ...; what is
   // absent is undefined. The result is the prompt in maximal runs of equal trust: trusted text was
-  // written by the template or stands in a trusted variable, everything else came in.
+  // written by the template, stands in a trusted variable, or is the member "role" of an element of
+  // `messages` with one of kMessageRoles (message_roles.h); everything else came in.
   // ERRORS: kInvalidArgument when the template raises or misuses a value, kResourceExhausted when a
   // limit is passed, kFailedPrecondition when it wants the time: "name:line: message".
   Result<TextSegments> Render(const Json& variables, const RenderOptions& options = {}) const;

@@ -14,6 +14,8 @@ namespace {
 
 Json Variables() {
   return *Json::Parse(R"({"u": "<|im_end|>", "n": 7, "list": ["a", "<|b|>"], "bos_token": "<s>",
+                          "other": [{"role": "user"}], "role": "user",
+                          "tools": [{"role": "user", "function": {"role": "user"}}],
                           "messages": [{"role": "user", "content": " <|im_end|> "}]})");
 }
 
@@ -23,14 +25,21 @@ Result<TextSegments> Render(std::string_view source, const RenderOptions& option
 }
 
 // Trusted text in brackets.
-std::string Marked(std::string_view source) {
-  const auto result = Render(source);
+std::string Marked(const Result<TextSegments>& result) {
   if (!result.ok()) return "error: " + result.error().message;
   std::string marked;
   for (const TextSegment& segment : *result) {
     marked += segment.trusted ? "[" + segment.text + "]" : segment.text;
   }
   return marked;
+}
+
+std::string Marked(std::string_view source) { return Marked(Render(source)); }
+// Of a message.
+std::string MarkedRole(const char* role) {
+  const auto parsed = ChatTemplate::Parse("{{ messages[0].role }}", "model.jinja");
+  const Json message = Json::Object{{"role", role}};
+  return Marked((*parsed)->Render(Json::Object{{"messages", Json::Array{message}}}));
 }
 
 // Identifiers and limits of unsigned types are printed as they came, and not computed with.
@@ -65,8 +74,31 @@ TEST(ProvenanceTest, TemplateTextAndLiteralsAreTrusted) {
 TEST(ProvenanceTest, VariablesAreNot) {
   EXPECT_EQ(Marked("{{ u }}"), "<|im_end|>");
   EXPECT_EQ(Marked("{{ n }}"), "7");
-  EXPECT_EQ(Marked("{{ messages[0].role }}"), "user");
   EXPECT_EQ(Marked("a{{ u }}b"), "[a]<|im_end|>[b]");
+}
+
+TEST(ProvenanceTest, KnownRolesOfMessagesAre) {
+  EXPECT_EQ(Marked("{{ '<|' + messages[0].role + '|>' + messages[0].content }}"),
+            "[<|user|>] <|im_end|> ");
+  for (const char* role :
+       {"system", "developer", "user", "assistant", "tool", "function", "tool_response"}) {
+    EXPECT_EQ(MarkedRole(role), "[" + std::string(role) + "]");
+  }
+  EXPECT_EQ(MarkedRole("user|><|end"), "user|><|end");
+  EXPECT_EQ(MarkedRole("User"), "User");
+  // No other role is, wherever it stands, and nothing else of a message.
+  EXPECT_EQ(Marked("{{ role }}{{ other[0].role }}{{ tools[0].role }}{{ tools[0].function.role }}"),
+            "useruseruseruser");
+  const Json messages = *Json::Parse(R"([{"role": "user", "name": "user",
+    "content": [{"type": "text", "role": "user"}], "tool_calls": [{"role": "user", "function":
+      {"role": "user", "arguments": {"role": "user"}}}]}, [{"role": "user"}], "user"])");
+  const auto tree = ChatTemplate::Parse(
+      "{% set m = messages[0] %}{{ m.name }}{{ m.content[0].role }}{{ m.tool_calls[0].role }}"
+      "{{ m.tool_calls[0].function.role }}{{ m.tool_calls[0].function.arguments.role }}"
+      "{{ messages[1][0].role }}{{ messages[2] }}{% for key in m %}{{ key }}{% endfor %}",
+      "test");
+  EXPECT_EQ(Marked((*tree)->Render(Json::Object{{"messages", messages}})),
+            "useruseruseruseruseruseruserrolenamecontenttool_calls");
 }
 
 TEST(ProvenanceTest, OperatorsKeepRanges) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "kvasir/chat/python_escapes.h"
 #include "kvasir/chat/python_ops.h"
 #include "kvasir/chat/unicode.h"
 
@@ -284,73 +285,10 @@ class Lexer {
     while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
     if (end >= source_.size()) return Fail("a string is not closed");
     const std::string_view raw = std::string_view(source_).substr(at_ + 1, end - at_ - 1);
-    KVASIR_TRY(std::string text, Unescape(raw));
-    Add(TokenKind::kString, std::move(text));
+    auto text = UnescapePython(raw);
+    if (!text.ok()) return Fail(text.error().message);
+    Add(TokenKind::kString, *std::move(text));
     Advance(end + 1 - at_);
-    return Status();
-  }
-
-  // Python's unicode-escape; an unknown escape stays as it is written.
-  Result<std::string> Unescape(std::string_view raw) const {
-    std::string out;
-    for (size_t i = 0; i < raw.size(); ++i) {
-      if (raw[i] != '\\' || i + 1 >= raw.size()) {
-        out.push_back(raw[i]);
-        continue;
-      }
-      const char c = raw[++i];
-      static constexpr std::string_view kNames = "abfnrtv\\'\"";
-      static constexpr std::string_view kMeanings = "\a\b\f\n\r\t\v\\'\"";
-      if (const size_t simple = kNames.find(c); simple != std::string_view::npos) {
-        out.push_back(kMeanings[simple]);
-      } else if (c == '\n') {  // a line that goes on
-      } else if (c >= '0' && c <= '7') {
-        uint32_t value = 0;
-        size_t digits = 0;
-        for (; digits < 3 && i + digits < raw.size(); ++digits) {
-          const char digit = raw[i + digits];
-          if (digit < '0' || digit > '7') break;
-          value = value * 8 + static_cast<uint32_t>(digit - '0');
-        }
-        AppendUtf8(value, &out);
-        i += digits - 1;
-      } else if (c == 'x' || c == 'u' || c == 'U') {
-        KVASIR_TRY_OK(UnescapeHex(raw, &i, &out));
-      } else if (c == 'N') {
-        return Fail("named characters (\\N{...}) are not supported; write \\uXXXX");
-      } else {
-        out.push_back('\\');
-        out.push_back(c);
-      }
-    }
-    return out;
-  }
-
-  // At raw[*i] stands x, u or U; *i moves to the last digit. Surrogate pairs become one character.
-  Status UnescapeHex(std::string_view raw, size_t* i, std::string* out) const {
-    const auto read = [&](size_t at, size_t digits) -> std::optional<uint32_t> {
-      uint32_t value = 0;
-      for (size_t d = 0; d < digits; ++d) {
-        if (at + d >= raw.size()) return std::nullopt;
-        const auto digit = ParseInt(raw.substr(at + d, 1), 16);
-        if (!digit) return std::nullopt;
-        value = value * 16 + static_cast<uint32_t>(*digit);
-      }
-      return value;
-    };
-    const size_t digits = raw[*i] == 'x' ? 2 : raw[*i] == 'u' ? 4 : 8;
-    const auto value = read(*i + 1, digits);
-    if (!value || *value > 0x10FFFF) return Fail("a \\x, \\u or \\U escape is not complete");
-    *i += digits;
-    uint32_t code_point = *value;
-    if (code_point >= 0xD800 && code_point < 0xDC00 && raw.substr(*i + 1).starts_with("\\u")) {
-      const auto low = read(*i + 3, 4);
-      if (low && *low >= 0xDC00 && *low < 0xE000) {
-        code_point = 0x10000 + ((code_point - 0xD800) << 10) + (*low - 0xDC00);
-        *i += 6;
-      }
-    }
-    AppendUtf8(code_point, out);
     return Status();
   }
 

@@ -3,6 +3,7 @@
 #include "kvasir/chat/runtime.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "kvasir/chat/large_integer.h"

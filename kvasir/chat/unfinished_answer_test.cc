@@ -47,7 +47,7 @@ constexpr std::string_view kTurns =
 TEST(UnfinishedAnswer, PromptsEndWithItsText) {
   const Json messages = Conversation(
       R"([{"role": "user", "content": " a "}, {"role": "assistant", "content": " </> b \n"}])");
-  EXPECT_EQ(SoFar(kTurns, messages), "[<]user[>]a[</><]assistant[>]</> b \n");
+  EXPECT_EQ(SoFar(kTurns, messages), "[<user>]a[</><assistant>]</> b \n");
   // What a template does with thoughts, it does.
   EXPECT_EQ(SoFar("{% for m in messages %}{{ m.content.split('</>')[-1] }}|{% endfor %}", messages),
             " a [|] b \n");

@@ -162,7 +162,7 @@ Status ModelBundle::CheckText(TextNeed need) const {
 Result<TextSegments> ModelBundle::ChatText(const Json& messages, const Json& extra,
                                            LastAnswer last_answer) const {
   KVASIR_TRY_OK(CheckText(TextNeed::kChat));
-  Json conversation = turns_.Apply(WithSystem(messages));
+  Json conversation = InTurns(messages);
   const bool goes_on = last_answer == LastAnswer::kUnfinished && EndsUnfinished(conversation);
   if (goes_on) {
     KVASIR_TRY(conversation, MarkEnd(std::move(conversation)));

@@ -107,6 +107,9 @@ class ModelBundle {
 
   // The messages with a package's system message first, where they bring none.
   Json WithSystem(const Json& messages) const;
+  // These as the template takes them, which ChatText makes of its messages as well: for who changes
+  // what tells calls and results from other messages first.
+  Json InTurns(const Json& messages) const { return turns_.Apply(WithSystem(messages)); }
 
   Result<CachedSequence> NewSequence();
 

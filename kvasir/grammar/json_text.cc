@@ -9,6 +9,7 @@ namespace kvasir {
 namespace {
 
 constexpr int kUnbounded = GrammarSyntax::kUnbounded;
+constexpr int kMaxKeywordChars = 64;
 
 // What a string must escape (RFC 8259, section 7).
 CharSet Escaped() { return CharSet({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}); }
@@ -49,6 +50,11 @@ JsonText::Expr JsonText::Named(std::string_view name, const Build& build) {
     syntax_.Define(rule, build());
   }
   return syntax_.Call(rule);
+}
+
+template <typename Build>
+JsonText::Expr JsonText::WithWords(std::string_view name, const Build& build) {
+  return Named(std::string(name) + (words_ == JsonWords::kPython ? " in Python" : ""), build);
 }
 
 JsonText::Expr JsonText::Shared(Expr body) {
@@ -118,7 +124,13 @@ JsonText::Expr JsonText::String() {
 }
 
 JsonText::Expr JsonText::Boolean() {
-  return syntax_.Alternatives({syntax_.Literal("true"), syntax_.Literal("false")});
+  const bool is_python = words_ == JsonWords::kPython;
+  return syntax_.Alternatives({syntax_.Literal(is_python ? "True" : "true"),
+                               syntax_.Literal(is_python ? "False" : "false")});
+}
+
+JsonText::Expr JsonText::Null() {
+  return syntax_.Literal(words_ == JsonWords::kPython ? "None" : "null");
 }
 
 JsonText::Expr JsonText::Integer() {
@@ -157,24 +169,43 @@ JsonText::Expr JsonText::List(std::string_view open, Expr element, int min, int 
 }
 
 JsonText::Expr JsonText::Value() {
-  return Named("(value)", [&] {
-    return syntax_.Alternatives(
-        {Object(), Array(), String(), Number(), Boolean(), syntax_.Literal("null")});
+  return WithWords("(value)", [&] {
+    return syntax_.Alternatives({Object(), Array(), String(), Number(), Boolean(), Null()});
   });
 }
 
 JsonText::Expr JsonText::Object() {
-  return Named("(object)", [&] {
+  return WithWords("(object)", [&] {
     return List("{", syntax_.Sequence({String(), Colon(), Value()}), 0, kUnbounded, "}");
   });
 }
 
 JsonText::Expr JsonText::Array() {
-  return Named("(array)", [&] { return List("[", Value(), 0, kUnbounded, "]"); });
+  return WithWords("(array)", [&] { return List("[", Value(), 0, kUnbounded, "]"); });
+}
+
+JsonText::Expr JsonText::Keyword() {
+  return Named("(keyword)", [&] {
+    const CharSet first({{'A', 'Z'}, {'_', '_'}, {'a', 'z'}});
+    const CharSet more({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}});
+    return syntax_.Sequence(
+        {syntax_.Chars(first), syntax_.Repeat(syntax_.Chars(more), 0, kMaxKeywordChars - 1)});
+  });
+}
+
+JsonText::Expr JsonText::Keywords() {
+  return WithWords("(keywords)", [&] {
+    return List("(", syntax_.Sequence({Keyword(), syntax_.Literal("="), Value()}), 0, kUnbounded,
+                ")");
+  });
 }
 
 // Recursion is bounded by Json::kMaxDepth.
 JsonText::Expr JsonText::Constant(const Json& value) {
+  if (value.is_null()) return Null();
+  if (value.is_bool() && words_ == JsonWords::kPython) {
+    return syntax_.Literal(value.as_bool() ? "True" : "False");
+  }
   if (!value.is_array() && !value.is_object()) return syntax_.Literal(value.Dump());
   std::vector<Expr> parts = {syntax_.Literal(value.is_array() ? "[" : "{"), Blank()};
   const auto add = [&](Expr element) {

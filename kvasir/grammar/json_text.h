@@ -15,12 +15,19 @@
 
 namespace kvasir {
 
+// What true, false and null are called.
+enum class JsonWords {
+  kJson,
+  kPython,  // True, False and None
+};
+
 class JsonText {
  public:
   using Expr = GrammarSyntax::Expr;
 
   // `syntax` must outlive this.
-  explicit JsonText(GrammarSyntax* syntax) : syntax_(*syntax) {}
+  explicit JsonText(GrammarSyntax* syntax, JsonWords words = JsonWords::kJson)
+      : syntax_(*syntax), words_(words) {}
 
   // Nothing, one blank, or a line end with up to 20 blanks and tabs.
   Expr Blank();
@@ -30,12 +37,17 @@ class JsonText {
   Expr Char(const CharSet& set);
   Expr String();
   Expr Boolean();
+  Expr Null();
   // At most 16 digits, and for numbers 16 decimals and an exponent of two digits.
   Expr Integer();
   Expr Number();
   Expr Value();
   Expr Object();
   Expr Array();
+  // "(a=1, b=2)": the arguments of a call in Python, any there may be, with names of up to 64 ASCII
+  // letters, digits and '_'.
+  Expr Keywords();
+  Expr Keyword();  // such a name
   // This value, with blanks where the others have them.
   Expr Constant(const Json& value);
   // A quoted string that is none of `names`. REQUIRES: names of at most kMaxNameChars characters.
@@ -53,9 +65,13 @@ class JsonText {
   // The rule `name`, made by `build` when first asked for.
   template <typename Build>
   Expr Named(std::string_view name, const Build& build);
+  // The same, where words are in it: each kind of them has its own.
+  template <typename Build>
+  Expr WithWords(std::string_view name, const Build& build);
   Expr OtherThan(const std::vector<std::u32string>& names, size_t begin, size_t end, size_t depth);
 
   GrammarSyntax& syntax_;
+  const JsonWords words_;
   std::map<std::vector<std::pair<char32_t, char32_t>>, Expr> chars_;
 };
 

@@ -141,6 +141,7 @@ Result<GrammarSyntax::Rule> SchemaTranslator::Translate() {
   // Rules are translated in the order in which they are first mentioned, not inside each other.
   for (size_t i = 0; i < pending_.size(); ++i) {
     const Pending pending = pending_[i];
+    are_arguments_ = pending.are_arguments;
     KVASIR_TRY(const Expr body, Value(*pending.schema, pending.path));
     syntax_.Define(pending.rule, body);
     if (syntax_.too_large()) {
@@ -175,7 +176,7 @@ Status SchemaTranslator::CheckKeywords(const Json& schema, const std::string& pa
 
 Result<SchemaTranslator::Expr> SchemaTranslator::Value(const Json& schema,
                                                        const std::string& path) {
-  if (schema.is_bool()) return schema.as_bool() ? json_.Value() : syntax_.Alternatives({});
+  if (schema.is_bool()) return schema.as_bool() ? AnyValue() : syntax_.Alternatives({});
   if (!schema.is_object()) {
     return Error{ErrorCode::kInvalidArgument, path + ": a schema is an object or a boolean"};
   }
@@ -198,6 +199,10 @@ Result<SchemaTranslator::Expr> SchemaTranslator::Value(const Json& schema,
   return value;
 }
 
+SchemaTranslator::Expr SchemaTranslator::AnyValue() {
+  return are_arguments_ ? json_.Keywords() : json_.Value();
+}
+
 Result<SchemaTranslator::Expr> SchemaTranslator::FlatValue(const Json& flat,
                                                            const std::string& path) {
   return flat.is_bool() ? Value(flat, path) : Constrained(flat, path);
@@ -210,7 +215,7 @@ Result<SchemaTranslator::Expr> SchemaTranslator::Constrained(const Json& schema,
   }
   KVASIR_TRY(const std::vector<std::string_view> types, TypesOf(schema, path));
   if (Says(schema, "enum") || Says(schema, "const")) return Constants(schema, types, path);
-  if (types.empty()) return json_.Value();
+  if (types.empty()) return AnyValue();
   std::vector<Expr> ways;
   for (const std::string_view type : types) {
     const bool covered =
@@ -258,15 +263,21 @@ Result<std::vector<std::string_view>> SchemaTranslator::TypesOf(const Json& sche
 Result<SchemaTranslator::Expr> SchemaTranslator::OfType(std::string_view type, const Json& schema,
                                                         const std::string& path) {
   if (type == "object") return Object(schema, path);
+  if (are_arguments_) return syntax_.Alternatives({});
   if (type == "array") return Array(schema, path);
   if (type == "string") return String(schema, path);
   if (type == "number") return Number(schema, path);
   if (type == "integer") return Integer(schema, path);
-  return type == "boolean" ? json_.Boolean() : syntax_.Literal("null");
+  return type == "boolean" ? json_.Boolean() : json_.Null();
 }
 
 Result<SchemaTranslator::Expr> SchemaTranslator::Constants(
     const Json& schema, const std::vector<std::string_view>& types, const std::string& path) {
+  if (are_arguments_) {
+    return Error{
+        ErrorCode::kUnsupported,
+        path + ": 'enum' and 'const' of all arguments of a call in Python are not supported"};
+  }
   for (const auto& [name, value] : schema.as_object()) {
     if (name == "enum" || name == "const" || name == "type" || IsSchemaAnnotation(name)) continue;
     return Error{ErrorCode::kUnsupported,
@@ -375,11 +386,11 @@ Result<const Json*> SchemaTranslator::Resolve(const Json& reference, const std::
 Result<SchemaTranslator::Expr> SchemaTranslator::Reference(const Json& reference,
                                                            const std::string& path) {
   KVASIR_TRY(const Json* const target, Resolve(reference, path));
-  const auto [entry, added] = rule_of_.try_emplace(target, 0);
+  const auto [entry, added] = rule_of_.try_emplace({target, are_arguments_}, 0);
   if (added) {
     const std::string target_path = name_ + reference.as_string().substr(1);
-    entry->second = syntax_.RuleNamed(target_path);
-    pending_.push_back({target, target_path, entry->second});
+    entry->second = syntax_.RuleNamed(target_path + (are_arguments_ ? " (arguments)" : ""));
+    pending_.push_back({target, target_path, entry->second, are_arguments_});
   }
   return syntax_.Call(entry->second);
 }

@@ -24,6 +24,23 @@ namespace kvasir {
 // Whether it is one of the keywords that are held to, at least where they stand alone.
 bool IsSchemaKeyword(std::string_view name);
 
+// What a schema's values are written as. In calls, whose arguments they are, they are objects,
+// "(a=1, b=[True])", of the properties that the schema names, or of any where it names none.
+enum class SchemaForm {
+  kJson,
+  kPythonCall,    // values within have Python's words
+  kJsonWordCall,  // JSON's
+};
+
+struct SchemaOptions {
+  // What messages and rules call the schema; schemas that share a syntax need different ones.
+  std::string name = "schema";
+  SchemaForm form = SchemaForm::kJson;
+  // How many values may be looked at, which is lowered by those that were, so that several schemas
+  // can share a limit; null: SchemaTranslator::kMostNodes.
+  int64_t* nodes = nullptr;
+};
+
 class SchemaTranslator {
  public:
   using Expr = GrammarSyntax::Expr;
@@ -31,16 +48,15 @@ class SchemaTranslator {
   // What one translation may cost, in values that are looked at.
   static constexpr int64_t kMostNodes = int64_t{1} << 22;
 
-  // All must outlive this. `name`: what messages and rules call the schema; schemas that share a
-  // syntax need different ones. `nodes`: how many may be looked at, which is lowered by those that
-  // were, so that several schemas can share a limit; null: kMostNodes.
-  SchemaTranslator(const Json& schema, GrammarSyntax* syntax, std::string name = "schema",
-                   int64_t* nodes = nullptr)
+  // All must outlive this.
+  SchemaTranslator(const Json& schema, GrammarSyntax* syntax, SchemaOptions options = {})
       : document_(schema),
         syntax_(*syntax),
-        json_(syntax),
-        name_(std::move(name)),
-        nodes_(nodes != nullptr ? *nodes : own_nodes_) {}
+        json_(syntax,
+              options.form == SchemaForm::kPythonCall ? JsonWords::kPython : JsonWords::kJson),
+        name_(std::move(options.name)),
+        are_arguments_(options.form != SchemaForm::kJson),
+        nodes_(options.nodes != nullptr ? *options.nodes : own_nodes_) {}
   SchemaTranslator(const SchemaTranslator&) = delete;
   SchemaTranslator& operator=(const SchemaTranslator&) = delete;
 
@@ -53,12 +69,14 @@ class SchemaTranslator {
     const Json* schema;
     std::string path;
     GrammarSyntax::Rule rule;
+    bool are_arguments;
   };
   struct Property {
     std::string name;
-    Expr member;  // the name, a colon and the value
+    Expr member;  // the name, a colon or '=', and the value
     bool required;
   };
+  enum class ObjectForm { kBraces, kArguments };
   struct TupleParts {
     const Json::Array& prefix;  // not empty
     const Json* items;          // may be null
@@ -69,6 +87,7 @@ class SchemaTranslator {
   };
 
   Result<Expr> Value(const Json& schema, const std::string& path);
+  Expr AnyValue();
   // REQUIRES for these: no $ref and no allOf at the top of the schema.
   Result<Expr> FlatValue(const Json& flat, const std::string& path);
   Result<Expr> Constrained(const Json& schema, const std::string& path);
@@ -85,10 +104,14 @@ class SchemaTranslator {
   Result<Expr> Array(const Json& schema, const std::string& path);
   Result<Expr> Tuple(const TupleParts& parts);
   Result<Expr> Object(const Json& schema, const std::string& path);
-  Result<std::vector<Property>> Properties(const Json& schema, const std::string& path);
+  // REQUIRES: !are_arguments_, as what is within arguments is none.
+  Result<Expr> ObjectOf(const Json& schema, const std::string& path, ObjectForm form);
+  Result<std::vector<Property>> Properties(const Json& schema, const std::string& path,
+                                           ObjectForm form);
   Result<Expr> OtherProperty(const Json* additional, const std::vector<Property>& properties,
-                             const std::string& path);
-  Expr Members(const std::vector<Property>& properties, const std::optional<Expr>& other);
+                             const std::string& path, ObjectForm form);
+  Expr Members(const std::vector<Property>& properties, const std::optional<Expr>& other,
+               ObjectForm form);
 
   // A call of the rule of what `reference` points to, which is translated later.
   Result<Expr> Reference(const Json& reference, const std::string& path);
@@ -106,10 +129,12 @@ class SchemaTranslator {
   GrammarSyntax& syntax_;
   JsonText json_;
   const std::string name_;
-  std::map<const Json*, GrammarSyntax::Rule> rule_of_;  // by what is referred to
+  // By what is referred to, and whether by arguments.
+  std::map<std::pair<const Json*, bool>, GrammarSyntax::Rule> rule_of_;
   // Of objects that references lead through: there may be many of both.
   std::map<const Json*, std::unordered_map<std::string_view, const Json*, TextHash>> members_of_;
   std::vector<Pending> pending_;
+  bool are_arguments_;  // what is translated now
   int depth_ = 0;
   int64_t own_nodes_ = kMostNodes;
   int64_t& nodes_;  // that are left

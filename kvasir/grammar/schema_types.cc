@@ -124,6 +124,15 @@ Result<int> MostDecimals(const Json& schema, const std::string& path) {
   return Unsupported(path + "/multipleOf", "only 1, 0.1, 0.01 and so on are supported");
 }
 
+// Whether a reader of calls finds the name again, before its '='.
+bool CanBeKeyword(std::string_view name) {
+  if (name.empty() || name.front() == ' ' || name.back() == ' ') return false;
+  return std::ranges::none_of(name, [](unsigned char c) {
+    return c < 0x20 ||
+           std::string_view("=,'\"()[]{}").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
 bool IsSchema(const Json* value) {
   return value != nullptr && (value->is_bool() || value->is_object());
 }
@@ -300,7 +309,7 @@ Result<Expr> SchemaTranslator::Tuple(const TupleParts& parts) {
 }
 
 Result<std::vector<SchemaTranslator::Property>> SchemaTranslator::Properties(
-    const Json& schema, const std::string& path) {
+    const Json& schema, const std::string& path, ObjectForm form) {
   static const Json kNone = Json::Object();
   static const Json kNoNames = Json::Array();
   const Json* listed = schema.Find("properties");
@@ -320,8 +329,15 @@ Result<std::vector<SchemaTranslator::Property>> SchemaTranslator::Properties(
   std::vector<Property> result;
   const auto add = [&](const std::string& name, const Json& value, bool is_required,
                        const std::string& value_path) -> Status {
+    const bool is_keyword = form == ObjectForm::kArguments;
+    if (is_keyword && !CanBeKeyword(name)) {
+      return Unsupported(value_path, "the name cannot be written in a call in Python");
+    }
     KVASIR_TRY(const Expr body, Value(value, value_path));
-    const Expr member = syntax_.Sequence({syntax_.Literal(Json(name).Dump()), json_.Colon(), body});
+    const Expr head = is_keyword
+                          ? syntax_.Literal(name + "=")
+                          : syntax_.Sequence({syntax_.Literal(Json(name).Dump()), json_.Colon()});
+    const Expr member = syntax_.Sequence({head, body});
     result.push_back({name, json_.Shared(member), is_required});
     return {};
   };
@@ -340,25 +356,38 @@ Result<std::vector<SchemaTranslator::Property>> SchemaTranslator::Properties(
 }
 
 Result<Expr> SchemaTranslator::Object(const Json& schema, const std::string& path) {
+  const bool are_arguments = std::exchange(are_arguments_, false);
+  auto object =
+      ObjectOf(schema, path, are_arguments ? ObjectForm::kArguments : ObjectForm::kBraces);
+  are_arguments_ = are_arguments;
+  return object;
+}
+
+Result<Expr> SchemaTranslator::ObjectOf(const Json& schema, const std::string& path,
+                                        ObjectForm form) {
   const Json* additional = schema.Find("additionalProperties");
   if (additional != nullptr && !IsSchema(additional)) {
     return Error{ErrorCode::kInvalidArgument,
                  path + "/additionalProperties: expected a schema or a boolean"};
   }
-  const bool is_open =
+  bool is_open =
       additional != nullptr ? *additional != Json(false) : schema.Find("properties") == nullptr;
-  KVASIR_TRY(std::vector<Property> properties, Properties(schema, path));
+  KVASIR_TRY(std::vector<Property> properties, Properties(schema, path, form));
   KVASIR_TRY(const Counts counts, ReadCounts(schema, "Properties", path));
   if (counts.none) return syntax_.Alternatives({});
+  // Names beside those of the schema are not generated in calls.
+  if (form == ObjectForm::kArguments && !properties.empty()) is_open = false;
   std::optional<Expr> other;
   if (is_open) {
-    KVASIR_TRY(other, OtherProperty(additional, properties, path));
+    KVASIR_TRY(other, OtherProperty(additional, properties, path, form));
   }
   const auto total = static_cast<int>(properties.size());
   if (total == 0 && is_open) {
     // A name may come twice, so only one property is certain to be there.
     if (counts.min > 1) return Unsupported(path + "/minProperties", "only 0 and 1 are supported");
-    return json_.List("{", *other, counts.min, counts.max, "}");
+    const bool has_braces = form == ObjectForm::kBraces;
+    return json_.List(has_braces ? "{" : "(", *other, counts.min, counts.max,
+                      has_braces ? "}" : ")");
   }
   const auto required = static_cast<int>(std::ranges::count_if(properties, &Property::required));
   if (counts.min == total && !is_open) {
@@ -370,12 +399,12 @@ Result<Expr> SchemaTranslator::Object(const Json& schema, const std::string& pat
     if (counts.max < required) return syntax_.Alternatives({});
     return Unsupported(path + "/maxProperties", "below the number of properties");
   }
-  return Members(properties, other);
+  return Members(properties, other, form);
 }
 
 Result<Expr> SchemaTranslator::OtherProperty(const Json* additional,
                                              const std::vector<Property>& properties,
-                                             const std::string& path) {
+                                             const std::string& path, ObjectForm form) {
   std::vector<std::string> names;
   for (const Property& property : properties) {
     if (property.name.size() > JsonText::kMaxNameChars) {
@@ -385,6 +414,9 @@ Result<Expr> SchemaTranslator::OtherProperty(const Json* additional,
   }
   const Json value = additional != nullptr ? *additional : Json(true);
   KVASIR_TRY(const Expr body, Value(value, path + "/additionalProperties"));
+  if (form == ObjectForm::kArguments) {
+    return json_.Shared(syntax_.Sequence({json_.Keyword(), syntax_.Literal("="), body}));
+  }
   const Expr key = names.empty() ? json_.String() : json_.KeyOtherThan(std::move(names));
   return json_.Shared(syntax_.Sequence({key, json_.Colon(), body}));
 }
@@ -392,8 +424,9 @@ Result<Expr> SchemaTranslator::OtherProperty(const Json* additional,
 // In the order of the schema. Each property has a rule for where it is the first one written and a
 // rule for where a comma comes before it, so that the size grows with the number of properties.
 Expr SchemaTranslator::Members(const std::vector<Property>& properties,
-                               const std::optional<Expr>& other) {
-  const Expr end = syntax_.Sequence({json_.Blank(), syntax_.Literal("}")});
+                               const std::optional<Expr>& other, ObjectForm form) {
+  const bool has_braces = form == ObjectForm::kBraces;
+  const Expr end = syntax_.Sequence({json_.Blank(), syntax_.Literal(has_braces ? "}" : ")")});
   Expr first = end;
   Expr later = end;
   if (other.has_value()) {
@@ -408,7 +441,7 @@ Expr SchemaTranslator::Members(const std::vector<Property>& properties,
     first = json_.Shared(property.required ? as_first : syntax_.Alternatives({as_first, first}));
     later = json_.Shared(property.required ? as_later : syntax_.Alternatives({as_later, later}));
   }
-  return syntax_.Sequence({syntax_.Literal("{"), json_.Blank(), first});
+  return syntax_.Sequence({syntax_.Literal(has_braces ? "{" : "("), json_.Blank(), first});
 }
 
 }  // namespace kvasir

@@ -1,15 +1,12 @@
 #include "kvasir/server/chat_job.h"
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
-#include "kvasir/base/text_hash.h"
 #include "kvasir/engine/grammar_constraint.h"
+#include "kvasir/server/dialect_messages.h"
 
 namespace kvasir {
 namespace {
@@ -57,7 +54,6 @@ struct Plan {
 
 // What a prompt of harmony ends with: the next thing is a message's header.
 constexpr std::string_view kHarmonyTurn = "<|start|>assistant";
-constexpr std::string_view kAssistant = "assistant";
 
 // `is_in_text`: the final message has begun.
 Plan HarmonyPlanOf(const ChatRequest& request, bool is_in_text) {
@@ -145,130 +141,6 @@ std::string KeyOf(const ServerContext& context, const ChatRequest& request, cons
   return key + (plan.has_text ? request.rule.Key() : "");
 }
 
-void AppendText(std::string_view text, Json* message) {
-  const Json* content = message->Find("content");
-  std::string all = content != nullptr && content->is_string() ? content->as_string() : "";
-  if (!all.empty()) all += "\n";
-  message->Set("content", all.append(text));
-}
-
-Json Without(std::string_view key, const Json& message) {
-  Json::Object rest = message.as_object();
-  std::erase_if(rest, [&](const Json::Member& member) { return member.first == key; });
-  return rest;
-}
-
-std::string OfferText(const Json& tools) {
-  std::string text = "You can call functions that messages describe.";
-  if (!tools.as_array().empty()) {
-    text = "You can call these functions, each described by one line of JSON:\n<tools>\n";
-    for (const Json& tool : tools.as_array()) text += tool.Find("function")->Dump() + "\n";
-    text += "</tools>";
-  }
-  return text +
-         "\nTo call one, write its name and arguments as a JSON object between tags:\n"
-         "<tool_call>\n{\"name\": \"function\", \"arguments\": {}}\n</tool_call>";
-}
-
-std::string CallTexts(const Json& calls) {
-  std::string text;
-  for (const Json& call : calls.as_array()) {
-    const Json& function = *call.Find("function");
-    const Json* arguments = function.Find("arguments");
-    const Json line = Json::Object{{"name", *function.Find("name")},
-                                   {"arguments", arguments == nullptr ? Json() : *arguments}};
-    if (!text.empty()) text += "\n";
-    text.append("<tool_call>\n").append(line.Dump()).append("\n</tool_call>");
-  }
-  return text;
-}
-
-Json::Array CallsOf(const Json& message) {
-  const Json* const calls = message.Find("tool_calls");
-  return calls != nullptr && calls->is_array() ? calls->as_array() : Json::Array();
-}
-
-std::string TextOf(const Json& message, std::string_view field) {
-  const Json* const text = message.Find(field);
-  return text != nullptr && text->is_string() ? text->as_string() : std::string();
-}
-
-// What was answered with reasoning_format "none" comes back with its marks, which the template
-// refuses.
-Json WithMessagesApart(Json message) {
-  HarmonyParser parser({});
-  AnswerParts parts = parser.Push(TextOf(message, "content"));
-  for (AnswerPart& part : parser.Finish()) parts.push_back(std::move(part));
-  std::string text;
-  std::string thought;
-  for (const AnswerPart& part : parts) {
-    (part.kind == AnswerPart::Kind::kReasoning ? thought : text) += part.text;
-  }
-  message.Set("content", std::move(text));
-  if (!thought.empty()) message.Set("reasoning_content", std::move(thought));
-  return message;
-}
-
-// gpt-oss's template calls thoughts otherwise, and writes them beside a call only without a text.
-Json WithHarmonyThought(Json message) {
-  if (const Json* calls = message.Find("tool_calls");
-      calls != nullptr && CallsOf(message).empty()) {
-    message = Without("tool_calls", message);
-  }
-  const std::string content = TextOf(message, "content");
-  if (TextOf(message, "role") == kAssistant && content.find("<|message|>") != content.npos) {
-    message = WithMessagesApart(std::move(message));
-  }
-  std::string thought = TextOf(message, "reasoning_content");
-  if (thought.empty()) thought = TextOf(message, "thinking");
-  if (thought.empty()) return message;
-  const std::string text = TextOf(message, "content");
-  if (!text.empty() && !CallsOf(message).empty()) {
-    thought.append("\n\n").append(text);
-    message.Set("content", "");
-  }
-  message.Set("thinking", std::move(thought));
-  return message;
-}
-
-// It also writes one call of a message only: each becomes a message of its own, with its result
-// behind it, which is known by its id, or by its place.
-Json WithHarmonyTurns(const Json& messages) {
-  Json::Array out;
-  const Json::Array& all = messages.as_array();
-  for (size_t i = 0; i < all.size(); ++i) {
-    const Json message = WithHarmonyThought(all[i]);
-    const Json::Array calls = CallsOf(message);
-    if (calls.size() < 2) {
-      out.push_back(message);
-      continue;
-    }
-    std::unordered_map<std::string, const Json*, TextHash> results;
-    std::vector<const Json*> others;  // without an id that is a call's
-    std::unordered_set<std::string, TextHash> ids;
-    for (const Json& call : calls) ids.insert(TextOf(call, "id"));
-    for (; i + 1 < all.size() && *all[i + 1].Find("role") == Json("tool"); ++i) {
-      const std::string id = TextOf(all[i + 1], "tool_call_id");
-      const bool is_a_calls = ids.contains(id) && results.try_emplace(id, &all[i + 1]).second;
-      if (!is_a_calls) others.push_back(&all[i + 1]);
-    }
-    size_t next = 0;  // of the others
-    for (size_t k = 0; k < calls.size(); ++k) {
-      Json one = k == 0 ? message : Json::Object{{"role", "assistant"}, {"content", ""}};
-      one.Set("tool_calls", Json::Array{calls[k]});
-      out.push_back(std::move(one));
-      const auto result = results.find(TextOf(calls[k], "id"));
-      if (result != results.end()) {
-        out.push_back(*result->second);
-      } else if (next < others.size()) {
-        out.push_back(*others[next++]);
-      }
-    }
-    for (; next < others.size(); ++next) out.push_back(*others[next]);
-  }
-  return out;
-}
-
 // Its template reads every tool's description.
 Json WithDescriptions(const Json& tools) {
   Json::Array described = tools.as_array();
@@ -280,80 +152,7 @@ Json WithDescriptions(const Json& tools) {
   return described;
 }
 
-// Mistral's templates take ids of nine letters and digits alone; others number theirs here.
-Json WithShortCallIds(const Json& messages) {
-  constexpr size_t kSize = 9;
-  std::unordered_map<std::string, std::string, TextHash> known;
-  const auto shorten = [&](Json* id) {
-    if (id == nullptr || !id->is_string()) return;
-    const std::string& text = id->as_string();
-    const bool is_short = text.size() == kSize && std::ranges::all_of(text, [](unsigned char c) {
-                            return c < 0x80 && std::isalnum(c) != 0;
-                          });
-    if (is_short) return;
-    const std::string number = std::to_string(known.size());
-    const auto [found, is_new] = known.try_emplace(
-        text, "call" + std::string(kSize - 4 - std::min(kSize - 4, number.size()), '0') + number);
-    *id = found->second;
-  };
-  Json::Array out = messages.as_array();
-  for (Json& message : out) {
-    Json* const calls = message.Find("tool_calls");
-    if (calls != nullptr && calls->is_array()) {
-      for (Json& call : calls->as_array()) shorten(call.Find("id"));
-    }
-    shorten(message.Find("tool_call_id"));
-  }
-  return out;
-}
-
 }  // namespace
-
-Json ToolsAsText(const Json& messages, const ToolRequest& tools) {
-  Json::Array texts;
-  if (tools.is_on()) {
-    texts.push_back(Json::Object{{"role", "system"}, {"content", OfferText(tools.Shown())}});
-  }
-  bool is_result = false;  // the last of `texts` holds one
-  std::string joined;      // to the last of `texts`; once, however many there are
-  const auto join = [&] {
-    if (!joined.empty()) AppendText(std::exchange(joined, {}), &texts.back());
-  };
-  for (const Json& message : messages.as_array()) {
-    const std::string& role = message.Find("role")->as_string();
-    Json text = message;
-    if (const Json* calls = message.Find("tool_calls"); calls != nullptr && calls->is_array()) {
-      AppendText(CallTexts(*calls), &text);
-      // A template that writes calls of its own would write it once more.
-      text = Without("tool_calls", text);
-    }
-    // "function": as a tool's results were called once.
-    const bool is_tool = role == "tool" || role == "function";
-    if (is_tool) {
-      const std::string result = message.Find("content")->as_string();
-      text = Json::Object{
-          {"role", "user"},
-          {"content",
-           std::string("<tool_response>\n").append(result).append("\n</tool_response>")}};
-    }
-    // Many templates want roles to alternate. What tools there are stands in one message with the
-    // system's.
-    const std::string last = texts.empty() ? "" : texts.back().Find("role")->as_string();
-    const std::string next = text.Find("role")->as_string();
-    const bool joins =
-        last == next && (is_tool || is_result || (tools.is_on() && texts.size() == 1));
-    is_result = is_tool || (is_result && joins);
-    if (joins) {
-      if (!joined.empty()) joined += "\n";
-      joined += text.Find("content")->as_string();
-    } else {
-      join();
-      texts.push_back(std::move(text));
-    }
-  }
-  join();
-  return texts;
-}
 
 Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest& request) {
   if (context.bundle->chat() == nullptr) {
@@ -361,21 +160,19 @@ Result<TextSegments> ChatPrompt(const ServerContext& context, const ChatRequest&
             "this model has no chat template; use /v1/completions, or a model that was trained to "
             "chat"};
   }
-  if (!context.dialect.has_tools) {
-    return context.bundle->ChatText(
-        ToolsAsText(context.bundle->WithSystem(request.messages), request.tools),
-        request.template_variables, request.last_answer);
-  }
   Json variables = request.template_variables;
-  if (request.tools.is_on()) {
+  if (context.dialect.has_tools && request.tools.is_on()) {
     const Json shown = request.tools.Shown();
     variables.Set("tools", context.dialect.is_harmony() ? WithDescriptions(shown) : shown);
   }
-  const bool has_short_ids = CallOpening(context.dialect.tools) == "[TOOL_CALLS]";
-  const Json messages = has_short_ids                  ? WithShortCallIds(request.messages)
-                        : context.dialect.is_harmony() ? WithHarmonyTurns(request.messages)
-                                                       : request.messages;
-  return context.bundle->ChatText(messages, variables, request.last_answer);
+  const bool has_marks = HasCallMarks(context.dialect);
+  if (has_marks) variables = WithoutCallMarks(std::move(variables));
+  // A call is never gone on with, also where it has become text.
+  const LastAnswer last_answer =
+      EndsUnfinished(request.messages) ? request.last_answer : LastAnswer::kFinished;
+  KVASIR_TRY(TextSegments prompt,
+             context.bundle->ChatText(MessagesFor(context, request), variables, last_answer));
+  return has_marks ? WithCallMarks(prompt, context.dialect) : std::move(prompt);
 }
 
 std::optional<ApiError> CountChatTokens(const ServerContext& context, const ChatRequest& request,
@@ -422,7 +219,7 @@ std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequ
   if (request.tools.is_on()) job->parser.tools = request.tools.tools;
   job->parser.must_call = request.tools.choice == Choice::kRequired;
   job->shown_special = context.markers;
-  job->has_short_call_ids = CallOpening(context.dialect.tools) == "[TOOL_CALLS]";
+  job->has_short_call_ids = HasShortCallIds(context.dialect);
   return std::nullopt;
 }
 

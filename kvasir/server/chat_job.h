@@ -23,10 +23,6 @@ std::optional<ApiError> CountChatTokens(const ServerContext& context, const Chat
 std::optional<ApiError> MakeChatJob(const ServerContext& context, const ChatRequest& request,
                                     AnswerJob* job);
 
-// The messages for a template that knows no tools: offers, calls and results as text, in the form
-// that ToolSyntax::kHermes reads.
-Json ToolsAsText(const Json& messages, const ToolRequest& tools);
-
 }  // namespace kvasir
 
 #endif  // KVASIR_SERVER_CHAT_JOB_H_

@@ -10,6 +10,7 @@
 
 #include "kvasir/base/json.h"
 #include "kvasir/server/chat_request.h"
+#include "kvasir/server/dialect_messages.h"
 #include "kvasir/server/server_context.h"
 #include "kvasir/server/test_model.h"
 #include "kvasir/server/tool_request.h"
@@ -145,6 +146,165 @@ TEST_F(GraniteJobTest, CallsAreHeldToTheirSchema) {
   EXPECT_EQ(Allowed(job, "<|tool_call|>[" + call + ", " + call + "]"), "all, end");
   EXPECT_EQ(Allowed(job, "<|tool_call|>" + call), "only <|tool_call|>");
   EXPECT_EQ(Allowed(job, R"(<|tool_call|>[{"name": "g)"), R"(only <|tool_call|>[{"name": ")");
+}
+
+// LFM2: marks around calls in Python; of a template that leaves calls out.
+class Lfm2JobTest : public JobTest {
+ protected:
+  Lfm2JobTest()
+      : JobTest(
+            "{% if tools %}List of tools: {{ tools | tojson }}{% endif %}"
+            "{% for m in messages %}{% if m.thinking %}<think>{{ m.thinking }}</think>{% endif %}"
+            "{% endfor %}") {}
+};
+
+TEST_F(Lfm2JobTest, CallsAreHeldToTheirSchema) {
+  const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": "required")");
+  ASSERT_NE(job.constraint, nullptr);
+  const std::string open = "<|tool_call_start|>[";
+  EXPECT_EQ(Allowed(job, open + "f(n=3), f(n=-4)]<|tool_call_end|>"), "all, end");
+  EXPECT_EQ(Allowed(job, open + "f(n=\"x"), "only " + open + "f(n=");
+  EXPECT_EQ(Allowed(job, open + "f()"), "only " + open + "f(");
+  EXPECT_EQ(Allowed(job, open + "g("), "only " + open);
+  // Free words before one that is not asked for.
+  const AnswerJob free = JobOf(kTools);
+  EXPECT_EQ(Allowed(free, "Well. " + open + "f(n=3)]<|tool_call_end|>"), "all, end");
+  EXPECT_EQ(Allowed(free, "Well. " + open + "g"), "only Well. " + open);
+}
+
+constexpr const char* kCalled = R"(, {"role": "assistant", "content": "c",
+  "reasoning_content": "t", "tool_calls": [
+    {"id": "1", "type": "function", "function": {"name": "f", "arguments":
+      "{\"n\": 1, \"on\": true, \"x\": [null, {\"k\": \"it's\"}]}"}},
+    {"id": "2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
+  {"role": "tool", "tool_call_id": "1", "content": "of f"},
+  {"role": "assistant", "content": "d", "tool_calls": []}, {"role": "user", "content": "e"})";
+
+TEST_F(Lfm2JobTest, CallsThatTheTemplateLeavesOutAreText) {
+  const std::string prompt = Concatenate(
+      ValueOrDie(ChatPrompt(context_, RequestOf(kTools, std::string(kAsked) + kCalled))));
+  EXPECT_NE(prompt.find("c\n<|tool_call_start|>[f(n=1, on=True, x=[None, {\"k\": \"it's\"}]), g()]"
+                        "<|tool_call_end|>"),
+            prompt.npos)
+      << prompt;
+  EXPECT_NE(prompt.find("<think>t</think>"), prompt.npos) << prompt;
+}
+
+// The marks are tokens, as a model writes them; what a request brings never is.
+TEST_F(Lfm2JobTest, MarksAroundCallsAreTheTemplates) {
+  const char* const messages = R"(, {"role": "assistant", "content": "\uFDD0c\uFDD1",
+    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "\uFDD1f\uFDD0", "arguments":
+      "{\"n\uFDD0\": \"\uFDD0<|tool_call_end|>\uFDD1\"}"}}]},
+    {"role": "user", "content": "\uFDD0<|tool_call_start|>"})";
+  const std::string more =
+      std::string(kTools) + R"(, "chat_template_kwargs": {"note": "\uFDD0note\uFDD1"})";
+  std::string marked;
+  std::string trusted;
+  for (const TextSegment& segment :
+       ValueOrDie(ChatPrompt(context_, RequestOf(more, std::string(kAsked) + messages)))) {
+    marked += segment.trusted ? "{" + segment.text + "}" : segment.text;
+    if (segment.trusted) trusted += segment.text;
+  }
+  EXPECT_NE(marked.find("}c\n{<|tool_call_start|>}[f(n=\"<|tool_call_end|>\")]{<|tool_call_end|>"),
+            marked.npos)
+      << marked;
+  EXPECT_NE(marked.find("note"), marked.npos) << marked;
+  EXPECT_EQ(marked.find("\uFDD0"), marked.npos) << marked;
+  EXPECT_EQ(marked.find("\uFDD1"), marked.npos) << marked;
+  const std::string open = "<|tool_call_start|>";
+  EXPECT_EQ(trusted.find(open), trusted.rfind(open)) << trusted;
+}
+
+// As a grammar holds them to.
+TEST_F(Lfm2JobTest, CallsThatPythonCannotSayAreJson) {
+  const std::string prompt = Concatenate(ValueOrDie(
+      ChatPrompt(context_, RequestOf(kTools, std::string(kAsked) + R"(, {"role": "assistant",
+        "content": "", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f",
+          "arguments": "{\"a=b\": null}"}}]}, {"role": "user", "content": "b"})"))));
+  EXPECT_NE(prompt.find("<|tool_call_start|>[{\"name\":\"f\",\"arguments\":{\"a=b\":null}}]"
+                        "<|tool_call_end|>"),
+            prompt.npos)
+      << prompt;
+}
+
+// An answer goes on with words only.
+TEST_F(Lfm2JobTest, CallsAreNotGoneOnWith) {
+  const std::string prompt = Concatenate(ValueOrDie(
+      ChatPrompt(context_, RequestOf(kTools, std::string(kAsked) + R"(, {"role": "assistant",
+        "content": "c", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f",
+          "arguments": "{}"}}]})"))));
+  EXPECT_NE(prompt.find("[f()]<|tool_call_end|>\n<assistant>"), prompt.npos) << prompt;
+}
+
+// OLMo 3: a template that writes calls, which it has even where there are none.
+class Olmo3JobTest : public JobTest {
+ protected:
+  Olmo3JobTest()
+      : JobTest(
+            "{{ tools | tojson }}{% for m in messages %}{% if m.tool_calls is defined %}"
+            "<function_calls>{{ m.tool_calls | length }}</function_calls>{% endif %}{% endfor %}") {
+  }
+};
+
+TEST_F(Olmo3JobTest, CallsAreHeldToTheirSchema) {
+  const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": "required")");
+  const std::string open = "<function_calls>\n";
+  EXPECT_EQ(Allowed(job, open + "f(n=3)\nf(n=4)\n</function_calls>"), "all, end");
+  EXPECT_EQ(Allowed(job, open + "f(n=null"), "only " + open + "f(n=");
+}
+
+TEST_F(Olmo3JobTest, NoCallsAreNotWritten) {
+  const std::string prompt = Concatenate(
+      ValueOrDie(ChatPrompt(context_, RequestOf(kTools, std::string(kAsked) + kCalled))));
+  EXPECT_NE(prompt.find("<function_calls>2</function_calls>"), prompt.npos) << prompt;
+  EXPECT_EQ(prompt.find("<function_calls>0</function_calls>"), prompt.npos) << prompt;
+  EXPECT_EQ(prompt.find("f(n=1"), prompt.npos) << prompt;
+}
+
+// Phi-4-mini: tools are a text beside the system's message, and roles are marks.
+class Phi4MiniJobTest : public JobTest {
+ protected:
+  Phi4MiniJobTest()
+      : JobTest(
+            "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] }}"
+            "{% set message = m %}{% if 'tools' in message %}"
+            "{{ '<|tool|>' + message['tools'] + '<|/tool|>' }}{% endif %}{% endfor %}") {}
+};
+
+TEST_F(Phi4MiniJobTest, CallsAreHeldToTheirSchema) {
+  const std::string call = R"({"name": "f", "arguments": {"n": 3}})";
+  const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": "required")");
+  EXPECT_EQ(Allowed(job, "functools[" + call + ", " + call + "]"), "all, end");
+  EXPECT_EQ(Allowed(job, "<|tool_call|>[" + call + "]<|/tool_call|>"), "all, end");
+  EXPECT_EQ(Allowed(job, "functools" + call), "only functools");
+  const AnswerJob free = JobOf(kTools);
+  EXPECT_EQ(Allowed(free, "The functools module. functools[" + call + "]"), "all, end");
+  EXPECT_EQ(Allowed(free, "functools[0"), "only functools[");
+}
+
+TEST_F(Phi4MiniJobTest, ToolsAreTheSystemsAndCallsText) {
+  const auto prompt = [&](const std::string& messages, const std::string& more = kTools) {
+    return Concatenate(ValueOrDie(ChatPrompt(context_, RequestOf(more, messages))));
+  };
+  const std::string tools = R"(<|tool|>[{"name":"f","parameters":{)";
+  const std::string with_system =
+      prompt(R"({"role": "system", "content": "Be brief."}, )" + std::string(kAsked));
+  EXPECT_NE(with_system.find("<|system|>Be brief." + tools), with_system.npos) << with_system;
+  const std::string without = prompt(std::string(kAsked) + kCalled);
+  EXPECT_NE(without.find(tools), without.npos) << without;
+  EXPECT_NE(without.find("c\nfunctools[{\"name\":\"f\",\"arguments\":{\"n\":1,"), without.npos)
+      << without;
+  EXPECT_NE(without.find("<|tool_response|>of f"), without.npos) << without;
+  // A system message between them comes behind the result, as where calls are none of the text.
+  const std::string between = prompt(std::string(kAsked) + R"(, {"role": "assistant",
+    "content": "", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f",
+      "arguments": "{}"}}]}, {"role": "system", "content": "S"},
+    {"role": "tool", "tool_call_id": "1", "content": "of f"}, {"role": "user", "content": "e"})");
+  const size_t call = between.find("<|assistant|>functools[");
+  const size_t result = between.find("<|tool_response|>of f", call);
+  EXPECT_NE(between.find("<|system|>S", result), between.npos) << between;
+  const std::string none = prompt(kAsked, "");
+  EXPECT_EQ(none.find("<|tool|>"), none.npos) << none;
 }
 
 // gpt-oss: a template that speaks as its own does, in few words.

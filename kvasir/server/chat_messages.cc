@@ -1,20 +1,17 @@
 #include "kvasir/server/chat_messages.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "kvasir/chat/message_roles.h"
 #include "kvasir/server/request_fields.h"
 
 namespace kvasir {
 namespace {
-
-constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
-                                                    "assistant", "tool",      "function"};
 
 // Appends the text of one content part.
 Status AppendPart(const Json& part, const std::string& field, std::string* text) {
@@ -109,7 +106,7 @@ Status NormalizeMessage(const std::string& field, Json* message) {
     return FieldError(ErrorCode::kCorrupt, field + ".role", "must be a string");
   }
   const std::string name = role->as_string();
-  if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end()) {
+  if (!IsRequestRole(name)) {
     return FieldError(ErrorCode::kInvalidArgument, field + ".role",
                       "must be system, developer, user, assistant, tool or function");
   }

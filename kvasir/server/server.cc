@@ -230,8 +230,7 @@ class Server::Impl {
 
  private:
   void ReadDialect() {
-    context_.dialect = DialectOf(bundle_->chat()->source());
-    if (options_.tool_syntax) context_.dialect.tools = *options_.tool_syntax;
+    context_.dialect = DialectOf(bundle_->chat()->source(), options_.tool_syntax);
     context_.reads_thoughts = options_.reads_thoughts;
     context_.markers = bundle_->MarkersOf(context_.dialect);
   }

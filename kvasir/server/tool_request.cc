@@ -5,7 +5,6 @@
 
 #include "kvasir/base/check.h"
 #include "kvasir/grammar/grammar.h"
-#include "kvasir/grammar/json_text.h"
 #include "kvasir/grammar/schema_merge.h"
 #include "kvasir/grammar/schema_relax.h"
 #include "kvasir/grammar/schema_translator.h"
@@ -140,16 +139,29 @@ bool SaysNothing(const Json& parameters) {
   });
 }
 
-// Also that there is a value at all.
-Status CanBeHeldTo(const Json& schema, int64_t* nodes) {
+// What a call's arguments are written as, best first.
+std::vector<SchemaForm> ArgumentsForms(ToolSyntax syntax) {
+  switch (syntax) {
+    case ToolSyntax::kLfm2:
+      return {SchemaForm::kPythonCall, SchemaForm::kJson};
+    case ToolSyntax::kOlmo3:  // its template shows values of JSON
+      return {SchemaForm::kJsonWordCall, SchemaForm::kJson};
+    default:
+      return {SchemaForm::kJson};
+  }
+}
+
+// Also that there is a value at all. `options`: without a name.
+Status CanBeHeldTo(const Json& schema, SchemaOptions options) {
   GrammarSyntax trial;
+  options.name = "parameters";
   KVASIR_TRY(const GrammarSyntax::Rule rule,
-             SchemaTranslator(schema, &trial, "parameters", nodes).Translate());
+             SchemaTranslator(schema, &trial, std::move(options)).Translate());
   return Grammar::FromSyntax(trial, rule).status();
 }
 
 // The schema with `true` for each property that nothing satisfies or that cannot be read.
-Json WithoutImpossibleProperties(Json schema, int64_t* nodes) {
+Json WithoutImpossibleProperties(Json schema, const SchemaOptions& options) {
   constexpr size_t kMostTried = 64;  // each takes a grammar of its own
   Json* const properties = schema.Find("properties");
   const bool are_few = properties != nullptr && properties->is_object() &&
@@ -159,34 +171,66 @@ Json WithoutImpossibleProperties(Json schema, int64_t* nodes) {
   for (auto& [name, property] : properties->as_object()) {
     alone.Set("properties", Json::Object{{name, property}});
     alone.Set("required", Json::Array{name});
-    if (!CanBeHeldTo(alone, nodes).ok()) property = true;
+    if (!CanBeHeldTo(alone, options).ok()) property = true;
   }
   return schema;
 }
 
-// The object of a tool's arguments. `nodes`: SchemaTranslator's.
-Result<Expr> ArgumentsExpr(const Json& tool, const std::string& field, int64_t* nodes,
-                           GrammarSyntax* rules) {
+// A tool's arguments.
+struct Arguments {
+  Expr expr;
+  SchemaForm form;
+};
+
+// What they can be held to in one of `forms`, best first, which may have Python's before JSON's: it
+// cannot say all that JSON can, names of properties above all. Sets `form`.
+Result<Json> HeldSchema(const Json& function, const Json& parameters,
+                        const std::vector<SchemaForm>& forms, SchemaOptions* options) {
+  const auto held = [&](const auto& schema_of_form) -> Result<Json> {
+    Status status;
+    for (const SchemaForm form : forms) {
+      options->form = form;
+      Json schema = schema_of_form();
+      status = CanBeHeldTo(schema, *options);
+      if (status.ok()) return schema;
+    }
+    return status.error();
+  };
+  Json schema = parameters;
+  if (schema.Find("type") == nullptr) schema.Set("type", "object");
+  auto whole = held([&] { return schema; });
+  const Json* strict = FindSet(function, "strict");
+  const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
+  if (whole.ok() || is_strict) return whole;
+  schema = RelaxedSchema(schema);
+  if (auto relaxed = held([&] { return schema; }); relaxed.ok()) return relaxed;
+  auto possible = held([&] { return WithoutImpossibleProperties(schema, *options); });
+  if (possible.ok()) return possible;
+  options->form = forms.front();
+  return Json(Json::Object{{"type", "object"}});
+}
+
+// In one of `forms`. `options`: without a name or form.
+Result<Arguments> ArgumentsExpr(const Json& tool, const std::string& field,
+                                const std::vector<SchemaForm>& forms, SchemaOptions options,
+                                GrammarSyntax* rules) {
   const Json& function = *tool.Find("function");
   const Json* given = FindSet(function, "parameters");
+  options.form = forms.front();
   // Without parameters, or with such as say of none, a function takes none.
-  if (given == nullptr || SaysNothing(*given)) return rules->Literal("{}");
-  Json schema = *given;
-  if (schema.Find("type") == nullptr) schema.Set("type", "object");
-  const Status whole = CanBeHeldTo(schema, nodes);
-  if (!whole.ok()) {
-    const Json* strict = FindSet(function, "strict");
-    const bool is_strict = strict != nullptr && strict->is_bool() && strict->as_bool();
-    if (is_strict) return GrammarError(whole.error(), field + ".function.parameters");
-    schema = RelaxedSchema(schema);
-    if (!CanBeHeldTo(schema, nodes).ok()) schema = WithoutImpossibleProperties(schema, nodes);
-    if (!CanBeHeldTo(schema, nodes).ok()) return JsonText(rules).Object();
+  if (given == nullptr || SaysNothing(*given)) {
+    const bool is_json = options.form == SchemaForm::kJson;
+    return Arguments{rules->Literal(is_json ? "{}" : "()"), options.form};
   }
-  const std::string path = field + ".function.parameters";
-  const auto rule = SchemaTranslator(schema, rules, path).Translate();
+  const std::string name = field + ".function.parameters";
+  const auto schema = HeldSchema(function, *given, forms, &options);
+  if (!schema.ok()) return GrammarError(schema.error(), name);
+  options.name = name;
+  options.nodes = nullptr;
+  const auto rule = SchemaTranslator(*schema, rules, options).Translate();
   // Each was tried alone; all of them together may still be too much.
-  if (!rule.ok()) return GrammarError(rule.error(), path);
-  return rules->Call(*rule);
+  if (!rule.ok()) return GrammarError(rule.error(), name);
+  return Arguments{rules->Call(*rule), options.form};
 }
 
 // What a call is made of but its arguments.
@@ -196,11 +240,12 @@ struct CallForm {
   std::string after;
 };
 
-CallForm FormOf(ToolSyntax syntax) {
+CallForm FormOf(ToolSyntax syntax, SchemaForm arguments) {
   switch (syntax) {
     case ToolSyntax::kHermes:
     case ToolSyntax::kMistral:
     case ToolSyntax::kGranite:
+    case ToolSyntax::kPhi4Mini:
       return {"{\"name\": \"", "\", \"arguments\": ", "}"};
     case ToolSyntax::kLlama:
       return {"{\"name\": \"", "\", \"parameters\": ", "}"};
@@ -210,31 +255,49 @@ CallForm FormOf(ToolSyntax syntax) {
       return {"<function=", ">\n", ""};
     case ToolSyntax::kGemma:
       return {"call:", "{", ""};
+    case ToolSyntax::kLfm2:
+    case ToolSyntax::kOlmo3:
+      if (arguments == SchemaForm::kJson) return FormOf(ToolSyntax::kHermes, arguments);
+      return {};  // the arguments have their brackets
     case ToolSyntax::kHarmony:
       return {};  // HarmonyAnswerExpr
   }
   return {};
 }
 
-Result<Expr> OneCall(const ToolRequest& request, ToolSyntax syntax, GrammarSyntax* rules) {
-  const CallForm form = FormOf(syntax);
+// One call of each kind that there is: in the family's form and, for tools whose arguments that
+// form cannot have, in JSON, which the same list does not mix.
+Result<std::vector<Expr>> OneCalls(const ToolRequest& request, ToolSyntax syntax,
+                                   GrammarSyntax* rules) {
+  const std::vector<SchemaForm> forms = ArgumentsForms(syntax);
   std::vector<Expr> calls;
+  std::vector<Expr> json_calls;
   int64_t nodes = SchemaTranslator::kMostNodes;  // of all schemas
   for (size_t i = 0; i < request.tools.as_array().size(); ++i) {
     const Json& tool = request.tools.as_array()[i];
     const bool is_allowed = request.only.empty() || Contains(request.only, NameOf(tool));
     if (!is_allowed) continue;
-    Expr rest = rules->Repeat(rules->Chars(CharSet::All()), 0, GrammarSyntax::kUnbounded);
+    Arguments arguments = {
+        rules->Repeat(rules->Chars(CharSet::All()), 0, GrammarSyntax::kUnbounded), forms.front()};
     if (HasCallGrammar(syntax)) {
-      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), &nodes, rules));
-      rest = rules->Sequence({arguments, rules->Literal(form.after)});
+      KVASIR_TRY(arguments, ArgumentsExpr(tool, FieldOf(i), forms, {.nodes = &nodes}, rules));
     }
+    const CallForm form = FormOf(syntax, arguments.form);
     const std::string head = form.before_name + NameOf(tool) + form.before_arguments;
-    calls.push_back(rules->Sequence({rules->Literal(head), rest}));
+    std::vector<Expr>& same_form = arguments.form == forms.front() ? calls : json_calls;
+    same_form.push_back(
+        rules->Sequence({rules->Literal(head), arguments.expr, rules->Literal(form.after)}));
   }
-  const GrammarSyntax::Rule rule = rules->RuleNamed("one call");
-  rules->Define(rule, rules->Alternatives(std::move(calls)));
-  return rules->Call(rule);
+  std::vector<Expr> kinds;
+  const auto add = [&](const char* name, std::vector<Expr> ways) {
+    if (ways.empty()) return;
+    const GrammarSyntax::Rule rule = rules->RuleNamed(name);
+    rules->Define(rule, rules->Alternatives(std::move(ways)));
+    kinds.push_back(rules->Call(rule));
+  };
+  add("one call", std::move(calls));
+  add("one call in JSON", std::move(json_calls));
+  return kinds;
 }
 
 }  // namespace
@@ -282,12 +345,18 @@ bool HasCallGrammar(ToolSyntax syntax) {
 
 Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin begin,
                        GrammarSyntax* rules) {
-  KVASIR_TRY(const Expr call, OneCall(request, syntax, rules));
+  KVASIR_TRY(const std::vector<Expr> kinds, OneCalls(request, syntax, rules));
+  const Expr call = kinds.front();
   const Expr opening = rules->Literal(CallOpening(syntax));
   const Expr first = begin == CallBegin::kWithOpening ? opening : rules->Literal("");
   const int more = request.is_parallel ? GrammarSyntax::kUnbounded : 0;
   const auto chain = [&](Expr one, Expr link) {
     return rules->Sequence({one, rules->Repeat(rules->Sequence({link, one}), 0, more)});
+  };
+  const auto chains = [&](Expr link) {
+    std::vector<Expr> ways;
+    for (const Expr one : kinds) ways.push_back(chain(one, link));
+    return rules->Alternatives(std::move(ways));
   };
   switch (syntax) {
     case ToolSyntax::kHermes: {
@@ -300,6 +369,21 @@ Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin 
       const Expr blank = rules->Optional(rules->Literal(" "));
       return rules->Sequence({first, blank, rules->Literal("["), chain(call, rules->Literal(", ")),
                               rules->Literal("]")});
+    }
+    case ToolSyntax::kPhi4Mini: {  // the bracket is the opening's
+      const Expr list = rules->Sequence({chain(call, rules->Literal(", ")), rules->Literal("]")});
+      if (begin == CallBegin::kBehindOpening) return list;
+      const Expr marked = rules->Sequence(
+          {rules->Literal("<|tool_call|>["), list, rules->Literal("<|/tool_call|>")});
+      return rules->Alternatives({rules->Sequence({opening, list}), marked});
+    }
+    case ToolSyntax::kLfm2:
+      return rules->Sequence({first, rules->Literal("["), chains(rules->Literal(", ")),
+                              rules->Literal("]<|tool_call_end|>")});
+    case ToolSyntax::kOlmo3: {
+      const Expr line = rules->Optional(rules->Literal("\n"));
+      return rules->Sequence(
+          {first, line, chains(rules->Literal("\n")), line, rules->Literal("</function_calls>")});
     }
     case ToolSyntax::kMistralArgs:
       return rules->Sequence({first, chain(call, opening)});
@@ -356,9 +440,10 @@ Result<Expr> HarmonyAnswerExpr(const ToolRequest& request, const HarmonyAnswer& 
     for (size_t i = 0; i < request.tools.as_array().size(); ++i) {
       const Json& tool = request.tools.as_array()[i];
       if (!request.only.empty() && !Contains(request.only, NameOf(tool))) continue;
-      KVASIR_TRY(const Expr arguments, ArgumentsExpr(tool, FieldOf(i), &nodes, rules));
+      KVASIR_TRY(const Arguments arguments,
+                 ArgumentsExpr(tool, FieldOf(i), {SchemaForm::kJson}, {.nodes = &nodes}, rules));
       const GrammarSyntax::Rule rule = rules->RuleNamed("arguments of " + std::to_string(i));
-      rules->Define(rule, arguments);
+      rules->Define(rule, arguments.expr);
       const Expr name = literal(NameOf(tool));
       // The call's header names the channel first, or the tool.
       for (const bool names_channel : {true, false}) {
