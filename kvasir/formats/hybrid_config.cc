@@ -49,7 +49,9 @@ Status ReadLfm2Experts(const ConfigReader& reader, ModelConfig* model) {
 Result<std::vector<LayerKind>> ReadMambaLayers(const ConfigReader& reader,
                                                const ModelConfig& model) {
   const std::string_view field =
-      reader.Find("layers_block_type") == nullptr ? "layer_types" : "layers_block_type";
+      reader.Find("layer_types") == nullptr && reader.Find("layers_block_type") != nullptr
+          ? "layers_block_type"
+          : "layer_types";
   const Json* types = reader.Find(field);
   if (types == nullptr || !types->is_array() ||
       types->as_array().size() != static_cast<size_t>(model.num_hidden_layers)) {
