@@ -6,10 +6,22 @@
 #include <utility>
 
 #include "kvasir/base/check.h"
-#include "kvasir/model/recurrent_layer.h"
 
 namespace kvasir {
 namespace {
+
+// Of one sequence and recurrent layer.
+size_t StateBytes(const DecoderSpec& spec) {
+  // In whole cache lines, so that states are aligned to them.
+  constexpr size_t kLine = 64;
+  size_t bytes = 0;
+  if (spec.short_conv.width > 0) {
+    bytes = static_cast<size_t>((spec.short_conv.width - 1) * spec.hidden_size) * sizeof(float);
+  } else if (spec.delta_net.value_heads > 0) {
+    bytes = spec.delta_net.state_bytes();
+  }
+  return (bytes + kLine - 1) / kLine * kLine;
+}
 
 DecoderSpec::Norms NormsOf(const FamilyTraits& traits) {
   using Norms = DecoderSpec::Norms;

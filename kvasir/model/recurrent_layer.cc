@@ -14,18 +14,6 @@ Result<std::unique_ptr<const RecurrentLayer>> RecurrentLayer::Load(const Decoder
   return DeltaNet::Load(spec, prefix, source);
 }
 
-size_t StateBytes(const DecoderSpec& spec) {
-  // In whole cache lines, so that states are aligned to them.
-  constexpr size_t kLine = 64;
-  size_t bytes = 0;
-  if (spec.short_conv.width > 0) {
-    bytes = static_cast<size_t>((spec.short_conv.width - 1) * spec.hidden_size) * sizeof(float);
-  } else if (spec.delta_net.value_heads > 0) {
-    bytes = spec.delta_net.state_bytes();
-  }
-  return (bytes + kLine - 1) / kLine * kLine;
-}
-
 RecurrentRow RecurrentRowOf(const DecoderSpec& spec) {
   // kMixed, kConvolved.
   if (spec.short_conv.width > 0) {

@@ -3,7 +3,6 @@
 #ifndef KVASIR_MODEL_RECURRENT_LAYER_H_
 #define KVASIR_MODEL_RECURRENT_LAYER_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -34,8 +33,6 @@ class RecurrentLayer {
   virtual std::vector<const WeightMatrix*> Matrices() const = 0;
 };
 
-// Of one sequence and layer. 0: no layer of the decoder is recurrent.
-size_t StateBytes(const DecoderSpec& spec);
 // What a recurrent layer takes in the workspace for a row.
 struct RecurrentRow {
   int64_t attended = 0;  // floats of kAttended
