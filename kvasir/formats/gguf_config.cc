@@ -179,15 +179,9 @@ class ConfigBuilder {
     if (metadata_.Has(Key("attention.head_count_kv"))) {
       KVASIR_TRY_OK(CopyInt("attention.head_count_kv", "num_key_value_heads"));
     }
-    KVASIR_TRY(const int64_t head_dim, HeadDim());
+    KVASIR_TRY(const int64_t head_dim, GgufHeadDim(keys_, config_));
     config_.Set("head_dim", head_dim);
     return RequireSize("attention.value_length", head_dim);
-  }
-
-  Result<int64_t> HeadDim() const {
-    KVASIR_TRY(const int64_t heads, config_.GetInt("num_attention_heads"));
-    KVASIR_TRY(const int64_t hidden, config_.GetInt("hidden_size"));
-    return metadata_.IntOr(Key("attention.key_length"), heads > 0 ? hidden / heads : 0);
   }
 
   // Where there are only experts, a file may lack the size of the others.
@@ -386,7 +380,7 @@ class ConfigBuilder {
     KVASIR_TRY(const int64_t layers, config_.GetInt("num_hidden_layers"));
     KVASIR_TRY(const int64_t hidden, config_.GetInt("hidden_size"));
     KVASIR_TRY(const int64_t heads, config_.GetInt("num_attention_heads"));
-    KVASIR_TRY(const int64_t head_dim, HeadDim());
+    KVASIR_TRY(const int64_t head_dim, GgufHeadDim(keys_, config_));
     auto scalar = static_cast<double>(head_dim);
     const int64_t largest = architecture_ == "gemma2" ? kGemma2With27B : kGemma3With27B;
     if (layers == largest && heads > 0) scalar = static_cast<double>(hidden / heads);

@@ -193,11 +193,7 @@ Status AddHybridHeads(const GgufKeys& keys, const char* attention, const char* r
   Json::Array types;
   for (const int64_t here : of_layers) types.push_back(Json(here == 0 ? recurrent : attention));
   config->Set("layer_types", std::move(types));
-  KVASIR_TRY(const int64_t hidden, config->GetInt("hidden_size"));
-  KVASIR_TRY(const int64_t query_heads, config->GetInt("num_attention_heads"));
-  KVASIR_TRY(const int64_t head_dim,
-             keys.metadata.IntOr(keys.Key("attention.key_length"),
-                                 query_heads > 0 ? hidden / query_heads : 0));
+  KVASIR_TRY(const int64_t head_dim, GgufHeadDim(keys, *config));
   config->Set("head_dim", head_dim);
   return {};
 }
@@ -226,6 +222,12 @@ Status GgufKeys::CopyInt(std::string_view name, std::string_view field, Json* co
   KVASIR_TRY(const int64_t value, metadata.SameInt(Key(name)));
   config->Set(field, value);
   return {};
+}
+
+Result<int64_t> GgufHeadDim(const GgufKeys& keys, const Json& config) {
+  KVASIR_TRY(const int64_t heads, config.GetInt("num_attention_heads"));
+  KVASIR_TRY(const int64_t hidden, config.GetInt("hidden_size"));
+  return keys.metadata.IntOr(keys.Key("attention.key_length"), heads > 0 ? hidden / heads : 0);
 }
 
 // The pattern: an integer n (every n-th layer is full), a bool for each layer (true slides), or
@@ -292,10 +294,7 @@ Status AddGgufQwen35(const GgufKeys& keys, const GgufFile& file, Json* config) {
   KVASIR_TRY_OK(AddLinearLayers(keys, layers, config));
   KVASIR_TRY(const auto heads, KeyValueHeads(keys));
   config->Set("num_key_value_heads", heads);
-  KVASIR_TRY(const int64_t hidden, config->GetInt("hidden_size"));
-  KVASIR_TRY(const int64_t query_heads, config->GetInt("num_attention_heads"));
-  KVASIR_TRY(const int64_t head_dim, metadata.IntOr(keys.Key("attention.key_length"),
-                                                    query_heads > 0 ? hidden / query_heads : 0));
+  KVASIR_TRY(const int64_t head_dim, GgufHeadDim(keys, *config));
   config->Set("head_dim", head_dim);
   KVASIR_TRY_OK(AddGgufRotatedPart(keys, head_dim, config));
   if (metadata.Has(keys.Key("feed_forward_length"))) {

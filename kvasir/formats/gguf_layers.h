@@ -24,6 +24,9 @@ struct GgufKeys {
   Status CopyInt(std::string_view name, std::string_view field, Json* config) const;
 };
 
+// The size of a head, which a file may leave to hidden size and heads. `config` has those.
+// ERRORS: kCorrupt.
+Result<int64_t> GgufHeadDim(const GgufKeys& keys, const Json& config);
 // The sliding window and which layers have it (Gemma 2, 3, 4, OLMo 3). ERRORS: kCorrupt.
 Status AddGgufWindow(const GgufKeys& keys, Json* config);
 // How much of a head turns, where a family turns but its first elements. ERRORS: kCorrupt.

@@ -131,7 +131,7 @@ Status ReadMamba(const ConfigReader& reader, ModelConfig* model) {
   return {};
 }
 
-Status ReadGraniteMlps(const ConfigReader& reader, int64_t shared, ModelConfig* model) {
+Status ReadGraniteMixture(const ConfigReader& reader, int64_t shared, ModelConfig* model) {
   KVASIR_TRY(model->experts, ReadExperts(reader, "num_local_experts", 8, "num_experts_per_tok", 2,
                                          "intermediate_size", model->intermediate_size));
   model->experts.shared_intermediate_size = shared;
@@ -181,13 +181,7 @@ Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig* model) {
                             kMaxExperts));
   KVASIR_TRY(const int64_t shared,
              reader.Integer("shared_intermediate_size", 1024, 1, kMaxIntermediate));
-  if (experts != 0) {
-    KVASIR_TRY(model->experts, ReadExperts(reader, "num_local_experts", 8, "num_experts_per_tok", 2,
-                                           "intermediate_size", model->intermediate_size));
-    model->experts.shared_intermediate_size = shared;
-    model->experts.has_shared_gate = false;
-    model->expert_layers.assign(static_cast<size_t>(model->num_hidden_layers), true);
-  }
+  if (experts != 0) KVASIR_TRY_OK(ReadGraniteMixture(reader, shared, model));
   model->intermediate_size = shared;
   KVASIR_TRY(const std::string positions, reader.Text("position_embedding_type", "nope"));
   if (positions != "rope") {
@@ -203,7 +197,7 @@ Status ReadGraniteExperts(const ConfigReader& reader, const ConfigDefaults& defa
   if (defaults.model_type == kGraniteMoeShared) {
     KVASIR_TRY(shared, reader.Integer("shared_intermediate_size", 1024, 1, kMaxIntermediate));
   }
-  KVASIR_TRY_OK(ReadGraniteMlps(reader, shared, model));
+  KVASIR_TRY_OK(ReadGraniteMixture(reader, shared, model));
   model->has_shared_mlp = true;
   return {};
 }

@@ -12,6 +12,7 @@
 #include "kvasir/kv/kv_sequence.h"
 #include "kvasir/model/decoder_spec.h"
 #include "kvasir/model/expert_mlp.h"
+#include "kvasir/model/linear.h"
 #include "kvasir/model/recurrent_layer.h"
 #include "kvasir/model/weight_source.h"
 #include "kvasir/model/workspace.h"
@@ -71,14 +72,6 @@ class DecoderLayers {
   }
 
  private:
-  struct Linear {
-    std::unique_ptr<const WeightMatrix> weights;
-    std::vector<float> bias;  // empty: none
-
-    MatmulJob job(FloatRows out) const {
-      return {weights.get(), bias.empty() ? nullptr : bias.data(), out};
-    }
-  };
   struct Layer {
     std::vector<float> attention_norm, mlp_norm;            // not kPost
     std::vector<float> post_attention_norm, post_mlp_norm;  // kSandwich and kPost only

@@ -10,6 +10,9 @@
 namespace kvasir {
 namespace {
 
+// What LFM2's class adds to the sum of sigmoids, which may be next to 0.
+constexpr float kSigmoidSumEps = 1e-6f;
+
 // Of one sequence and recurrent layer.
 size_t StateBytes(const DecoderSpec& spec) {
   // In whole cache lines, so that states are aligned to them.
@@ -68,7 +71,7 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
                   .scores = config.experts.has_sigmoid_scores ? RouteArgs::Scores::kSigmoid
                                                               : RouteArgs::Scores::kSoftmax,
                   .normalizes_weights = config.experts.normalizes_weights,
-                  .weight_sum_eps = config.experts.has_sigmoid_scores ? 1e-6f : 0.0f,
+                  .weight_sum_eps = config.experts.has_sigmoid_scores ? kSigmoidSumEps : 0.0f,
                   .has_choice_biases = config.experts.has_choice_biases,
                   .weight_scale = static_cast<float>(config.experts.weight_scale),
                   .has_router_norm = config.experts.beside_dense,

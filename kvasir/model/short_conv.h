@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kvasir/model/linear.h"
 #include "kvasir/model/recurrent_layer.h"
 
 namespace kvasir {
@@ -28,16 +29,8 @@ class ShortConv final : public RecurrentLayer {
   }
 
  private:
-  struct Linear {
-    std::unique_ptr<const WeightMatrix> weights;  // [hidden_size, hidden_size]
-    std::vector<float> bias;                      // empty: none
-
-    MatmulJob job(FloatRows out) const {
-      return {weights.get(), bias.empty() ? nullptr : bias.data(), out};
-    }
-  };
-
-  // Gates before and after the convolution, and what goes through it.
+  // Gates before and after the convolution, and what goes through it; all of them, and the way
+  // back, [hidden_size, hidden_size].
   Linear before_, after_, value_;
   Linear out_;
   std::vector<float> conv_;         // [width, hidden_size]

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kvasir/engine/grammar_constraint.h"
+#include "kvasir/server/call_marks.h"
 #include "kvasir/server/dialect_messages.h"
 
 namespace kvasir {

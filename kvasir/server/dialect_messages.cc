@@ -8,32 +8,14 @@
 #include <unordered_set>
 #include <utility>
 
-#include "kvasir/base/check.h"
 #include "kvasir/base/text_hash.h"
 #include "kvasir/chat/harmony_parser.h"
 #include "kvasir/chat/message_roles.h"
 #include "kvasir/chat/python_call.h"
+#include "kvasir/server/call_marks.h"
 
 namespace kvasir {
 namespace {
-
-// Noncharacters, which no text is to have.
-constexpr std::string_view kOpeningPlace = "\uFDD0";
-constexpr std::string_view kClosingPlace = "\uFDD1";
-static_assert(kOpeningPlace.size() == kClosingPlace.size());
-
-std::string WithoutPlaces(const std::string& text) {
-  std::string rest;
-  for (size_t at = 0; at < text.size(); ++at) {
-    const std::string_view here = std::string_view(text).substr(at, kOpeningPlace.size());
-    if (here == kOpeningPlace || here == kClosingPlace) {
-      at += here.size() - 1;
-    } else {
-      rest += text[at];
-    }
-  }
-  return rest;
-}
 
 Json::Array CallsOf(const Json& message) {
   const Json* const calls = message.Find("tool_calls");
@@ -120,13 +102,13 @@ std::string CallsAsText(const Json& calls, ToolSyntax syntax) {
                     : PythonCall(function, syntax);
   }
   if (syntax == ToolSyntax::kPhi4Mini) return "functools[" + text + "]";
-  std::string marked(kOpeningPlace);
+  std::string marked(kCallOpeningPlace);
   if (syntax == ToolSyntax::kLfm2) {
     marked.append("[").append(text).append("]");
   } else {
     marked.append(text);
   }
-  return marked.append(kClosingPlace);
+  return marked.append(kCallClosingPlace);
 }
 
 // The system's message with the functions as a text, which its template writes between marks.
@@ -299,50 +281,6 @@ std::string CallTexts(const Json& calls) {
 }
 
 }  // namespace
-
-bool HasCallMarks(const ChatDialect& dialect) {
-  return dialect.has_tools && !dialect.has_calls &&
-         (dialect.tools == ToolSyntax::kLfm2 || dialect.tools == ToolSyntax::kOlmo3);
-}
-
-// Recursion is bounded by Json::kMaxDepth.
-Json WithoutCallMarks(Json value) {
-  if (value.is_string()) return WithoutPlaces(value.as_string());
-  if (value.is_array()) {
-    for (Json& element : value.as_array()) element = WithoutCallMarks(std::move(element));
-  } else if (value.is_object()) {
-    for (auto& [key, member] : value.as_object()) {
-      key = WithoutPlaces(key);
-      member = WithoutCallMarks(std::move(member));
-    }
-  }
-  return value;
-}
-
-TextSegments WithCallMarks(const TextSegments& prompt, const ChatDialect& dialect) {
-  KVASIR_CHECK(HasCallMarks(dialect));
-  const bool is_lfm2 = dialect.tools == ToolSyntax::kLfm2;
-  const std::string_view opening = CallOpening(dialect.tools);
-  const std::string_view closing = is_lfm2 ? "<|tool_call_end|>" : "</function_calls>";
-  TextSegments marked;
-  const auto add = [&](std::string_view text, bool trusted) {
-    if (text.empty()) return;
-    if (marked.empty() || marked.back().trusted != trusted) marked.push_back({"", trusted});
-    marked.back().text += text;
-  };
-  for (const TextSegment& segment : prompt) {
-    std::string_view rest = segment.text;
-    for (;;) {
-      const size_t at = std::min(rest.find(kOpeningPlace), rest.find(kClosingPlace));
-      if (segment.trusted || at == rest.npos) break;
-      add(rest.substr(0, at), false);
-      add(rest.substr(at).starts_with(kOpeningPlace) ? opening : closing, true);
-      rest.remove_prefix(at + kOpeningPlace.size());
-    }
-    add(rest, segment.trusted);
-  }
-  return marked;
-}
 
 bool HasShortCallIds(const ChatDialect& dialect) {
   return CallOpening(dialect.tools) == "[TOOL_CALLS]";

@@ -5,7 +5,6 @@
 #define KVASIR_SERVER_DIALECT_MESSAGES_H_
 
 #include "kvasir/base/json.h"
-#include "kvasir/base/text_segment.h"
 #include "kvasir/chat/chat_dialect.h"
 #include "kvasir/server/chat_request.h"
 #include "kvasir/server/server_context.h"
@@ -13,7 +12,8 @@
 
 namespace kvasir {
 
-// The request's messages for the model's template. Where HasCallMarks, the prompt needs them still.
+// The request's messages for the model's template. Where HasCallMarks
+// (call_marks.h), the prompt needs them still.
 Json MessagesFor(const ServerContext& context, const ChatRequest& request);
 
 // The messages for a template that knows no tools: offers, calls and results as text, in the form
@@ -22,15 +22,6 @@ Json ToolsAsText(const Json& messages, const ToolRequest& tools);
 
 // Mistral's have nine letters and digits.
 bool HasShortCallIds(const ChatDialect& dialect);
-
-// Whether it writes calls as text between marks that should be what a template would write: single
-// tokens, unlike all else of a message. Until the prompt is there, characters stand for them that
-// are none (U+FDD0, U+FDD1).
-bool HasCallMarks(const ChatDialect& dialect);
-// What a request brings, without those characters.
-Json WithoutCallMarks(Json value);
-// The prompt with the marks in their places, trusted. REQUIRES: HasCallMarks.
-TextSegments WithCallMarks(const TextSegments& prompt, const ChatDialect& dialect);
 
 }  // namespace kvasir
 
