@@ -377,7 +377,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"transformers_lfm2_conv_bias_bf16", "", "f16"},
                     Case{"transformers_lfm2_moe_bf16", "q8", "f16"},
                     Case{"transformers_granite_hybrid_bf16", "q4", "f16"},
-                    Case{"transformers_granite_hybrid_moe_bf16", "", "bf16"}),
+                    Case{"transformers_granite_hybrid_moe_bf16", "", "bf16"},
+                    Case{"transformers_deepseek_v2_bf16", "", "f16"},
+                    Case{"transformers_deepseek_v3_bf16", "q8", "bf16"},
+                    Case{"mlx_glm4_moe_lite_q4g32_bf16", "", "f16"},
+                    Case{"transformers_glm4_bf16", "q4", "f16"}),
     CaseName);
 
 }  // namespace

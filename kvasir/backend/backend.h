@@ -157,6 +157,12 @@ struct RouteArgs {
   Scores kind = Scores::kSoftmax;
   // [experts] are added to scores for choosing, not to weights; empty: nothing is.
   std::span<const float> choice_biases;
+  // Experts lie in so many groups of as many each, and a row's are chosen among those of its best
+  // groups: by their largest score, of sigmoids by the sum of the two largest, biases added. The
+  // first of equals is the better one. REQUIRES: there are so many in them; of sigmoids, groups of
+  // two at least.
+  int groups = 1;
+  int groups_per_row = 1;
   bool normalizes = false;  // the weights of a row are divided by their sum and sum_eps
   float sum_eps = 0;
   std::span<const float> expert_scales;  // [experts] multiply weights at last; empty: all 1
@@ -245,6 +251,9 @@ class Backend {
                        FloatRows out) = 0;
   // All jobs read the same x [rows, inputs].
   virtual void Matmul(ConstFloatRows x, std::span<const MatmulJob> jobs) = 0;
+  // Job i reads rows [i * n, (i + 1) * n) of x [jobs * n, inputs]: matrices that have an input of
+  // their own each, as heads do.
+  virtual void MatmulEach(ConstFloatRows x, std::span<const MatmulJob> jobs) = 0;
   // Rotates each row's heads of head_dim numbers in place, half-split pairing. cos and sin are
   // [rows, head_dim / 2].
   virtual void Rope(FloatRows x, int64_t head_dim, ConstFloatRows cos, ConstFloatRows sin) = 0;

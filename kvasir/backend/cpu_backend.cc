@@ -190,6 +190,16 @@ class CpuBackend final : public Backend {
     MatmulRows(x, parts, bands);
   }
 
+  void MatmulEach(ConstFloatRows x, std::span<const MatmulJob> jobs) override {
+    const int64_t rows = x.rows / static_cast<int64_t>(jobs.size());
+    KVASIR_CHECK(rows * static_cast<int64_t>(jobs.size()) == x.rows);
+    std::vector<RowsMatmul> parts;
+    for (const MatmulJob& job : jobs) {
+      parts.push_back({job, static_cast<int64_t>(parts.size()) * rows, rows});
+    }
+    MatmulRows(x, parts);
+  }
+
   void Rope(FloatRows x, int64_t head_dim, ConstFloatRows cos, ConstFloatRows sin) override {
     ForRows(x.rows, x.cols, [&](int64_t i) {
       for (int64_t begin = 0; begin < x.cols; begin += head_dim) {

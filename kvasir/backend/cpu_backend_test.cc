@@ -575,6 +575,72 @@ TEST(CpuBackendTest, RouteTakesTheMostProbableAndTheLowestOfEquals) {
   for (size_t i = 3; i < 6; ++i) EXPECT_TRUE(chosen[i] >= 0 && chosen[i] < 4);
 }
 
+// Whose group is not among the best is not chosen, however good it is.
+TEST(CpuBackendTest, RouteWithinTheBestGroups) {
+  const auto backend = Make(1);
+  const auto route = [&](RouteArgs args, std::vector<float> scores) {
+    std::vector<int32_t> chosen(2, -1);
+    std::vector<float> weights(2);
+    args.scores = View(scores, 9);
+    args.per_row = 2;
+    args.groups = 3;
+    args.groups_per_row = 1;
+    args.chosen = chosen;
+    args.weights = weights;
+    backend->Route(args);
+    return chosen;
+  };
+  // The best is in the first group, the two best of a group in the second, all of the third.
+  const std::vector<float> scores = {3, -3, -3, /**/ 2, 2.5, -5, /**/ 1, 1, 1.5};
+  EXPECT_EQ(route({}, scores), (std::vector<int32_t>{0, 1}));
+  RouteArgs sigmoids;
+  sigmoids.kind = RouteArgs::Scores::kSigmoid;
+  EXPECT_EQ(route(sigmoids, scores), (std::vector<int32_t>{4, 3}));
+  const std::vector<float> biases = {0, 0, 0, 0, 0, 0, 1, 1, 0};
+  sigmoids.choice_biases = biases;
+  EXPECT_EQ(route(sigmoids, scores), (std::vector<int32_t>{6, 7}));
+  // The first of equals; and whatever nonsense chooses, it exists.
+  EXPECT_EQ(route({}, std::vector<float>(9, 1.0f)), (std::vector<int32_t>{0, 1}));
+  const float nan = std::nanf("");
+  sigmoids.choice_biases = {};
+  for (const int32_t expert : route(sigmoids, std::vector<float>(9, nan))) {
+    EXPECT_TRUE(expert >= 0 && expert < 9);
+  }
+}
+
+// Each matrix has rows of its own, and gives what it gives alone.
+TEST(CpuBackendTest, MatmulEachIsMatmulOfEach) {
+  const auto backend = Make(2);
+  constexpr int64_t kRows = 3;
+  constexpr int64_t kInputs = 64;
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kQ8}) {
+    std::vector<std::unique_ptr<const WeightMatrix>> matrices;
+    for (const int64_t outputs : {48, 16}) {
+      matrices.push_back(*backend->PackRandom(outputs, kInputs, format, 1, 7));
+    }
+    std::vector<float> x(2 * kRows * kInputs);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+    std::vector<float> together(kRows * (48 + 16));
+    const FloatRows all = View(together, 48 + 16);
+    const MatmulJob jobs[] = {{matrices[0].get(), nullptr, {all.data, kRows, 48, all.stride}},
+                              {matrices[1].get(), nullptr, {all.data + 48, kRows, 16, all.stride}}};
+    const FloatRows inputs = View(x, kInputs);
+    backend->MatmulEach(inputs, jobs);
+    for (int64_t i = 0; i < 2; ++i) {
+      const int64_t outputs = matrices[static_cast<size_t>(i)]->outputs();
+      std::vector<float> alone(static_cast<size_t>(kRows * outputs));
+      const MatmulJob job[] = {
+          {matrices[static_cast<size_t>(i)].get(), nullptr, View(alone, outputs)}};
+      backend->Matmul(inputs.Part(i * kRows, kRows), job);
+      for (int64_t row = 0; row < kRows; ++row) {
+        for (int64_t k = 0; k < outputs; ++k) {
+          EXPECT_EQ(all.row(row)[48 * i + k], alone[static_cast<size_t>(row * outputs + k)]);
+        }
+      }
+    }
+  }
+}
+
 // Biases choose, but weigh nothing; what is chosen weighs by its sigmoid.
 TEST(CpuBackendTest, RouteBySigmoidsAndBiases) {
   const auto backend = Make(1);

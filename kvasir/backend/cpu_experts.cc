@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "kvasir/base/check.h"
 #include "kvasir/base/scalar_math.h"
@@ -35,6 +39,41 @@ int64_t BestWith(std::span<const float> biases, const float* scores) {
   return best;
 }
 
+// How good a group of a row's experts is, for choosing among groups.
+float GroupScore(const RouteArgs& args, std::span<const float> scores, size_t first) {
+  // NaN counts as smallest.
+  constexpr float kLeast = -std::numeric_limits<float>::infinity();
+  float best = kLeast;
+  float second = kLeast;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    float score = scores[i];
+    if (!args.choice_biases.empty()) score += args.choice_biases[first + i];
+    if (score > best) {
+      second = std::exchange(best, score);
+    } else if (score > second) {
+      second = score;
+    }
+  }
+  return args.kind == RouteArgs::Scores::kSigmoid ? best + second : best;
+}
+
+// Leaves NaN in place of the scores of experts whose groups are not among the best.
+void HideOtherGroups(const RouteArgs& args, std::span<float> scores) {
+  const auto groups = static_cast<size_t>(args.groups);
+  const size_t size = scores.size() / groups;
+  std::vector<float> of_groups;
+  for (size_t i = 0; i < groups; ++i) {
+    of_groups.push_back(GroupScore(args, scores.subspan(i * size, size), i * size));
+  }
+  std::vector<size_t> order(groups);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](size_t group) { return of_groups[group]; });
+  for (size_t i = static_cast<size_t>(args.groups_per_row); i < groups; ++i) {
+    std::ranges::fill(scores.subspan(order[i] * size, size),
+                      std::numeric_limits<float>::quiet_NaN());
+  }
+}
+
 }  // namespace
 
 void RouteRow(const KernelTable& kernels, const RouteArgs& args, int64_t row) {
@@ -46,6 +85,7 @@ void RouteRow(const KernelTable& kernels, const RouteArgs& args, int64_t row) {
   } else {
     kernels.softmax(scores, experts);
   }
+  if (args.groups > 1) HideOtherGroups(args, {scores, static_cast<size_t>(experts)});
   float sum = 0;
   for (size_t rank = 0; rank < static_cast<size_t>(args.per_row); ++rank) {
     const int64_t best = args.choice_biases.empty() ? kernels.argmax(scores, experts)

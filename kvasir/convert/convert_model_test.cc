@@ -490,7 +490,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "transformers_granite_dense_bf16", "transformers_olmo2_bf16",
                     "transformers_lfm2_bf16", "transformers_lfm2_moe_bf16",
                     "transformers_olmo3_bf16", "transformers_phi3_bf16",
-                    "transformers_phi4_mini_bf16"));
+                    "transformers_phi4_mini_bf16", "transformers_deepseek_v2_lite_bf16",
+                    "transformers_deepseek_v3_bf16", "transformers_glm4_moe_lite_bf16",
+                    "transformers_glm4_bf16", "transformers_glm4_moe_bf16"));
 
 // Root mean square error over that of the logits.
 double RelativeError(const std::vector<float>& actual, const std::vector<float>& wanted) {

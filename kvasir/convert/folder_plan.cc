@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "kvasir/convert/expert_stacks.h"
+#include "kvasir/convert/latent_stacks.h"
+#include "kvasir/formats/model_config.h"
 #include "kvasir/formats/safetensors_header.h"
 
 namespace kvasir {
@@ -29,7 +31,8 @@ bool StaysF32(const SourceTensor& tensor) {
   return tensor.dtype == DType::kF32 && tensor.shape.size() == 1 &&
          (tensor.name.find(".linear_attn.") != std::string::npos ||
           tensor.name.find(".mamba.") != std::string::npos ||
-          tensor.name.ends_with(".expert_bias"));
+          tensor.name.ends_with(".expert_bias") ||
+          tensor.name.ends_with(".e_score_correction_bias"));
 }
 
 PlannedTensor Planned(const SourceTensor& tensor, const PlanOptions& options) {
@@ -64,6 +67,10 @@ Status CheckExpertsCanBeQuantized(const ModelSource& source) {
                 "checkpoint, whose experts are MXFP4, or serve it with --weights q4 or q8"};
   }
   return {};
+}
+
+bool IsDeepSeekV2(const ModelConfig& config) {
+  return config.architecture.starts_with("DeepseekV2");
 }
 
 }  // namespace
@@ -124,6 +131,13 @@ Result<FolderPlan> PlanFolder(const ModelSource& source, const PlanOptions& opti
     // As mlx-lm has them, which knows other names of dense tensors only.
     std::vector<SourceTensor> tensors = NameLfm2Mlps(SplitGatesAndUps(*std::move(stacked)));
     plan.tensors = SplitGraniteExperts(SplitSharedMlp(std::move(tensors)));
+    const auto config = ModelConfig::Parse(source.config());
+    // Of DeepSeek-V2 mlx-lm knows the one matrix. Configs that are not read are copied as they are.
+    if (config.ok() && config->latent.kv_rank > 0 && !IsDeepSeekV2(*config)) {
+      auto latents = StackLatents(std::move(plan.tensors), *config);
+      if (!latents.ok()) return WithContext(latents.error(), source.path());
+      plan.tensors = *std::move(latents);
+    }
   }
   plan.shards.emplace_back();
   uint64_t shard_bytes = 0;

@@ -34,7 +34,8 @@ class ShapeWriter {
     Int("vocab_size", config_.vocab_size);
     // A full layer's heads where the family tells layers apart; else all are alike.
     Int("attention.key_length", config_.global_head_dim);
-    Int("attention.value_length", config_.global_head_dim);
+    Int("attention.value_length", is_latent() ? config_.latent.kv_rank : config_.global_head_dim);
+    if (is_latent()) AddLatent();
     AddMlp();
     AddKeyValueHeads();
     if (has_delta_nets()) AddDeltaNets();
@@ -55,6 +56,8 @@ class ShapeWriter {
   bool is_gemma4() const { return config_.family == ModelFamily::kGemma4; }
   bool has_delta_nets() const { return config_.family == ModelFamily::kQwen35; }
   bool is_lfm2() const { return config_.family == ModelFamily::kLfm2; }
+  bool is_latent() const { return config_.latent.kv_rank > 0; }
+  bool is_glm() const { return architecture_.starts_with("glm4"); }
   bool is_granite() const { return architecture_.starts_with("granite"); }
   bool has_recurrent_layers() const {
     return std::ranges::count(config_.layer_kinds, LayerKind::kRecurrent) > 0;
@@ -65,6 +68,8 @@ class ShapeWriter {
     if (config.family == ModelFamily::kQwen3 && has_experts) return "qwen3moe";
     if (config.family == ModelFamily::kLlama) return LlamaArchitecture(config);
     if (config.family == ModelFamily::kLfm2) return has_experts ? "lfm2moe" : "lfm2";
+    if (config.family == ModelFamily::kDeepSeek) return "deepseek2";
+    if (config.family == ModelFamily::kGlm4Moe) return "glm4moe";
     if (config.family != ModelFamily::kQwen35) return std::string(ModelFamilyName(config.family));
     if (config.architecture.starts_with("Qwen3Next")) return "qwen3next";
     return has_experts ? "qwen35moe" : "qwen35";
@@ -146,6 +151,20 @@ class ShapeWriter {
     pairs_.AddU32s(Key("attention.head_count_kv"), heads);
   }
 
+  // Heads as attention sees them, and beside those what they stand for.
+  void AddLatent() {
+    const LatentConfig& latent = config_.latent;
+    if (latent.query_rank > 0) Int("attention.q_lora_rank", latent.query_rank);
+    Int("attention.kv_lora_rank", latent.kv_rank);
+    Int("attention.key_length_mla", latent.plain_dim + latent.rotary_dim);
+    Int("attention.value_length_mla", latent.value_dim);
+    if (config_.experts.count > 0) return;
+    // Readers want them of models without experts too.
+    Int("leading_dense_block_count", config_.num_hidden_layers);
+    Int("expert_feed_forward_length", config_.intermediate_size);
+    Int("expert_shared_count", 0);
+  }
+
   void AddMamba() {
     const DeltaNetConfig& net = config_.delta_net;
     Int("ssm.conv_kernel", net.conv_width);
@@ -190,6 +209,7 @@ class ShapeWriter {
     Int("expert_count", experts.count);
     Int("expert_used_count", experts.per_token);
     if (!is_granite()) Int("expert_feed_forward_length", experts.intermediate_size);
+    if (is_latent() || is_glm()) return AddGroupedExperts();
     if (is_lfm2()) KVASIR_TRY_OK(AddSigmoidExperts());
     if (experts.shared_intermediate_size > 0) {
       Int("expert_shared_feed_forward_length", experts.shared_intermediate_size);
@@ -197,6 +217,28 @@ class ShapeWriter {
     if (experts.normalizes_weights) return {};
     return {ErrorCode::kUnsupported, "field 'norm_topk_prob' is false, which a GGUF file of " +
                                          architecture_ + " cannot say"};
+  }
+
+  Status AddGroupedExperts() {
+    constexpr int64_t kSoftmax = 1;
+    constexpr int64_t kSigmoid = 2;
+    const ExpertsConfig& experts = config_.experts;
+    const auto first = std::ranges::find(config_.expert_layers, true);
+    if (std::find(first, config_.expert_layers.end(), false) != config_.expert_layers.end()) {
+      return {ErrorCode::kUnsupported,
+              "layers without experts follow such with them (moe_layer_freq, mlp_layer_types), "
+              "which a GGUF file of " +
+                  architecture_ + " cannot say"};
+    }
+    Int("leading_dense_block_count", first - config_.expert_layers.begin());
+    Int("expert_shared_count", experts.shared_intermediate_size / experts.intermediate_size);
+    Int("expert_gating_func", experts.has_sigmoid_scores ? kSigmoid : kSoftmax);
+    Float("expert_weights_scale", experts.weight_scale);
+    if (experts.normalizes_weights) pairs_.AddBool(Key("expert_weights_norm"), true);
+    if (experts.groups == 1) return {};
+    Int("expert_group_count", experts.groups);
+    Int("expert_group_used_count", experts.groups_per_token);
+    return {};
   }
 
   Status AddSigmoidExperts() {
@@ -231,9 +273,10 @@ class ShapeWriter {
               "rope scaling 'yarn' has no place in a GGUF file of " + architecture_};
     }
     Float("rope.freq_base", rope.theta);
-    const bool has_parts = has_delta_nets() || config_.family == ModelFamily::kPhi3;
-    Int("rope.dimension_count",
-        has_parts ? RotatedElements(rope, config_.global_head_dim) : config_.global_head_dim);
+    const bool has_parts = has_delta_nets() || config_.family == ModelFamily::kPhi3 || is_glm();
+    Int("rope.dimension_count", is_latent() ? config_.latent.rotary_dim
+                                : has_parts ? RotatedElements(rope, config_.global_head_dim)
+                                            : config_.global_head_dim);
     switch (rope.type) {
       case RopeType::kDefault:
       case RopeType::kLlama3:        // a tensor of divisors says them; of Gemma 4 always
@@ -263,6 +306,11 @@ class ShapeWriter {
     if (!rope.truncates) {
       return {ErrorCode::kUnsupported,
               "rope scaling 'yarn' with 'truncate' false is not written to GGUF files"};
+    }
+    if (is_latent() && rope.attention_factor == 1) {
+      // A tenth of mscale_all_dim, for which readers take mscale too.
+      Float("rope.scaling.yarn_log_multiplier", (rope.scale_of_all - 1) / std::log(rope.factor));
+      return {};
     }
     if (architecture_ == "mistral3") {
       Float("attention.temperature_scale", rope.query_scale_beta);

@@ -32,6 +32,10 @@ constexpr std::string_view kDense[] = {"norm",
                                        "in_proj_b.",
                                        "in_proj_ba."};
 
+// Matrices of experts, and of heads.
+constexpr std::string_view kStacks[] = {".switch_mlp.", ".switch_glu.", ".embed_q.",
+                                        ".unembed_out."};
+
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -61,9 +65,10 @@ MlxFormat Wider(const MlxFormat& format) {
 std::optional<MlxFormat> QuantizePolicy::For(std::string_view name,
                                              const std::vector<int64_t>& shape) const {
   if (shape.size() < 2 || shape.size() > 3) return std::nullopt;
-  const bool is_experts =
-      shape.size() == 3 && (Contains(name, ".switch_mlp.") || Contains(name, ".switch_glu."));
-  if (!is_experts && (shape.size() != 2 || !name.ends_with(".weight"))) return std::nullopt;
+  const bool is_stack =
+      shape.size() == 3 && std::any_of(std::begin(kStacks), std::end(kStacks),
+                                       [&](std::string_view part) { return Contains(name, part); });
+  if (!is_stack && (shape.size() != 2 || !name.ends_with(".weight"))) return std::nullopt;
   if (std::any_of(std::begin(kDense), std::end(kDense),
                   [&](std::string_view part) { return Contains(name, part); })) {
     return std::nullopt;

@@ -19,6 +19,7 @@
 #include "kvasir/convert/gguf_delta_nets.h"
 #include "kvasir/convert/gguf_hybrids.h"
 #include "kvasir/convert/gguf_pairs_of.h"
+#include "kvasir/convert/latent_stacks.h"
 #include "kvasir/convert/row_batches.h"
 #include "kvasir/convert/tensor_names.h"
 #include "kvasir/convert/weight_encoder.h"
@@ -193,7 +194,8 @@ class ExportPlan {
                                        std::to_string(*layer) + ", and config.json has " +
                                        std::to_string(config_.num_hidden_layers)};
     }
-    if (tensor.shape.size() == 3 && tensor.shape[0] != config_.experts.count) {
+    const bool is_of_heads = name.find(".self_attn.") != std::string::npos;
+    if (tensor.shape.size() == 3 && !is_of_heads && tensor.shape[0] != config_.experts.count) {
       return {ErrorCode::kCorrupt, source_.path() + ": tensor '" + tensor.name + "' is of " +
                                        std::to_string(tensor.shape[0]) +
                                        " experts, and config.json has " +
@@ -373,7 +375,9 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   if (config->has_shared_mlp) {
     tensors = SplitSharedMlp(SplitGraniteExperts(std::move(tensors)), "mlp.shared_expert");
   }
-  tensors = GgufHybrids(std::move(tensors), *config);
+  auto latents = StackLatents(GgufHybrids(std::move(tensors), *config), *config);
+  if (!latents.ok()) return WithContext(latents.error(), source.path());
+  tensors = *std::move(latents);
   KVASIR_TRY(const std::vector<Export> exports,
              ExportPlan(source, tensors, *config, draft_layers, type).Make());
   std::vector<GgufDeclaration> declarations;

@@ -79,6 +79,12 @@ INSTANTIATE_TEST_SUITE_P(
         // Attention has biases, which block 0 has not.
         Case{"GraniteHybrid", "testdata/models/transformers_granite_hybrid_bf16", "bf16", {}},
         Case{"GraniteExperts", "testdata/models/transformers_granite_hybrid_moe_bf16", "bf16", {}},
+        Case{"DeepSeekV2Lite", "testdata/models/transformers_deepseek_v2_lite_bf16", "bf16", {}},
+        Case{"DeepSeekV3", "testdata/models/transformers_deepseek_v3_bf16", "bf16", {}},
+        Case{"Glm4MoeLite", "testdata/models/transformers_glm4_moe_lite_bf16", "bf16", {}},
+        Case{"Glm4", "testdata/models/transformers_glm4_bf16", "bf16", {}},
+        Case{"Glm4Q8", "testdata/models/transformers_glm4_bf16", "q8_0", WeightFormat::kQ8},
+        Case{"Glm4Moe", "testdata/models/transformers_glm4_moe_bf16", "bf16", {}},
         Case{"Lfm2", "testdata/models/transformers_lfm2_bf16", "bf16", {}},
         Case{"Lfm2Q8", "testdata/models/transformers_lfm2_bf16", "q8_0", WeightFormat::kQ8},
         Case{"Lfm2Experts", "testdata/models/transformers_lfm2_moe_bf16", "bf16", {}},

@@ -52,6 +52,18 @@ constexpr ConfigDefaults Lfm2(std::string_view architecture, std::string_view mo
           1e6,
           1e-5};
 }
+// What kind of attention and of experts these have, latent_config.cc knows.
+constexpr ConfigDefaults DeepSeek(std::string_view architecture, std::string_view model_type,
+                                  int64_t max_position_embeddings, double rope_theta,
+                                  double rms_norm_eps) {
+  return Plain(architecture, model_type, ModelFamily::kDeepSeek, 1, 64, max_position_embeddings,
+               rope_theta, rms_norm_eps);
+}
+constexpr ConfigDefaults Youtu() {
+  ConfigDefaults defaults = DeepSeek("YoutuForCausalLM", kYoutu, 131072, 1e4, 1e-6);
+  defaults.tie_word_embeddings = true;
+  return defaults;
+}
 // The intermediate size is that of dense layers, which models with experts may not have.
 constexpr ConfigDefaults Qwen35(std::string_view architecture, std::string_view model_type,
                                 int64_t intermediate_size, int64_t kv_heads) {
@@ -88,7 +100,7 @@ constexpr ConfigDefaults Gemma4(std::string_view architecture, std::string_view 
                1e6);
 }
 
-constexpr std::array<ConfigDefaults, 32> kArchitectures = {
+constexpr std::array<ConfigDefaults, 38> kArchitectures = {
     Plain("LlamaForCausalLM", "llama", ModelFamily::kLlama, 0, 0, 2048),
     Plain("MistralForCausalLM", "mistral", ModelFamily::kLlama, 8, 0, 131072),
     Plain("Mistral3ForConditionalGeneration", kMistral3, ModelFamily::kLlama, 8, 0, 131072),
@@ -105,6 +117,12 @@ constexpr std::array<ConfigDefaults, 32> kArchitectures = {
     Lfm2("LFM2ForCausalLM", "lfm2", 2560, 12288),
     Lfm2("Lfm2VlForConditionalGeneration", kLfm2Vl, 2560, 12288),
     Lfm2("Lfm2MoeForCausalLM", kLfm2Moe, 2048, 7168),
+    DeepSeek("DeepseekV2ForCausalLM", kDeepSeekV2, 2048, 1e4, 1e-6),
+    DeepSeek("DeepseekV3ForCausalLM", kDeepSeekV3, 4096, 1e4, 1e-6),
+    DeepSeek("Glm4MoeLiteForCausalLM", kGlm4MoeLite, 202752, 1e6, 1e-5),
+    Youtu(),
+    Plain("Glm4ForCausalLM", "glm4", ModelFamily::kGlm4, 2, 128, 131072, 1e4, 1.5625e-7),
+    Plain("Glm4MoeForCausalLM", "glm4_moe", ModelFamily::kGlm4Moe, 8, 128, 131072, 1e4, 1e-5),
     Plain("Qwen2ForCausalLM", "qwen2", ModelFamily::kQwen2, 32, 0, 32768),
     Plain("Qwen3ForCausalLM", "qwen3", ModelFamily::kQwen3, 32, 128, 32768),
     Plain("Qwen3MoeForCausalLM", kQwen3Moe, ModelFamily::kQwen3, 4, 0, 32768),

@@ -26,6 +26,10 @@ inline constexpr std::string_view kGraniteMoe = "granitemoe";
 inline constexpr std::string_view kGraniteMoeShared = "granitemoeshared";
 inline constexpr std::string_view kLfm2Moe = "lfm2_moe";
 inline constexpr std::string_view kLfm2Vl = "lfm2_vl";
+inline constexpr std::string_view kDeepSeekV2 = "deepseek_v2";
+inline constexpr std::string_view kDeepSeekV3 = "deepseek_v3";
+inline constexpr std::string_view kGlm4MoeLite = "glm4_moe_lite";
+inline constexpr std::string_view kYoutu = "youtu";
 
 // What the Hugging Face configuration classes fill in for absent fields. 0: the field is required,
 // or derived (heads, head_dim).

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kvasir/formats/gguf_deepseek.h"
 #include "kvasir/formats/gguf_layers.h"
 #include "kvasir/formats/gguf_llama_kin.h"
 #include "kvasir/formats/gguf_rope.h"
@@ -20,6 +21,8 @@ constexpr std::string_view kEmbedding = "token_embd.weight";
 constexpr std::string_view kGptOss = "gpt-oss";
 constexpr std::string_view kMistral3 = "mistral3";
 constexpr std::string_view kPhi3 = "phi3";
+constexpr std::string_view kDeepSeek2 = "deepseek2";
+constexpr std::string_view kGlm4Moe = "glm4moe";
 // The largest Gemma 2 and 3, whose scores are scaled by hidden_size / heads instead of head_dim.
 // llama.cpp, too, knows them by their layers: the metadata does not say.
 constexpr int64_t kGemma2With27B = 46;
@@ -34,7 +37,7 @@ struct Architecture {
   std::string_view config;
   std::string_view model_type;
 };
-constexpr std::array<Architecture, 21> kArchitectures = {{
+constexpr std::array<Architecture, 24> kArchitectures = {{
     {"llama", "LlamaForCausalLM", "llama"},
     {kMistral3, "Ministral3ForCausalLM", "ministral3"},
     {"smollm3", "SmolLM3ForCausalLM", "smollm3"},
@@ -46,6 +49,9 @@ constexpr std::array<Architecture, 21> kArchitectures = {{
     {"olmo2", "Olmo2ForCausalLM", "olmo2"},  // of OLMo 3 as well
     {"olmo3", "Olmo3ForCausalLM", "olmo3"},  // as Ollama may call it
     {kPhi3, "Phi3ForCausalLM", "phi3"},
+    {kDeepSeek2, "DeepseekV3ForCausalLM", "deepseek_v3"},
+    {"glm4", "Glm4ForCausalLM", "glm4"},
+    {kGlm4Moe, "Glm4MoeForCausalLM", "glm4_moe"},
     {"qwen2", "Qwen2ForCausalLM", "qwen2"},
     {"qwen3", "Qwen3ForCausalLM", "qwen3"},
     {"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe"},
@@ -58,9 +64,9 @@ constexpr std::array<Architecture, 21> kArchitectures = {{
     {"gemma4", "Gemma4ForCausalLM", "gemma4_text"},
 }};
 
-constexpr std::array<std::string_view, 8> kWithExperts = {
-    "qwen3moe",      "qwen35moe", "granitemoe", "qwen3next",
-    "granitehybrid", "lfm2moe",   kGptOss,      "gemma4"};
+constexpr std::array<std::string_view, 10> kWithExperts = {
+    "qwen3moe", "qwen35moe", "granitemoe", "qwen3next", "granitehybrid",
+    "lfm2moe",  kGptOss,     "gemma4",     kDeepSeek2,  kGlm4Moe};
 
 // What a file's metadata say.
 struct FileConfig {
@@ -96,6 +102,12 @@ class ConfigBuilder {
       KVASIR_TRY_OK(AddGgufLfm2(keys_, file_, &config_));
     } else if (architecture_ == "granitehybrid") {
       KVASIR_TRY_OK(AddGgufGraniteHybrid(keys_, file_, &config_));
+    } else if (architecture_ == kDeepSeek2) {
+      KVASIR_TRY_OK(AddGgufDeepSeek(keys_, file_, &config_));
+    } else if (architecture_ == kGlm4Moe) {
+      KVASIR_TRY_OK(AddGgufGlm4Moe(keys_, file_, &config_));
+    } else if (is_glm()) {
+      KVASIR_TRY_OK(AddGgufGlm4(keys_, &config_));
     } else {
       KVASIR_TRY_OK(SetHeads());
       KVASIR_TRY_OK(SetIntermediateSize());
@@ -115,6 +127,7 @@ class ConfigBuilder {
   bool has_delta_nets() const {
     return architecture_ == "qwen3next" || architecture_.starts_with("qwen35");
   }
+  bool is_glm() const { return architecture_.starts_with("glm4"); }
   bool is_olmo() const { return architecture_.starts_with("olmo"); }
   Status CopyInt(std::string_view name, std::string_view field) {
     return keys_.CopyInt(name, field, &config_);
@@ -207,7 +220,7 @@ class ConfigBuilder {
       KVASIR_TRY(const int64_t rotated, metadata_.IntOr(Key("rope.dimension_count"), head_dim));
       KVASIR_TRY(Json scaling, GgufLongRope(file_, rotated));
       if (!scaling.is_null()) return SetLongRope(std::move(scaling));
-    } else if (!has_delta_nets()) {
+    } else if (!has_delta_nets() && !is_glm()) {
       KVASIR_TRY_OK(RequireSize("rope.dimension_count", head_dim));
     }
     KVASIR_TRY_OK(CheckRopeFactors());
@@ -215,7 +228,7 @@ class ConfigBuilder {
     const std::string base = FirstKey("rope.freq_base", "rope.global.freq_base");
     KVASIR_TRY(const double theta, metadata_.NumberOr(base, is_gemma3 ? 1e6 : 10000.0));
     config_.Set("rope_theta", theta);
-    if (!has_delta_nets()) {
+    if (!has_delta_nets() && !is_glm()) {
       KVASIR_TRY(divisors_, ReadGgufRopeDivisors(file_, head_dim));
     }
     double unsaid = 1.0;
@@ -292,6 +305,7 @@ class ConfigBuilder {
     if (is_olmo()) KVASIR_TRY_OK(CopyYarn("attn_factor", "attention_factor", scaling));
     // As the checkpoints that such files are made of; metadata has no word for it.
     if (architecture_ == kGptOss) scaling->Set("truncate", false);
+    if (architecture_ == kDeepSeek2) return AddGgufYarnScales(keys_, scaling);
     if (architecture_ != kMistral3) return {};
     // Of the two factors of DeepSeek's yarn the first is always 1.
     const std::string all =
@@ -319,7 +333,8 @@ class ConfigBuilder {
       const std::string key = Key("rope.scaling." + std::string(name));
       KVASIR_TRY(const double value, metadata_.NumberOr(key, plain));
       if (type == "yarn" && name == std::string_view("yarn_attn_factor")) continue;
-      if (architecture_ == kMistral3 && name == std::string_view("yarn_log_multiplier")) continue;
+      const bool has_multiplier = architecture_ == kMistral3 || architecture_ == kDeepSeek2;
+      if (has_multiplier && name == std::string_view("yarn_log_multiplier")) continue;
       if (is_olmo() && type == "yarn" && name == std::string_view("attn_factor")) continue;
       if (value == plain || (plain == 1.0 && value < 0.0)) continue;
       return {ErrorCode::kUnsupported,

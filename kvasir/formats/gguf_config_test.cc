@@ -32,7 +32,7 @@ TEST(GgufConfig, UnknownArchitecturesListTheKnown) {
   EXPECT_NE(config.error().message.find(
                 "'rwkv7'; supported are llama, mistral3, smollm3, "
                 "granite, granitemoe, granitehybrid, lfm2, lfm2moe, olmo2, olmo3, "
-                "phi3, qwen2, qwen3, qwen3moe, qwen35, "
+                "phi3, deepseek2, glm4, glm4moe, qwen2, qwen3, qwen3moe, qwen35, "
                 "qwen35moe, qwen3next, gpt-oss,"),
             std::string::npos)
       << config.error().message;

@@ -13,9 +13,9 @@
 namespace kvasir {
 namespace {
 
-constexpr std::array<std::string_view, 11> kThreeApart = {
-    "llama",   "qwen2",   "qwen3",   "qwen3moe", "gemma2", "gemma3",
-    "gpt-oss", "smollm3", "granite", "mistral3", "olmo2"};
+constexpr std::array<std::string_view, 13> kThreeApart = {
+    "llama",   "qwen2",   "qwen3",    "qwen3moe", "gemma2", "gemma3", "gpt-oss",
+    "smollm3", "granite", "mistral3", "olmo2",    "glm4",   "glm4moe"};
 constexpr std::string_view kFused = ".attn_qkv.";
 constexpr std::array<std::string_view, 3> kParts = {".attn_q.", ".attn_k.", ".attn_v."};
 

@@ -25,14 +25,6 @@ Result<std::vector<int64_t>> PerLayer(const GgufKeys& keys, std::string_view nam
                                    " elements for " + std::to_string(layers) + " layers"};
 }
 
-// Bounded by the members that ModelConfig::Parse will check, so that nothing large is allocated.
-Result<size_t> LayerCount(const Json& config) {
-  KVASIR_TRY(const int64_t layers, config.GetInt("num_hidden_layers"));
-  if (layers >= 1 && layers <= kMaxLayers) return static_cast<size_t>(layers);
-  return {ErrorCode::kCorrupt, "metadata 'block_count' is " + std::to_string(layers) +
-                                   ", must be between 1 and " + std::to_string(kMaxLayers)};
-}
-
 std::string LayerTensor(size_t layer, std::string_view part) {
   return "blk." + std::to_string(layer) + "." + std::string(part) + ".weight";
 }
@@ -110,19 +102,6 @@ Status AddMlpSizes(const GgufKeys& keys, size_t layers, int64_t shared, Json* co
   return {};
 }
 
-// Blocks that only draft tokens come last and count as layers.
-Status DropDraftBlocks(const GgufKeys& keys, Json* config) {
-  const std::string key = keys.Key("nextn_predict_layers");
-  KVASIR_TRY(const int64_t drafting, keys.metadata.IntOr(key, 0));
-  KVASIR_TRY(const int64_t blocks, config->GetInt("num_hidden_layers"));
-  if (drafting < 0 || drafting >= blocks) {
-    return {ErrorCode::kCorrupt, "metadata '" + key + "' is " + std::to_string(drafting) + " of " +
-                                     std::to_string(blocks) + " blocks"};
-  }
-  config->Set("num_hidden_layers", blocks - drafting);
-  return {};
-}
-
 Status AddDeltaNet(const GgufKeys& keys, Json* config) {
   KVASIR_TRY_OK(keys.CopyInt("ssm.conv_kernel", "linear_conv_kernel_dim", config));
   KVASIR_TRY_OK(keys.CopyInt("ssm.state_size", "linear_key_head_dim", config));
@@ -182,7 +161,7 @@ Result<int64_t> KeyValueHeads(const GgufKeys& keys) {
 // Heads of keys and values; and what layers are: `recurrent` those that have none.
 Status AddHybridHeads(const GgufKeys& keys, const char* attention, const char* recurrent,
                       Json* config) {
-  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY(const size_t layers, GgufLayerCount(*config));
   KVASIR_TRY(int64_t heads, KeyValueHeads(keys));
   // Where no layer has any there are as many as queries, of which nobody asks.
   if (heads == 0) {
@@ -206,14 +185,6 @@ Status CheckGating(const GgufKeys& keys) {
   if (kind == kSigmoid) return {};
   return {ErrorCode::kUnsupported,
           "metadata '" + key + "' is " + std::to_string(kind) + "; supported is 2, sigmoid"};
-}
-
-// Whether any layer has the tensor.
-bool AnyLayerHas(const GgufFile& file, size_t layers, const std::string& part) {
-  for (size_t i = 0; i < layers; ++i) {
-    if (file.Find("blk." + std::to_string(i) + "." + part) != nullptr) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -244,7 +215,7 @@ Status AddGgufWindow(const GgufKeys& keys, Json* config) {
   const std::string key = keys.Key("attention.sliding_window_pattern");
   const GgufValue* value = keys.metadata.Find(key);
   if (value == nullptr) return {};
-  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY(const size_t layers, GgufLayerCount(*config));
   std::vector<int64_t> slides;
   if (const auto* every = std::get_if<int64_t>(value)) {
     if (*every < 1) return {ErrorCode::kCorrupt, "metadata '" + key + "' must be at least 1"};
@@ -278,18 +249,44 @@ Status AddGgufRotatedPart(const GgufKeys& keys, int64_t head_dim, Json* config) 
   return {};
 }
 
+bool AnyGgufLayerHas(const GgufFile& file, size_t layers, const std::string& part) {
+  for (size_t i = 0; i < layers; ++i) {
+    if (file.Find("blk." + std::to_string(i) + "." + part) != nullptr) return true;
+  }
+  return false;
+}
+
+Result<size_t> GgufLayerCount(const Json& config) {
+  KVASIR_TRY(const int64_t layers, config.GetInt("num_hidden_layers"));
+  if (layers >= 1 && layers <= kMaxLayers) return static_cast<size_t>(layers);
+  return {ErrorCode::kCorrupt, "metadata 'block_count' is " + std::to_string(layers) +
+                                   ", must be between 1 and " + std::to_string(kMaxLayers)};
+}
+
+Status DropGgufDraftBlocks(const GgufKeys& keys, Json* config) {
+  const std::string key = keys.Key("nextn_predict_layers");
+  KVASIR_TRY(const int64_t drafting, keys.metadata.IntOr(key, 0));
+  KVASIR_TRY(const int64_t blocks, config->GetInt("num_hidden_layers"));
+  if (drafting < 0 || drafting >= blocks) {
+    return {ErrorCode::kCorrupt, "metadata '" + key + "' is " + std::to_string(drafting) + " of " +
+                                     std::to_string(blocks) + " blocks"};
+  }
+  config->Set("num_hidden_layers", blocks - drafting);
+  return {};
+}
+
 Status AddGgufQwenExperts(const GgufKeys& keys, const GgufFile& file, Json* config) {
   KVASIR_TRY_OK(AddExperts(keys, "num_experts_per_tok", config));
   config->Set("norm_topk_prob", true);  // the metadata does not say; every release does
-  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY(const size_t layers, GgufLayerCount(*config));
   AddDenseLayers(file, layers, config);
   return {};
 }
 
 Status AddGgufQwen35(const GgufKeys& keys, const GgufFile& file, Json* config) {
   const GgufMetadata& metadata = keys.metadata;
-  KVASIR_TRY_OK(DropDraftBlocks(keys, config));
-  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY_OK(DropGgufDraftBlocks(keys, config));
+  KVASIR_TRY(const size_t layers, GgufLayerCount(*config));
   KVASIR_TRY_OK(AddDeltaNet(keys, config));
   KVASIR_TRY_OK(AddLinearLayers(keys, layers, config));
   KVASIR_TRY(const auto heads, KeyValueHeads(keys));
@@ -313,7 +310,7 @@ Status AddGgufQwen35(const GgufKeys& keys, const GgufFile& file, Json* config) {
 }
 
 Status AddGgufLfm2(const GgufKeys& keys, const GgufFile& file, Json* config) {
-  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY(const size_t layers, GgufLayerCount(*config));
   KVASIR_TRY_OK(AddHybridHeads(keys, "full_attention", "conv", config));
   const std::string window = keys.Key("attention.sliding_window");
   KVASIR_TRY(const int64_t size, keys.metadata.IntOr(window, 0));
@@ -339,14 +336,14 @@ Status AddGgufLfm2(const GgufKeys& keys, const GgufFile& file, Json* config) {
   KVASIR_TRY_OK(AddExperts(keys, "num_experts_per_tok", config));
   KVASIR_TRY_OK(keys.CopyInt("leading_dense_block_count", "num_dense_layers", config));
   config->Set("norm_topk_prob", true);  // the metadata does not say; every release does
-  config->Set("use_expert_bias", AnyLayerHas(file, layers, "exp_probs_b.bias"));
+  config->Set("use_expert_bias", AnyGgufLayerHas(file, layers, "exp_probs_b.bias"));
   KVASIR_TRY(const double scale, keys.metadata.NumberOr(keys.Key("expert_weights_scale"), 1.0));
   config->Set("routed_scaling_factor", scale == 0 ? 1.0 : scale);
   return {};
 }
 
 Status AddGgufGraniteHybrid(const GgufKeys& keys, const GgufFile& file, Json* config) {
-  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY(const size_t layers, GgufLayerCount(*config));
   KVASIR_TRY_OK(AddHybridHeads(keys, "attention", "mamba", config));
   KVASIR_TRY_OK(keys.CopyInt("ssm.conv_kernel", "mamba_d_conv", config));
   KVASIR_TRY_OK(keys.CopyInt("ssm.state_size", "mamba_d_state", config));
@@ -363,7 +360,7 @@ Status AddGgufGraniteHybrid(const GgufKeys& keys, const GgufFile& file, Json* co
   }
   config->Set("mamba_d_head", inner / heads);
   config->Set("mamba_expand", inner / hidden);
-  config->Set("mamba_conv_bias", AnyLayerHas(file, layers, "ssm_conv1d.bias"));
+  config->Set("mamba_conv_bias", AnyGgufLayerHas(file, layers, "ssm_conv1d.bias"));
   config->Set("mamba_proj_bias", false);
   KVASIR_TRY_OK(keys.CopyInt("feed_forward_length", "intermediate_size", config));
   KVASIR_TRY(const int64_t experts, keys.metadata.IntOr(keys.Key("expert_count"), 0));
@@ -382,7 +379,7 @@ Status AddGgufGptOss(const GgufKeys& keys, Json* config) {
 }
 
 Status AddGgufGemma4(const GgufKeys& keys, const GgufFile& file, Json* config) {
-  KVASIR_TRY(const size_t layers, LayerCount(*config));
+  KVASIR_TRY(const size_t layers, GgufLayerCount(*config));
   const std::vector<bool> full = FullLayers(*config, layers);
   KVASIR_TRY_OK(AddHeads(keys, full, config));
   KVASIR_TRY(const int64_t shared, keys.metadata.IntOr(keys.Key("attention.shared_kv_layers"), 0));

@@ -27,6 +27,13 @@ struct GgufKeys {
 // The size of a head, which a file may leave to hidden size and heads. `config` has those.
 // ERRORS: kCorrupt.
 Result<int64_t> GgufHeadDim(const GgufKeys& keys, const Json& config);
+// `config`'s number of layers, bounded as ModelConfig::Parse will, so that nothing large is
+// allocated by it. ERRORS: kCorrupt.
+Result<size_t> GgufLayerCount(const Json& config);
+// Whether any layer has the tensor.
+bool AnyGgufLayerHas(const GgufFile& file, size_t layers, const std::string& part);
+// Blocks that only draft tokens come last and count as layers: no longer. ERRORS: kCorrupt.
+Status DropGgufDraftBlocks(const GgufKeys& keys, Json* config);
 // The sliding window and which layers have it (Gemma 2, 3, 4, OLMo 3). ERRORS: kCorrupt.
 Status AddGgufWindow(const GgufKeys& keys, Json* config);
 // How much of a head turns, where a family turns but its first elements. ERRORS: kCorrupt.

@@ -27,7 +27,9 @@ Result<int64_t> ReadWindow(const ConfigReader& reader, const ConfigDefaults& def
                            const ModelConfig& model) {
   // The classes have no such field.
   if (defaults.model_type == "llama" || !RecurrentType(model).empty() ||
-      defaults.model_type.starts_with(kGranite) || defaults.model_type == kOlmo2) {
+      defaults.model_type.starts_with(kGranite) || defaults.model_type == kOlmo2 ||
+      model.family == ModelFamily::kDeepSeek || model.family == ModelFamily::kGlm4 ||
+      model.family == ModelFamily::kGlm4Moe) {
     return 0;
   }
   if (defaults.model_type == kSmolLm3) {

@@ -7,6 +7,7 @@
 #include "kvasir/formats/config_limits.h"
 #include "kvasir/formats/config_reader.h"
 #include "kvasir/formats/hybrid_config.h"
+#include "kvasir/formats/latent_config.h"
 #include "kvasir/formats/layer_config.h"
 
 namespace kvasir {
@@ -100,8 +101,11 @@ Status ReadBiases(const ConfigReader& reader, ModelConfig* model) {
     model->qkv_bias = true;  // not configurable: the family always has them, and none on o_proj
     return {};
   }
-  KVASIR_TRY(model->qkv_bias, reader.Flag("attention_bias", model->family == ModelFamily::kGptOss));
-  model->output_bias = model->qkv_bias;
+  const bool by_default =
+      model->family == ModelFamily::kGptOss || model->family == ModelFamily::kGlm4;
+  KVASIR_TRY(model->qkv_bias, reader.Flag("attention_bias", by_default));
+  const bool is_glm = model->family == ModelFamily::kGlm4 || model->family == ModelFamily::kGlm4Moe;
+  model->output_bias = model->qkv_bias && !is_glm;
   if (model->family == ModelFamily::kLlama) {
     KVASIR_TRY(model->mlp_bias, reader.Flag("mlp_bias", false));
   }
@@ -200,7 +204,15 @@ Json Ministral3Rope() {
 }
 
 bool RotatesParts(const ModelConfig& model) {
-  return model.family == ModelFamily::kQwen35 || model.family == ModelFamily::kPhi3;
+  return model.family == ModelFamily::kQwen35 || model.family == ModelFamily::kPhi3 ||
+         model.family == ModelFamily::kGlm4 || model.family == ModelFamily::kGlm4Moe;
+}
+
+// Of a config that does not say.
+double RotatedByDefault(const ModelConfig& model) {
+  if (model.family == ModelFamily::kQwen35) return 0.25;
+  const bool is_glm = model.family == ModelFamily::kGlm4 || model.family == ModelFamily::kGlm4Moe;
+  return is_glm ? 0.5 : 1.0;
 }
 
 // Each pair that turns has one in both lists, whichever is taken.
@@ -235,9 +247,8 @@ Status CheckRotated(const ConfigReader& reader, const ModelConfig& model, const 
 
 Status ReadRope(const ConfigReader& reader, const ConfigDefaults& defaults, ModelConfig* model) {
   KVASIR_TRY(const double theta, reader.Number("rope_theta", defaults.rope_theta, 1.0, 1e12));
-  const bool is_qwen35 = model->family == ModelFamily::kQwen35;
   KVASIR_TRY(const double rotated,
-             reader.Number("partial_rotary_factor", is_qwen35 ? 0.25 : 1.0, 0.0, 1.0));
+             reader.Number("partial_rotary_factor", RotatedByDefault(*model), 0.0, 1.0));
   if (!RotatesParts(*model) && rotated != 1.0) {
     return reader.Bad("partial_rotary_factor", "must be 1: this family rotates whole heads",
                       ErrorCode::kUnsupported);
@@ -305,6 +316,8 @@ Status ReadFamily(const ConfigReader& reader, const ConfigDefaults& defaults, Mo
   if (model->family == ModelFamily::kGptOss) return ReadGptOssExperts(reader, model);
   if (model->family == ModelFamily::kQwen35) return ReadQwen35Layers(reader, defaults, model);
   if (model->family == ModelFamily::kLfm2) return ReadLfm2Layers(reader, defaults, model);
+  if (model->family == ModelFamily::kDeepSeek) return ReadDeepSeek(reader, defaults, model);
+  if (model->family == ModelFamily::kGlm4Moe) return ReadGlm4Experts(reader, model);
   if (model->family != ModelFamily::kGemma4) return {};
   const bool is_unified = defaults.model_type.starts_with(kGemma4Unified);
   return ReadGemma4Layers(reader, is_unified ? 0 : 256, model);
@@ -344,9 +357,9 @@ Result<const ConfigDefaults*> DefaultsOfText(const ConfigDefaults& wrapper, cons
 }  // namespace
 
 std::string_view ModelFamilyName(ModelFamily family) {
-  constexpr std::string_view kNames[] = {"llama",  "qwen2",  "qwen3",  "qwen3_5",
-                                         "gemma2", "gemma3", "gemma4", "gpt_oss",
-                                         "olmo2",  "phi3",   "lfm2"};
+  constexpr std::string_view kNames[] = {"llama",  "qwen2",    "qwen3",   "qwen3_5", "gemma2",
+                                         "gemma3", "gemma4",   "gpt_oss", "olmo2",   "phi3",
+                                         "lfm2",   "deepseek", "glm4",    "glm4_moe"};
   return kNames[static_cast<size_t>(family)];
 }
 
@@ -355,7 +368,11 @@ FamilyTraits TraitsOf(ModelFamily family) {
     case ModelFamily::kLlama:
     case ModelFamily::kQwen2:
     case ModelFamily::kPhi3:
+    case ModelFamily::kDeepSeek:
+    case ModelFamily::kGlm4Moe:
       return {};
+    case ModelFamily::kGlm4:
+      return {.has_post_norms = true};
     case ModelFamily::kQwen3:
     case ModelFamily::kLfm2:
       return {.has_qk_norm = true};
@@ -411,6 +428,7 @@ Result<ModelConfig> ModelConfig::ParseDecoder(const Json& config) {
   KVASIR_TRY_OK(ReadFamily(reader, *defaults, &model));
   KVASIR_TRY_OK(ReadRope(reader, *defaults, &model));
   ExtendByYarn(&model);
+  if (model.latent.kv_rank > 0) model.query_pre_attn_scalar = LatentScalar(model);
   const bool has_old_name =
       model.family == ModelFamily::kLfm2 && reader.Find("tie_embedding") != nullptr;
   const std::string_view tie = has_old_name ? "tie_embedding" : "tie_word_embeddings";

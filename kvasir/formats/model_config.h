@@ -25,7 +25,9 @@ namespace kvasir {
 // of Mamba-2 in Granite 4's hybrids. kQwen3 also for Qwen3-MoE: its
 // layers with experts say so themselves. kQwen35 stands for all whose layers are gated delta nets
 // but for every fourth: Qwen3.5, 3.6 and Qwen3-Next, with experts and without. kOlmo: OLMo 2 and 3.
-// kPhi3: Phi-3 and Phi-4. kLfm2: LFM2 and LFM2.5, with experts and without.
+// kPhi3: Phi-3 and Phi-4. kLfm2: LFM2 and LFM2.5, with experts and without. kDeepSeek: DeepSeek-V2
+// and V3 and all whose attention is theirs, GLM-4.7-Flash among them. kGlm4: GLM-4 without experts,
+// kGlm4Moe: GLM-4.5 to 4.7 with them.
 enum class ModelFamily {
   kLlama,
   kQwen2,
@@ -37,7 +39,10 @@ enum class ModelFamily {
   kGptOss,
   kOlmo,
   kPhi3,
-  kLfm2
+  kLfm2,
+  kDeepSeek,
+  kGlm4,
+  kGlm4Moe
 };
 std::string_view ModelFamilyName(ModelFamily family);  // "llama", ...
 
@@ -82,6 +87,10 @@ struct ExpertsConfig {
   bool has_choice_biases = false;   // added to scores where experts are chosen, not to weights
   bool normalizes_weights = true;   // the weights of the chosen sum to 1
   double weight_scale = 1.0;        // multiplies weights at last
+  // They lie in so many groups of as many each. A token chooses among those of its best groups,
+  // which scores say by their largest, or, where each is a sigmoid, by their two largest.
+  int groups = 1;
+  int groups_per_token = 1;
   // The dense MLP of such a layer stays, beside the experts; otherwise they replace it.
   bool beside_dense = false;
   // Of one more, which every token goes through; 0: there is none.
@@ -115,6 +124,18 @@ struct ShortConvConfig {
   friend bool operator==(const ShortConvConfig&, const ShortConvConfig&) = default;
 };
 
+// Sizes of multi-head latent attention (DeepSeek-AI, arXiv 2405.04434): keys and values of all
+// heads are made of one latent of each token and of a key that turns and that all heads share.
+struct LatentConfig {
+  int query_rank = 0;  // of what queries are made of; 0: of the hidden state itself
+  int kv_rank = 0;     // of the latent; 0: the model has none
+  int plain_dim = 0;   // of a query's and a key's head, what does not turn
+  int rotary_dim = 0;  // and what turns, in pairs of neighbours
+  int value_dim = 0;   // of a value's head
+
+  friend bool operator==(const LatentConfig&, const LatentConfig&) = default;
+};
+
 struct ModelConfig {
   ModelFamily family = ModelFamily::kLlama;
   std::string architecture;  // as the file names it, e.g. "LlamaForCausalLM"
@@ -126,6 +147,8 @@ struct ModelConfig {
   int num_attention_heads = 0;
   int num_key_value_heads = 0;  // divides num_attention_heads
   int head_dim = 0;             // even; heads * head_dim may differ from hidden_size
+  // With a kv_rank, what is cached is one head of kv_rank + rotary_dim, which keys and values are.
+  LatentConfig latent;
   // The same for full-attention layers, where the family tells them apart (Gemma 4); else equal.
   int global_key_value_heads = 0;
   int global_head_dim = 0;
@@ -134,6 +157,9 @@ struct ModelConfig {
   // The last so many layers have no keys and values: each reads those of the last layer before
   // them that is of its kind.
   int num_kv_shared_layers = 0;
+  // Layers behind the last one, in the same file, that draft tokens, as DeepSeek-V3 and GLM have
+  // them. Nothing reads them.
+  int draft_layers = 0;
   bool has_double_wide_mlp = false;  // of the layers that share keys and values
   // Gemma 4: a second embedding table gives every layer so many numbers of its own; 0: none.
   int64_t per_layer_embedding_size = 0;
@@ -149,6 +175,7 @@ struct ModelConfig {
   bool has_own_head = false;
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's o_proj
+  bool has_qk_norm = false;  // also where not all of the family have it
   bool mlp_bias = false;
   // Granite 4: the MLP is called shared_mlp, its gates and ups are one matrix; of models with
   // experts it is the one that every token goes through.
@@ -198,7 +225,11 @@ struct ModelConfig {
   const RopeConfig& rope(LayerKind kind) const {
     return kind == LayerKind::kFull ? rope_full : rope_sliding;
   }
-  FamilyTraits traits() const { return TraitsOf(family); }
+  FamilyTraits traits() const {
+    FamilyTraits traits = TraitsOf(family);
+    traits.has_qk_norm |= has_qk_norm;
+    return traits;
+  }
   // Of one layer. REQUIRES: 0 <= layer < num_hidden_layers.
   bool is_full(int layer) const {
     return layer_kinds[static_cast<size_t>(layer)] == LayerKind::kFull;

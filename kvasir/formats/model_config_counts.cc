@@ -28,8 +28,21 @@ int64_t ShortConvParameters(const ShortConvConfig& conv, int64_t hidden) {
   return 4 * hidden * hidden + conv.width * hidden + (conv.has_bias ? 5 * hidden : 0);
 }
 
+// Projections to and from both ranks, and the way back.
+int64_t LatentParameters(const LatentConfig& latent, int64_t heads, int64_t hidden) {
+  const int64_t queries = heads * (latent.plain_dim + latent.rotary_dim);
+  const int64_t made_of = latent.query_rank > 0 ? latent.query_rank : hidden;
+  return hidden * latent.query_rank + made_of * queries +
+         hidden * (latent.kv_rank + latent.rotary_dim) +
+         latent.kv_rank * heads * (latent.plain_dim + latent.value_dim) +
+         heads * latent.value_dim * hidden;
+}
+
 int64_t AttentionParameters(const ModelConfig& config, int layer) {
   const int64_t hidden = config.hidden_size;
+  if (config.latent.kv_rank > 0) {
+    return LatentParameters(config.latent, config.num_attention_heads, hidden);
+  }
   if (config.is_recurrent(layer) && config.short_conv.width > 0) {
     return ShortConvParameters(config.short_conv, hidden);
   }
@@ -77,6 +90,7 @@ int64_t NormParameters(const ModelConfig& config, int layer) {
     const DeltaNetConfig& net = config.delta_net;  // all 0 where there is none
     return count + (net.is_mamba ? int64_t{net.value_heads} * net.value_dim : net.value_dim);
   }
+  count += config.latent.query_rank + config.latent.kv_rank;
   if (traits.has_wide_qk_norm) {
     const int heads = config.num_attention_heads + config.key_value_heads_of(layer);
     count += int64_t{heads} * config.head_dim_of(layer);

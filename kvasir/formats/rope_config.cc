@@ -69,6 +69,7 @@ Status ReadYarn(const ConfigReader& fields, const RopeDefaults& defaults, RopeCo
                                                                  YarnScale(rope->factor, mscale_all)
                                                            : YarnScale(rope->factor, 1.0);
   KVASIR_TRY(rope->attention_factor, fields.Number("attention_factor", resolved, 1e-6, kMaxFactor));
+  if (mscale_all > 0.0) rope->scale_of_all = YarnScale(rope->factor, mscale_all);
   KVASIR_TRY(rope->query_scale_beta, fields.Number("llama_4_scaling_beta", 0.0, 0.0, kMaxFactor));
   return {};
 }

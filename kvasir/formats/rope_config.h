@@ -44,6 +44,9 @@ struct RopeConfig {
   bool truncates = true;  // its ends to whole dimensions
   // Multiplies cos and sin; already resolved from attention_factor, mscale or 0.1 ln(factor) + 1.
   double attention_factor = 1.0;
+  // What mscale_all_dim, if yarn has one, makes of the factor: DeepSeek's attention multiplies
+  // scores by its square.
+  double scale_of_all = 1.0;
   // [rotated elements / 2]: inv_freq[i] is divided by element i, after the type's change. Empty:
   // all 1. GGUF files have llama3 scaling in this form; of longrope it is the list that is taken.
   std::vector<float> frequency_divisors;

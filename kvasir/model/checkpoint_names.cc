@@ -1,8 +1,8 @@
 #include "kvasir/model/checkpoint_names.h"
 
-#include <array>
+#include <ranges>
+#include <span>
 #include <string_view>
-#include <utility>
 
 namespace kvasir {
 namespace {
@@ -12,7 +12,7 @@ struct Renaming {
   std::string_view checkpoint;
   std::string_view decoder;
 };
-constexpr std::array<Renaming, 9> kLfm2 = {{
+constexpr Renaming kLfm2[] = {
     {".operator_norm.", ".input_layernorm."},
     {".ffn_norm.", ".post_attention_layernorm."},
     {".self_attn.out_proj.", ".self_attn.o_proj."},
@@ -22,32 +22,47 @@ constexpr std::array<Renaming, 9> kLfm2 = {{
     {".w1.", ".gate_proj."},
     {".w2.", ".down_proj."},
     {".w3.", ".up_proj."},
-}};
+};
 constexpr Renaming kLfm2Norm = {"embedding_norm.", "norm."};
+// What the one calls after attention the other has before the MLP: one after the other.
+constexpr Renaming kGlm4[] = {
+    {".post_attention_layernorm.", ".pre_feedforward_layernorm."},
+    {".post_self_attn_layernorm.", ".post_attention_layernorm."},
+    {".post_mlp_layernorm.", ".post_feedforward_layernorm."},
+};
+
+std::span<const Renaming> RenamingsOf(ModelFamily family) {
+  if (family == ModelFamily::kLfm2) return kLfm2;
+  if (family == ModelFamily::kGlm4) return kGlm4;
+  return {};
+}
 
 void Replace(std::string_view from, std::string_view to, std::string* name) {
   const size_t at = name->find(from);
   if (at != std::string::npos) name->replace(at, from.size(), to);
 }
 
-std::string Renamed(std::string name, std::string_view Renaming::*from,
-                    std::string_view Renaming::*to) {
-  const std::string_view norm = kLfm2Norm.*from;
-  if (name.starts_with(norm)) return name.replace(0, norm.size(), kLfm2Norm.*to);
-  for (const Renaming& renaming : kLfm2) Replace(renaming.*from, renaming.*to, &name);
-  return name;
-}
-
 }  // namespace
 
 std::string DecoderTensorName(ModelFamily family, std::string name) {
-  if (family != ModelFamily::kLfm2) return name;
-  return Renamed(std::move(name), &Renaming::checkpoint, &Renaming::decoder);
+  if (family == ModelFamily::kLfm2 && name.starts_with(kLfm2Norm.checkpoint)) {
+    return name.replace(0, kLfm2Norm.checkpoint.size(), kLfm2Norm.decoder);
+  }
+  for (const Renaming& renaming : RenamingsOf(family)) {
+    Replace(renaming.checkpoint, renaming.decoder, &name);
+  }
+  return name;
 }
 
 std::string CheckpointTensorName(ModelFamily family, std::string name) {
-  if (family != ModelFamily::kLfm2) return name;
-  return Renamed(std::move(name), &Renaming::decoder, &Renaming::checkpoint);
+  if (family == ModelFamily::kLfm2 && name.starts_with(kLfm2Norm.decoder)) {
+    return name.replace(0, kLfm2Norm.decoder.size(), kLfm2Norm.checkpoint);
+  }
+  // Backwards, so that it undoes the other.
+  for (const Renaming& renaming : RenamingsOf(family) | std::views::reverse) {
+    Replace(renaming.decoder, renaming.checkpoint, &name);
+  }
+  return name;
 }
 
 }  // namespace kvasir

@@ -11,7 +11,7 @@ namespace kvasir {
 
 // "layers.3.feed_forward.w1.weight" of a checkpoint is "layers.3.mlp.gate_proj.weight" to the
 // decoder. Names are without a wrapper's prefix; what has no other name keeps its own, and so does
-// what is the decoder's name already.
+// what is the decoder's name already, but in GLM-4, which calls other norms so.
 std::string DecoderTensorName(ModelFamily family, std::string name);
 
 // The same the other way, as the published checkpoints of the family have it.

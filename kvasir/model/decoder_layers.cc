@@ -218,7 +218,7 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
   if (owns_kv && index != step.written_layer) {
     new_rows = ProjectKv(index, step, workspace, normed, queries);
   } else {
-    backend_.Matmul(normed, QueryJobs(layer, workspace, queries));
+    ProjectQueries(layer, workspace, normed, queries);
   }
   if (spec_.has_qk_norm) backend_.RmsNorm(queries, layer.query_norm, spec_.norm_eps, queries);
   const size_t rope = static_cast<size_t>(layer_spec.rope);
@@ -245,6 +245,7 @@ void DecoderLayers::Attention(int index, const TurnedStep& step, Workspace& work
     backend_.Gate(GateActivation::kSigmoid, gates, attended);
     mixed = gates;
   }
+  if (layer.latent) mixed = layer.latent->Values(spec_, backend_, workspace, attended);
   const MatmulJob output[] = {layer.output.job(projected)};
   backend_.Matmul(mixed, output);
 }
@@ -261,6 +262,14 @@ void DecoderLayers::ScaleQueries(const RopeSpec& rope, std::span<const Position>
     if (scale != 1) backend_.Scale(queries.Part(begin, end - begin), scale);
     begin = end;
   }
+}
+
+void DecoderLayers::ProjectQueries(const Layer& layer, Workspace& workspace, ConstFloatRows normed,
+                                   FloatRows queries) const {
+  if (layer.latent) {
+    return layer.latent->Project(spec_, backend_, workspace, normed, queries, {});
+  }
+  backend_.Matmul(normed, QueryJobs(layer, workspace, queries));
 }
 
 // Queries, and their gates where there are some.
@@ -308,6 +317,7 @@ DecoderLayers::KvRows DecoderLayers::ProjectKv(int index, const TurnedStep& step
                                                Workspace& workspace, ConstFloatRows normed,
                                                FloatRows queries) const {
   const Layer& layer = layers_[static_cast<size_t>(index)];
+  if (layer.latent) return ProjectLatents(index, step, workspace, normed, queries);
   const DecoderLayerSpec& layer_spec = spec_.layers[static_cast<size_t>(index)];
   const int64_t kv_size = int64_t{layer_spec.kv_heads} * layer_spec.head_dim;
   const FloatRows keys = workspace.Rows(Buffer::kKeys, step.rows(), kv_size);
@@ -323,6 +333,21 @@ DecoderLayers::KvRows DecoderLayers::ProjectKv(int index, const TurnedStep& step
   }
   if (spec_.has_qk_norm) backend_.RmsNorm(keys, layer.key_norm, spec_.norm_eps, keys);
   const size_t rope = static_cast<size_t>(layer_spec.rope);
+  backend_.Rope(keys, layer_spec.head_dim, step.cos[rope], step.sin[rope]);
+  return {keys, values};
+}
+
+// Of latents, which are values as they are.
+DecoderLayers::KvRows DecoderLayers::ProjectLatents(int index, const TurnedStep& step,
+                                                    Workspace& workspace, ConstFloatRows normed,
+                                                    FloatRows queries) const {
+  const DecoderLayerSpec& layer_spec = spec_.layers[static_cast<size_t>(index)];
+  const FloatRows keys = workspace.Rows(Buffer::kKeys, step.rows(), layer_spec.head_dim);
+  const FloatRows values = workspace.Rows(Buffer::kValues, step.rows(), layer_spec.head_dim);
+  layers_[static_cast<size_t>(index)].latent->Project(spec_, backend_, workspace, normed, queries,
+                                                      values);
+  std::copy_n(values.data, values.rows * values.cols, keys.data);
+  const auto rope = static_cast<size_t>(layer_spec.rope);
   backend_.Rope(keys, layer_spec.head_dim, step.cos[rope], step.sin[rope]);
   return {keys, values};
 }

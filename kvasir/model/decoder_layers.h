@@ -12,6 +12,7 @@
 #include "kvasir/kv/kv_sequence.h"
 #include "kvasir/model/decoder_spec.h"
 #include "kvasir/model/expert_mlp.h"
+#include "kvasir/model/latent_attention.h"
 #include "kvasir/model/linear.h"
 #include "kvasir/model/recurrent_layer.h"
 #include "kvasir/model/weight_source.h"
@@ -65,6 +66,7 @@ class DecoderLayers {
             &layer.up, &layer.down, &layer.per_layer_gate, &layer.per_layer_projection}) {
         if (linear->weights != nullptr) visit(*linear->weights);
       }
+      if (layer.latent) layer.latent->ForEachMatrix(visit);
       if (layer.experts) layer.experts->ForEachMatrix(visit);
       if (layer.recurrent == nullptr) continue;
       for (const WeightMatrix* matrix : layer.recurrent->Matrices()) visit(*matrix);
@@ -80,6 +82,7 @@ class DecoderLayers {
     std::vector<float> sinks;                 // has_sinks only: [query_heads]
     Linear query, key, value, output;         // key and value are empty when KV is shared
     Linear query_gate;                        // has_query_gates only
+    std::optional<LatentAttention> latent;    // in place of query, key and value
     std::unique_ptr<const RecurrentLayer> recurrent;  // in place of all these, or null
     Linear gate, up, down;                            // empty where experts replace them
     std::optional<ExpertMlp> experts;
@@ -116,6 +119,8 @@ class DecoderLayers {
   // Multiplies queries by what their positions say, in place.
   void ScaleQueries(const RopeSpec& rope, std::span<const Position> positions,
                     FloatRows queries) const;
+  void ProjectQueries(const Layer& layer, Workspace& workspace, ConstFloatRows normed,
+                      FloatRows queries) const;
   std::vector<MatmulJob> QueryJobs(const Layer& layer, Workspace& workspace,
                                    FloatRows queries) const;
   // Keys and values of a step, each [rows, kv_heads * head_dim].
@@ -124,6 +129,8 @@ class DecoderLayers {
     ConstFloatRows values;
   };
   // `queries` without data: those are not projected.
+  KvRows ProjectLatents(int index, const TurnedStep& step, Workspace& workspace,
+                        ConstFloatRows normed, FloatRows queries) const;
   KvRows ProjectKv(int index, const TurnedStep& step, Workspace& workspace, ConstFloatRows normed,
                    FloatRows queries) const;
   void Mlp(int index, Workspace& workspace, FloatRows hidden, FloatRows normed,

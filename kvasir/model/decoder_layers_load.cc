@@ -163,6 +163,11 @@ Status DecoderLayers::LoadLayer(int index, LayerLoader& load, Layer* layer) cons
 
 Status DecoderLayers::LoadAttention(int index, LayerLoader& load, Layer* layer) const {
   const DecoderSpec& s = spec_;
+  if (s.latent.kv_rank > 0) {
+    KVASIR_TRY(layer->latent, LatentAttention::Load(s, load.prefix + "self_attn.", load.source));
+    return load.Linear_("self_attn.o_proj", s.hidden_size, s.query_heads * s.latent.value_dim,
+                        s.has_output_bias, &layer->output);
+  }
   const DecoderLayerSpec& layer_spec = s.layers[static_cast<size_t>(index)];
   const int64_t head_dim = layer_spec.head_dim;
   const int64_t query_size = s.query_heads * head_dim;

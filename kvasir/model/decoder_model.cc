@@ -135,14 +135,16 @@ size_t DecoderModel::ScratchBytes(int64_t rows, int64_t logits_rows) const {
   const RecurrentRow recurrent = RecurrentRowOf(spec());
   query_size = std::max(query_size, recurrent.attended);
   intermediate = std::max(intermediate, recurrent.gate);
-  shape.inputs = std::max({spec().hidden_size, query_size, intermediate});
+  const LatentRow latent = LatentRowOf(spec());
+  intermediate = std::max({intermediate, latent.gate, latent.up});
+  shape.inputs = std::max({spec().hidden_size, query_size, intermediate, latent.inputs});
   int64_t angles = 0;
   for (const RopeSpec& rope : spec().ropes) {
     angles += 2 * static_cast<int64_t>(rope.inverse_frequencies.size());
   }
   // kHidden, kNormed, kProjected, kStates; kQueries, kAttended; kKeys, kValues; kGate, kUp.
   int64_t row_floats = 4 * spec().hidden_size + 2 * query_size + 2 * kv_size + 2 * intermediate +
-                       angles + recurrent.others;
+                       angles + recurrent.others + latent.others;
   // kPerLayer, kPerLayerContext; kPerLayerGate.
   const auto layers = static_cast<int64_t>(spec().layers.size());
   row_floats += (2 * layers + 1) * spec().per_layer_size;

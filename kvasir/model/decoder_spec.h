@@ -32,8 +32,8 @@ struct DecoderLayerSpec {
   int head_dim = 0;
   int64_t intermediate_size = 0;  // of the dense MLP
   MlpKind mlp = MlpKind::kDense;
-  // No value projection: values are the keys before their norm and RoPE. With has_value_norm, the
-  // cache need not hold the keys (KvCodec::Kind::kFromValue).
+  // No value projection: values are the keys before their norm and RoPE. With has_value_norm or
+  // latents, the cache need not hold the keys (KvCodec::Kind::kFromValue).
   bool values_from_keys = false;
   // A layer with a state instead of keys and values, in place of attention.
   bool is_recurrent = false;
@@ -45,6 +45,19 @@ struct ShortConvSpec {
   bool has_bias = false;  // on the convolution and both projections
 };
 
+// Multi-head latent attention (DeepSeek-AI, arXiv 2405.04434). Keys and values of all heads are
+// made of a latent of kv_rank numbers of each token; rotary_dim more of a key turn and are the same
+// for all heads. Queries are multiplied with what makes keys, and what heads attended to with what
+// makes values, so that the latent itself is attended to: by one key and value head, whose head_dim
+// is kv_rank + rotary_dim (latent_attention.h).
+struct LatentSpec {
+  int64_t query_rank = 0;  // of what queries are made of; 0: of the hidden state itself
+  int64_t kv_rank = 0;     // 0: the decoder has none
+  int64_t plain_dim = 0;   // of a query's head, what does not turn
+  int64_t rotary_dim = 0;
+  int64_t value_dim = 0;  // of a value's head
+};
+
 struct ExpertsSpec {
   int count = 0;
   int per_token = 0;
@@ -53,7 +66,12 @@ struct ExpertsSpec {
   bool normalizes_weights = false;
   float weight_sum_eps = 0;        // added to the sum that weights are divided by
   bool has_choice_biases = false;  // "expert_bias" is added to scores where experts are chosen
-  float weight_scale = 1;          // multiplies weights at last
+  // It is "gate.e_score_correction_bias" instead, and the one more below is "shared_experts"
+  // instead of "shared_expert".
+  bool has_deepseek_names = false;
+  float weight_scale = 1;  // multiplies weights at last
+  int groups = 1;          // as RouteArgs
+  int groups_per_token = 1;
   // The router norms the residual stream itself, with weights of its own, and scales experts.
   bool has_router_norm = false;
   // Biases on the router and on every projection of an expert; files that stack experts without
@@ -116,6 +134,8 @@ struct DecoderSpec {
   ExpertsSpec experts;                   // of layers that have them
   std::vector<Token> suppressed_tokens;  // get the logit -infinity
 
+  LatentSpec latent;  // of attention, in place of its projections
+
   // What recurrent layers are, one of these.
   DeltaShape delta_net;
   ShortConvSpec short_conv;
@@ -127,6 +147,7 @@ struct DecoderSpec {
 
   std::vector<RopeSpec> ropes;
   std::vector<DecoderLayerSpec> layers;
+  int draft_layers = 0;  // behind these in the checkpoint, which no decoder reads
 };
 
 // One spec per layer, every row stored in `codec`. Keys that values say are stored from-value,

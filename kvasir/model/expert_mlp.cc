@@ -174,7 +174,9 @@ Result<ExpertMlp> ExpertMlp::Load(const DecoderSpec& spec, const std::string& pr
   }
   const ExpertLoader loader(spec, prefix, source);
   if (experts.has_choice_biases) {
-    KVASIR_TRY(mlp.choice_biases_, source.Vector(prefix + "mlp.expert_bias", experts.count, 0));
+    const char* const name =
+        experts.has_deepseek_names ? "mlp.gate.e_score_correction_bias" : "mlp.expert_bias";
+    KVASIR_TRY(mlp.choice_biases_, source.Vector(prefix + name, experts.count, 0));
   }
   if (experts.has_biases) {
     KVASIR_TRY(mlp.router_bias_, source.Vector(router + ".bias", experts.count, 0));
@@ -208,7 +210,8 @@ Status ExpertMlp::LoadShared(const DecoderSpec& spec, const std::string& prefix,
                              WeightSource& source) {
   const int64_t hidden = spec.hidden_size;
   const int64_t size = spec.experts.shared_intermediate_size;
-  const std::string expert = prefix + "mlp.shared_expert.";
+  const std::string expert =
+      prefix + (spec.experts.has_deepseek_names ? "mlp.shared_experts." : "mlp.shared_expert.");
   const std::string both = prefix + "shared_mlp.input_linear.weight";
   if (spec.experts.has_shared_gate) {
     KVASIR_TRY(shared_.switch_,
@@ -266,6 +269,8 @@ void ExpertMlp::Run(const DecoderSpec& spec, Backend& backend, Workspace& worksp
                              .per_row = spec.experts.per_token,
                              .kind = spec.experts.scores,
                              .choice_biases = choice_biases_,
+                             .groups = spec.experts.groups,
+                             .groups_per_row = spec.experts.groups_per_token,
                              .normalizes = spec.experts.normalizes_weights,
                              .sum_eps = spec.experts.weight_sum_eps,
                              .expert_scales = expert_scales_,

@@ -1,5 +1,6 @@
 #include "kvasir/model/families.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -26,20 +27,41 @@ size_t StateBytes(const DecoderSpec& spec) {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
+// What a latent's elements, and those that turn, are multiplied with as keys: yarn's factor is that
+// of what turns.
+std::vector<float> LatentKeyFactors(const DecoderSpec& spec) {
+  const RopeSpec& rope = spec.ropes[0];
+  const auto half = static_cast<int64_t>(rope.inverse_frequencies.size());
+  std::vector<float> factors(static_cast<size_t>(2 * half), 1.0f);
+  for (const int64_t begin : {int64_t{0}, half}) {
+    std::fill_n(factors.begin() + begin, rope.rotated / 2, rope.attention_factor);
+  }
+  return factors;
+}
+
 DecoderSpec::Norms NormsOf(const FamilyTraits& traits) {
   using Norms = DecoderSpec::Norms;
   if (!traits.has_post_norms) return Norms::kPre;
   return traits.has_pre_norms ? Norms::kSandwich : Norms::kPost;
 }
 
-// The number of a block of a GGUF file, 0 for what belongs to none.
-size_t BlockOf(const std::string& name) {
-  constexpr std::string_view kBlock = "blk.";
+// The number behind `marker` in a name, 0 where there is none.
+size_t NumberBehind(std::string_view marker, const std::string& name) {
+  const size_t at = name.find(marker);
   size_t number = 0;
-  if (name.starts_with(kBlock)) {
-    std::from_chars(name.data() + kBlock.size(), name.data() + name.size(), number);
+  if (at != std::string::npos) {
+    std::from_chars(name.data() + at + marker.size(), name.data() + name.size(), number);
   }
   return number;
+}
+
+// Whether a tensor belongs to a layer that drafts, behind all others.
+bool IsOfDraftLayer(const DecoderSpec& spec, const std::string& name) {
+  const size_t layers = spec.layers.size();
+  const bool is_gguf = name.starts_with("blk.");
+  if (spec.delta_net.value_heads > 0) return is_gguf && NumberBehind("blk.", name) >= layers;
+  const size_t layer = NumberBehind(is_gguf ? "blk." : "layers.", name);
+  return layer >= layers && layer < layers + static_cast<size_t>(spec.draft_layers);
 }
 
 }  // namespace
@@ -74,19 +96,30 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
                   .weight_sum_eps = config.experts.has_sigmoid_scores ? kSigmoidSumEps : 0.0f,
                   .has_choice_biases = config.experts.has_choice_biases,
                   .weight_scale = static_cast<float>(config.experts.weight_scale),
+                  .groups = config.experts.groups,
+                  .groups_per_token = config.experts.groups_per_token,
                   .has_router_norm = config.experts.beside_dense,
                   .shared_intermediate_size = config.experts.shared_intermediate_size,
                   .has_shared_gate = config.experts.has_shared_gate};
   for (const Token token : config.suppressed_tokens) {
     if (token >= 0 && token < config.vocab_size) spec.suppressed_tokens.push_back(token);
   }
+  const LatentConfig& latent = config.latent;
+  spec.latent = {.query_rank = latent.query_rank,
+                 .kv_rank = latent.kv_rank,
+                 .plain_dim = latent.plain_dim,
+                 .rotary_dim = latent.rotary_dim,
+                 .value_dim = latent.value_dim};
   // Rope 0 serves full layers, rope 1 sliding ones where the family tells them apart, the last
   // layers that do not turn.
-  spec.ropes.push_back(MakeRope(config.rope_full, config.global_head_dim));
+  spec.ropes.push_back(latent.kv_rank > 0
+                           ? Widened(MakeRope(config.rope_full, latent.rotary_dim), config.head_dim)
+                           : MakeRope(config.rope_full, config.global_head_dim));
   const bool has_own_sliding_rope =
       config.sliding_window > 0 &&
       (!(config.rope_sliding == config.rope_full) || config.head_dim != config.global_head_dim);
   if (has_own_sliding_rope) spec.ropes.push_back(MakeRope(config.rope_sliding, config.head_dim));
+  spec.draft_layers = config.draft_layers;
   const auto still_rope = static_cast<int>(spec.ropes.size());
   if (!config.still_layers.empty()) spec.ropes.push_back(StillRope(config.head_dim));
   for (int i = 0; i < config.num_hidden_layers; ++i) {
@@ -120,11 +153,13 @@ KvCacheSpec DecoderCacheSpec(const DecoderSpec& spec, KvCodec codec,
       cache.layers.push_back(std::move(recurrent));
       continue;
     }
-    const bool derives = layer.values_from_keys && spec.has_value_norm;
+    const bool is_latent = spec.latent.kv_rank > 0;
+    const bool derives = layer.values_from_keys && (spec.has_value_norm || is_latent);
     const size_t owner = layer.shares_kv < 0 ? i : static_cast<size_t>(layer.shares_kv);
     std::vector<float> key_norm;
     if (derives && key_norms.empty()) key_norm.assign(static_cast<size_t>(layer.head_dim), 1.0f);
     if (derives && !key_norms.empty()) key_norm = key_norms[owner];
+    if (is_latent) key_norm = LatentKeyFactors(spec);
     cache.layers.push_back(
         {.layout = {.kv_heads = layer.kv_heads,
                     .key_dim = layer.head_dim,
@@ -163,6 +198,11 @@ DecoderSpec MakeDecoderSpec(const ModelConfig& config) {
       return Phi3Spec(config);
     case ModelFamily::kLfm2:
       return Lfm2Spec(config);
+    case ModelFamily::kDeepSeek:
+      return DeepSeekSpec(config);
+    case ModelFamily::kGlm4:
+    case ModelFamily::kGlm4Moe:
+      return Glm4Spec(config);
   }
   KVASIR_CHECK(false);
 }
@@ -186,7 +226,7 @@ bool IsKnownUnused(const DecoderSpec& spec, const std::string& name) {
   }
   // Of layers that draft tokens.
   if (name.starts_with("mtp.") || name.starts_with("language_model.mtp.")) return true;
-  if (spec.delta_net.value_heads > 0 && BlockOf(name) >= spec.layers.size()) return true;
+  if (IsOfDraftLayer(spec, name)) return true;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     if (spec.layers[i].shares_kv < 0) continue;
     const std::string prefix = "layers." + std::to_string(i) + ".self_attn.";

@@ -34,6 +34,11 @@ DecoderSpec Phi3Spec(const ModelConfig& config);
 // LFM2 and LFM2.5, dense and with experts (family_lfm2.cc).
 DecoderSpec Lfm2Spec(const ModelConfig& config);
 
+// DeepSeek-V2 and V3, GLM-4.7-Flash, Youtu (family_deepseek.cc).
+DecoderSpec DeepSeekSpec(const ModelConfig& config);
+// GLM-4 and GLM-4.5 to 4.7 (family_glm4.cc).
+DecoderSpec Glm4Spec(const ModelConfig& config);
+
 // The spec of whichever family the config names.
 DecoderSpec MakeDecoderSpec(const ModelConfig& config);
 

@@ -31,13 +31,21 @@ constexpr std::array<Renaming, 6> kDraftParts = {{
     {"shared_head.head", "nextn.shared_head_head"},
 }};
 // Parts of a layer; ".weight" and ".bias" stay.
-constexpr std::array<Renaming, 43> kLayerParts = {{
+constexpr std::array<Renaming, 54> kLayerParts = {{
     {"input_layernorm", "attn_norm"},
     {"self_attn.q_proj", "attn_q"},
     {"self_attn.k_proj", "attn_k"},
     {"self_attn.v_proj", "attn_v"},
     {"self_attn.o_proj", "attn_output"},
     {"self_attn.qkv_proj", "attn_qkv"},
+    {"self_attn.q_a_proj", "attn_q_a"},
+    {"self_attn.q_a_layernorm", "attn_q_a_norm"},
+    {"self_attn.q_b_proj", "attn_q_b"},
+    {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
+    {"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
+    {"self_attn.kv_b_proj", "attn_kv_b"},
+    {"self_attn.embed_q", "attn_k_b"},
+    {"self_attn.unembed_out", "attn_v_b"},
     {"mlp.gate_up_proj", "ffn_up"},
     {"self_attn.q_norm", "attn_q_norm"},
     {"self_attn.k_norm", "attn_k_norm"},
@@ -75,9 +83,12 @@ constexpr std::array<Renaming, 43> kLayerParts = {{
     {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
     {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+    {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
 }};
 // Whole names within a layer: experts stacked into one tensor, and what goes with their router.
-constexpr std::array<Renaming, 31> kLayerTensors = {{
+constexpr std::array<Renaming, 32> kLayerTensors = {{
     {"mlp.switch_mlp.gate_proj.weight", "ffn_gate_exps.weight"},
     {"mlp.switch_mlp.up_proj.weight", "ffn_up_exps.weight"},
     {"mlp.switch_mlp.down_proj.weight", "ffn_down_exps.weight"},
@@ -103,6 +114,7 @@ constexpr std::array<Renaming, 31> kLayerTensors = {{
     {"block_sparse_moe.switch_mlp.up_proj.weight", "ffn_up_exps.weight"},
     {"block_sparse_moe.switch_mlp.down_proj.weight", "ffn_down_exps.weight"},
     {"mlp.expert_bias", "exp_probs_b.bias"},
+    {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
     {"mamba.A", "ssm_a"},
     {"mamba.D", "ssm_d"},
     {"mamba.dt_bias", "ssm_dt.bias"},
@@ -134,9 +146,9 @@ std::string LayerTensorName(ModelFamily family, std::string_view name) {
   const std::string_view whole = Renamed(kLayerTensors, name);
   if (!whole.empty()) return std::string(whole);
   // The norm before the MLP, which is the one after attention in families with two norms.
-  const bool is_called_after_attention = TraitsOf(family).has_post_norms ||
-                                         family == ModelFamily::kGptOss ||
-                                         family == ModelFamily::kQwen35;
+  const bool is_called_after_attention =
+      TraitsOf(family).has_post_norms || family == ModelFamily::kGptOss ||
+      family == ModelFamily::kQwen35 || family == ModelFamily::kGlm4Moe;
   constexpr std::string_view kNorm = "post_attention_layernorm.";
   if (!is_called_after_attention && name.starts_with(kNorm)) {
     return "ffn_norm." + std::string(name.substr(kNorm.size()));

@@ -62,6 +62,13 @@ INSTANTIATE_TEST_SUITE_P(Converted, GgufModelTest,
                              Pair{"granite_bf16.gguf", "transformers_granite_dense_bf16"},
                              Pair{"lfm2_bf16.gguf", "transformers_lfm2_bf16"},
                              Pair{"lfm2moe_bf16.gguf", "transformers_lfm2_moe_bf16"},
+                             // What makes keys and values lies in two stacks in the file, in one
+                             // matrix in the folder, and in both where the file is older.
+                             Pair{"deepseek2_bf16.gguf", "transformers_deepseek_v3_bf16"},
+                             Pair{"deepseek2_lite_bf16.gguf", "transformers_deepseek_v2_lite_bf16"},
+                             Pair{"glm4_moe_lite_bf16.gguf", "transformers_glm4_moe_lite_bf16"},
+                             Pair{"glm4_bf16.gguf", "transformers_glm4_bf16"},
+                             Pair{"glm4moe_bf16.gguf", "transformers_glm4_moe_bf16"},
                              Pair{"olmo2_bf16.gguf", "transformers_olmo3_bf16"},
                              Pair{"phi3_bf16.gguf", "transformers_phi4_mini_bf16"}));
 

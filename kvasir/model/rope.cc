@@ -70,6 +70,11 @@ RopeSpec MakeRope(const RopeConfig& config, int head_dim) {
   return rope;
 }
 
+RopeSpec Widened(RopeSpec rope, int head_dim) {
+  rope.inverse_frequencies.resize(static_cast<size_t>(head_dim / 2), 0.0f);
+  return rope;
+}
+
 RopeSpec StillRope(int head_dim) {
   RopeSpec rope;
   rope.rotated = head_dim;
@@ -85,6 +90,12 @@ float QueryScale(const RopeSpec& rope, Position position) {
 std::vector<int64_t> HeadOrder(const RopeSpec& rope) {
   std::vector<int64_t> order(2 * rope.inverse_frequencies.size());
   std::iota(order.begin(), order.end(), int64_t{0});
+  if (rope.is_interleaved) {
+    const int64_t half = rope.rotated / 2;
+    for (int64_t i = 0; i < rope.rotated; ++i) {
+      order[static_cast<size_t>(i)] = i < half ? 2 * i : 2 * (i - half) + 1;
+    }
+  }
   // What turns with the first elements goes behind the first half, before all else that is there.
   const auto begin = order.begin() + rope.rotated / 2;
   std::rotate(begin, order.begin() + rope.rotated,

@@ -19,6 +19,8 @@ struct RopeSpec {
   std::vector<float> inverse_frequencies;  // [head_dim / 2], radians per position
   // Elements of a stored head that turn, the first ones, half with half; head_dim: all.
   int rotated = 0;
+  // These are stored as pairs of neighbours, (2i, 2i + 1).
+  bool is_interleaved = false;
   float attention_factor = 1;  // multiplies cos and sin of what turns (YaRN)
   // The query at position p is multiplied by 1 + beta ln(1 + floor(p / period)); 0: none is
   // (Ministral 3, after Llama 4).
@@ -28,6 +30,9 @@ struct RopeSpec {
 
 // Frequencies for `head_dim` (even) under a parsed rope description.
 RopeSpec MakeRope(const RopeConfig& config, int head_dim);
+
+// The same of heads of more elements, of which the others, behind them, do not turn.
+RopeSpec Widened(RopeSpec rope, int head_dim);
 
 // One of heads that do not turn at all.
 RopeSpec StillRope(int head_dim);

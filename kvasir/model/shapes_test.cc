@@ -88,6 +88,13 @@ INSTANTIATE_TEST_SUITE_P(
         // With the biases that choose experts, which are no parameters to transformers.
         Shape{"lfm2-8b-a1b", 8'339'929'856 + 22 * 32, 12 * kKiB, 12 * kKiB, 0, 0,
               18 * 2 * 2048 * 4},
+        // A latent and what turns of 576 numbers for each token and layer, which is keys and
+        // values.
+        Shape{"deepseek-v2-lite", 15'706'484'224, 27 * 4 * 576, 27 * 2 * 576, 0, 0},
+        Shape{"deepseek-v3", 671'026'404'352 + 58 * 256, 61 * 4 * 576, 61 * 2 * 576, 0, 0},
+        Shape{"glm-4.7-flash", 29'943'390'976 + 46 * 64, 47 * 4 * 576, 47 * 2 * 576, 0, 0},
+        Shape{"glm-4-9b", 9'400'279'040, 40 * kKiB, 40 * kKiB, 0, 0},
+        Shape{"glm-4.5-air", 106'852'245'504 + 45 * 128, 184 * kKiB, 184 * kKiB, 0, 0},
         Shape{"ministral-3-3b", 3'429'006'336, 104 * kKiB, 104 * kKiB, 0, 0},
         Shape{"olmo-3-7b", 7'298'011'136, 128 * kKiB, 128 * kKiB, 1536 * kMiB, 24},
         Shape{"phi-4-mini", 3'836'021'760, 128 * kKiB, 128 * kKiB, 0, 0},

@@ -131,6 +131,32 @@ Result<std::unique_ptr<const WeightMatrix>> StoredWeights::Rows(const MatrixSlic
   return Pack({slice.name, part}, tensor, format_.value_or(FormatInMemory(tensor)));
 }
 
+Result<std::unique_ptr<const WeightMatrix>> StoredWeights::RowsAsColumns(const MatrixSlice& slice) {
+  KVASIR_TRY(WeightTensor rows, Slice(slice));
+  const int64_t inputs = slice.shape.back();
+  if (IsQuantized(rows.stored_format)) {
+    // No column of codes is codes.
+    const WeightFormat decoded = DecodedFormat(rows);
+    rows = Unrounded(std::move(rows));
+    rows.stored_format = decoded;
+    rows.read_codes = nullptr;
+    rows.affine = {};
+    rows.code_scales.clear();
+    rows.input_order = nullptr;
+  }
+  // Others read these pages as well.
+  rows.source.clear();
+  rows.is_mapped = false;
+  const WeightTensor columns = Transposed(std::move(rows), 0, 1, inputs);
+  const std::string part = " columns of row " + std::to_string(slice.first_row);
+  return Pack({slice.name, part}, columns, format_.value_or(FormatInMemory(columns)));
+}
+
+Result<std::unique_ptr<const WeightMatrix>> WeightSource::RowsAsColumns(const MatrixSlice& slice) {
+  return {ErrorCode::kUnsupported,
+          "tensor '" + slice.name + "' cannot be read with rows as columns here"};
+}
+
 Result<std::unique_ptr<const WeightMatrix>> WeightSource::Gathered(const std::string& name, int64_t,
                                                                    int64_t,
                                                                    std::span<const int64_t>, bool) {

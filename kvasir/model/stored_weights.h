@@ -24,6 +24,7 @@ class StoredWeights : public WeightSource {
   Result<std::unique_ptr<const WeightMatrix>> ExactMatrix(const std::string& name, int64_t outputs,
                                                           int64_t inputs) override;
   Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) override;
+  Result<std::unique_ptr<const WeightMatrix>> RowsAsColumns(const MatrixSlice& slice) override;
   Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name, int64_t outputs,
                                                        int64_t inputs,
                                                        std::span<const int64_t> rows,

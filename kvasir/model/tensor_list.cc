@@ -65,6 +65,13 @@ class ListingWeights final : public WeightSource {
         std::make_unique<Outline>(slice.rows, slice.shape.back()));
   }
 
+  // Likewise.
+  Result<std::unique_ptr<const WeightMatrix>> RowsAsColumns(const MatrixSlice& slice) override {
+    KVASIR_TRY_OK(Rows(slice).status());
+    return std::unique_ptr<const WeightMatrix>(
+        std::make_unique<Outline>(slice.shape.back(), slice.rows));
+  }
+
   // A matrix is listed whole, when some of its rows are asked for first.
   Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name, int64_t outputs,
                                                        int64_t inputs,

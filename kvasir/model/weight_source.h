@@ -50,6 +50,10 @@ class WeightSource {
                                                                   int64_t inputs) = 0;
   // ERRORS: as Matrix. REQUIRES: the rows lie within the shape.
   virtual Result<std::unique_ptr<const WeightMatrix>> Rows(const MatrixSlice& slice) = 0;
+  // Rows of a stored matrix as columns of one with as many inputs, [inputs of the slice, rows]: the
+  // values that codes say, as floats. ERRORS: as Gathered. REQUIRES: as Rows, and a slice without
+  // steps that is not transposed already.
+  virtual Result<std::unique_ptr<const WeightMatrix>> RowsAsColumns(const MatrixSlice& slice);
   // The given rows of a stored matrix, in that order; `is_exact`: as ExactMatrix. ERRORS: as
   // Matrix, and kUnsupported where a source has no such thing. REQUIRES: the rows lie within it.
   virtual Result<std::unique_ptr<const WeightMatrix>> Gathered(const std::string& name,

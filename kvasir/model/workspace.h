@@ -38,9 +38,12 @@ class Workspace {
     kDeltaDecays,  // [rows, value_heads]
     kDeltaGates,   // [rows, 2 * value_heads]
     kSharedGate,   // [rows, 1]
-    kSelected,     // hidden rows that need logits
-    kStates,       // hidden rows that were asked for, after the final norm
-    kJoined,       // a token's embedding and a state side by side, of an assistant
+    kLatents,      // of latent attention, before their elements are in order
+    kHeadInputs,   // of matrices of single heads, [heads * rows, ...]
+    kHeadOutputs,
+    kSelected,  // hidden rows that need logits
+    kStates,    // hidden rows that were asked for, after the final norm
+    kJoined,    // a token's embedding and a state side by side, of an assistant
     kLogits,
     kCount,
   };

@@ -5,14 +5,16 @@
                            with ordinary scales, decoded by gguf.quants.
   model SOURCE OUT.gguf    a tiny llama, ministral3, smollm3, granite (also with Mamba layers),
                            olmo2, olmo3, phi3, lfm2 (also with experts), qwen2, qwen3 (also with
-                           experts), qwen3.5, qwen3-next, gpt-oss (of MXFP4), gemma3 or gemma4
+                           experts), qwen3.5, qwen3-next, gpt-oss (of MXFP4), deepseek-v2,
+                           deepseek-v3, glm4 (also with experts), gemma3 or gemma4
                            checkpoint folder, converted by the rules of convert_hf_to_gguf.py: rows
                            of llama's queries and keys interleaved, rope_freqs, norms of Gemma 3
                            and of models with delta nets plus one, value heads of Qwen3.5 in
                            rounds, experts stacked. Matrices keep their type, or become --q8.
                            With --nvfp4 those of 64 columns are random blocks of it, with a scale
                            of their own, as of converted ModelOpt checkpoints. With --fused the
-                           projections of queries, keys and values are one tensor.
+                           projections of queries, keys and values are one tensor. With --old
+                           keys and values of a latent are, and less is said of a DeepSeek-V2.
   vocabulary OUT.gguf      a tokenizer of single bytes and one block of every type: where fuzzing starts.
   config OUT.gguf          the metadata of a gemma4 with experts and hardly any tensors: likewise.
   split IN.gguf PARTS      cuts a file into PARTS, beside it.
@@ -84,6 +86,15 @@ NAMES = {
     "mamba.out_proj": "ssm_out", "block_sparse_moe.router.layer": "ffn_gate_inp",
     "block_sparse_moe.gate_proj": "ffn_gate_exps", "block_sparse_moe.up_proj": "ffn_up_exps",
     "block_sparse_moe.down_proj": "ffn_down_exps",
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp", "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_b_proj": "attn_kv_b",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm", "self_attn.k_b_proj": "attn_k_b",
+    "self_attn.v_b_proj": "attn_v_b", "post_self_attn_layernorm": "post_attention_norm",
+    "post_mlp_layernorm": "post_ffw_norm", "eh_proj": "nextn.eh_proj", "enorm": "nextn.enorm",
+    "hnorm": "nextn.hnorm", "embed_tokens": "nextn.embed_tokens",
+    "shared_head.head": "nextn.shared_head_head", "shared_head.norm": "nextn.shared_head_norm",
 }
 # Parameters without a module of their own.
 BARE = {
@@ -91,7 +102,8 @@ BARE = {
     "layer_scalar": "layer_output_scale.weight", "experts.gate_up_proj": "ffn_gate_up_exps.weight",
     "experts.down_proj": "ffn_down_exps.weight", "self_attn.sinks": "attn_sinks.weight",
     "linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias",
-    "mlp.expert_bias": "exp_probs_b.bias", "mamba.A_log": "ssm_a", "mamba.D": "ssm_d",
+    "mlp.expert_bias": "exp_probs_b.bias", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "mamba.A_log": "ssm_a", "mamba.D": "ssm_d",
     "mamba.dt_bias": "ssm_dt.bias",
 }
 
@@ -114,7 +126,8 @@ def rename(name, arch):
     if rest in BARE:
         return f"blk.{layer}.{BARE[rest]}"
     part, kind = rest.rsplit(".", 1)
-    is_named_after = arch.startswith(("gemma", "gpt-oss", "olmo2")) or has_delta_nets(arch)
+    is_named_after = (arch.startswith(("gemma", "gpt-oss", "olmo2", "glm4moe"))
+                      or has_delta_nets(arch))
     after = "post_attention_norm" if is_named_after else "ffn_norm"
     part = after if part == "post_attention_layernorm" else NAMES[part]
     return f"blk.{layer}.{part}.{kind}"
@@ -316,25 +329,89 @@ def add_granite_hybrid(writer, config):
     writer.add_rope_scaling_finetuned(False)  # that is, nothing turns
 
 
+def add_deepseek_experts(writer, config):
+    writer.add_expert_count(config["n_routed_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_shared_count(config["n_shared_experts"])
+    writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+
+
+def add_groups_of_experts(writer, config):
+    writer.add_expert_group_count(config["n_group"])
+    writer.add_expert_group_used_count(config["topk_group"])
+    if config["norm_topk_prob"]:
+        writer.add_expert_weights_norm(True)
+
+
+def add_latent_attention(writer, config, old):
+    """Keys and values are the latent, of one head, unless it is the old form: those of all heads."""
+    turning, latent = config["qk_rope_head_dim"], config["kv_lora_rank"]
+    key, value = config["qk_nope_head_dim"] + turning, config["v_head_dim"]
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_kv_lora_rank(latent)
+    if config["q_lora_rank"]:
+        writer.add_q_lora_rank(config["q_lora_rank"])
+    writer.add_head_count_kv(config["num_key_value_heads"] if old else 1)
+    writer.add_key_length(key if old else latent + turning)
+    writer.add_value_length(value if old else latent)
+    writer.add_rope_dimension_count(turning)
+    rope = config["rope_scaling"]
+    if rope:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+    add_deepseek_experts(writer, config)
+    if old:
+        return
+    writer.add_key_length_mla(key)
+    writer.add_value_length_mla(value)
+    if rope:
+        writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    add_groups_of_experts(writer, config)
+    if "scoring_func" in config:  # GLM-4.7-Flash does not say it
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType[config["scoring_func"].upper()])
+
+
+def add_glm4(writer, config, arch):
+    writer.add_rope_dimension_count(int(config["head_dim"] * config["partial_rotary_factor"]))
+    if arch == "glm4moe":
+        add_deepseek_experts(writer, config)
+        add_groups_of_experts(writer, config)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+# Layers behind the last that draft tokens. Those of DeepSeek are left out.
+def next_token_layers(config):
+    is_glm = config.get("model_type", "").startswith("glm4")
+    return config.get("num_nextn_predict_layers", 0) if is_glm else 0
+
+
 LLAMA_KIN = ("smollm3", "granite", "granitehybrid", "mistral3", "olmo2", "phi3")
 LFM2 = ("lfm2", "lfm2moe")
 
 
-def add_config(writer, config, arch):
+def add_config(writer, config, arch, old=False):
     """Returns the divisors of rope's frequencies, None where there are none."""
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     head_dim = config.get("head_dim") or hidden // heads
     rope = config.get("rope_parameters") or {}
     theta = config.get("rope_theta") or rope.get("rope_theta") or \
         rope["full_attention"]["rope_theta"]
-    writer.add_block_count(config["num_hidden_layers"] + drafting_blocks(arch))
+    drafting = next_token_layers(config)
+    writer.add_block_count(config["num_hidden_layers"] + drafting_blocks(arch) + drafting)
+    if drafting:
+        writer.add_nextn_predict_layers(drafting)
     writer.add_context_length(
         1 << 20 if arch == "granitehybrid" else config["max_position_embeddings"])
     writer.add_embedding_length(hidden)
     if arch not in ("gemma4", "qwen35moe", *LFM2):
         writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(heads)
-    if arch not in ("gemma4", "granitehybrid", *LFM2):
+    if arch not in ("gemma4", "granitehybrid", "deepseek2", *LFM2):
         writer.add_head_count_kv(config["num_key_value_heads"])
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
@@ -353,6 +430,10 @@ def add_config(writer, config, arch):
         add_granite_hybrid(writer, config)
     if arch in LFM2:
         add_lfm2(writer, config, arch)
+    if arch == "deepseek2":
+        add_latent_attention(writer, config, old)
+    if arch.startswith("glm4"):
+        add_glm4(writer, config, arch)
     if arch == "qwen3moe":
         writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
@@ -520,8 +601,23 @@ def with_drafting_block(tensors, config):
             yield f"blk.{last}.nextn.{around[name]}.weight", dtype, data
 
 
-def model_tensors(folder, writer, config, arch):
+def with_latents_apart(tensors, config):
+    """What makes keys of a latent, by columns, and what makes values of it."""
+    heads, nope = config["num_attention_heads"], config["qk_nope_head_dim"]
+    for name, dtype, data in tensors:
+        if not name.endswith("kv_b_proj.weight"):
+            yield name, dtype, data
+            continue
+        data = data.reshape(heads, -1, data.shape[-1])
+        yield name.replace("kv_b", "k_b"), dtype, np.ascontiguousarray(
+            data[:, :nope].swapaxes(1, 2))
+        yield name.replace("kv_b", "v_b"), dtype, np.ascontiguousarray(data[:, nope:])
+
+
+def model_tensors(folder, writer, config, arch, old):
     tensors = read_safetensors(folder)
+    if arch == "deepseek2" and not old:
+        tensors = with_latents_apart(tensors, config)
     if arch == "gpt-oss":
         return add_gpt_oss_experts(writer, tensors)
     if drafting_blocks(arch):
@@ -572,9 +668,11 @@ def write_model(folder, path, kind):
     arch = config["model_type"].removesuffix("_text").replace("_moe", "moe").replace(
         "gpt_oss", "gpt-oss").replace("qwen3_5", "qwen35").replace("qwen3_next", "qwen3next")
     granite = "granitehybrid" if "mamba" in config.get("layer_types", []) else "granite"
-    arch = {"granitemoehybrid": granite, "ministral3": "mistral3", "olmo3": "olmo2"}.get(arch, arch)
+    arch = {"granitemoehybrid": granite, "ministral3": "mistral3", "olmo3": "olmo2",
+            "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2",
+            "glm4moe_lite": "deepseek2"}.get(arch, arch)
     writer = gguf.GGUFWriter(path, arch)
-    divisors = add_config(writer, config, arch)
+    divisors = add_config(writer, config, arch, kind == "--old")
     if (folder / "tokenizer.json").exists():
         add_tokenizer(writer, folder)
     else:
@@ -583,7 +681,7 @@ def write_model(folder, path, kind):
         writer.add_tensor("rope_freqs.weight", divisors)
     rng = np.random.default_rng(SEED)
     fused = {}  # by name: queries, keys and values of a layer
-    for name, dtype, data in model_tensors(folder, writer, config, arch):
+    for name, dtype, data in model_tensors(folder, writer, config, arch, kind == "--old"):
         if (arch in ("llama", "smollm3", "granite", "granitehybrid", "mistral3")
                 and (".q_proj." in name or ".k_proj." in name)):
             heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
@@ -679,7 +777,7 @@ if __name__ == "__main__":
     elif verb == "config":
         write_config(args[0])
     elif verb == "model":
-        kinds = [kind for kind in ("--q8", "--nvfp4", "--fused") if kind in sys.argv]
+        kinds = [kind for kind in ("--q8", "--nvfp4", "--fused", "--old") if kind in sys.argv]
         write_model(args[0], args[1], kinds[0] if kinds else None)
     else:
         split(args[0], int(sys.argv[3]))

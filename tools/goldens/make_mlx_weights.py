@@ -6,9 +6,9 @@
                              mx modes run through all bytes.
   model SOURCE OUT [SEED]    quantizes the checkpoint folder SOURCE as mlx-lm's converters do (one
                              module wider by an override, one left dense, the embedding quantized
-                             too, routers of experts in 8 bits, experts of gpt-oss as they are,
-                             decays of Qwen3.5 in float32), and records mlx-lm's logits in the
-                             format of testdata/models/README.md.
+                             too, routers of experts in 8 bits, experts of gpt-oss and routers of
+                             DeepSeek and GLM as they are, decays of Qwen3.5 in float32), and
+                             records mlx-lm's logits in the format of testdata/models/README.md.
 
 Needs mlx; "model" also mlx-lm. Versions and seed are recorded.
 """
@@ -101,6 +101,13 @@ def record_model(source, folder, seed=SEED):
     elif hasattr(model.layers[0], "mamba"):
         formats.update({"model.layers.0.mamba.in_proj": {"group_size": 32, "bits": 6},
                         "model.layers.1.mamba.out_proj": False})
+    elif hasattr(getattr(model.layers[-1], "mlp", None), "shared_experts"):
+        formats = {"model.layers.0.mlp.down_proj": {"group_size": 32, "bits": 6},
+                   "model.layers.1.self_attn.embed_q": {"group_size": 32, "bits": 8},
+                   "model.layers.2.self_attn.o_proj": False,
+                   "model.layers.2.mlp.switch_mlp.up_proj": {"group_size": 32, "bits": 5}}
+        paths = {path for path, _ in model.named_modules()}
+        formats = {path: wanted for path, wanted in formats.items() if path in paths}
     of_model = getattr(model, "quant_predicate", None) or (lambda path, module: True)
 
     def choose(path, module):

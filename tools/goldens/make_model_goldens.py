@@ -295,6 +295,80 @@ def granite_moe():
         num_local_experts=5, num_experts_per_tok=2, rms_norm_eps=1e-5)})
 
 
+# As DeepSeek-V2-Lite: queries are projected at once, yarn's factor goes into the scale.
+def deepseek_v2(**own):
+    return transformers.DeepseekV2Config(**{**dict(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=64, moe_intermediate_size=32,
+        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=None,
+        kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+        first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2,
+        topk_method="greedy", n_group=1, topk_group=1, norm_topk_prob=False,
+        routed_scaling_factor=1.0, max_position_embeddings=2560, rms_norm_eps=1e-6,
+        bos_token_id=254, eos_token_id=255,
+        rope_parameters=deepseek_yarn(64, 0.707, 0.707)), **own})
+
+
+# As DeepSeek-V2: queries go through a latent too, and two of four groups have the experts. Yarn's
+# two factors differ, so that what turns is scaled otherwise than the rest.
+def deepseek_v2_groups():
+    return deepseek_v2(
+        moe_intermediate_size=16, q_lora_rank=24, kv_lora_rank=40, v_head_dim=20,
+        n_routed_experts=8, num_experts_per_tok=3, topk_method="group_limited_greedy", n_group=4,
+        topk_group=2, routed_scaling_factor=2.5, rope_parameters=deepseek_yarn(64, 1.0, 0.707))
+
+
+def deepseek_yarn(length, mscale, mscale_all_dim):
+    return {"rope_type": "yarn", "rope_theta": 10000, "factor": 40, "beta_fast": 32, "beta_slow": 1,
+            "mscale": mscale, "mscale_all_dim": mscale_all_dim,
+            "original_max_position_embeddings": length}
+
+
+# As DeepSeek-V3, in groups of three experts of which the best two count.
+def deepseek_v3():
+    return transformers.DeepseekV3Config(
+        vocab_size=VOCAB, hidden_size=64, intermediate_size=32, moe_intermediate_size=32,
+        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=32,
+        kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=16, v_head_dim=24,
+        first_k_dense_replace=2, n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=1,
+        n_group=4, topk_group=2, norm_topk_prob=True, routed_scaling_factor=2.5,
+        max_position_embeddings=5120, rms_norm_eps=1e-6, bos_token_id=254, eos_token_id=255,
+        rope_parameters=deepseek_yarn(128, 1.0, 1.0))
+
+
+GLM4 = dict(vocab_size=VOCAB, num_hidden_layers=3, max_position_embeddings=4096, rms_norm_eps=1e-5,
+            eos_token_id=[253, 254, 255], pad_token_id=None)
+
+
+# As GLM-4.7-Flash: values wider than the part of keys that does not turn.
+def glm4_moe_lite():
+    return transformers.Glm4MoeLiteConfig(
+        hidden_size=32, intermediate_size=64, moe_intermediate_size=32, num_attention_heads=2,
+        num_key_value_heads=2, q_lora_rank=64, kv_lora_rank=64, qk_nope_head_dim=32,
+        qk_rope_head_dim=8, v_head_dim=48, n_routed_experts=4, num_experts_per_tok=2,
+        n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True,
+        routed_scaling_factor=1.8, bos_token_id=None,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000000}, **GLM4)
+
+
+# As GLM-4-0414: a norm before and after every part, neighbours turn as pairs in half of a head.
+def glm4():
+    return transformers.Glm4Config(
+        hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=24, attention_bias=True, rope_parameters={
+            "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}, **GLM4)
+
+
+# As GLM-4.5: halves turn as pairs.
+def glm4_moe():
+    return transformers.Glm4MoeConfig(
+        hidden_size=32, intermediate_size=64, moe_intermediate_size=32, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=24, attention_bias=True, use_qk_norm=True,
+        first_k_dense_replace=1, n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=1,
+        n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=2.5,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000000,
+                         "partial_rotary_factor": 0.5}, **GLM4)
+
+
 CASES = {
     # name: (config, model class, stored type, largest shard or None, seed)
     "transformers_llama3_rope_bf16": (llama3_rope, transformers.LlamaForCausalLM, torch.bfloat16,
@@ -354,11 +428,25 @@ CASES = {
     "transformers_granite_hybrid_moe_bf16": (granite_hybrid_moe,
                                              transformers.GraniteMoeHybridForCausalLM,
                                              torch.bfloat16, None, 106),
+    "transformers_deepseek_v2_lite_bf16": (deepseek_v2, transformers.DeepseekV2ForCausalLM,
+                                           torch.bfloat16, None, 189),
+    "transformers_deepseek_v2_bf16": (deepseek_v2_groups, transformers.DeepseekV2ForCausalLM,
+                                      torch.bfloat16, None, 132),
+    "transformers_deepseek_v3_bf16": (deepseek_v3, transformers.DeepseekV3ForCausalLM,
+                                      torch.bfloat16, None, 142),
+    "transformers_glm4_moe_lite_bf16": (glm4_moe_lite, transformers.Glm4MoeLiteForCausalLM,
+                                        torch.bfloat16, None, 139),
+    "transformers_glm4_bf16": (glm4, transformers.Glm4ForCausalLM, torch.bfloat16, None, 140),
+    "transformers_glm4_moe_bf16": (glm4_moe, transformers.Glm4MoeForCausalLM, torch.bfloat16, None,
+                                   127),
 }
 
 # Stored in float32, as published.
 FLOAT32 = {
     "transformers_lfm2_moe_bf16": ("expert_bias",),
+    "transformers_deepseek_v3_bf16": ("correction_bias",),
+    "transformers_glm4_moe_lite_bf16": ("correction_bias",),
+    "transformers_glm4_moe_bf16": ("correction_bias",),
     "transformers_qwen3_5_wrapped_bf16": ("linear_attn.A_log", "linear_attn.norm.weight"),
     "transformers_qwen3_5_moe_wrapped_bf16": ("linear_attn.A_log", "linear_attn.norm.weight"),
 }
@@ -387,12 +475,14 @@ def randomize(model, generator):
                 tensor.copy_(torch.randn(tensor.shape, generator=generator) * tensor.shape[-1] ** -0.5)
             if name.endswith("experts.gate_up_proj") and not hybrid:
                 tensor.mul_(4.0)  # so that some are clamped
+            if name.endswith(("q_a_proj.weight", "kv_a_proj_with_mqa.weight")):
+                tensor.mul_(4.0)  # so that it hardly matters which epsilon the latent's norm has
             if "embed_tokens" in name:
                 tensor.mul_(2.0)
     for name, tensor in model.named_buffers():
         if name.endswith("layer_scalar"):
             tensor.copy_(0.75 + 0.5 * torch.rand(tensor.shape, generator=generator))
-        elif name.endswith("expert_bias"):  # about as much as scores differ
+        elif name.endswith(("expert_bias", "correction_bias")):  # about as much as scores differ
             tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.2)
 
 
@@ -516,8 +606,77 @@ def publish_lfm2(folder):
     path.write_text(json.dumps(config, indent=2) + "\n")
 
 
+def publish_deepseek(folder, **fields):
+    """As its authors wrote it: fields that only transformers has are gone, theirs are there."""
+    publish_with_rope_scaling(folder, **fields)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    for name in ("mlp_bias", "mlp_layer_types", "output_router_logits", "qk_head_dim",
+                 "rope_interleave", *(["head_dim"] if "kv_lora_rank" in config else [])):
+        config.pop(name, None)
+    if config["rope_scaling"]:
+        config["rope_scaling"]["type"] = config["rope_scaling"].pop("rope_type")
+    config["torch_dtype"] = config.pop("dtype")
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+DEEPSEEK = dict(aux_loss_alpha=0.001, moe_layer_freq=1, seq_aux=True)
+
+
+def publish_glm(folder, **fields):
+    path = folder / "config.json"
+    rope = json.loads(path.read_text())["rope_parameters"]
+    publish_deepseek(folder, partial_rotary_factor=rope.get("partial_rotary_factor", 1.0),
+                     pad_token_id=253, **fields)
+    config = json.loads(path.read_text())
+    for name in ("bos_token_id", "pretraining_tp", *(["rope_scaling"] if not fields else [])):
+        config.pop(name, None)
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def add_next_token_layer(folder, seed):
+    """One more layer, as the last, and what surrounds it: random, and not read by transformers."""
+    generator = torch.Generator().manual_seed(seed)
+    path = folder / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    layers = json.loads((folder / "config.json").read_text())["num_hidden_layers"]
+    vocab, hidden = tensors["lm_head.weight"].shape
+    last, new = (f"model.layers.{i}." for i in (layers - 1, layers))
+    like = {name.removeprefix(last): tensor for name, tensor in tensors.items()
+            if name.startswith(last)}
+    surroundings = {"eh_proj.weight": (hidden, 2 * hidden), "embed_tokens.weight": (vocab, hidden),
+                    "enorm.weight": (hidden,), "hnorm.weight": (hidden,),
+                    "shared_head.head.weight": (vocab, hidden),
+                    "shared_head.norm.weight": (hidden,)}
+    like.update({name: ones(*shape) for name, shape in surroundings.items()})
+    for name, tensor in sorted(like.items()):
+        values = torch.randn(tensor.shape, generator=generator)
+        if tensor.dim() == 1:
+            values = (1.0 if name.endswith("norm.weight") else 0.0) + values * 0.2
+        else:
+            values = values * tensor.shape[-1] ** -0.5
+        tensors[new + name] = values.to(tensor.dtype)
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+
+
+def publish_glm_with_experts(folder, seed, **fields):
+    publish_glm(folder, num_nextn_predict_layers=1, **fields)
+    add_next_token_layer(folder, seed)
+
+
 # Saved as published, most inside a multimodal wrapper.
 WRAPPED = {
+    "transformers_deepseek_v2_lite_bf16": lambda folder: publish_deepseek(
+        folder, scoring_func="softmax", **DEEPSEEK),
+    "transformers_deepseek_v2_bf16": lambda folder: publish_deepseek(
+        folder, scoring_func="softmax", ep_size=1, **DEEPSEEK),
+    "transformers_deepseek_v3_bf16": lambda folder: publish_deepseek(
+        folder, scoring_func="sigmoid", topk_method="noaux_tc", ep_size=1,
+        num_nextn_predict_layers=1, **DEEPSEEK),
+    "transformers_glm4_moe_lite_bf16": lambda folder: publish_glm_with_experts(
+        folder, 117, topk_method="noaux_tc", first_k_dense_replace=1),
+    "transformers_glm4_bf16": publish_glm,
+    "transformers_glm4_moe_bf16": lambda folder: publish_glm_with_experts(folder, 118),
     "transformers_granite_dense_bf16": lambda folder: publish_with_rope_scaling(
         folder, layer_types=["attention"] * 3),
     "transformers_olmo3_bf16": publish_with_rope_scaling,

@@ -1,0 +1,21 @@
+// DeepSeek-V2 and V3 and what has their attention: keys and values in one latent for each token,
+// and experts beside a shared one, chosen among the best groups.
+#include "kvasir/model/families.h"
+
+namespace kvasir {
+namespace {
+
+// What the class adds to the sum of sigmoids.
+constexpr float kSumEps = 1e-20f;
+
+}  // namespace
+
+DecoderSpec DeepSeekSpec(const ModelConfig& config) {
+  DecoderSpec spec = CommonSpec(config);
+  if (config.experts.has_sigmoid_scores) spec.experts.weight_sum_eps = kSumEps;
+  spec.experts.has_deepseek_names = true;
+  spec.ropes[0].is_interleaved = true;
+  return spec;
+}
+
+}  // namespace kvasir
