@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kvasir/formats/gguf_layers.h"
+
 namespace kvasir {
 namespace {
 
@@ -36,6 +38,8 @@ class ShapeWriter {
     Int("attention.key_length", config_.global_head_dim);
     Int("attention.value_length", is_latent() ? config_.latent.kv_rank : config_.global_head_dim);
     if (is_latent()) AddLatent();
+    const bool may_draft = is_latent() || is_glm();
+    if (may_draft && extras_.draft_layers > 0) Int("nextn_predict_layers", extras_.draft_layers);
     AddMlp();
     AddKeyValueHeads();
     if (has_delta_nets()) AddDeltaNets();
@@ -220,8 +224,6 @@ class ShapeWriter {
   }
 
   Status AddGroupedExperts() {
-    constexpr int64_t kSoftmax = 1;
-    constexpr int64_t kSigmoid = 2;
     const ExpertsConfig& experts = config_.experts;
     const auto first = std::ranges::find(config_.expert_layers, true);
     if (std::find(first, config_.expert_layers.end(), false) != config_.expert_layers.end()) {
@@ -232,19 +234,17 @@ class ShapeWriter {
     }
     Int("leading_dense_block_count", first - config_.expert_layers.begin());
     Int("expert_shared_count", experts.shared_intermediate_size / experts.intermediate_size);
-    Int("expert_gating_func", experts.has_sigmoid_scores ? kSigmoid : kSoftmax);
+    Int("expert_gating_func", experts.has_sigmoid_scores ? kGgufSigmoidGating : kGgufSoftmaxGating);
     Float("expert_weights_scale", experts.weight_scale);
     if (experts.normalizes_weights) pairs_.AddBool(Key("expert_weights_norm"), true);
-    if (experts.groups == 1) return {};
     Int("expert_group_count", experts.groups);
     Int("expert_group_used_count", experts.groups_per_token);
     return {};
   }
 
   Status AddSigmoidExperts() {
-    constexpr int64_t kSigmoid = 2;
     Int("leading_dense_block_count", std::ranges::count(config_.expert_layers, false));
-    Int("expert_gating_func", kSigmoid);
+    Int("expert_gating_func", kGgufSigmoidGating);
     const ExpertsConfig& experts = config_.experts;
     if (experts.has_choice_biases && experts.weight_scale == 1) return {};
     return {ErrorCode::kUnsupported,
@@ -277,6 +277,10 @@ class ShapeWriter {
     Int("rope.dimension_count", is_latent() ? config_.latent.rotary_dim
                                 : has_parts ? RotatedElements(rope, config_.global_head_dim)
                                             : config_.global_head_dim);
+    if (rope.type == RopeType::kLlama3 && (is_latent() || is_glm())) {
+      return {ErrorCode::kUnsupported,
+              "rope scaling 'llama3' is not written to a GGUF file of " + architecture_};
+    }
     switch (rope.type) {
       case RopeType::kDefault:
       case RopeType::kLlama3:        // a tensor of divisors says them; of Gemma 4 always
@@ -307,7 +311,8 @@ class ShapeWriter {
       return {ErrorCode::kUnsupported,
               "rope scaling 'yarn' with 'truncate' false is not written to GGUF files"};
     }
-    if (is_latent() && rope.attention_factor == 1) {
+    if (is_latent() && rope.scale_of_all > 1) {
+      if (rope.attention_factor != 1) return UnlikeYarn("an mscale unlike its mscale_all_dim");
       // A tenth of mscale_all_dim, for which readers take mscale too.
       Float("rope.scaling.yarn_log_multiplier", (rope.scale_of_all - 1) / std::log(rope.factor));
       return {};
@@ -320,8 +325,12 @@ class ShapeWriter {
       }
     }
     if (std::fabs(rope.attention_factor - (0.1 * std::log(rope.factor) + 1)) < 1e-9) return {};
+    return UnlikeYarn("an attention_factor of its own");
+  }
+
+  static Error UnlikeYarn(const std::string& with) {
     return {ErrorCode::kUnsupported,
-            "rope scaling 'yarn' with an attention_factor of its own is not written to GGUF files"};
+            "rope scaling 'yarn' with " + with + " is not written to GGUF files"};
   }
 
   Status AddWindow() {

@@ -1,5 +1,6 @@
-// What latent attention makes keys and values with, apart, as GGUF files and mlx-lm's folders have
-// it. Deliberately from the one matrix of published checkpoints only: the others need nothing.
+// What latent attention makes keys and values with: one matrix, as published checkpoints have it,
+// or two stacks, as GGUF files and mlx-lm's folders do. Deliberately one or the other, never both:
+// who writes a file says which.
 #ifndef KVASIR_CONVERT_LATENT_STACKS_H_
 #define KVASIR_CONVERT_LATENT_STACKS_H_
 
@@ -16,6 +17,10 @@ namespace kvasir {
 // the tensor.
 Result<std::vector<SourceTensor>> StackLatents(std::vector<SourceTensor> tensors,
                                                const ModelConfig& config);
+
+// The other way, as published checkpoints have it. REQUIRES: a decoder of this config could be
+// loaded from the tensors.
+std::vector<SourceTensor> JoinLatents(std::vector<SourceTensor> tensors, const ModelConfig& config);
 
 }  // namespace kvasir
 

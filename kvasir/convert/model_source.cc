@@ -8,6 +8,7 @@
 
 #include "kvasir/base/file.h"
 #include "kvasir/convert/folder_builder.h"
+#include "kvasir/convert/latent_stacks.h"
 #include "kvasir/formats/assistant_config.h"
 #include "kvasir/formats/gguf_config.h"
 #include "kvasir/formats/gguf_special_tokens.h"
@@ -249,6 +250,7 @@ Status ModelSource::OpenGguf() {
     added.offset = tensor.offset;
     tensors_.push_back(std::move(added));
   }
+  if (config.latent.kv_rank > 0) tensors_ = JoinLatents(std::move(tensors_), config);
   for (const FileVersion& part : gguf_->part_versions()) AddFingerprint(part);
   KVASIR_TRY(const Json generation, GgufGenerationJson(*gguf_));
   if (!generation.as_object().empty()) {

@@ -29,6 +29,7 @@
 #include "kvasir/model/checkpoint_names.h"
 #include "kvasir/model/families.h"
 #include "kvasir/model/gguf_names.h"
+#include "kvasir/model/mtp_head.h"
 #include "kvasir/model/tensor_list.h"
 #include "kvasir/tensor/quantize_group.h"
 
@@ -127,6 +128,8 @@ std::string DecoderName(const std::string& name) {
   return name;
 }
 
+constexpr std::string_view kDraftHead = "mtp.shared_head.head.";
+
 class ExportPlan {
  public:
   // `tensors` are those of `source` with experts stacked.
@@ -143,8 +146,12 @@ class ExportPlan {
     const DecoderSpec spec = MakeDecoderSpec(config_);
     AddDivisors();
     for (const SourceTensor& tensor : tensors_) {
-      const std::string name = DecoderTensorName(config_.family, DecoderName(tensor.name));
-      const bool is_drafting = draft_layers_ > 0 && name.starts_with("mtp.");
+      std::string name = DecoderTensorName(config_.family, DecoderName(tensor.name));
+      if (config_.draft_layers > 0) {
+        name = DraftTensorName(config_.num_hidden_layers, std::move(name));
+      }
+      const bool is_copy = name.starts_with("mtp.embed_tokens.") || name.starts_with(kDraftHead);
+      const bool is_drafting = draft_layers_ > 0 && name.starts_with("mtp.") && !is_copy;
       if (!is_drafting && IsKnownUnused(spec, tensor.name)) continue;
       if (config_.tie_word_embeddings && name == "lm_head.weight") continue;
       KVASIR_TRY_OK(Add(tensor, name));
@@ -354,7 +361,7 @@ Status WriteGguf(const ModelSource& source, const std::string& path, const GgufO
   if (!config.ok()) return WithContext(config.error(), source.path() + "/config.json");
   KVASIR_TRY_OK(AddGeneration(source, &*config));
   int draft_layers = 0;
-  if (config->family == ModelFamily::kQwen35) {
+  if (MtpHead::IsKnownTo(config->family) && source.checkpoint() != nullptr) {
     config->norms_hold_offset = HoldsNormOffset(*config, *source.checkpoint());
     KVASIR_TRY(const TensorList listed, ListTensors(*source.checkpoint(), *config));
     draft_layers = listed.has_mtp_head ? 1 : 0;

@@ -102,24 +102,31 @@ INSTANTIATE_TEST_SUITE_P(
 // Tensors and metadata of those that a script wrote after llama.cpp's converter.
 TEST(WriteGguf, TensorsAndMetadataAreAsConvertersWriteThem) {
   const ScratchFolder scratch;
-  for (const auto& [source, architecture] :
-       {std::pair{"ministral3", "mistral3"}, std::pair{"smollm3", "smollm3"},
-        std::pair{"granite_dense", "granite"}, std::pair{"olmo3", "olmo2"},
-        std::pair{"phi4_mini", "phi3"}, std::pair{"lfm2", "lfm2"}, std::pair{"lfm2_moe", "lfm2moe"},
-        std::pair{"granite_hybrid_moe", "granitehybrid"}}) {
+  struct Written {
+    std::string source;
+    std::string architecture;
+    std::string file = architecture;
+  };
+  for (const auto& [source, architecture, file] :
+       {Written{"ministral3", "mistral3"}, Written{"smollm3", "smollm3"},
+        Written{"granite_dense", "granite"}, Written{"olmo3", "olmo2"},
+        Written{"phi4_mini", "phi3"}, Written{"lfm2", "lfm2"}, Written{"lfm2_moe", "lfm2moe"},
+        Written{"granite_hybrid_moe", "granitehybrid"}, Written{"deepseek_v3", "deepseek2"},
+        Written{"glm4_moe_lite", "deepseek2", "glm4_moe_lite"}, Written{"glm4", "glm4"},
+        Written{"glm4_moe", "glm4moe"}}) {
     SCOPED_TRACE(source);
-    const std::string out = scratch.File(std::string(source) + ".gguf");
+    const std::string out = scratch.File(source + ".gguf");
     const Status done =
-        Write(Path("testdata/models/transformers_" + std::string(source) + "_bf16"), "bf16", out);
+        Write(Path("testdata/models/transformers_" + source + "_bf16"), "bf16", out);
     ASSERT_TRUE(done.ok()) << done.error().message;
     const GgufFile written = ValueOrDie(GgufFile::Open(out));
-    const GgufFile wanted = ValueOrDie(
-        GgufFile::Open(Path("testdata/gguf/" + std::string(architecture) + "_bf16.gguf")));
+    const GgufFile wanted =
+        ValueOrDie(GgufFile::Open(Path("testdata/gguf/" + file + "_bf16.gguf")));
     ExpectSameTensors(written, wanted);
-    EXPECT_EQ(written.names(), wanted.names());
+    EXPECT_EQ(written.names(), NamesWithoutCopies(wanted));
     int compared = 0;
     for (const auto& [key, value] : wanted.metadata().values()) {
-      if (!key.starts_with(std::string(architecture) + ".")) continue;
+      if (!key.starts_with(architecture + ".")) continue;
       // The script writes what converters write of models without positions, whatever a config has.
       if (key == "granitehybrid.context_length") continue;
       ++compared;

@@ -109,7 +109,9 @@ TEST(CacheBudgetTest, TheDefaultIsHalfOfWhatTheWeightsLeave) {
 TEST(CacheBudgetTest, AWorkspaceAndTheBackendStayWithinTheScratchOfTheirRows) {
   for (const char* folder : {"public_llama_f32", "transformers_qwen3_moe_bf16", "hf_qwen3_gptq",
                              "transformers_gemma4_experts_bf16", "transformers_gpt_oss_mxfp4",
-                             "transformers_qwen3_5_bf16", "transformers_qwen3_5_moe_bf16"}) {
+                             "transformers_qwen3_5_bf16", "transformers_qwen3_5_moe_bf16",
+                             "transformers_deepseek_v2_lite_bf16", "mlx_glm4_moe_lite_q4g32_bf16",
+                             "transformers_glm4_bf16"}) {
     for (const int threads : {1, 3}) {
       for (const KvCodec::Kind kind : {KvCodec::Kind::kF32, KvCodec::Kind::kF16}) {
         TinyModel tiny({.folder = folder, .threads = threads, .codec = {kind}});

@@ -228,6 +228,10 @@ class ConfigBuilder {
     const std::string base = FirstKey("rope.freq_base", "rope.global.freq_base");
     KVASIR_TRY(const double theta, metadata_.NumberOr(base, is_gemma3 ? 1e6 : 10000.0));
     config_.Set("rope_theta", theta);
+    if (is_glm() && file_.Find(kGgufRopeDivisors) != nullptr) {
+      return {ErrorCode::kUnsupported, "tensor '" + std::string(kGgufRopeDivisors) +
+                                           "' is not read in files of " + architecture_};
+    }
     if (!has_delta_nets() && !is_glm()) {
       KVASIR_TRY(divisors_, ReadGgufRopeDivisors(file_, head_dim));
     }

@@ -1,6 +1,6 @@
 #include "kvasir/formats/gguf_deepseek.h"
 
-#include <cmath>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,16 +8,16 @@
 namespace kvasir {
 namespace {
 
-constexpr int64_t kSoftmax = 1;
-constexpr int64_t kSigmoid = 2;
-
 // Files from before there was a key for it have a softmax, unless they have biases for choosing.
 Result<bool> HasSigmoids(const GgufKeys& keys, const GgufFile& file, size_t layers) {
   const std::string key = keys.Key("expert_gating_func");
-  const int64_t otherwise = AnyGgufLayerHas(file, layers, "exp_probs_b.bias") ? kSigmoid : kSoftmax;
+  const int64_t otherwise =
+      AnyGgufLayerHas(file, layers, "exp_probs_b.bias") ? kGgufSigmoidGating : kGgufSoftmaxGating;
   KVASIR_TRY(int64_t kind, keys.metadata.IntOr(key, otherwise));
   if (kind == 0) kind = otherwise;
-  if (kind == kSoftmax || kind == kSigmoid) return kind == kSigmoid;
+  if (kind == kGgufSoftmaxGating || kind == kGgufSigmoidGating) {
+    return kind == kGgufSigmoidGating;
+  }
   return Error{ErrorCode::kUnsupported, "metadata '" + key + "' is " + std::to_string(kind) +
                                             "; supported are 1, softmax, and 2, sigmoid"};
 }
@@ -71,6 +71,16 @@ Status AddLatent(const GgufKeys& keys, Json* config) {
   return {};
 }
 
+// What would change what is computed, and is in no model of these.
+Status RefuseKeys(const GgufKeys& keys, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    const std::string key = keys.Key(name);
+    if (!keys.metadata.Has(key)) continue;
+    return {ErrorCode::kUnsupported, "metadata '" + key + "' is there, which is not supported"};
+  }
+  return {};
+}
+
 Status AddDraftBlocks(const GgufKeys& keys, Json* config) {
   KVASIR_TRY_OK(DropGgufDraftBlocks(keys, config));
   KVASIR_TRY(const int64_t drafting, keys.metadata.IntOr(keys.Key("nextn_predict_layers"), 0));
@@ -81,6 +91,7 @@ Status AddDraftBlocks(const GgufKeys& keys, Json* config) {
 }  // namespace
 
 Status AddGgufDeepSeek(const GgufKeys& keys, const GgufFile& file, Json* config) {
+  KVASIR_TRY_OK(RefuseKeys(keys, {"attention.temperature_scale", "attention.temperature_length"}));
   KVASIR_TRY_OK(AddDraftBlocks(keys, config));
   KVASIR_TRY(const size_t layers, GgufLayerCount(*config));
   KVASIR_TRY_OK(AddLatent(keys, config));
@@ -102,6 +113,8 @@ Status AddGgufDeepSeek(const GgufKeys& keys, const GgufFile& file, Json* config)
 }
 
 Status AddGgufGlm4(const GgufKeys& keys, Json* config) {
+  // Of models that see, whose queries and keys converters reorder.
+  KVASIR_TRY_OK(RefuseKeys(keys, {"rope.dimension_sections"}));
   KVASIR_TRY_OK(AddDraftBlocks(keys, config));
   KVASIR_TRY_OK(keys.CopyInt("attention.head_count_kv", "num_key_value_heads", config));
   KVASIR_TRY(const int64_t head_dim, GgufHeadDim(keys, *config));
@@ -113,6 +126,11 @@ Status AddGgufGlm4(const GgufKeys& keys, Json* config) {
 Status AddGgufGlm4Moe(const GgufKeys& keys, const GgufFile& file, Json* config) {
   KVASIR_TRY_OK(AddGgufGlm4(keys, config));
   KVASIR_TRY(const size_t layers, GgufLayerCount(*config));
+  KVASIR_TRY(const bool has_sigmoids, HasSigmoids(keys, file, layers));
+  if (!has_sigmoids) {
+    return {ErrorCode::kUnsupported, "metadata '" + keys.Key("expert_gating_func") +
+                                         "' says a softmax; supported are sigmoids, 2"};
+  }
   config->Set("rope_scaling", nullptr);  // mlx-lm asks for it
   config->Set("use_qk_norm", AnyGgufLayerHas(file, layers, "attn_q_norm.weight"));
   return AddMixture(keys, true, config);
@@ -123,7 +141,7 @@ Status AddGgufYarnScales(const GgufKeys& keys, Json* scaling) {
   if (!keys.metadata.Has(key)) return {};
   KVASIR_TRY(const double factor, keys.metadata.Number(key));
   // A tenth of the one, and the other has always been its equal.
-  const double scale = std::round(factor * 1e7) / 1e6;
+  const double scale = ShortestDecimal(static_cast<float>(10 * factor));
   scaling->Set("mscale", scale);
   scaling->Set("mscale_all_dim", scale);
   return {};

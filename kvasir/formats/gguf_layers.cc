@@ -179,10 +179,9 @@ Status AddHybridHeads(const GgufKeys& keys, const char* attention, const char* r
 
 // Sigmoids choose LFM2's experts; a file that says otherwise is of another model.
 Status CheckGating(const GgufKeys& keys) {
-  constexpr int64_t kSigmoid = 2;
   const std::string key = keys.Key("expert_gating_func");
-  KVASIR_TRY(const int64_t kind, keys.metadata.IntOr(key, kSigmoid));
-  if (kind == kSigmoid) return {};
+  KVASIR_TRY(const int64_t kind, keys.metadata.IntOr(key, kGgufSigmoidGating));
+  if (kind == kGgufSigmoidGating) return {};
   return {ErrorCode::kUnsupported,
           "metadata '" + key + "' is " + std::to_string(kind) + "; supported is 2, sigmoid"};
 }

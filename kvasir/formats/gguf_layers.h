@@ -13,6 +13,10 @@
 
 namespace kvasir {
 
+// Values of expert_gating_func.
+inline constexpr int64_t kGgufSoftmaxGating = 1;
+inline constexpr int64_t kGgufSigmoidGating = 2;
+
 // A file's metadata under the prefix of its architecture.
 struct GgufKeys {
   const GgufMetadata& metadata;

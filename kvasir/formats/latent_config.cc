@@ -176,7 +176,7 @@ Status ReadSigmoidChoice(const ConfigReader& reader, ExpertsConfig* experts) {
 Status ReadDraftLayers(const ConfigReader& reader, ModelConfig* model) {
   const std::string_view field =
       reader.Find("num_mtp_layers") == nullptr ? "num_nextn_predict_layers" : "num_mtp_layers";
-  KVASIR_TRY(const int64_t count, reader.Integer(field, 1, 0, kMaxLayers));
+  KVASIR_TRY(const int64_t count, reader.Integer(field, 0, 0, kMaxLayers));
   model->draft_layers = static_cast<int>(count);
   return {};
 }

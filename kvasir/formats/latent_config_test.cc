@@ -206,10 +206,44 @@ TEST(LatentConfig, GgufDeepSeek) {
   GgufTestFile other = DeepSeekFile(false);
   other.U32("deepseek2.expert_gating_func", 3);
   ExpectConfigError(ReadGguf(other), ErrorCode::kUnsupported, "expert_gating_func");
+  GgufTestFile tempered = DeepSeekFile(false);
+  tempered.F32("deepseek2.attention.temperature_scale", 0.1f);
+  ExpectConfigError(ReadGguf(tempered), ErrorCode::kUnsupported, "temperature_scale");
   GgufTestFile turning = TinyGguf("deepseek2");
   turning.U32("deepseek2.attention.kv_lora_rank", 32).U32("deepseek2.rope.dimension_count", 8);
   turning.U32("deepseek2.attention.key_length", 8);
   ExpectConfigError(ReadGguf(turning), ErrorCode::kCorrupt, "attention.key_length");
+}
+
+TEST(LatentConfig, GgufGlm) {
+  const auto file = [](const char* architecture) {
+    GgufTestFile glm = TinyGguf(architecture);
+    const std::string prefix = std::string(architecture) + ".";
+    glm.U32(prefix + "attention.head_count_kv", 1).U32(prefix + "attention.key_length", 16);
+    glm.U32(prefix + "rope.dimension_count", 8);
+    return glm;
+  };
+  const auto dense = ReadGguf(file("glm4"));
+  ASSERT_TRUE(dense.ok()) << dense.error().message;
+  EXPECT_EQ(dense->rope_full.rotated_fraction, 0.5);
+  GgufTestFile seeing = file("glm4");
+  seeing.U32("glm4.rope.dimension_sections", 8);
+  ExpectConfigError(ReadGguf(seeing), ErrorCode::kUnsupported, "rope.dimension_sections");
+  GgufTestFile divided = file("glm4");
+  divided.Tensor({"rope_freqs.weight", {4}, 0, 1024});
+  ExpectConfigError(ReadGguf(divided), ErrorCode::kUnsupported, "rope_freqs.weight");
+
+  GgufTestFile moe = file("glm4moe");
+  moe.U32("glm4moe.expert_count", 8).U32("glm4moe.expert_used_count", 2);
+  moe.U32("glm4moe.expert_feed_forward_length", 24).U32("glm4moe.leading_dense_block_count", 1);
+  GgufTestFile soft = moe;
+  moe.U32("glm4moe.expert_gating_func", 2);
+  const auto model = ReadGguf(moe);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_TRUE(model->experts.has_sigmoid_scores);
+  EXPECT_FALSE(model->traits().has_qk_norm);
+  soft.U32("glm4moe.expert_gating_func", 1);
+  ExpectConfigError(ReadGguf(soft), ErrorCode::kUnsupported, "expert_gating_func");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "kvasir/kernels/derived_keys.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "kvasir/base/check.h"
@@ -243,6 +244,10 @@ class FloatRows {
 #if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX2
 #define KVASIR_DERIVES_FROM_HALVES 1
 
+// kLanes numbers of 16 bits.
+using DHalves = hn::Rebind<uint16_t, DF>;
+using VHalves = hn::Vec<DHalves>;
+
 // Values of 16 bits where they lie. Those of slots that nobody asks for may be anything.
 template <class Codec>
 class StoredHalves {
@@ -252,10 +257,15 @@ class StoredHalves {
 
   void Enter(int first) { row_ = values_ + first * dim_; }
   HWY_INLINE void Load(int64_t dim, VF (&dims)[kDimsTogether]) const {
-    const hn::Rebind<uint16_t, DF> d;
-    using V = hn::Vec<decltype(d)>;
-    V rows[kDimsTogether];
-    V next[kDimsTogether];
+    VHalves stored[kDimsTogether];
+    LoadStored(dim, stored);
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kDimsTogether; ++i) dims[i] = Codec::Widen(stored[i]);
+  }
+  HWY_INLINE void LoadStored(int64_t dim, VHalves (&dims)[kDimsTogether]) const {
+    const DHalves d;
+    VHalves rows[kDimsTogether];
+    VHalves next[kDimsTogether];
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kDimsTogether; ++i) {
       rows[i] = LoadRuns<8>(d, row_ + dim + i * dim_, dim_);
@@ -263,9 +273,7 @@ class StoredHalves {
     // Neighbours of every stage are four apart before it: three stages leave dims.
     Interleave(d, rows, next);
     Interleave(d, next, rows);
-    Interleave(d, rows, next);
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < kDimsTogether; ++i) dims[i] = Codec::Widen(next[i]);
+    Interleave(d, rows, dims);
   }
   HWY_INLINE VF Load(int64_t dim) const {
     alignas(64) uint16_t values[kLanes];
@@ -299,6 +307,7 @@ class Deriver {
       : args_(args), norm_(args.derivation.key_norm.data()), values_(args) {}
 
   void Run() {
+    FindStill();
     for (first_ = 0; first_ < kBlockTokens; first_ += kSlots) {
       const VF slots = hn::Iota(DF(), static_cast<float>(first_));
       wanted_ = hn::VecFromMask(
@@ -319,7 +328,36 @@ class Deriver {
   }
 
  private:
+  // Whether keys have the format and, where nothing turns or scales them, the bits of values.
+#if KVASIR_DERIVES_FROM_HALVES
+  static constexpr bool kCopies =
+      std::is_same_v<Codec, F16Codec> && std::is_same_v<Values, StoredHalves<F16Codec>>;
+#else
+  static constexpr bool kCopies = false;
+#endif
+
+  // Which pairs of kDimsTogether are copied: most of a latent's (model/latent_attention.h).
+  void FindStill() {
+    if constexpr (!kCopies) return;
+    const std::span<const float> frequencies = args_.derivation.inv_freq;
+    const auto pairs = static_cast<int64_t>(frequencies.size());
+    for (int64_t pair = 0; pair + kDimsTogether <= pairs; pair += kDimsTogether) {
+      bool is_still = true;
+      for (int64_t i = pair; i < pair + kDimsTogether; ++i) {
+        is_still &= frequencies[static_cast<size_t>(i)] == 0 && norm_[i] == 1;
+        is_still &= norm_[i + pairs] == 1;
+      }
+      still_.push_back(is_still);
+    }
+  }
+
   HWY_INLINE void DerivePairs(int64_t pair, int64_t pairs) {
+    if constexpr (kCopies) {
+      if (still_[static_cast<size_t>(pair / kDimsTogether)]) {
+        CopyDims(pair);
+        return CopyDims(pair + pairs);
+      }
+    }
     VF x[kDimsTogether];
     VF y[kDimsTogether];
     values_.Load(pair, x);
@@ -327,6 +365,19 @@ class Deriver {
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kDimsTogether; ++i) DerivePair(pair + i, pairs, x[i], y[i]);
   }
+#if KVASIR_DERIVES_FROM_HALVES
+  HWY_INLINE void CopyDims(int64_t dim) {
+    const DHalves d;
+    const VHalves wanted = hn::TruncateTo(d, hn::BitCast(DU(), wanted_));
+    VHalves stored[kDimsTogether];
+    values_.LoadStored(dim, stored);
+    auto* const out = reinterpret_cast<uint16_t*>(args_.out) + dim * kBlockTokens + first_;
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kDimsTogether; ++i) {
+      hn::Store(hn::And(wanted, stored[i]), d, out + i * kBlockTokens);
+    }
+  }
+#endif
   HWY_INLINE void DerivePair(int64_t pair, int64_t pairs, VF x, VF y) {
     x = Scaled(pair, x);
     y = Scaled(pair + pairs, y);
@@ -355,6 +406,7 @@ class Deriver {
   int first_ = 0;  // slot
   const float* turns_ = nullptr;
   VF wanted_;
+  std::vector<bool> still_;
 };
 
 template <class Codec>

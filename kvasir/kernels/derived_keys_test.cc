@@ -102,6 +102,23 @@ TEST(DerivedKeys, HaveTheDefinitionsBits) {
   }
 }
 
+// As of latents: a few pairs turn, and nothing is scaled but those.
+TEST(DerivedKeys, HaveTheDefinitionsBitsWhereMostPairsAreStill) {
+  for (const int dim : {40, 48, 576}) {
+    Rows rows(dim);
+    const size_t pairs = rows.frequencies.size();
+    for (size_t i = 0; i < pairs; ++i) {
+      if (i >= 5) rows.frequencies[i] = 0;
+      if (i >= 3) rows.norm[i] = rows.norm[i + pairs] = 1;
+    }
+    rows.norm[pairs + 18] = 2;  // one of a group that is else as it is
+    for (const KvCodec::Kind kind :
+         {KvCodec::Kind::kF32, KvCodec::Kind::kF16, KvCodec::Kind::kBf16}) {
+      rows.ExpectTheDefinitionOf({kind}, DensePlane(kind, rows.values));
+    }
+  }
+}
+
 TEST(DerivedKeys, HaveTheDefinitionsBitsFromEveryPackedCodec) {
   std::vector<KvCodec> codecs = {KvCodec::Turbo(2), KvCodec::Turbo(3), KvCodec::Turbo(4)};
   for (const int bits : {2, 3, 4, 5, 6, 8}) {

@@ -108,6 +108,10 @@ std::string Alternative(const KvCodec& codec, int64_t dim) {
     }
   }
   if (KvCodec::Turbo(4).Validate(dim).ok()) return "turboquant fits";
+  for (const int group : {64, 32}) {
+    if (!codec.rotates() || !KvCodec::Affine(codec.bits, group).Validate(dim).ok()) continue;
+    return "the scheme uniform with a group size of " + std::to_string(group) + " fits";
+  }
   return "keep the layer in 16 bit";
 }
 

@@ -31,6 +31,16 @@ constexpr Renaming kGlm4[] = {
     {".post_mlp_layernorm.", ".post_feedforward_layernorm."},
 };
 
+// Around the layer itself.
+constexpr Renaming kDraftParts[] = {
+    {"eh_proj.", "fc."},
+    {"enorm.", "pre_fc_norm_embedding."},
+    {"hnorm.", "pre_fc_norm_hidden."},
+    {"shared_head.norm.", "norm."},
+    {"shared_head.head.", "shared_head.head."},
+    {"embed_tokens.", "embed_tokens."},
+};
+
 std::span<const Renaming> RenamingsOf(ModelFamily family) {
   if (family == ModelFamily::kLfm2) return kLfm2;
   if (family == ModelFamily::kGlm4) return kGlm4;
@@ -52,6 +62,18 @@ std::string DecoderTensorName(ModelFamily family, std::string name) {
     Replace(renaming.checkpoint, renaming.decoder, &name);
   }
   return name;
+}
+
+std::string DraftTensorName(int64_t layers, std::string name) {
+  const std::string layer = "layers." + std::to_string(layers) + ".";
+  if (!name.starts_with(layer)) return name;
+  const std::string_view part = std::string_view(name).substr(layer.size());
+  for (const Renaming& renaming : kDraftParts) {
+    if (!part.starts_with(renaming.checkpoint)) continue;
+    return "mtp." + std::string(renaming.decoder) +
+           std::string(part.substr(renaming.checkpoint.size()));
+  }
+  return "mtp.layers.0." + std::string(part);
 }
 
 std::string CheckpointTensorName(ModelFamily family, std::string name) {

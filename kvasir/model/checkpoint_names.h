@@ -14,7 +14,12 @@ namespace kvasir {
 // what is the decoder's name already, but in GLM-4, which calls other norms so.
 std::string DecoderTensorName(ModelFamily family, std::string name);
 
-// The same the other way, as the published checkpoints of the family have it.
+// What layer `layers`, behind the last one of a model in the manner of DeepSeek-V3, is called as
+// the layer that drafts: "layers.47.eh_proj.weight" is "mtp.fc.weight", its attention is that of
+// "mtp.layers.0". Others keep their names. `name` is without a wrapper's prefix.
+std::string DraftTensorName(int64_t layers, std::string name);
+
+// DecoderTensorName the other way, as the published checkpoints of the family have it.
 std::string CheckpointTensorName(ModelFamily family, std::string name);
 
 }  // namespace kvasir

@@ -27,14 +27,15 @@ class CheckpointWeights final : public StoredWeights {
                     const StoredWeightsOptions& options)
       : StoredWeights(backend, options),
         checkpoint_(checkpoint),
-        modules_(checkpoint, config.quantization) {
+        modules_(checkpoint, config.quantization),
+        family_(config.family) {
     for (std::string_view prefix : kPrefixes) {
       if (Exists(std::string(prefix) + std::string(kEmbedding))) {
         prefix_ = prefix;
         break;
       }
     }
-    AddOtherNames(config.family);
+    AddOtherNames(config);
   }
 
   bool Has(const std::string& name) const override { return Exists(FullName(name)); }
@@ -96,11 +97,12 @@ class CheckpointWeights final : public StoredWeights {
   // Without the last part, which of a quantized module's tensors is one of several.
   static std::string ModuleOf(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
-  void AddOtherNames(ModelFamily family) {
+  void AddOtherNames(const ModelConfig& config) {
     for (const std::string& name : checkpoint_.names()) {
       if (!name.starts_with(prefix_)) continue;
       const std::string stored = name.substr(prefix_.size());
-      const std::string decoder = DecoderTensorName(family, stored);
+      std::string decoder = DecoderTensorName(config.family, stored);
+      if (config.draft_layers > 0) decoder = DraftTensorName(config.num_hidden_layers, decoder);
       if (decoder != stored) other_names_.emplace(ModuleOf(decoder), ModuleOf(stored));
     }
   }
@@ -108,7 +110,9 @@ class CheckpointWeights final : public StoredWeights {
   std::string StoredName(const std::string& name) const {
     const std::string module = ModuleOf(name);
     const auto other = other_names_.find(module);
-    return other == other_names_.end() ? name : other->second + name.substr(module.size());
+    if (other != other_names_.end()) return other->second + name.substr(module.size());
+    // What the decoder calls so is another tensor there.
+    return family_ == ModelFamily::kGlm4 ? CheckpointTensorName(family_, name) : name;
   }
 
   // As a tensor, or as the matrix that a module's tensors make.
@@ -176,6 +180,7 @@ class CheckpointWeights final : public StoredWeights {
 
   const Checkpoint& checkpoint_;
   const QuantizedModules modules_;
+  const ModelFamily family_;
   std::string prefix_ = "model.";
   // Of modules that the checkpoint calls otherwise, by what the decoder calls them.
   std::unordered_map<std::string, std::string> other_names_;

@@ -11,8 +11,8 @@
 namespace kvasir {
 namespace {
 
-// What LFM2's class adds to the sum of sigmoids, which may be next to 0.
-constexpr float kSigmoidSumEps = 1e-6f;
+// What classes add to the sum of sigmoids, which may be next to 0.
+float SigmoidSumEps(ModelFamily family) { return family == ModelFamily::kLfm2 ? 1e-6f : 1e-20f; }
 
 // Of one sequence and recurrent layer.
 size_t StateBytes(const DecoderSpec& spec) {
@@ -87,20 +87,21 @@ DecoderSpec CommonSpec(const ModelConfig& config) {
   spec.has_own_head = config.has_own_head;
   spec.activation =
       config.activation == Activation::kSilu ? GateActivation::kSilu : GateActivation::kGeluTanh;
-  spec.experts = {.count = config.experts.count,
-                  .per_token = config.experts.per_token,
-                  .intermediate_size = config.experts.intermediate_size,
-                  .scores = config.experts.has_sigmoid_scores ? RouteArgs::Scores::kSigmoid
-                                                              : RouteArgs::Scores::kSoftmax,
-                  .normalizes_weights = config.experts.normalizes_weights,
-                  .weight_sum_eps = config.experts.has_sigmoid_scores ? kSigmoidSumEps : 0.0f,
-                  .has_choice_biases = config.experts.has_choice_biases,
-                  .weight_scale = static_cast<float>(config.experts.weight_scale),
-                  .groups = config.experts.groups,
-                  .groups_per_token = config.experts.groups_per_token,
-                  .has_router_norm = config.experts.beside_dense,
-                  .shared_intermediate_size = config.experts.shared_intermediate_size,
-                  .has_shared_gate = config.experts.has_shared_gate};
+  spec.experts = {
+      .count = config.experts.count,
+      .per_token = config.experts.per_token,
+      .intermediate_size = config.experts.intermediate_size,
+      .scores = config.experts.has_sigmoid_scores ? RouteArgs::Scores::kSigmoid
+                                                  : RouteArgs::Scores::kSoftmax,
+      .normalizes_weights = config.experts.normalizes_weights,
+      .weight_sum_eps = config.experts.has_sigmoid_scores ? SigmoidSumEps(config.family) : 0.0f,
+      .has_choice_biases = config.experts.has_choice_biases,
+      .weight_scale = static_cast<float>(config.experts.weight_scale),
+      .groups = config.experts.groups,
+      .groups_per_token = config.experts.groups_per_token,
+      .has_router_norm = config.experts.beside_dense,
+      .shared_intermediate_size = config.experts.shared_intermediate_size,
+      .has_shared_gate = config.experts.has_shared_gate};
   for (const Token token : config.suppressed_tokens) {
     if (token >= 0 && token < config.vocab_size) spec.suppressed_tokens.push_back(token);
   }

@@ -3,16 +3,9 @@
 #include "kvasir/model/families.h"
 
 namespace kvasir {
-namespace {
-
-// What the class adds to the sum of sigmoids.
-constexpr float kSumEps = 1e-20f;
-
-}  // namespace
 
 DecoderSpec DeepSeekSpec(const ModelConfig& config) {
   DecoderSpec spec = CommonSpec(config);
-  if (config.experts.has_sigmoid_scores) spec.experts.weight_sum_eps = kSumEps;
   spec.experts.has_deepseek_names = true;
   spec.ropes[0].is_interleaved = true;
   return spec;

@@ -3,12 +3,6 @@
 #include "kvasir/model/families.h"
 
 namespace kvasir {
-namespace {
-
-// What the class adds to the sum of sigmoids.
-constexpr float kSumEps = 1e-20f;
-
-}  // namespace
 
 DecoderSpec Glm4Spec(const ModelConfig& config) {
   DecoderSpec spec = CommonSpec(config);
@@ -18,7 +12,6 @@ DecoderSpec Glm4Spec(const ModelConfig& config) {
     return spec;
   }
   spec.experts.has_deepseek_names = true;
-  spec.experts.weight_sum_eps = kSumEps;
   return spec;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "kvasir/model/families.h"
@@ -33,17 +34,20 @@ DecoderSpec LayerSpec(const ModelConfig& config, const WeightSource& source) {
 Status MtpHead::Check(const ModelConfig& config, const WeightSource& source) {
   if (!IsKnownTo(config.family)) {
     return {ErrorCode::kInvalidArgument,
-            "only models like Qwen3.5 have a layer of their own that drafts; name a draft model"};
+            "only models like Qwen3.5, DeepSeek-V3 and GLM-4.5 have a layer of their own that "
+            "drafts; name a draft model"};
   }
   if (!source.Has(kJoin)) {
     return {ErrorCode::kNotFound,
             "the model came without its layer that drafts (tensor '" + kJoin +
-                "', in a GGUF file 'blk.N.nextn.eh_proj.weight'); take files that have it, or name "
+                "', of DeepSeek's and GLM's 'layers.N.eh_proj.weight', in a GGUF file "
+                "'blk.N.nextn.eh_proj.weight'); take files that have it, or name "
                 "a draft model"};
   }
   for (const char* more :
        {"layers.1.input_layernorm.weight", "embed_tokens.weight", "shared_head.head.weight"}) {
-    if (source.Shape(kPrefix + more).empty()) continue;
+    const bool is_copy = HasCopies(config.family) && !std::string_view(more).starts_with("layers.");
+    if (is_copy || source.Shape(kPrefix + more).empty()) continue;
     return {ErrorCode::kUnsupported, "the model's layer that drafts has a tensor '" + kPrefix +
                                          more +
                                          "'; only one layer is read, which has the model's "

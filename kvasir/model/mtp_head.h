@@ -1,5 +1,6 @@
 // MtpHead: the layer for multi-token prediction that checkpoints of Qwen3.5, 3.6 and Qwen3-Next
-// bring along ("mtp.*"; docs/speculation.md, "Heads with a cache of their own"): a projection that
+// ("mtp.*"), of DeepSeek-V3 and of GLM-4.5 to 4.7 (the layer behind the last one) bring along
+// (docs/speculation.md, "Heads with a cache of their own"): a projection that
 // joins a token's embedding with the state before it, one layer with attention, a norm, and the
 // model's own head.
 // Deliberately without a cache and without drafts: those are PairDrafter's.
@@ -22,7 +23,9 @@ namespace kvasir {
 class MtpHead final : public PairHead {
  public:
   // Whether models of this family may have such a layer.
-  static bool IsKnownTo(ModelFamily family) { return family == ModelFamily::kQwen35; }
+  static bool IsKnownTo(ModelFamily family) {
+    return family == ModelFamily::kQwen35 || HasCopies(family);
+  }
   // OK if the model of this config has one in `source`. ERRORS: kNotFound where there is none;
   // kInvalidArgument for a family that has none; kUnsupported for more than one layer, embeddings
   // or a head of its own, or a model without any layer with attention for it to be like.
@@ -43,6 +46,11 @@ class MtpHead final : public PairHead {
                          Workspace& workspace) const override;
 
  private:
+  // Whether checkpoints have the model's embeddings and its head with the layer once more, which
+  // are the model's by definition (DeepSeek-V3) and not read.
+  static bool HasCopies(ModelFamily family) {
+    return family == ModelFamily::kDeepSeek || family == ModelFamily::kGlm4Moe;
+  }
   MtpHead(const Model& target, Backend& backend) : target_(target), backend_(backend) {}
   // Of all pairs, one after the other, into the workspace's residual stream.
   void Join(std::span<const PairRun> runs, int64_t rows, Workspace& workspace) const;

@@ -159,14 +159,18 @@ TEST_P(MtpHeadTest, LogitsMayBeOfTheFirstTokensOnly) {
 
 INSTANTIATE_TEST_SUITE_P(
     Recorded, MtpHeadTest,
-    testing::Values(MtpCase{"transformers_qwen3_5_bf16", "", 1},
-                    MtpCase{"transformers_qwen3_next_bf16", "", 1},
-                    MtpCase{"transformers_qwen3_5_wrapped_bf16", "", 2},
-                    MtpCase{"transformers_qwen3_5_moe_bf16", "", 1},
-                    // Its own experts are in one tensor, those of the layer are apart.
-                    MtpCase{"transformers_qwen3_5_moe_wrapped_bf16", "", 1},
-                    MtpCase{"transformers_qwen3_5_moe_bf16", "testdata/gguf/qwen35moe_bf16.gguf",
-                            1}));
+    testing::Values(
+        MtpCase{"transformers_qwen3_5_bf16", "", 1}, MtpCase{"transformers_qwen3_next_bf16", "", 1},
+        MtpCase{"transformers_qwen3_5_wrapped_bf16", "", 2},
+        MtpCase{"transformers_qwen3_5_moe_bf16", "", 1},
+        // Its own experts are in one tensor, those of the layer are apart.
+        MtpCase{"transformers_qwen3_5_moe_wrapped_bf16", "", 1},
+        MtpCase{"transformers_qwen3_5_moe_bf16", "testdata/gguf/qwen35moe_bf16.gguf", 1},
+        // The layer behind the last one, with embeddings and a head that are not read.
+        MtpCase{"transformers_glm4_moe_lite_bf16", "", 1},
+        MtpCase{"transformers_glm4_moe_bf16", "", 2},
+        MtpCase{"transformers_glm4_moe_lite_bf16", "testdata/gguf/glm4_moe_lite_bf16.gguf", 1},
+        MtpCase{"transformers_glm4_moe_bf16", "testdata/gguf/glm4moe_bf16.gguf", 1}));
 
 // Without room no cache moves.
 TEST_P(MtpHeadTest, AFullPoolIsAnError) {
@@ -205,6 +209,7 @@ TEST(MtpHead, ModelsWithoutOneAreToldSo) {
   EXPECT_EQ(without.code, ErrorCode::kNotFound);
   EXPECT_NE(without.message.find("mtp.fc.weight"), std::string::npos);
   EXPECT_EQ(RefusalOf("testdata/gguf/qwen35_bf16.gguf").code, ErrorCode::kNotFound);
+  EXPECT_EQ(RefusalOf("transformers_deepseek_v3_bf16").code, ErrorCode::kNotFound);
 }
 
 // A folder of a model with other tensors, or another config.

@@ -68,6 +68,8 @@ class ListingWeights final : public WeightSource {
   // Likewise.
   Result<std::unique_ptr<const WeightMatrix>> RowsAsColumns(const MatrixSlice& slice) override {
     KVASIR_TRY_OK(Rows(slice).status());
+    const auto listed = std::ranges::find(tensors_, PrefixedName(slice.name), &ListedTensor::name);
+    if (listed != tensors_.end()) listed->float_rows += slice.rows;
     return std::unique_ptr<const WeightMatrix>(
         std::make_unique<Outline>(slice.shape.back(), slice.rows));
   }
@@ -112,9 +114,14 @@ class ListingWeights final : public WeightSource {
   // Once, though parts of it may be asked for more often.
   void Add(const std::string& name, WeightTensor rows, float offset, bool is_exact = false) {
     if (!listed_.insert(name).second) return;
+    tensors_.push_back({.name = PrefixedName(name),
+                        .rows = std::move(rows),
+                        .offset = offset,
+                        .is_exact = is_exact});
+  }
+  std::string PrefixedName(const std::string& name) const {
     const bool is_head = name.starts_with("lm_head.");
-    const std::string stored = CheckpointTensorName(family_, name);
-    tensors_.push_back({is_head ? name : "model." + stored, std::move(rows), offset, is_exact});
+    return is_head ? name : "model." + CheckpointTensorName(family_, name);
   }
 
   StoredWeights& stored_;
@@ -176,10 +183,12 @@ uint64_t PackedBytes(const std::vector<ListedTensor>& tensors) {
   for (const ListedTensor& tensor : tensors) {
     const WeightTensor& rows = tensor.rows;
     if (rows.shape.size() < 2) continue;
-    const auto outputs = static_cast<uint64_t>(RowCount(rows.shape));
+    const WeightFormat format = FormatInMemory(tensor);
+    const uint64_t float_rows = IsQuantized(format) ? static_cast<uint64_t>(tensor.float_rows) : 0;
+    const uint64_t outputs = static_cast<uint64_t>(RowCount(rows.shape)) - float_rows;
     const auto inputs = static_cast<uint64_t>(rows.shape.back());
     const uint64_t group_scales = inputs / kQuantGroup * 2;
-    const WeightFormat format = FormatInMemory(tensor);
+    bytes += float_rows * inputs * (DecodedFormat(rows) == WeightFormat::kF32 ? 4 : 2);
     switch (format) {
       case WeightFormat::kF32:
         bytes += outputs * inputs * 4;

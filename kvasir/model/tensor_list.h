@@ -22,7 +22,8 @@ struct ListedTensor {
   WeightTensor rows;
   // To be added to every number: norms that the file keeps with their 1 and checkpoints without.
   float offset = 0;
-  bool is_exact = false;  // a router, say: every number as it is, whatever it is stored in
+  int64_t float_rows = 0;  // of so many rows memory has the values, not codes (RowsAsColumns)
+  bool is_exact = false;   // a router, say: every number as it is, whatever it is stored in
 };
 // How a matrix of the list lies in memory where nobody asks for a format.
 WeightFormat FormatInMemory(const ListedTensor& tensor);

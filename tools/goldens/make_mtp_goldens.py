@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""Gives tiny checkpoints of Qwen3.5 a layer for multi-token prediction and records what it drafts.
+"""Records what the layers for multi-token prediction of tiny checkpoints draft.
 
-Each folder of testdata/models gets random tensors "mtp.*" beside its own, which stay as they are,
-and golden_mtp.json ("kvasir-mtp-golden/1"). transformers drops that layer, so what surrounds it is
-written here as vLLM's qwen3_next_mtp.py has it, with transformers' own decoder layer within:
+Folders of Qwen3.5 in testdata/models get random tensors "mtp.*" beside their own, which stay as
+they are; GLM's have their layer behind the last one already ("model.layers.N.*") and are only read.
+Each gets golden_mtp.json ("kvasir-mtp-golden/1"). transformers drops these layers, so what
+surrounds them is written here as vLLM's qwen3_next_mtp.py and SGLang's glm4_moe_nextn.py have it,
+with transformers' own decoder layer within:
 
     x = fc([norm_e(embed(token of S + 1)) ; norm_h(state of S, behind the final norm)])
     state' = norm(layer(x)), logits = lm_head(state') of the token of S + 2
 
 at position S, causally over all slots. A chain goes on with the pair of its guess and state'.
+GLM's layer comes with embed_tokens and shared_head.head, which are copies of the model's by
+definition: the model's are used, and these not read. Its norms of latents have rms_norm_eps here,
+as the other norms do; transformers' classes have 1e-6 whatever the config says.
 Everything is computed in float32; bf16 weights are widened first, which is exact.
 
 Usage: make_mtp_goldens.py MODELS_FOLDER [NAME...]     (needs torch, transformers, safetensors)
@@ -20,6 +25,8 @@ import sys
 import safetensors.torch
 import torch
 import transformers
+from transformers.models.glm4_moe import modeling_glm4_moe as glm
+from transformers.models.glm4_moe_lite import modeling_glm4_moe_lite as glm_lite
 from transformers.models.qwen3_5 import modeling_qwen3_5 as dense
 from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe as moe
 from transformers.models.qwen3_next import modeling_qwen3_next as next_
@@ -34,16 +41,30 @@ CASES = {
     "transformers_qwen3_5_moe_bf16": (93, "model."),
     "transformers_qwen3_5_moe_wrapped_bf16": (94, "model.language_model."),
     "transformers_qwen3_next_bf16": (95, "model."),
+    "transformers_glm4_moe_lite_bf16": (96, "model."),
+    "transformers_glm4_moe_bf16": (97, "model."),
 }
 
+# GLM's names for what is "mtp." elsewhere; all others are of the decoder layer.
+GLM_NAMES = {
+    "enorm.weight": "pre_fc_norm_embedding.weight",
+    "hnorm.weight": "pre_fc_norm_hidden.weight",
+    "eh_proj.weight": "fc.weight",
+    "shared_head.norm.weight": "norm.weight",
+}
+GLM_COPIES = ("embed_tokens.weight", "shared_head.head.weight")
 
-def text_config(folder):
+
+def text_config(folder, more_layers=0):
     config = json.loads((folder / "config.json").read_text())
     config = config.get("text_config", config)
+    config["num_hidden_layers"] += more_layers
     of, module, family = {
         "qwen3_5_text": (transformers.Qwen3_5TextConfig, dense, "Qwen3_5"),
         "qwen3_5_moe_text": (transformers.Qwen3_5MoeTextConfig, moe, "Qwen3_5Moe"),
         "qwen3_next": (transformers.Qwen3NextConfig, next_, "Qwen3Next"),
+        "glm4_moe": (transformers.Glm4MoeConfig, glm, "Glm4Moe"),
+        "glm4_moe_lite": (transformers.Glm4MoeLiteConfig, glm_lite, "Glm4MoeLite"),
     }[config["model_type"]]
     made = of(**config)
     made._attn_implementation = "eager"
@@ -91,6 +112,26 @@ def random_layer(config, module, family, generator):
     return layer, tensors
 
 
+def stored_layer(folder, stored):
+    """GLM's layer behind the last one, taken out of `stored`, with the names of "mtp."."""
+    config, module, family = text_config(folder, more_layers=1)
+    index = config.num_hidden_layers - 1
+    layer = getattr(module, family + "DecoderLayer")(config, index)
+    prefix = f"model.layers.{index}."
+    tensors = {}
+    for name in [n for n in stored if n.startswith(prefix)]:
+        tensor, name = stored.pop(name), name.removeprefix(prefix)
+        if name not in GLM_COPIES:
+            tensors["mtp." + GLM_NAMES.get(name, "layers.0." + name)] = tensor
+    return layer, tensors
+
+
+def set_latent_eps(module, eps):
+    for name, norm in module.named_modules():
+        if name.endswith(("q_a_layernorm", "kv_a_layernorm")):
+            norm.variance_epsilon = eps
+
+
 class Head:
     def __init__(self, config, module, family, layer, tensors, embed, lm_head):
         wide = stacked({name.removeprefix("mtp."): tensor.float() for name, tensor in tensors.items()})
@@ -103,7 +144,7 @@ class Head:
             norm.weight.data = wide[name + ".weight"]
             self.norms[name] = norm
         self.fc = wide["fc.weight"]
-        self.is_text_only = family == "Qwen3Next"
+        self.is_text_only = not hasattr(module, family + "TextRotaryEmbedding")
         self.rotary = getattr(module, family + (
             "RotaryEmbedding" if self.is_text_only else "TextRotaryEmbedding"))(config)
         self.embed, self.lm_head = embed, lm_head
@@ -132,14 +173,19 @@ def record(name, folder):
     path = folder / "model.safetensors"
     stored = {n: t for n, t in safetensors.torch.load_file(path).items() if not n.startswith("mtp.")}
     with torch.no_grad():
-        layer, tensors = random_layer(config, module, family, generator)
-        safetensors.torch.save_file({**stored, **tensors}, path, metadata={"format": "pt"})
+        if family.startswith("Glm"):
+            layer, tensors = stored_layer(folder, stored)
+        else:
+            layer, tensors = random_layer(config, module, family, generator)
+            safetensors.torch.save_file({**stored, **tensors}, path, metadata={"format": "pt"})
         model = getattr(module, family + "ForCausalLM")(config).eval().float()
         own = stacked({n.replace(prefix, "model.", 1): t.float() for n, t in stored.items()
                        if ".visual." not in n})
         missing, unexpected = model.load_state_dict(own, strict=False)
         assert set(missing) <= {"lm_head.weight"} and not unexpected, (missing, unexpected)
         model.tie_weights()
+        for part in (model, layer):
+            set_latent_eps(part, config.rms_norm_eps)
         tokens = torch.randint(0, config.vocab_size, (TOKENS,), generator=generator).tolist()
         states = model.model(torch.tensor([tokens])).last_hidden_state[0]
         head = Head(config, module, family, layer, tensors, model.get_input_embeddings(),
