@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   kvasir::AnswerParserOptions options;
-  options.dialect.tools = static_cast<kvasir::ToolSyntax>(data[0] % 10);
+  options.dialect.tools = static_cast<kvasir::ToolSyntax>(data[0] % 12);
   options.dialect.think_open = "<think>";
   options.dialect.think_close = "</think>";
   options.reads_thoughts = (data[0] & 64) != 0;

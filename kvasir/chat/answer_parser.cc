@@ -13,7 +13,7 @@ using Kind = AnswerPart::Kind;
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kArgs = "[ARGS]";
 constexpr std::string_view kCallId = "[CALL_ID]";
-// A call that ends within a string is read again at the next closing. All that are in one answer
+// A call that ends within a value is read again at the next closing. All that are in one answer
 // may take as much work as reading so many bytes: what the longest text of calls has.
 constexpr size_t kMostReadAgainBytes = size_t{4} << 20;
 // Tools that take whole programs, under the names that clients give them.
@@ -50,6 +50,7 @@ std::string_view CallClosing(ToolSyntax syntax) {
   switch (syntax) {
     case ToolSyntax::kHermes:
     case ToolSyntax::kQwenXml:
+    case ToolSyntax::kGlm:
       return "</tool_call>";
     case ToolSyntax::kGemma:
       return "<tool_call|>";
@@ -304,7 +305,9 @@ bool AnswerParser::AtCallBegin(bool is_end) {
     if (is_end && !is_after_call_) EmitCutCall("");
     return false;
   }
-  const bool is_json = held_.starts_with("{") && syntax != ToolSyntax::kGemma;
+  const bool is_text =
+      syntax == ToolSyntax::kQwenXml || syntax == ToolSyntax::kGemma || syntax == ToolSyntax::kGlm;
+  const bool is_json = held_.starts_with("{") && !is_text;
   if (is_after_call_ && !(is_json && (is_list || syntax == ToolSyntax::kLlama))) {
     const std::string_view closing = CallClosing(syntax);
     if (!closing.empty() && held_.starts_with(closing)) {
@@ -323,7 +326,6 @@ bool AnswerParser::AtCallBegin(bool is_end) {
     return true;
   }
   if (syntax == ToolSyntax::kMistralArgs) return AtCallName(is_end);
-  const bool is_text = syntax == ToolSyntax::kQwenXml || syntax == ToolSyntax::kGemma;
   if (is_text || (is_python_ && !is_json)) {
     BeginCallText();
     return true;
@@ -414,8 +416,9 @@ bool AnswerParser::InCallText(bool is_end) {
     return is_end && AtCallTextEnd();
   }
   looked_bytes_ = at + closing.size();
-  if (first_closing_ && !MayEndOpenString(at)) return true;
+  const bool stays_open = first_closing_ && !MayEndOpenValue(at);
   read_bytes_ = looked_bytes_;
+  if (stays_open) return true;
   if (first_closing_) read_again_bytes_ += at;
   const bool reads_again = read_again_bytes_ <= kMostReadAgainBytes;
   const std::string text = held_.substr(0, at);
@@ -424,8 +427,7 @@ bool AnswerParser::InCallText(bool is_end) {
     Drop(looked_bytes_);
     return true;
   }
-  const bool may_go_on = reads_again && IsPython(grammar_->options.dialect.tools);
-  const bool goes_on = may_go_on && EndsInPythonString(text);
+  const bool goes_on = reads_again && EndsInValue(text);
   if (!first_closing_) first_closing_ = at;
   if (goes_on) return true;
   read_again_bytes_ += at - *first_closing_;
@@ -436,14 +438,26 @@ bool AnswerParser::InCallText(bool is_end) {
   return true;
 }
 
-// Whether the string that was open at the last closing may have ended before the one at `at`.
-bool AnswerParser::MayEndOpenString(size_t at) const {
+// Whether a call, which the closing behind `text` does not make one, may go on behind it.
+bool AnswerParser::EndsInValue(const std::string& text) const {
+  const ToolSyntax syntax = grammar_->options.dialect.tools;
+  if (IsPython(syntax)) return EndsInPythonString(text);
+  return syntax == ToolSyntax::kGlm && ParseGlmCall(text, grammar_->options.tools).ends_in_value;
+}
+
+// Whether the value that was open at the last closing may have ended before the one at `at`.
+bool AnswerParser::MayEndOpenValue(size_t at) const {
   const auto since = std::string_view(held_).substr(read_bytes_, at - read_bytes_);
-  return since.find_first_of("'\"") != since.npos;
+  return grammar_->options.dialect.tools == ToolSyntax::kGlm
+             ? since.find(kGlmValueClose) != since.npos
+             : since.find_first_of("'\"") != since.npos;
 }
 
 bool AnswerParser::AtCallTextEnd() {
-  if (TakeCallText(held_)) {
+  // Of a name alone nobody knows whether it is whole.
+  const bool is_name = grammar_->options.dialect.tools == ToolSyntax::kGlm &&
+                       held_.find(kGlmValueClose) == held_.npos;
+  if (!is_name && TakeCallText(held_)) {
     held_.clear();
     return false;
   }
@@ -470,6 +484,7 @@ bool AnswerParser::TakeCallText(const std::string& text) {
   }
   std::optional<CallText> call;
   if (syntax == ToolSyntax::kQwenXml) call = ParseQwenXmlCall(text, grammar_->options.tools);
+  if (syntax == ToolSyntax::kGlm) call = ParseGlmCall(text, grammar_->options.tools).call;
   if (syntax == ToolSyntax::kGemma) call = ParseGemmaCall(text);
   if (is_python_) call = LlamaCall(text, grammar_->names);
   if (call) EmitCall(*call);

@@ -71,7 +71,8 @@ class AnswerParser {
   bool InJsonCall();
   bool InCallText(bool is_end);
   bool AtCallTextEnd();
-  bool MayEndOpenString(size_t at) const;
+  bool EndsInValue(const std::string& text) const;
+  bool MayEndOpenValue(size_t at) const;
   bool TakeCallText(const std::string& text);     // false: it is no call
   void TakeCutCallText(const std::string& text);  // what there is of it
   void EmitCall(const CallText& call);
@@ -113,9 +114,9 @@ class AnswerParser {
   bool is_after_call_ = false;
   bool is_python_ = false;   // kCallText: Llama's
   size_t looked_bytes_ = 0;  // of what is held behind an opening, where what is looked for is not
-  // kCallText: of a call that may go on behind it, as it seems to stand in a string.
+  // kCallText: of a call that may go on behind it, as it seems to stand in a value.
   std::optional<size_t> first_closing_;
-  size_t read_bytes_ = 0;        // behind the last closing up to which it was read
+  size_t read_bytes_ = 0;        // behind the last closing: what is before is known
   size_t read_again_bytes_ = 0;  // of all such calls
   bool is_json_list_ = false;    // what stands between marks for calls in Python
   std::optional<JsonCallScanner> call_;

@@ -265,6 +265,79 @@ TEST(AnswerParser, QwenXmlValues) {
   EXPECT_EQ(argument("other", "True"), "C:f={\"other\":\"True\"}");
 }
 
+TEST(AnswerParser, Glm) {
+  const AnswerParserOptions options = Options(ToolSyntax::kGlm);
+  EXPECT_EQ(
+      Parse(options,
+            "\n<think>hm</think>\nLet me look.\n<tool_call>get_weather\n<arg_key>city"
+            "</arg_key>\n<arg_value>12</arg_value>\n<arg_key>days</arg_key>\n"
+            "<arg_value>2</arg_value>\n</tool_call>\n<tool_call>f\n<arg_key>x</arg_key>\n"
+            "<arg_value>\na\n b</arg_value>\n</tool_call>"),
+      "R:hmT:Let me look.C:get_weather={\"city\":\"12\",\"days\":2}C:f={\"x\":\"\\na\\n b\"}");
+  // As GLM-4.7 writes them; without arguments a function is one that there is.
+  EXPECT_EQ(Parse(options,
+                  "<tool_call>get_weather<arg_key>city</arg_key><arg_value>{\"a\": 1}</arg_value>"
+                  "<arg_key>x</arg_key><arg_value>[1, {}]</arg_value></tool_call><tool_call>python"
+                  "</tool_call> So."),
+            "C:get_weather={\"city\":\"{\\\"a\\\": 1}\",\"x\":[1,{}]}C:python={}T: So.");
+  // What is no JSON is text.
+  EXPECT_EQ(Parse(options,
+                  "<tool_call>get_weather<arg_key>days</arg_key><arg_value>two</arg_value>"
+                  "</tool_call>"),
+            "C:get_weather={\"days\":\"two\"}");
+}
+
+TEST(AnswerParser, GlmWithoutACall) {
+  const AnswerParserOptions options = Options(ToolSyntax::kGlm);
+  for (const std::string text :
+       {"<tool_call>none</tool_call>!", "<tool_call></tool_call>", "Hi <tool_call> tags",
+        "<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>python",
+        "<tool_call>f<arg_key>x</arg_key></tool_call>",
+        "<tool_call>f<arg_key>x</arg_key>1<arg_value>1</arg_value></tool_call>",
+        "<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value> so</tool_call>",
+        "<tool_call>f g<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>",
+        "<tool_call>f<arg_key>x</arg_key><arg_value>1</tool_call> So."}) {
+    EXPECT_EQ(Parse(options, text), "T:" + text);
+  }
+}
+
+TEST(AnswerParser, GlmCallsThatWereCutOffOrNotClosed) {
+  AnswerParserOptions options = Options(ToolSyntax::kGlm);
+  const std::string open = "<tool_call>f<arg_key>x</arg_key><arg_value>1";
+  EXPECT_EQ(Parse(options, open + "</arg_value>\n"), "C:f={\"x\":1}");
+  EXPECT_EQ(Parse(options, open + "</arg_val"), "T:" + open + "</arg_val");
+  options.must_call = true;
+  EXPECT_EQ(Parse(options, open), "");
+  EXPECT_EQ(Parse(options, "<tool_call>pyth"), "");
+}
+
+// The mark behind a call may stand in a value.
+TEST(AnswerParser, GlmMarksInValues) {
+  const AnswerParserOptions options = Options(ToolSyntax::kGlm);
+  const std::string open = "<tool_call>f<arg_key>x</arg_key><arg_value>";
+  const std::string close = "</arg_value></tool_call>";
+  EXPECT_EQ(Parse(options, open + "a</tool_call></tool_call><tool_call>b" + close + " So"),
+            "C:f={\"x\":\"a</tool_call></tool_call><tool_call>b\"}T: So");
+  // Of an open value nobody knows before the end.
+  EXPECT_EQ(Parse(options, open + "a</tool_call> So <tool_call>python</tool_call>"),
+            "T:" + open + "a</tool_call> SoC:python={}");
+}
+
+// An answer of a megabyte, which takes minutes where each opening reads all that follows.
+TEST(AnswerParser, GlmManyOpenValues) {
+  for (const std::string one :
+       {"<tool_call>f<arg_key>x</arg_key><arg_value></tool_call>",
+        "<tool_call>f<arg_key>x</arg_key><arg_value></tool_call></arg_value>"}) {
+    std::string text;
+    while (text.size() < size_t{1} << 20) text += one;
+    AnswerParser parser(Options(ToolSyntax::kGlm));
+    size_t size = 0;
+    for (size_t at = 0; at < text.size(); at += 64) parser.Push(text.substr(at, 64));
+    for (const AnswerPart& part : parser.Finish()) size += part.text.size();
+    EXPECT_GT(size, 0u);
+  }
+}
+
 TEST(AnswerParser, Gemma) {
   EXPECT_EQ(
       Parse(Options(ToolSyntax::kGemma),
@@ -448,6 +521,7 @@ TEST(ChatDialect, IsReadOffTemplates) {
   EXPECT_TRUE(qwen.has_tools);
   EXPECT_EQ(qwen.think_open, "<think>");
   EXPECT_EQ(DialectOf("tools <tool_call> <function=").tools, ToolSyntax::kQwenXml);
+  EXPECT_EQ(DialectOf("tools <tool_call>{name} <arg_key>").tools, ToolSyntax::kGlm);
   EXPECT_EQ(DialectOf("tools Environment: ipython").tools, ToolSyntax::kLlama);
   EXPECT_EQ(DialectOf("tools [TOOL_CALLS]").tools, ToolSyntax::kMistral);
   EXPECT_EQ(DialectOf("tools <|tool_call|>").tools, ToolSyntax::kGranite);
@@ -476,7 +550,7 @@ TEST(ChatDialect, IsReadOffTemplates) {
   EXPECT_EQ(gemma.tools, ToolSyntax::kGemma);
   EXPECT_EQ(gemma.think_close, "<channel|>");
   for (const char* name : {"hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite",
-                           "gemma", "lfm2", "olmo3", "phi4-mini", "harmony"}) {
+                           "gemma", "lfm2", "olmo3", "phi4-mini", "glm", "harmony"}) {
     ASSERT_TRUE(ToolSyntaxNamed(name).has_value()) << name;
     EXPECT_EQ(ToolSyntaxName(*ToolSyntaxNamed(name)), name);
   }

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <utility>
 
+#include "kvasir/chat/argument_value.h"
+
 namespace kvasir {
 namespace {
 
@@ -41,50 +43,13 @@ bool IsName(std::string_view name) {
   });
 }
 
-const Json* SchemaOf(const Json& tools, std::string_view function, std::string_view parameter) {
-  if (!tools.is_array()) return nullptr;
-  for (const Json& tool : tools.as_array()) {
+bool HasTool(const Json& tools, std::string_view function) {
+  if (!tools.is_array()) return false;
+  return std::ranges::any_of(tools.as_array(), [&](const Json& tool) {
     const Json* inner = tool.Find("function");
     const Json* name = inner == nullptr ? nullptr : inner->Find("name");
-    if (name == nullptr || !name->is_string() || name->as_string() != function) continue;
-    const Json* parameters = inner->Find("parameters");
-    const Json* properties = parameters == nullptr ? nullptr : parameters->Find("properties");
-    return properties == nullptr ? nullptr : properties->Find(parameter);
-  }
-  return nullptr;
-}
-
-// Whether a schema says that values may be of this type: by its type, its choices or its values.
-bool Allows(const Json* schema, std::string_view type) {
-  if (schema == nullptr) return false;
-  const auto any = [&](std::string_view key, auto&& matches) {
-    const Json* value = schema->Find(key);
-    if (value == nullptr) return false;
-    if (!value->is_array()) return matches(*value);
-    return std::any_of(value->as_array().begin(), value->as_array().end(), matches);
-  };
-  const auto is_name = [&](const Json& name) {
-    return name.is_string() && name.as_string() == type;
-  };
-  const auto is_value = [&](const Json& value) { return value.type_name() == type; };
-  const auto is_choice = [&](const Json& choice) { return Allows(&choice, type); };
-  return any("type", is_name) || any("enum", is_value) || any("const", is_value) ||
-         any("anyOf", is_choice) || any("oneOf", is_choice);
-}
-
-// A value as Qwen writes it, without quotation marks: where the schema allows text, text is what
-// the schema allows as nothing else.
-Json QwenValue(std::string_view text, const Json* schema) {
-  // Its template writes Python's names.
-  const bool is_bool = text == "True" || text == "False";
-  if (is_bool && Allows(schema, "boolean")) return Json(text == "True");
-  if (text == "None" && Allows(schema, "null")) return {};
-  auto parsed = Json::Parse(text);
-  if (!parsed.ok()) return Json(text);
-  if (!Allows(schema, "string")) return *std::move(parsed);
-  const std::string_view type = parsed->type_name();
-  const bool is_allowed = Allows(schema, type) || (type == "integer" && Allows(schema, "number"));
-  return is_allowed ? *std::move(parsed) : Json(text);
+    return name != nullptr && name->is_string() && name->as_string() == function;
+  });
 }
 
 // Gemma's value: as JSON's, but keys are bare and strings stand between <|"|>.
@@ -133,6 +98,7 @@ std::optional<CallText> ParseQwenXmlCall(std::string_view text, const Json& tool
   if (!name || !IsName(Trimmed(*name))) return std::nullopt;
   CallText call{.name = std::string(Trimmed(*name)), .arguments = {}};
   Json arguments = Json::Object();
+  const Json* const parameters = ParametersOf(tools, call.name);
   while (Take("<parameter=", &text)) {
     const auto key = TakeUntil(">", &text);
     auto value = key ? TakeUntil("</parameter>", &text) : std::nullopt;
@@ -141,11 +107,32 @@ std::optional<CallText> ParseQwenXmlCall(std::string_view text, const Json& tool
     if (value->starts_with("\n")) value->remove_prefix(1);
     if (value->ends_with("\n")) value->remove_suffix(1);
     const std::string_view name_of_value = Trimmed(*key);
-    arguments.Set(name_of_value, QwenValue(*value, SchemaOf(tools, call.name, name_of_value)));
+    arguments.Set(name_of_value, ArgumentValue(*value, TypesOfArgument(parameters, name_of_value)));
   }
   if (!Take("</function>", &text) || !Trimmed(text).empty()) return std::nullopt;
   call.arguments = arguments.Dump();
   return call;
+}
+
+GlmCall ParseGlmCall(std::string_view text, const Json& tools) {
+  const size_t first = std::min(text.find(kGlmKeyOpen), text.size());
+  const std::string_view name = Trimmed(text.substr(0, first));
+  text.remove_prefix(first);
+  if (!IsName(name)) return {};
+  Json arguments = Json::Object();
+  const Json* const parameters = ParametersOf(tools, name);
+  while (Take(kGlmKeyOpen, &text)) {
+    const auto key = TakeUntil(kGlmKeyClose, &text);
+    if (!key || !Take(kGlmValueOpen, &text)) return {};
+    const auto value = TakeUntil(kGlmValueClose, &text);
+    if (!value) return {.call = {}, .ends_in_value = true};
+    const std::string_view argument = Trimmed(*key);
+    arguments.Set(argument, ArgumentValue(*value, TypesOfArgument(parameters, argument)));
+  }
+  // Any word would be a call without arguments.
+  const bool is_known = !arguments.as_object().empty() || HasTool(tools, name);
+  if (!is_known || !Trimmed(text).empty()) return {};
+  return {.call = CallText{.name = std::string(name), .arguments = arguments.Dump()}};
 }
 
 std::optional<CallText> ParseGemmaCall(std::string_view text) {

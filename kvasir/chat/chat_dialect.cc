@@ -6,7 +6,7 @@
 namespace kvasir {
 namespace {
 
-constexpr std::array<std::pair<ToolSyntax, std::string_view>, 11> kNames = {{
+constexpr std::array<std::pair<ToolSyntax, std::string_view>, 12> kNames = {{
     {ToolSyntax::kHermes, "hermes"},
     {ToolSyntax::kQwenXml, "qwen-xml"},
     {ToolSyntax::kLlama, "llama"},
@@ -17,11 +17,12 @@ constexpr std::array<std::pair<ToolSyntax, std::string_view>, 11> kNames = {{
     {ToolSyntax::kLfm2, "lfm2"},
     {ToolSyntax::kOlmo3, "olmo3"},
     {ToolSyntax::kPhi4Mini, "phi4-mini"},
+    {ToolSyntax::kGlm, "glm"},
     {ToolSyntax::kHarmony, "harmony"},
 }};
 
 // The first that occurs decides; what is rarer stands first.
-constexpr std::array<std::pair<std::string_view, ToolSyntax>, 14> kSigns = {{
+constexpr std::array<std::pair<std::string_view, ToolSyntax>, 15> kSigns = {{
     {"<|channel|>", ToolSyntax::kHarmony},
     {"<|tool_call>", ToolSyntax::kGemma},
     // What LFM2's templates have of it differs: tools behind these words, marks around them or
@@ -34,6 +35,7 @@ constexpr std::array<std::pair<std::string_view, ToolSyntax>, 14> kSigns = {{
     {"functools", ToolSyntax::kPhi4Mini},
     {"<|tool_call|>", ToolSyntax::kGranite},
     {"<function=", ToolSyntax::kQwenXml},
+    {"<arg_key>", ToolSyntax::kGlm},
     {"<tool_call>", ToolSyntax::kHermes},
     {"[ARGS]", ToolSyntax::kMistralArgs},
     {"[TOOL_CALLS]", ToolSyntax::kMistral},
@@ -107,6 +109,10 @@ std::vector<std::string> ChatDialect::Markers() const {
     case ToolSyntax::kPhi4Mini:
       markers = {"<|tool_call|>", "<|/tool_call|>"};
       break;
+    case ToolSyntax::kGlm:
+      markers = {"<tool_call>", "</tool_call>", "<arg_key>",
+                 "</arg_key>",  "<arg_value>",  "</arg_value>"};
+      break;
     case ToolSyntax::kHarmony:
       markers = {"<|start|>",     "<|channel|>", "<|message|>", "<|end|>",
                  "<|constrain|>", "<|call|>",    "<|return|>"};
@@ -144,6 +150,7 @@ std::string_view CallOpening(ToolSyntax syntax) {
   switch (syntax) {
     case ToolSyntax::kHermes:
     case ToolSyntax::kQwenXml:
+    case ToolSyntax::kGlm:
       return "<tool_call>";
     case ToolSyntax::kLlama:
       return "";

@@ -21,6 +21,7 @@ enum class ToolSyntax {
   kLfm2,         // <|tool_call_start|>[f(k="v"), g()]<|tool_call_end|>: LFM2, LFM2.5
   kOlmo3,        // <function_calls>f(k="v")</function_calls>, a line each: OLMo 3
   kPhi4Mini,     // functools[{"name": "f", "arguments": {}}]: Phi-4-mini
+  kGlm,          // <tool_call>f<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>: GLM-4.5
   kHarmony,      // a message to=functions.f of its own: gpt-oss (harmony_parser.h)
 };
 
@@ -48,7 +49,7 @@ struct ChatDialect {
 ChatDialect DialectOf(std::string_view templates, std::optional<ToolSyntax> tools = std::nullopt);
 
 // "hermes", "qwen-xml", "llama", "mistral", "mistral-args", "granite", "gemma", "lfm2", "olmo3",
-// "phi4-mini", "harmony"
+// "phi4-mini", "glm", "harmony"
 std::optional<ToolSyntax> ToolSyntaxNamed(std::string_view name);
 std::string_view ToolSyntaxName(ToolSyntax syntax);
 // All of them, with commas.

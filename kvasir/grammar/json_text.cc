@@ -52,9 +52,26 @@ JsonText::Expr JsonText::Named(std::string_view name, const Build& build) {
   return syntax_.Call(rule);
 }
 
+std::string JsonText::PlaceSuffix() const {
+  switch (place_) {
+    case JsonPlace::kAlone:
+      return "";
+    case JsonPlace::kInTags:
+      return " in tags";
+    case JsonPlace::kBareInTags:
+      return " bare in tags";
+  }
+  return "";
+}
+
+template <typename Build>
+JsonText::Expr JsonText::InPlace(std::string_view name, const Build& build) {
+  return Named(std::string(name) + PlaceSuffix(), build);
+}
+
 template <typename Build>
 JsonText::Expr JsonText::WithWords(std::string_view name, const Build& build) {
-  return Named(std::string(name) + (words_ == JsonWords::kPython ? " in Python" : ""), build);
+  return InPlace(std::string(name) + (words_ == JsonWords::kPython ? " in Python" : ""), build);
 }
 
 JsonText::Expr JsonText::Shared(Expr body) {
@@ -72,8 +89,8 @@ JsonText::Expr JsonText::Blank() {
   });
 }
 
-JsonText::Expr JsonText::AnyChar() {
-  return Named("(char)", [&] {
+JsonText::Expr JsonText::Escape() {
+  return Named("(escape)", [&] {
     const auto chars = [&](std::vector<CharRange> ranges) {
       return syntax_.Chars(CharSet(std::move(ranges)));
     };
@@ -93,9 +110,17 @@ JsonText::Expr JsonText::AnyChar() {
     for (const char c : {'"', '\\', '/', 'b', 'f', 'n', 'r', 't'}) {
       letters.push_back({static_cast<char32_t>(c), static_cast<char32_t>(c)});
     }
-    const Expr escape = syntax_.Alternatives({chars(std::move(letters)), unicode});
-    return syntax_.Alternatives(
-        {syntax_.Chars(Escaped().Complement()), syntax_.Sequence({syntax_.Literal("\\"), escape})});
+    return syntax_.Sequence(
+        {syntax_.Literal("\\"), syntax_.Alternatives({chars(std::move(letters)), unicode})});
+  });
+}
+
+JsonText::Expr JsonText::AnyChar() {
+  if (place_ == JsonPlace::kBareInTags) return Char(CharSet::All());
+  return InPlace("(char)", [&] {
+    const CharSet plain = Escaped().Complement();
+    const CharSet written = place_ == JsonPlace::kAlone ? plain : plain.Minus(CharSet::Of('<'));
+    return syntax_.Alternatives({syntax_.Chars(written), Escape()});
   });
 }
 
@@ -104,8 +129,13 @@ JsonText::Expr JsonText::Char(const CharSet& set) {
   for (const CharRange& range : set.ranges()) key.emplace_back(range.low, range.high);
   const auto [entry, added] = chars_.try_emplace(std::move(key), 0);
   if (!added) return entry->second;
-  std::vector<Expr> ways = {syntax_.Chars(set.Minus(Escaped()))};
-  const CharSet escaped = set.Intersect(Escaped());
+  const CharSet opening = CharSet::Of('<');
+  if (place_ == JsonPlace::kBareInTags) {
+    return entry->second = syntax_.Chars(set.Minus(opening));
+  }
+  const CharSet all_escaped = place_ == JsonPlace::kInTags ? Escaped().Union(opening) : Escaped();
+  std::vector<Expr> ways = {syntax_.Chars(set.Minus(all_escaped))};
+  const CharSet escaped = set.Intersect(all_escaped);
   for (const CharRange& range : escaped.ranges()) {
     for (char32_t code = range.low; code <= range.high; ++code) {
       ways.push_back(syntax_.Literal(EscapeOf(code)));
@@ -117,9 +147,18 @@ JsonText::Expr JsonText::Char(const CharSet& set) {
 }
 
 JsonText::Expr JsonText::String() {
-  return Named("(string)", [&] {
+  return InPlace("(string)", [&] {
     const Expr quote = syntax_.Literal("\"");
-    return syntax_.Sequence({quote, syntax_.Repeat(AnyChar(), 0, kUnbounded), quote});
+    if (place_ != JsonPlace::kInTags) {
+      return syntax_.Sequence({quote, syntax_.Repeat(AnyChar(), 0, kUnbounded), quote});
+    }
+    const Expr opened = syntax_.Repeat(syntax_.Chars(CharSet::Of('<')), 1, kUnbounded);
+    const CharSet marks({{'<', '<'}, {'/', '/'}});
+    const Expr behind =
+        syntax_.Alternatives({syntax_.Chars(Escaped().Union(marks).Complement()), Escape()});
+    const Expr piece = syntax_.Alternatives({AnyChar(), syntax_.Sequence({opened, behind})});
+    return syntax_.Sequence(
+        {quote, syntax_.Repeat(piece, 0, kUnbounded), syntax_.Optional(opened), quote});
   });
 }
 

@@ -21,16 +21,29 @@ enum class JsonWords {
   kPython,  // True, False and None
 };
 
+// Where strings stand.
+enum class JsonPlace {
+  kAlone,
+  // Between tags: no "</" is written, whose slash or sign is escaped, so that no string ends them.
+  kInTags,
+  // Between tags, without quotation marks and escapes. What has a '<' is not written.
+  kBareInTags,
+};
+
 class JsonText {
  public:
   using Expr = GrammarSyntax::Expr;
 
   // `syntax` must outlive this.
-  explicit JsonText(GrammarSyntax* syntax, JsonWords words = JsonWords::kJson)
-      : syntax_(*syntax), words_(words) {}
+  explicit JsonText(GrammarSyntax* syntax, JsonWords words = JsonWords::kJson,
+                    JsonPlace place = JsonPlace::kAlone)
+      : syntax_(*syntax), words_(words), place_(place) {}
 
   // Nothing, one blank, or a line end with up to 20 blanks and tabs.
   Expr Blank();
+  JsonPlace place() const { return place_; }
+  // Of the names of rules that depend on the place.
+  std::string PlaceSuffix() const;
   // One character of a string, written in any way JSON has.
   Expr AnyChar();
   // One character of `set`, written as itself, or escaped in one way where it must be.
@@ -62,16 +75,21 @@ class JsonText {
   Expr Shared(Expr body);
 
  private:
+  Expr Escape();  // as any JSON string may have one
+
   // The rule `name`, made by `build` when first asked for.
   template <typename Build>
   Expr Named(std::string_view name, const Build& build);
-  // The same, where words are in it: each kind of them has its own.
+  // The same, where characters of strings are in it, or words too: each kind has its own.
+  template <typename Build>
+  Expr InPlace(std::string_view name, const Build& build);
   template <typename Build>
   Expr WithWords(std::string_view name, const Build& build);
   Expr OtherThan(const std::vector<std::u32string>& names, size_t begin, size_t end, size_t depth);
 
   GrammarSyntax& syntax_;
   const JsonWords words_;
+  const JsonPlace place_;
   std::map<std::vector<std::pair<char32_t, char32_t>>, Expr> chars_;
 };
 

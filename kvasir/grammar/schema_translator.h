@@ -30,6 +30,7 @@ enum class SchemaForm {
   kJson,
   kPythonCall,    // values within have Python's words
   kJsonWordCall,  // JSON's
+  kJsonInTags,    // JSON whose strings have no "</" (JsonPlace)
 };
 
 struct SchemaOptions {
@@ -53,9 +54,11 @@ class SchemaTranslator {
       : document_(schema),
         syntax_(*syntax),
         json_(syntax,
-              options.form == SchemaForm::kPythonCall ? JsonWords::kPython : JsonWords::kJson),
+              options.form == SchemaForm::kPythonCall ? JsonWords::kPython : JsonWords::kJson,
+              options.form == SchemaForm::kJsonInTags ? JsonPlace::kInTags : JsonPlace::kAlone),
         name_(std::move(options.name)),
-        are_arguments_(options.form != SchemaForm::kJson),
+        are_arguments_(options.form == SchemaForm::kPythonCall ||
+                       options.form == SchemaForm::kJsonWordCall),
         nodes_(options.nodes != nullptr ? *options.nodes : own_nodes_) {}
   SchemaTranslator(const SchemaTranslator&) = delete;
   SchemaTranslator& operator=(const SchemaTranslator&) = delete;

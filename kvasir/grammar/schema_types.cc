@@ -167,7 +167,8 @@ Result<Expr> SchemaTranslator::String(const Json& schema, const std::string& pat
   const Json& value = format != nullptr ? *format : *pattern;
   if (!value.is_string()) return Error{ErrorCode::kInvalidArgument, here + ": expected a string"};
   // Once, however many strings have it.
-  const GrammarSyntax::Rule rule = syntax_.RuleNamed("(" + keyword + " " + value.as_string() + ")");
+  const GrammarSyntax::Rule rule =
+      syntax_.RuleNamed("(" + keyword + " " + value.as_string() + ")" + json_.PlaceSuffix());
   if (!syntax_.IsDefined(rule)) {
     const std::string expression =
         format != nullptr ? PatternOfFormat(value.as_string()) : value.as_string();

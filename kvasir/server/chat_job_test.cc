@@ -261,6 +261,76 @@ TEST_F(Olmo3JobTest, NoCallsAreNotWritten) {
   EXPECT_EQ(prompt.find("f(n=1"), prompt.npos) << prompt;
 }
 
+// GLM-4.5: arguments between tags, which its template goes through.
+class GlmJobTest : public JobTest {
+ protected:
+  GlmJobTest()
+      : JobTest(
+            "{% if tools %}<|system|>{% for t in tools %}{{ t | tojson(ensure_ascii=False) }}"
+            "{% endfor %}{% endif %}{% for m in messages %}"
+            "{% if m.role == 'user' %}<|user|>{{ m.content }}"
+            "{{ '/nothink' if enable_thinking is defined and not enable_thinking else '' }}"
+            "{% elif m.role == 'assistant' %}<|assistant|><think>{{ m.reasoning_content or '' }}"
+            "</think>{{ m.content }}{% for c in m.tool_calls or [] %}"
+            "<tool_call>{{ c.function.name }}\n{% for k, v in c.function.arguments.items() %}"
+            "<arg_key>{{ k }}</arg_key>\n"
+            "<arg_value>{{ v if v is string else v | tojson(ensure_ascii=False) }}</arg_value>\n"
+            "{% endfor %}</tool_call>{% endfor %}"
+            "{% elif m.role == 'tool' %}{% if messages[loop.index0 - 1].role != 'tool' %}"
+            "<|observation|>{% endif %}<tool_response>{{ m.content }}</tool_response>{% endif %}"
+            "{% endfor %}<|assistant|>"
+            "{{ '<think></think>' if enable_thinking is defined and not enable_thinking else '' "
+            "}}") {}
+};
+
+TEST_F(GlmJobTest, CallsAreHeldToTheirSchema) {
+  ASSERT_EQ(context_.dialect.tools, ToolSyntax::kGlm);
+  // The test model has no token that opens a thought, so that a call comes without one.
+  const AnswerJob job = JobOf(std::string(kTools) + R"(, "tool_choice": "required")");
+  ASSERT_NE(job.constraint, nullptr);
+  const std::string open = "<tool_call>f\n<arg_key>n</arg_key>\n<arg_value>";
+  const std::string close = "</arg_value>\n</tool_call>";
+  EXPECT_EQ(Allowed(job, open + "3" + close), "all, end");
+  EXPECT_EQ(Allowed(job, open + "3" + close + "\n" + open + "-4" + close), "all, end");
+  EXPECT_EQ(Allowed(job, open + "x"), "only " + open);
+  EXPECT_EQ(Allowed(job, "<tool_call>g"), "only <tool_call>");
+  EXPECT_EQ(Allowed(job, "<tool_call>f</tool_call>"), "only <tool_call>f<");
+  const AnswerJob one = JobOf(std::string(kTools) + R"(, "tool_choice": {"type": "function",
+    "function": {"name": "f"}})");
+  EXPECT_EQ(Allowed(one, open + "3" + close + "<"), "only " + open + "3" + close);
+  const AnswerJob free = JobOf(kTools);
+  EXPECT_EQ(Allowed(free, "Well. " + open + "3" + close), "all, end");
+  EXPECT_EQ(Allowed(free, "Well. <tool_call>g"), "only Well. <tool_call>");
+}
+
+TEST_F(GlmJobTest, Messages) {
+  const auto prompt = [&](const std::string& more, const std::string& messages) {
+    std::string marked;
+    for (const TextSegment& segment : ValueOrDie(ChatPrompt(context_, RequestOf(more, messages)))) {
+      marked += segment.trusted ? "{" + segment.text + "}" : segment.text;
+    }
+    return marked;
+  };
+  const std::string all = prompt(kTools, std::string(kAsked) + kCalled);
+  EXPECT_NE(
+      all.find(
+          "<|assistant|><think>}t{</think>}c{<tool_call>}f{\n<arg_key>}n{</arg_key>\n"
+          "<arg_value>}1{</arg_value>\n<arg_key>}on{</arg_key>\n<arg_value>}true{</arg_value>\n"
+          "<arg_key>}x{</arg_key>\n<arg_value>}[null, {\"k\": \"it's\"}]{</arg_value>\n"
+          "</tool_call><tool_call>}g{\n</tool_call><|observation|><tool_response>}of f"
+          "{</tool_response><|assistant|>"),
+      all.npos)
+      << all;
+  // Of a call that was cut off nothing can be gone through.
+  const std::string cut = prompt(kTools, std::string(kAsked) + R"(, {"role": "assistant",
+    "content": "", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f",
+      "arguments": "{\"n\": "}}]}, {"role": "user", "content": "b"})");
+  EXPECT_NE(cut.find("<tool_call>}f{\n</tool_call>"), cut.npos) << cut;
+  const std::string still = prompt(R"(, "reasoning_effort": "none")", kAsked);
+  EXPECT_NE(still.find("{/nothink"), still.npos) << still;
+  EXPECT_FALSE(JobOf(R"(, "reasoning_effort": "none")").parser.starts_in_thought);
+}
+
 // Phi-4-mini: tools are a text beside the system's message, and roles are marks.
 class Phi4MiniJobTest : public JobTest {
  protected:

@@ -255,6 +255,20 @@ Json WithShortCallIds(const Json& messages) {
   return out;
 }
 
+// GLM's template goes through the arguments, which those of a call that was cut off have none.
+Json WithArgumentsAsObjects(const Json& messages) {
+  Json::Array out = messages.as_array();
+  for (Json& message : out) {
+    Json* const calls = message.Find("tool_calls");
+    if (calls == nullptr || !calls->is_array()) continue;
+    for (Json& call : calls->as_array()) {
+      Json& arguments = *call.Find("function")->Find("arguments");
+      if (!arguments.is_object()) arguments = Json::Object();
+    }
+  }
+  return out;
+}
+
 std::string OfferText(const Json& tools) {
   std::string text = "You can call functions that messages describe.";
   if (!tools.as_array().empty()) {
@@ -344,6 +358,8 @@ Json MessagesFor(const ServerContext& context, const ChatRequest& request) {
     case ToolSyntax::kOlmo3:
     case ToolSyntax::kPhi4Mini:
       return WithDialect(context, request);
+    case ToolSyntax::kGlm:
+      return WithArgumentsAsObjects(request.messages);
     default:
       return request.messages;
   }

@@ -71,12 +71,40 @@ class HeldCallsTest : public testing::TestWithParam<ToolSyntax> {};
 
 TEST_P(HeldCallsTest, AreReadAsValidCalls) {
   const Json tools = *Json::Parse(kTools);
-  const auto vocabulary =
-      ByteVocabulary({"True",  "true",   "None",       "null", "\", ",  "\", \"",  "', ",
-                      "days=", "exact=", "[{\"on\": ", "\"",   "\"",    ")",       "),",
-                      "}",     "}]",     ")]",         "]",    "\\\"",  "\\u00e9", "\\ud83d\\ude00",
-                      "\\/",   "é",      "'",          "12",   "now()", "now",     "\"x\"",
-                      "=True", "=true",  "tree=("});
+  const auto vocabulary = ByteVocabulary({"True",
+                                          "true",
+                                          "None",
+                                          "null",
+                                          "\", ",
+                                          "\", \"",
+                                          "', ",
+                                          "days=",
+                                          "exact=",
+                                          "[{\"on\": ",
+                                          "\"",
+                                          "\"",
+                                          ")",
+                                          "),",
+                                          "}",
+                                          "}]",
+                                          ")]",
+                                          "]",
+                                          "\\\"",
+                                          "\\u00e9",
+                                          "\\ud83d\\ude00",
+                                          "\\/",
+                                          "é",
+                                          "'",
+                                          "12",
+                                          "now()",
+                                          "now",
+                                          "\"x\"",
+                                          "=True",
+                                          "=true",
+                                          "tree=(",
+                                          "</arg_value>",
+                                          "</tool_call>",
+                                          "</tool_call"});
   GrammarMasks masks(CallsOf(tools, GetParam()), vocabulary);
   int calls = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
@@ -113,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(All, HeldCallsTest,
                          testing::Values(ToolSyntax::kHermes, ToolSyntax::kLlama,
                                          ToolSyntax::kMistral, ToolSyntax::kMistralArgs,
                                          ToolSyntax::kGranite, ToolSyntax::kLfm2,
-                                         ToolSyntax::kOlmo3, ToolSyntax::kPhi4Mini),
+                                         ToolSyntax::kOlmo3, ToolSyntax::kPhi4Mini,
+                                         ToolSyntax::kGlm),
                          [](const auto& info) {
                            std::string name(ToolSyntaxName(info.param));
                            std::erase(name, '-');
@@ -168,6 +197,105 @@ TEST(HeldCalls, Phi4Mini) {
   EXPECT_TRUE(Allows(ToolSyntax::kPhi4Mini, "functools[" + call + ", " + call + "]"));
   EXPECT_TRUE(Allows(ToolSyntax::kPhi4Mini, "<|tool_call|>[" + call + "]<|/tool_call|>"));
   EXPECT_FALSE(Allows(ToolSyntax::kPhi4Mini, "functools" + call));
+}
+
+std::string Argument(const std::string& key, const std::string& value) {
+  return "<arg_key>" + key + "</arg_key>\n<arg_value>" + value + "</arg_value>\n";
+}
+
+TEST(HeldCalls, Glm) {
+  const auto allows = [](const std::string& call) {
+    return Allows(ToolSyntax::kGlm, "<tool_call>" + call + "</tool_call>");
+  };
+  const std::string city = Argument("city", "Paris");
+  const std::string exact = Argument("exact", "true");
+  EXPECT_TRUE(allows("get_weather\n" + city + exact));
+  EXPECT_TRUE(allows("get_weather\n" + city + Argument("days", "3") +
+                     Argument("unit", "it's \"F\"") + exact + Argument("first name", "2.5") +
+                     Argument("tags", "[{\"on\": true}]")));
+  // GLM-4.7's spelling.
+  EXPECT_TRUE(allows(
+      "get_weather<arg_key>city</arg_key><arg_value>\"1\"</arg_value><arg_key>exact</arg_key>"
+      "<arg_value>false</arg_value>"));
+  EXPECT_TRUE(allows("now"));
+  EXPECT_TRUE(allows("now</tool_call>\n<tool_call>now\n"));
+  EXPECT_TRUE(allows("a.b-c\n" + Argument("tree", "{\"x\": null}") + Argument("x", "true")));
+  EXPECT_TRUE(allows("map\n" + Argument("a", "true") + Argument("_b2", "false")));
+  for (const std::string& call :
+       {"get_weather\n" + city, "get_weather\n" + exact + city,
+        "get_weather\n" + Argument("city", "Parisian") + exact,
+        "get_weather\n" + city + Argument("exact", "True"), std::string("map"),
+        "map\n" + Argument("a", "1"), "now\n" + Argument("a", "1"), std::string("other"),
+        "get_weather\n" + city + Argument("days", "\"3\"") + exact}) {
+    EXPECT_FALSE(allows(call)) << call;
+  }
+}
+
+// Values of one argument of a function f.
+bool GlmAllows(const std::string& schema, const std::string& value, bool is_strict = false) {
+  const Json tools =
+      *Json::Parse("[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"strict\": " +
+                   std::string(is_strict ? "true" : "false") +
+                   ", \"parameters\": {\"type\": \"object\", \"properties\": {\"a\": " + schema +
+                   "}, \"required\": [\"a\"], \"$defs\": {\"id\": {\"type\": \"string\"}}}}}]");
+  GrammarAutomaton automaton(CallsOf(tools, ToolSyntax::kGlm));
+  return Matches(&automaton, "<tool_call>f\n" + Argument("a", value) + "</tool_call>");
+}
+
+TEST(HeldCalls, GlmTexts) {
+  const std::string text = R"({"type": "string"})";
+  for (const char* value : {"", "a\n\"b\" \\n", "{\"x\": 1}", "</arg_valu>", "<</arg_key>", "<",
+                            "12", "</tool_call>", "</arg_value"}) {
+    EXPECT_TRUE(GlmAllows(text, value)) << value;
+    EXPECT_TRUE(GlmAllows(R"({"$ref": "#/$defs/id"})", value)) << value;
+    EXPECT_TRUE(GlmAllows(R"({"anyOf": [{"type": "string"}, {"type": "null"}]})", value)) << value;
+    EXPECT_TRUE(GlmAllows("{}", value)) << value;
+  }
+  EXPECT_FALSE(GlmAllows(text, "a</arg_value>b"));
+  EXPECT_FALSE(GlmAllows(text, "<</arg_value>b"));
+  EXPECT_FALSE(GlmAllows(R"({"type": "string", "minLength": 1})", ""));
+  EXPECT_TRUE(GlmAllows(R"({"type": "string", "minLength": 1})", "<b>"));
+  EXPECT_FALSE(GlmAllows(R"({"type": "string", "format": "date"})", "2024-02-30"));
+  EXPECT_TRUE(GlmAllows(R"({"type": "string", "format": "date"})", "2024-02-29"));
+  const std::string pattern = R"({"type": ["string", "null"], "pattern": "^[^x]\"\\\\$"})";
+  EXPECT_TRUE(GlmAllows(pattern, "a\"\\"));
+  EXPECT_TRUE(GlmAllows(pattern, "null"));
+  EXPECT_FALSE(GlmAllows(pattern, "x\"\\"));
+  // A value that is read as another type is a valid one of that.
+  const std::string limited =
+      R"({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 3}]})";
+  EXPECT_TRUE(GlmAllows(limited, "x"));  // not held to
+  EXPECT_TRUE(GlmAllows(R"({"type": ["string", "integer"]})", "x", true));
+}
+
+TEST(HeldCalls, GlmValuesWithinJsonDoNotEndTheArgument) {
+  const std::string list = R"({"type": "array", "items": {"type": "string"}})";
+  EXPECT_TRUE(GlmAllows(list, R"(["<b>", "<<", "<\/b>", "\u003c/"])"));
+  EXPECT_FALSE(GlmAllows(list, R"(["</b>"])"));
+  EXPECT_FALSE(GlmAllows(list, "x"));
+  const std::string counted = R"({"type": "array", "items": {"type": "string", "maxLength": 20}})";
+  EXPECT_TRUE(GlmAllows(counted, R"(["\u003cb>"])"));
+  EXPECT_FALSE(GlmAllows(counted, R"(["<b>"])"));
+}
+
+TEST(HeldCalls, GlmLimitsThatAreNotHeldTo) {
+  const auto status = [](const std::string& schema) {
+    const Json tools = *Json::Parse(
+        R"([{"type": "function", "function": {"name": "f", "strict": true, "parameters": {
+          "type": "object", "properties": {"a": )" +
+        schema + "}}}}]");
+    ToolRequest request = *ParseToolRequest(Json::Object{{"tools", tools}});
+    GrammarSyntax rules;
+    const auto calls = CallsExpr(request, ToolSyntax::kGlm, CallBegin::kWithOpening, &rules);
+    return calls.ok() ? "" : calls.error().message;
+  };
+  EXPECT_EQ(status(R"({"type": "string"})"), "");
+  for (const char* schema :
+       {R"({"type": "string", "maxLength": 500})", R"({"type": "string", "not": {}})",
+        R"({"type": ["string", "integer"], "minimum": 3})", R"({"type": "integer", "not": {}})"}) {
+    EXPECT_NE(status(schema).find("tools[0].function.parameters"), std::string::npos) << schema;
+    EXPECT_TRUE(GlmAllows(schema, "12")) << schema;
+  }
 }
 
 // Tools that a call in Python cannot be held to are called in JSON, strict or not.

@@ -10,6 +10,7 @@
 #include "kvasir/grammar/schema_translator.h"
 #include "kvasir/server/output_rule.h"
 #include "kvasir/server/request_fields.h"
+#include "kvasir/server/tagged_arguments.h"
 
 namespace kvasir {
 namespace {
@@ -253,6 +254,8 @@ CallForm FormOf(ToolSyntax syntax, SchemaForm arguments) {
       return {"", "[ARGS]", ""};
     case ToolSyntax::kQwenXml:
       return {"<function=", ">\n", ""};
+    case ToolSyntax::kGlm:
+      return {"", "", "</tool_call>"};
     case ToolSyntax::kGemma:
       return {"call:", "{", ""};
     case ToolSyntax::kLfm2:
@@ -279,7 +282,10 @@ Result<std::vector<Expr>> OneCalls(const ToolRequest& request, ToolSyntax syntax
     if (!is_allowed) continue;
     Arguments arguments = {
         rules->Repeat(rules->Chars(CharSet::All()), 0, GrammarSyntax::kUnbounded), forms.front()};
-    if (HasCallGrammar(syntax)) {
+    if (syntax == ToolSyntax::kGlm) {
+      KVASIR_TRY(arguments.expr,
+                 TaggedArgumentsExpr(*tool.Find("function"), FieldOf(i), &nodes, rules));
+    } else if (HasCallGrammar(syntax)) {
       KVASIR_TRY(arguments, ArgumentsExpr(tool, FieldOf(i), forms, {.nodes = &nodes}, rules));
     }
     const CallForm form = FormOf(syntax, arguments.form);
@@ -363,6 +369,10 @@ Result<Expr> CallsExpr(const ToolRequest& request, ToolSyntax syntax, CallBegin 
       const Expr line = rules->Optional(rules->Literal("\n"));
       const Expr wrapped = rules->Sequence({line, call, line, rules->Literal("</tool_call>")});
       return rules->Sequence({first, chain(wrapped, rules->Sequence({line, opening}))});
+    }
+    case ToolSyntax::kGlm: {
+      const Expr line = rules->Optional(rules->Literal("\n"));
+      return rules->Sequence({first, chain(call, rules->Sequence({line, opening}))});
     }
     case ToolSyntax::kMistral:
     case ToolSyntax::kGranite: {
