@@ -42,6 +42,13 @@ LFM2 = {
 }
 
 
+LATENT = {
+    "kv_lora_rank": 32, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32,
+    "q_lora_rank": 32, "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1,
+    "num_key_value_heads": 4, "n_group": 1, "topk_group": 1,
+}
+
+
 def run(*command):
     return subprocess.run([str(part) for part in command], capture_output=True, text=True)
 
@@ -63,6 +70,10 @@ def make(folder, name, *flags, **config):
         config = GRANITE_4 | config
     if config["model_type"].startswith("lfm2"):
         config = LFM2 | config
+    if config["model_type"] in ("deepseek_v2", "glm4_moe_lite"):
+        config = LATENT | config
+    if config["model_type"] == "deepseek_v2":
+        config = config | {"q_lora_rank": None, "norm_topk_prob": False}
     (shape / "config.json").write_text(json.dumps(SHAPE | config))
     return run(sys.executable, MAKE, shape, folder / name, *flags)
 
@@ -74,7 +85,8 @@ def main():
         for family, tied in [("qwen3", True), ("qwen3_moe", False), ("qwen3_5_text", True),
                              ("gemma3_text", True), ("llama", False), ("ministral3", True),
                              ("granitemoehybrid", True), ("olmo3", False), ("phi3", False),
-                             ("lfm2", True), ("lfm2_moe", True)]:
+                             ("lfm2", True), ("lfm2_moe", True), ("deepseek_v2", False),
+                             ("glm4_moe_lite", False)]:
             made = make(folder, family, model_type=family, tie_word_embeddings=tied)
             assert made.returncode == 0, made.stderr
             file = folder / (family + ".gguf")
