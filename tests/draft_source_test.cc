@@ -85,7 +85,8 @@ TEST(DraftSourceTest, AnAssistantIsKnownByItsConfig) {
 
 TEST(DraftSourceTest, AModelsOwnLayerNeedsNoOther) {
   for (const char* const name :
-       {"testdata/models/transformers_qwen3_5_wrapped_bf16", "testdata/gguf/qwen35moe_bf16.gguf"}) {
+       {"testdata/models/transformers_qwen3_5_wrapped_bf16", "testdata/gguf/qwen35moe_bf16.gguf",
+        "testdata/models/transformers_glm4_moe_lite_bf16"}) {
     const auto target = ValueOrDie(ModelBundle::Load(Folder(name), kSmall));
     const auto source = ValueOrDie(DraftSource::Load({DraftKind::kMtp, "", kSmall}, *target));
     EXPECT_EQ(source->NewDrafter(nullptr)->kind(), "pairs");

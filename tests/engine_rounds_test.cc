@@ -41,7 +41,8 @@ std::vector<RoundCase> Cases() {
           {Kind::kModel, {"model", kTinyFull, "f32", "f32"}},
           {Kind::kMtp, {"mtp", kTinyShared, "f32", "f32"}},
           {Kind::kPairs, {"pairs", kTinyFull, "f32", "f32"}},
-          {Kind::kOwnLayer, {"own_layer", kTinyStates, "f32", "f32"}}};
+          {Kind::kOwnLayer, {"own_layer", kTinyStates, "f32", "f32"}},
+          {Kind::kOwnLayer, {"own_layer_latent", kTinyLatent, "f16", "f16"}}};
 }
 
 // A bench with a drafter.

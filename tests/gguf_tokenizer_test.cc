@@ -136,25 +136,26 @@ TEST(GgufTokenizer, PublishedOnesThroughGguf) {
   }
 }
 
-// As HuggingFace's library cuts it with the steps of deepseek-coder's tokenizer.json.
-TEST(GgufTokenizer, CutsAsDeepSeekCoder) {
+// What a file of such a `pre` cuts text into.
+std::vector<std::string> Cut(const std::string& pre, const std::string& text) {
   const std::string path = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-demo/tokenizer.json";
-  const std::string bytes = ToGguf(*Json::ParseFile(path), "deepseek-coder");
+  const std::string bytes = ToGguf(*Json::ParseFile(path), pre);
   const auto header = GgufHeader::Parse(std::as_bytes(std::span(bytes)));
-  ASSERT_TRUE(header.ok()) << header.error().message;
+  EXPECT_TRUE(header.ok()) << header.error().message;
   const Json tokenizer = *GgufTokenizerJson(header->metadata);
   Json::Array steps = tokenizer.Find("pre_tokenizer")->Find("pretokenizers")->as_array();
   steps.pop_back();  // spells bytes
   const auto cuts =
       *PreTokenizer::FromJson(Json::Object{{"type", "Sequence"}, {"pretokenizers", steps}});
-  PieceList list(
-      "def  f(x):\r\n    return x**2 + 1234  # caf\u00e9 \u4f60\u597d2\u4eba, "
-      "\ud55c\uad6d\u3002\n\n"
-      "$a_b = \u0664!",
-      PieceOrigin::kTextBegin);
+  PieceList list(text, PieceOrigin::kTextBegin);
   cuts->Apply(&list);
   std::vector<std::string> pieces;
   for (const Piece& piece : list.pieces) pieces.emplace_back(list.View(piece));
+  return pieces;
+}
+
+// As HuggingFace's library cuts it with the steps of deepseek-coder's tokenizer.json.
+TEST(GgufTokenizer, CutsAsDeepSeekCoder) {
   const std::vector<std::string> wanted = {"def",
                                            " ",
                                            " f",
@@ -193,7 +194,115 @@ TEST(GgufTokenizer, CutsAsDeepSeekCoder) {
                                            " = ",
                                            "\u0664",
                                            "!"};
-  EXPECT_EQ(pieces, wanted);
+  EXPECT_EQ(Cut("deepseek-coder",
+                "def  f(x):\r\n    return x**2 + 1234  # caf\u00e9 \u4f60\u597d2\u4eba, "
+                "\ud55c\uad6d\u3002\n\n"
+                "$a_b = \u0664!"),
+            wanted);
+}
+
+// Likewise; of the older one a class of punctuation has all letters of ASCII in it.
+TEST(GgufTokenizer, CutsAsDeepSeek) {
+  const std::string text =
+      "def  f(x):\r\n    return x**2 + 1234567  # caf\u00e9 Stra\u00dfe \u4f60\u597d2\u4eba, "
+      "\u30ab\u30bf \u0410\u0431\n\n$a_b = \u0664!don't  <x>\ufb01  ";
+  EXPECT_EQ(Cut("deepseek-v3", text), (std::vector<std::string>{"def",
+                                                                " ",
+                                                                " f",
+                                                                "(x",
+                                                                "):\r\n",
+                                                                "   ",
+                                                                " return",
+                                                                " x",
+                                                                "**",
+                                                                "2",
+                                                                " +",
+                                                                " ",
+                                                                "123",
+                                                                "456",
+                                                                "7",
+                                                                " ",
+                                                                " #",
+                                                                " caf\u00e9",
+                                                                " Stra\u00dfe",
+                                                                " ",
+                                                                "\u4f60\u597d",
+                                                                "2",
+                                                                "\u4eba",
+                                                                ",",
+                                                                " ",
+                                                                "\u30ab\u30bf",
+                                                                " \u0410\u0431",
+                                                                "\n\n",
+                                                                "$a",
+                                                                "_b",
+                                                                " =",
+                                                                " ",
+                                                                "\u0664",
+                                                                "!don",
+                                                                "'t",
+                                                                " ",
+                                                                " <",
+                                                                "x",
+                                                                ">",
+                                                                "\ufb01",
+                                                                "  "}));
+  EXPECT_EQ(Cut("deepseek-llm", text), (std::vector<std::string>{"def",
+                                                                 " ",
+                                                                 " f",
+                                                                 "(",
+                                                                 "x",
+                                                                 "):",
+                                                                 "\r",
+                                                                 "\n",
+                                                                 "   ",
+                                                                 " return",
+                                                                 " x",
+                                                                 "**",
+                                                                 "2",
+                                                                 " +",
+                                                                 " ",
+                                                                 "1",
+                                                                 "2",
+                                                                 "3",
+                                                                 "4",
+                                                                 "5",
+                                                                 "6",
+                                                                 "7",
+                                                                 " ",
+                                                                 " #",
+                                                                 " caf",
+                                                                 "\u00e9",
+                                                                 " Stra",
+                                                                 "\u00df",
+                                                                 "e",
+                                                                 " ",
+                                                                 "\u4f60\u597d",
+                                                                 "2",
+                                                                 "\u4eba",
+                                                                 ",",
+                                                                 " ",
+                                                                 "\u30ab\u30bf",
+                                                                 " \u0410\u0431",
+                                                                 "\n",
+                                                                 "\n",
+                                                                 "$",
+                                                                 "a",
+                                                                 "_",
+                                                                 "b",
+                                                                 " =",
+                                                                 " ",
+                                                                 "\u0664",
+                                                                 "!",
+                                                                 "don",
+                                                                 "'",
+                                                                 "t",
+                                                                 " ",
+                                                                 " <",
+                                                                 "x",
+                                                                 ">",
+                                                                 "\ufb01",
+                                                                 "  "}));
 }
 
 TEST(GgufTokenizer, ScoresDecideAndBytesSpellTheRest) {

@@ -596,14 +596,7 @@ TEST(ConvertModel, QuantizedExpertsAreStacked) {
     const ScratchFolder scratch;
     const std::string source = Path(std::string("testdata/models/") + name);
     const std::string out = scratch.File("out");
-    const Status done = [&]() -> Status {
-      KVASIR_TRY(const ModelSource model, ModelSource::Open(source));
-      WriteOptions options;
-      KVASIR_TRY(options.plan, PlanFor(model, "int8", 32));
-      KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out));
-      KVASIR_TRY_OK(WriteModelFolder(model, builder.partial(), options));
-      return builder.Commit();
-    }();
+    const Status done = Convert(source, "int8", out, uint64_t{1} << 30, 32);
     ASSERT_TRUE(done.ok()) << done.error().message;
     const auto written = ValueOrDie(Checkpoint::Open(out));
     for (const char* projection : {"gate_proj", "up_proj", "down_proj"}) {

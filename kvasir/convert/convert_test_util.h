@@ -27,10 +27,10 @@ inline std::string Path(const std::string& name) {
 
 // As `kvasir convert` into a folder.
 inline Status Convert(const std::string& source, const std::string& type, const std::string& out,
-                      uint64_t shard_bytes = uint64_t{2} << 30) {
+                      uint64_t shard_bytes = uint64_t{2} << 30, int group_size = 0) {
   KVASIR_TRY(const ModelSource model, ModelSource::Open(source));
   WriteOptions options;
-  KVASIR_TRY(options.plan, PlanFor(model, type, 0));
+  KVASIR_TRY(options.plan, PlanFor(model, type, group_size));
   options.plan.shard_bytes = shard_bytes;
   options.threads = 2;
   KVASIR_TRY(FolderBuilder builder, FolderBuilder::Create(out));

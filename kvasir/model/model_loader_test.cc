@@ -134,5 +134,26 @@ TEST_F(ModelLoaderTest, MadeUpWeightsNeedOnlyTheConfig) {
   EXPECT_EQ(random->model->vocab_size(), 256);
 }
 
+// Whose norms are called as others' are: none stands in for one that is missing.
+TEST(ModelLoader, MissingNormsOfGlm4AreNamed) {
+  const std::string folder = testing::TempDir() + "/kvasir_loader_glm4";
+  for (const std::string name :
+       {"post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"}) {
+    std::filesystem::remove_all(folder);
+    std::filesystem::copy(TinyModel::Folder("transformers_glm4_bf16"), folder);
+    std::string bytes = ValueOrDie(ReadFile(folder + "/model.safetensors"));
+    const size_t at = bytes.find("layers.1." + name);
+    ASSERT_NE(at, std::string::npos);
+    bytes[at + std::string("layers.1.").size()] = 'q';
+    OrDie(WriteFileAtomic(folder + "/model.safetensors", bytes));
+    const auto backend = ValueOrDie(MakeCpuBackend({.threads = 1}));
+    const auto loaded = LoadModel(folder, *backend, {});
+    ASSERT_FALSE(loaded.ok()) << name;
+    EXPECT_EQ(loaded.error().code, ErrorCode::kNotFound);
+    EXPECT_NE(loaded.error().message.find("layers.1." + name), std::string::npos)
+        << loaded.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace kvasir

@@ -53,6 +53,10 @@ Status MtpHead::Check(const ModelConfig& config, const WeightSource& source) {
                                          "'; only one layer is read, which has the model's "
                                          "embeddings and its head"};
   }
+  if (config.draft_layers > 1) {
+    return {ErrorCode::kUnsupported, "the model has " + std::to_string(config.draft_layers) +
+                                         " layers that draft; only one is read"};
+  }
   const DecoderSpec spec = MakeDecoderSpec(config);
   if (std::ranges::none_of(spec.layers, HasAttention)) {
     return {ErrorCode::kUnsupported,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -252,6 +253,19 @@ TEST(MtpHead, WhatCannotBeReadIsRefusedByName) {
     EXPECT_NE(head.error().message.find(changed.part), std::string::npos) << head.error().message;
     EXPECT_NE(head.error().message.find(scratch.path()), std::string::npos) << head.error().message;
   }
+}
+
+TEST(MtpHead, SeveralAreRefused) {
+  const ScratchFolder scratch;
+  const std::string base = TinyModel::Folder("transformers_glm4_moe_lite_bf16");
+  Json config = ValueOrDie(Json::ParseFile(base + "/config.json"));
+  config.Set("num_nextn_predict_layers", int64_t{2});
+  scratch.Write("config.json", config.Dump());
+  std::filesystem::copy(base + "/model.safetensors", scratch.File("model.safetensors"));
+  const Status fits = CheckMtpHead(scratch.path());
+  ASSERT_FALSE(fits.ok());
+  EXPECT_EQ(fits.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(fits.error().message.find("2 layers"), std::string::npos) << fits.error().message;
 }
 
 TEST(MtpHead, ShapesCanBeMadeUp) {

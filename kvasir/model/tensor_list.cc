@@ -68,8 +68,12 @@ class ListingWeights final : public WeightSource {
   // Likewise.
   Result<std::unique_ptr<const WeightMatrix>> RowsAsColumns(const MatrixSlice& slice) override {
     KVASIR_TRY_OK(Rows(slice).status());
-    const auto listed = std::ranges::find(tensors_, PrefixedName(slice.name), &ListedTensor::name);
-    if (listed != tensors_.end()) listed->float_rows += slice.rows;
+    // One of the last: heads of a matrix are asked for one after the other.
+    const std::string name = PrefixedName(slice.name);
+    const auto listed =
+        std::find_if(tensors_.rbegin(), tensors_.rend(),
+                     [&](const ListedTensor& tensor) { return tensor.name == name; });
+    if (listed != tensors_.rend()) listed->float_rows += slice.rows;
     return std::unique_ptr<const WeightMatrix>(
         std::make_unique<Outline>(slice.shape.back(), slice.rows));
   }

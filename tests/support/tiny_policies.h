@@ -56,6 +56,9 @@ inline constexpr const char* kTinyFromValue = "transformers_gemma4_one_projectio
 // One full-attention layer of five; the others have states.
 inline constexpr const char* kTinyStates = "transformers_qwen3_5_bf16";
 
+// Latents, and a layer that drafts; rows of 72.
+inline constexpr const char* kTinyLatent = "transformers_glm4_moe_lite_bf16";
+
 inline std::vector<TinyPolicy> TinyPolicies() {
   return {
       {"affine8", kTinyWindows, "affine8:32", "affine8:32"},
