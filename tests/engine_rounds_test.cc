@@ -49,7 +49,10 @@ std::vector<RoundCase> Cases() {
 class RoundBench {
  public:
   explicit RoundBench(const RoundCase& round)
-      : kind_(round.kind), draft_pool_({.budget_bytes = size_t{64} << 20}), bench_(round.policy) {}
+      : kind_(round.kind),
+        folder_(round.policy.folder),
+        draft_pool_({.budget_bytes = size_t{64} << 20}),
+        bench_(round.policy) {}
   ~RoundBench() { bench_.Start(); }  // what drafts goes before what it drafts with
 
   Bench& bench() { return bench_; }
@@ -113,7 +116,7 @@ class RoundBench {
             {head_.get(), &draft_pool_, SyntheticHead::Spec(), model.vocab_size()}));
       case Kind::kOwnLayer:
         own_layer_ = ValueOrDie(
-            LoadMtpHead(TinyModel::Folder(kTinyStates), bench_.config(), model, bench_.backend()));
+            LoadMtpHead(TinyModel::Folder(folder_), bench_.config(), model, bench_.backend()));
         return ValueOrDie(PairDrafter::Create(
             {own_layer_.get(), &draft_pool_,
              std::make_shared<const KvCacheSpec>(own_layer_->CacheSpec({KvCodec::Kind::kF16})),
@@ -123,6 +126,7 @@ class RoundBench {
   }
 
   const Kind kind_;
+  const std::string folder_;
   KvPool draft_pool_;
   Bench bench_;
   LoadedAssistant assistant_;
